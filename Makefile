@@ -24,6 +24,9 @@ build: setup-run ## the release binary
 check: setup-run ## format, lints, the tests that need no server, a short simulation
 	tests/run check
 
+test-crate:      ## one crate's tests after an edit, seconds each: CRATE=frontends; that crate is built without optimisation
+	cargo test -p veche-$(CRATE) --locked --quiet --config profile.dev.package.veche-$(CRATE).opt-level=0
+
 test: setup-run  ## everything that must hold before a merge: at most 25 minutes on two cores
 	tests/run quick
 
@@ -92,4 +95,4 @@ setup-mutants: setup-run
 setup-fuzz: setup-run
 	@tests/setup/fuzz.sh
 
-.PHONY: help run chat demo build check test test-full bench instructions shootout mutants fuzz deny package setup setup-run setup-test setup-full setup-bench setup-shootout setup-package setup-deny setup-mutants setup-fuzz
+.PHONY: help run chat demo build check test test-crate test-full bench instructions shootout mutants fuzz deny package setup setup-run setup-test setup-full setup-bench setup-shootout setup-package setup-deny setup-mutants setup-fuzz

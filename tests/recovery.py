@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """1,000 subscribers who are each cut off every 2 s on average and come back to where they were, while somebody
 publishes and the server process is killed in the middle of each of MINUTES (1): nobody has lost anything, got anything
-twice or out of order, and nobody was told that something is gone. The ledger is that of `veche bench broadcast`."""
+twice or out of order, and no receiver lost history. The ledger is that of `veche bench broadcast`."""
 
 import json
 import os
@@ -109,7 +109,7 @@ def judge(report, done, took, minutes):
         if ledger[fault]:
             yield f"{ledger[fault]} {fault}; the receivers that fared worst: {ledger.get('worst', [])}"
     if recovery["refused"]:
-        yield f"{recovery['refused']} of those who came back were told that something is gone"
+        yield f"{recovery['refused']} of those who came back had lost history"
     if done.returncode != 0:
         yield f"exit code {done.returncode}: {done.stderr.strip()}\n{report['errors']}"
     if len(took) != minutes or None in took:

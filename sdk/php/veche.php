@@ -503,8 +503,12 @@ use Veche\Exception\VecheException;
 use Veche\Hook\Decision;
 use Veche\Hook\Event;
 use Veche\Hook\Grant;
+use Veche\Pool\Http;
+use Veche\Pool\Mysql;
+use Veche\Pool\Redis;
 use Veche\Worker\Engine;
 use Veche\Worker\Handling;
+use Veche\Worker\RequestRunner;
 use Veche\Worker\Runner;
 use Veche\Worker\WorkerClient;
 
@@ -523,9 +527,16 @@ use Veche\Worker\WorkerClient;
  */
 final class App
 {
+    /** @var (Closure(self): void)|null Takes applications in place of {@see run()}. */
+    private static ?Closure $taker = null;
+
     /** @var array<string, Closure> */
     private array $handlers = [];
     private ?ClientInterface $client = null;
+    /** @var array{string, string|null}|null Address and key of the API; null: calls go over the worker's socket. */
+    private ?array $api = null;
+    /** @var array<string, mixed>|null Null: a worker has them from Veche's welcome. */
+    private ?array $options = null;
 
     private function __construct(private readonly int $concurrency)
     {
@@ -549,7 +560,10 @@ final class App
      */
     public function start(callable $handler): self
     {
-        return $this->on('start', fn (Handling $handling): mixed => $handler($this));
+        return $this->on('start', function (Handling $handling) use ($handler): array {
+            $handler($this);
+            return [];
+        });
     }
 
     /**
@@ -559,7 +573,10 @@ final class App
      */
     public function stop(callable $handler): self
     {
-        return $this->on('stop', fn (Handling $handling): mixed => $handler($this));
+        return $this->on('stop', function (Handling $handling) use ($handler): array {
+            $handler($this);
+            return [];
+        });
     }
 
     /**
@@ -723,7 +740,8 @@ final class App
     }
 
     /**
-     * Returns a client for calls of the API in handlers, such as pushes and presence. It needs no key.
+     * Returns a client for calls of the API in handlers, such as pushes and presence. In a worker it needs no key;
+     * under php-fpm it has the address and the key of the application's configuration.
      *
      * ```php
      * $app->message(fn (Veche\Connection $conn, string $data) => $app->client()->publish('room:1', $data));
@@ -731,7 +749,7 @@ final class App
      */
     public function client(): ClientInterface
     {
-        return $this->client ?? new WorkerClient();
+        return $this->client ??= $this->api === null ? new WorkerClient() : new Client(...$this->api);
     }
 
     /**
@@ -767,6 +785,34 @@ final class App
     }
 
     /**
+     * Returns a MySQL or MariaDB database over Veche's pool of connections. Only in workers.
+     *
+     * @param string $name Name of the pool.
+     */
+    public function mysql(string $name): Mysql
+    {
+        return new Mysql($name);
+    }
+
+    /**
+     * Returns a Redis database over Veche's connections. Only in workers.
+     *
+     * @param string $name Name of the pool.
+     */
+    public function redis(string $name): Redis
+    {
+        return new Redis($name);
+    }
+
+    /**
+     * Returns a client for HTTP requests to other servers. Only in workers.
+     */
+    public function http(): Http
+    {
+        return new Http();
+    }
+
+    /**
      * Writes to the server's log. What is written to standard output goes there too, without a level.
      *
      * @param string $level `debug`, `info`, `warn` or `error`.
@@ -795,12 +841,38 @@ final class App
     }
 
     /**
-     * Handles events until Veche stops the worker.
+     * Returns the application's options, as its configuration has them.
+     *
+     * ```php
+     * $app->start(fn (Veche\App $app) => $db->connect($app->options()['dsn']));
+     * ```
+     *
+     * @return array<string, mixed>
+     */
+    public function options(): array
+    {
+        return $this->options ?? Engine::current()->welcome()['options'] ?? [];
+    }
+
+    /**
+     * Handles events: as a worker until Veche stops it; under php-fpm the one event that the request is.
+     *
+     * Under php-fpm each event has a process of its own for its time: `start` handlers run before each event and `stop`
+     * handlers after it, and {@see client()} calls the API over HTTP. Handlers of different events run side by side as
+     * php-fpm has processes.
      *
      * @throws CallerException if the program was not started by Veche
      */
     public function run(): void
     {
+        if (self::$taker !== null) {
+            (self::$taker)($this);
+            return;
+        }
+        if (RequestRunner::isMeant($_SERVER)) {
+            $this->serve($_SERVER, (string) file_get_contents('php://input'));
+            return;
+        }
         $descriptor = getenv('VECHE_FD');
         if (!is_string($descriptor) || preg_match('/^\d{1,4}$/', $descriptor) !== 1) {
             throw new CallerException('Veche starts this program: name it as the command of an [[app]]');
@@ -809,15 +881,7 @@ final class App
         if ($stream === false) {
             throw new CallerException("descriptor $descriptor is not open");
         }
-        $engine = $this->engine();
-        register_shutdown_function(static function () use ($engine, $stream): void {
-            $fatal = error_get_last();
-            if ($fatal !== null && ($fatal['type'] & (E_ERROR | E_CORE_ERROR | E_COMPILE_ERROR)) !== 0) {
-                $engine->fail("{$fatal['message']} in {$fatal['file']}:{$fatal['line']}");
-                @fwrite($stream, $engine->takeOutput());
-            }
-        });
-        (new Runner($stream, $engine))->run();
+        (new Runner($stream, $this->engine()))->run();
     }
 
     /**
@@ -830,15 +894,18 @@ final class App
      */
     public function handle(string $frame): string
     {
-        $engine = $this->engine();
-        $engine->takeOutput();
-        $engine->receive($frame);
-        while (($wakesAt = $engine->wakesAt()) !== null) {
-            usleep((int) max(0, ($wakesAt - Runner::now()) * 1e6));
-            $engine->wake(Runner::now());
-        }
-        $engine->abandon('there is nothing to ask: this event came without a socket');
-        return $engine->takeOutput();
+        return (new RequestRunner($this->engineOfOneEvent()))->handle($frame);
+    }
+
+    /**
+     * Has applications handed over in place of being run; null ends that.
+     *
+     * @internal
+     * @param (Closure(self): void)|null $taker
+     */
+    public static function handOver(?Closure $taker): void
+    {
+        self::$taker = $taker;
     }
 
     /**
@@ -853,6 +920,50 @@ final class App
             $this->concurrency,
             fn (Handling $handling): array => $this->handlers[$handling->event]($handling) ?? [],
         );
+    }
+
+    /**
+     * @param array<string, mixed> $server
+     */
+    private function serve(array $server, string $body): void
+    {
+        $options = json_decode((string) ($server['VECHE_OPTIONS'] ?? '{}'), true);
+        $this->options = is_array($options) ? $options : [];
+        if (isset($server['VECHE_API_URL'])) {
+            $this->api = [$server['VECHE_API_URL'], $server['VECHE_API_KEY'] ?? null];
+        }
+        (new RequestRunner($this->engineOfOneEvent()))->run($server, $body);
+    }
+
+    /**
+     * Returns a machine for one event that comes alone: without a hello, so that any event may come.
+     */
+    private function engineOfOneEvent(): Engine
+    {
+        return new Engine(null, 1, function (Handling $handling): array {
+            if (isset($this->handlers['start'])) {
+                $this->handlers['start']($handling);
+            }
+            $members = isset($this->handlers[$handling->event])
+                ? $this->handlers[$handling->event]($handling)
+                : self::unhandled($handling->event);
+            if (isset($this->handlers['stop'])) {
+                $this->handlers['stop']($handling);
+            }
+            return $members ?? [];
+        }, canCall: false);
+    }
+
+    /**
+     * @return array<string, mixed>
+     */
+    private static function unhandled(string $event): array
+    {
+        return match ($event) {
+            'open', 'message', 'close', 'client_message', 'disconnect' => [],
+            'request' => ['reply' => ['status' => 404]],
+            default => throw new CallerException("there is no handler of \"$event\""),
+        };
     }
 
     private function on(string $event, Closure $handler): self
@@ -898,8 +1009,13 @@ final class App
         $handling->effects->add($begin + ($headers === [] ? [] : ['headers' => $headers]));
         try {
             foreach ($response->stream ?? [] as $part) {
-                if ($part !== '') {
+                if ($part === '') {
+                    continue;
+                }
+                if (Engine::current()->canCall) {
                     Engine::current()->call('part', [], $part);
+                } else {
+                    $handling->effects->add(['effect' => 'part', 'data' => $handling->effects->keep($part)]);
                 }
             }
         } catch (Throwable $error) {
@@ -3198,6 +3314,293 @@ final class Socket
     }
 }
 
+namespace Veche\Pool;
+
+/**
+ * What a statement has changed.
+ */
+final class Changes
+{
+    /**
+     * @param int $affected Rows that were changed.
+     * @param int|null $lastId The first number that the database gave to a new row.
+     */
+    public function __construct(public readonly int $affected, public readonly ?int $lastId = null)
+    {
+    }
+}
+
+namespace Veche\Pool;
+
+use Veche\Exception\VecheException;
+use Veche\Json;
+use Veche\Worker\Engine;
+
+/**
+ * HTTP requests over Veche's connections: a request lets other handlers of the worker go on.
+ *
+ * ```php
+ * $app->message(function (Veche\Connection $conn, string $data) use ($app): void {
+ *     $response = $app->http()->get('https://api.example.com/weather?city=' . urlencode($data));
+ *     $conn->send($response->status === 200 ? $response->body : 'not known');
+ * });
+ * ```
+ *
+ * Any status is a response. Redirects are followed, and a body is at most 16 MiB.
+ */
+final class Http
+{
+    /**
+     * @internal {@see \Veche\App::http()} makes one.
+     */
+    public function __construct()
+    {
+    }
+
+    /**
+     * Makes a GET request.
+     *
+     * @param array<string, string> $headers
+     * @param float $timeout Seconds for all of it.
+     * @throws VecheException if there is no response
+     */
+    public function get(string $url, array $headers = [], float $timeout = 30.0): HttpResponse
+    {
+        return $this->request('GET', $url, '', $headers, $timeout);
+    }
+
+    /**
+     * Makes a POST request.
+     *
+     * @param mixed $body A string is sent as it is, anything else as JSON.
+     * @param array<string, string> $headers
+     * @param float $timeout Seconds for all of it.
+     * @throws VecheException if there is no response
+     */
+    public function post(string $url, mixed $body, array $headers = [], float $timeout = 30.0): HttpResponse
+    {
+        if (!is_string($body)) {
+            $body = Json::encode($body);
+            $headers += ['Content-Type' => 'application/json'];
+        }
+        return $this->request('POST', $url, $body, $headers, $timeout);
+    }
+
+    /**
+     * Makes a request with any method.
+     *
+     * @param array<string, string> $headers
+     * @param float $timeout Seconds for all of it.
+     * @throws VecheException if there is no response
+     */
+    public function request(
+        string $method,
+        string $url,
+        string $body = '',
+        array $headers = [],
+        float $timeout = 30.0,
+    ): HttpResponse {
+        $pair = static fn (string $name, string $value): array => [$name, $value];
+        $pairs = array_map($pair, array_keys($headers), $headers);
+        $head = ['method' => $method, 'url' => $url, 'headers' => $pairs ?: null, 'timeout' => $timeout];
+        $result = Engine::current()->call('http', $head, $body === '' ? null : $body);
+        return new HttpResponse(
+            $result->head['status'],
+            (string) $result->part(0),
+            $result->head['headers'] ?? [],
+            $result->head['url'] ?? $url,
+        );
+    }
+}
+
+namespace Veche\Pool;
+
+use JsonException;
+
+/**
+ * A response of another server.
+ */
+final class HttpResponse
+{
+    /**
+     * @param int $status Such as 200.
+     * @param string $body The whole body.
+     * @param list<array{string, string}> $headers Names in lower case, and values.
+     * @param string $url Where it came from, after all redirects.
+     */
+    public function __construct(
+        public readonly int $status,
+        public readonly string $body = '',
+        public readonly array $headers = [],
+        public readonly string $url = '',
+    ) {
+    }
+
+    /**
+     * Returns the first header of that name, in any case.
+     */
+    public function header(string $name): ?string
+    {
+        foreach ($this->headers as [$one, $value]) {
+            if ($one === strtolower($name)) {
+                return $value;
+            }
+        }
+        return null;
+    }
+
+    /**
+     * Returns the body as JSON, with objects as arrays.
+     *
+     * @throws JsonException if it is none
+     */
+    public function json(): mixed
+    {
+        return json_decode($this->body, true, 512, JSON_THROW_ON_ERROR);
+    }
+}
+
+namespace Veche\Pool;
+
+use Veche\Exception\VecheException;
+use Veche\Worker\Engine;
+use Veche\Worker\Frame;
+use Veche\Worker\Values;
+
+/**
+ * A MySQL or MariaDB database over Veche's pool of connections: no driver, and a statement lets other handlers of the
+ * worker go on.
+ *
+ * ```php
+ * $db = $app->mysql('shop');
+ * $app->message(function (Veche\Connection $conn, string $data) use ($db): void {
+ *     $name = $db->value('SELECT name FROM users WHERE id = ?', (int) $data);
+ *     $conn->send($name ?? 'nobody');
+ * });
+ * ```
+ *
+ * Each statement may go over another connection, so there are no transactions over several of them. Numbers are int or
+ * float, other values strings; whole numbers beyond 2^53, decimals and dates are strings too.
+ */
+final class Mysql
+{
+    /**
+     * @internal {@see \Veche\App::mysql()} makes one.
+     */
+    public function __construct(private readonly string $database)
+    {
+    }
+
+    /**
+     * Returns all rows of a result, each with its values by column.
+     *
+     * @param mixed ...$values The values of the statement, one for each `?`.
+     * @return list<array<string, mixed>>
+     * @throws VecheException
+     */
+    public function rows(string $sql, mixed ...$values): array
+    {
+        return self::table($this->ask('rows', $sql, $values));
+    }
+
+    /**
+     * Returns the first row of a result; null where there is none.
+     *
+     * @param mixed ...$values The values of the statement, one for each `?`.
+     * @return array<string, mixed>|null
+     * @throws VecheException
+     */
+    public function row(string $sql, mixed ...$values): ?array
+    {
+        return self::table($this->ask('row', $sql, $values))[0] ?? null;
+    }
+
+    /**
+     * Returns the first value of the first row; null where there is none.
+     *
+     * @param mixed ...$values The values of the statement, one for each `?`.
+     * @throws VecheException
+     */
+    public function value(string $sql, mixed ...$values): mixed
+    {
+        return Values::decode((string) $this->ask('value', $sql, $values)->part(0))[0] ?? null;
+    }
+
+    /**
+     * Carries out a statement that changes something.
+     *
+     * @param mixed ...$values The values of the statement, one for each `?`.
+     * @throws VecheException
+     */
+    public function execute(string $sql, mixed ...$values): Changes
+    {
+        $head = $this->ask('changes', $sql, $values)->head;
+        return new Changes($head['affected'] ?? 0, $head['last_id'] ?? null);
+    }
+
+    /**
+     * @param array<mixed> $values
+     */
+    private function ask(string $wanted, string $sql, array $values): Frame
+    {
+        $head = ['database' => $this->database, 'sql' => $sql, 'wanted' => $wanted];
+        return Engine::current()->call('mysql', $head, $values === [] ? null : Values::encode($values));
+    }
+
+    /**
+     * @return list<array<string, mixed>>
+     */
+    private static function table(Frame $result): array
+    {
+        $columns = $result->head['columns'] ?? [];
+        $values = Values::decode((string) $result->part(0));
+        if ($columns === [] || $values === []) {
+            return [];
+        }
+        $row = static fn (array $values): array => array_combine($columns, $values);
+        return array_map($row, array_chunk($values, count($columns)));
+    }
+}
+
+namespace Veche\Pool;
+
+use Veche\Exception\VecheException;
+use Veche\Worker\Engine;
+use Veche\Worker\Values;
+
+/**
+ * A Redis database over Veche's connections: no extension, and a command lets other handlers of the worker go on.
+ *
+ * ```php
+ * $cache = $app->redis('cache');
+ * $app->message(fn (Veche\Connection $conn) => $conn->send((string) $cache->call('INCR', 'messages')));
+ * ```
+ */
+final class Redis
+{
+    /**
+     * @internal {@see \Veche\App::redis()} makes one.
+     */
+    public function __construct(private readonly string $database)
+    {
+    }
+
+    /**
+     * Carries out a command and returns what it answers: null, a boolean, a number, a string, or an array of these.
+     *
+     * Commands that would change a shared connection, such as `SELECT`, `MULTI` and `SUBSCRIBE`, are refused; a script
+     * (`EVAL`) is atomic.
+     *
+     * @throws VecheException
+     */
+    public function call(string $command, string|int|float ...$arguments): mixed
+    {
+        $words = Values::encode([$command, ...$arguments]);
+        $result = Engine::current()->call('redis', ['database' => $this->database], $words);
+        return Values::decode((string) $result->part(0))[0] ?? null;
+    }
+}
+
 namespace Veche;
 
 /**
@@ -3927,12 +4330,17 @@ final class UserStatus
 
 namespace Veche\Testing;
 
+use Closure;
 use LogicException;
+use Throwable;
 use Veche\App;
+use Veche\Pool\Changes;
+use Veche\Pool\HttpResponse;
 use Veche\Response;
 use Veche\Worker\Engine;
 use Veche\Worker\Frame;
 use Veche\Worker\FrameDecoder;
+use Veche\Worker\Values;
 
 /**
  * Runs an application without a server: the tester speaks Veche's side of the protocol in memory.
@@ -3956,6 +4364,28 @@ final class AppTester
 
     /** @var array<string, int> Seconds for which tokens hold, by token; others are refused. */
     public array $tokens = [];
+
+    /**
+     * Answers statements of `$app->mysql()`: gets the name of the database, the statement and its values, and returns
+     * rows as arrays by column, a value, or {@see Changes}, as the method that was called does.
+     *
+     * @var (Closure(string, string, list<mixed>): mixed)|null
+     */
+    public ?Closure $mysql = null;
+
+    /**
+     * Answers commands of `$app->redis()`: gets the name of the database and the command's words.
+     *
+     * @var (Closure(string, list<mixed>): mixed)|null
+     */
+    public ?Closure $redis = null;
+
+    /**
+     * Answers requests of `$app->http()`: gets the method, the URL and the body.
+     *
+     * @var (Closure(string, string, string): HttpResponse)|null
+     */
+    public ?Closure $http = null;
 
     private string $streamed = '';
     /** @var array<string, mixed> The beginning of a response in parts. */
@@ -3990,6 +4420,29 @@ final class AppTester
             'options' => (object) $options,
         ]);
         $this->event('start', []);
+    }
+
+    /**
+     * Returns a tester of the application that a program runs, such as an `app.php`.
+     *
+     * ```php
+     * $tester = Veche\Testing\AppTester::load(__DIR__ . '/app.php');
+     * ```
+     *
+     * @param array<string, mixed> $options Options of the application, as its configuration would have them.
+     */
+    public static function load(string $program, array $options = []): self
+    {
+        $app = null;
+        App::handOver(static function (App $one) use (&$app): void {
+            $app = $one;
+        });
+        try {
+            (static fn (): mixed => require $program)();
+        } finally {
+            App::handOver(null);
+        }
+        return new self($app ?? throw new LogicException("$program runs no application"), $options);
     }
 
     /**
@@ -4087,7 +4540,11 @@ final class AppTester
      */
     public function message(TestConnection $from, string $data, string $kind): void
     {
-        $this->on('message', $from, ['data_kind' => $kind, 'data' => 0], $data);
+        self::demandOpen($from);
+        $answer = $this->event('message', self::about($from) + ['data_kind' => $kind, 'data' => 0], $data);
+        if (isset($answer->head['failed'])) {
+            $from->closeCode = 1011;
+        }
     }
 
     /**
@@ -4095,25 +4552,27 @@ final class AppTester
      */
     public function close(TestConnection $from, int $code, string $reason): void
     {
-        $this->on('close', $from, ['code' => $code, 'reason' => $reason]);
-        $from->closeCode ??= $code;
+        self::demandOpen($from);
+        // Before its event: a handler finds it among the user's connections no more.
         unset($this->connections[$from->id]);
+        $from->closeCode = $code;
+        $this->event('close', self::about($from) + ['code' => $code, 'reason' => $reason]);
+    }
+
+    private static function demandOpen(TestConnection $from): void
+    {
+        if ($from->closeCode !== null || $from->refusedWith !== null) {
+            throw new LogicException('the connection is closed');
+        }
     }
 
     /**
-     * @param array<string, mixed> $head
+     * @return array<string, mixed>
      */
-    private function on(string $event, TestConnection $from, array $head, string $data = ''): void
+    private static function about(TestConnection $from): array
     {
-        if (!isset($this->connections[$from->id]) || $from->closeCode !== null) {
-            throw new LogicException('the connection is closed');
-        }
-        $head += ['connection' => $from->id, 'user' => $from->user];
-        $head += ['attributes' => $from->attributes === [] ? null : $from->attributes];
-        $answer = $this->event($event, $head, $data);
-        if (isset($answer->head['failed']) && $event === 'message') {
-            $from->closeCode = 1011;
-        }
+        $attributes = $from->attributes === [] ? null : $from->attributes;
+        return ['connection' => $from->id, 'user' => $from->user, 'attributes' => $attributes];
     }
 
     /**
@@ -4166,6 +4625,10 @@ final class AppTester
         if ($head['call'] === 'subscribe' && $of !== null) {
             $of->channels[$head['channel']] = true;
         }
+        if (in_array($head['call'], ['mysql', 'redis', 'http'], true)) {
+            $this->outside($call);
+            return;
+        }
         $isUsers = static fn (TestConnection $one): bool => $one->user === ($head['user'] ?? null);
         $this->give($result + match ($head['call']) {
             'connections' => ['connections' => array_keys(array_filter($this->connections, $isUsers))],
@@ -4177,6 +4640,55 @@ final class AppTester
             'part' => [],
             default => $refused('calls of the API go to the fake client'),
         });
+    }
+
+    /**
+     * Answers a call to a server outside, by the test's closure.
+     */
+    private function outside(Frame $call): void
+    {
+        $head = $call->head;
+        $result = ['type' => 'result', 'id' => $head['id']];
+        try {
+            $answer = $this->{$head['call']}
+                ?? throw new LogicException("the test sets no \$tester->{$head['call']} to answer it");
+            [$more, $data] = match ($head['call']) {
+                'mysql' => self::rows(
+                    $head['wanted'],
+                    $answer($head['database'], $head['sql'], Values::decode($call->payload)),
+                ),
+                'redis' => [[], Values::one($answer($head['database'], Values::decode($call->payload)))],
+                'http' => self::response($answer($head['method'], $head['url'], $call->payload)),
+            };
+            $this->give($result + $more + ['data' => 0], $data);
+        } catch (Throwable $error) {
+            $this->give($result + ['error' => ['kind' => 'refused', 'message' => $error->getMessage()]]);
+        }
+    }
+
+    /**
+     * @return array{array<string, mixed>, string}
+     */
+    private static function rows(string $wanted, mixed $answer): array
+    {
+        if ($wanted === 'value') {
+            return [[], Values::one($answer)];
+        }
+        if ($wanted === 'changes') {
+            return [['affected' => $answer->affected, 'last_id' => $answer->lastId], ''];
+        }
+        $rows = $wanted === 'row' ? array_filter([$answer]) : $answer;
+        $columns = array_keys($rows[0] ?? []);
+        return [['columns' => $columns], Values::encode(array_merge(...array_map(array_values(...), $rows)))];
+    }
+
+    /**
+     * @return array{array<string, mixed>, string}
+     */
+    private static function response(HttpResponse $answer): array
+    {
+        $head = ['status' => $answer->status, 'headers' => $answer->headers, 'url' => $answer->url];
+        return [$head, $answer->body];
     }
 
     private function carryOut(Frame $frame, string $own): void
@@ -5718,8 +6230,8 @@ final class Engine
 
     private static ?self $current = null;
 
-    /** @var array<string, true> */
-    private readonly array $events;
+    /** @var array<string, true>|null */
+    private readonly ?array $events;
     /** @var Closure(int, Effects): void */
     private readonly Closure $flush;
     private FrameDecoder $decoder;
@@ -5745,21 +6257,26 @@ final class Engine
     private array $welcome = [];
 
     /**
-     * @param list<string> $events Names of the events that are handled.
+     * @param list<string>|null $events Names of the events that are handled; null: all, and there is no hello.
      * @param Closure(Handling): array<string, mixed> $handle Returns further members of the answer's head; data
      *     that they refer to are kept in the handling's effects.
+     * @param bool $canCall Whether results of calls can come.
      */
     public function __construct(
-        array $events,
+        ?array $events,
         private readonly int $concurrency,
         private readonly Closure $handle,
+        public readonly bool $canCall = true,
     ) {
         $this->decoder = new FrameDecoder();
-        $this->events = array_fill_keys($events, true);
+        $this->events = $events === null ? null : array_fill_keys($events, true);
         $this->flush = function (int $event, Effects $effects): void {
             [$head, $parts] = $effects->take();
             $this->write(['type' => 'effects', 'id' => $event] + $head, $parts);
         };
+        if ($events === null) {
+            return;
+        }
         $this->write(array_filter([
             'type' => 'hello',
             'versions' => [self::VERSION],
@@ -5871,6 +6388,9 @@ final class Engine
      */
     public function call(string $call, array $head, ?string $data = null): Frame
     {
+        if (!$this->canCall) {
+            throw new CallerException("$call: not possible under FastCGI, use App::client()");
+        }
         $handling = $this->active();
         $id = ++$this->lastCall;
         // What the handler wanted before comes first.
@@ -5890,18 +6410,6 @@ final class Engine
             throw self::fault($error['kind'] ?? '', "$call: " . ($error['message'] ?? 'it has failed'));
         }
         return $result;
-    }
-
-    /**
-     * Fails all calls that wait for a result, so that their handlers go on.
-     */
-    public function abandon(string $why): void
-    {
-        while (($id = array_key_first($this->calls)) !== null) {
-            $handling = $this->calls[$id];
-            unset($this->calls[$id]);
-            $this->resume($handling, new Frame(['error' => ['kind' => 'refused', 'message' => $why]]));
-        }
     }
 
     /**
@@ -6002,7 +6510,8 @@ final class Engine
     {
         while (true) {
             try {
-                $this->answer($handling, isset($this->events[$handling->event]) ? ($this->handle)($handling) : []);
+                $isHandled = $this->events === null || isset($this->events[$handling->event]);
+                $this->answer($handling, $isHandled ? ($this->handle)($handling) : []);
             } catch (Throwable $error) {
                 $this->answer($handling, ['failed' => self::described($error)]);
             }
@@ -6258,6 +6767,105 @@ final class Handling
 
 namespace Veche\Worker;
 
+use Veche\Exception\VecheException;
+
+/**
+ * Handles the one event of a FastCGI request: the request's body is the event's frame, and the response's body has the
+ * frames of the handler.
+ *
+ * @internal
+ */
+final class RequestRunner
+{
+    public const VERSION = '1';
+
+    private bool $isWritten = false;
+
+    public function __construct(private readonly Engine $engine)
+    {
+    }
+
+    /**
+     * Returns whether Veche has made the request that this process serves. Clients of a web server can't pretend so:
+     * their headers reach PHP as `HTTP_…`.
+     *
+     * @param array<string, mixed> $server `$_SERVER`.
+     */
+    public static function isMeant(array $server): bool
+    {
+        return PHP_SAPI !== 'cli' && isset($server['VECHE_PROTOCOL']);
+    }
+
+    /**
+     * Returns the frames that an event's frame leads to, up to its answer.
+     *
+     * @throws VecheException if this is no frame of an event
+     */
+    public function handle(string $frame): string
+    {
+        $this->engine->takeOutput();
+        $this->engine->receive($frame);
+        while (($wakesAt = $this->engine->wakesAt()) !== null) {
+            usleep((int) max(0, ($wakesAt - Runner::now()) * 1e6));
+            $this->engine->wake(Runner::now());
+        }
+        return $this->engine->takeOutput();
+    }
+
+    /**
+     * Serves the request. What handlers print goes to the log.
+     *
+     * @param array<string, mixed> $server `$_SERVER`.
+     */
+    public function run(array $server, string $body): void
+    {
+        ob_start();
+        // PHP shows a fatal error past all buffers, in the midst of the frames. It is logged all the same.
+        ini_set('display_errors', '0');
+        if ($server['VECHE_PROTOCOL'] !== self::VERSION) {
+            $this->write(501, 'this SDK speaks version ' . self::VERSION . " of the runtime protocol\n");
+            return;
+        }
+        register_shutdown_function($this->interrupted(...));
+        try {
+            $frames = $this->handle($body);
+        } catch (VecheException $error) {
+            $this->write(400, $error->getMessage() . "\n");
+            return;
+        }
+        $this->write(200, $frames);
+    }
+
+    /**
+     * Answers an event whose handler has ended the process.
+     */
+    private function interrupted(): void
+    {
+        if (!$this->isWritten) {
+            $this->engine->fail(Runner::endOfProcess());
+            $this->write(200, $this->engine->takeOutput());
+        }
+    }
+
+    private function write(int $status, string $body): void
+    {
+        $this->isWritten = true;
+        $printed = '';
+        while (ob_get_level() > 0) {
+            $printed = ob_get_clean() . $printed;
+        }
+        if ($printed !== '') {
+            error_log(rtrim($printed));
+        }
+        http_response_code($status);
+        header('Content-Type: ' . ($status === 200 ? 'application/octet-stream' : 'text/plain'));
+        header('Content-Length: ' . strlen($body));
+        echo $body;
+    }
+}
+
+namespace Veche\Worker;
+
 use Veche\Exception\NetworkException;
 
 /**
@@ -6268,6 +6876,9 @@ use Veche\Exception\NetworkException;
 final class Runner
 {
     private const READ_BYTES = 262144;
+    private const FATAL = E_ERROR | E_CORE_ERROR | E_COMPILE_ERROR | E_USER_ERROR | E_RECOVERABLE_ERROR;
+
+    private bool $hasEnded = false;
 
     /**
      * @param resource $stream
@@ -6281,9 +6892,16 @@ final class Runner
     }
 
     /**
-     * Runs until Veche has the worker stop, or is gone.
+     * Runs until Veche has the worker stop, or is gone. Where a handler ends the process, its event is answered first.
      */
     public function run(): void
+    {
+        register_shutdown_function($this->interrupted(...));
+        $this->loop();
+        $this->hasEnded = true;
+    }
+
+    private function loop(): void
     {
         while (true) {
             $this->write($this->engine->takeOutput());
@@ -6309,6 +6927,25 @@ final class Runner
         return hrtime(true) / 1e9;
     }
 
+    /**
+     * Returns why the process ends in the middle of a handler.
+     */
+    public static function endOfProcess(): string
+    {
+        $last = error_get_last();
+        return $last !== null && ($last['type'] & self::FATAL) !== 0
+            ? "{$last['message']} in {$last['file']}:{$last['line']}"
+            : 'a handler has ended the process by exit or die';
+    }
+
+    private function interrupted(): void
+    {
+        if (!$this->hasEnded) {
+            $this->engine->fail(self::endOfProcess());
+            @fwrite($this->stream, $this->engine->takeOutput());
+        }
+    }
+
     private function await(float $until): bool
     {
         $left = max(0.0, $until - self::now());
@@ -6327,6 +6964,131 @@ final class Runner
             }
             $bytes = substr($bytes, $written);
         }
+    }
+}
+
+namespace Veche\Worker;
+
+use Veche\Binary;
+use Veche\Exception\CallerException;
+use Veche\Exception\ServerException;
+
+/**
+ * Values of databases as bytes, as the runtime protocol has them.
+ *
+ * @internal
+ */
+final class Values
+{
+    private const NULL = 0;
+    private const FALSE = 1;
+    private const TRUE = 2;
+    private const NUMBER = 3;
+    private const BYTES = 4;
+    private const LIST = 5;
+    private const MAP = 6;
+    private const ERROR = 7;
+
+    /** Whole numbers up to here are all there among 64-bit floats. */
+    private const WHOLE_MAX = 1 << 53;
+
+    private int $at = 0;
+
+    private function __construct(private readonly string $bytes)
+    {
+    }
+
+    /**
+     * @param iterable<mixed> $values
+     * @throws CallerException
+     */
+    public static function encode(iterable $values): string
+    {
+        $bytes = '';
+        foreach ($values as $value) {
+            $bytes .= self::one($value);
+        }
+        return $bytes;
+    }
+
+    /**
+     * @return list<mixed>
+     * @throws ServerException
+     */
+    public static function decode(string $bytes): array
+    {
+        $reader = new self($bytes);
+        $values = [];
+        while ($reader->at < strlen($bytes)) {
+            $values[] = $reader->next();
+        }
+        return $values;
+    }
+
+    /**
+     * Writes a list or map too, which results of Redis have.
+     */
+    public static function one(mixed $value): string
+    {
+        return match (true) {
+            $value === null => chr(self::NULL),
+            is_bool($value) => chr($value ? self::TRUE : self::FALSE),
+            is_int($value) && abs($value) > self::WHOLE_MAX => self::one((string) $value),
+            is_int($value), is_float($value) => pack('Ce', self::NUMBER, $value),
+            is_string($value) => pack('CV', self::BYTES, strlen($value)) . $value,
+            $value instanceof Binary => self::one($value->bytes),
+            is_array($value) && array_is_list($value)
+                => pack('CV', self::LIST, count($value)) . self::encode($value),
+            is_array($value) => pack('CV', self::MAP, count($value)) . implode('', array_map(
+                static fn (string|int $key, mixed $one): string => self::one((string) $key) . self::one($one),
+                array_keys($value),
+                $value,
+            )),
+            default => throw new CallerException('a value is null, a boolean, a number or a string'),
+        };
+    }
+
+    private function next(): mixed
+    {
+        $kind = ord($this->take(1));
+        switch ($kind) {
+            case self::NULL:
+                return null;
+            case self::FALSE:
+            case self::TRUE:
+                return $kind === self::TRUE;
+            case self::NUMBER:
+                $number = unpack('e', $this->take(8))[1];
+                $isWhole = floor($number) === $number && abs($number) <= self::WHOLE_MAX;
+                return $isWhole ? (int) $number : $number;
+            case self::BYTES:
+                return $this->take($this->count());
+            case self::LIST:
+                return array_map(fn (): mixed => $this->next(), array_fill(0, $this->count(), null));
+            case self::MAP:
+                $map = [];
+                for ($left = $this->count(); $left > 0; $left--) {
+                    $key = $this->next();
+                    $map[is_string($key) || is_int($key) ? $key : self::one($key)] = $this->next();
+                }
+                return $map;
+            case self::ERROR:
+                return new CallerException($this->take($this->count()));
+            default:
+                throw new ServerException("a value of the unknown kind $kind");
+        }
+    }
+
+    private function count(): int
+    {
+        return unpack('V', $this->take(4))[1];
+    }
+
+    private function take(int $length): string
+    {
+        $taken = substr($this->bytes, $this->at, $length);
+        $this->at += $length;
+        return strlen($taken) === $length ? $taken : throw new ServerException('a value that is cut off');
     }
 }
 

@@ -1,7 +1,7 @@
-//! What happens in a world, as plain data: a list of these is the whole of it.
+//! The actions of a world as plain data; a list of them determines everything that happens.
 //!
-//! An action says nothing that depends on what came before it: numbers of clients, links and channels are taken modulo
-//! what there is. So any part of a list is a list, and a failing one can be made shorter by leaving actions out.
+//! An action does not depend on earlier ones: numbers of clients, links and channels are taken modulo what exists. So
+//! any sublist is valid, and a failing list can be shortened by removing actions.
 
 use fastrand::Rng;
 
@@ -10,10 +10,10 @@ use crate::channels::CHANNELS;
 use crate::setup::{Setup, Weights, pick};
 use crate::stall::{STALLS, Stall};
 
-/// One thing that happens. A `salt` is the seed of what is random within it.
+/// An action. `salt` is the seed of random choices within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Every worker has a turn, in some order, and the network carries something everywhere.
+    /// Every worker has a turn, in random order, and the network moves some bytes everywhere.
     Round { salt: u32 },
     /// One worker has a turn.
     Turn { worker: u8, salt: u32 },
@@ -21,36 +21,36 @@ pub(crate) enum Action {
     Up { link: u8, bytes: u16 },
     /// Bytes of the server arrive at a client.
     Down { link: u8, bytes: u16 },
-    /// Time passes.
+    /// The clock advances.
     Advance { ms: u32 },
-    /// All that is under way arrives, and so much time passes that keys of publications are forgotten.
+    /// Everything in flight arrives, and the clock advances until idempotency keys have expired.
     Pause,
-    /// A client that has no connection begins one.
+    /// A client without a connection connects.
     Connect { client: u8, worker: u8 },
-    /// A listener that has no connection begins one.
+    /// A listener without a connection connects.
     Listen { listener: u8, worker: u8 },
-    /// A back end with a connection of its own calls.
+    /// A back end calls the API on its own connection.
     Call {
         caller: u8,
         worker: u8,
         channel: u8,
         call: BackEndCall,
     },
-    /// A client subscribes, and comes back with its position if it has one.
+    /// A client subscribes, with its last position if it has one.
     Subscribe { client: u8, channel: u8 },
-    /// A client ends a subscription.
+    /// A client unsubscribes.
     Unsubscribe { client: u8, channel: u8 },
     /// A client publishes.
     Publish { client: u8, channel: u8, pad: u16 },
-    /// The back end publishes so many times.
+    /// The back end publishes several times.
     Push {
         worker: u8,
         channel: u8,
         pad: u16,
         times: u8,
     },
-    /// The back end publishes what it published there once more, the last or one before: it does not know whether that was
-    /// taken.
+    /// The back end repeats its last publication to a channel, or an earlier one, as if it did not know whether it was
+    /// accepted.
     PublishAgain { channel: u8, is_older: bool },
     /// The back end reads a channel's history.
     ReadHistory {
@@ -59,15 +59,15 @@ pub(crate) enum Action {
         limit: u8,
         is_reverse: bool,
     },
-    /// The back end has a channel's history let go of.
+    /// The back end removes a channel's history.
     Clear { worker: u8, channel: u8 },
-    /// A client asks who is in a channel.
+    /// A client requests the presence of a channel.
     Presence { client: u8, channel: u8 },
     /// A client reads a channel's history.
     History { client: u8, channel: u8 },
-    /// A client or a listener reads what it is sent, or stops to.
+    /// A client or listener starts or stops reading.
     SetReading { client: u8, reads: bool },
-    /// A connection is cut, and each side notices, or does not.
+    /// A connection is cut; each side may notice or not.
     Cut {
         link: u8,
         client_sees: bool,
@@ -77,34 +77,34 @@ pub(crate) enum Action {
     Close { client: u8 },
     /// The back end disconnects a user.
     Disconnect { worker: u8, user: u8 },
-    /// A client calls a method.
+    /// A client calls an RPC method.
     Rpc { client: u8 },
-    /// One of the questions that wait is decided on.
+    /// One of the open hook requests is answered.
     Decide { question: u8, salt: u32 },
-    /// A log writes batches that it was handed.
+    /// A log writes some of its queued batches.
     Commit { worker: u8, batches: u8 },
-    /// An application begins a connection to another server.
+    /// An application opens a connection to another server.
     Dial { worker: u8, salt: u32 },
-    /// Such a server sends a message, or closes.
+    /// That server sends a message or closes.
     ServerSend { server: u8, closes: bool },
-    /// Somebody posts an envelope that is none, or for another client's session.
+    /// An invalid envelope, or one for another client's session, is posted.
     Forge { client: u8, victim: u8, how: u8 },
-    /// The server process goes away within that time, and another one begins.
+    /// The server process shuts down within the given time, and another one starts.
     Drain {
         within_ms: u16,
         is_replaced: bool,
         salt: u32,
     },
-    /// The server process ends at once, and another one begins.
+    /// The server process crashes, and another one starts.
     Crash { salt: u32 },
-    /// Something stands still for many rounds, and all that does not need it has to go on.
+    /// A component stalls for many rounds, and everything independent of it must make progress.
     Stall { what: Stall, worker: u8, salt: u32 },
-    /// All that is under way arrives; with `is_long` also what only time brings about. Then all that must be is looked at.
-    /// With `has_slow` those who don't read go on not to: all others have to get on.
+    /// Everything in flight arrives; with `is_long` timeouts pass as well. Then all invariants at rest are checked.
+    /// With `has_slow` clients that don't read continue not to: all others must make progress.
     Settle { is_long: bool, has_slow: bool },
 }
 
-/// The actions of a world.
+/// Returns the actions of a world.
 pub(crate) fn actions(setup: &Setup, count: usize) -> Vec<Action> {
     let mut random = Rng::with_seed(setup.seed);
     (0..count).map(|_| next(&mut random, setup)).collect()
@@ -127,12 +127,12 @@ fn next(random: &mut Rng, setup: &Setup) -> Action {
     }
 }
 
-/// Longer than the hub keeps keys of publications.
+/// Longer than the hub keeps idempotency keys.
 pub(crate) const PAUSE_MS: u64 = 301_000;
 
 type Make = fn(&mut Rng, &Setup) -> Action;
 
-/// Every kind of action, with how often it comes.
+/// Returns every kind of action with its weight.
 fn weighted_actions(weights: &Weights) -> [(u32, Make); 32] {
     [
         (weights.round, |r, _| Action::Round { salt: r.u32(..) }),
@@ -262,7 +262,7 @@ fn weighted_actions(weights: &Weights) -> [(u32, Make); 32] {
     ]
 }
 
-/// Most often the first channels: where many are, much happens.
+/// Prefers the first channels, so that much happens in them.
 fn some_channel(random: &mut Rng) -> u8 {
     random.u8(0..CHANNELS.len() as u8).min(random.u8(..))
 }

@@ -1,4 +1,4 @@
-//! A back end on a connection of its own: calls of the HTTP API, or push lines, several before the first is answered.
+//! A back end on its own connection: pipelined calls of the HTTP API, or push lines.
 
 use std::collections::VecDeque;
 
@@ -13,20 +13,20 @@ use crate::ledger::{CLIENTS, Ledger, place_of};
 use crate::network::LinkId;
 use crate::setup::Setup;
 
-/// Calls that are not answered, at most.
+/// Maximum number of pending calls.
 const PENDING_MAX: usize = 3;
 
-/// Publications that are asked for at a time.
+/// Number of publications requested at a time.
 const PAGE: usize = 20;
 
-/// What it speaks.
+/// The protocol of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ApiProtocol {
     Http,
     Lines,
 }
 
-/// What is asked for by a call.
+/// The type of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BackEndCall {
     Publish(u16),
@@ -39,7 +39,7 @@ pub(crate) enum BackEndCall {
     UserStatus,
 }
 
-/// A call that is not answered.
+/// A pending call.
 #[derive(Debug)]
 enum PendingCall {
     Publication(usize, u64),
@@ -57,7 +57,7 @@ pub(crate) struct ApiClient {
     received: Vec<u8>,
     owed: VecDeque<PendingCall>,
     next_id: u64,
-    /// The server has said that it ends the connection.
+    /// The server has announced the end of the connection.
     is_over: bool,
 }
 
@@ -111,7 +111,7 @@ impl ApiClient {
         }
         let one = CHANNELS[channel];
         if let BackEndCall::Publish(pad) = call {
-            // States have versions, which are the back end's.
+            // Versions of states belong to the back end.
             if !one.kind.takes_any() || one.kind == Kind::State {
                 return;
             }
@@ -184,7 +184,7 @@ impl ApiClient {
     pub(crate) fn received(&mut self, bytes: &[u8], ledger: &mut Ledger, setup: &Setup) -> Check {
         self.received.extend_from_slice(bytes);
         while let Some((status, answer)) = self.next_answer()? {
-            // It said nothing for too long, or not all.
+            // It sent nothing, or an incomplete request, for too long.
             if status == 408 {
                 self.is_over = true;
                 self.owed.clear();
@@ -196,7 +196,7 @@ impl ApiClient {
                 "{status} {answer}"
             );
             let Some(owed) = self.owed.pop_front() else {
-                promise!(false, "answers are to what was asked", "{answer}");
+                promise!(false, "every answer has a request", "{answer}");
                 return Ok(());
             };
             if let ApiProtocol::Lines = self.speaks {
@@ -288,7 +288,7 @@ impl ApiClient {
                 let count = all.map_or(0, Vec::len);
                 promise!(
                     count <= PAGE.min(CHANNELS[channel].kind.size(setup) as usize),
-                    "no more is remembered than is to be",
+                    "history respects its size",
                     "{count} of {}",
                     CHANNELS[channel].name
                 );

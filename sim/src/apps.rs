@@ -1,4 +1,4 @@
-//! The back end as an application of each worker: it gets the hub's answers to what it asked there.
+//! The back end as an application on each worker: it receives the hub's replies to its requests.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,13 +15,13 @@ use veche_worker::AppHost;
 
 use crate::hook_outcome::{self, AppRequest};
 
-/// As whom the back end asks the hub: a session that no connection has.
+/// The session id of the back end in the hub, which no connection has.
 pub(crate) const BACK_END: ConnectionId = ConnectionId {
     index: u32::MAX,
     generation: 0,
 };
 
-/// What an application is told of a connection that it has dialed, by its number.
+/// An event of a connection that the application has dialed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DialEvent {
     Opened,
@@ -29,29 +29,29 @@ pub(crate) enum DialEvent {
     Closed,
 }
 
-/// The application of the back end. It also decides on the commands of some clients, and sends back what comes on
-/// connections that it has dialed. No route leads here, so no session calls it otherwise.
+/// The application of the back end. It also answers hook requests of some clients, and echoes messages on connections
+/// that it has dialed. No route leads to it, so no session calls it otherwise.
 #[derive(Debug, Default)]
 pub struct BackEndApp {
     answers: Vec<(Ticket, HubReply)>,
     asked: Vec<AppRequest>,
-    /// The numbers of connections that it has dialed, also of those that are over.
+    /// The numbers of dialed connections, including ended ones.
     dialed: HashMap<ConnectionId, u64>,
     dial_events: Vec<(u64, DialEvent)>,
-    /// Why those are over.
+    /// The reasons of their ends.
     reasons: Vec<String>,
     dial_requests: Vec<DialRequest>,
-    /// When it will have done what it does at the end.
+    /// When its work at shutdown will be done.
     stops_at_ms: Option<u64>,
     has_stopped: bool,
 }
 
-/// A connection to another server that the application wants.
+/// A connection to another server that the application requests.
 #[derive(Debug)]
 pub struct DialRequest {
-    /// How it begins.
+    /// The request to open it.
     pub dial: DialCommand,
-    /// Where to. There is nothing at port 0.
+    /// The target. No server listens on port 0.
     pub to: SocketAddr,
 }
 
@@ -60,7 +60,7 @@ impl BackEndApp {
         self.dial_requests.extend(wanted);
     }
 
-    /// Takes the connections that it wants, to be dialed.
+    /// Returns the requested connections, which are to be dialed.
     pub fn take_dial_requests(&mut self) -> Vec<DialRequest> {
         std::mem::take(&mut self.dial_requests)
     }
@@ -69,23 +69,23 @@ impl BackEndApp {
         std::mem::take(&mut self.answers)
     }
 
-    /// Takes what it was told of connections that it has dialed.
+    /// Returns the events of dialed connections.
     pub(crate) fn take_dial_events(&mut self) -> Vec<(u64, DialEvent)> {
         std::mem::take(&mut self.dial_events)
     }
 
-    /// Takes why connections that it has dialed are over, in words.
+    /// Returns the reasons for which dialed connections ended.
     pub(crate) fn take_reasons(&mut self) -> Vec<String> {
         std::mem::take(&mut self.reasons)
     }
 
-    /// Takes what it is to decide, and what it has decided in the call.
+    /// Returns the hook requests, with the answers given within the call.
     pub(crate) fn take_questions(&mut self) -> Vec<AppRequest> {
         std::mem::take(&mut self.asked)
     }
 }
 
-/// What it does at the end takes some of these.
+/// Its work at shutdown takes some of these.
 const STOP_STEP_MS: u64 = 150;
 
 const UNREACHABLE: &str = "no route leads to an application";

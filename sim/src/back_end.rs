@@ -1,4 +1,4 @@
-//! What the back end does: it publishes, has things done, and holds what it is answered against the ledger.
+//! The back end: publishes, sends commands, and checks replies against the ledger.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,53 +17,53 @@ use crate::failure::{Check, promise};
 use crate::ledger::Source;
 use crate::world::{WALL_MS, World, channel_name};
 
-/// For so long keys of publications are kept.
+/// Lifetime of idempotency keys.
 const KEY_TTL_MS: u64 = 300_000;
 
-/// Repetitions that are to be known for such are begun so early.
+/// Repetitions that must be recognised are sent within this time.
 const REPEATED_WITHIN_MS: u64 = 60_000;
 
-/// What the back end knows, for one life of the process.
+/// The state of the back end during one life of the process.
 #[derive(Default)]
 pub(crate) struct BackEnd {
-    /// What it asked, by ticket.
+    /// Its requests by ticket.
     pub(crate) requests: Vec<BackEndRequest>,
-    /// The answers to questions.
+    /// The replies to queries.
     pub(crate) query_replies: Vec<(usize, HubReply)>,
-    /// What it published last, by channel, and something from before.
+    /// The last publication of each channel, and an earlier one.
     latest: BTreeMap<usize, Pushed>,
     older: BTreeMap<usize, Pushed>,
-    /// The newest state that it has told.
+    /// The latest version published.
     version: u64,
 }
 
-/// What the back end waits for.
+/// A pending request of the back end.
 pub(crate) enum BackEndRequest {
     Publication(usize, u64),
-    /// History that is let go of.
+    /// Removal of a history.
     Removal,
-    /// A part of a history.
+    /// A page of a history.
     Look(HistoryLook),
-    /// What is looked at when everything has settled.
+    /// A query made while the world is at rest.
     Question,
-    /// Connections of a user that are to end.
+    /// Disconnection of a user.
     Disconnect(Disconnect),
 }
 
 #[derive(Clone, Copy)]
 struct Pushed {
     number: u64,
-    /// Of the publication that has its key, if that is another.
+    /// The publication whose key it uses, if that is another one.
     key: u64,
     version: Option<u64>,
     worker: usize,
     pad: u16,
     at_ms: u64,
-    /// When it was taken at the latest.
+    /// The latest time at which it may have been accepted.
     answered_ms: Option<u64>,
 }
 
-/// What was asked of a history, and when.
+/// The parameters of a history read, and when it was sent.
 #[derive(Clone, Copy)]
 pub(crate) struct HistoryLook {
     channel: usize,
@@ -73,13 +73,13 @@ pub(crate) struct HistoryLook {
 }
 
 impl World {
-    /// The back end asks for something, and gets a ticket.
+    /// Registers a request and returns its ticket.
     pub(crate) fn ticket(&mut self, asked: BackEndRequest) -> Ticket {
         self.back_end.requests.push(asked);
         Ticket(self.back_end.requests.len() as u32 - 1)
     }
 
-    /// Publishes something new so many times.
+    /// Publishes new data several times.
     pub(crate) fn push(&mut self, worker: usize, channel: usize, pad: u16, times: u8) -> Check {
         if !CHANNELS[channel].kind.takes_any() {
             return Ok(());
@@ -106,7 +106,7 @@ impl World {
         Ok(())
     }
 
-    /// The version of the next state: now and then one that is old already.
+    /// Returns the next version, which is sometimes an outdated one.
     fn next_version(&mut self, number: u64) -> u64 {
         if number % 4 == 3 {
             return self.back_end.version.saturating_sub(1);
@@ -115,8 +115,8 @@ impl World {
         self.back_end.version
     }
 
-    /// Publishes once more what was published, as a back end does that got no answer. After so long that its key is
-    /// forgotten it is another publication.
+    /// Repeats a publication, as a back end does that got no reply. After its key has expired it is another
+    /// publication.
     pub(crate) fn push_again(&mut self, channel: usize, is_older: bool) -> Check {
         let from = match is_older {
             true => &mut self.back_end.older,
@@ -125,12 +125,12 @@ impl World {
         let Some(mut again) = from.get(&channel).copied() else {
             return Ok(());
         };
-        // It comes in time to be known for one, even if it is long on its way.
+        // Early enough to be recognised, even if it is delayed.
         if self.now_ms < again.at_ms + REPEATED_WITHIN_MS {
             self.ledger.seen.note(CoverageEvent::Repeated);
             return self.publish(channel, again);
         }
-        // When the hub took it is not known to the millisecond.
+        // The time at which the hub accepted it is not known to the millisecond.
         let is_forgotten = |answered_ms: u64| self.now_ms >= answered_ms + KEY_TTL_MS;
         if again.version.is_some() || !again.answered_ms.is_some_and(is_forgotten) {
             return Ok(());
@@ -179,7 +179,7 @@ impl World {
             Ok(RequestOutcome::Pending) => Ok(()),
             Err(_) => {
                 self.ledger.seen.note(CoverageEvent::Refused);
-                // Another try of what was taken changes nothing.
+                // Repeating an accepted publication changes nothing.
                 if !self.back_end.has_tried(channel, number) {
                     self.ledger.refused(channel, number);
                 }
@@ -237,7 +237,7 @@ impl World {
         }
     }
 
-    /// Has a channel's history let go of.
+    /// Removes a channel's history.
     pub(crate) fn clear(&mut self, worker: usize, channel: usize) -> Check {
         if !CHANNELS[channel].kind.has_history() {
             return Ok(());
@@ -252,7 +252,7 @@ impl World {
         )
     }
 
-    /// What the back end asked is answered.
+    /// Handles the reply to a request.
     pub(crate) fn answered(&mut self, Ticket(ticket): Ticket, answer: HubReply) -> Check {
         match (self.back_end.requests.get(ticket as usize), answer) {
             (
@@ -273,12 +273,12 @@ impl World {
             (Some(BackEndRequest::Disconnect(_)), answer) => {
                 self.disconnect_answered(Ticket(ticket), &answer)?
             }
-            (_, answer) => promise!(false, "answers are to what was asked", "{answer:?}"),
+            (_, answer) => promise!(false, "every answer has a request", "{answer:?}"),
         }
         Ok(())
     }
 
-    /// A publication is taken, or is none that is to be.
+    /// Handles the result of a publication.
     fn taken(&mut self, channel: usize, number: u64, published: PublishOutcome) -> Check {
         let life = self.ledger.life;
         self.ledger.trace.note(&[channel as u64, number]);
@@ -286,7 +286,7 @@ impl World {
         let is_kept = CHANNELS[channel].kind.has_history();
         promise!(
             published.position.is_some() == is_kept,
-            "what is kept has a place",
+            "stored publications have a position",
             "{published:?}"
         );
         let place = published.position.map(|at| (at.epoch.bits(), at.offset));
@@ -299,7 +299,7 @@ impl World {
                 None => Ok(()),
             };
         }
-        // Either it is older than what is there, and that place is another's, or nobody is subscribed.
+        // Either it is outdated, and the position belongs to another one, or there are no subscribers.
         let Some(place) = place else {
             return Ok(());
         };
@@ -318,14 +318,14 @@ impl World {
         self.ledger.note_position(channel, place, life)
     }
 
-    /// What was read of a history: no more than is to be there, nothing that is over, and in order.
+    /// Checks a page of history: not too many publications, none expired, and in order.
     fn check_page(&mut self, look: HistoryLook, page: &HistoryPage) -> Check {
         let (channel, name) = (look.channel, CHANNELS[look.channel].name);
         let most = CHANNELS[channel].kind.size(&self.setup) as usize;
         let count = page.len();
         promise!(
             count <= most.min(look.limit),
-            "no more is remembered than is to be",
+            "history respects its size",
             "{count} publications of {name}, which keeps {most}, and {} were asked for",
             look.limit
         );
@@ -334,7 +334,7 @@ impl World {
             let age_ms = (WALL_MS + look.at_ms).saturating_sub(publication.at_ms);
             promise!(
                 age_ms < self.setup.history_ttl_ms || self.ledger.doubts_clock(look.at_ms),
-                "nothing is read that is over",
+                "expired publications are not read",
                 "{name} told what was {age_ms} ms old"
             );
             let (epoch, offset) = publication
@@ -355,7 +355,7 @@ impl World {
             let (of, number) = number_in_text(&text)?;
             promise!(
                 of == channel,
-                "publications come by their channel",
+                "publications arrive on their channel",
                 "{text} in {name}"
             );
             self.ledger.note_publication_position(
@@ -370,7 +370,7 @@ impl World {
 }
 
 impl BackEnd {
-    /// Something is on its way, or taken.
+    /// Records a publication that was sent or accepted.
     fn note(&mut self, channel: usize, pushed: Pushed) {
         if self.is_older(channel, pushed.number) {
             return;

@@ -1,4 +1,4 @@
-//! The channels of a world, and what kind each is.
+//! The channels of a world and their kinds.
 
 use veche_hub::{
     Budget, ChannelAccess, DeltaMode, EventLevel, HistoryOptions, NamespaceOptions, Namespaces,
@@ -7,40 +7,40 @@ use veche_hub::{
 
 use crate::setup::{FOREVER_MS, RESERVE_BYTES, Setup};
 
-/// A channel and what its namespace promises.
+/// A channel with the kind of its namespace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Channel {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// The user whose own it is.
+    /// The owner of a personal channel.
     pub(crate) user: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// It remembers, and knows who is there.
+    /// Has history and presence.
     Chat,
-    /// It remembers more.
+    /// Has a longer history.
     Log,
-    /// It remembers the latest.
+    /// Keeps the latest publication.
     Price,
-    /// It remembers nothing.
+    /// Has no history.
     Open,
-    /// It remembers nothing, and knows who is there, also those who have left just now.
+    /// Has no history, but presence with a leave delay.
     Lounge,
-    /// It remembers, and those have it whose tokens name it, from the beginning on.
+    /// Has history; granted by tokens from the start.
     Token,
-    /// A user's own, which remembers.
+    /// A personal channel with history.
     User,
-    /// It remembers, and is also heard together with the others of its namespace.
+    /// Has history, and is part of a wildcard namespace.
     News,
-    /// All of a namespace, as one channel, which remembers nothing.
+    /// A wildcard channel, which has no history.
     Wild,
-    /// It remembers states, of which older ones are not taken once there is a newer.
+    /// Has a history of versioned states: outdated ones are skipped.
     State,
-    /// It remembers, knows who is there, and others decide who hears it and what is published there.
+    /// Has history and presence; hooks decide on subscriptions and publications.
     Hooked,
-    /// It remembers nothing, and whoever reads too slowly misses some.
+    /// Has no history, and slow subscribers lose publications.
     Tick,
 }
 
@@ -60,7 +60,7 @@ const fn own(name: &'static str, user: &'static str) -> Channel {
     }
 }
 
-/// All of them: those that anybody may have, those that are given, and the users' own, the first user's first.
+/// All channels: public ones, those granted by tokens, and personal ones in the order of users.
 pub(crate) const CHANNELS: &[Channel] = &[
     channel("chat:1", Kind::Chat),
     channel("open:1", Kind::Open),
@@ -82,40 +82,40 @@ pub(crate) const CHANNELS: &[Channel] = &[
     own("#cid", "cid"),
 ];
 
-/// How many of them are anybody's.
+/// The number of public channels.
 pub(crate) const COMMON: usize = 13;
 
-/// Those that are given.
+/// The channels granted by tokens.
 pub(crate) const TOKEN_CHANNELS: std::ops::Range<usize> = COMMON..COMMON + 2;
 
-/// Users; their own channels are the last ones.
+/// The number of users; their personal channels come last.
 pub(crate) const USERS_COUNT: usize = CHANNELS.len() - TOKEN_CHANNELS.end;
 
-/// The namespace that is heard as a whole.
+/// The wildcard namespace.
 const WILDCARD_NAMESPACE: &str = "news";
 
-/// Its channels.
+/// Iterates over its channels.
 pub(crate) fn wildcard_channels() -> impl Iterator<Item = usize> {
     let all = CHANNELS.iter().enumerate();
     all.filter(|(_, one)| one.kind == Kind::News)
         .map(|(number, _)| number)
 }
 
-/// The channel of this name.
+/// Returns the channel of a name.
 pub(crate) fn find(name: &str) -> Option<usize> {
     CHANNELS.iter().position(|one| one.name == name)
 }
 
-/// The own channel of a user.
+/// Returns the personal channel of a user.
 pub(crate) fn own_channel(user: usize) -> usize {
     TOKEN_CHANNELS.end + user % USERS_COUNT
 }
 
-/// Long enough to be seen, short enough to be over when everything settles.
+/// Long enough to be observed, short enough to end when the world settles.
 pub(crate) const LEAVE_DELAY_MS: u64 = 3_000;
 
 impl Kind {
-    /// How many publications are kept; 0: it does not remember.
+    /// Returns the number of publications in the history; 0 without history.
     pub(crate) fn size(self, setup: &Setup) -> u32 {
         match self {
             Self::Chat | Self::Token | Self::User | Self::News | Self::State | Self::Hooked => {
@@ -131,32 +131,32 @@ impl Kind {
         !matches!(self, Self::Open | Self::Lounge | Self::Wild | Self::Tick)
     }
 
-    /// Whether clients publish there.
+    /// Returns whether clients may publish.
     pub(crate) fn takes_clients(self) -> bool {
         !matches!(self, Self::Token | Self::User | Self::Wild | Self::State)
     }
 
-    /// Whether anything is published there at all.
+    /// Returns whether anyone may publish.
     pub(crate) fn takes_any(self) -> bool {
         self != Self::Wild
     }
 
-    /// Whether whoever is subscribed hears everything, however slowly he reads.
+    /// Returns whether subscribers receive everything, however slowly they read.
     pub(crate) fn is_whole(self) -> bool {
         self != Self::Tick
     }
 
-    /// Whether it can be asked who is there.
+    /// Returns whether presence can be queried.
     pub(crate) fn has_presence(self) -> bool {
         matches!(self, Self::Chat | Self::Lounge | Self::Hooked)
     }
 
-    /// Whether those who leave are gone at once.
+    /// Returns whether members leave without a delay.
     pub(crate) fn has_exact_presence(self) -> bool {
         matches!(self, Self::Chat | Self::Hooked)
     }
 
-    /// Whether others decide who hears it.
+    /// Returns whether hooks decide on subscriptions.
     pub(crate) fn is_hooked(self) -> bool {
         self == Self::Hooked
     }
@@ -196,7 +196,7 @@ impl Kind {
             },
             event_level: EventLevel::Off,
             drop_when_slow: !self.is_whole(),
-            // Its publications go out together with the one before, of which no client wants to know.
+            // Publications carry their predecessor although no client wants deltas.
             delta_mode: DeltaMode::Always,
             tags_filter: false,
         }

@@ -1,7 +1,7 @@
-//! A client of Centrifugo's protocol that believes nothing: what it is told it holds against the ledger.
+//! A client of Centrifugo's protocol that checks everything it receives against the ledger.
 //!
-//! It knows no hub and no session: bytes come in, bytes go out. Commands are in `asking.rs`, what it hears of one channel
-//! in `subscription.rs`.
+//! It knows no hub and no session: bytes in, bytes out. Commands are in `asking.rs`, the view of one channel in
+//! `subscription.rs`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -24,10 +24,10 @@ use crate::setup::Setup;
 use crate::subscription::Subscription;
 use crate::wire::{self, Encoding, Reader, ServerFrame};
 
-/// Commands that are not answered, at most: what they are answered has to be bounded.
+/// Maximum number of pending commands, so that the size of their replies is bounded.
 pub(crate) const PENDING_MAX: usize = 4;
 
-/// A command that is not answered.
+/// A pending command.
 pub(crate) struct PendingCommand {
     pub(crate) id: u32,
     pub(crate) command: crate::client_commands::Command,
@@ -35,44 +35,45 @@ pub(crate) struct PendingCommand {
 
 pub(crate) struct Client {
     pub(crate) number: usize,
-    /// What carries what it hears.
+    /// The transport of its pushes.
     pub(crate) transport: ClientTransport,
     pub(crate) encoding: Encoding,
-    /// It asks to be told differences alone.
+    /// It requests deltas.
     pub(crate) wants_deltas: bool,
     pub(crate) phase: Phase,
     pub(crate) link: Option<LinkId>,
-    /// In which life of the process its connection began.
+    /// The life of the process in which its connection was opened.
     pub(crate) life: u32,
-    /// What is to be sent.
+    /// Bytes to send.
     pub(crate) out: Vec<u8>,
-    /// It reads what it is sent.
+    /// It reads.
     pub(crate) reads: bool,
-    /// By what others know it, while it is connected.
+    /// Its client id while it is connected.
     pub(crate) name: String,
     reader: Reader,
-    /// The same where it has no WebSocket; where its session is then, what it has to say there, and how it says that.
+    /// For clients without a WebSocket: the response, the session address, unsent commands, and the connection for
+    /// envelopes.
     response: Response,
     pub(crate) address: Option<SessionAddress>,
     pub(crate) unsent_commands: Vec<Value>,
     pub(crate) emulation: EmulationConnection,
-    /// Its response has ended, or it has enough of it: it hangs up.
+    /// Its response has ended, or it gives up: it hangs up.
     pub(crate) is_over: bool,
     pub(crate) pending: VecDeque<PendingCommand>,
     pub(crate) next_id: u32,
     /// Channels to which it wants to be subscribed.
     pub(crate) wants: BTreeSet<usize>,
     pub(crate) subscriptions: BTreeMap<usize, Subscription>,
-    /// Up to where it knows channels.
+    /// Its position in each channel.
     pub(crate) positions: BTreeMap<usize, RawPosition>,
     pub(crate) hook_route: HookRoute,
-    /// What was decided and not seen yet, on this connection.
+    /// Hook decisions on this connection that have not shown yet.
     pub(crate) decisions: Vec<CommandDecision>,
-    /// Until when its subscriptions hold, and under the empty name the connection; what holds for ever is not here.
+    /// The expiries of its subscriptions, and of the connection under the empty name; permanent ones are missing.
     pub(crate) expiries: BTreeMap<Box<str>, u64>,
-    /// The process was there already when it began to go away: the code with which the connection is closed.
+    /// The close code of a drain that began while it was connected.
     pub(crate) drain_code: Option<u16>,
-    /// It was told that.
+    /// The close of the drain was received.
     pub(crate) has_drained: bool,
 }
 
@@ -113,7 +114,7 @@ impl Client {
         }
     }
 
-    /// The channels that it has without asking: its user's own, and those that its token names.
+    /// Iterates over the channels it gets without requesting them: its user's personal one, and those in its token.
     pub(crate) fn server_channels(&self) -> impl Iterator<Item = usize> + use<> {
         let own = channels::own_channel(self.number);
         std::iter::once(own).chain(TOKEN_CHANNELS)
@@ -141,7 +142,7 @@ impl Client {
         self.out = wire::handshake(&path, more);
     }
 
-    /// A response is asked for; the first command comes with that.
+    /// Requests a response; the first command is part of the request.
     fn request(&self, path: &str, connect: &Value) -> Vec<u8> {
         let (mut body, text) = (Vec::new(), connect.to_string());
         let kind = match (self.transport, self.encoding) {
@@ -169,7 +170,7 @@ impl Client {
         request
     }
 
-    /// A command, or an answer to a ping.
+    /// Sends a command or a pong.
     pub(crate) fn send_command(&mut self, command: Value) {
         match self.transport {
             ClientTransport::WebSocket => wire::command(&mut self.out, self.encoding, &command),
@@ -177,7 +178,7 @@ impl Client {
         }
     }
 
-    /// The connection is over, as far as it can see.
+    /// Handles the end of the connection, as far as it can see.
     pub(crate) fn dropped(&mut self) {
         self.phase = Phase::Offline;
         self.link = None;
@@ -192,7 +193,7 @@ impl Client {
         self.subscriptions.clear();
     }
 
-    /// It says goodbye, and reads on until the server has ended the connection.
+    /// Closes, and reads until the server has ended the connection.
     pub(crate) fn close(&mut self) {
         if matches!(self.phase, Phase::Connecting | Phase::Online) {
             self.send_close(Some(1000));
@@ -203,12 +204,12 @@ impl Client {
     fn send_close(&mut self, code: Option<u16>) {
         match self.transport {
             ClientTransport::WebSocket => wire::close(&mut self.out, code),
-            // It has no words for that. What it is told then it does not hear any more.
+            // It has no way to say so. Further data is ignored.
             ClientTransport::Lines | ClientTransport::Events => self.is_over = true,
         }
     }
 
-    /// What the server sent.
+    /// Handles bytes from the server.
     pub(crate) fn received(&mut self, bytes: Vec<u8>, ledger: &mut Ledger, setup: &Setup) -> Check {
         if self.transport != ClientTransport::WebSocket {
             let form = self.transport.form(self.encoding);
@@ -217,7 +218,7 @@ impl Client {
                     ResponsePart::Status(200) => {}
                     ResponsePart::Status(status) => self.refused(status, ledger)?,
                     ResponsePart::Message(line, id) => {
-                        promise!(id.is_none(), "ids come where they are asked for", "{line}");
+                        promise!(id.is_none(), "only event streams have ids", "{line}");
                         self.line(&line, ledger, setup)?;
                     }
                     ResponsePart::End => {
@@ -260,7 +261,8 @@ impl Client {
         ledger
             .trace
             .note(&[self.number as u64, code.unwrap_or(0).into()]);
-        // Slow, no pong, stale (without a connect command), disconnected by the back end; or the answer to its own.
+        // Slow, no pong, stale (without a connect command), disconnected by the back end; or the reply to its own
+        // close.
         let is_fair = matches!(code, Some(3008 | 3012 | 3502 | 3503))
             || self.phase == Phase::Closing
             || code.is_some() && code == self.drain_code
@@ -315,7 +317,7 @@ impl Client {
         let (Some(channel), Some(subscription)) = (channel, subscription) else {
             promise!(
                 false,
-                "pushes come to subscribers",
+                "only subscribers receive pushes",
                 "{} got {push}",
                 self.number
             );
@@ -338,7 +340,7 @@ impl Client {
             }
             promise!(
                 of == channel,
-                "publications come by their channel",
+                "publications arrive on their channel",
                 "{push}"
             );
             subscription.published(number, offset, self.life, ledger)?;

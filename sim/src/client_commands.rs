@@ -1,4 +1,4 @@
-//! A client's commands, and what they have to be answered.
+//! A client's commands and the validation of their replies.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use crate::phase::Phase;
 use crate::setup::Setup;
 use crate::subscription::{State, Subscription, number_of};
 
-/// What a client asked, and what was known then.
+/// A command, with the state known when it was sent.
 #[derive(Debug)]
 pub(crate) enum Command {
     Connect(Vec<Since>),
@@ -28,14 +28,14 @@ pub(crate) enum Command {
     History(usize, Option<KnownState>, PendingHistory),
 }
 
-/// How much of a history was asked for, and when.
+/// The limit of a history request, and when it was sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PendingHistory {
     pub(crate) limit: usize,
     pub(crate) at_ms: u64,
 }
 
-/// With which position somebody comes back, and what was known then.
+/// The position that a returning client sends, and the state known then.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Since {
     place: Option<RawPosition>,
@@ -70,7 +70,7 @@ impl Client {
         let user = user.unwrap_or_default();
         let token = match self.hook_route {
             HookRoute::NoHook => frontend_config::token(user),
-            // Whoever decides believes it.
+            // The hook trusts it.
             _ => user.to_owned(),
         };
         let mut connect = json!({ "token": token });
@@ -85,7 +85,7 @@ impl Client {
         self.send(Command::Connect(known), json!({ "connect": connect }));
     }
 
-    /// Asks for what is wanted, as far as there is room.
+    /// Subscribes to all wanted channels as far as there is room.
     pub(crate) fn subscribe_to_all(&mut self, ledger: &Ledger) {
         for channel in self.wants.clone() {
             if !self.has_room() {
@@ -147,7 +147,7 @@ impl Client {
         }
         let number = ledger.publish(channel, CLIENTS | link);
         if CHANNELS[channel].kind.is_hooked() {
-            // As long as nothing is decided.
+            // Until the hook decides.
             ledger.refused(channel, number);
         }
         let data = data(channel, number, pad);
@@ -183,7 +183,7 @@ impl Client {
         }
     }
 
-    /// A reply has come.
+    /// Handles a reply.
     pub(crate) fn reply(&mut self, line: &Value, ledger: &mut Ledger, setup: &Setup) -> Check {
         let id = line["id"].as_u64();
         let owed = self.pending.pop_front();
@@ -235,13 +235,13 @@ impl Client {
         setup: &Setup,
     ) -> Check {
         let name = reply["client"].as_str().unwrap_or_default();
-        promise!(!name.is_empty(), "clients have names", "{reply}");
+        promise!(!name.is_empty(), "clients have ids", "{reply}");
         ledger.trace.note_text(name);
         ledger.seen.note(CoverageEvent::Connected);
         let is_posting = self.transport != ClientTransport::WebSocket;
         promise!(
             reply.get("session").is_some() == is_posting,
-            "a client that needs an address is told one",
+            "a client that needs an address gets one",
             "{reply}"
         );
         self.address = is_posting.then(|| SessionAddress::new(reply, self.life));
@@ -249,7 +249,7 @@ impl Client {
         if self.phase == Phase::Connecting {
             self.phase = Phase::Online;
         }
-        // One budget for all of them.
+        // A single budget for all of them.
         let mut bytes_left = setup.outbox_bytes;
         for (channel, since) in self.server_channels().zip(known) {
             self.subscriptions
@@ -258,7 +258,7 @@ impl Client {
             let reply = &reply["subs"][name];
             promise!(
                 reply.is_object(),
-                "clients have what they are given",
+                "server-side subscriptions are delivered",
                 "{name}"
             );
             let publications = reply["publications"].as_array().map_or(0, Vec::len);
@@ -285,7 +285,7 @@ impl Client {
         if !kind.has_history() {
             promise!(
                 reply.get("epoch").is_none(),
-                "what is not kept has no place",
+                "unstored publications have no offset",
                 "{reply}"
             );
             subscription.begin((0, 0), ledger);
@@ -298,7 +298,7 @@ impl Client {
         let publications = reply["publications"].as_array();
         let publications = publications.map_or(&[][..], Vec::as_slice);
         let is_recovered = reply["recovered"].as_bool().unwrap_or(false);
-        // Of what was let go of on purpose nothing has to be there.
+        // Publications removed on purpose need not be there.
         let behind = match kind {
             Kind::Price => place.1.saturating_sub(1),
             _ => since.place.map_or(0, |(_, offset)| offset),
@@ -320,7 +320,7 @@ impl Client {
             let offset = offset_of(publication);
             promise!(
                 offset == expected && of == channel,
-                "what is recovered has no gap",
+                "recovered publications have no gap",
                 "{offset} instead of {expected} in {reply}"
             );
             ledger.check_age(channel, number, since.at_ms)?;
@@ -346,7 +346,7 @@ impl Client {
     fn check_presence_reply(&self, reply: &Value, ledger: &mut Ledger) -> Check {
         let clients = reply["presence"].as_object();
         ledger.seen.note(CoverageEvent::Present);
-        // In no order.
+        // The order is unspecified.
         let mut names: Vec<_> = clients
             .into_iter()
             .flatten()
@@ -358,7 +358,7 @@ impl Client {
         }
         promise!(
             names.contains(&&self.name),
-            "who is subscribed is present",
+            "presence equals the subscriptions",
             "{} in {reply}",
             self.name
         );
@@ -383,7 +383,7 @@ impl Client {
         let most = CHANNELS[channel].kind.size(setup) as usize;
         promise!(
             count <= most.min(asked.limit),
-            "no more is remembered than is to be",
+            "history respects its size",
             "{count} publications of {}, which keeps {most}",
             CHANNELS[channel].name
         );
@@ -393,7 +393,7 @@ impl Client {
             let offset = offset_of(publication);
             promise!(
                 of == channel,
-                "publications come by their channel",
+                "publications arrive on their channel",
                 "{reply}"
             );
             ledger.check_age(channel, number, asked.at_ms)?;
@@ -410,7 +410,7 @@ impl Client {
     }
 }
 
-/// Adds to a request that its sender knows the channel up to there.
+/// Adds the known position to a request.
 fn recovering((epoch, offset): RawPosition, mut request: Value) -> Value {
     request["recover"] = true.into();
     request["epoch"] = veche_hub::Epoch::from_bits(epoch).to_string().into();
@@ -418,7 +418,8 @@ fn recovering((epoch, offset): RawPosition, mut request: Value) -> Value {
     request
 }
 
-/// Whether somebody with this position was told what is so, where at most `bytes_max` are recovered; the offset that the first publication must have.
+/// Checks the recovery of a client with this position, where at most `bytes_max` are recovered. Returns the offset that
+/// the first publication must have.
 fn check_recovery(
     kind: Kind,
     since: Option<RawPosition>,
@@ -431,7 +432,7 @@ fn check_recovery(
     let Some((known_epoch, known)) = since else {
         promise!(
             !is_recovered && count == 0,
-            "who does not come back recovers nothing",
+            "a new client recovers nothing",
             "{count} publications"
         );
         return Ok(0);
@@ -440,12 +441,12 @@ fn check_recovery(
         let is_known = known_epoch == epoch && known == offset;
         promise!(
             !is_recovered || is_known || count == 1,
-            "the latest is told",
+            "cache recovery returns the newest publication",
             "{count} publications to who knows {known}"
         );
         promise!(
             is_recovered || offset == 0 || bytes_max == 0 || !setup.is_lasting(kind),
-            "the latest is told",
+            "cache recovery returns the newest publication",
             "nothing to who knows {known}"
         );
         return Ok(offset);
@@ -453,14 +454,14 @@ fn check_recovery(
     if is_recovered {
         promise!(
             known_epoch == epoch && known + count as u64 == offset,
-            "recovered is all that was missed",
+            "recovery returns everything that was missed",
             "{count} publications to who knows {known_epoch:x}:{known}"
         );
         return Ok(known + 1);
     }
     promise!(
         count == 0,
-        "what is not recovered is not told",
+        "without recovery nothing is delivered",
         "{count} publications"
     );
     let missed = offset.saturating_sub(known) as usize;
@@ -470,7 +471,7 @@ fn check_recovery(
         && missed * setup.publication_bytes_max() <= bytes_max;
     promise!(
         !is_there,
-        "what is there is recovered",
+        "available publications are recovered",
         "{missed} publications were missed by who knows {known}"
     );
     Ok(0)

@@ -1,4 +1,4 @@
-//! What was decided on the commands of one client, and that it is told that.
+//! Hook decisions on the commands of one client, and the check that it observes them.
 
 use serde_json::{Value, json};
 use veche_frontends::hooks::HookKind;
@@ -13,16 +13,16 @@ use crate::hook_outcome::{CommandDecision, HookOutcome};
 use crate::ledger::Ledger;
 use crate::phase::Phase;
 
-/// The code of a grant that is over before it is used.
+/// The error code of a grant that has expired before it is used.
 const EXPIRED: u32 = 110;
 
-/// So long after its time something goes on at most while it is asked about.
+/// Maximum time that an expired connection or subscription continues while the hook is asked.
 const GRACE_MS: u64 = 25_000;
 
-/// The code of a command that the client may not give.
+/// The error code of a command that the client may not send.
 const PERMISSION_DENIED: u32 = 103;
 
-/// The code of a command on which nothing was decided.
+/// The error code of a command whose hook failed.
 const INTERNAL: u32 = 100;
 
 impl Client {
@@ -30,7 +30,7 @@ impl Client {
         self.hook_route == HookRoute::App
     }
 
-    /// Asks for an RPC.
+    /// Sends an RPC.
     pub(crate) fn call(&mut self) {
         if self.hook_route == HookRoute::NoHook || !self.has_room() {
             return;
@@ -42,7 +42,7 @@ impl Client {
         );
     }
 
-    /// A reply has come. Whether its command was carried out.
+    /// Checks a reply against the decision. Returns whether the command succeeded.
     pub(crate) fn check_decision(
         &mut self,
         command: &Command,
@@ -54,7 +54,7 @@ impl Client {
             Command::Subscribe(channel, _) => (HookKind::Subscribe, Some(channel), 0),
             Command::Publish(channel, number) => (HookKind::Publish, Some(channel), number),
             Command::Rpc(number) => (HookKind::Rpc, None, number),
-            // Only subscribers may ask, and the subscription was refused, or has ended, in front of it.
+            // Only subscribers may do this, and the subscription was refused or has ended before.
             Command::History(channel, ..) | Command::Presence(channel)
                 if self.is_out_of(channel) =>
             {
@@ -77,7 +77,7 @@ impl Client {
         };
         promise!(
             decided.as_ref().is_some_and(is_it),
-            "nothing is answered before it is decided",
+            "no reply precedes its decision",
             "{line} to {command:?}, and {decided:?}"
         );
         let code = line["error"]["code"].as_u64();
@@ -90,14 +90,14 @@ impl Client {
         };
         promise!(
             is_told,
-            "a client is told what was decided",
+            "a client receives the decision",
             "{line} to {command:?} of {}",
             self.number
         );
         if code.is_none() {
             if kind == HookKind::Rpc {
                 let data = &line["rpc"]["data"];
-                // As text, where it came as bytes.
+                // As text if it came as bytes.
                 let read = data.as_str().map(serde_json::from_str::<Value>);
                 let told = match &read {
                     Some(read) => read.as_ref().ok().and_then(|data| data["rpc"].as_u64()),
@@ -114,7 +114,7 @@ impl Client {
         }
         ledger.trace.note(&[self.number as u64, code.unwrap_or(0)]);
         match (kind, channel) {
-            // It begins anew.
+            // It starts over.
             (HookKind::Connect, _) => self.close(),
             (HookKind::Subscribe, Some(channel)) => {
                 self.wants.remove(&channel);
@@ -125,14 +125,14 @@ impl Client {
         Ok(false)
     }
 
-    /// Whether a subscription that is decided on was refused or has ended.
+    /// Returns whether a hooked subscription was refused or has ended.
     fn is_out_of(&self, channel: usize) -> bool {
         self.hook_route != HookRoute::NoHook
             && CHANNELS[channel].kind.is_hooked()
             && !self.subscriptions.contains_key(&channel)
     }
 
-    /// Whether a decision closes the client with this code.
+    /// Returns whether a decision closes the client with this code.
     pub(crate) fn is_ended_by(&self, code: Option<u16>, now_ms: u64) -> bool {
         if code == Some(3005) {
             return self.is_over("", now_ms);
@@ -141,26 +141,26 @@ impl Client {
         all.any(|one| matches!(one.fate, HookOutcome::Ended(ended) if code == Some(ended)))
     }
 
-    /// Whether the time of a subscription, or of the connection, is over.
+    /// Returns whether a subscription, or the connection, has expired.
     fn is_over(&self, channel: &str, now_ms: u64) -> bool {
         let until_ms = self.expiries.get(channel);
         until_ms.is_some_and(|until_ms| *until_ms <= now_ms)
     }
 
-    /// It was decided on something of this connection at that time.
+    /// Records a decision for this connection at the given time.
     pub(crate) fn note_decided(&mut self, decided: CommandDecision, now_ms: u64) {
         let channel = match decided.kind {
             HookKind::Connect | HookKind::Refresh => Some(Box::default()),
             HookKind::Subscribe | HookKind::SubRefresh => Some(decided.channel.clone()),
             _ => None,
         };
-        // It comes too late for what has ended since.
+        // Too late for a subscription that has ended since.
         let channel =
             channel.filter(|channel| !self.is_over(channel, now_ms.saturating_sub(GRACE_MS)));
         match (channel, decided.fate) {
             (Some(channel), HookOutcome::Granted(0)) => drop(self.expiries.remove(&channel)),
             (Some(channel), HookOutcome::Granted(for_s)) => {
-                // Times are said in whole seconds.
+                // Expiries are in whole seconds.
                 let until_ms = (now_ms / 1_000 + u64::from(for_s)) * 1_000;
                 self.expiries.insert(channel, until_ms);
             }
@@ -170,7 +170,7 @@ impl Client {
         self.decisions.push(decided);
     }
 
-    /// The time of a subscription is over.
+    /// Handles the expiry of a subscription.
     pub(crate) fn unsubscribed(&mut self, name: &str, ledger: &mut Ledger) -> Check {
         promise!(
             self.is_over(name, ledger.now_ms),
@@ -189,7 +189,7 @@ impl Client {
         Ok(())
     }
 
-    /// Nothing is under way any more.
+    /// Checks the state at rest.
     pub(crate) fn check_decided(&self) -> Check {
         if self.phase != Phase::Online || !self.reads {
             return Ok(());
@@ -203,7 +203,7 @@ impl Client {
         let left = self.decisions.iter().find(is_open);
         promise!(
             left.is_none(),
-            "what is decided is done",
+            "decisions take effect",
             "{left:?} of {}",
             self.number
         );

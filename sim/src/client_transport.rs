@@ -1,9 +1,9 @@
-//! The routes of clients of Centrifugo's protocol, and what carries their pushes.
+//! The routes of clients of Centrifugo's protocol, and the transports of their pushes.
 
 use crate::response::ResponseFormat;
 use crate::wire::Encoding;
 
-/// What carries its pushes.
+/// The transport of a client's pushes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientTransport {
     WebSocket,
@@ -12,7 +12,7 @@ pub(crate) enum ClientTransport {
 }
 
 impl ClientTransport {
-    /// How the messages of a session are told apart in a response.
+    /// Returns the framing of messages in a response.
     pub(crate) fn form(self, encoding: Encoding) -> ResponseFormat {
         match (self, encoding) {
             (Self::Events, _) => ResponseFormat::EventsOfLines,
@@ -22,14 +22,14 @@ impl ClientTransport {
     }
 }
 
-/// The kinds, each with its path.
+/// The transports with their paths.
 pub(crate) const CLIENT_TRANSPORTS: [(ClientTransport, &str); 3] = [
     (ClientTransport::Events, "/one_way/uni_sse"),
     (ClientTransport::Lines, "/one_way/uni_http_stream"),
     (ClientTransport::WebSocket, "/one_way/uni_websocket"),
 ];
 
-/// The route of a client, by which its commands are decided on.
+/// Which hook answers a client's requests, determined by its route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HookRoute {
     NoHook,
@@ -38,7 +38,7 @@ pub(crate) enum HookRoute {
 }
 
 impl HookRoute {
-    /// The path for what carries what the client hears.
+    /// Returns the path for a transport.
     pub(crate) fn path(self, carrier: ClientTransport) -> String {
         let route = match self {
             Self::NoHook => "connection",

@@ -1,4 +1,4 @@
-//! One world on two kinds of glue: both have to do the same, and the first step in which they don't is told.
+//! Runs a world on two worker drivers: both must behave the same, and the first step in which they differ is reported.
 
 use std::fmt;
 
@@ -10,36 +10,36 @@ use crate::setup::Setup;
 use crate::simulated_driver;
 use crate::worker_driver::StartWorkers;
 
-/// Lines of what both did that are shown before the first that differs, and from it on.
+/// Number of lines shown before the first difference, and from it on.
 const BEFORE: usize = 3;
 const FROM: usize = 4;
 
-/// Characters of a line that are shown.
+/// Maximum number of characters shown per line.
 const LINE_MAX: usize = 400;
 
-/// Two kinds of glue do not do the same.
+/// A difference between two worker drivers.
 #[derive(Clone, Debug)]
 pub struct Difference {
-    /// Of the world.
+    /// The seed of the world.
     pub seed: u64,
-    /// In which of its actions, from 0 on; [`ACTIONS`] if it was at the end.
+    /// The index of the action; [`ACTIONS`] for the end.
     pub step: usize,
-    /// The action itself.
+    /// The action in text form.
     pub action: String,
-    /// What came out of workers in that step, on the simulator's own glue and on the other.
+    /// The outputs of workers in that step, on the simulator's own driver and on the other.
     pub outputs: [Vec<String>; 2],
-    /// What the world broke on the other glue, if it got so far.
+    /// The failure of the world on the other driver, if it got that far.
     pub failure: Option<Failure>,
 }
 
-/// Runs the world of a seed on the simulator's own glue, and then on another one, and compares the traces after each
-/// step. Returns how many outputs of workers were compared.
+/// Runs the world of a seed on the simulator's own driver and then on another one, and compares the traces after each
+/// step. Returns the number of compared outputs.
 ///
 /// # Errors
 /// The first step that differs.
 ///
 /// # Panics
-/// The world breaks a promise on the simulator's own glue.
+/// The world breaks a promise on the simulator's own driver.
 pub fn compare(seed: u64, begin: StartWorkers) -> Result<u64, Box<Difference>> {
     let setup = Setup::new(seed);
     let all = actions(&setup, ACTIONS);
@@ -58,10 +58,10 @@ pub fn compare(seed: u64, begin: StartWorkers) -> Result<u64, Box<Difference>> {
     }
     let mut step = 0;
     let other = run_on(begin, &setup, &all, &mut |before, trace| {
-        // What is seen before a step is what the one before has left.
+        // The trace before a step is the result of the previous one.
         promise!(
             hashes[before] == trace.hash(),
-            "both do the same",
+            "both drivers behave alike",
             "they do not"
         );
         step = before;
@@ -71,7 +71,7 @@ pub fn compare(seed: u64, begin: StartWorkers) -> Result<u64, Box<Difference>> {
         return Ok(compared);
     };
     let outputs = [simulated_driver::begin, begin].map(|begin| outputs(begin, &setup, &all, step));
-    let is_broken = broken.failure.name != "both do the same";
+    let is_broken = broken.failure.name != "both drivers behave alike";
     Err(Box::new(Difference {
         seed,
         step,
@@ -84,7 +84,7 @@ pub fn compare(seed: u64, begin: StartWorkers) -> Result<u64, Box<Difference>> {
     }))
 }
 
-/// What comes out of workers in a step.
+/// Returns the outputs of workers in a step.
 fn outputs(begin: StartWorkers, setup: &Setup, actions: &[Action], step: usize) -> Vec<String> {
     let mut outputs = Vec::new();
     // A step that breaks a promise has no end.
@@ -143,7 +143,7 @@ mod tests {
     use crate::apps::BackEndApp;
     use crate::worker_driver::{Conditions, TransportInput, TurnInput, WorkerDriver, WorkerOutput};
 
-    /// A glue that loses what the peer sends in the twentieth piece of a worker.
+    /// A driver that loses the input in the twentieth piece of a worker.
     struct Lossy {
         own: Box<dyn WorkerDriver>,
         pieces: u32,

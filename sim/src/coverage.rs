@@ -1,123 +1,124 @@
-//! What has happened in a world, counted: promises are kept easily where nothing happens.
+//! Counts of events in a world: promises are easily kept where nothing happens.
 
 use std::fmt;
 
-/// Kinds of events that worlds are made for.
+/// The events that worlds are meant to produce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CoverageEvent {
-    /// A client was connected.
+    /// A client connected.
     Connected,
-    /// A client got a publication, live.
+    /// A client received a live publication.
     Heard,
-    /// The same, as Protobuf.
+    /// A client received a live publication as Protobuf.
     HeardInBinary,
-    /// A client that hears a namespace as a whole got a publication.
+    /// A wildcard subscriber received a publication.
     Overheard,
-    /// A client was told of a publication what has changed alone.
+    /// A client received a delta.
     Changed,
-    /// A client of a push route got a publication: all of them, with their places, after others that were dropped.
+    /// A client of a push route received a publication: one of all, one with a position, one after others were dropped.
     Pushed,
     PushedWithPlace,
     RecoveredByPlace,
     Skipped,
-    /// A back end was answered on a connection of its own.
+    /// A back end got a reply on its own connection.
     Called,
     Lined,
     CalledForHistory,
     CalledForPresence,
-    /// A client came back and got what it had missed.
+    /// A client returned and recovered its missed publications.
     Recovered,
-    /// A client came back and had missed nothing.
+    /// A client returned and had missed nothing.
     Current,
-    /// A client came back and was told that something is missing.
+    /// A client returned and learned that publications are missing.
     Lost,
-    /// A client heard that another one came or went.
+    /// A client received a join or leave.
     Moved,
-    /// Who is in a channel, and what was published there, was told.
+    /// A client received the presence or the history of a channel.
     Present,
     History,
-    /// A session was closed since its client reads too slowly.
+    /// A session was closed because its client reads too slowly.
     Slow,
-    /// A session was closed since its client says nothing.
+    /// A session was closed because its client is silent.
     Silent,
-    /// A session was closed by the back end, and that was answered when it was done.
+    /// A session was closed by the back end, and the call was answered when it was done.
     Kicked,
     KickAnswered,
-    /// A publication could not be taken.
+    /// A publication was refused.
     Refused,
-    /// The back end was told that its publication is taken, at once and later.
+    /// The back end learned that its publication was accepted, immediately or later.
     TakenAtOnce,
     TakenLater,
-    /// An older state was not taken.
+    /// An outdated state was skipped.
     Outdated,
     /// The back end read a history.
     Looked,
-    /// A publication was repeated when its key was forgotten.
+    /// A publication was repeated after its key had expired.
     RepeatedLate,
-    /// A publication was repeated, and a history let go of.
+    /// A publication was repeated, and a history was removed.
     Repeated,
     Cleared,
-    /// Input of a connection waited.
+    /// Input of a connection was paused.
     Blocked,
-    /// A command was let through by the back end, by an application, and not.
+    /// A command was granted by the back end, by an application, and denied.
     Granted,
     GrantedByApp,
     Denied,
-    /// A question was decided on before an older one, and when its client had gone.
+    /// A hook request was answered before an older one, and after its client had gone.
     DecidedBeforeOlder,
     DecidedTooLate,
-    /// It was decided on the time of a connection or a subscription, and one ended by that.
+    /// A connection or subscription was renewed, and a subscription expired.
     Renewed,
     Unsubscribed,
-    /// A method gave its result.
+    /// A method returned its result.
     Rpc,
-    /// An application was told that a client has gone.
+    /// An application learned that a client has gone.
     GoneTold,
-    /// A process went away in its time; clients were told, also that another one has begun, or came too late.
+    /// A process was drained; clients were notified, also of a replacement, or arrived too late.
     Drained,
     Parted,
     PartedForAnother,
     RefusedInDrain,
-    /// A client that only listens was connected, heard something, went on where it was, heard what it had missed, and was told that the process goes away.
+    /// A unidirectional client connected, received a publication, continued, recovered, and was notified of a drain.
     ConnectedOneWay,
     HeardOneWay,
     WentOnOneWay,
     RecoveredOneWay,
     PartedOneWay,
-    /// A connection that an application has dialed was open, sent something back, ended, or never was open.
+    /// A dialed connection was opened, echoed a message, ended, or failed.
     DialedOpen,
     Echoed,
     DialedClosed,
     DialFailed,
-    /// An envelope with commands was taken, also by another worker than has the session; one that is none, or not its sender's.
+    /// An envelope with commands was accepted, also by another worker than that of the session; an invalid or forged
+    /// one was not.
     Posted,
     PostedElsewhere,
     Forged,
-    /// The process ended; what was on disk came back.
+    /// The process crashed; streams were restored from disk.
     Crashed,
     Restored,
-    /// A publication, a command and a join went on at a home that could not send others to a worker that had no turn.
+    /// A publication, a command and a join made progress at a home that could not send others to a stalled worker.
     WentOn,
     AnsweredMeanwhile,
     JoinedMeanwhile,
-    /// Publications waited for a lane, and others came for the same while its credits came back one by one.
+    /// Publications waited for a lane, and others came for the same while its credits returned one by one.
     WaitedInLine,
-    /// The same home had publications for two such workers, and one of these went on.
+    /// The same home had publications for two such workers, and one of them made progress.
     WentOnBehind,
-    /// A worker that subscribers left had more for them to come.
+    /// A worker whose subscribers had left still had publications to come.
     LeftBehind,
-    /// Publications of channels without history went on while the log stood still.
+    /// Publications of channels without history made progress while the log was stalled.
     WentOnWithoutLog,
-    /// A client that may lose some lost its oldest.
+    /// A client that may lose publications lost its oldest.
     DroppedOldest,
-    /// A subscriber came between two publications that waited for a sweep.
+    /// A subscriber arrived between two publications queued for a sweep.
     CameBetween,
-    /// A world came to rest, also with somebody who did not read.
+    /// A world settled, also with a peer that did not read.
     Settled,
     SettledWithSlow,
 }
 
-/// All of them.
+/// All events.
 const EVENTS: [CoverageEvent; 70] = [
     CoverageEvent::Connected,
     CoverageEvent::Heard,
@@ -191,7 +192,7 @@ const EVENTS: [CoverageEvent; 70] = [
     CoverageEvent::SettledWithSlow,
 ];
 
-/// How often each kind of event has come.
+/// The number of occurrences of each event.
 #[derive(Clone, Debug)]
 pub struct Coverage([u64; EVENTS.len()]);
 
@@ -206,14 +207,14 @@ impl Coverage {
         self.0[event as usize] += 1;
     }
 
-    /// Adds what was seen in another world.
+    /// Adds the counts of another world.
     pub fn add(&mut self, other: &Self) {
         for (sum, more) in self.0.iter_mut().zip(other.0) {
             *sum += more;
         }
     }
 
-    /// The kind of event that came least often, and how often.
+    /// Returns the rarest event with its count.
     pub fn rarest(&self) -> (String, u64) {
         let all = EVENTS.iter().zip(self.0);
         let rarest = all.min_by_key(|(_, count)| *count);

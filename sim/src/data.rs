@@ -1,19 +1,19 @@
-//! What is published: a channel, a number, and bytes that follow from both, so that whatever is changed on the way shows.
+//! The data of publications: a channel, a number, and bytes derived from both, so that any corruption is noticed.
 
 use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::failure::promise;
 
-/// Letters of the padding that differ from publication to publication. Few: what has changed is small.
+/// Number of padding characters that differ between publications. Small, so that deltas are small.
 const CHANGED: usize = 3;
 
-/// The data of a publication.
+/// Returns the data of a publication.
 pub(crate) fn data(channel: usize, number: u64, pad: u16) -> Value {
     json!({ "c": channel, "n": number, "p": padding(number, pad.into()) })
 }
 
-/// The channel and the number that data name.
+/// Returns the channel and the number in data.
 pub(crate) fn number_in(data: &Value) -> Result<(usize, u64), Failure> {
     let (channel, number) = (data["c"].as_u64(), data["n"].as_u64());
     let text = data["p"].as_str();
@@ -23,16 +23,16 @@ pub(crate) fn number_in(data: &Value) -> Result<(usize, u64), Failure> {
     };
     promise!(
         is_whole && channel.is_some(),
-        "data arrive as they were",
+        "data arrive unchanged",
         "{data}"
     );
     Ok((channel.unwrap_or(0) as usize, number.unwrap_or(0)))
 }
 
-/// The channel and the number in data that came as text.
+/// Returns the channel and the number in data received as text.
 pub(crate) fn number_in_text(text: &str) -> Result<(usize, u64), Failure> {
     let value = serde_json::from_str(text);
-    promise!(value.is_ok(), "data arrive as they were", "{text:?}");
+    promise!(value.is_ok(), "data arrive unchanged", "{text:?}");
     number_in(&value.unwrap_or_default())
 }
 
@@ -47,7 +47,7 @@ fn padding(number: u64, length: usize) -> String {
     letters.into_iter().map(char::from).collect()
 }
 
-/// The offset of a publication; 0 for none.
+/// Returns the offset of a publication; 0 for none.
 pub(crate) fn offset_of(publication: &Value) -> u64 {
     publication["offset"].as_u64().unwrap_or(0)
 }

@@ -1,5 +1,5 @@
-//! Connections that applications open to another server, and that server: it agrees or refuses, sends messages, which come
-//! back, and closes.
+//! Connections that applications open to another server, and that server: it accepts or refuses, sends messages that
+//! are echoed, and closes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -26,10 +26,11 @@ const LIMITS: MessageLimits = MessageLimits {
     inflate_ratio_max: 0,
 };
 
-/// Connections that are there at a time, at most.
+/// Maximum number of open connections.
 const OPEN_MAX: usize = 4;
 
-/// Ports of servers that agree to a WebSocket, and of those that refuse it. Their addresses are numbers of connections.
+/// Ports of servers that accept a WebSocket, and of those that refuse. The host part of an address is the number of the
+/// connection.
 const AGREES: u16 = 80;
 const REFUSES: u16 = 81;
 
@@ -37,7 +38,7 @@ const PING_INTERVAL_MS: u64 = 10_000;
 const PONG_TIMEOUT_MS: u64 = 3_000;
 const DIAL_TIMEOUT_MS: u64 = 5_000;
 
-/// All that were dialed, by their numbers, and the servers that are there.
+/// All dialed connections by number, and the existing servers.
 #[derive(Default)]
 pub(crate) struct Dials {
     all: BTreeMap<u64, State>,
@@ -51,16 +52,16 @@ enum State {
     Over,
 }
 
-/// The other end of one connection.
+/// The remote end of one connection.
 pub(crate) struct Server {
     pub(crate) link: Option<LinkId>,
     pub(crate) out: Vec<u8>,
     refuses: bool,
-    /// Of the request; `None` when it is answered.
+    /// The request head; `None` once it is answered.
     head: Option<Vec<u8>>,
     decoder: Decoder,
     codecs: Codecs,
-    /// Messages that were sent and have not come back.
+    /// Messages that were not echoed yet.
     sent: VecDeque<u64>,
     next: u64,
     is_over: bool,
@@ -94,7 +95,7 @@ impl Server {
             let upgrade = request.and_then(|head| handshake::read(head).ok()?);
             promise!(
                 upgrade.is_some(),
-                "an application asks for a WebSocket",
+                "an application requests a WebSocket",
                 "{}",
                 String::from_utf8_lossy(head)
             );
@@ -119,7 +120,7 @@ impl Server {
                     let expected = self.sent.pop_front();
                     promise!(
                         expected.map(|number| number.to_string()).as_deref() == Some(&text),
-                        "what an application sends back comes once and in order",
+                        "messages of an application arrive once and in order",
                         "{text} instead of {expected:?}"
                     );
                     has_echoed = true;
@@ -150,7 +151,7 @@ impl Dials {
         self.servers.get_mut(&(number as u64))
     }
 
-    /// Nobody is told of any of them any more.
+    /// No events follow for any of them.
     pub(crate) fn crashed(&mut self) {
         for state in self.all.values_mut() {
             *state = State::Over;
@@ -166,7 +167,7 @@ impl World {
     /// An application of a worker dials.
     pub(crate) fn dial(&mut self, worker: u8, salt: u32) {
         let worker = self.worker(worker);
-        // At the end of a drain nothing is dialed any more.
+        // Nothing is dialed at the end of a drain.
         if self.peers.dials.servers.len() >= OPEN_MAX || self.drain.is_some() {
             return;
         }
@@ -176,7 +177,7 @@ impl World {
             token,
         };
         self.peers.dials.all.insert(token, State::Begun);
-        // There is nothing at port 0.
+        // No server listens on port 0.
         let port = match salt % 8 {
             0 => 0,
             1 => REFUSES,
@@ -201,7 +202,7 @@ impl World {
         self.process.workers[worker].dial(DialRequest { dial, to });
     }
 
-    /// A connection is being opened to a server, which is there.
+    /// A connection to an existing server is being opened.
     pub(crate) fn dialed(&mut self, worker: usize, id: ConnectionId, to: SocketAddr) {
         let IpAddr::V4(ip) = to.ip() else {
             return;
@@ -214,7 +215,7 @@ impl World {
         self.process.workers[worker].note_place(id);
     }
 
-    /// A server says something on a connection that was dialed, or closes it.
+    /// A server sends a message on a dialed connection, or closes it.
     pub(crate) fn server_send(&mut self, number: usize, closes: bool) {
         let servers = &mut self.peers.dials.servers;
         let Some(place) = number.checked_rem(servers.len()) else {
@@ -256,7 +257,7 @@ impl World {
         Ok(())
     }
 
-    /// What applications were told of connections that they have dialed.
+    /// Handles the events of dialed connections.
     pub(crate) fn take_dialed(&mut self, worker: usize) -> Check {
         for why in self.process.workers[worker].take_reasons() {
             self.ledger.trace.note_text(&why);
@@ -272,7 +273,7 @@ impl World {
             };
             promise!(
                 after.is_some(),
-                "the end of a dialed connection is told once",
+                "the end of a dialed connection is reported once",
                 "{told:?} of {token}, which is {before:?}"
             );
             self.ledger.seen.note(match told {
@@ -289,7 +290,7 @@ impl World {
         Ok(())
     }
 
-    /// Nothing is under way any more; with `is_end` the other servers have gone.
+    /// Checks the state at rest; with `is_end` the other servers have gone.
     pub(crate) fn check_dials(&mut self, is_end: bool) -> Check {
         for worker in 0..self.process.workers.len() {
             self.take_dialed(worker)?;
@@ -298,7 +299,7 @@ impl World {
         for (token, state) in all {
             let link = servers.get(token).and_then(|server| server.link);
             let link = link.and_then(|link| self.network.links.get(&link));
-            // A server that has gone without a word is missed later.
+            // A server that vanished is noticed later.
             let is_there = link.is_some_and(|link| link.server.is_some());
             let is_unheard = self
                 .network
@@ -307,14 +308,14 @@ impl World {
                 .any(|link| link.client == DIALED + *token as usize);
             promise!(
                 *state == State::Over || !is_end && (is_there || is_unheard),
-                "the end of a dialed connection is told",
+                "the end of a dialed connection is reported",
                 "{token} is {state:?}"
             );
         }
         for (token, server) in servers {
             promise!(
                 server.sent.is_empty() || !server.is_open(),
-                "what an application sends back comes once and in order",
+                "messages of an application arrive once and in order",
                 "{:?} of {token} did not",
                 server.sent
             );

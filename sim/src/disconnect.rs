@@ -1,4 +1,4 @@
-//! The back end disconnects a user: the answer comes when that is done.
+//! Disconnection of a user by the back end: the reply comes when it is done.
 
 use veche_hub::{
     CommandDispatch, ConnectionId, HubReply, RequestOutcome, Ticket, UserAction, UserCommand,
@@ -11,13 +11,13 @@ use crate::coverage::CoverageEvent;
 use crate::failure::{Check, promise};
 use crate::world::World;
 
-/// A call that has not been answered, as the API counts it.
+/// A pending call, as counted by the API.
 pub(crate) struct Disconnect {
-    /// Connections of the user at the time of the call, with their workers: those that the user's home had counted.
+    /// The connections of the user at the time of the call that the user's home had counted, with their workers.
     meant: Vec<(usize, ConnectionId)>,
-    /// Answers that are still to come; below 0 where some come before the home's.
+    /// Outstanding acknowledgements; negative if some come before the home's reply.
     open: i64,
-    /// The home has answered.
+    /// The home has replied.
     is_counted: bool,
 }
 
@@ -57,7 +57,7 @@ impl World {
         }
     }
 
-    /// One of the answers to such a call has come.
+    /// Handles a reply to such a call.
     pub(crate) fn disconnect_answered(&mut self, ticket: Ticket, answer: &HubReply) -> Check {
         let Some(BackEndRequest::Disconnect(call)) =
             self.back_end.requests.get_mut(ticket.0 as usize)
@@ -73,7 +73,7 @@ impl World {
                 call.is_counted = true;
             }
             HubReply::CommandAcknowledged => call.open -= 1,
-            answer => promise!(false, "answers are to what was asked", "{answer:?}"),
+            answer => promise!(false, "every answer has a request", "{answer:?}"),
         }
         if !call.is_counted || call.open != 0 {
             return Ok(());
@@ -84,7 +84,7 @@ impl World {
             let channels: Vec<_> = hub.channels_of(id).collect();
             promise!(
                 channels.is_empty(),
-                "who is disconnected hears nothing after the answer",
+                "a disconnected user receives nothing after the answer",
                 "{id:?} of worker {worker} is subscribed to {channels:?}"
             );
         }

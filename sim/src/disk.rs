@@ -1,4 +1,4 @@
-//! What the hubs' logs have kept: batches that were handed over, those that a crash leaves, and what they come to.
+//! The hubs' logs on disk: queued batches, those that survive a crash, and the resulting streams.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use veche_hub::{Epoch, LogBatch, LogRecord, Publication, RestoredStream, Version
 
 use crate::failure::{Check, promise};
 
-/// The logs of all workers, whose channels are different ones.
+/// The logs of all workers, whose channels are disjoint.
 #[derive(Default)]
 pub(crate) struct Disk {
     logs: Vec<Log>,
@@ -16,9 +16,9 @@ pub(crate) struct Disk {
 
 #[derive(Default)]
 struct Log {
-    /// Handed over, and lost by a crash.
+    /// Queued, and lost in a crash.
     queued: VecDeque<LogBatch>,
-    /// Number of the last batch that no crash takes back, and what the hub knows of that.
+    /// The last batch that survives a crash, and the last one reported to the hub.
     committed: u64,
     told: u64,
 }
@@ -31,12 +31,12 @@ struct DiskStream {
 }
 
 impl Disk {
-    /// Empty logs of so many workers; what was kept stays.
+    /// Starts empty logs for a new process; stored streams stay.
     pub(crate) fn begin(&mut self, workers: u16) {
         self.logs = (0..workers).map(|_| Log::default()).collect();
     }
 
-    /// A worker hands over what its turn has brought.
+    /// Takes the batch of a worker's turn.
     pub(crate) fn take(&mut self, worker: usize, batch: LogBatch) -> Check {
         let log = &mut self.logs[worker];
         let last = log.queued.back().map_or(log.committed, |last| last.number);
@@ -50,7 +50,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Writes the next batch of a worker; whether there was one.
+    /// Writes the next batch of a worker. Returns whether there was one.
     pub(crate) fn commit(&mut self, worker: usize) -> Result<bool, crate::Failure> {
         let log = &mut self.logs[worker];
         let Some(batch) = log.queued.pop_front() else {
@@ -63,7 +63,7 @@ impl Disk {
         Ok(true)
     }
 
-    /// How far a worker's log has come, if its hub does not know that yet.
+    /// Returns how far a worker's log has got, if its hub does not know that yet.
     pub(crate) fn take_durable(&mut self, worker: usize) -> Option<u64> {
         let log = self.logs.get_mut(worker)?;
         let has_news = log.told < log.committed;
@@ -71,7 +71,7 @@ impl Disk {
         has_news.then_some(log.committed)
     }
 
-    /// All there is, for a process that begins.
+    /// Returns all streams for a process that starts.
     pub(crate) fn restored(&self) -> impl Iterator<Item = RestoredStream> {
         self.streams.iter().map(|(channel, kept)| RestoredStream {
             channel: Arc::from(channel.as_str()),
@@ -82,7 +82,7 @@ impl Disk {
         })
     }
 
-    /// The rules of an archive's records, but that nothing is ignored: hubs don't say what is not so.
+    /// Applies a record by the rules of the archive, but without ignoring any: hubs send only valid ones.
     fn apply(&mut self, append: LogRecord) -> Check {
         match append {
             LogRecord::Opened { channel, epoch, .. } => {
@@ -101,7 +101,11 @@ impl Disk {
             } => {
                 let kept = self.streams.get_mut(&*channel);
                 let (Some(kept), Some(position)) = (kept, publication.position) else {
-                    promise!(false, "a log hears of what was opened", "{channel}");
+                    promise!(
+                        false,
+                        "a log only gets records of open streams",
+                        "{channel}"
+                    );
                     return Ok(());
                 };
                 promise!(
@@ -121,7 +125,7 @@ impl Disk {
                 let kept = self.streams.get_mut(&*channel);
                 promise!(
                     kept.is_some(),
-                    "a log hears of what was opened",
+                    "a log only gets records of open streams",
                     "{channel}"
                 );
                 if let Some(kept) = kept {
@@ -132,7 +136,7 @@ impl Disk {
                 let kept = self.streams.remove(&*channel);
                 promise!(
                     kept.is_some(),
-                    "a log hears of what was opened",
+                    "a log only gets records of open streams",
                     "{channel}"
                 );
             }

@@ -1,5 +1,5 @@
-//! A process that goes away in its time: applications stop, clients are told one after the other, and another process
-//! begins when all of them have gone.
+//! A graceful shutdown: applications stop, clients are notified one after the other, and another process starts when
+//! all have gone.
 
 use std::collections::BTreeSet;
 
@@ -12,30 +12,30 @@ use crate::network::Link;
 use crate::phase::Phase;
 use crate::world::World;
 
-/// The code of Centrifugo's protocol for a server that goes away, whatever comes after it.
+/// The code of Centrifugo's protocol for a server that shuts down, whether or not it is replaced.
 const SHUTDOWN: u16 = 3001;
 
-/// Clients are told within so many tenths of the time; the rest is for closing handshakes.
+/// Clients are notified within this many tenths of the time; the rest is for closing handshakes.
 const NOTIFY_TENTHS: u64 = 8;
 
-/// In how many steps the time of a drain passes when a world waits for its end.
+/// Number of steps in which a world waits for the end of a drain.
 const STEPS: u64 = 10;
 
-/// A drain under way.
+/// A drain in progress.
 pub(crate) struct Drain {
     began_ms: u64,
     within_ms: u64,
     salt: u32,
-    /// The clients that are connected, each with its worker.
+    /// The connected clients with their workers.
     clients: Vec<(usize, usize)>,
-    /// Places for connections that each worker has.
+    /// The number of connection slots of each worker.
     places: Vec<usize>,
     /// Workers whose applications have stopped.
     stopped: BTreeSet<usize>,
 }
 
 impl World {
-    /// The process begins to go away.
+    /// Starts a drain of the process.
     pub(crate) fn drain(&mut self, within_ms: u64, is_replaced: bool, salt: u32) -> Check {
         if self.drain.is_some() {
             return Ok(());
@@ -51,7 +51,7 @@ impl World {
             let link = client.link.and_then(|id| self.network.links.get(&id));
             if let Some(worker) = link.and_then(worker_of) {
                 client.drain_code = Some(SHUTDOWN);
-                // A response that opens in a drain is told at once.
+                // A response that opens during a drain is notified at once.
                 if client.transport == ClientTransport::WebSocket || client.phase == Phase::Online {
                     clients.push((number, worker));
                 }
@@ -80,8 +80,8 @@ impl World {
         for worker in workers {
             worker.drain(within_ms, parting);
         }
-        // All hear of it at once, also one that has more messages than it takes in a turn: the time of the drain is the
-        // same for all, and begins now.
+        // All workers learn of it at once, also one with more messages than it takes in a turn: the time of the drain
+        // is the same for all, and starts now.
         for worker in 0..self.process.workers.len() {
             self.turn(worker, Some(salt))?;
             while !self.process.workers[worker].shared().is_draining() {
@@ -91,7 +91,7 @@ impl World {
         Ok(())
     }
 
-    /// The applications of a worker have stopped.
+    /// Records that the applications of a worker have stopped.
     pub(crate) fn note_stopped(&mut self, worker: usize) -> Check {
         let Some(drain) = &mut self.drain else {
             promise!(false, "applications stop in a drain", "of worker {worker}");
@@ -105,7 +105,7 @@ impl World {
         Ok(())
     }
 
-    /// What holds while clients are told.
+    /// Checks the invariants while clients are notified.
     pub(crate) fn check_drain(&mut self) -> Check {
         let Some(drain) = &self.drain else {
             return Ok(());
@@ -119,14 +119,14 @@ impl World {
             let told = its.filter(|(client, _)| is_told(client)).count();
             promise!(
                 told == 0 || has_stopped || elapsed_ms >= drain.within_ms / 4,
-                "applications stop before clients are told",
+                "applications stop before clients are closed",
                 "{told} are after {elapsed_ms} of {} ms",
                 drain.within_ms
             );
             let due = *places as u64 * elapsed_ms.min(telling_ms) / telling_ms.max(1);
             promise!(
                 elapsed_ms >= telling_ms || told as u64 <= due + 1,
-                "clients are told over the time of a drain",
+                "clients are closed over the time of a drain",
                 "{told} of {places} after {elapsed_ms} of {telling_ms} ms"
             );
         }
@@ -136,7 +136,7 @@ impl World {
         }
     }
 
-    /// Lets the time of a drain pass, if there is one.
+    /// Advances the clock to the end of a drain, if there is one.
     pub(crate) fn wait_for_drain(&mut self) -> Check {
         let Some(drain) = &self.drain else {
             return Ok(());
@@ -152,7 +152,7 @@ impl World {
         self.check_drain()
     }
 
-    /// The time is over: all that could hear of it have gone, and another process begins.
+    /// The time is over: all clients have gone, and another process starts.
     fn finish_drain(&mut self) -> Check {
         self.rest()?;
         for (id, link) in &self.network.links {

@@ -1,4 +1,4 @@
-//! A worker of a process, on whatever drives it, and whether its next turn has begun for a reason.
+//! A worker of a process on any driver, with a check that each turn has a reason.
 
 use veche_frontends::hooks::{HookDecision, HookRequest, HookRequestId, HookTarget};
 use veche_frontends::{Context, Now, ShutdownReason};
@@ -9,32 +9,32 @@ use crate::apps::{BackEndApp, DialEvent, DialRequest};
 use crate::hook_outcome::AppRequest;
 use crate::worker_driver::{LaneMail, TransportInput, TurnInput, WorkerDriver, WorkerOutput};
 
-/// A worker that wants its next turn within so many milliseconds has something to try.
+/// A worker that wants its next turn within this time has something to retry.
 const SOON_MS: u64 = 20;
 
 pub(crate) struct DrivenWorker {
     driver: Box<dyn WorkerDriver>,
-    /// Something has come that begins a turn.
+    /// An input requires a turn.
     is_woken: bool,
-    /// When the next turn begins if nothing comes; `u64::MAX`: it does not.
+    /// When the next turn begins without input; `u64::MAX`: never.
     due_ms: u64,
-    /// How many connections it had at most.
+    /// The maximum number of connections it had.
     places: usize,
-    /// What was decided, for its next turn.
+    /// Hook decisions for its next turn.
     verdicts: Vec<(ConnectionId, HookRequestId, HookDecision)>,
-    /// What the back end is to decide.
+    /// Hook requests for the back end.
     asked: Vec<AppRequest>,
-    /// What the control side has told it, for its next turn.
+    /// Orders of the control side for its next turn.
     orders: Vec<LaneMail>,
 }
 
-/// What a turn has come to.
+/// The result of a turn.
 pub(crate) struct TurnResult {
     pub(crate) outputs: Vec<WorkerOutput>,
     pub(crate) state: TurnState,
-    /// Anything has happened, or will at once.
+    /// Something has happened, or will at once.
     pub(crate) moved: bool,
-    /// Something has left a worker that had no reason for a turn.
+    /// A worker without a reason for a turn has sent something.
     pub(crate) is_unasked: bool,
 }
 
@@ -64,12 +64,12 @@ impl DrivenWorker {
         self.driver.connections()
     }
 
-    /// How many connections it had at most.
+    /// Returns the maximum number of connections it had.
     pub(crate) fn places(&self) -> usize {
         self.places
     }
 
-    /// A connection has this place.
+    /// Records the slot of a connection.
     pub(crate) fn note_place(&mut self, id: ConnectionId) {
         self.places = self.places.max(id.index as usize + 1);
     }
@@ -131,16 +131,16 @@ impl DrivenWorker {
             .any(|one| matches!(one, WorkerOutput::Event(..)));
         let is_woken = std::mem::take(&mut self.is_woken);
         let is_woken = is_woken || is_due || has_come || has_credit || is_told;
-        // A batch of what nobody waits for may wait for any turn.
+        // A batch that nothing waits for may come in any turn.
         let has_left = outputs.iter().any(WorkerOutput::leaves);
         self.due_ms = match state {
             TurnState::Busy => now.mono_ms,
-            // What waits for credit or for a log is tried again.
+            // Whatever waits for credit or a log is retried.
             TurnState::Idle(Some(due_ms)) if due_ms <= SOON_MS => now.mono_ms,
             TurnState::Idle(due_ms) => due_ms.map_or(u64::MAX, |due_ms| now.mono_ms + due_ms),
         };
         TurnResult {
-            // The first output says that the turn begins.
+            // The first output is the beginning of the turn.
             moved: has_come || outputs.len() > 1 || state == TurnState::Busy,
             is_unasked: has_left && !is_woken,
             outputs,
@@ -155,18 +155,18 @@ impl DrivenWorker {
         result
     }
 
-    /// Takes what the back end was answered.
+    /// Returns the replies to the back end.
     pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, HubReply)> {
         self.with_back_end(BackEndApp::take_answers)
             .unwrap_or_default()
     }
 
-    /// A session asks the back end.
+    /// Passes a hook request of a session to the back end.
     pub(crate) fn ask_back_end(&mut self, question: HookRequest) {
         self.asked.push((question, None));
     }
 
-    /// Takes what sessions have asked.
+    /// Returns the hook requests of sessions.
     pub(crate) fn take_questions(&mut self) -> Vec<AppRequest> {
         let mut all = std::mem::take(&mut self.asked);
         all.extend(
@@ -176,7 +176,7 @@ impl DrivenWorker {
         all
     }
 
-    /// A question is decided on.
+    /// Passes a hook decision to the worker.
     pub(crate) fn deliver_decision(
         &mut self,
         question: &HookRequest,
@@ -197,25 +197,25 @@ impl DrivenWorker {
         }
     }
 
-    /// The control side says that the process goes away.
+    /// Passes the order to drain to the worker.
     pub(crate) fn drain(&mut self, within_ms: u64, parting: ShutdownReason) {
         self.orders.push(LaneMail::Drain(within_ms, parting));
     }
 
-    /// Its application wants a connection to another server.
+    /// Passes a dial request of its application to the worker.
     pub(crate) fn dial(&mut self, wanted: DialRequest) {
         self.is_woken = true;
         let mut wanted = Some(wanted);
         self.with_back_end(|back_end| back_end.request_dial(wanted.take()));
     }
 
-    /// Takes what applications were told of connections that they have dialed.
+    /// Returns the events of connections dialed by applications.
     pub(crate) fn take_dialed(&mut self) -> Vec<(u64, DialEvent)> {
         self.with_back_end(BackEndApp::take_dial_events)
             .unwrap_or_default()
     }
 
-    /// Takes why these are over.
+    /// Returns the reasons of their ends.
     pub(crate) fn take_reasons(&mut self) -> Vec<String> {
         self.with_back_end(BackEndApp::take_reasons)
             .unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Envelopes on their way between a client without a WebSocket and the workers.
+//! Envelopes between a client without a WebSocket and the workers.
 
 use serde_json::json;
 
@@ -10,11 +10,11 @@ use crate::frontend_config;
 use crate::peers::POSTS;
 use crate::world::World;
 
-/// The id of a command that no client has given.
+/// The id of a command that no client has sent.
 const FORGED_ID: u32 = 1 << 30;
 
 impl World {
-    /// What a client without a WebSocket has to say goes on its way.
+    /// Posts the commands of a client without a WebSocket.
     pub(crate) fn post(&mut self, number: usize) {
         let Some(client) = self.peers.clients.get(number) else {
             return;
@@ -49,7 +49,7 @@ impl World {
         }
     }
 
-    /// Whether a client has a connection for envelopes, which begins now if there is none.
+    /// Returns whether a client has a connection for envelopes, and opens one if necessary.
     fn opens_posts(&mut self, number: usize) -> bool {
         let posts = &mut self.peers.clients[number].emulation;
         if posts.link.is_some() {
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// Somebody posts what is not his to say, or is nothing: it is told so, or nobody hears of it.
+    /// Posts an invalid envelope or one for another session: it is refused or ignored.
     pub(crate) fn forge(&mut self, number: usize, victim: usize, how: u8) {
         let Some(address) = self.peers.clients[victim].address.clone() else {
             return;
@@ -90,9 +90,9 @@ impl World {
         let SessionAddress { node, session, .. } = &address;
         let (half, rest) = session.split_at(session.len() / 2);
         let (node, session, status) = match how % 4 {
-            // No process is called so.
+            // No process has this id.
             0 => (format!("{node}0"), session.clone(), 404),
-            // The end of it is a secret.
+            // Its end is a secret.
             1 => {
                 let rest: String = rest.chars().rev().collect();
                 (
@@ -114,7 +114,7 @@ impl World {
         let encoding = client.encoding;
         let mut body = envelope(encoding, &node, &session, &command);
         if status == 400 {
-            // It ends too early.
+            // Truncated.
             body.pop();
         }
         client
@@ -123,8 +123,8 @@ impl World {
         self.send_posts(number);
     }
 
-    /// A client that has said enough by one connection goes on by another, while nothing is under way: there what comes
-    /// later could overtake it.
+    /// A client changes to another connection for envelopes when nothing is in flight; otherwise later ones could
+    /// overtake earlier ones.
     pub(crate) fn change_posts(&mut self, number: usize) {
         let Some(client) = self.peers.clients.get(number) else {
             return;
@@ -137,7 +137,7 @@ impl World {
         }
     }
 
-    /// Envelopes are answered. A session whose commands were not taken is of no use any more.
+    /// Handles responses to envelopes. A session whose commands were not accepted is given up.
     pub(crate) fn hand_to_posts(&mut self, number: usize, bytes: &[u8]) -> Check {
         let client = &mut self.peers.clients[number];
         let lost = client.emulation.received(bytes, &mut self.ledger)?;

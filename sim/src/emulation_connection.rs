@@ -1,8 +1,8 @@
-//! What a client without a WebSocket says: commands in envelopes, which it posts on a connection beside its response, to
-//! whichever worker takes that. The worker hands them to the one that has the response.
+//! Commands of a client without a WebSocket: envelopes posted on a separate connection, to any worker, which forwards
+//! them to the worker of the response.
 //!
-//! An envelope names the process and the session as the connect reply did. It is answered with 204 once it is taken, and
-//! with 404 by another process; of a session that is none nobody hears.
+//! An envelope names the process and the session from the connect reply. The response is 204 once it is accepted, and
+//! 404 from another process; envelopes for unknown sessions are ignored.
 
 use std::collections::VecDeque;
 
@@ -17,15 +17,15 @@ use crate::network::LinkId;
 use crate::protobuf;
 use crate::wire::Encoding;
 
-/// After so many envelopes a client goes on by another connection when nothing is under way.
+/// Number of envelopes after which a client changes to another connection when nothing is in flight.
 const ENVELOPES_MAX: u32 = 4;
 
-/// Where a session is, as its client was told.
+/// The address of a session from its connect reply.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionAddress {
     pub(crate) node: String,
     pub(crate) session: String,
-    /// The process that said it.
+    /// The process that sent it.
     pub(crate) life: u32,
 }
 
@@ -40,10 +40,10 @@ impl SessionAddress {
     }
 }
 
-/// An envelope that is not answered.
+/// An envelope without a response yet.
 pub(crate) struct PendingEnvelope {
     pub(crate) status: u16,
-    /// The session whose commands are in it.
+    /// The session of its commands.
     pub(crate) of: Option<LinkId>,
 }
 
@@ -51,12 +51,12 @@ pub(crate) struct PendingEnvelope {
 #[derive(Default)]
 pub(crate) struct EmulationConnection {
     pub(crate) link: Option<LinkId>,
-    /// The process at its other end.
+    /// The process at the other end.
     pub(crate) life: u32,
     pub(crate) out: Vec<u8>,
     pub(crate) received: Vec<u8>,
     pub(crate) owed: VecDeque<PendingEnvelope>,
-    /// Envelopes of this connection.
+    /// Envelopes sent on this connection.
     pub(crate) count: u32,
     /// Connections so far.
     pub(crate) connections: u8,
@@ -96,7 +96,7 @@ impl EmulationConnection {
         self.count += 1;
     }
 
-    /// What of an envelope to this address becomes at the process that this connection leads to.
+    /// Returns the expected status of an envelope to this address on this connection.
     pub(crate) fn status(&self, to: &SessionAddress) -> u16 {
         match to.life == self.life {
             true => 204,
@@ -104,7 +104,7 @@ impl EmulationConnection {
         }
     }
 
-    /// Reads answers; the session of which commands were not taken.
+    /// Reads responses; returns the session of commands that were not accepted.
     pub(crate) fn received(
         &mut self,
         bytes: &[u8],
@@ -114,18 +114,18 @@ impl EmulationConnection {
         let mut lost = None;
         while let Some(status) = self.next_status()? {
             let Some(posted) = self.owed.pop_front() else {
-                // A connection of which nothing was heard for too long.
-                promise!(status == 408, "answers are to what was asked", "{status}");
+                // A connection that was silent for too long.
+                promise!(status == 408, "every answer has a request", "{status}");
                 continue;
             };
             if status == 408 {
-                // Not all of it came in time, nor does what is behind it.
+                // It did not arrive completely in time, and neither did those after it.
                 let mut sessions = self.owed.drain(..).rev().filter_map(|one| one.of);
                 return Ok(sessions.next().or(posted.of));
             }
             promise!(
                 status == posted.status,
-                "an envelope is answered with what becomes of it",
+                "an envelope gets the right status",
                 "{status} instead of {}",
                 posted.status
             );
@@ -164,7 +164,7 @@ impl EmulationConnection {
     }
 }
 
-/// Commands as they stand in an envelope.
+/// Encodes commands as in an envelope.
 fn written(encoding: Encoding, commands: &[Value]) -> Vec<u8> {
     let mut out = Vec::new();
     for command in commands {

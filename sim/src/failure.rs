@@ -1,13 +1,13 @@
-//! What a world does that it must not.
+//! Failures of a world.
 
 use std::fmt;
 
 /// A broken promise, or a panic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Which one, always in the same words; of a panic, its place.
+    /// The name of the promise, always in the same words; for a panic, its location.
     pub name: String,
-    /// What was seen.
+    /// What was observed.
     pub detail: String,
 }
 
@@ -18,7 +18,7 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    /// Says more of it.
+    /// Adds details.
     pub(crate) fn of(mut self, what: &str) -> Self {
         self.detail = format!("{}: {what}", self.detail);
         self

@@ -1,5 +1,5 @@
-//! In which order a home serves the publications that wait for one lane: those of other workers in the order in which they
-//! have arrived, and none of its own before them.
+//! Checks the order in which a home serves publications that wait for one lane: those of other workers in the order of
+//! arrival, and none of its own before them.
 
 use std::collections::BTreeSet;
 
@@ -11,26 +11,26 @@ use crate::data::number_in_text;
 use crate::failure::{Check, promise};
 use crate::worker_driver::Message;
 
-/// A publication, by its channel and its number there.
+/// A publication by its channel and number.
 type Publication = (usize, u64);
 
-/// The publications that are to be sent to one worker.
+/// The publications to be sent to one worker.
 pub(crate) struct FairnessCheck {
     to: usize,
-    /// Channels of which it is to get all, and which no log holds up.
+    /// Channels whose publications it must all get, and which no log delays.
     channels: BTreeSet<usize>,
     waiting: Vec<Waiting>,
     served: BTreeSet<Publication>,
-    /// What was passed twice, and by what last.
+    /// The publication that was overtaken twice, and by which one last.
     passed: Option<(Publication, Publication)>,
 }
 
 struct Waiting {
     home: usize,
     publication: Publication,
-    /// It has come in the turn that is under way: what was there before may be sent first.
+    /// It arrived in the current turn: earlier ones of that home may be sent first.
     is_new: bool,
-    /// How many that came later were served before it.
+    /// How many later ones were served before it.
     passes: u32,
 }
 
@@ -62,7 +62,7 @@ impl FairnessCheck {
                     });
                 }
             }
-            // It may have been the last subscriber there: what waits for it, and what is still to come, is for nobody then.
+            // It may have been the last subscriber there: publications for it, waiting or not, are then dropped.
             WorkerMessage::Hub(HubMessage::Unsubscribe { channel, .. }) => {
                 let left = channels::find(channel);
                 let is_wildcard = channel.ends_with('*');
@@ -85,7 +85,7 @@ impl FairnessCheck {
         let Some(publication) = found.filter(|_| to == self.to) else {
             return;
         };
-        // Once more for those who hear the namespace as a whole.
+        // Sent again for wildcard subscribers.
         if !self.served.insert(publication) {
             return;
         }
@@ -116,7 +116,7 @@ impl FairnessCheck {
     pub(crate) fn check(&self) -> Check {
         promise!(
             self.passed.is_none(),
-            "nobody who waits is passed twice",
+            "no waiting publication is overtaken twice",
             "{:?}, the channel and the number of both",
             self.passed
         );
@@ -182,7 +182,7 @@ mod tests {
         let watch = || FairnessCheck::new(SLOW, BTreeSet::from([0]));
         let mut own = watch();
         taken(&mut own, 0);
-        // The home's own that was published before that turn's messages.
+        // The home's own, published before that turn's messages.
         posted(&mut own, 1);
         posted(&mut own, 2);
         own.turned(HOME);

@@ -1,16 +1,17 @@
-//! Deltas of Fossil's format, taken apart as a client does (<https://fossil-scm.org/home/doc/trunk/www/delta_format.wiki>).
+//! Decoder of Fossil's delta format, independent of the server's encoder
+//! (<https://fossil-scm.org/home/doc/trunk/www/delta_format.wiki>).
 
 use crate::Failure;
 use crate::failure::promise;
 
 const DIGITS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~";
 
-/// What a delta makes of what was there before.
+/// Applies a delta to the preceding data.
 pub(crate) fn apply(base: &[u8], delta: &[u8]) -> Result<Vec<u8>, Failure> {
     let made = Parts { rest: delta }.apply(base);
     promise!(
         made.is_some(),
-        "deltas make what was published",
+        "deltas reproduce the publication",
         "{} of {}",
         String::from_utf8_lossy(delta),
         String::from_utf8_lossy(base)
@@ -73,7 +74,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The sum of the data as big-endian words, filled up with zeros.
+/// Sums the data as big-endian words, zero-padded.
 fn checksum(data: &[u8]) -> u32 {
     data.chunks(4).fold(0, |sum: u32, bytes| {
         let mut word = [0; 4];

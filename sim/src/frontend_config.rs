@@ -1,5 +1,5 @@
-//! The site that the workers of a world serve: clients of Centrifugo's protocol and push routes at one listener, the back
-//! end's API and push lines at others.
+//! The configuration of the workers of a world: clients of Centrifugo's protocol and push routes on one listener, the
+//! API and push lines on others.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -31,7 +31,7 @@ use crate::channels::{self, CHANNELS, TOKEN_CHANNELS};
 use crate::client_transport::{CLIENT_TRANSPORTS, ClientTransport, HookRoute};
 use crate::setup::Setup;
 
-/// What its route promises.
+/// The delivery guarantee of a push route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeliveryGuarantee {
     All,
@@ -40,7 +40,7 @@ pub(crate) enum DeliveryGuarantee {
     Latest,
 }
 
-/// The kinds, each with its path and the channels that it asks for.
+/// The guarantees with their paths and requested channels.
 pub(crate) const ROUTES: [(DeliveryGuarantee, &str, &[&str]); 4] = [
     (
         DeliveryGuarantee::All,
@@ -60,26 +60,26 @@ pub(crate) const ROUTES: [(DeliveryGuarantee, &str, &[&str]); 4] = [
     ),
 ];
 
-/// Listeners.
+/// Listener ids.
 pub(crate) const PUBLIC: u16 = 0;
 pub(crate) const INTERNAL: u16 = 1;
 pub(crate) const PUSH: u16 = 2;
 
-/// Where clients without a WebSocket post their commands.
+/// The path to which clients without a WebSocket post their commands.
 pub(crate) const EMULATION: &str = "/connection/emulation";
 
-/// What tokens are signed with.
+/// The key that signs tokens.
 const SECRET: &[u8] = b"a secret that is long enough for it";
 
-/// Times of a connection, shorter than usual: worlds are short too. In milliseconds.
+/// Timeouts of a connection in milliseconds, shorter than usual because worlds are short.
 pub(crate) const PING_INTERVAL_MS: u64 = 5_000;
 const PONG_TIMEOUT_MS: u64 = 2_000;
 const WRITE_TIMEOUT_MS: u64 = 6_000;
 
-/// After so long nothing is left that only time ends.
+/// After this time no timeout is pending.
 pub(crate) const TIMEOUTS_MS: u64 = 32_000;
 
-/// What the connections of worker `me` share. `seed` is that of the process.
+/// Returns the state shared by the connections of worker `me`. `seed` is that of the process.
 pub(crate) fn shared(setup: &Setup, me: u16, workers: u16, seed: u64) -> Context {
     let options = Options {
         channel_queue_publications_max: setup.queue_publications_max,
@@ -185,7 +185,7 @@ fn route(path: &str, handler: RouteHandler, identity: Identity) -> Route {
     }
 }
 
-/// A route whose clients' commands are decided on.
+/// Returns a route with hooks.
 fn decided(decides: HookRoute, carrier: ClientTransport, deciders: HookTargets) -> Route {
     Route {
         hook_targets: Some(Arc::new(deciders)),
@@ -220,7 +220,7 @@ fn listener(role: ListenerRole, router: Router) -> FrontendListener {
     }
 }
 
-/// Keys that are there from the beginning.
+/// Keys that are available from the start.
 #[derive(Debug)]
 struct StaticKeys(Option<Arc<Keys>>);
 
@@ -243,7 +243,7 @@ fn tokens() -> TokenAuth {
     TokenAuth::new(vec![TokenSource::Query("token".into())], verifier)
 }
 
-/// A token that names a user and the channels that are given, for ever.
+/// Returns a permanent token for a user and the granted channels.
 pub(crate) fn token(user: &str) -> String {
     let given: Vec<_> = CHANNELS[TOKEN_CHANNELS]
         .iter()
@@ -307,12 +307,12 @@ thread_local! {
     static COUNTED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The names of connections are those of a world's beginning.
+/// Restarts the names of connections for a new world.
 pub(crate) fn count_anew() {
     COUNTED.set(0);
 }
 
-/// As good as random for names: none comes twice in a world.
+/// Sufficiently random for names: none occurs twice in a world.
 fn counting(bytes: &mut [u8]) {
     for four in bytes.chunks_mut(4) {
         let next = COUNTED.get() + 1;

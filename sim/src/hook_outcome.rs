@@ -1,4 +1,4 @@
-//! What is decided on a command, and how it is said.
+//! Hook decisions and their encoding.
 
 use veche_frontends::hooks::{
     HookDecision, HookGrant, HookKind, HookRequest, HookSubscription, json,
@@ -6,34 +6,34 @@ use veche_frontends::hooks::{
 
 use crate::channels::{CHANNELS, TOKEN_CHANNELS};
 
-/// The code of a command that is denied.
+/// The error code of a denied command.
 const DENIED: u32 = 1001;
 
-/// The code with which a client is closed; it may come back.
+/// The code with which a client is closed; it may reconnect.
 const ENDED: u16 = 4001;
 
-/// What was decided.
+/// The outcome of a hook request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HookOutcome {
-    /// It holds for so many seconds; 0: for ever.
+    /// Granted for this many seconds; 0: permanently.
     Granted(u32),
     Denied(u32),
     Ended(u16),
-    /// Of refreshes: the time is over.
+    /// A refresh is refused: the time is over.
     Over,
-    /// The decider could not say, or was too late.
+    /// The hook failed or was too late.
     Failed,
 }
 
-/// A question, and what was decided if that happened in the call.
+/// A request, with its outcome if it was answered within the call.
 pub(crate) type AppRequest = (HookRequest, Option<HookOutcome>);
 
-/// What was decided on a command, or on time.
+/// A decision on a command or on an expiry.
 #[derive(Clone, Debug)]
 pub(crate) struct CommandDecision {
     pub(crate) kind: HookKind,
     pub(crate) channel: Box<str>,
-    /// Of a publication or an RPC.
+    /// The number of a publication or RPC.
     pub(crate) number: u64,
     pub(crate) fate: HookOutcome,
 }
@@ -51,7 +51,7 @@ impl HookOutcome {
         }
     }
 
-    /// Says it of a question, at that time since 1970.
+    /// Encodes the outcome as the answer to a request, at the given Unix time.
     pub(crate) fn verdict(self, question: &HookRequest, now_s: u64) -> HookDecision {
         let for_s = match self {
             Self::Failed => return HookDecision::Failed,
@@ -97,7 +97,8 @@ impl HookOutcome {
     }
 }
 
-/// What an application decides in the call: every other RPC, and all that nothing comes of.
+/// Returns the answer that an application gives within the call: to every other RPC, and to all requests without an
+/// effect.
 pub(crate) fn at_once(question: &HookRequest) -> Option<(HookOutcome, HookDecision)> {
     let is_at_once = match question.kind {
         HookKind::Disconnect => true,

@@ -1,7 +1,6 @@
-//! Those that decide on clients' commands: the back end and an application of each worker, whose verdicts come late, in any
-//! order, or say that they have failed.
+//! The hooks: the back end and an application on each worker, which answer late, in any order, or report a failure.
 //!
-//! What a command was decided is noted at the [client](crate::deliver_decision), which holds its reply against it.
+//! The decision on a command is recorded at the [client](crate::deliver_decision), which checks its reply.
 
 use std::collections::BTreeSet;
 
@@ -17,19 +16,19 @@ use crate::ledger::Ledger;
 use crate::phase::Phase;
 use crate::world::{WALL_MS, World};
 
-/// The deciders of one life of the process.
+/// The hook requests of one life of the process.
 #[derive(Default)]
 pub(crate) struct HookRequests {
-    /// Questions that wait, each with the worker that asked, the oldest first.
+    /// Open requests with their workers, oldest first.
     open: Vec<(usize, HookRequest)>,
     asked: BTreeSet<(usize, ConnectionId, u32)>,
-    /// Clients of which an application was told that they have gone.
+    /// Clients whose end was reported to an application.
     gone: BTreeSet<Box<str>>,
-    /// Clients of applications that were seen connected when the world was at rest.
+    /// Clients of applications that were connected when the world was last at rest.
     connected: BTreeSet<Box<str>>,
 }
 
-/// Whether a client waits for the reply to a command of that kind.
+/// Returns whether a client waits for the reply to a request of that kind.
 fn is_command(kind: HookKind) -> bool {
     matches!(
         kind,
@@ -38,20 +37,20 @@ fn is_command(kind: HookKind) -> bool {
 }
 
 impl World {
-    /// Takes what the sessions of a worker have asked.
+    /// Collects the hook requests of a worker's sessions.
     pub(crate) fn take_questions(&mut self, worker: usize) -> Check {
         for (question, fate) in self.process.workers[worker].take_questions() {
             let (session, HookRequestId(id)) = (question.session, question.id);
             promise!(
                 self.decisions.asked.insert((worker, session, id)),
-                "a question is asked once",
+                "a hook is called once",
                 "{question:?}"
             );
             if question.kind == HookKind::Disconnect {
                 self.ledger.seen.note(CoverageEvent::GoneTold);
                 promise!(
                     self.decisions.gone.insert(question.caller.client.clone()),
-                    "an application is told once that a client has gone",
+                    "an application is notified once of a disconnect",
                     "{question:?}"
                 );
                 continue;
@@ -61,7 +60,7 @@ impl World {
                 .find(|(of, one)| *of == worker && one.session == session && is_command(one.kind));
             promise!(
                 other.is_none() || !is_command(question.kind),
-                "commands are asked about one by one",
+                "hooks of a client are called one at a time",
                 "{question:?} while {other:?} is open"
             );
             match fate {
@@ -72,7 +71,7 @@ impl World {
         Ok(())
     }
 
-    /// Decides on one of the questions that wait. Whether there was one.
+    /// Answers one of the open requests. Returns whether there was one.
     pub(crate) fn decide(&mut self, number: usize, salt: u32) -> Result<bool, crate::Failure> {
         let count = self.decisions.open.len();
         let Some(place) = number.checked_rem(count) else {
@@ -90,7 +89,7 @@ impl World {
         Ok(true)
     }
 
-    /// Decides on all that waits. Whether anything did.
+    /// Answers all open requests. Returns whether there were any.
     pub(crate) fn decide_all(&mut self) -> Result<bool, crate::Failure> {
         let mut moved = false;
         let salt = self.decisions.asked.len() as u32;
@@ -100,7 +99,7 @@ impl World {
         Ok(moved)
     }
 
-    /// Has the client of a question know what was decided, if it is there.
+    /// Records a decision at the client of the request, if it still exists.
     fn note_decision(&mut self, worker: usize, question: &HookRequest, fate: HookOutcome) -> Check {
         let HookRequest { session, kind, .. } = *question;
         self.ledger.seen.note(match (fate, question.target) {
@@ -138,10 +137,10 @@ impl World {
         Ok(())
     }
 
-    /// Nothing is under way any more; with `is_end` all clients have gone.
+    /// Checks the state at rest; with `is_end` all clients have gone.
     pub(crate) fn check_decisions(&mut self, is_end: bool) -> Check {
         let open = self.decisions.open.first();
-        promise!(open.is_none(), "questions are answered", "{open:?}");
+        promise!(open.is_none(), "every request is answered", "{open:?}");
         for client in &self.peers.clients {
             client.check_decided()?;
             if client.is_of_app() && client.phase == Phase::Online && client.reads {
@@ -155,7 +154,7 @@ impl World {
         let untold = connected.difference(gone).next();
         promise!(
             !is_end || untold.is_none(),
-            "an application is told once that a client has gone",
+            "an application is notified once of a disconnect",
             "not of {untold:?}"
         );
         Ok(())
@@ -163,7 +162,7 @@ impl World {
 }
 
 impl Ledger {
-    /// A publication is let through, or is not; its number.
+    /// Records whether a publication was allowed; returns its number.
     fn decide(&mut self, (channel, number): (usize, u64), fate: HookOutcome) -> u64 {
         if let HookOutcome::Granted(_) = fate {
             self.allowed(channel, number);

@@ -1,4 +1,4 @@
-//! Messages between workers: in order within a lane, late or not, with credits for data.
+//! Messages between workers: in order within a lane, possibly late, with credits for data.
 
 use std::collections::VecDeque;
 use std::ops::AddAssign;
@@ -11,28 +11,28 @@ use veche_worker::WorkerMessage;
 use crate::fairness::FairnessCheck;
 use crate::worker_driver::{LaneMail, Message};
 
-/// All lanes, each from one worker to another.
+/// The lanes from each worker to each other one.
 pub(crate) struct Lanes {
     workers: usize,
     lanes: Vec<Lane>,
-    /// What a worker takes in a turn.
+    /// Maximum number of messages that a worker takes in a turn.
     messages_max: usize,
-    /// By worker: so many messages are there to be taken, and all others are late.
+    /// By worker: the number of messages that may be taken; all others are late.
     due: Vec<usize>,
-    /// In which order publications are served, where that is looked at.
+    /// Checks the order in which publications are served, while enabled.
     pub(crate) watch: Option<FairnessCheck>,
-    /// How many have travelled as bytes.
+    /// Counts of serialised messages.
     as_bytes: SerializedCounts,
 }
 
-/// Messages that have travelled as bytes, by their kind.
+/// Counts of serialised messages by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SerializedCounts {
-    /// Instructions.
+    /// User commands.
     pub instructions: u64,
     /// Commands for responses.
     pub relays: u64,
-    /// Questions, and answers to them.
+    /// Queries and their replies.
     pub questions: u64,
 }
 
@@ -44,13 +44,13 @@ impl AddAssign for SerializedCounts {
     }
 }
 
-/// A message on its way.
+/// A message in flight.
 enum LaneMessage {
     Value(Message),
     Bytes(Vec<u8>),
 }
 
-/// The two ends of a link to another node, as far as they number what they send.
+/// The sequence numbers at both ends of a link to another node.
 struct NodeLink {
     numbers: Sequencer,
     followed: SequenceTracker,
@@ -60,7 +60,7 @@ struct NodeLink {
 struct Lane {
     messages: VecDeque<LaneMessage>,
     link: Option<NodeLink>,
-    /// Data that was sent and is not finished.
+    /// Data sent and not processed.
     unfinished: u32,
 }
 
@@ -83,12 +83,12 @@ impl Lanes {
         }
     }
 
-    /// How many messages have travelled as bytes.
+    /// Returns the counts of serialised messages.
     pub(crate) fn as_bytes(&self) -> SerializedCounts {
         self.as_bytes
     }
 
-    /// As many more have, in a process before.
+    /// Adds the counts of an earlier process.
     pub(crate) fn add_as_bytes(&mut self, more: SerializedCounts) {
         self.as_bytes += more;
     }
@@ -97,7 +97,7 @@ impl Lanes {
         &mut self.lanes[from * self.workers + to]
     }
 
-    /// By worker: data that `from` has sent there and that is not finished.
+    /// Returns, by worker, the data that `from` has sent there and that is not processed.
     pub(crate) fn unfinished(&self, from: usize) -> Vec<u32> {
         let lanes = &self.lanes[from * self.workers..][..self.workers];
         lanes.iter().map(|lane| lane.unfinished).collect()
@@ -116,7 +116,7 @@ impl Lanes {
         lane.messages.push_back(carried);
     }
 
-    /// `to` has finished so much data of `from`. Whether it had got as much.
+    /// Marks data of `from` as processed by `to`. Returns whether there was as much.
     pub(crate) fn finish(&mut self, from: usize, to: usize, count: u32) -> bool {
         let lane = self.at(from, to);
         let left = lane.unfinished.checked_sub(count);
@@ -124,10 +124,10 @@ impl Lanes {
         left.is_some()
     }
 
-    /// What arrives at a worker, by lane; without a salt all that is under way and not late.
+    /// Returns the items that arrive at a worker, by lane; without a salt everything in flight that is not late.
     pub(crate) fn deliver(&mut self, to: usize, salt: Option<u32>) -> Vec<Vec<LaneMail>> {
         let mut random = Rng::with_seed(salt.unwrap_or(0).into());
-        // Now and then some of them come too late for this turn.
+        // Sometimes a message misses this turn.
         let is_late = salt.is_some() && random.u8(0..4) == 0;
         let begin = random.usize(0..self.workers);
         let mut arrived: Vec<Vec<LaneMail>> = (0..self.workers).map(|_| Vec::new()).collect();
@@ -137,7 +137,7 @@ impl Lanes {
                 true => random.usize(0..4),
                 false => usize::MAX,
             };
-            // The worker takes the letters of a turn lane by lane, but which one is first is not known here.
+            // The worker takes the items of a turn lane by lane, but which lane comes first is not known here.
             if self.watch.is_some() {
                 let is_first = arrived.iter().all(Vec::is_empty);
                 count = if is_first { self.messages_max } else { 0 };
@@ -165,19 +165,19 @@ impl Lanes {
         arrived
     }
 
-    /// A worker has ended its turn.
+    /// Records the end of a worker's turn.
     pub(crate) fn end_turn(&mut self, worker: usize) {
         if let Some(watch) = &mut self.watch {
             watch.turned(worker);
         }
     }
 
-    /// Of what is for a worker so many messages are there to be taken, until this is said again.
+    /// Limits the messages that a worker may take, until changed again.
     pub(crate) fn set_due(&mut self, to: usize, messages: usize) {
         self.due[to] = messages;
     }
 
-    /// The most data that is unfinished in any lane.
+    /// Returns the maximum of unprocessed data in any lane.
     pub(crate) fn unfinished_max(&self) -> u32 {
         let all = self.lanes.iter().map(|lane| lane.unfinished);
         all.max().unwrap_or(0)
@@ -197,7 +197,7 @@ impl NodeLink {
         }
     }
 
-    /// Encodes what is also a message between nodes.
+    /// Serialises a message that is also a message between nodes.
     fn send(&mut self, message: Message, from: usize, to: usize) -> LaneMessage {
         let (from, to) = (WorkerId(from as u16), WorkerId(to as u16));
         match message.into_node_message(from, to) {
@@ -211,7 +211,7 @@ impl NodeLink {
     }
 }
 
-/// Decodes a message that has arrived by a link, and holds its number against those before.
+/// Deserialises a message received over a link, and checks its sequence number.
 fn receive(link: Option<&mut NodeLink>, bytes: &[u8], as_bytes: &mut SerializedCounts) -> Message {
     let Envelope {
         source,

@@ -1,7 +1,7 @@
-//! What is true of the channels of a world, as far as anybody was told: the judge of what clients hear.
+//! The observed state of a world's channels, against which everything that clients receive is checked.
 //!
-//! It knows no hub. A publication has a number of its own in its channel; which number stands at which place is learnt
-//! from whoever is told first, and all others have to be told the same.
+//! It knows no hub. A publication has its own number in its channel; which number is at which position is learned from
+//! the first client that receives it, and all others must receive the same.
 
 use std::collections::BTreeMap;
 
@@ -17,49 +17,49 @@ use crate::trace::Trace;
 /// Marks the sources that are clients, by their link.
 pub(crate) const CLIENTS: Source = 1 << 31;
 
-/// A place in a channel: the bits of an epoch, and an offset.
+/// A position in a channel: the bits of an epoch, and an offset.
 pub(crate) type RawPosition = (u64, u64);
 
-/// Publications of one source are never overtaken by each other.
+/// Publications of one source never overtake each other.
 pub(crate) type Source = u32;
 
 pub(crate) struct Ledger {
     channels: Vec<ChannelLedger>,
     pub(crate) trace: Trace,
     pub(crate) seen: Coverage,
-    /// Which process there is; each crash begins another one.
+    /// The number of the process; each crash starts another one.
     pub(crate) life: u32,
     pub(crate) now_ms: u64,
-    /// What followed upon a publication for those who hear a namespace as a whole, by the life of the process.
+    /// The successor of a publication as seen by wildcard subscribers, by the life of the process.
     followed: BTreeMap<(u32, usize, u64), (usize, u64)>,
     history_ttl_ms: u64,
-    /// Until then nothing expires, since the process began with streams from a disk.
+    /// Nothing expires until then, because the process started with streams from a disk.
     doubt_until_ms: u64,
     is_logged: bool,
-    /// Streams are forgotten for lack of room.
+    /// Streams are dropped for lack of room.
     is_scarce: bool,
 }
 
-/// Of one channel.
+/// The state of one channel.
 #[derive(Default)]
 struct ChannelLedger {
     publications: Vec<PublicationRecord>,
-    /// The number at a place.
+    /// The number at each position.
     numbers: BTreeMap<RawPosition, u64>,
-    /// In which life an epoch was first heard of, and its greatest offset so far.
+    /// The life in which an epoch was first observed, and its greatest offset so far.
     epochs: BTreeMap<u64, (u32, u64)>,
-    /// Of the latest life.
+    /// The state of the latest life.
     current: Option<KnownState>,
-    /// What was let go of on purpose.
+    /// What was removed on purpose.
     cleared: Cleared,
 }
 
-/// Up to where a channel's history was let go of.
+/// Up to where a channel's history was removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Cleared {
     #[default]
     Never,
-    /// It is under way, or was; how far is not known before all has settled.
+    /// A removal is or was in progress; its extent is unknown until the world has settled.
     Somewhere,
     UpTo(RawPosition),
 }
@@ -68,13 +68,13 @@ struct PublicationRecord {
     source: Source,
     fate: PublicationFate,
     place: Option<RawPosition>,
-    /// When it was known to be taken at the latest.
+    /// The latest time at which it may have been accepted.
     known_ms: Option<u64>,
-    /// Of the state that it tells, in the process that it was published to.
+    /// The version of its state, with the life of the process it was published to.
     version: Option<(u32, u64)>,
 }
 
-/// What its publisher knows of a publication.
+/// What the publisher knows of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PublicationFate {
     Unknown,
@@ -82,11 +82,11 @@ enum PublicationFate {
     Taken,
 }
 
-/// What was known of a channel when something was asked of it.
+/// The state of a channel known when a request was sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KnownState {
     pub(crate) epoch: u64,
-    /// The greatest offset that anybody had heard of.
+    /// The greatest offset observed.
     pub(crate) top: u64,
     pub(crate) life: u32,
 }
@@ -107,7 +107,7 @@ impl Ledger {
         }
     }
 
-    /// A publication begins its way; its number.
+    /// Registers a publication and returns its number.
     pub(crate) fn publish(&mut self, channel: usize, source: Source) -> u64 {
         let publications = &mut self.channels[channel].publications;
         publications.push(PublicationRecord {
@@ -120,7 +120,7 @@ impl Ledger {
         publications.len() as u64 - 1
     }
 
-    /// The publication tells a state of this version.
+    /// Sets the version of a publication.
     pub(crate) fn set_version(&mut self, channel: usize, number: u64, version: u64) {
         let version = Some((self.life, version));
         self.channels[channel].publications[number as usize].version = version;
@@ -133,7 +133,7 @@ impl Ledger {
             .version
     }
 
-    /// The newest version in this life that its publisher knows to have got there.
+    /// Returns the latest version in this life that its publisher knows to have arrived.
     pub(crate) fn newest_answered(&self, channel: usize) -> Option<u64> {
         let all = self.channels[channel].publications.iter();
         let answered = all.filter(|one| one.known_ms.is_some());
@@ -142,24 +142,24 @@ impl Ledger {
         of_now.map(|(_, version)| version).max()
     }
 
-    /// Its publisher has got an answer, which may be that it is older than what is there.
+    /// Its publisher has got a reply, which may be that it is outdated.
     pub(crate) fn answered(&mut self, channel: usize, number: u64) {
         let now_ms = self.now_ms;
         let one = &mut self.channels[channel].publications[number as usize];
         one.known_ms.get_or_insert(now_ms);
     }
 
-    /// A process begins with streams from a disk: nothing expires for [`RESTORE_GRACE_MS`].
+    /// A process starts with streams from a disk: nothing expires for [`RESTORE_GRACE_MS`].
     pub(crate) fn restored(&mut self) {
         self.doubt_until_ms = self.now_ms + RESTORE_GRACE_MS;
     }
 
-    /// Whether nothing expired at that time.
+    /// Returns whether nothing expired at that time.
     pub(crate) fn doubts_clock(&self, at_ms: u64) -> bool {
         at_ms < self.doubt_until_ms
     }
 
-    /// Somebody who asked at a time read that publication: it was not too old then.
+    /// Checks that a publication was not too old when a client requested it.
     pub(crate) fn check_age(&self, channel: usize, number: u64, asked_ms: u64) -> Check {
         let found = self.channels[channel].publications.get(number as usize);
         let Some(known_ms) = found.and_then(|one| one.known_ms) else {
@@ -167,14 +167,14 @@ impl Ledger {
         };
         promise!(
             known_ms + self.history_ttl_ms > asked_ms || self.doubts_clock(asked_ms),
-            "nothing is read that is over",
+            "expired publications are not read",
             "{number} in {}, taken by {known_ms}, read at {asked_ms}",
             CHANNELS[channel].name
         );
         Ok(())
     }
 
-    /// Somebody who hears a namespace heard one publication right behind another.
+    /// A wildcard subscriber received one publication right after another.
     pub(crate) fn note_wildcard_order(
         &mut self,
         life: u32,
@@ -185,13 +185,13 @@ impl Ledger {
         let first = *self.followed.entry(key).or_insert(next);
         promise!(
             first == next,
-            "a namespace is heard in one order",
+            "a namespace has one order",
             "{next:?} behind {before:?}, and {first:?}"
         );
         Ok(())
     }
 
-    /// Where a publication stands, as far as anybody was told.
+    /// Returns the position of a publication, if it was observed.
     pub(crate) fn place(&self, channel: usize, number: u64) -> Option<RawPosition> {
         self.channels[channel]
             .publications
@@ -199,12 +199,12 @@ impl Ledger {
             .place
     }
 
-    /// The number at a place.
+    /// Returns the number at a position.
     pub(crate) fn number_at(&self, channel: usize, place: RawPosition) -> Option<u64> {
         self.channels[channel].numbers.get(&place).copied()
     }
 
-    /// The number that the next publication will have.
+    /// Returns the number of the next publication.
     pub(crate) fn next_number(&self, channel: usize) -> u64 {
         self.channels[channel].publications.len() as u64
     }
@@ -213,32 +213,32 @@ impl Ledger {
         self.channels[channel].publications[number as usize].fate = PublicationFate::Refused;
     }
 
-    /// Others have decided that a publication is taken.
+    /// A hook has allowed a publication.
     pub(crate) fn allowed(&mut self, channel: usize, number: u64) {
         if let Some(one) = self.channels[channel].publications.get_mut(number as usize) {
             one.fate = PublicationFate::Unknown;
         }
     }
 
-    /// Its publisher was told that it is taken.
+    /// The publisher learned that the publication was accepted.
     pub(crate) fn taken(&mut self, channel: usize, number: u64) {
         self.answered(channel, number);
         self.channels[channel].publications[number as usize].fate = PublicationFate::Taken;
     }
 
-    /// Whether its publisher does not know yet what has become of it.
+    /// Returns whether the publisher does not know the result yet.
     pub(crate) fn is_under_way(&self, channel: usize, number: u64) -> bool {
         let found = self.channels[channel].publications.get(number as usize);
         found.is_some_and(|one| one.fate == PublicationFate::Unknown)
     }
 
-    /// Whether its publisher was told that it is taken.
+    /// Returns whether the publisher learned that it was accepted.
     pub(crate) fn is_taken(&self, channel: usize, number: u64) -> bool {
         let found = self.channels[channel].publications.get(number as usize);
         found.is_some_and(|one| one.fate == PublicationFate::Taken)
     }
 
-    /// The numbers from there on whose publishers were told that they are taken.
+    /// Iterates over the accepted publications from a number on.
     pub(crate) fn all_taken(&self, channel: usize, from: u64) -> impl Iterator<Item = u64> {
         let publications = &self.channels[channel].publications;
         let all = publications.iter().zip(0..).skip(from as usize);
@@ -246,7 +246,7 @@ impl Ledger {
             .map(|(_, number)| number)
     }
 
-    /// Somebody got a publication; its source.
+    /// A client received a publication; returns its source.
     pub(crate) fn note_delivery(&self, channel: usize, number: u64) -> Result<Source, Failure> {
         let name = CHANNELS[channel].name;
         let found = self.channels[channel].publications.get(number as usize);
@@ -256,13 +256,13 @@ impl Ledger {
                 fate,
                 Some(PublicationFate::Taken | PublicationFate::Unknown)
             ),
-            "only what was published is heard",
+            "only published data is received",
             "{number} in {name}: {fate:?}"
         );
         Ok(found.map_or(0, |one| one.source))
     }
 
-    /// Somebody was told in a life that a publication stands at a place.
+    /// Records the position of a publication that was observed in a life of the process.
     pub(crate) fn note_publication_position(
         &mut self,
         channel: usize,
@@ -297,7 +297,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A state that is told right behind another is newer.
+    /// Checks that each state is newer than the preceding one.
     fn check_versions(&self, channel: usize, before: RawPosition, after: RawPosition) -> Check {
         let version = |place| self.version(channel, self.number_at(channel, place)?);
         let (Some((life, before)), Some((next_life, after))) = (version(before), version(after))
@@ -306,14 +306,14 @@ impl Ledger {
         };
         promise!(
             life != next_life || before < after,
-            "states get newer",
+            "versions increase",
             "version {after} behind {before} in {}",
             CHANNELS[channel].name
         );
         Ok(())
     }
 
-    /// Somebody was told in a life that a channel has got so far.
+    /// Records the top of a channel that was observed in a life of the process.
     pub(crate) fn note_position(
         &mut self,
         channel: usize,
@@ -337,20 +337,20 @@ impl Ledger {
         };
         match &mut book.current {
             Some(current) if current.life > life => {}
-            // A repetition is answered with the place of the first, also when another stream has begun since.
+            // A repetition is answered with the position of the first, also if another stream has started since.
             Some(current) if current.life == life && current.epoch != epoch && !is_new => {}
             current => *current = Some(known),
         }
         Ok(())
     }
 
-    /// A channel's history is to be let go of.
+    /// A channel's history is about to be removed.
     pub(crate) fn clear(&mut self, channel: usize) {
         self.channels[channel].cleared = Cleared::Somewhere;
     }
 
-    /// Nothing is under way any more, and the channel's home says how far it has got. Others may have been told of a stream
-    /// before late, and for the first time.
+    /// Records the top reported by the channel's home at rest. Clients may have learned of an earlier stream late, and
+    /// for the first time.
     pub(crate) fn settled(&mut self, channel: usize, place: RawPosition) {
         let (epoch, top) = place;
         let life = self.life;
@@ -361,7 +361,7 @@ impl Ledger {
         }
     }
 
-    /// Whether nothing behind that place was let go of on purpose.
+    /// Returns whether nothing after that position was removed on purpose.
     pub(crate) fn is_kept_behind(&self, channel: usize, (epoch, offset): RawPosition) -> bool {
         match self.channels[channel].cleared {
             Cleared::Never => true,
@@ -374,7 +374,7 @@ impl Ledger {
         self.channels[channel].current
     }
 
-    /// Somebody who asked when this was known was told that position.
+    /// Checks the position in a reply to a request that was sent when `known` was the state.
     pub(crate) fn check_position(
         &self,
         channel: usize,
@@ -405,11 +405,15 @@ impl Ledger {
     }
 }
 
-/// The place that a reply names.
+/// Returns the position in a reply.
 pub(crate) fn place_of(reply: &Value) -> Result<RawPosition, Failure> {
     let epoch = reply["epoch"].as_str().unwrap_or_default();
     let epoch: Result<veche_hub::Epoch, _> = epoch.parse();
-    promise!(epoch.is_ok(), "what is kept has a place", "{reply}");
+    promise!(
+        epoch.is_ok(),
+        "stored publications have a position",
+        "{reply}"
+    );
     let offset = reply["offset"].as_u64().unwrap_or(0);
     Ok((epoch.map_or(0, veche_hub::Epoch::bits), offset))
 }
@@ -457,7 +461,7 @@ mod tests {
         ledger.refused(CHAT, 5);
         for number in [5, 10] {
             let heard = ledger.note_delivery(CHAT, number).map(drop);
-            assert_eq!(broken(heard), "only what was published is heard");
+            assert_eq!(broken(heard), "only published data is received");
         }
     }
 
@@ -490,7 +494,7 @@ mod tests {
             assert_eq!(check((EPOCH, 5), 0), "");
             assert_eq!(check((EPOCH, 4), 0), "offsets don't regress");
             assert_eq!(check((EPOCH + 1, 9), 0), "a stream lasts");
-            // Another process remembers what is on a disk, and nothing else.
+            // A new process has exactly the streams on disk.
             let lost = check((EPOCH + 1, 0), 1);
             assert_eq!(lost == "a stream lasts", is_logged);
             let again = broken(ledger.note_position(CHAT, (EPOCH, 5), 1));

@@ -1,12 +1,12 @@
-//! The deterministic simulator: the hub, connections and several workers in one seeded world, with a network, a clock, a
-//! disk and crashes that are not real.
+//! The deterministic simulator: the hub, connections and several workers in one seeded world, with a simulated network,
+//! clock, disk and crashes.
 //!
-//! A [`seed`](explore) makes a world and a list of actions, plain data; all that happens follows from these. After each
-//! action the promises are looked at, and more of them whenever the world has come to rest. One that is broken is
-//! reported with its seed, its step and as few actions as break it too. How to replay one, and how to add an action or
-//! a promise, is in `sim/README.md`. Begin with `world.rs`.
+//! A [`seed`](explore) determines a world and a list of actions, plain data, and thereby everything that happens. After
+//! each action the promises are checked, and more of them whenever the world is at rest. A broken promise is reported
+//! with its seed, its step and a minimal list of actions that breaks it too. `sim/README.md` explains how to replay
+//! one, and how to add an action or a promise. Start with `world.rs`.
 //!
-//! It drives the worker that ships and knows no socket, thread or clock either. TLS and the drivers are not in it.
+//! It drives the real worker, and knows no socket, thread or clock either. TLS and the drivers are not included.
 
 #![forbid(unsafe_code)]
 

@@ -1,38 +1,38 @@
-//! The links between clients and the server: bytes that are on their way, and which side still has its end.
+//! The links between clients and the server: bytes in flight, and the existing ends.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use veche_hub::ConnectionId;
 
-/// Names a link; later ones have greater names.
+/// Identifies a link; later ones have greater ids.
 pub(crate) type LinkId = u32;
 
-/// A connection of the transport.
+/// A transport connection.
 pub(crate) struct Link {
     pub(crate) client: usize,
-    /// The process's end: which worker, and as what it knows it. `None`: it is gone.
+    /// The worker and connection of the server's end; `None`: it is gone.
     pub(crate) server: Option<(usize, ConnectionId)>,
-    /// The client's end is there.
+    /// The client's end exists.
     pub(crate) has_client: bool,
     /// Sent by the client, not received.
     pub(crate) up: VecDeque<u8>,
-    /// The client's FIN is behind that, and whether it has arrived.
+    /// The client's FIN follows, and whether it has arrived.
     pub(crate) up_ends: bool,
     pub(crate) up_ended: bool,
-    /// Sent by the server, on its way.
+    /// Sent by the server, in flight.
     pub(crate) down: VecDeque<u8>,
-    /// How much more was sent that the transport has not taken yet.
+    /// Further bytes sent that the transport has not accepted yet.
     pub(crate) unsent: usize,
-    /// The server's FIN is behind that.
+    /// The server's FIN follows.
     pub(crate) down_ends: bool,
-    /// Commands that were sent here and not answered, as its client sees it.
+    /// Commands sent here and not answered, from the client's point of view.
     pub(crate) owed: usize,
 }
 
-/// All links of which either side still has its end.
+/// All links with at least one end.
 pub(crate) struct Network {
     pub(crate) links: BTreeMap<LinkId, Link>,
-    /// By what a worker knows as its end.
+    /// Links by the server's end.
     ends: BTreeMap<(usize, ConnectionId), LinkId>,
     next: LinkId,
     pub(crate) pipe_bytes: usize,
@@ -48,7 +48,7 @@ impl Network {
         }
     }
 
-    /// A link of which the server does not know yet.
+    /// Opens a link that the server does not know yet.
     pub(crate) fn open(&mut self, client: usize) -> LinkId {
         let id = self.next;
         self.next += 1;
@@ -68,14 +68,14 @@ impl Network {
         id
     }
 
-    /// The link that an action means.
+    /// Returns the link selected by an action.
     pub(crate) fn choose(&self, number: u8) -> Option<LinkId> {
         let count = self.links.len();
         let place = usize::from(number) % count.max(1);
         self.links.keys().nth(place).copied()
     }
 
-    /// A worker has its end.
+    /// Sets the server's end.
     pub(crate) fn attach(&mut self, id: LinkId, worker: usize, session: ConnectionId) {
         if let Some(link) = self.links.get_mut(&id) {
             link.server = Some((worker, session));
@@ -83,10 +83,10 @@ impl Network {
         }
     }
 
-    /// The process lets go of its end.
+    /// Removes the server's end.
     pub(crate) fn detach(&mut self, id: LinkId) -> Option<(usize, ConnectionId)> {
         let link = self.links.get_mut(&id)?;
-        // What the transport has not taken goes with it, and a FIN behind that.
+        // Bytes that the transport has not accepted are lost with it, and so is a FIN after them.
         link.down_ends &= link.unsent == 0;
         link.unsent = 0;
         let end = link.server.take()?;
@@ -94,12 +94,12 @@ impl Network {
         Some(end)
     }
 
-    /// The link whose end a worker knows so.
+    /// Returns the link of a server's end.
     pub(crate) fn of(&self, worker: usize, session: ConnectionId) -> Option<LinkId> {
         self.ends.get(&(worker, session)).copied()
     }
 
-    /// The transport takes bytes of the server, and leaves so many.
+    /// The transport accepts bytes of the server and leaves `unsent` ones.
     pub(crate) fn take(&mut self, id: LinkId, bytes: &[u8], unsent: usize) {
         if let Some(link) = self.links.get_mut(&id) {
             link.down.extend(bytes);
@@ -107,14 +107,14 @@ impl Network {
         }
     }
 
-    /// The server sends FIN behind all that.
+    /// The server sends FIN after all bytes.
     pub(crate) fn shut_down(&mut self, id: LinkId) {
         if let Some(link) = self.links.get_mut(&id) {
             link.down_ends = true;
         }
     }
 
-    /// The client reads some.
+    /// The client reads some bytes.
     pub(crate) fn read(&mut self, id: LinkId, bytes: usize) -> Vec<u8> {
         let Some(link) = self.links.get_mut(&id) else {
             return Vec::new();
@@ -123,7 +123,7 @@ impl Network {
         link.down.drain(..count).collect()
     }
 
-    /// Forgets a link that nobody has.
+    /// Removes a link without ends.
     pub(crate) fn forget_if_over(&mut self, id: LinkId) {
         let is_over = |link: &Link| !link.has_client && link.server.is_none();
         if self.links.get(&id).is_some_and(is_over) {

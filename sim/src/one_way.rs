@@ -1,7 +1,7 @@
-//! A client of Centrifugo's protocol that only listens: by a WebSocket, a response of lines, or one of server-sent events.
+//! A unidirectional client of Centrifugo's protocol: on a WebSocket, a response of lines, or one of server-sent events.
 //!
-//! All that it says is its connect request. It comes back with its places in that, or, where events have ids, with the id
-//! of the last event alone.
+//! It sends only its connect request. It returns with its positions in that, or, if events have ids, with only the id
+//! of the last event.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use crate::phase::Phase;
 use crate::response::{Response, ResponseFormat, ResponsePart};
 use crate::wire::{self, Encoding, Reader, ServerFrame};
 
-/// The channels that it asks for.
+/// The channels that it requests.
 const REQUESTED_CHANNELS: [&str; 4] = ["chat:2", "open:1", "log:1", "state:1"];
 
 pub(crate) struct OneWayClient {
@@ -27,34 +27,34 @@ pub(crate) struct OneWayClient {
     carrier: ClientTransport,
     pub(crate) phase: Phase,
     pub(crate) link: Option<LinkId>,
-    /// By what others know it, while it is connected.
+    /// Its client id while it is connected.
     name: String,
     /// Its response has ended: it hangs up.
     pub(crate) is_over: bool,
     life: u32,
     pub(crate) out: Vec<u8>,
     pub(crate) reads: bool,
-    /// The code with which the connection is closed, since the process goes away.
+    /// The close code of a drain.
     pub(crate) parting: Option<u16>,
     reader: Reader,
     response: Response,
-    /// The last event that it got has this id.
+    /// The id of the last received event.
     last_id: String,
-    /// Up to where it knows channels.
+    /// Its position in each channel.
     places: BTreeMap<usize, RawPosition>,
-    /// With what it came back, and what was known then.
+    /// The positions with which it returned, and the state known then.
     since: BTreeMap<usize, (Option<RawPosition>, Option<KnownState>)>,
     views: BTreeMap<usize, ChannelView>,
 }
 
-/// What it has heard of a channel on this connection.
+/// The view of a channel on this connection.
 struct ChannelView {
-    /// Publications with that number or a later one were published when it was there already.
+    /// Publications with this number or a later one were published after it had connected.
     from: u64,
     numbers: BTreeSet<u64>,
-    /// Where the channel remembers.
+    /// The position, if the channel has history.
     place: Option<RawPosition>,
-    /// So much of what comes first is recovered: up to there.
+    /// Publications up to this offset are recovered ones.
     missed_to: u64,
 }
 
@@ -84,7 +84,7 @@ impl OneWayClient {
         channels::own_channel(self.number)
     }
 
-    /// All that it hears, asked for and given.
+    /// Iterates over all its channels, requested and granted.
     pub(crate) fn channels(&self) -> impl Iterator<Item = usize> + use<> {
         let asked = REQUESTED_CHANNELS
             .iter()
@@ -136,7 +136,7 @@ impl OneWayClient {
             }
         };
         if self.carrier == ClientTransport::WebSocket {
-            // It is sent behind the handshake, unasked.
+            // Sent with the handshake, unrequested.
             let value = serde_json::from_str(&request).unwrap_or_default();
             wire::command(&mut self.out, Encoding::Json, &value);
         }
@@ -153,7 +153,7 @@ impl OneWayClient {
 
     pub(crate) fn received(&mut self, bytes: Vec<u8>, ledger: &mut Ledger) -> Check {
         if self.carrier != ClientTransport::WebSocket {
-            // What a page gives to `JSON.parse` is one push.
+            // A page passes one push to `JSON.parse`.
             let form = match self.carrier {
                 ClientTransport::Events => ResponseFormat::Events,
                 ClientTransport::Lines | ClientTransport::WebSocket => ResponseFormat::Lines,
@@ -191,7 +191,7 @@ impl OneWayClient {
 
     fn answered(&mut self, status: u16, expected: u16) -> Check {
         match status {
-            // It was too slow, or the process goes away, or a back end has closed what was not open yet.
+            // It was too slow, or the process shuts down, or a back end has closed it before it was open.
             408 => self.phase = Phase::Closing,
             503 if self.parting.is_some() => self.phase = Phase::Closing,
             _ => promise!(status == expected, "handshakes succeed", "{status}"),
@@ -201,7 +201,7 @@ impl OneWayClient {
 
     fn closed(&mut self, code: Option<u16>, reason: &str, ledger: &mut Ledger) -> Check {
         let is_parting = code.is_some() && code == self.parting;
-        // Slow, stale, disconnected by the back end.
+        // Slow, stale, or disconnected by the back end.
         let is_fair = matches!(code, Some(3008 | 3012 | 3502 | 3503))
             || is_parting
             || self.phase == Phase::Closing;
@@ -214,7 +214,7 @@ impl OneWayClient {
     }
 
     fn message(&mut self, line: &Value, id: Option<String>, ledger: &mut Ledger) -> Check {
-        // A ping, to which it has no answer.
+        // A ping, which it does not answer.
         if line.as_object().is_some_and(serde_json::Map::is_empty) {
             return Ok(());
         }
@@ -226,7 +226,7 @@ impl OneWayClient {
             );
             promise!(
                 id.is_some() == (self.carrier == ClientTransport::Events),
-                "each event says where its client is",
+                "every event has the client's position",
                 "{line}"
             );
             self.connected(&line["connect"], ledger)?;
@@ -247,7 +247,7 @@ impl OneWayClient {
 
     fn connected(&mut self, push: &Value, ledger: &mut Ledger) -> Check {
         let name = push["client"].as_str().unwrap_or_default();
-        promise!(!name.is_empty(), "clients have names", "{push}");
+        promise!(!name.is_empty(), "clients have ids", "{push}");
         ledger.trace.note_text(name);
         ledger.seen.note(CoverageEvent::ConnectedOneWay);
         self.phase = Phase::Online;
@@ -257,7 +257,7 @@ impl OneWayClient {
             let reply = &push["subs"][one.name];
             promise!(
                 reply.is_object(),
-                "clients have what they are given",
+                "server-side subscriptions are delivered",
                 "{} in {push}",
                 one.name
             );
@@ -273,13 +273,13 @@ impl OneWayClient {
                 let is_recovered = reply["recovered"].as_bool().unwrap_or(false);
                 promise!(
                     !is_recovered || since == Some(place),
-                    "a client that only listens goes on where it was",
+                    "a one-way client continues at its position",
                     "{} begins at {place:x?} for who knows {since:x?}",
                     one.name
                 );
                 promise!(
                     is_recovered || since != Some(place),
-                    "a client that has missed nothing goes on",
+                    "a client that has missed nothing continues",
                     "{} at {place:x?} by {:?} with {:?}",
                     one.name,
                     self.carrier,
@@ -308,11 +308,11 @@ impl OneWayClient {
         let name = CHANNELS[channel].name;
         promise!(
             push["channel"] == name,
-            "publications come by their channel",
+            "publications arrive on their channel",
             "{push}"
         );
         let Some(hears) = self.views.get_mut(&channel) else {
-            promise!(false, "pushes come to subscribers", "{push}");
+            promise!(false, "only subscribers receive pushes", "{push}");
             return Ok(());
         };
         let offset = offset_of(&push["pub"]);
@@ -322,7 +322,7 @@ impl OneWayClient {
         ledger.note_delivery(channel, number)?;
         promise!(
             hears.numbers.insert(number),
-            "everything comes once",
+            "nothing is delivered twice",
             "{number} in {name}"
         );
         ledger.seen.note(CoverageEvent::HeardOneWay);
@@ -331,12 +331,12 @@ impl OneWayClient {
         };
         promise!(
             offset == before + 1,
-            "what a client hears that only listens has no gap",
+            "publications of a one-way client have no gap",
             "{offset} behind {before} in {name}"
         );
         promise!(
             has_id == (self.carrier == ClientTransport::Events),
-            "each event says where its client is",
+            "every event has the client's position",
             "{push}"
         );
         if offset <= hears.missed_to {
@@ -348,13 +348,13 @@ impl OneWayClient {
         ledger.note_publication_position(channel, number, place, self.life)
     }
 
-    /// By what it is known in a channel, if it is connected and in there.
+    /// Returns its client id in a channel, if it is connected and subscribed.
     pub(crate) fn name_in(&self, channel: usize) -> Option<String> {
         let is_in = self.phase == Phase::Online && self.reads && self.views.contains_key(&channel);
         is_in.then(|| self.name.clone())
     }
 
-    /// Nothing is under way any more.
+    /// Checks the state at rest.
     pub(crate) fn check(&self, ledger: &Ledger) -> Check {
         if !self.reads {
             return Ok(());
@@ -374,7 +374,7 @@ impl OneWayClient {
             let missing = taken.find(|number| !hears.numbers.contains(number));
             promise!(
                 missing.is_none(),
-                "who is subscribed gets everything",
+                "subscribers receive everything",
                 "{} by {:?} did not get {missing:?} of {name}",
                 self.number,
                 self.carrier
@@ -382,7 +382,7 @@ impl OneWayClient {
             let known = ledger.known(*channel).map(|known| (known.epoch, known.top));
             promise!(
                 hears.place.is_none() || hears.place == known,
-                "who is subscribed gets everything",
+                "subscribers receive everything",
                 "{} by {:?} is at {:x?} of {name}, which is at {known:x?}",
                 self.number,
                 self.carrier,
@@ -393,7 +393,7 @@ impl OneWayClient {
     }
 }
 
-/// Text in a query.
+/// Percent-encodes text for a query.
 pub(crate) fn percent(text: &str) -> String {
     use std::fmt::Write as _;
     let mut out = String::with_capacity(text.len() * 2);

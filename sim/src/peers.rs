@@ -1,7 +1,7 @@
-//! Who is at the other end of a link: a client of Centrifugo's protocol, a listener of a push route, or a back end.
+//! The remote ends of links: clients of Centrifugo's protocol, listeners of push routes, and back ends.
 //!
-//! A link has a number for it: clients come first, all others, and the connections by which clients post commands, from
-//! numbers of their own on.
+//! A link refers to its peer by number: clients come first, all others, and the connections for envelopes, have ranges
+//! of their own.
 
 use crate::api_client::{ApiClient, ApiProtocol, BackEndCall};
 use crate::channels::{self, CHANNELS};
@@ -19,9 +19,9 @@ use crate::world::World;
 const LISTENERS: usize = 1_000;
 const CALLERS: usize = 2_000;
 const ONE_WAYS: usize = 3_000;
-/// From here on the connections by which clients post commands.
+/// The first number of connections for envelopes.
 pub(crate) const POSTS: usize = 4_000;
-/// From here on servers to which applications have connections.
+/// The first number of servers that applications have dialed.
 pub(crate) const DIALED: usize = 10_000;
 
 pub(crate) struct Peers {
@@ -55,7 +55,7 @@ impl Peers {
         }
     }
 
-    /// Has the client or listener of that number read what it is sent, or stop to.
+    /// Makes a client or listener start or stop reading.
     pub(crate) fn set_reads(&mut self, number: usize, reads: bool) {
         let (clients, listeners) = (self.clients.len(), self.listeners.len());
         let number = number % (clients + self.listening());
@@ -68,7 +68,7 @@ impl Peers {
         }
     }
 
-    /// How many listen, to push routes or by Centrifugo's protocol.
+    /// Returns the number of listeners, on push routes or by Centrifugo's protocol.
     pub(crate) fn listening(&self) -> usize {
         self.listeners.len() + self.one_ways.len()
     }
@@ -85,7 +85,7 @@ impl Peers {
         }
     }
 
-    /// Whether somebody who is connected does not read.
+    /// Returns whether a connected peer does not read.
     pub(crate) fn has_slow(&self) -> bool {
         let clients = self.clients.iter().map(|one| (one.reads, one.link));
         let listeners = self.listeners.iter().map(|one| (one.reads, one.link));
@@ -94,7 +94,7 @@ impl Peers {
         all.any(|(reads, link)| !reads && link.is_some())
     }
 
-    /// Whether it is a client that has been told that it is connected, and nothing else since.
+    /// Returns whether it is a client in the connected state.
     pub(crate) fn is_online(&self, peer: usize) -> bool {
         let client = self.clients.get(peer);
         client.is_some_and(|client| client.phase == Phase::Online)
@@ -112,14 +112,14 @@ impl Peers {
         }
     }
 
-    /// The session of a client whose connection for envelopes is gone, if commands may have been lost with that.
+    /// Returns the session of a client whose connection for envelopes is gone, if commands may have been lost with it.
     pub(crate) fn unsure(&self, peer: usize) -> Option<LinkId> {
         let client = self.clients.get(peer.checked_sub(POSTS)?)?;
         let is_unsure = client.phase == Phase::Online && !client.pending.is_empty();
         client.link.filter(|_| is_unsure)
     }
 
-    /// Its link, what it has to send, and how many answers it waits for.
+    /// Returns its link, its output, and the number of replies it waits for.
     fn outgoing(&mut self, peer: usize) -> Option<(Option<LinkId>, &mut Vec<u8>, usize)> {
         let outgoing = match peer {
             DIALED.. => {
@@ -138,7 +138,7 @@ impl Peers {
             }
             LISTENERS.. => {
                 let one = &mut self.listeners[peer - LISTENERS];
-                // It has asked for what its path says.
+                // Its path is its request.
                 (one.link, &mut one.out, 1)
             }
             _ => {
@@ -151,7 +151,7 @@ impl Peers {
 }
 
 impl World {
-    /// What somebody has to say goes on its way.
+    /// Sends the output of a peer.
     pub(crate) fn send(&mut self, peer: usize) {
         let Some((id, out, owed)) = self.peers.outgoing(peer) else {
             return;
@@ -169,7 +169,7 @@ impl World {
         }
     }
 
-    /// Bytes of the server arrive.
+    /// Passes bytes of the server to a peer.
     pub(crate) fn deliver_to_peer(&mut self, peer: usize, bytes: Vec<u8>) -> Check {
         let (ledger, setup) = (&mut self.ledger, &self.setup);
         match peer {
@@ -189,7 +189,7 @@ impl World {
         Ok(())
     }
 
-    /// A listener that has no connection begins one.
+    /// A listener without a connection connects.
     pub(crate) fn listen(&mut self, number: usize, worker: u8) {
         let Some(number) = number.checked_rem(self.peers.listening()) else {
             return;
@@ -216,7 +216,7 @@ impl World {
         self.send(ONE_WAYS + number);
     }
 
-    /// A back end calls, by a connection that begins now if there is none.
+    /// A back end makes a call, on a new connection if it has none.
     pub(crate) fn call(&mut self, number: usize, worker: u8, call: BackEndCall, channel: usize) {
         let Some(number) = number.checked_rem(self.peers.callers.len()) else {
             return;
@@ -255,13 +255,13 @@ impl World {
         link.is_some_and(|link| (POSTS..DIALED).contains(&link.client))
     }
 
-    /// Whether its client has gone, and the server does not know.
+    /// Returns whether its client has gone without the server knowing.
     pub(crate) fn is_silent(&self, id: LinkId) -> bool {
         let link = self.network.links.get(&id);
         link.is_some_and(|link| !link.has_client)
     }
 
-    /// Nothing is under way any more.
+    /// Checks the state at rest.
     pub(crate) fn check_peers(&mut self) -> Check {
         for listener in &self.peers.listeners {
             listener.check(&mut self.ledger, &self.setup)?;

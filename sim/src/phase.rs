@@ -1,12 +1,12 @@
 //! The phases of a client's connection.
 
-/// How far the connection of a client is.
+/// The phase of a client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Offline,
-    /// The handshake is sent.
+    /// The handshake was sent.
     Handshaking,
-    /// The connect command is sent.
+    /// The connect command was sent.
     Connecting,
     Online,
     /// One side has sent a Close.

@@ -1,4 +1,4 @@
-//! The server process: its workers and the mail between them. A crash loses all of it.
+//! The server process: its workers and the messages between them, all lost in a crash.
 
 use veche_frontends::Now;
 use veche_worker::TurnLimits;
@@ -18,7 +18,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// One that begins; with what a disk has kept, if there is one.
+    /// Starts a process, with the content of a disk if there is one.
     pub(crate) fn begin(
         begin: StartWorkers,
         setup: &Setup,
@@ -48,7 +48,7 @@ impl Process {
                 let is_back = workers[home].hub.restore(restored);
                 promise!(
                     is_back == Ok(true),
-                    "what was kept comes back",
+                    "stored streams are restored",
                     "{channel}: {is_back:?}"
                 );
             }

@@ -1,13 +1,13 @@
-//! Commands and replies as Protobuf: the same values as in JSON, by tables of their fields.
+//! Protobuf encoding of commands and replies: the same values as in JSON, by tables of fields.
 //!
-//! It shares nothing with the server's codec but the protocol's definition.
+//! It shares nothing with the server's codec except the protocol definition.
 
 use serde_json::{Map, Value};
 
 use crate::Failure;
 use crate::failure::promise;
 
-/// The fields of a message: number, name, and what it is.
+/// The fields of a message: number, name, and type.
 type Fields = &'static [(u32, &'static str, Kind)];
 
 #[derive(Clone, Copy)]
@@ -15,13 +15,13 @@ enum Kind {
     Number,
     Flag,
     Text,
-    /// Bytes that are text here.
+    /// Bytes that contain text here.
     Data,
     Message(Fields),
-    /// Several of them.
+    /// A repeated message.
     List(Fields),
     Map(Fields),
-    /// From texts to texts.
+    /// A map from strings to strings.
     Texts,
 }
 
@@ -147,14 +147,14 @@ const HISTORY: Fields = &[
     (3, "offset", Number),
 ];
 
-/// Appends a command behind its length.
+/// Appends a length-prefixed command.
 pub(crate) fn command(out: &mut Vec<u8>, value: &Value) {
     let message = encode(COMMAND, value);
     put(out, message.len() as u64);
     out.extend_from_slice(&message);
 }
 
-/// The replies in a message.
+/// Returns the replies in a message.
 pub(crate) fn replies(mut bytes: &[u8]) -> Result<Vec<Value>, Failure> {
     let mut all = Vec::new();
     while !bytes.is_empty() {
@@ -166,7 +166,7 @@ pub(crate) fn replies(mut bytes: &[u8]) -> Result<Vec<Value>, Failure> {
     Ok(all)
 }
 
-/// Takes the replies that have come whole.
+/// Removes and returns the complete replies.
 pub(crate) fn whole_replies(bytes: &mut Vec<u8>) -> Result<Vec<Value>, Failure> {
     let mut rest = &bytes[..];
     let mut taken = 0;
@@ -177,7 +177,7 @@ pub(crate) fn whole_replies(bytes: &mut Vec<u8>) -> Result<Vec<Value>, Failure> 
     replies(&whole)
 }
 
-/// An envelope of commands, which are Protobuf already.
+/// Encodes an envelope of commands that are Protobuf already.
 pub(crate) fn envelope(node: &str, session: &str, commands: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     put_bytes(&mut out, 1, node.as_bytes());
@@ -223,7 +223,7 @@ fn encode(fields: Fields, value: &Value) -> Vec<u8> {
                     put_bytes(&mut out, *number, &entry);
                 }
             }
-            // No command has any.
+            // Does not occur in commands.
             List(_) | Texts => {}
         }
     }
@@ -250,7 +250,7 @@ fn delimited<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(message)
 }
 
-/// `None` for what is no message of these fields.
+/// Returns `None` if the bytes don't form a message with these fields.
 fn decode(fields: Fields, mut bytes: &[u8]) -> Option<Value> {
     let mut object = Map::new();
     while !bytes.is_empty() {

@@ -1,7 +1,7 @@
-//! A client of a push route: it says nothing, and hears the channels that its path names.
+//! A client of a push route: it sends nothing, and receives the channels in its path.
 //!
-//! There are four kinds. One gets everything or loses its connection, one is also told places and comes back with them,
-//! one loses the oldest where it reads too slowly, and one keeps the latest of each channel.
+//! There are four kinds. One receives everything or loses its connection, one also gets positions and returns with
+//! them, one loses the oldest publications when it reads too slowly, and one keeps the latest of each channel.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ use crate::phase::Phase;
 use crate::setup::Setup;
 use crate::wire::{self, Encoding, Reader, ServerFrame};
 
-/// What a publication that waits takes beside its payload, at most.
+/// Maximum overhead of a queued publication beside its payload.
 const FRAMING_BYTES: usize = 120;
 
 pub(crate) struct PushListener {
@@ -31,21 +31,21 @@ pub(crate) struct PushListener {
     pub(crate) out: Vec<u8>,
     pub(crate) reads: bool,
     reader: Reader,
-    /// The code with which the connection is closed, since the process goes away.
+    /// The close code of a drain.
     pub(crate) parting: Option<u16>,
     views: BTreeMap<usize, ChannelView>,
-    /// Up to where it knows channels, where it is told.
+    /// Its position in each channel, if it gets positions.
     places: BTreeMap<usize, RawPosition>,
 }
 
-/// What it has heard of a channel on this connection.
+/// The view of a channel on this connection.
 struct ChannelView {
-    /// Publications with that number or a later one were published when it was there already.
+    /// Publications with this number or a later one were published after it had connected.
     from: u64,
     order: Vec<u64>,
     all: BTreeSet<u64>,
     latest_by_source: BTreeMap<Source, u64>,
-    /// Where it is told.
+    /// The position, if it gets positions.
     place: Option<RawPosition>,
 }
 
@@ -66,7 +66,7 @@ impl PushListener {
         }
     }
 
-    /// Some of what it is told may be dropped, and never the newest.
+    /// Returns whether publications other than the latest may be dropped.
     pub(crate) fn is_lossy(&self) -> bool {
         matches!(
             self.promised,
@@ -74,14 +74,14 @@ impl PushListener {
         )
     }
 
-    /// The channels that it asks for, and has.
+    /// Iterates over the channels that it requests and has.
     pub(crate) fn channels(&self) -> impl Iterator<Item = usize> {
         let (_, _, names) = ROUTES[self.number % ROUTES.len()];
         let asked = names.iter().filter_map(|name| channels::find(name));
         asked.chain(self.own_channel())
     }
 
-    /// The user's own channel comes without being asked for.
+    /// The personal channel comes without a request.
     fn own_channel(&self) -> Option<usize> {
         (self.promised == DeliveryGuarantee::All).then(|| channels::own_channel(self.number))
     }
@@ -112,7 +112,7 @@ impl PushListener {
         self.views.clear();
     }
 
-    /// It has been told that it is connected.
+    /// It was notified that it is connected.
     fn begin(&mut self, ledger: &mut Ledger) {
         self.phase = Phase::Online;
         for channel in self.channels().collect::<Vec<_>>() {
@@ -131,7 +131,7 @@ impl PushListener {
         for said in self.reader.read(bytes)? {
             match said {
                 ServerFrame::Status(101) => self.begin(ledger),
-                // It was too slow, or disconnected by a back end before it was there.
+                // It was too slow, or disconnected by a back end before it was connected.
                 ServerFrame::Status(408 | 503) => self.phase = Phase::Closing,
                 ServerFrame::Status(status) => promise!(false, "handshakes succeed", "{status}"),
                 ServerFrame::Ping(data) => wire::pong(&mut self.out, &data),
@@ -173,11 +173,11 @@ impl PushListener {
         self.heard(channel, number, ledger).map(drop)
     }
 
-    /// A message with the place of a publication, or of where the channel is.
+    /// Handles a message with the position of a publication, or of the channel.
     fn positioned(&mut self, line: &Value, ledger: &mut Ledger) -> Check {
         let place = line["position"].as_str().and_then(place_of);
         let Some(place) = place else {
-            promise!(false, "what is kept has a place", "{line}");
+            promise!(false, "stored publications have a position", "{line}");
             return Ok(());
         };
         if let Some(name) = line["subscribed"].as_str() {
@@ -186,7 +186,7 @@ impl PushListener {
         let (channel, number) = number_in(&line["data"])?;
         promise!(
             line["channel"] == CHANNELS[channel].name,
-            "publications come by their channel",
+            "publications arrive on their channel",
             "{line}"
         );
         let before = self.views.get(&channel).and_then(|hears| hears.place);
@@ -214,14 +214,14 @@ impl PushListener {
         let channel = channels::find(name);
         let hears = channel.and_then(|channel| self.views.get_mut(&channel));
         let (Some(channel), Some(hears)) = (channel, hears) else {
-            promise!(false, "pushes come to subscribers", "{name}");
+            promise!(false, "only subscribers receive pushes", "{name}");
             return Ok(());
         };
         let known = self.places.get(&channel).copied();
         let is_known = is_recovered == Some(true);
         promise!(
             !is_known || known == Some(place),
-            "recovered is all that was missed",
+            "recovery returns everything that was missed",
             "{name} goes on at {place:x?} for who knows {known:x?}"
         );
         if is_known {
@@ -243,7 +243,7 @@ impl PushListener {
         let Some(hears) = self.views.get_mut(&channel) else {
             promise!(
                 false,
-                "pushes come to subscribers",
+                "only subscribers receive pushes",
                 "{number} of {name} to {}",
                 self.number
             );
@@ -254,22 +254,22 @@ impl PushListener {
         let source = ledger.note_delivery(channel, number)?;
         promise!(
             hears.all.insert(number),
-            "everything comes once",
+            "nothing is delivered twice",
             "{number} in {name}"
         );
         let before = hears.latest_by_source.insert(source, number);
         promise!(
             before.is_none_or(|before| before < number),
-            "nobody overtakes himself",
+            "publications of one publisher keep their order",
             "{number} behind {before:?} in {name}"
         );
         hears.order.push(number);
         Ok(Some(hears))
     }
 
-    /// Nothing is under way any more.
+    /// Checks the state at rest.
     pub(crate) fn check(&self, ledger: &mut Ledger, setup: &Setup) -> Check {
-        // It has not read what there is.
+        // It has not read the available data.
         if !self.reads {
             return Ok(());
         }
@@ -293,7 +293,7 @@ impl PushListener {
                 let missing = taken.find(|number| !hears.all.contains(number));
                 promise!(
                     missing.is_none(),
-                    "who is subscribed gets everything",
+                    "subscribers receive everything",
                     "{} of {:?} did not get {missing:?} of {}",
                     self.number,
                     self.promised,
@@ -303,7 +303,7 @@ impl PushListener {
             if kind.has_history() {
                 hears.check_order(*channel, is_whole, ledger)?;
             }
-            // Of each channel the latest is there where that fits; where not, the oldest of them has gone.
+            // The latest of each channel is there if they fit; otherwise the oldest of them are gone.
             let needed = 8 * (setup.publication_bytes_max() + FRAMING_BYTES);
             let fits = self.promised == DeliveryGuarantee::Newest || needed <= setup.outbox_bytes;
             if kind.has_history() && !is_whole && fits {
@@ -315,7 +315,7 @@ impl PushListener {
 }
 
 impl ChannelView {
-    /// What it was told stands in the order of the channel, and has no gap where nothing may be missing.
+    /// Checks that publications are in the order of the channel, and without gaps where nothing may be missing.
     fn check_order(&self, channel: usize, is_whole: bool, ledger: &mut Ledger) -> Check {
         let mut before: Option<RawPosition> = None;
         for number in &self.order {
@@ -343,7 +343,7 @@ impl ChannelView {
         Ok(())
     }
 
-    /// However much was dropped: the newest has come.
+    /// Checks that the latest publication has arrived, whatever was dropped.
     fn check_newest(&self, channel: usize, ledger: &Ledger) -> Check {
         let known = ledger.known(channel);
         let top = known.and_then(|known| ledger.number_at(channel, (known.epoch, known.top)));
@@ -352,7 +352,7 @@ impl ChannelView {
         };
         promise!(
             self.all.contains(&newest),
-            "the newest comes, whatever is dropped",
+            "the newest publication arrives despite drops",
             "{newest} of {} is missing behind {:?}",
             CHANNELS[channel].name,
             self.order.last()

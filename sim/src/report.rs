@@ -1,4 +1,4 @@
-//! What is asked of the simulator, and what it says: worlds by seed, and reports of those that break a promise.
+//! The simulator's interface: worlds by seed, and reports of broken promises.
 
 use std::fmt;
 
@@ -10,49 +10,48 @@ use crate::run::{Broken, run};
 use crate::setup::Setup;
 use crate::shrink::{chosen, shrink};
 
-/// Actions of a world: enough for much to happen, few enough to be made fewer. Many short worlds are more different
-/// than a long one.
+/// Number of actions of a world: enough for interesting behaviour, few enough to be shrunk. Many short worlds differ
+/// more than a long one.
 pub const ACTIONS: usize = 1_000;
 
 /// A world that kept its promises.
 #[derive(Clone, Debug)]
 pub struct WorldSummary {
-    /// Of all that was heard in it.
+    /// A hash of everything observed in it.
     pub hash: u64,
-    /// What happened.
+    /// The events that occurred.
     pub coverage: Coverage,
-    /// Messages that have travelled as bytes.
+    /// Counts of serialised messages.
     pub serialized: SerializedCounts,
 }
 
-/// A world that broke a promise. Its text has everything that somebody needs who looks for the reason.
+/// A world that broke a promise. Its text contains everything needed to find the cause.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Makes the same world again.
+    /// Reproduces the world.
     pub seed: u64,
-    /// Which of its actions broke it, from 0 on; [`ACTIONS`] if it was at the end.
+    /// The index of the action that broke it; [`ACTIONS`] for the end.
     pub step: usize,
-    /// Which promise.
+    /// The broken promise.
     pub failure: Failure,
     setup: Setup,
-    /// What is left of the actions, with their places.
+    /// The remaining actions with their indices.
     left: Vec<(usize, Action)>,
-    /// How that breaks.
+    /// The failure of the shrunken world.
     shrunken: Failure,
 }
 
 /// Runs the world of a seed.
 ///
 /// # Errors
-/// The world has broken a promise.
+/// The world broke a promise.
 pub fn explore(seed: u64) -> Result<WorldSummary, Box<Report>> {
     let setup = Setup::new(seed);
     let all = actions(&setup, ACTIONS);
     run(&setup, &all).map_err(|broken| report(setup, &all, broken))
 }
 
-/// Runs the world of a seed, in which what workers send each other travels as bytes, where it is also a message between
-/// nodes.
+/// Runs the world of a seed with serialised messages between workers, where these are also messages between nodes.
 ///
 /// # Errors
 /// As [`explore`].
@@ -65,7 +64,7 @@ pub fn explore_serialized(seed: u64) -> Result<WorldSummary, Box<Report>> {
     run(&setup, &all).map_err(|broken| report(setup, &all, broken))
 }
 
-/// Runs the world of a seed with those of its actions alone that stand at these places.
+/// Runs the world of a seed with only the actions at the given indices.
 ///
 /// # Errors
 /// As [`explore`].

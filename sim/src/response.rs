@@ -1,4 +1,4 @@
-//! An endless response as its client reads it: in chunks, with a message on each line or in each event.
+//! An endless response as read by its client: chunks, with a message per line or event.
 
 use serde_json::Value;
 
@@ -6,34 +6,34 @@ use crate::Failure;
 use crate::failure::promise;
 use crate::protobuf;
 
-/// How messages are told apart.
+/// The framing of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResponseFormat {
     Lines,
     /// Events of one line each.
     Events,
-    /// Events of lines.
+    /// Events of several lines.
     EventsOfLines,
-    /// Protobuf, which says itself how long it is.
+    /// Length-delimited Protobuf.
     Bytes,
 }
 
-/// What came.
+/// A parsed part of a response.
 #[derive(Debug)]
 pub(crate) enum ResponsePart {
     Status(u16),
-    /// A message, and the id of its event.
+    /// A message with the id of its event.
     Message(Value, Option<String>),
     /// The last chunk.
     End,
 }
 
-/// What has come and is not understood yet.
+/// Received data that is not parsed yet.
 #[derive(Default)]
 pub(crate) struct Response {
     bytes: Vec<u8>,
     status: Option<u16>,
-    /// Of chunks, which are parts of one text.
+    /// The concatenated content of chunks.
     text: Vec<u8>,
 }
 
@@ -64,7 +64,7 @@ impl Response {
         while let Some(end) = find(&self.bytes, b"\r\n") {
             let size = String::from_utf8_lossy(&self.bytes[..end]).into_owned();
             let count = usize::from_str_radix(&size, 16);
-            promise!(count.is_ok(), "chunks say how long they are", "{size:?}");
+            promise!(count.is_ok(), "chunks have a length", "{size:?}");
             let count = count.unwrap_or_default();
             let behind = end + 2 + count;
             if self.bytes.len() < behind + 2 {
@@ -104,7 +104,7 @@ impl Response {
         while let Some(end) = find(&self.text, end_of_one) {
             let one = String::from_utf8_lossy(&self.text[..end]).into_owned();
             self.text.drain(..end + end_of_one.len());
-            // Empty lines more than needed say nothing.
+            // Extra empty lines have no meaning.
             if is_events && one.trim().is_empty() {
                 continue;
             }

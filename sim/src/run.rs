@@ -1,4 +1,4 @@
-//! Running a world from its seed to its end, whatever happens in it.
+//! Runs a world from its seed to its end, and catches panics.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,17 +18,17 @@ use crate::world::World;
 #[derive(Clone, Debug)]
 pub(crate) struct Broken {
     pub(crate) failure: Failure,
-    /// Of the action, from 0 on; as many as there are actions when it was at the end.
+    /// The index of the action; the number of actions for the end.
     pub(crate) step: usize,
 }
 
-/// Does the actions and ends the world.
+/// Performs the actions and ends the world.
 pub(crate) fn run(setup: &Setup, actions: &[Action]) -> Result<report::WorldSummary, Broken> {
     run_on(simulated_driver::begin, setup, actions, &mut |_, _| Ok(()))
 }
 
-/// As [`run`], with workers that `begin` brings up; `watch` sees the trace before each step, before the
-/// end (`actions.len()`) and after it, and ends the world with an error.
+/// As [`run`], with workers started by `begin`; `watch` gets the trace before each step, before the end
+/// (`actions.len()`) and after it, and can stop the world with an error.
 pub(crate) fn run_on(
     begin: StartWorkers,
     setup: &Setup,
@@ -68,7 +68,7 @@ thread_local! {
     static PANICKED: RefCell<Option<Failure>> = const { RefCell::new(None) };
 }
 
-/// Runs something; a panic in it is a failure, named by its place, and says nothing by itself.
+/// Runs a closure; a panic becomes a failure named by its location, and prints nothing.
 fn caught<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     static HOOKED: Once = Once::new();
     HOOKED.call_once(|| {

@@ -1,4 +1,4 @@
-//! When a world comes to rest, and what must be so then: everybody has everything, and nobody is where he is not.
+//! Bringing a world to rest, and the invariants at rest: all publications have arrived, and presence is exact.
 
 use std::collections::BTreeSet;
 
@@ -21,14 +21,14 @@ use crate::stall::StalledParts;
 use crate::subscription::State;
 use crate::world::{STREAM_BYTES, World, channel_name};
 
-/// Rounds after which a world that still moves is taken for one that never rests.
+/// Number of rounds after which a world counts as one that never rests.
 const ROUNDS_MAX: usize = 20_000;
 
-/// Of time that passes until nothing is left.
+/// Step of the clock while waiting for rest.
 const STEP_MS: u64 = 500;
 
 impl World {
-    /// Lets everything arrive that is under way, with `is_long` also what time brings, and looks.
+    /// Lets everything in flight arrive, with `is_long` also timeouts, and checks.
     pub(crate) fn settle(&mut self, is_long: bool, has_slow: bool) -> Check {
         self.wait_for_drain()?;
         if !has_slow {
@@ -58,15 +58,15 @@ impl World {
         self.check_peers()
     }
 
-    /// The last thing: all clients go, some without a word, and nothing is left of them.
+    /// Ends the world: all clients leave, some without notice, and nothing remains of them.
     pub(crate) fn end(&mut self) -> Check {
         self.settle(true, false)?;
         let mut random = Rng::with_seed(self.setup.seed);
         for id in self.network.links.keys().copied().collect::<Vec<_>>() {
             match random.u8(0..3) {
-                // Nothing is asked of a back end that is silent: it may stay for ever.
+                // A silent back end is not pinged: it may stay forever.
                 _ if self.is_caller(id) || self.is_for_posts(id) => self.drop_server(id),
-                // A client that only listens is missed by its transport alone.
+                // Only its transport notices that a unidirectional client is gone.
                 0 | 2 if self.is_one_way(id) => self.drop_server(id),
                 _ if self.is_one_way(id) && self.is_silent(id) => self.drop_server(id),
                 0 => self.drop_server(id),
@@ -96,12 +96,16 @@ impl World {
                 .session_resources()
                 .chain(ports.outboxes.session_state_counts())
                 .next();
-            promise!(left.is_none(), "nothing is held for nobody", "{left:?}");
+            promise!(
+                left.is_none(),
+                "nothing is retained without clients",
+                "{left:?}"
+            );
             let counts = hub.gauges();
             let most = u64::from(counts.streams) * STREAM_BYTES;
             promise!(
                 self.setup.history_ttl_ms == FOREVER_MS || counts.history_bytes <= most,
-                "what is over is let go of",
+                "expired publications are released",
                 "{} bytes of {} streams",
                 counts.history_bytes,
                 counts.streams
@@ -112,14 +116,14 @@ impl World {
         self.check_dials(true)?;
         promise!(
             self.process.lanes.is_quiet(),
-            "credits come back",
+            "credits return",
             "{} are out",
             self.process.lanes.unfinished_max()
         );
         Ok(())
     }
 
-    /// Time passes until what only time ends is over.
+    /// Advances the clock until all timeouts have passed.
     fn wait(&mut self) -> Check {
         for _ in 0..TIMEOUTS_MS / STEP_MS {
             self.rest()?;
@@ -128,12 +132,12 @@ impl World {
         self.rest()
     }
 
-    /// Turns of all workers, and all bytes on their way, until nothing moves.
+    /// Runs turns of all workers and moves bytes until nothing changes.
     pub(crate) fn rest(&mut self) -> Check {
         self.rest_without(&StalledParts::default())
     }
 
-    /// The same while something stands still: until all else waits for that.
+    /// The same without stalled parts: until everything else waits for these.
     pub(crate) fn rest_without(&mut self, still: &StalledParts) -> Check {
         for _ in 0..ROUNDS_MAX {
             let mut moved = false;
@@ -167,9 +171,9 @@ impl World {
         Ok(())
     }
 
-    /// Nothing is left in any queue, and no counter or reservation of what has gone.
+    /// Checks that all queues are empty, and no counter or reservation remains.
     fn check_quiet(&self) -> Check {
-        // What is on its way to somebody who does not read, or has gone unnoticed, stays.
+        // Bytes for a peer that does not read, or has gone unnoticed, stay.
         let is_read =
             !self.peers.has_slow() && self.network.links.values().all(|link| link.has_client);
         for (number, worker) in self.process.workers.iter().enumerate() {
@@ -187,20 +191,20 @@ impl World {
             let left = all.next();
             promise!(
                 left.is_none(),
-                "nothing is under way at rest",
+                "nothing is pending at rest",
                 "{left:?} on worker {number}"
             );
         }
         promise!(
             self.process.lanes.is_quiet(),
-            "credits come back",
+            "credits return",
             "{} are out",
             self.process.lanes.unfinished_max()
         );
         Ok(())
     }
 
-    /// Asks a channel's home, and waits for the answer.
+    /// Queries a channel's home and waits for the reply.
     fn inquire(&mut self, channel: usize, question: ChannelQuery) -> Result<HubReply, Failure> {
         let ticket = self.ticket(BackEndRequest::Question);
         let worker = &mut self.process.workers[0];
@@ -217,23 +221,27 @@ impl World {
         match self.back_end.query_replies.pop() {
             Some((number, answer)) if number == ticket.0 as usize => Ok(answer),
             other => {
-                promise!(false, "questions are answered", "{question:?}: {other:?}");
+                promise!(
+                    false,
+                    "every request is answered",
+                    "{question:?}: {other:?}"
+                );
                 Ok(HubReply::Subscribed(None))
             }
         }
     }
 
-    /// The names of those who are in a channel, as its home has it.
+    /// Returns the client ids of a channel's members according to its home.
     fn present(&mut self, channel: usize) -> Result<BTreeSet<String>, Failure> {
         let answer = self.inquire(channel, ChannelQuery::Presence)?;
         let HubReply::Presence(Ok(clients)) = &answer else {
-            promise!(false, "questions are answered", "{answer:?}");
+            promise!(false, "every request is answered", "{answer:?}");
             return Ok(BTreeSet::new());
         };
         Ok(clients.iter().map(|one| one.client.to_string()).collect())
     }
 
-    /// Those who are subscribed to a channel, as they see it.
+    /// Iterates over the subscribers of a channel, as they see it.
     pub(crate) fn subscribers(&self, channel: usize) -> impl Iterator<Item = &Client> {
         self.peers.clients.iter().filter(move |client| {
             let subscription = client.subscriptions.get(&channel);
@@ -274,7 +282,7 @@ impl World {
             let missing = taken.find(|number| !subscription.numbers.contains(number));
             promise!(
                 missing.is_none(),
-                "who is subscribed gets everything",
+                "subscribers receive everything",
                 "{} did not get {missing:?} of {name}",
                 client.number
             );
@@ -291,7 +299,7 @@ impl World {
         Ok(())
     }
 
-    /// The newest state is the one that is told last.
+    /// Checks that the latest state was delivered last.
     fn check_state(&self, channel: usize) -> Check {
         let newest = self.ledger.newest_answered(channel);
         let known = self.ledger.known(channel);
@@ -302,13 +310,13 @@ impl World {
         };
         promise!(
             life != self.ledger.life || version >= newest || self.setup.is_scarce(),
-            "the newest state is told",
+            "a client has the newest state",
             "version {version} instead of {newest}"
         );
         Ok(())
     }
 
-    /// Everybody is where their channels are.
+    /// Checks that all clients have reached the tops of their channels.
     pub(crate) fn check_tops(&mut self) -> Check {
         for (channel, one) in CHANNELS.iter().enumerate() {
             if one.kind.has_history() {
@@ -318,13 +326,13 @@ impl World {
         Ok(())
     }
 
-    /// Everybody is where the channel is.
+    /// Checks that all clients have reached the top of the channel.
     fn check_top(&mut self, channel: usize) -> Check {
         let name = CHANNELS[channel].name;
         let known = self.ledger.known(channel);
         let answer = self.inquire(channel, ChannelQuery::History(HistoryQuery::default()))?;
         let HubReply::History(Ok(page)) = &answer else {
-            promise!(false, "questions are answered", "{answer:?}");
+            promise!(false, "every request is answered", "{answer:?}");
             return Ok(());
         };
         let place = (page.position.epoch.bits(), page.position.offset);
@@ -336,7 +344,7 @@ impl World {
             let there = client.subscriptions.get(&channel).map(|one| one.place);
             promise!(
                 there == Some(place),
-                "who is subscribed gets everything",
+                "subscribers receive everything",
                 "{} is at {there:x?} of {name}, which is at {place:x?}",
                 client.number
             );
@@ -351,12 +359,12 @@ impl World {
         let one_ways = self.peers.one_ways.iter();
         let listening = one_ways.filter_map(|one| one.name_in(channel));
         let expected: BTreeSet<_> = subscribers.chain(listening).collect();
-        // Of some the server does not know yet that they are gone; in lounges they may come back.
+        // The server does not know yet that some have gone; in lounges they may return.
         let has_silent = self.network.links.values().any(|link| !link.has_client);
         let is_exact = !has_silent && !self.peers.has_slow() && kind.has_exact_presence();
         promise!(
             expected.is_subset(&present) && (!is_exact || expected == present),
-            "who is subscribed is present",
+            "presence equals the subscriptions",
             "{present:?} instead of {expected:?} in {name}"
         );
         for client in self
@@ -370,7 +378,7 @@ impl World {
             let wrong = roster.find(|(name, is_in)| present.contains(*name) != **is_in);
             promise!(
                 wrong.is_none(),
-                "joins and leaves tell who is present",
+                "joins and leaves equal presence",
                 "{wrong:?} for {} in {name}: {present:?}",
                 client.number
             );
@@ -379,7 +387,7 @@ impl World {
     }
 }
 
-/// Nothing is left of connections that are gone.
+/// Checks that nothing remains of ended connections.
 fn check_empty(number: usize, worker: &DrivenWorker) -> Check {
     let (connections, stats) = (worker.connections(), &worker.shared().stats);
     let (sessions, counted) = (stats.sessions.read(), stats.connections.read());

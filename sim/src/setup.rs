@@ -1,4 +1,4 @@
-//! What kind of world a seed makes: sizes, limits, and which actions are frequent in it.
+//! The kind of world that a seed produces: sizes, limits, and the weights of actions.
 
 use fastrand::Rng;
 
@@ -11,56 +11,56 @@ pub(crate) struct Setup {
     pub(crate) seed: u64,
     pub(crate) workers: u16,
     pub(crate) clients: usize,
-    /// Clients of push routes, and back ends with connections of their own.
+    /// Clients of push routes, and back ends with their own connections.
     pub(crate) listeners: usize,
     pub(crate) callers: usize,
-    /// Clients of Centrifugo's protocol that only listen.
+    /// Unidirectional clients of Centrifugo's protocol.
     pub(crate) one_ways: usize,
     /// Bytes of publications that an outbox may hold.
     pub(crate) outbox_bytes: usize,
-    /// Bytes that are on their way to a client at most; what is beyond waits in the server.
+    /// Maximum bytes in flight to a client; further bytes wait in the server.
     pub(crate) pipe_bytes: usize,
-    /// Of each lane between two workers.
+    /// Credits of each lane between two workers.
     pub(crate) credits: u32,
-    /// Deliveries of queued fan-outs in a turn.
+    /// Deliveries of queued fan-outs per turn.
     pub(crate) deliveries_max: usize,
-    /// Messages of other workers in a turn.
+    /// Messages of other workers per turn.
     pub(crate) messages_max: usize,
-    /// Where a transport tells that what it had to send has left.
+    /// The low-water mark of transports.
     pub(crate) low_water_bytes: usize,
     pub(crate) queue_publications_max: usize,
-    /// Publications that most channels keep.
+    /// History size of most channels.
     pub(crate) history_size: u32,
-    /// For so long.
+    /// Lifetime of publications in milliseconds.
     pub(crate) history_ttl_ms: u64,
-    /// Bytes that all channels together may take for that.
+    /// History limit of all channels in bytes.
     pub(crate) history_bytes_max: usize,
-    /// Of which those that keep a [log](crate::channels::Kind::Log) have enough for themselves.
+    /// Channels that keep a [log](crate::channels::Kind::Log) have a sufficient budget of their own.
     pub(crate) has_reserve: bool,
-    /// Of the padding of a publication.
+    /// Maximum padding of a publication.
     pub(crate) pad_max: u16,
-    /// What channels remember is on a disk.
+    /// Histories are on a disk.
     pub(crate) is_logged: bool,
-    /// A bit for each client: it speaks Protobuf, it wants to be told differences alone.
+    /// A bit per client: it uses Protobuf, it wants deltas.
     pub(crate) protobuf: u64,
     pub(crate) deltas: u64,
-    /// Two bits for each client: who decides on its commands.
+    /// Two bits per client: its hook.
     pub(crate) decides: u64,
-    /// Two bits for each client: what carries what it hears.
+    /// Two bits per client: its transport.
     pub(crate) carriers: u64,
-    /// Messages that are also messages between nodes travel as bytes.
+    /// Messages that are also messages between nodes are serialised.
     pub(crate) as_bytes: bool,
     pub(crate) weights: Weights,
 }
 
-/// How often each kind of action comes, against the others.
+/// The relative weight of each kind of action.
 #[derive(Clone, Debug)]
 pub(crate) struct Weights {
     pub(crate) round: u32,
     pub(crate) turn: u32,
     pub(crate) carry: u32,
     pub(crate) advance: u32,
-    /// So much time passes that keys of publications are forgotten.
+    /// The clock advances until idempotency keys have expired.
     pub(crate) pause: u32,
     pub(crate) connect: u32,
     pub(crate) listen: u32,
@@ -92,14 +92,14 @@ pub(crate) const FOREVER_MS: u64 = 1 << 40;
 /// More than any world publishes.
 const PLENTY_BYTES: usize = 1 << 30;
 
-/// What channels may take where that is scarce.
+/// The history limit where it is scarce.
 const SCARCE_BYTES: usize = 8_000;
 
-/// More than the publications that a log keeps take, on each of four workers.
+/// More than all publications kept by a log, on each of four workers.
 pub(crate) const RESERVE_BYTES: usize = 4 << 18;
 
 impl Setup {
-    /// The world of a seed.
+    /// Returns the setup of a seed.
     pub(crate) fn new(seed: u64) -> Self {
         let mut random = Rng::with_seed(seed ^ 0x5e7_0b5e7);
         let random = &mut random;
@@ -107,7 +107,7 @@ impl Setup {
         let mut one_in = |count: u32| random.u32(0..count) == 0;
         let (is_short_lived, is_scarce, is_logged) = (one_in(5), one_in(6), one_in(2));
         let (is_calm, is_slow, is_crowded) = (one_in(4), one_in(3), one_in(5));
-        // Lanes are full, and subscribers come and go meanwhile.
+        // Lanes are full while subscribers come and go.
         let is_hasty = one_in(5);
         let is_patient = one_in(4);
         let has_reserve = is_scarce && more.bool();
@@ -115,7 +115,7 @@ impl Setup {
         let upset = u32::from(!is_calm);
         Self {
             seed,
-            // Fan-outs to few subscribers of a worker are done at once: some worlds have many on few.
+            // Fan-outs to few subscribers of a worker are immediate: some worlds have many on few workers.
             workers: random.u16(if is_crowded { 1..=2 } else { 1..=4 }),
             clients: random.usize(if is_crowded { 20..=40 } else { 2..=7 }),
             listeners: random.usize(0..=6),
@@ -206,17 +206,17 @@ impl Setup {
         }
     }
 
-    /// Streams are forgotten for lack of room.
+    /// Returns whether streams are dropped for lack of room.
     pub(crate) fn is_scarce(&self) -> bool {
         self.history_bytes_max < PLENTY_BYTES
     }
 
-    /// Bytes of a publication as its publisher sends it, at most.
+    /// Returns the maximum size of a publication as sent by its publisher.
     pub(crate) fn publication_bytes_max(&self) -> usize {
         usize::from(self.pad_max) + 40
     }
 
-    /// In channels of this kind nothing is forgotten but by the number of publications.
+    /// Returns whether channels of this kind lose publications only by their number.
     pub(crate) fn is_lasting(&self, kind: Kind) -> bool {
         let has_room = !self.is_scarce() || (self.has_reserve && kind == Kind::Log);
         self.history_ttl_ms == FOREVER_MS && has_room

@@ -1,12 +1,12 @@
-//! From a list of actions that breaks a promise to a short one that breaks the same.
+//! Shrinks a failing list of actions to a short one that breaks the same promise.
 
 use crate::action::Action;
 use crate::run::Broken;
 
-/// Worlds that are tried at most.
+/// Maximum number of worlds to try.
 const TRIES_MAX: usize = 3_000;
 
-/// The places of the actions that are left, and how their world breaks. `run` does a list of actions.
+/// Returns the indices of the remaining actions, and the failure of their world. `run` performs a list of actions.
 pub(crate) fn shrink(
     actions: &[Action],
     broken: Broken,
@@ -17,7 +17,7 @@ pub(crate) fn shrink(
     let mut broken = broken;
     let mut tries = 0;
     let mut size = kept.len() / 2;
-    // By halves first, then by ever smaller pieces; again while a whole round of single ones still brings something.
+    // Removes halves first, then ever smaller pieces; repeats single removals while they succeed.
     loop {
         let before = kept.len();
         let mut at = 0;
@@ -41,7 +41,7 @@ pub(crate) fn shrink(
     }
 }
 
-/// The actions at these places.
+/// Returns the actions at these indices.
 pub(crate) fn chosen(actions: &[Action], places: &[usize]) -> Vec<Action> {
     let all = places.iter().filter_map(|place| actions.get(*place));
     all.copied().collect()
@@ -68,7 +68,7 @@ mod tests {
         let first = Action::Advance { ms: 60_001 };
         let second = Action::Advance { ms: 60_002 };
         (all[71], all[140], all[333]) = (first, second, second);
-        // The second behind the first is bad, and the first alone is so in another way.
+        // The second after the first fails, and the first alone fails in another way.
         let run = |actions: &[Action]| {
             let Some(at) = actions.iter().position(|one| *one == first) else {
                 return Ok(());

@@ -1,7 +1,7 @@
-//! The simulator's own glue around the [worker](veche_worker::SimulatedDriver) that ships: transports and lanes in memory.
+//! The simulator's own driver of the real [worker](veche_worker::SimulatedDriver): transports and lanes in memory.
 //!
-//! What a world does to a connection arrives here, what the worker wants of the network, of other workers and of the disk
-//! leaves. No step of a turn is written here.
+//! The inputs of a world arrive here, and the outputs of the worker to the network, other workers and the disk leave.
+//! No step of a turn is implemented here.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -21,14 +21,14 @@ use crate::worker_driver::{
     WorkerOutput,
 };
 
-/// Why a connection is gone that its peer has reset, in the server's words, and why nothing is dialed.
+/// Reasons for the end of a connection, in the server's words: reset by the peer, and not dialed.
 const RESET: &str = "the connection was reset";
 const GOING_AWAY: &str = "the server is going away";
 
-/// Why there is no connection to port 0.
+/// Reason why there is no connection to port 0.
 const NOT_THERE: &str = "nothing is there";
 
-/// Brings up the workers of a process on this glue.
+/// Starts the workers of a process on this driver.
 pub(crate) fn begin(all: Vec<Context>, conditions: &Conditions) -> Vec<Box<dyn WorkerDriver>> {
     let progress = Rc::new(Progress::of(all.len()));
     let worker = |shared| {
@@ -47,11 +47,11 @@ struct SimulatedDriver {
     progress: Rc<Progress>,
 }
 
-/// How far the workers of a process are with a drain.
+/// The progress of a drain over all workers of a process.
 struct Progress {
     /// Workers whose applications have not stopped.
     unstopped: Cell<usize>,
-    /// Workers that have clients.
+    /// Workers with clients.
     with_clients: Cell<usize>,
     /// Workers whose services have not ended.
     with_services: Cell<usize>,
@@ -67,14 +67,14 @@ impl Progress {
     }
 }
 
-/// What has arrived by the lanes and was not handed over: a batch of one sender after the other, and another one begins
+/// Items received by the lanes and not handed over: one sender's batch after the other, beginning with another sender
 /// each time.
 #[derive(Default)]
 struct LaneInbox {
     batches: Vec<VecDeque<LaneMail>>,
     held: usize,
     cursor: usize,
-    /// Arrived, and not collected yet.
+    /// Received, but not collected yet.
     waiting: Vec<VecDeque<LaneMail>>,
 }
 
@@ -125,7 +125,7 @@ impl SimulatedDriver {
         }
     }
 
-    /// All that transports have to tell.
+    /// Delivers all events of the transports.
     fn poll_transports(&mut self, now: Now, out: &mut Vec<WorkerOutput>) {
         while let Some((id, listener)) = self.transports.accepted() {
             self.deliver_event(id, TransportEvent::Accepted, now, out);
@@ -167,7 +167,7 @@ impl SimulatedDriver {
         }
     }
 
-    /// Some of what was sent has left.
+    /// Handles completed sends.
     fn left(&mut self, left: SentBuffers, now: Now, out: &mut Vec<WorkerOutput>) {
         let SentBuffers {
             id,
@@ -251,7 +251,7 @@ impl SimulatedDriver {
         }
     }
 
-    /// Accepts from these listeners alone from now on.
+    /// Accepts only on these listeners from now on.
     fn set_accepting(&mut self, accepting: AcceptPolicy, out: &mut Vec<WorkerOutput>) {
         let before = std::mem::replace(&mut self.accepting, accepting);
         let listeners = &self.worker.shared().config.listeners;
@@ -264,7 +264,8 @@ impl SimulatedDriver {
         }
     }
 
-    /// In a drain back ends are of no use without clients, and nothing is once the process waits for nothing any more.
+    /// During a drain back ends are useless without clients, and everything is once the process has nothing left to
+    /// wait for.
     fn settle_accepting(&mut self, out: &mut Vec<WorkerOutput>) {
         if self.accepting == AcceptPolicy::Nothing || !self.worker.is_draining() {
             return;
@@ -276,7 +277,7 @@ impl SimulatedDriver {
         }
     }
 
-    /// Dials what applications want.
+    /// Dials the connections requested by applications.
     fn dial(&mut self, out: &mut Vec<WorkerOutput>) {
         let wanted = self.worker.with_apps(|app, _| app.take_dial_requests());
         for DialRequest { dial, to } in wanted.unwrap_or_default() {
@@ -293,7 +294,7 @@ impl SimulatedDriver {
         }
     }
 
-    /// Asks those outside; returns whether applications have stopped.
+    /// Passes requests on; returns whether applications have stopped.
     fn ask(&mut self, out: &mut Vec<WorkerOutput>) -> bool {
         let mut have_stopped = false;
         while let Some(request) = self.worker.poll_request() {
@@ -331,7 +332,7 @@ impl SimulatedDriver {
         }
     }
 
-    /// What the turn made leaves: one write a connection.
+    /// Sends the output of the turn: one write per connection.
     fn flush(&mut self, out: &mut Vec<WorkerOutput>) {
         while let Some(PendingWrite { id, bytes, end }) = self.worker.poll_write() {
             if end == TransportEnd::Abort {
@@ -444,7 +445,7 @@ impl WorkerDriver for SimulatedDriver {
         if self.is_logged {
             out.extend(self.worker.poll_history().map(WorkerOutput::Batch));
         }
-        // No back end listens for events of channels, and nobody reads the log.
+        // No back end receives channel events, and no one reads the log.
         self.worker.poll_channel_events().0.clear();
         self.worker.shared_mut().log_notes.clear();
         self.command_transports(out);

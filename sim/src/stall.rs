@@ -1,7 +1,7 @@
-//! Something stands still for many rounds: a worker that has no turn, messages that are late, a log that writes nothing,
-//! clients that do not read. Whatever does not need it has to go on, and those that wait are served in their order.
+//! Stalls for many rounds: a worker without turns, late messages, a log that writes nothing, clients that do not read.
+//! Everything independent of the stall must make progress, and waiters are served in order.
 //!
-//! Each begins when the world is at rest, so that it is known what is concerned, and lets it come to rest again.
+//! Each begins with the world at rest, so that the affected parts are known, and brings it to rest again.
 
 mod late;
 mod others;
@@ -22,22 +22,22 @@ use crate::phase::Phase;
 use crate::setup::pick;
 use crate::world::{World, channel_name};
 
-/// What stands still.
+/// The stalled component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stall {
-    /// A worker has no turn.
+    /// A worker has no turns.
     Worker,
-    /// A worker has turns, and nothing arrives there that others send it.
+    /// A worker has turns, but receives no messages of other workers.
     Messages,
     /// No log writes anything.
     Log,
-    /// Clients that may lose some do not read.
+    /// Clients that may lose publications do not read.
     Readers,
-    /// Nothing: a channel of many, of which one comes while publications wait for a sweep.
+    /// No stall: a channel with many subscribers, one of which arrives while publications wait for a sweep.
     Crowd,
 }
 
-/// The scarcest situations come twice as often.
+/// The rarest situations occur twice as often.
 pub(crate) const STALLS: [Stall; 6] = [
     Stall::Worker,
     Stall::Messages,
@@ -47,33 +47,33 @@ pub(crate) const STALLS: [Stall; 6] = [
     Stall::Crowd,
 ];
 
-/// What is left out while a world comes to rest.
+/// The stalled parts while a world comes to rest.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StalledParts {
     pub(crate) worker: Option<usize>,
     pub(crate) is_log: bool,
 }
 
-/// Subscribers of a channel at one worker up to which it serves all of them at once.
+/// Number of subscribers of a channel on one worker that are served immediately.
 const IMMEDIATE_MAX: usize = 16;
 
-/// Publications of one channel that are to wait, at most.
+/// Maximum number of publications of one channel that are made to wait.
 const WAITING_MAX: usize = 20;
 
-/// Rounds of a worker that takes one message in each.
+/// Number of rounds of a worker that takes one message in each.
 const SLOW_ROUNDS: usize = 40;
 
-/// What a client that may lose some keeps of a publication beside its data, at least.
+/// Minimum overhead of a publication for a client that may lose some.
 const KEPT_BYTES: usize = 80;
 
-/// What a worker that has no turn concerns.
+/// The parts affected by a worker without turns.
 struct Affected {
     /// By channel: its home, and the workers with subscribers.
     homes: Vec<usize>,
     heard: Vec<BTreeSet<usize>>,
     /// By home: the workers that its waiting publications are for.
     lanes: Vec<BTreeSet<usize>>,
-    /// From which worker to which home publications wait.
+    /// The pairs of worker and home for which publications wait.
     sources: BTreeSet<(usize, usize)>,
 }
 
@@ -95,10 +95,10 @@ impl Affected {
 impl World {
     pub(crate) fn stall(&mut self, what: Stall, worker: usize, salt: u32) -> Check {
         self.wait_for_drain()?;
-        // There may be another process.
+        // The process may have been replaced.
         let worker = worker % self.process.workers.len();
         self.rest()?;
-        // Nobody knows what those are subscribed to that have gone unnoticed.
+        // The subscriptions of clients that have gone unnoticed are unknown.
         let links = self.network.links.iter();
         let gone: Vec<_> = links
             .filter(|(_, link)| !link.has_client)
@@ -119,7 +119,7 @@ impl World {
         self.rest()
     }
 
-    /// The worker of a link.
+    /// Returns the worker of a link.
     pub(crate) fn worker_of(&self, link: Option<LinkId>) -> Option<usize> {
         let (worker, _) = self.network.links.get(&link?)?.server?;
         Some(worker)
@@ -130,7 +130,7 @@ impl World {
         hub.home_of(channel_name(channel)).0.into()
     }
 
-    /// The workers that have somebody to whom a publication of this channel goes.
+    /// Returns the workers with receivers of this channel's publications.
     fn heard(&self, channel: usize) -> BTreeSet<usize> {
         let is_news = CHANNELS[channel].kind == Kind::News;
         let hears = |one: usize| one == channel || is_news && CHANNELS[one].kind == Kind::Wild;
@@ -163,7 +163,7 @@ impl World {
         self.process.workers[home].shared().hub.gauges().stalled > 0
     }
 
-    /// A worker has no turn; then it takes one message in each.
+    /// Stalls a worker, then lets it take one message per turn.
     fn stall_worker(&mut self, asleep: usize, random: &mut Rng) -> Check {
         let awake: Vec<_> = (0..self.process.workers.len())
             .filter(|worker| *worker != asleep)
@@ -215,21 +215,21 @@ impl World {
         self.wake_slowly(asleep, &awake, &waiting, &concerned, random)
     }
 
-    /// Looks from now on at the order in which a worker gets what is published.
+    /// Starts checking the order in which a worker gets publications.
     fn watch(&mut self, to: usize, concerned: &Affected) {
-        // Where many are subscribed, room in queues is waited for, which is none of the lane's.
+        // With many subscribers, publications wait for room in queues, which is independent of the lane.
         let is_small = self.peers.clients.len() + self.peers.listening() <= IMMEDIATE_MAX;
         let watched = (0..CHANNELS.len()).filter(|one| {
             let kind = CHANNELS[*one].kind;
             let is_logged = self.setup.is_logged && kind.has_history();
-            // What waits for a decision does not wait for the lane.
+            // A publication that waits for a hook does not wait for the lane.
             is_small
                 && !is_logged
                 && !kind.is_hooked()
                 && kind != Kind::State
                 && concerned.heard[*one].contains(&to)
         });
-        // Of those that do not read it is not known what they still hear.
+        // What clients that don't read will still receive is unknown.
         let is_known = self
             .peers_of(to)
             .all(|(phase, reads)| phase == Phase::Online && reads);
@@ -237,7 +237,7 @@ impl World {
         self.process.lanes.watch = Some(FairnessCheck::new(to, watched.collect()));
     }
 
-    /// How far those are that are connected to a worker, and whether they read.
+    /// Returns the phases of the peers of a worker, and whether they read.
     fn peers_of(&self, worker: usize) -> impl Iterator<Item = (Phase, bool)> {
         let clients = self.peers.clients.iter();
         let clients = clients.map(|one| (one.link, one.phase, one.reads));
@@ -257,7 +257,7 @@ impl World {
         watch.map_or(Ok(()), FairnessCheck::check)
     }
 
-    /// A worker that had no turn takes one message in each, and others want to publish to it meanwhile.
+    /// A stalled worker takes one message per turn, while others want to publish to it.
     fn wake_slowly(
         &mut self,
         slow: usize,

@@ -1,4 +1,4 @@
-//! What a client hears of one channel, from the reply to its subscribe command to its end.
+//! A client's view of one channel, from its subscribe reply to its end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,32 +13,32 @@ use crate::fossil;
 use crate::ledger::{Ledger, RawPosition, Source};
 use crate::wildcard_view::WildcardView;
 
-/// How far it is.
+/// The state of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It is asked for.
+    /// The subscribe command was sent.
     Asked,
     Live,
-    /// Its end is asked for.
+    /// The unsubscribe command was sent.
     Leaving,
 }
 
 pub(crate) struct Subscription {
     channel: usize,
     pub(crate) state: State,
-    /// Up to where it has heard everything, where the channel remembers.
+    /// The position up to which it has received everything, if the channel has history.
     pub(crate) place: RawPosition,
-    /// Publications with this number or a later one were published when it was there already.
+    /// Publications with this number or a later one were published after it had subscribed.
     pub(crate) from_number: u64,
     pub(crate) numbers: BTreeSet<u64>,
     latest_by_source: BTreeMap<Source, u64>,
-    /// Who came or went last, by name.
+    /// The last join or leave by client id.
     pub(crate) members: BTreeMap<String, bool>,
-    /// Where it is to a namespace as a whole.
+    /// The view of a wildcard channel.
     pub(crate) wildcard_view: WildcardView,
-    /// It was agreed that publications may come as what has changed alone.
+    /// Deltas were negotiated.
     pub(crate) has_deltas: bool,
-    /// The data that came last, where that is agreed.
+    /// The last data, if deltas were negotiated.
     latest: Option<String>,
 }
 
@@ -58,7 +58,7 @@ impl Subscription {
         }
     }
 
-    /// The reply has come; what it brought is in `numbers`.
+    /// The subscribe reply has arrived; the recovered publications are in `numbers`.
     pub(crate) fn begin(&mut self, place: RawPosition, ledger: &Ledger) {
         self.state = State::Live;
         self.place = place;
@@ -66,7 +66,7 @@ impl Subscription {
         self.wildcard_view.begin(ledger);
     }
 
-    /// The channel and the number of a publication, which may be told as what has changed alone.
+    /// Returns the channel and the number of a publication, which may be a delta.
     pub(crate) fn read(
         &mut self,
         publication: &Value,
@@ -82,7 +82,7 @@ impl Subscription {
             let latest = self.latest.take();
             promise!(
                 latest.is_some(),
-                "a delta comes to those who have what it is made from",
+                "a client with a delta has its base",
                 "{publication}"
             );
             let made = fossil::apply(latest.unwrap_or_default().as_bytes(), text.as_bytes())?;
@@ -94,7 +94,7 @@ impl Subscription {
         found
     }
 
-    /// A publication of a namespace that is heard as a whole.
+    /// Handles a publication of a wildcard channel.
     pub(crate) fn wildcard_published(
         &mut self,
         channel: usize,
@@ -105,14 +105,14 @@ impl Subscription {
     ) -> Check {
         promise!(
             self.state != State::Asked,
-            "the reply comes before what follows from it",
+            "a reply precedes its consequences",
             "{number} of {channel}"
         );
         let heard = (channel, number);
         self.wildcard_view.heard(heard, named, life, ledger)
     }
 
-    /// A publication, live.
+    /// Handles a live publication.
     pub(crate) fn published(
         &mut self,
         number: u64,
@@ -123,7 +123,7 @@ impl Subscription {
         let name = CHANNELS[self.channel].name;
         promise!(
             self.state != State::Asked,
-            "the reply comes before what follows from it",
+            "a reply precedes its consequences",
             "{number} in {name}"
         );
         let (epoch, before) = self.place;
@@ -138,55 +138,55 @@ impl Subscription {
         } else {
             promise!(
                 offset == 0,
-                "what is not kept has no place",
+                "unstored publications have no offset",
                 "{name}: {offset}"
             );
         }
         self.take(number, ledger)
     }
 
-    /// A publication, live or recovered.
+    /// Handles a live or recovered publication.
     pub(crate) fn take(&mut self, number: u64, ledger: &Ledger) -> Check {
         let name = CHANNELS[self.channel].name;
         let source = ledger.note_delivery(self.channel, number)?;
         promise!(
             self.numbers.insert(number),
-            "everything comes once",
+            "nothing is delivered twice",
             "{number} in {name}"
         );
         let before = self.latest_by_source.insert(source, number);
         promise!(
             before.is_none_or(|before| before < number),
-            "nobody overtakes himself",
+            "publications of one publisher keep their order",
             "{number} behind {before:?} in {name}"
         );
         Ok(())
     }
 
-    /// Somebody has come or gone.
+    /// Handles a join or leave.
     pub(crate) fn moved(&mut self, client: &str, is_in: bool) -> Check {
         let name = CHANNELS[self.channel].name;
         promise!(
             self.state != State::Asked,
-            "the reply comes before what follows from it",
+            "a reply precedes its consequences",
             "{client} in {name}"
         );
         let before = self.members.insert(client.to_owned(), is_in);
-        // Where users have time to come back, connections come and go untold.
+        // With a leave delay, connections come and go without being announced.
         promise!(
             CHANNELS[self.channel].kind != Kind::Chat || before != Some(is_in),
-            "who comes goes once",
+            "joins and leaves alternate",
             "{client} in {name}: {is_in} again"
         );
         Ok(())
     }
 }
 
-/// The channel and the number in a publication's data, which are whole.
+/// Returns the channel and the number in a publication's complete data.
 pub(crate) fn number_of(publication: &Value) -> Result<(usize, u64), Failure> {
     promise!(
         publication["delta"].as_bool() != Some(true),
-        "a delta comes to those who have what it is made from",
+        "a client with a delta has its base",
         "{publication}"
     );
     match publication["data"].as_str() {
@@ -207,8 +207,11 @@ mod tests {
             (&[(0, 4), (1, 6)], "publications have no gap"),
             (&[(0, 4), (1, 4)], "publications have no gap"),
             (&[(0, 4), (0, 5)], "one publication has one place"),
-            (&[(2, 4), (0, 5)], "nobody overtakes himself"),
-            (&[(9, 4)], "only what was published is heard"),
+            (
+                &[(2, 4), (0, 5)],
+                "publications of one publisher keep their order",
+            ),
+            (&[(9, 4)], "only published data is received"),
         ] {
             let mut ledger = Ledger::new(&Setup::new(1), 0);
             for source in [0, 1, 0] {

@@ -1,14 +1,14 @@
-//! A hash of all that was seen in a world: two runs of one seed have the same.
+//! A hash of everything observed in a world: two runs of one seed have the same.
 
 use std::fmt::{self, Debug, Write};
 
-/// See the module's text.
+/// The hash so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trace {
     hash: u64,
-    /// Values that were said.
+    /// The number of values noted as outputs.
     outputs: u64,
-    /// The same in words, while that is wanted.
+    /// The outputs in text form, while enabled.
     words: Option<Vec<String>>,
 }
 
@@ -21,7 +21,7 @@ impl Trace {
         }
     }
 
-    /// From now on what is noted is kept in words as well.
+    /// Starts to record outputs in text form.
     pub(crate) fn keep_words(&mut self) {
         self.words = Some(Vec::new());
     }
@@ -30,14 +30,14 @@ impl Trace {
         self.words.clone().unwrap_or_default()
     }
 
-    /// How many values were said.
+    /// Returns the number of outputs.
     pub(crate) fn outputs(&self) -> u64 {
         self.outputs
     }
 
     pub(crate) fn note(&mut self, what: &[u64]) {
         for word in what {
-            // FNV's step, with words instead of bytes.
+            // A step of FNV, with words instead of bytes.
             self.hash = (self.hash ^ word)
                 .wrapping_mul(0x0100_0000_01b3)
                 .rotate_left(17);
@@ -58,14 +58,14 @@ impl Trace {
         self.note_bytes(text.as_bytes());
     }
 
-    /// Notes a value by what it looks like, as one of that kind.
+    /// Adds the debug form of a value, tagged with its kind.
     pub(crate) fn note_debug(&mut self, kind: u64, value: &impl Debug) {
         self.note(&[kind]);
-        // It takes any text.
+        // Writing to it can't fail.
         let _ = write!(Noting(self), "{value:?}");
     }
 
-    /// Counts a value that was noted, and keeps it in words if they are wanted.
+    /// Counts an output, and records it in text form if enabled.
     pub(crate) fn count_output(&mut self, value: &impl Debug) {
         self.outputs += 1;
         if let Some(words) = &mut self.words {
@@ -78,7 +78,7 @@ impl Trace {
     }
 }
 
-/// Notes what is written.
+/// Adds written text to the hash.
 struct Noting<'a>(&'a mut Trace);
 
 impl Write for Noting<'_> {

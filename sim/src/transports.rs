@@ -1,7 +1,7 @@
-//! The transports of one worker, as a driver of the server promises them: queues, timers, pauses, closes that are told.
+//! The transports of one worker with the guarantees of a real driver: queues, timers, pauses, reported closes.
 //!
-//! What happens to a transport is put in; what there is to tell is taken out in an order without chance, which is that of
-//! `veche_net::Simulated` where that has none either. Bytes go no further: what a transport has taken is an [`WorkerOutput`].
+//! Inputs are recorded; events are delivered in a deterministic order, which is that of `veche_net::Simulated` without
+//! random choices. Bytes go no further: those that a transport has accepted are a [`WorkerOutput`].
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -9,54 +9,54 @@ use veche_hub::ConnectionId;
 
 use crate::worker_driver::{RECEIVE_BYTES_MAX, TransportInput, WorkerOutput};
 
-/// See the module's text.
+/// All transports of a worker.
 pub(crate) struct Transports {
     low_water_bytes: usize,
     room_bytes: usize,
-    /// By index; `None` is free, and the index that became free last is used first.
+    /// By index; `None` is free, and the most recently freed index is reused first.
     all: Vec<Option<Transport>>,
     free: Vec<u32>,
     last_generation: u32,
     /// Not accepted yet.
     dialed: VecDeque<(ConnectionId, u16)>,
-    /// Listeners that take none.
+    /// Listeners that don't accept.
     closed: BTreeSet<u16>,
-    /// Connected, which was not told.
+    /// Connected, but not reported yet.
     accepted_dials: Vec<ConnectionId>,
 }
 
 struct Transport {
     id: ConnectionId,
-    /// The other server is not there yet.
+    /// The other server has not accepted yet.
     is_connecting: bool,
     is_paused: bool,
     timer_ms: Option<u64>,
-    /// The peer's bytes that were not received, in the pieces in which they came, and its FIN behind them.
+    /// The peer's bytes that were not received, in their original pieces, and its FIN after them.
     pieces: VecDeque<Vec<u8>>,
     is_finished: bool,
     has_ended: bool,
-    /// How many bytes it takes before the peer reads again.
+    /// Bytes that it accepts before the peer reads again.
     room: usize,
     queue: VecDeque<Vec<u8>>,
-    /// Of the first buffer.
+    /// Sent bytes of the first buffer.
     front_sent: usize,
     unsent: usize,
-    /// The queue was above low water, and its fall was not told.
+    /// The queue was above low water, so `Drained` is due.
     was_high: bool,
     is_shut_down: bool,
-    /// To be told as the last thing: whether the peer has reset it.
+    /// To be delivered last: whether the peer has reset it.
     closing: Option<bool>,
 }
 
-/// What left a transport.
+/// The result of sending on a transport.
 pub(crate) struct SentBuffers {
     pub(crate) id: ConnectionId,
-    /// Buffers that it is done with.
+    /// Buffers sent completely.
     pub(crate) buffers: Vec<Vec<u8>>,
     pub(crate) has_drained: bool,
 }
 
-/// What a transport tells of its peer.
+/// An event from the peer of a transport.
 pub(crate) enum PeerEvent {
     Bytes(Vec<u8>),
     Fin,
@@ -64,7 +64,7 @@ pub(crate) enum PeerEvent {
 }
 
 impl Transports {
-    /// None; those to other servers take `room_bytes` before these read.
+    /// Creates an empty set; transports to other servers accept `room_bytes` before these read.
     pub(crate) fn new(low_water_bytes: usize, room_bytes: usize) -> Self {
         Self {
             low_water_bytes,
@@ -78,14 +78,14 @@ impl Transports {
         }
     }
 
-    /// Opens one to a listener, which has not accepted it yet.
+    /// Opens a transport to a listener, which has not accepted it yet.
     pub(crate) fn dial(&mut self, listener: u16, room: usize) -> ConnectionId {
         let id = self.add(room, false);
         self.dialed.push_back((id, listener));
         id
     }
 
-    /// Opens one to another server, which is not there yet.
+    /// Opens a transport to another server, which has not accepted it yet.
     pub(crate) fn connect(&mut self) -> ConnectionId {
         self.add(self.room_bytes, true)
     }
@@ -124,7 +124,7 @@ impl Transports {
         (transport.id == id).then_some(transport)
     }
 
-    /// One that is not closing.
+    /// Returns a transport that is not closing.
     fn live(&mut self, id: ConnectionId) -> Option<&mut Transport> {
         self.get(id).filter(|transport| transport.closing.is_none())
     }
@@ -133,13 +133,13 @@ impl Transports {
         self.live(id).is_some()
     }
 
-    /// Whether it receives.
+    /// Returns whether it receives.
     pub(crate) fn receives(&self, id: ConnectionId) -> bool {
         let transport = self.all.get(id.index as usize).and_then(Option::as_ref);
         transport.is_some_and(|one| one.id == id && one.closing.is_none() && !one.is_paused)
     }
 
-    /// Something happens at it; whether there is something to tell.
+    /// Records an input. Returns whether there is an event to deliver.
     pub(crate) fn put(&mut self, id: ConnectionId, arrival: TransportInput) -> bool {
         let Some(transport) = self.get(id) else {
             return false;
@@ -167,7 +167,7 @@ impl Transports {
         true
     }
 
-    /// What is accepted next.
+    /// Returns the next transport to accept.
     pub(crate) fn accepted(&mut self) -> Option<(ConnectionId, u16)> {
         let closed = &self.closed;
         let mut dialed = self.dialed.iter();
@@ -182,7 +182,7 @@ impl Transports {
         };
     }
 
-    /// Those that are connected, which is told once.
+    /// Returns the transports that are connected, each once.
     pub(crate) fn connected(&mut self) -> Vec<ConnectionId> {
         let mut taken_up = std::mem::take(&mut self.accepted_dials);
         taken_up.retain(|id| {
@@ -192,7 +192,7 @@ impl Transports {
         taken_up
     }
 
-    /// What was sent leaves, as far as there is room.
+    /// Sends queued bytes as far as there is room.
     pub(crate) fn drain(&mut self, out: &mut Vec<WorkerOutput>) -> Vec<SentBuffers> {
         let low = self.low_water_bytes;
         let mut left = Vec::new();
@@ -232,7 +232,7 @@ impl Transports {
         left
     }
 
-    /// Timers that are due, in the order of their deadlines; they are not set any more.
+    /// Returns the due timers in the order of their deadlines, and clears them.
     pub(crate) fn due(&mut self, now_ms: u64) -> Vec<ConnectionId> {
         let mut due = Vec::new();
         for transport in self.all.iter_mut().flatten() {
@@ -245,13 +245,13 @@ impl Transports {
         due.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// All there are, by index.
+    /// Returns all transports by index.
     pub(crate) fn ids(&self) -> Vec<ConnectionId> {
         let all = self.all.iter().flatten();
         all.map(|transport| transport.id).collect()
     }
 
-    /// The next thing that one tells of its peer. After its end it is none any more.
+    /// Returns the next event from a peer. After its end the transport is gone.
     pub(crate) fn poll_peer(&mut self, id: ConnectionId) -> Option<PeerEvent> {
         if self.dialed.iter().any(|(dialed, _)| *dialed == id) {
             return None;
@@ -272,7 +272,7 @@ impl Transports {
         transport.has_ended.then_some(PeerEvent::Fin)
     }
 
-    /// Sends a buffer; it comes back if all of it has left.
+    /// Sends a buffer, and returns it if all of it was sent.
     pub(crate) fn send(
         &mut self,
         id: ConnectionId,
@@ -330,7 +330,7 @@ impl Transports {
         }
     }
 
-    /// Closes one: what it was given and has not taken is lost.
+    /// Closes a transport: queued bytes are lost.
     pub(crate) fn close(&mut self, id: ConnectionId) {
         if let Some(transport) = self.live(id) {
             transport.closing = Some(false);

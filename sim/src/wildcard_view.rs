@@ -1,4 +1,4 @@
-//! What a client hears of a namespace as a whole: all publications of its channels, in the order in which these have them.
+//! A client's view of a wildcard channel: all publications of the namespace's channels, in the order of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,12 +6,12 @@ use crate::channels::{self, CHANNELS};
 use crate::failure::{Check, promise};
 use crate::ledger::{Ledger, Source};
 
-/// A publication, by its channel and number.
+/// A publication by its channel and number.
 type Delivered = (usize, u64);
 
 #[derive(Default)]
 pub(crate) struct WildcardView {
-    /// By channel: publications with that number or a later one were published when the subscription was there already.
+    /// By channel: publications with this number or a later one were published after the subscription.
     from: BTreeMap<usize, u64>,
     order: Vec<Delivered>,
     all: BTreeSet<Delivered>,
@@ -19,7 +19,7 @@ pub(crate) struct WildcardView {
 }
 
 impl WildcardView {
-    /// The reply to the subscribe command has come.
+    /// The subscribe reply has arrived.
     pub(crate) fn begin(&mut self, ledger: &Ledger) {
         self.from = channels::wildcard_channels()
             .map(|channel| (channel, ledger.next_number(channel)))
@@ -42,13 +42,13 @@ impl WildcardView {
         let source = ledger.note_delivery(channel, number)?;
         promise!(
             self.all.insert((channel, number)),
-            "everything comes once",
+            "nothing is delivered twice",
             "{number} of {name}"
         );
         let before = self.latest_by_source.insert((channel, source), number);
         promise!(
             before.is_none_or(|before| before < number),
-            "nobody overtakes himself",
+            "publications of one publisher keep their order",
             "{number} behind {before:?} in {name}"
         );
         if let Some(before) = self.order.last() {
@@ -58,14 +58,14 @@ impl WildcardView {
         Ok(())
     }
 
-    /// Nothing is under way any more.
+    /// Checks the state at rest.
     pub(crate) fn check(&self, client: usize, ledger: &Ledger) -> Check {
         for (channel, from) in &self.from {
             let mut taken = ledger.all_taken(*channel, *from);
             let missing = taken.find(|number| !self.all.contains(&(*channel, *number)));
             promise!(
                 missing.is_none(),
-                "who is subscribed gets everything",
+                "subscribers receive everything",
                 "{client}, who hears all, did not get {missing:?} of {}",
                 CHANNELS[*channel].name
             );
@@ -74,7 +74,7 @@ impl WildcardView {
         Ok(())
     }
 
-    /// Those who hear the channel alone hear it in the same order, and nothing in between.
+    /// Checks that subscribers of the channel itself receive the same order, with nothing in between.
     fn check_places(&self, channel: usize, ledger: &Ledger) -> Check {
         let mut before = None;
         for (_, number) in self.order.iter().filter(|(one, _)| *one == channel) {
@@ -84,7 +84,7 @@ impl WildcardView {
             };
             promise!(
                 before.is_none_or(|(of, last)| of != epoch || last + 1 == offset),
-                "a namespace is heard as its channels are",
+                "a namespace keeps the order of its channels",
                 "{number} of {} at {offset} behind {before:?}",
                 CHANNELS[channel].name
             );

@@ -1,4 +1,4 @@
-//! A client's side of the wire: its handshake, frames and lines, or Protobuf instead of lines.
+//! The client's side of the wire: handshake, frames and lines, or Protobuf instead of lines.
 
 use serde_json::Value;
 use veche_proto::websocket::{
@@ -11,36 +11,36 @@ use crate::protobuf;
 
 const MASK: Option<[u8; 4]> = Some([0x12, 0x34, 0x56, 0x78]);
 
-/// A long answer comes in a fragment for each slice of 32 KiB.
+/// A long reply comes in one fragment per 32 KiB.
 const LIMITS: MessageLimits = MessageLimits {
     message_bytes_max: 1 << 24,
     fragments_max: (1 << 24) / (32 << 10),
     inflate_ratio_max: 0,
 };
 
-/// What commands and replies are written in.
+/// The encoding of commands and replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Json,
     Protobuf,
 }
 
-/// What came.
+/// A parsed unit of input.
 #[derive(Debug)]
 pub(crate) enum ServerFrame {
-    /// The handshake was answered so.
+    /// The status of the handshake response.
     Status(u16),
-    /// A line of a message, or the same as Protobuf.
+    /// A line of a message, or its Protobuf equivalent.
     Line(Value),
     Ping(Vec<u8>),
     Close(Option<u16>, String),
 }
 
-/// What a client has received and not understood yet.
+/// Received data that is not parsed yet.
 pub(crate) struct Reader {
-    /// Of the answer to the handshake; `None` when it has come.
+    /// The head of the handshake response; `None` once it is complete.
     head: Option<Vec<u8>>,
-    /// There is no WebSocket: what comes is the body of a response.
+    /// The handshake was refused: the rest is the body of a response.
     is_refused: bool,
     encoding: Encoding,
     decoder: Decoder,
@@ -58,7 +58,7 @@ impl Reader {
         }
     }
 
-    /// Understands what has come.
+    /// Parses received bytes.
     pub(crate) fn read(&mut self, mut bytes: Vec<u8>) -> Result<Vec<ServerFrame>, Failure> {
         let mut said = Vec::new();
         if let Some(head) = &mut self.head {
@@ -121,7 +121,7 @@ impl Reader {
     }
 }
 
-/// A WebSocket is asked for at a path with its query. `more` are further header fields, each with its line break.
+/// Returns a WebSocket handshake for a path with its query. `more` are further header fields, each with its line break.
 pub(crate) fn handshake(path: &str, more: &str) -> Vec<u8> {
     format!(
         "GET {path} HTTP/1.1\r\nHost: sim.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -130,7 +130,7 @@ pub(crate) fn handshake(path: &str, more: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// A command; an empty one answers a ping.
+/// Appends a command; an empty one answers a ping.
 pub(crate) fn command(out: &mut Vec<u8>, encoding: Encoding, command: &Value) {
     match encoding {
         Encoding::Json => {

@@ -1,11 +1,11 @@
-//! The seam between a world and whatever drives its workers: what a worker is given, and what comes out of it.
+//! The interface between a world and the driver of its workers: inputs of a worker, and its outputs.
 //!
-//! A world knows workers by [`WorkerDriver`] alone. [`crate::worker`] is the simulator's own; the server's tests put the server's
-//! glue behind it, on `veche_net::Simulated` and mailboxes. Both have to give out the same [`WorkerOutput`]s in the same order
-//! for the same calls, so everything that a world can see goes through here.
+//! A world knows workers only by [`WorkerDriver`]. [`crate::worker`] is the simulator's own; the server's tests implement it
+//! with the server's driver on `veche_net::Simulated` and mailboxes. Both must produce the same [`WorkerOutput`]s in the same
+//! order for the same calls, so everything that a world can observe passes through here.
 //!
-//! To add an input, add a method or a field of [`TurnInput`]; to add an output, a variant of [`WorkerOutput`] with its words in
-//! [`WorkerOutput::note`]. Then both implementations have to carry it.
+//! To add an input, add a method or a field of [`TurnInput`]; to add an output, a variant of [`WorkerOutput`] with its text in
+//! [`WorkerOutput::note`]. Then extend both implementations.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -18,128 +18,128 @@ use veche_worker::{TurnLimits, TurnState, WorkerMessage};
 use crate::apps::BackEndApp;
 use crate::trace::Trace;
 
-/// What workers of a world send each other.
+/// A message between workers of a world.
 pub type Message = WorkerMessage<Infallible>;
 
-/// The longest piece of a peer's bytes that arrives at once: what a driver receives into.
+/// The longest piece of input that arrives at once: the receive buffer of a driver.
 pub const RECEIVE_BYTES_MAX: usize = 64 << 10;
 
-/// What all workers of a process begin with.
+/// The initial conditions of all workers of a process.
 #[derive(Clone, Debug)]
 pub struct Conditions {
-    /// The time.
+    /// The current time.
     pub now: Now,
-    /// Counted work of a turn.
+    /// The work limits of a turn.
     pub limits: TurnLimits,
-    /// Data between two workers that may be unfinished, as their hubs count it.
+    /// Unprocessed data permitted between two workers, as counted by their hubs.
     pub credits: u32,
-    /// Where a transport tells that its queue has drained.
+    /// The low-water mark of a transport's queue.
     pub low_water_bytes: usize,
-    /// What a transport to another server takes before that reads.
+    /// Bytes that a transport to another server accepts before it reads.
     pub room_bytes: usize,
-    /// What channels remember goes into a log.
+    /// Whether histories are written to a log.
     pub is_logged: bool,
 }
 
-/// Brings up the workers of one process.
+/// Starts the workers of one process.
 pub type StartWorkers = fn(Vec<Context>, &Conditions) -> Vec<Box<dyn WorkerDriver>>;
 
-/// What a lane carries to a worker.
+/// An item that a lane carries to a worker.
 #[derive(Debug)]
 pub enum LaneMail {
     /// A message of another worker.
     Message(Message),
-    /// An order of the control side: all connections close within so many milliseconds, for that reason.
+    /// An order of the control side: all connections close within this many milliseconds, for the given reason.
     Drain(u64, ShutdownReason),
 }
 
-/// What happens at a transport.
+/// An input of a transport.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransportInput {
-    /// Bytes of the peer, at most [`RECEIVE_BYTES_MAX`].
+    /// Bytes from the peer, at most [`RECEIVE_BYTES_MAX`].
     Bytes(Vec<u8>),
-    /// The peer's FIN.
+    /// FIN from the peer.
     Fin,
-    /// The peer is gone without a word.
+    /// The peer vanished with a reset.
     Reset,
-    /// The transport takes so many bytes more.
+    /// The transport accepts this many more bytes.
     Room(usize),
-    /// The other server is there: what was dialed is connected.
+    /// The other server accepted the dialed connection.
     Connected,
 }
 
-/// What a worker is given in a turn.
+/// The inputs of a turn.
 #[derive(Debug)]
 pub struct TurnInput {
-    /// The time.
+    /// The current time.
     pub now: Now,
-    /// By worker: data that was sent there and is not finished.
+    /// By worker: data sent there that is not processed.
     pub unfinished: Vec<u32>,
-    /// What arrives by each lane, by sender; the control side comes last.
+    /// Items that arrive by each lane, by sender; the control side comes last.
     pub mail: Vec<Vec<LaneMail>>,
-    /// The last batch of the log that is durable, if that is news.
+    /// The last durable batch of the log, if that is news.
     pub durable: Option<u64>,
-    /// What was decided on questions.
+    /// Decisions on hook requests.
     pub verdicts: Vec<(ConnectionId, HookRequestId, HookDecision)>,
 }
 
-/// What a transport tells its worker.
+/// An event that a transport reports to its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportEvent {
-    /// A listener took it.
+    /// A listener accepted it.
     Accepted,
-    /// It was dialed, and is connected.
+    /// A dialed connection is established.
     Connected,
-    /// So many bytes of the peer.
+    /// This many bytes were received.
     Received(usize),
-    /// The peer's FIN.
+    /// FIN was received.
     Ended,
-    /// A buffer has left.
+    /// A buffer was sent completely.
     Sent,
-    /// A part of one has.
+    /// A part of a buffer was sent.
     Progressed,
-    /// The queue fell below its low water.
+    /// The queue fell below its low-water mark.
     Drained,
     /// The timer fired.
     Timer,
-    /// It is over, because it was asked for or was reset.
+    /// It was closed as requested, or reset.
     Closed {
-        /// The peer reset it.
+        /// Whether the peer reset it.
         is_reset: bool,
     },
 }
 
-/// What comes out of a worker and its transports, in order.
+/// An output of a worker and its transports, in order.
 #[derive(Debug)]
 pub enum WorkerOutput {
-    /// A turn begins, which could have waited so many milliseconds for an event; `None`: for ever.
+    /// A turn begins, which could have waited this many milliseconds for an event; `None`: forever.
     Waits(Option<u64>),
-    /// A transport tells its worker something.
+    /// A transport reports an event to its worker.
     Event(ConnectionId, TransportEvent),
-    /// A transport is to receive nothing.
+    /// A transport stops receiving.
     Paused(ConnectionId),
-    /// A transport is to receive again.
+    /// A transport resumes receiving.
     Resumed(ConnectionId),
-    /// The timer of a transport is set to this monotonic millisecond.
+    /// The timer of a transport is set to this monotonic time in milliseconds.
     TimerSet(ConnectionId, u64),
-    /// A transport took bytes, and has so many left to take.
+    /// A transport accepted bytes.
     Sent {
-        /// Which.
+        /// The transport's id.
         id: ConnectionId,
-        /// What it took.
+        /// The accepted bytes.
         bytes: Vec<u8>,
-        /// What it was given and has not taken.
+        /// Bytes passed to it that it has not accepted.
         unsent: usize,
     },
-    /// The server's FIN, behind what was sent.
+    /// FIN from the server after the sent bytes.
     ShutDown(ConnectionId),
     /// A transport is to be closed; [`Told::Closed`] follows.
     Closing(ConnectionId),
-    /// The back end is to decide.
+    /// A hook request for the back end.
     Asked(HookRequest),
     /// A transport to another server is being opened.
     Dialed(ConnectionId, SocketAddr),
-    /// A listener is to take connections, or to stop to.
+    /// A listener starts or stops accepting connections.
     Accepts(u16, bool),
     /// The applications of the worker have stopped.
     Stopped,
@@ -147,29 +147,29 @@ pub enum WorkerOutput {
     Batch(LogBatch),
     /// Messages to another worker, in order.
     Posted(usize, Vec<Message>),
-    /// So much data of another worker is finished.
+    /// This much data of another worker was processed.
     Finished(usize, u32),
 }
 
 /// One worker with its transports and its ends of lanes.
 ///
-/// Transports tell what they have to tell once in each [`accept`](Self::accept), [`arrive`](Self::arrive) and
-/// [`turn`](Self::turn): connections that come in, then what leaves, then timers in the order of their deadlines, then
-/// what arrives or ends, one thing a transport; where that is open, by the index of the transport.
+/// Transports report their events once in each [`accept`](Self::accept), [`arrive`](Self::arrive) and
+/// [`turn`](Self::turn): new connections, then sent buffers, then timers in the order of their deadlines, then input
+/// and ends, one per transport; where the order is open, by the index of the transport.
 pub trait WorkerDriver {
-    /// What the connections of the worker share.
+    /// Returns the state shared by the connections of the worker.
     fn shared(&self) -> &Context;
 
-    /// The same to be changed: the back end asks the hub of any worker between its turns.
+    /// Returns the shared state for changes: the back end queries the hub of any worker between its turns.
     fn shared_mut(&mut self) -> &mut Context;
 
-    /// How many connections it has.
+    /// Returns the number of connections.
     fn connections(&self) -> usize;
 
     /// Calls its application.
     fn with_back_end(&mut self, call: &mut dyn FnMut(&mut BackEndApp, &mut Context));
 
-    /// A peer connects to a listener by a transport that takes so many bytes.
+    /// A peer connects to a listener through a transport that accepts `room` bytes.
     fn accept(
         &mut self,
         listener: u16,
@@ -178,7 +178,7 @@ pub trait WorkerDriver {
         out: &mut Vec<WorkerOutput>,
     ) -> ConnectionId;
 
-    /// Something happens at a transport, of which the worker is told.
+    /// Passes an input of a transport to the worker.
     fn arrive(
         &mut self,
         id: ConnectionId,
@@ -187,15 +187,15 @@ pub trait WorkerDriver {
         out: &mut Vec<WorkerOutput>,
     );
 
-    /// Whether a transport is open and receives.
+    /// Returns whether a transport is open and receives.
     fn receives(&self, id: ConnectionId) -> bool;
 
-    /// One turn, and when the next one has to begin.
+    /// Runs one turn; returns when the next one has to begin.
     fn turn(&mut self, turn: TurnInput, out: &mut Vec<WorkerOutput>) -> TurnState;
 }
 
 impl WorkerOutput {
-    /// Whether something has left the worker, as it does only in a turn that has a reason.
+    /// Returns whether something has left the worker, which happens only in a turn with a reason.
     pub(crate) fn leaves(&self) -> bool {
         matches!(
             self,
@@ -207,7 +207,7 @@ impl WorkerOutput {
         )
     }
 
-    /// Notes all of it.
+    /// Adds the output to the trace.
     pub(crate) fn note(&self, trace: &mut Trace) {
         let id = |id: &ConnectionId| u64::from(id.index) << 32 | u64::from(id.generation);
         match self {
@@ -252,6 +252,8 @@ impl WorkerOutput {
                         WorkerMessage::App(never) => match *never {},
                         WorkerMessage::Relay(relay) => trace.note_debug(13, relay),
                         WorkerMessage::ListConnections(census) => trace.note_debug(14, census),
+                        // A world is one node.
+                        WorkerMessage::RelayTo(..) | WorkerMessage::Block(_) => {}
                     }
                 }
             }

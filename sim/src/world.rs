@@ -1,7 +1,7 @@
-//! A world: the server process, its clients, the network between them, a disk, and the time. Start reading here.
+//! A world: the server process, its clients, the network between them, a disk, and the clock. Start reading here.
 //!
-//! [`World::step`] does one action and then looks at what must hold always. Whatever happens comes from the actions: of
-//! themselves neither time nor bytes move.
+//! [`World::step`] performs one action and then checks all invariants. Only actions make things happen: neither time
+//! nor bytes move by themselves.
 
 use fastrand::Rng;
 use veche_frontends::{Context, Now};
@@ -29,16 +29,16 @@ use crate::worker_driver::{
     RECEIVE_BYTES_MAX, StartWorkers, TransportEvent, TransportInput, WorkerOutput,
 };
 
-/// Milliseconds since 1970 at the beginning.
+/// The initial wall clock, in milliseconds since 1970.
 pub(crate) const WALL_MS: u64 = 1_800_000_000_000;
 
-/// What one publication takes on the wire beside its data and its channel's name, at most: in a push, and in a reply.
+/// Maximum overhead of a publication on the wire beside its data and channel name: in a push, and in a reply.
 const FRAMING_BYTES: usize = 250;
 
-/// What an empty stream takes, with its channel's name, at most.
+/// Maximum size of an empty stream, including its channel name.
 pub(crate) const STREAM_BYTES: u64 = 512;
 
-/// What a reply takes beside publications: names of clients, most of all.
+/// Maximum size of a reply without publications, mostly client ids.
 const REPLY_BYTES: usize = 10_000;
 
 pub(crate) struct World {
@@ -52,12 +52,12 @@ pub(crate) struct World {
     pub(crate) disk: Option<Disk>,
     pub(crate) back_end: BackEnd,
     pub(crate) decisions: HookRequests,
-    /// The process goes away.
+    /// A drain in progress.
     pub(crate) drain: Option<Drain>,
 }
 
 impl World {
-    /// A world whose workers are brought up by `begin`.
+    /// Creates a world whose workers are started by `begin`.
     pub(crate) fn new(setup: Setup, begin: StartWorkers) -> Result<Self, Failure> {
         frontend_config::count_anew();
         let now_ms = 1_000_000;
@@ -80,7 +80,7 @@ impl World {
         })
     }
 
-    /// Does one thing, and looks at what must hold.
+    /// Performs an action and checks all invariants.
     pub(crate) fn step(&mut self, action: Action) -> Check {
         self.act(action)?;
         self.check_drain()?;
@@ -203,7 +203,7 @@ impl World {
         }
     }
 
-    /// Something that a client does by itself.
+    /// Performs an action of a client.
     pub(crate) fn ask(&mut self, number: usize, action: Action) {
         let client = &mut self.peers.clients[number];
         match action {
@@ -255,7 +255,7 @@ impl World {
         self.send(number);
     }
 
-    /// A link of somebody to a listener of a worker.
+    /// Opens a link of a peer to a listener of a worker.
     pub(crate) fn open(&mut self, peer: usize, worker: u8, listener: u16) -> LinkId {
         let worker = self.worker(worker);
         let id = self.network.open(peer);
@@ -267,7 +267,7 @@ impl World {
         id
     }
 
-    /// A client's end of its link is gone, and it knows.
+    /// Removes a client's end of its link, which it notices.
     pub(crate) fn drop_client(&mut self, id: LinkId, ends: bool) {
         let mut unsure = None;
         if let Some(link) = self.network.links.get_mut(&id)
@@ -283,7 +283,7 @@ impl World {
         }
     }
 
-    /// The server's end of a link is gone, and it knows.
+    /// Removes the server's end of a link, which it notices.
     pub(crate) fn drop_server(&mut self, id: LinkId) {
         if let Some((worker, session)) = self.network.detach(id) {
             self.arrive(worker, session, TransportInput::Reset);
@@ -291,7 +291,7 @@ impl World {
         self.network.forget_if_over(id);
     }
 
-    /// Something happens at a transport of a worker.
+    /// Passes an input to a transport of a worker.
     fn arrive(&mut self, worker: usize, session: ConnectionId, arrival: TransportInput) {
         let now = self.now();
         let mut out = Vec::new();
@@ -299,7 +299,7 @@ impl World {
         self.apply_outputs(worker, out);
     }
 
-    /// What transports of a worker do outside of its turns. Only a turn asks for more than that.
+    /// Applies the outputs of a worker's transports outside of its turns; only a turn has further outputs.
     fn apply_outputs(&mut self, worker: usize, out: Vec<WorkerOutput>) {
         for output in out {
             output.note(&mut self.ledger.trace);
@@ -307,7 +307,7 @@ impl World {
         }
     }
 
-    /// Does what a transport does; gives back what is of no transport.
+    /// Applies the output of a transport; returns any other output.
     fn apply_transport_output(
         &mut self,
         worker: usize,
@@ -344,7 +344,7 @@ impl World {
 
     fn cut(&mut self, id: LinkId, client_sees: bool, server_sees: bool) {
         if let Some(link) = self.network.links.get_mut(&id) {
-            // What was on its way is lost, whoever notices, and so is a FIN behind that.
+            // Bytes in flight are lost, whichever side notices, and so is a FIN after them.
             link.up.clear();
             link.down.clear();
             link.down_ends = false;
@@ -352,19 +352,19 @@ impl World {
         if server_sees {
             self.drop_server(id);
         }
-        // One that notices nothing would go on with a hole in what it sends: it is cut off by somebody.
+        // A side that notices nothing would continue with a gap in its bytes: the other one cuts it off.
         if client_sees || !server_sees {
             self.drop_client(id, false);
         }
     }
 
-    /// Bytes of a client arrive. Whether anything moved.
+    /// Delivers bytes of a client. Returns whether anything moved.
     pub(crate) fn up(&mut self, id: LinkId, bytes: usize) -> Result<bool, Failure> {
         let Some(link) = self.network.links.get_mut(&id) else {
             return Ok(false);
         };
         let Some((worker, session)) = link.server else {
-            // Nobody is there: the answer is a reset.
+            // No one is there: the answer is a reset.
             let has_sent = !link.up.is_empty() || link.up_ends;
             if has_sent {
                 self.drop_client(id, false);
@@ -389,7 +389,7 @@ impl World {
         Ok(false)
     }
 
-    /// Bytes of the server arrive. Whether anything moved.
+    /// Delivers bytes of the server. Returns whether anything moved.
     pub(crate) fn down(&mut self, id: LinkId, bytes: usize) -> Result<bool, Failure> {
         let Some(link) = self.network.links.get(&id) else {
             return Ok(false);
@@ -399,7 +399,7 @@ impl World {
             return Ok(false);
         }
         if link.down.is_empty() {
-            // All has come but the end, or there is nobody who could send more.
+            // Everything has arrived except the end, or there is no sender left.
             let is_over = link.unsent == 0 && link.down_ends || link.server.is_none();
             if is_over {
                 let is_told = !link.down_ends || !self.peers.is_online(client);
@@ -421,7 +421,7 @@ impl World {
         Ok(true)
     }
 
-    /// A worker's turn; without a salt it takes all its mail. Whether anything moved.
+    /// Runs a worker's turn; without a salt it takes all its messages. Returns whether anything moved.
     pub(crate) fn turn(&mut self, worker: usize, salt: Option<u32>) -> Result<bool, Failure> {
         let now = self.now();
         let lanes = &mut self.process.lanes;
@@ -445,7 +445,7 @@ impl World {
         self.note_rest(worker, turned.state);
         promise!(
             !turned.is_unasked,
-            "a worker that waits has nothing to do",
+            "an idle worker has nothing to do",
             "worker {worker} did not ask for this turn"
         );
         self.process.lanes.end_turn(worker);
@@ -461,7 +461,7 @@ impl World {
         Ok(turned.moved)
     }
 
-    /// Does what a turn wants of other workers, of the log and of those outside.
+    /// Applies the outputs of a turn to other workers, the log and other parties.
     fn apply_turn_output(&mut self, worker: usize, output: WorkerOutput) -> Check {
         match output {
             WorkerOutput::Asked(question) => self.process.workers[worker].ask_back_end(question),
@@ -479,14 +479,14 @@ impl World {
             }
             WorkerOutput::Finished(of, count) => {
                 let had = self.process.lanes.finish(of, worker, count);
-                promise!(had, "credits go back once", "from {worker} to {of}");
+                promise!(had, "credits return once", "from {worker} to {of}");
             }
             _ => {}
         }
         Ok(())
     }
 
-    /// Notes what is left of a turn within the worker.
+    /// Records the work left within the worker after a turn.
     fn note_rest(&mut self, worker: usize, state: TurnState) {
         let trace = &mut self.ledger.trace;
         let Context {
@@ -534,10 +534,10 @@ impl World {
         Ok(())
     }
 
-    /// The process ends, and another one begins.
+    /// Crashes the process and starts another one.
     pub(crate) fn crash(&mut self, salt: u32) -> Check {
         let mut random = Rng::with_seed(salt.into());
-        // Some of what was handed over is written, though nobody was told.
+        // Some queued batches are written, although this was not reported.
         if let Some(disk) = &mut self.disk {
             for worker in 0..self.process.workers.len() {
                 for _ in 0..random.usize(0..3) {
@@ -551,7 +551,7 @@ impl World {
             if let Some(link) = self.network.links.get_mut(&id) {
                 link.down_ends = false;
                 link.up.clear();
-                // Some still gets what was on its way.
+                // Some clients still get the bytes in flight.
                 if random.bool() {
                     link.down.clear();
                 }
@@ -588,10 +588,10 @@ impl World {
         Ok(())
     }
 
-    /// What holds after every step.
+    /// Checks the invariants after every step.
     fn check(&mut self) -> Check {
         let publications = self.setup.publication_bytes_max() + FRAMING_BYTES;
-        // What is budgeted, or one publication that is larger, and pings; and what is owed to whoever asked.
+        // The budget, or one larger publication, and pings; plus replies to pending requests.
         let budget = self.setup.outbox_bytes.max(publications) + FRAMING_BYTES;
         let recovered_max = 120.max(self.setup.history_size as usize);
         let reply = self.setup.outbox_bytes * 2 + 3 * recovered_max * FRAMING_BYTES + REPLY_BYTES;
@@ -609,17 +609,17 @@ impl World {
         }
         self.check_history()?;
         let unfinished = self.process.lanes.unfinished_max();
-        // Leave to send one publication is good for two mails: one more for those who hear it among others.
+        // The credit of one publication covers two messages: one more for wildcard subscribers.
         promise!(
             unfinished <= self.setup.credits + 1,
-            "data need credit",
+            "data messages need credits",
             "{unfinished} in a lane of {}",
             self.setup.credits
         );
         Ok(())
     }
 
-    /// What channels remember fits its budget, but for streams that are empty and have somebody who knows their place.
+    /// Checks that histories are within their budgets, except for empty streams whose position is in use.
     fn check_history(&self) -> Check {
         let share = self.setup.history_bytes_max / self.process.workers.len();
         for (number, worker) in self.process.workers.iter().enumerate() {
@@ -652,7 +652,7 @@ fn now(mono_ms: u64) -> Now {
 }
 
 /// # Panics
-/// Never: the names of [`CHANNELS`] are names.
+/// Never: the names of [`CHANNELS`] are valid.
 pub(crate) fn channel_name(channel: usize) -> ChannelName<'static> {
     ChannelName::new(CHANNELS[channel].name).expect("a valid name")
 }

@@ -1,5 +1,5 @@
-//! Worlds by the hundred. `VECHE_SIM_STEPS` says how many steps, `VECHE_SIM_FROM` the first seed, `VECHE_SIM_SEED` one
-//! world alone, and with it `VECHE_SIM_ONLY` those of its actions that are done.
+//! Runs hundreds of worlds. `VECHE_SIM_STEPS` sets the number of steps, `VECHE_SIM_FROM` the first seed,
+//! `VECHE_SIM_SEED` a single world, and with it `VECHE_SIM_ONLY` the actions to perform.
 
 use veche_sim::{ACTIONS, Coverage, SerializedCounts, explore, explore_serialized, replay};
 
@@ -31,7 +31,7 @@ fn promises_are_kept() {
         }
     }
     println!("{seen}");
-    // Promises are kept easily where nothing happens.
+    // Promises are easily kept where nothing happens.
     let (event, count) = seen.rarest();
     assert!(
         count >= worlds / 100,
@@ -49,7 +49,7 @@ fn a_seed_makes_one_world() {
     let mut hashes: Vec<_> = (1..=8)
         .map(|seed| {
             let hash = hash(seed);
-            // On another thread: nothing of the first is left there.
+            // On another thread, without any state of the first run.
             let again = std::thread::spawn(move || self::hash(seed));
             assert_eq!(again.join().expect("it ends"), hash, "seed {seed}");
             hash
@@ -60,7 +60,7 @@ fn a_seed_makes_one_world() {
     assert_eq!(hashes.len(), 8, "two seeds make one world");
 }
 
-/// Worlds whose messages travel as values and as bytes.
+/// Number of worlds run both with and without serialised messages.
 const CARRIED_WORLDS: u64 = 60;
 
 #[test]
@@ -81,7 +81,7 @@ fn a_world_is_the_same_when_messages_travel_as_bytes() {
     assert!(fewest >= CARRIED_WORLDS / 3, "{as_bytes:?}");
 }
 
-/// A world that was reported, or a part of it.
+/// Replays a reported world or a part of it.
 fn one_world(seed: u64) {
     let result = match std::env::var("VECHE_SIM_ONLY") {
         Err(_) => explore(seed),

@@ -116,6 +116,7 @@ CLIENTS = (
     Step("centrifuge python", "tests/conformance/centrifuge_python.sh", 120, cores=0.5, needs=READY),
     Step("centrifuge api", "tests/conformance/cent.sh", 120, cores=0.5, needs=READY),
     Step("php sdk", "tests/php_sdk.py", 180, cores=0.5, needs=READY),
+    Step("workers", "tests/workers.py", 60, cores=0.5, needs=("setup",)),
     Step("examples", "tests/examples.sh", 120, cores=0.5, needs=READY),
     Step("chat crowd", "tests/chat_crowd.py", 180, needs=READY),
     Step("package", "tests/package.py", 120, needs=READY),

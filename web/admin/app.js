@@ -6,13 +6,14 @@ import * as config from "./config.js";
 import { find, say } from "./dom.js";
 import { clock, lasted } from "./format.js";
 import * as log from "./log.js";
+import * as nodes from "./nodes.js";
 import * as overview from "./overview.js";
 import { pulse } from "./pulse.js";
 import * as slow from "./slow.js";
 import * as tables from "./tables.js";
 import * as users from "./users.js";
 
-const VIEWS = { overview, channels, users, slow, tables, config, log };
+const VIEWS = { overview, nodes, channels, users, slow, tables, config, log };
 /** How long it is said that another server process answers. */
 const RESTARTED_SHOWN_MS = 60_000;
 

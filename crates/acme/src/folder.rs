@@ -1,7 +1,7 @@
-//! What is kept on disk of one authority: the account, certificates with their keys, what came of orders.
+//! The files of one authority: the account, certificates with their keys, and the history of orders.
 //!
-//! Every file is written beside its place and then renamed, and nobody but its owner can read it. The folder has a lock:
-//! of several server processes, as there are during an upgrade, one orders at a time.
+//! Every file is written next to its place and then renamed, and only its owner can read it. The folder has a lock: of
+//! several server processes, as during an upgrade, one orders at a time.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Write as _};
@@ -12,26 +12,26 @@ use veche_files::{WriteOptions, make_folder};
 
 use super::timing::OrderHistory;
 
-/// Longer files are none of ours, in bytes.
+/// Longer files are not ours, in bytes.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// See the module's text.
+/// The folder of one authority.
 #[derive(Clone, Debug)]
 pub(super) struct CertificateFolder(PathBuf);
 
-/// While it is held nobody else orders. Given up when it is dropped, or its process ends.
+/// The exclusive right to order. Released when it is dropped or the process ends.
 #[derive(Debug)]
 pub(super) struct OrderLock {
     _file: File,
 }
 
 impl CertificateFolder {
-    /// Of that path, whether it is there or not.
+    /// Returns the folder at a path, whether it exists or not.
     pub(super) fn new(path: PathBuf) -> Self {
         Self(path)
     }
 
-    /// The right to order; `None`: somebody else has it.
+    /// Takes the lock; `None` if another process has it.
     pub(super) fn lock(&self) -> io::Result<Option<OrderLock>> {
         make_folder(&self.0, None)?;
         let file = WriteOptions::private().open(&self.0.join("lock"))?.file;
@@ -42,7 +42,7 @@ impl CertificateFolder {
         }
     }
 
-    /// The account with its key, as it was kept.
+    /// Returns the stored account with its key.
     pub(super) fn account(&self) -> Option<String> {
         read(&self.0.join("account.json")).ok()
     }
@@ -51,7 +51,7 @@ impl CertificateFolder {
         replace(&self.0.join("account.json"), account)
     }
 
-    /// The authority does not know it any more; it stays there under another name.
+    /// Sets an account aside under another name, since the authority no longer knows it.
     pub(super) fn forget_account(&self) -> io::Result<()> {
         fs::rename(
             self.0.join("account.json"),
@@ -59,7 +59,7 @@ impl CertificateFolder {
         )
     }
 
-    /// What came of orders for the certificate that is kept as `file`.
+    /// Returns the history of orders for the certificate stored as `file`.
     pub(super) fn attempts(&self, file: &Path) -> OrderHistory {
         let text = read(&attempts_of(file)).ok();
         let read = text.and_then(|text| serde_json::from_str(&text).ok());
@@ -70,8 +70,8 @@ impl CertificateFolder {
         replace(&attempts_of(file), &serde_json::to_string(attempts)?)
     }
 
-    /// Puts a certificate and its key, both PEM, in the place of the one that is kept as `file`, unless `judge` finds
-    /// fault with it, given the path where it lies meanwhile; what it has found.
+    /// Stores a certificate and its key, both PEM, as `file`, unless `judge` rejects them, given their temporary path;
+    /// returns its result.
     pub(super) fn save_certificate<T>(
         &self,
         file: &Path,
@@ -87,7 +87,7 @@ impl CertificateFolder {
     }
 }
 
-/// Makes the folder that a configuration needs, if it needs one: whoever is locked into a sandbox can't.
+/// Creates the configured folder, if one is needed. Has to run before the sandbox, in which it could not be created.
 pub fn prepare(config: &Config) -> io::Result<()> {
     match config.ordered().is_empty() {
         true => Ok(()),
@@ -95,12 +95,12 @@ pub fn prepare(config: &Config) -> io::Result<()> {
     }
 }
 
-/// Where what came of orders is kept for a certificate.
+/// Returns the file of a certificate's order history.
 pub(super) fn attempts_of(file: &Path) -> PathBuf {
     file.with_extension("attempts")
 }
 
-/// Where a file is until it is whole.
+/// Returns the temporary path of a file.
 fn beside(file: &Path) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(".new");
@@ -113,11 +113,11 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
     fs::rename(beside, file)
 }
 
-/// A new file, whatever was there before: one that others could read must not get a key.
+/// Creates a new file, replacing an existing one, which others might be able to read.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     let mut file = WriteOptions::private().replace(path)?;
     file.write_all(text.as_bytes())?;
-    // A machine that loses its power now must not come back to half of it.
+    // After a power loss the file must not be incomplete.
     file.sync_all()
 }
 
@@ -161,7 +161,7 @@ mod tests {
         fs::write(path.join("a.example.attempts"), "nonsense").expect("written");
         assert_eq!(folder.attempts(&file), OrderHistory::default());
 
-        // What others could read is replaced, not written to.
+        // A file that others could read is replaced, not written to.
         fs::write(beside(&file), "").expect("written");
         fs::set_permissions(beside(&file), fs::Permissions::from_mode(0o644)).expect("set");
         let bad = folder.save_certificate(&file, "x", |_| Err::<(), _>("no".to_owned()));

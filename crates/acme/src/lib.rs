@@ -1,11 +1,11 @@
-//! Certificates that are ordered (ACME): which are due, and what becomes of orders.
+//! Certificates ordered by ACME: when to order, and how orders end.
 //!
-//! The control thread looks every few seconds whether one is due and has the outbound side order it; what was issued goes
-//! into a file of the cache, on a thread of the outbound side, and the server takes it up as it does any file that has
-//! changed. One order is under way at a time, among all processes that share the cache.
+//! The control thread checks every few seconds whether a certificate is due and has the outbound crate order it. An
+//! issued certificate is written to the cache, on a thread of the outbound crate, and the server loads it like any
+//! changed file. One order runs at a time among all processes that share the cache.
 //!
-//! The crate knows when an order is due and what is in the cache's folder. It does not know the protocol, which is
-//! [`veche_outbound::acme`]'s, or listeners.
+//! The crate knows when an order is due and the files of the cache. It does not know the protocol, which is in
+//! [`veche_outbound::acme`], or listeners.
 
 #![forbid(unsafe_code)]
 
@@ -36,16 +36,16 @@ use timing::{CertificateInfo, OrderHistory, due_s};
 /// The target of this module's log lines.
 const TARGET: &str = "veche::acme";
 
-/// How often is looked whether a certificate is due.
+/// The interval of checks for due certificates.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// When somebody else is ordering, is looked again so much later.
+/// The delay of the next attempt while another process is ordering.
 const BUSY: Duration = Duration::from_secs(10);
 
-/// When the cache can't be written to.
+/// The delay of the next attempt if the cache can't be written to.
 const NO_CACHE: Duration = Duration::from_secs(10 * 60);
 
-/// See the module's text.
+/// Orders and renews the configured certificates.
 #[derive(Clone, Debug, Default)]
 pub struct CertificateManager(Arc<ManagerState>);
 
@@ -55,18 +55,18 @@ struct ManagerState {
     proofs: AlpnChallenges,
     figures: OrderMetrics,
     kept: Mutex<ManagedCertificates>,
-    /// An order is; apart from what is locked, since its end may come while that is.
+    /// Whether an order is in progress; outside of the lock, since it may end while that is held.
     is_under_way: AtomicBool,
 }
 
-/// How orders have ended.
+/// Counters of ended orders.
 #[derive(Debug, Default)]
 pub struct OrderMetrics {
-    /// Certificates that were issued.
+    /// The number of issued certificates.
     pub issued: SharedCounter,
-    /// Orders that were refused.
+    /// The number of refused orders.
     pub refused: SharedCounter,
-    /// Orders that did not reach the authority.
+    /// The number of orders that did not reach the authority.
     pub unreachable: SharedCounter,
 }
 
@@ -74,40 +74,40 @@ pub struct OrderMetrics {
 struct ManagedCertificates {
     acme: Option<config::AcmeConfig>,
     wanted: Vec<ManagedCertificate>,
-    /// Nothing is begun before.
+    /// No order starts before this time.
     rests_until: Option<Instant>,
     has_stopped: bool,
 }
 
-/// A certificate that is to be had.
+/// A certificate that has to be ordered or renewed.
 #[derive(Debug)]
 struct ManagedCertificate {
     names: Vec<String>,
     file: PathBuf,
     held: Option<CertificateInfo>,
     attempts: OrderHistory,
-    /// Of the certificate and of the attempts when they were last read.
+    /// The versions of the certificate and history files when they were last read.
     seen: Option<(FileFingerprint, FileFingerprint)>,
-    /// From 0 to 1: how much earlier than others it is renewed.
+    /// A random number from 0 to 1 that spreads renewals.
     random: f64,
     due_s: i64,
 }
 
-/// A certificate as the metrics tell of it.
+/// The state of a certificate, for metrics.
 #[derive(Debug)]
 pub struct CertificateStatus {
-    /// The file that holds the certificate.
+    /// The file of the certificate.
     pub file: PathBuf,
-    /// For its names, and not expired.
+    /// Whether the certificate exists, has all names and has not expired.
     pub is_held: bool,
-    /// Orders that have failed since the last one that did not.
+    /// The number of failed orders since the last success.
     pub failures: u32,
-    /// When it is ordered next, in Unix time.
+    /// The time of the next order, in Unix seconds.
     pub due_s: i64,
 }
 
 impl CertificateManager {
-    /// What goes out that way.
+    /// Creates a manager that sends its requests through `outbound`.
     pub fn new(outbound: Outbound) -> Self {
         Self(Arc::new(ManagerState {
             outbound,
@@ -115,17 +115,17 @@ impl CertificateManager {
         }))
     }
 
-    /// What authorities are shown.
+    /// Returns the challenges to present to authorities.
     pub fn proofs(&self) -> &AlpnChallenges {
         &self.0.proofs
     }
 
-    /// What has come of orders.
+    /// Returns the counters of orders.
     pub fn metrics(&self) -> &OrderMetrics {
         &self.0.figures
     }
 
-    /// Takes over a configuration; says which certificates are missing.
+    /// Applies a configuration and logs missing certificates.
     pub fn set(&self, config: &Config) {
         let mut kept = self.0.kept.lock();
         let ordered = config.ordered();
@@ -174,7 +174,7 @@ impl CertificateManager {
         }
     }
 
-    /// Has a certificate ordered that is due; when to look again, if ever.
+    /// Starts an order if one is due; returns when to check again, if ever.
     pub fn look(&self) -> Option<Instant> {
         let mut kept = self.0.kept.lock();
         if kept.wanted.is_empty() || kept.has_stopped {
@@ -202,7 +202,7 @@ impl CertificateManager {
                 return next;
             }
         };
-        // Whoever had the lock a moment ago may have got it.
+        // The process that just released the lock may have ordered it.
         if kept.due(&folder) != Some(place) {
             return next;
         }
@@ -227,7 +227,7 @@ impl CertificateManager {
             folder,
             _lock: lock,
         };
-        // Written down before, so that who crashes over it waits as well.
+        // Recorded in advance, so that a crash during the order counts as a failure.
         if let Err(error) = going.keep(&going.attempts_failed(None)) {
             return kept.no_cache(&error);
         }
@@ -251,12 +251,12 @@ impl CertificateManager {
         });
     }
 
-    /// The process ends: nothing new is ordered.
+    /// Stops starting orders, since the process is ending.
     pub fn stop(&self) {
         self.0.kept.lock().has_stopped = true;
     }
 
-    /// For the metrics.
+    /// Returns the state of all certificates.
     pub fn certificates(&self) -> Vec<CertificateStatus> {
         let kept = self.0.kept.lock();
         let now_s = config::unix_now_s();
@@ -274,7 +274,7 @@ impl CertificateManager {
 }
 
 impl ManagedCertificates {
-    /// The first that is due.
+    /// Returns the first certificate that is due.
     fn due(&mut self, folder: &CertificateFolder) -> Option<usize> {
         let now_s = config::unix_now_s();
         for wanted in &mut self.wanted {
@@ -290,7 +290,7 @@ impl ManagedCertificates {
 }
 
 impl ManagedCertificate {
-    /// Looks at what there is of it.
+    /// Reads the certificate's files, if they have changed.
     fn look(&mut self, folder: &CertificateFolder, now_s: i64) {
         let stamps = (
             fingerprint(&self.file),
@@ -326,11 +326,11 @@ fn held(certificate: &Certificate) -> CertificateInfo {
     }
 }
 
-/// An order that is under way.
+/// An order in progress.
 struct ActiveOrder {
     names: Vec<String>,
     file: PathBuf,
-    /// Before it.
+    /// The history before the order.
     attempts: OrderHistory,
     directory: String,
     folder: CertificateFolder,
@@ -348,7 +348,7 @@ impl ActiveOrder {
         self.folder.save_attempts(&self.file, attempts)
     }
 
-    /// Keeps what was issued, or when to try again.
+    /// Stores the issued certificate, or the time of the next attempt.
     fn ended(self, ended: OrderOutcome, figures: &OrderMetrics) {
         if let Some(account) = &ended.account
             && let Err(error) = self.folder.save_account(account)
@@ -408,7 +408,7 @@ impl ActiveOrder {
     fn tell(&self, names: &str, why: &OrderError, attempts: &OrderHistory) {
         let now_s = config::unix_now_s();
         let mut words = String::new();
-        // Writing into a string can't fail.
+        // Writing to a string can't fail.
         let _ = match Certificate::read(&self.file, &self.file) {
             Ok(old) if old.valid_until_s() > now_s => write!(
                 words,
@@ -435,7 +435,7 @@ mod tests {
 
     use super::*;
 
-    /// It was issued and counts at the authority, so the next try comes late.
+    /// The certificate was issued and counts towards the authority's limits, so the next attempt comes late.
     #[test]
     fn what_can_not_be_kept_is_not_ordered_again_soon() {
         let path = std::env::temp_dir().join(format!("veche-lost-{}", std::process::id()));

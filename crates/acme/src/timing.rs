@@ -1,45 +1,47 @@
-//! When a certificate is ordered: ahead of its end, and seldom where that fails.
+//! When to order a certificate: before its end, and with increasing delays after failures.
 //!
-//! Plain arithmetic on Unix time in seconds. What has failed is [written down](OrderHistory), so that neither a restart nor a
-//! crash makes anybody ask an authority more often.
+//! Plain arithmetic on Unix time in seconds. Failures are [recorded](OrderHistory), so that restarts and crashes cause
+//! no additional requests.
 
 use serde::{Deserialize, Serialize};
 use veche_outbound::acme::OrderError;
 
-/// The part of its life that a certificate has behind it when it is renewed, as authorities advise: 60 days of 90.
+/// The share of a certificate's lifetime after which it is renewed, as authorities advise: 60 days of 90.
 const RENEW_AFTER: f64 = 2.0 / 3.0;
 
-/// Up to so much of its life earlier, so that those who began together don't renew together.
+/// The share of the lifetime by which renewals are randomly advanced, so that certificates issued together are not
+/// renewed together.
 const RENEW_SPREAD: f64 = 1.0 / 20.0;
 
-/// After one that was issued the next order for the same names comes so late at the earliest, whatever it says of itself.
+/// The minimum delay between an issued certificate and the next order for the same names, in seconds, whatever its
+/// lifetime.
 const AFTER_ISSUED_S: i64 = 3600;
 
-/// The waits after failures, each the double of the one before: the first, and the longest.
+/// The first and the longest delay after failures, in seconds; each is twice the one before.
 const UNREACHABLE_S: [i64; 2] = [10, 3600];
-/// Let's Encrypt takes five failed proofs for a name in an hour.
+/// Let's Encrypt accepts five failed proofs for a name per hour.
 const REFUSED_S: [i64; 2] = [180, 12 * 3600];
 const LIMITED_S: [i64; 2] = [3600, 24 * 3600];
 
-/// Waits are up to so much longer, at random.
+/// The largest share by which delays are randomly extended.
 const WAIT_SPREAD: f64 = 0.25;
 
-/// What has come of orders for certain names.
+/// The history of orders for a set of names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct OrderHistory {
-    /// Those that it was ordered for.
+    /// The names of the last order.
     pub(super) names: Vec<String>,
-    /// In a row, of whatever kind.
+    /// Consecutive failures of any kind.
     pub(super) failures: u32,
-    /// Of the last one.
+    /// The kind of the last failure.
     kind: Option<FailureKind>,
-    /// So many at the end of the row were of that kind: a long outage does not make the first refusal a long wait.
+    /// Consecutive failures of that kind: after a long outage the first refusal does not cause a long delay.
     alike: u32,
-    /// There is no other order before that time.
+    /// The earliest time of the next order.
     pub(super) next_s: i64,
 }
 
-/// Which waits a failure has.
+/// The kinds of failures, which differ in their delays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum FailureKind {
     Unreachable,
@@ -48,7 +50,7 @@ enum FailureKind {
 }
 
 impl OrderHistory {
-    /// After an order that was answered with a certificate.
+    /// Returns the history after an issued certificate.
     pub(super) fn issued(names: &[String], now_s: i64) -> Self {
         Self {
             names: names.to_vec(),
@@ -57,8 +59,8 @@ impl OrderHistory {
         }
     }
 
-    /// After these and another failure; `random` is from 0 to 1. `None`: one that is under way counts as refused, since
-    /// nobody may be left to say otherwise.
+    /// Returns the history after another failure; `random` is from 0 to 1. `None` stands for an order in progress,
+    /// which counts as refused in case the process crashes.
     pub(super) fn failed(
         &self,
         names: &[String],
@@ -72,7 +74,7 @@ impl OrderHistory {
         };
         let (kind, [first_s, longest_s]) = match why {
             Some(OrderError::Unreachable(_)) => (FailureKind::Unreachable, UNREACHABLE_S),
-            // The next one is made with another account.
+            // The next order uses a new account.
             Some(OrderError::NoAccount(_)) if before.failures == 0 => {
                 (FailureKind::Refused, UNREACHABLE_S)
             }
@@ -103,7 +105,7 @@ impl OrderHistory {
         }
     }
 
-    /// When the next order for these names may be; a clock that was ahead does not keep it away for ever.
+    /// Returns the earliest time of the next order. Values from a clock that was ahead are capped.
     fn may_order_s(&self, names: &[String], now_s: i64) -> i64 {
         let longest_s = LIMITED_S[1] + (LIMITED_S[1] as f64 * WAIT_SPREAD) as i64;
         match self.names == names && self.next_s <= now_s + longest_s {
@@ -113,28 +115,28 @@ impl OrderHistory {
     }
 }
 
-/// What is known of a certificate that is there.
+/// The relevant properties of an existing certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CertificateInfo {
-    /// In small letters.
+    /// The names in lower case.
     pub(super) names: Vec<String>,
     pub(super) valid_from_s: i64,
     pub(super) valid_until_s: i64,
 }
 
 impl CertificateInfo {
-    /// When it is renewed; `random` is from 0 to 1, and the same each time.
+    /// Returns when to renew the certificate; `random` is from 0 to 1 and stays the same.
     pub(super) fn renew_s(&self, random: f64) -> i64 {
         let life_s = self.valid_until_s.saturating_sub(self.valid_from_s).max(0) as f64;
         self.valid_from_s + (life_s * (RENEW_AFTER - RENEW_SPREAD * random)) as i64
     }
 
-    /// Whether clients that ask for these names can be shown it.
+    /// Returns whether the certificate is valid for the names.
     pub(super) fn is_good(&self, names: &[String], now_s: i64) -> bool {
         self.is_for(names) && now_s <= self.valid_until_s
     }
 
-    /// Whether it is what was ordered; who keeps another orders the next one at once.
+    /// Checks that the certificate is what was ordered. Storing another one would cause the next order at once.
     pub(super) fn check_issued(&self, names: &[String], now_s: i64) -> Result<(), String> {
         let why = match () {
             () if !self.is_for(names) => format!("it is for {:?} instead", self.names),
@@ -153,7 +155,7 @@ impl CertificateInfo {
     }
 }
 
-/// When a certificate for these names is ordered, given the one there is and what came of orders before.
+/// Returns when to order a certificate, given the existing one and the history.
 pub(super) fn due_s(
     names: &[String],
     held: Option<&CertificateInfo>,
@@ -199,14 +201,14 @@ mod tests {
             (NOW_S + 55 * DAY_S..NOW_S + 56 * DAY_S).contains(&early),
             "{early}"
         );
-        // Of six days two are left.
+        // A certificate of six days is renewed with two left.
         let short = held(&["a.example"], 0, 6);
         assert_eq!(due(Some(&short), 0.0), NOW_S + 4 * DAY_S);
-        // None, one for other names, one that has expired: at once.
+        // None, one for other names, and an expired one: at once.
         assert!(due(None, 0.5) <= NOW_S);
         assert!(due(Some(&held(&["b.example"], 0, 90)), 0.5) <= NOW_S);
         assert!(due(Some(&held(&["a.example"], 90, -1)), 0.5) <= NOW_S);
-        // One that makes no sense is as good as none, and no panic.
+        // Nonsensical dates count as no certificate and cause no panic.
         let odd = CertificateInfo {
             names: own.clone(),
             valid_from_s: i64::MAX,
@@ -230,7 +232,7 @@ mod tests {
         assert_eq!(waits(Some(&unreachable), 4), [10, 20, 40, 80]);
         assert_eq!(waits(Some(&unreachable), 40)[39], 3600);
         let refused = OrderError::Refused(String::new());
-        // No more than five in the first hour, and two a day in the end.
+        // At most five in the first hour, and two a day in the end.
         assert_eq!(waits(Some(&refused), 5), [180, 360, 720, 1440, 2880]);
         assert_eq!(waits(None, 60)[59], 12 * 3600);
         let limited = |after_s| OrderError::Limited {
@@ -262,12 +264,12 @@ mod tests {
         };
         assert_eq!(after(&attempts, Some(&unreachable)), (11, 3600));
         assert_eq!(after(&attempts, Some(&refused)), (11, 180));
-        // One that nobody has seen the end of is like one that was refused.
+        // An order without a recorded end counts as refused.
         assert_eq!(after(&attempts, None), (11, 180));
         let once = attempts.failed(&own, Some(&refused), NOW_S, 0.0);
         assert_eq!(after(&once, None), (12, 360));
         assert_eq!(after(&once, Some(&unreachable)), (12, 10));
-        // What is kept is what was written.
+        // The history survives serialisation.
         let text = serde_json::to_string(&once).expect("JSON");
         assert_eq!(
             serde_json::from_str::<OrderHistory>(&text).expect("JSON"),
@@ -297,7 +299,7 @@ mod tests {
     fn other_names_and_other_clocks_wait_for_nothing() {
         let (own, other) = (names(&["a.example"]), names(&["a.example", "b.example"]));
         let issued = OrderHistory::issued(&own, NOW_S);
-        // An authority that issues what is no good is not asked again at once.
+        // An authority that issues unusable certificates is not asked again at once.
         assert_eq!(due_s(&own, None, &issued, NOW_S, 0.0), NOW_S + 3600);
         assert!(due_s(&other, None, &issued, NOW_S, 0.0) <= NOW_S);
         let failed = issued.failed(&own, None, NOW_S, 0.0);

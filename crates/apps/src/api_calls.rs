@@ -1,8 +1,8 @@
-//! Calls of the API that applications make: the front ends carry them out as those of back ends, and whoever waits gets
-//! the answer.
+//! API calls by applications. The front ends execute them like those of back ends, and the waiting handler gets the
+//! response.
 //!
-//! A call begins when all that its worker's applications have published before is with the hub, so that it finds it done.
-//! It does not know the methods.
+//! A call starts once all earlier publications of its worker's applications are with the hub, so that it sees their
+//! effects. This module does not know the methods.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -16,38 +16,38 @@ use veche_runtime::{Runtime, Token};
 use super::app_hosts::AppHosts;
 use super::recorder::{AppRecorder, RecordedEntry};
 
-/// In place of a session where a call asks: less the application's number. No connection has so high an index, and no
-/// [inquiry](super::inquire) has these.
+/// Stands in for a session's index in API calls of applications, minus the application's number. No connection has an
+/// index this high, and [channel queries](super::channel_query) use others.
 const CALLERS: u32 = u32::MAX - 1;
 
-/// Calls under way on one worker, and bytes of those that have not begun.
+/// The most calls in progress on one worker; the next constant limits the bytes of those that have not started.
 const UNDER_WAY_MAX: usize = 16_384;
 const BYTES_MAX: usize = 64 << 20;
 
-/// So many of those that wait are looked at in one turn.
+/// The most waiting calls that are resumed in one turn.
 const TRIED_MAX: usize = 256;
 
-/// Whose call it was, if none of a connection's.
+/// Returns the application that made the call, unless a connection did.
 pub(super) fn caller(session: ConnectionId) -> Option<AppId> {
     let app = CALLERS.checked_sub(session.index)?;
     u16::try_from(app).ok().map(AppId)
 }
 
-/// The number of the call.
+/// Returns the number of the call.
 pub(super) fn number(session: ConnectionId) -> Option<u32> {
     caller(session).map(|_| session.generation)
 }
 
-/// Those of one worker.
+/// The API calls of one worker.
 #[derive(Default)]
 pub(super) struct ApiCalls {
     last: u32,
     under_way: HashMap<u32, ServerApiCall>,
-    /// Those that have not begun, by who waits for them.
+    /// Calls that have not started, by their waiting handler.
     tokens: HashMap<(AppId, Token), u32>,
-    /// Those that have not begun, or wait for credit, in the order of their turns; those that were cancelled are passed over.
+    /// Calls that have not started or wait for credit, in order; cancelled ones are skipped.
     waiting: VecDeque<u32>,
-    /// Of bodies of those that have not begun.
+    /// Total bytes of the bodies of calls that have not started.
     bytes: usize,
 }
 
@@ -55,21 +55,21 @@ struct ServerApiCall {
     app: AppId,
     token: Token,
     call: DirectCall,
-    /// Until it begins.
+    /// The request body, until the call starts.
     body: Option<Vec<u8>>,
-    /// It begins when the publications up to this number have gone to the hub.
+    /// The call starts once the publications up to this number are with the hub.
     behind: u64,
-    /// It is among those that wait.
+    /// The call is in `waiting`.
     is_waiting: bool,
 }
 
 impl ApiCalls {
-    /// Whether some should be looked at again soon.
+    /// Returns whether calls should be resumed soon.
     pub(super) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Nobody waits for it any more. What has begun is carried out all the same.
+    /// Cancels a call that no handler waits for. A call that has started is completed all the same.
     pub(super) fn cancel(&mut self, app: AppId, token: Token) {
         let number = self.tokens.remove(&(app, token));
         let command = number.and_then(|number| self.under_way.remove(&number));
@@ -88,7 +88,7 @@ impl ApiCalls {
 }
 
 impl AppHosts {
-    /// Begins a call.
+    /// Starts a call.
     pub(super) fn command(
         &mut self,
         app: AppId,
@@ -123,7 +123,7 @@ impl AppHosts {
         }
     }
 
-    /// Goes on with those that wait, as far as they can by now.
+    /// Resumes waiting calls as far as possible.
     pub(super) fn resume_api_calls(&mut self, shared: &mut Context) {
         for _ in 0..self.commands.waiting.len().min(TRIED_MAX) {
             let Some(number) = self.commands.waiting.pop_front() else {
@@ -133,7 +133,7 @@ impl AppHosts {
         }
     }
 
-    /// A home or a worker has answered.
+    /// Handles the answer of a channel's home or of another worker.
     pub(super) fn api_call_answered(
         &mut self,
         number: u32,
@@ -145,7 +145,7 @@ impl AppHosts {
             return;
         };
         command.call.answered(ticket, answer);
-        // One that waits for credit has its turn.
+        // A call that waits for credit is resumed in its turn.
         if !command.is_waiting {
             self.deliver_api_call(number, shared);
         }
@@ -163,7 +163,7 @@ impl AppHosts {
         }
     }
 
-    /// Returns what has come of it, if it is over.
+    /// Resumes a call and returns its outcome if it is complete.
     fn resume_api_call(&mut self, number: u32, shared: &mut Context) -> Option<CallOutcome> {
         let ApiCalls {
             under_way,
@@ -207,7 +207,7 @@ impl AppHosts {
     }
 }
 
-/// A call that publishes is a publication of a test's application like any other.
+/// Records the publication of a call for tests, like a direct one.
 fn record_publication(journal: &AppRecorder, method: &str, body: &[u8]) {
     if !matches!(method, "push" | "publish" | "broadcast") {
         return;

@@ -1,4 +1,4 @@
-//! The applications of one worker: a VM each, and during a reload the one before it.
+//! The applications of one worker: a VM for each, and during a reload that of the previous code.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -24,20 +24,21 @@ use super::dial::DialAction;
 use super::events::EventQueue;
 use super::handover::ShutdownState;
 use super::hooks::{PendingHooks, update_hook_kinds};
+use super::hosted::HostedRuntime;
 use super::notices::{NoticePublisher, Notices};
 use super::recorder::AppRecorder;
-use super::registry::{AppBundle, AppSet, HostedRuntime};
+use super::registry::{AppBundle, AppSet};
 use super::remote_sends::RemoteSends;
 use super::service::{Lifecycle, ServicePhase};
 use super::user_search::UserSearches;
 
-/// What log lines of scripts go by.
+/// The log target of scripts' lines.
 pub(super) const LOG: &str = "veche::app";
 
-/// What a call says to a script whose publication or subscription the engine has not answered.
+/// The error of a publication or subscription that the engine has not answered.
 const UNANSWERED: &str = "internal server error: it may have been done or not";
 
-/// While publications wait for credit, the next look is due so soon.
+/// The delay before deferred publications are retried, in milliseconds.
 const LOOK_AGAIN_MS: u64 = 1;
 
 /// The applications of one worker.
@@ -45,35 +46,35 @@ pub struct AppHosts {
     pub(super) worker: u16,
     pub(super) workers: u16,
     pub(super) apps: Vec<Option<RunningApp>>,
-    /// Effects in exchange for those of a call.
+    /// Empty effects, exchanged for those of a call.
     pub(super) spare: Effects,
     pub(super) tickets: PendingSubscribes,
     pub(super) held: DeferredPublishes,
-    /// What Centrifuge clients ask and has not been decided.
+    /// Hook requests of Centrifuge clients that are undecided.
     pub(super) questions: PendingHooks,
-    /// What has happened and an application is to be told.
+    /// Events that an application has yet to receive.
     pub(super) heard: EventQueue,
-    /// For the worker, who has the sockets.
+    /// Requests to the worker, which owns the sockets.
     pub(super) asked: Vec<DialAction>,
-    /// For the other workers.
+    /// Messages for the other workers.
     pub(super) far: RemoteSends,
-    /// Connections that applications look for.
+    /// Searches for connections in progress.
     pub(super) finds: UserSearches,
-    /// Calls of the API that applications make.
+    /// API calls of applications in progress.
     pub(super) commands: ApiCalls,
-    /// What scripts ask of the world.
+    /// Calls to external services in progress.
     pub(super) calls: CallQueue,
-    /// Who waits for room to write more of a response.
+    /// Handlers that wait for room to write more of a response.
     pub(super) writers: HashMap<ConnectionId, Vec<Token>>,
-    /// Of a test, which reads there what the applications did.
+    /// Records the applications' actions for a test.
     pub(super) journal: Option<AppRecorder>,
-    /// The server ends: `stop` of the applications was called.
+    /// The server is shutting down and `stop` of the applications was called.
     pub(super) is_stopping: bool,
     /// Whether services may run.
     pub(super) phase: ServicePhase,
-    /// Under `veche dev`, in one of the workers.
+    /// Publishes developer notices; set on one worker under `veche dev`.
     pub(super) notices: Option<NoticePublisher>,
-    /// What applications get of this worker.
+    /// The facilities that applications get from this worker.
     host: Host,
     now_ms: u64,
 }
@@ -81,38 +82,38 @@ pub struct AppHosts {
 /// Wakes a worker's thread.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// One application.
+/// An application on this worker.
 pub(super) struct RunningApp {
     pub(super) volume: Arc<AppBundle>,
-    /// Runs its handlers.
+    /// The runtime of its handlers.
     pub(super) runtime: HostedRuntime,
-    /// Of a service.
+    /// The lifecycle, if it is a service.
     pub(super) life: Option<Lifecycle>,
-    /// It is no more in the configuration.
+    /// The progress of its removal, once it is no longer configured.
     pub(super) exit: Option<ShutdownState>,
 }
 
-/// What the hub's answers are for.
+/// Handlers that wait for the hub's answer to a subscription or query.
 ///
-/// The hub does not answer a session that ends or unsubscribes before its subscription is registered, so whoever waits
-/// is found by session and told here.
+/// The hub does not answer if the session closes or unsubscribes before its subscription is registered; such handlers
+/// are found by session and notified here.
 #[derive(Default)]
 pub(super) struct PendingSubscribes {
     last: u32,
     waiting: BTreeMap<(ConnectionId, u32), SubscribeWaiter>,
 }
 
-/// A wait for a subscription, or for what a channel's home says.
+/// A handler that waits for a subscription or for the answer of a channel's home.
 pub(super) struct SubscribeWaiter {
     pub(super) token: Token,
     pub(super) channel: String,
-    /// Of a subscription whose place is wanted.
+    /// The requested position, for a subscription that returns one.
     pub(super) place: Option<PositionRequest>,
 }
 
 impl SubscribeWaiter {
-    /// The session has joined the channel: its client is told, where its route tells positions, and then whoever waits, if
-    /// the place is wanted.
+    /// Handles a completed subscription: notifies the client, if its route reports positions, and then the waiting
+    /// handler, if it requested the position.
     pub(super) fn joined(
         &self,
         session: ConnectionId,
@@ -131,7 +132,7 @@ impl SubscribeWaiter {
 }
 
 impl PendingSubscribes {
-    /// A ticket whose answer goes to whoever waits with that token.
+    /// Returns a ticket whose answer goes to the handler with a token.
     pub(super) fn issue(&mut self, session: ConnectionId, channel: &str, token: Token) -> Ticket {
         self.last = self.last.wrapping_add(1);
         let waiting = SubscribeWaiter {
@@ -143,7 +144,7 @@ impl PendingSubscribes {
         Ticket(self.last)
     }
 
-    /// The same of a subscription whose place is wanted.
+    /// Returns a ticket for a subscription that returns its position.
     pub(super) fn issue_with_position(
         &mut self,
         session: ConnectionId,
@@ -166,7 +167,7 @@ impl PendingSubscribes {
         self.waiting.remove(&(session, ticket.0))
     }
 
-    /// Those of a session, for one channel or for all, who will not be answered.
+    /// Removes the handlers of a session that will not be answered, for one channel or for all.
     pub(super) fn drop_waiters(
         &mut self,
         session: ConnectionId,
@@ -180,14 +181,14 @@ impl PendingSubscribes {
     }
 }
 
-/// An answer to the request that is being handed over.
+/// The answer to the request that is being delivered.
 pub(super) enum ImmediateAnswer {
     Verdict(HandshakeDecision),
     Response(AppResponse),
 }
 
 impl AppHosts {
-    /// To be called on the worker's own thread.
+    /// Starts the applications; must be called on the worker's own thread.
     pub fn start(
         worker: u16,
         workers: u16,
@@ -231,18 +232,18 @@ impl AppHosts {
         Ok(here)
     }
 
-    /// From now on what the applications log and publish is written down as well.
+    /// Starts recording log lines and publications for a test.
     pub fn record_to(&mut self, journal: AppRecorder) {
         self.journal = Some(journal);
     }
 
-    /// What wakes this worker's thread.
+    /// Sets the function that wakes this worker's thread.
     pub fn set_waker(&mut self, wake: Wake) {
         self.host.wake = Some(wake);
         self.attach();
     }
 
-    /// Sets how scripts learn whether the process is short of memory; they do not grow then.
+    /// Sets the check for memory shortage, during which VMs do not grow.
     pub fn set_is_short(&mut self, is_short: Rc<dyn Fn() -> bool>) {
         self.host.is_short = Some(is_short);
         self.attach();
@@ -254,12 +255,12 @@ impl AppHosts {
         }
     }
 
-    /// This worker tells the developer's pages what they should know.
+    /// Makes this worker publish notices on the developer's pages.
     pub fn set_notices(&mut self, notices: Arc<dyn Notices>) {
         self.notices = Some(NoticePublisher::new(notices));
     }
 
-    /// Whether this worker runs it: an instance of a service has one place.
+    /// Returns whether this worker runs an application. An instance of a service runs on one worker only.
     pub(super) fn is_assigned(&self, volume: &AppBundle) -> bool {
         let place = volume.slot.map(|seat| seat.worker(self.workers));
         place.is_none_or(|place| place == self.worker)
@@ -281,7 +282,7 @@ impl AppHosts {
         self.apps.get_mut(usize::from(id.0))?.as_mut()
     }
 
-    /// Runs an application and carries out what it wants done.
+    /// Calls a runtime and executes the resulting effects.
     pub(super) fn run<R>(
         &mut self,
         id: AppId,
@@ -300,7 +301,7 @@ impl AppHosts {
         app.is_some_and(|app| app.runtime.handles(kind))
     }
 
-    /// For the metrics.
+    /// Updates the gauges of the metrics.
     fn update_gauges(&self, shared: &Context) {
         let runtimes = || self.apps.iter().flatten().map(|app| &app.runtime);
         let coroutines: usize = runtimes().map(Runtime::all_tasks).sum();
@@ -320,6 +321,10 @@ impl AppHosts {
         answer: &HubReply,
         shared: &mut Context,
     ) {
+        // The answer itself follows.
+        if matches!(answer, HubReply::Partial { .. }) {
+            return;
+        }
         let Some(waiting) = self.tickets.take(session, ticket) else {
             return;
         };
@@ -407,7 +412,7 @@ impl Apps for AppHosts {
         });
         if self.held.last_number() != last && progress == Some(veche_runtime::HandlerProgress::Done)
         {
-            // What was published can't be taken now: whoever goes on publishing waits.
+            // Publications are deferred, so the session is paused to slow the publisher down.
             self.held.pause_session(id);
             return HandlerProgress::Suspended;
         }
@@ -510,7 +515,7 @@ impl Apps for AppHosts {
         self.run(app, None, shared, |app, now| {
             let is_late = why == AbandonReason::TimedOut;
             app.runtime.handle_event(Event::Gone { id, is_late }, now);
-            // Those who write or subscribe beside the handler.
+            // These coroutines write or subscribe concurrently with the handler.
             for token in writers.into_iter().chain(given_up) {
                 let gone = veche_runtime::WaitResult::Failed(veche_runtime::GONE.to_owned());
                 app.runtime.answer(token, &gone, now);
@@ -582,7 +587,7 @@ impl Apps for AppHosts {
     }
 }
 
-/// What a plain request gets where the application has no handler for any (RFC 6455, section 4.4).
+/// Returns the response to a plain request if the application has no request handler (RFC 6455, section 4.4).
 fn only_websocket() -> AppResponse {
     AppResponse {
         status: Status::UPGRADE_REQUIRED,
@@ -594,7 +599,7 @@ fn only_websocket() -> AppResponse {
     }
 }
 
-/// An answer that did not come at once.
+/// Delivers an answer that was not available immediately.
 pub(super) fn deliver_answer(to: ConnectionId, direct: ImmediateAnswer, shared: &mut Context) {
     let answer = match direct {
         ImmediateAnswer::Verdict(verdict) => AppAnswer::Handshake(verdict),
@@ -610,7 +615,7 @@ fn progress(progress: Option<veche_runtime::HandlerProgress>) -> HandlerProgress
     }
 }
 
-/// A request as applications get it.
+/// Copies a request for the application.
 fn app_request(request: &RequestView<'_>) -> Box<veche_runtime::Request> {
     let head = request.head;
     let mut copy =
@@ -619,7 +624,7 @@ fn app_request(request: &RequestView<'_>) -> Box<veche_runtime::Request> {
         if request.has_password && name.eq_ignore_ascii_case("authorization") {
             continue;
         }
-        // Bytes that are no UTF-8 can't be a string of much use.
+        // Lua strings with invalid UTF-8 would be of little use to scripts.
         copy.header(name, &String::from_utf8_lossy(value));
     }
     for (name, value) in request.params.iter() {

@@ -1,4 +1,4 @@
-//! What scripts ask of the world: it goes out through the worker's port, and what comes back is handed in.
+//! Calls to external services: submitted through the worker's port, with outcomes delivered to the scripts.
 
 use std::collections::VecDeque;
 
@@ -10,20 +10,20 @@ use veche_runtime::{Dial, Runtime, Token, WaitResult};
 
 use super::app_hosts::AppHosts;
 
-/// Where calls go and outcomes come from: see [`Port`], which tests take the place of.
+/// Performs calls and returns their outcomes: a [`Port`], or a substitute in tests.
 pub trait CallExecutor {
     /// Queues a call.
     fn submit(&mut self, id: CallId, call: Call);
-    /// Gives a call up; it has no outcome then.
+    /// Cancels a call, which then has no outcome.
     fn cancel(&mut self, id: CallId);
-    /// Hands over what was queued.
+    /// Submits the queued calls.
     fn flush(&mut self);
-    /// Returns whether outcomes can be taken.
+    /// Returns whether outcomes are available.
     fn has_outcomes(&self) -> bool;
-    /// Moves the outcomes of finished calls to the end of a list.
+    /// Appends the outcomes of completed calls to a list.
     fn take(&mut self, into: &mut Vec<(CallId, CallOutcome)>);
 
-    /// A connection to another WebSocket server is about to be opened; a test leads it elsewhere.
+    /// Called before an outgoing WebSocket is opened; tests redirect it.
     fn redirect(&mut self, dial: &mut Dial) {
         let _ = dial;
     }
@@ -51,17 +51,17 @@ impl CallExecutor for Port {
     }
 }
 
-/// Calls of all applications of a worker.
+/// The calls of all applications on a worker.
 pub(super) struct CallQueue {
     port: Box<dyn CallExecutor>,
-    /// Taken from the port and not handed in yet.
+    /// Outcomes taken from the port but not yet delivered.
     outcomes: VecDeque<(CallId, CallOutcome)>,
     taken: Vec<(CallId, CallOutcome)>,
-    /// Something was submitted that has not been handed over.
+    /// Calls were queued that have not been submitted.
     has_orders: bool,
 }
 
-/// Outcomes that are handed to VMs in one turn; the others are in the next.
+/// The most outcomes delivered in one turn.
 const OUTCOMES_MAX: usize = 1024;
 
 impl CallQueue {
@@ -88,14 +88,14 @@ impl CallQueue {
         self.port.redirect(dial);
     }
 
-    /// Hands over what was submitted.
+    /// Submits the queued calls.
     pub(super) fn flush(&mut self) {
         if std::mem::take(&mut self.has_orders) {
             self.port.flush();
         }
     }
 
-    /// Whether another turn is due at once.
+    /// Returns whether outcomes are left for another turn.
     pub(super) fn is_busy(&self) -> bool {
         self.has_orders || !self.outcomes.is_empty() || self.port.has_outcomes()
     }
@@ -106,7 +106,7 @@ fn call_id(AppId(app): AppId, Token(token): Token) -> CallId {
 }
 
 impl AppHosts {
-    /// What has become of another token for a connection.
+    /// Delivers the result of a token refresh.
     pub(super) fn deliver_refreshed(
         &mut self,
         renewal: &TokenRenewal,
@@ -125,7 +125,7 @@ impl AppHosts {
         });
     }
 
-    /// Lets coroutines go on whose calls are over.
+    /// Resumes coroutines whose calls have completed.
     pub(super) fn deliver_call_outcomes(&mut self, shared: &mut Context) {
         let calls = &mut self.calls;
         if calls.port.has_outcomes() {
@@ -136,7 +136,7 @@ impl AppHosts {
             let Some((id, outcome)) = self.calls.outcomes.pop_front() else {
                 return;
             };
-            // A VM that has no time for it now keeps it for its turn.
+            // A VM without time left in this turn queues the outcome.
             self.run(AppId(id.app), None, shared, |app, now| {
                 app.runtime.handle_outcome(Token(id.token), outcome, now);
             });

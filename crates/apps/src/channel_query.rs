@@ -1,26 +1,28 @@
-//! What applications ask of channels: the hub is asked, and its answer goes to whoever waits.
+//! Channel queries by applications: passed to the hub, whose answer goes to the waiting handler.
+
+use std::sync::Arc;
 
 use veche_calls::channel::{ChannelMember, ChannelPublication, ChannelReply, ChannelRequest};
 use veche_calls::{CallError, CallErrorKind, CallOutcome, Reply};
 use veche_frontends::{AppId, Context};
 use veche_hub::{
-    ChannelName, ChannelQuery, ClientInfo, ConnectionId, HistoryQuery, HubReply, PayloadKind,
-    Position, Publication, Since,
+    ChannelName, ChannelQuery, ClientInfo, ConnectionId, HistoryQuery, HubMessage, HubReply,
+    Outlet as _, PayloadKind, Position, Publication, Since,
 };
 use veche_runtime::Token;
 
 use super::app_hosts::AppHosts;
 
-/// In place of a session where an application asks: no connection has that index.
+/// Stands in for a session's index in queries of applications; no connection has this index.
 const ASKER: u32 = u32::MAX;
 
-/// Whose question it was, if no session has asked.
+/// Returns the application that made a query, unless a session did.
 pub(super) fn requesting_app(session: ConnectionId) -> Option<AppId> {
     (session.index == ASKER).then_some(AppId(session.generation as u16))
 }
 
 impl AppHosts {
-    /// Asks the home of a channel.
+    /// Sends a query to the home of a channel.
     pub(super) fn query_channel(
         &mut self,
         app: AppId,
@@ -43,6 +45,15 @@ impl AppHosts {
         };
         let ticket = self.tickets.issue(session, channel, token);
         let (hub, ports) = (&mut shared.hub, &mut shared.requests);
+        if let (Some(nodes), ChannelQuery::UserStatus) = (ports.nodes, &question) {
+            let mail = HubMessage::Query {
+                channel: Arc::from(name.as_str()),
+                question,
+                session,
+                ticket,
+            };
+            return ports.send_message(nodes, mail);
+        }
         if let veche_hub::RequestOutcome::Done(answer) =
             hub.query((session, ticket), name, question, ports)
         {
@@ -76,7 +87,7 @@ fn hub_query(inquiry: ChannelRequest) -> Result<ChannelQuery, CallError> {
     })
 }
 
-/// What whoever waits gets; `None` where nobody asks for such an answer.
+/// Converts the hub's answer for the waiting handler; `None` if no query leads to such an answer.
 pub(super) fn outcome(answer: &HubReply) -> Option<CallOutcome> {
     let reply = match answer {
         HubReply::History(Ok(page)) => ChannelReply::History {

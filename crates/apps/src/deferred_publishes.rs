@@ -1,4 +1,5 @@
-//! Publications of scripts that the hub could not take yet: in order within a channel, and no channel waits for another.
+//! Publications of scripts that the hub could not accept yet. Order is kept within a channel, and channels don't block
+//! each other.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
@@ -7,37 +8,37 @@ use std::rc::Rc;
 use veche_hub::{ConnectionId, Payload, WorkerId};
 use veche_runtime::PublishGate;
 
-/// Publications to one channel that wait, and their bytes: beyond either, scripts can't publish to it. What one run
-/// publishes is taken whole.
+/// Limit of deferred publications to one channel; the next constant limits their bytes. Beyond either, scripts can't
+/// publish to the channel. The publications of one run are always accepted as a whole.
 const CHANNEL_PUBLICATIONS_MAX: usize = 1024;
 const CHANNEL_BYTES_MAX: usize = 4 << 20;
 
-/// The same of all channels of a worker: beyond it, scripts can't publish at all.
+/// The same limits for all channels of a worker; beyond them, scripts can't publish at all.
 const PUBLICATIONS_MAX: usize = 16_384;
 const BYTES_MAX: usize = 64 << 20;
 
-/// Channels that are tried in one turn.
+/// The most channels that are retried in one turn.
 const TRIED_MAX: usize = 256;
 
-/// See the module's text. Publications have numbers, in the order of publishing.
+/// The deferred publications of a worker, numbered in the order of publishing.
 #[derive(Default)]
 pub(super) struct DeferredPublishes {
     channels: HashMap<Rc<str>, ChannelQueue>,
-    /// The same channels, in the order of their turns.
+    /// The same channels, in the order in which they are retried.
     turns: VecDeque<Rc<str>>,
-    /// The numbers of all that wait.
+    /// The numbers of all deferred publications.
     waiting: BTreeSet<u64>,
-    /// The number of the last one.
+    /// The last number assigned.
     last: u64,
     bytes: usize,
     is_full: bool,
-    /// Where scripts learn what they can't publish to.
+    /// Tells scripts which channels are refused.
     refused: Rc<PublishGate>,
-    /// Sessions that get no further message until the publications up to a number are with the hub.
+    /// Paused sessions, each until the publications up to a number are with the hub.
     sessions: VecDeque<(u64, ConnectionId)>,
 }
 
-/// What waits for one channel.
+/// The deferred publications of one channel.
 #[derive(Default)]
 struct ChannelQueue {
     publications: VecDeque<(u64, Payload)>,
@@ -50,7 +51,7 @@ impl ChannelQueue {
         self.publications.len() >= CHANNEL_PUBLICATIONS_MAX || self.bytes >= CHANNEL_BYTES_MAX
     }
 
-    /// Half of it has gone.
+    /// Returns whether the queue is below half of its limit, so that publishing is allowed again.
     fn has_room(&self) -> bool {
         self.publications.len() <= CHANNEL_PUBLICATIONS_MAX / 2
             && self.bytes <= CHANNEL_BYTES_MAX / 2
@@ -62,33 +63,33 @@ impl DeferredPublishes {
         self.waiting.is_empty()
     }
 
-    /// Whether nothing can be published at all.
+    /// Returns whether no publication is accepted at all.
     pub(super) fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// Whether something waits that was published to a channel before: what comes is behind it.
+    /// Returns whether publications to a channel are deferred, so that later ones have to follow them.
     pub(super) fn has_queued(&self, channel: &str) -> bool {
         !self.is_empty() && self.channels.contains_key(channel)
     }
 
-    /// The number of the last publication that had to wait.
+    /// Returns the number of the last deferred publication.
     pub(super) fn last_number(&self) -> u64 {
         self.last
     }
 
-    /// Whether all publications behind a number, up to another one, are with the hub.
+    /// Returns whether all publications after one number, up to another, are with the hub.
     pub(super) fn are_published(&self, behind: u64, up_to: u64) -> bool {
         let between = (Bound::Excluded(behind), Bound::Included(up_to));
         behind >= up_to || self.waiting.range(between).next().is_none()
     }
 
-    /// A session gets no further message until all that waits by now is published.
+    /// Pauses a session's messages until the currently deferred publications are with the hub.
     pub(super) fn pause_session(&mut self, session: ConnectionId) {
         self.sessions.push_back((self.last, session));
     }
 
-    /// Takes the sessions that get messages again.
+    /// Takes the sessions whose messages can be resumed.
     pub(super) fn take_resumed(&mut self, into: &mut Vec<ConnectionId>) {
         let first = self.waiting.first().copied().unwrap_or(u64::MAX);
         while let Some((_, session)) = self.sessions.pop_front_if(|one| one.0 < first) {
@@ -96,12 +97,12 @@ impl DeferredPublishes {
         }
     }
 
-    /// What scripts have to be told.
+    /// Returns the gate that tells scripts which publications are refused.
     pub(super) fn refused(&self) -> &Rc<PublishGate> {
         &self.refused
     }
 
-    /// Keeps a publication.
+    /// Defers a publication.
     pub(super) fn push(&mut self, channel: &str, payload: Payload) {
         self.last += 1;
         self.waiting.insert(self.last);
@@ -128,8 +129,8 @@ impl DeferredPublishes {
         }
     }
 
-    /// Hands over what can be taken by now. `home`: the worker of a channel's home where that is another one, whose lane is
-    /// tried once. `take` says whether the hub has taken it.
+    /// Passes on the publications that are accepted now. `home` returns the worker of a channel's home if that is
+    /// another worker, whose lane is then tried only once. `take` returns whether the hub accepted a publication.
     pub(super) fn publish_ready(
         &mut self,
         home: impl Fn(&str) -> Option<WorkerId>,

@@ -1,4 +1,4 @@
-//! What applications ask of other WebSocket servers, in the words of the front ends, and what comes of it.
+//! Outgoing WebSocket connections of applications, in the types of the front ends.
 
 use std::net::SocketAddr;
 
@@ -11,31 +11,31 @@ use veche_tls::TrustSource;
 
 use super::app_hosts::AppHosts;
 
-/// Fragments of another server's message.
+/// The most fragments accepted in one message of the server.
 const FRAGMENTS_MAX: u32 = 65_536;
 
-/// A connection that is to be opened.
+/// A connection to be opened.
 pub struct OutgoingConnection {
-    /// The other server's address.
+    /// The server's address.
     pub address: SocketAddr,
-    /// What a certificate has to be for.
+    /// The host that the certificate has to match.
     pub host: String,
-    /// Whom to believe, where TLS is asked for.
+    /// The certificates to trust; `None` without TLS.
     pub tls: Option<TrustSource>,
-    /// What the front ends are to know of it.
+    /// The options for the front ends.
     pub dial: DialCommand,
 }
 
-/// What the worker has to do.
+/// An action for the worker.
 pub enum DialAction {
-    /// Open a connection.
+    /// Opens a connection.
     Dial(Box<OutgoingConnection>),
-    /// What is dialed is not wanted any more.
+    /// Abandons a connection that is no longer wanted.
     HangUp(DialId),
 }
 
 impl AppHosts {
-    /// What was asked since the last call, in order.
+    /// Returns the actions requested since the last call, in order.
     pub fn take_dial_actions(&mut self) -> Vec<DialAction> {
         std::mem::take(&mut self.asked)
     }

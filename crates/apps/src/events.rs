@@ -1,7 +1,7 @@
-//! What happens to channels and users, told to the application that wants to know: batch by batch, in order.
+//! Delivers channel and user events to the application that handles them, in order and in batches.
 //!
-//! Each worker's VM is told of the channels whose home the worker is. Nobody waits for it: what finds no room is lost, and
-//! the application is told how much.
+//! The VM of each worker receives events of the channels whose home is that worker. Producers never wait: events that
+//! don't fit into the queue are lost, and the application receives their number.
 
 use std::collections::VecDeque;
 
@@ -11,13 +11,13 @@ use veche_runtime::{ChannelEventView, Event, EventKind, Runtime};
 
 use super::app_hosts::AppHosts;
 
-/// Events of one worker that may wait.
+/// The most queued events of one worker.
 const WAITING_MAX: usize = 65_536;
 
-/// The most that one call is told.
+/// The most events passed in one call.
 const BATCH_MAX: usize = 500;
 
-/// What waits.
+/// The queued events of a worker.
 #[derive(Default)]
 pub(super) struct EventQueue {
     queue: VecDeque<ChannelEvent>,
@@ -34,14 +34,14 @@ impl AppHosts {
         Some(AppId(place as u16))
     }
 
-    /// Something has happened; whether an application is to be told.
+    /// Queues events; returns whether an application handles them.
     pub(super) fn queue_events(&mut self, happenings: &[ChannelEvent], lost: u64) -> bool {
         let Some(AppId(place)) = self.listener() else {
             return false;
         };
         let app = self.apps[usize::from(place)].as_ref();
         if !app.is_some_and(|app| app.runtime.handles(EventKind::Channels)) {
-            // Code that comes later is not told what was before it.
+            // Code loaded later does not receive earlier events.
             return false;
         }
         let room = WAITING_MAX - self.heard.queue.len();
@@ -51,14 +51,14 @@ impl AppHosts {
         true
     }
 
-    /// Whether a batch can be handed over.
+    /// Returns whether a batch can be delivered.
     pub(super) fn can_deliver_events(&self) -> bool {
-        // What it publishes about them could not be taken.
+        // The handler's publications could not be accepted.
         if self.heard.queue.is_empty() || self.held.is_full() {
             return false;
         }
         match self.listener() {
-            // What nobody wants to know goes.
+            // Events without a handler are dropped.
             None => true,
             Some(AppId(place)) => {
                 let app = self.apps[usize::from(place)].as_ref();
@@ -67,7 +67,7 @@ impl AppHosts {
         }
     }
 
-    /// Hands over a batch, if there is one and the application is done with the one before.
+    /// Delivers a batch, if one is queued and the application has finished the previous one.
     pub(super) fn deliver_events(&mut self, shared: &mut Context) {
         if !self.can_deliver_events() {
             return;

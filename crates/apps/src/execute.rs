@@ -1,4 +1,4 @@
-//! Carrying out what scripts want done.
+//! Executes the effects of scripts.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -25,15 +25,15 @@ use veche_types::codes::CloseCode;
 use super::app_hosts::{AppHosts, ImmediateAnswer, LOG, deliver_answer};
 use super::recorder::RecordedEntry;
 
-/// What has come of a subscription.
+/// The result of a subscription.
 enum AppSubscribeResult {
     Done,
-    /// Its place was wanted.
+    /// The position was requested.
     Place(CallOutcome),
 }
 
 impl AppHosts {
-    /// Carries out the effects of an application's call; an answer to `current` is given back.
+    /// Executes the effects of a call; returns the answer if it is for `current`.
     pub(super) fn execute_effects(
         &mut self,
         id: AppId,
@@ -41,7 +41,7 @@ impl AppHosts {
         shared: &mut Context,
     ) -> Option<ImmediateAnswer> {
         let mut direct = None;
-        // What answers bring about within the loop comes in the next round.
+        // Effects caused by answers within the loop are executed in its next round.
         loop {
             let app = self.apps.get_mut(usize::from(id.0))?.as_mut()?;
             if let Some(slow) = app.runtime.take_slow() {
@@ -136,7 +136,7 @@ impl AppHosts {
                                 headers,
                                 body: AppBody::File(file),
                             },
-                            // A reload has taken the folder away meanwhile.
+                            // A reload has removed the folder in the meantime.
                             None => AppResponse {
                                 status: Status::NOT_FOUND,
                                 headers: Vec::new(),
@@ -165,7 +165,7 @@ impl AppHosts {
                         shared.requests.app_answers.push_back((to, part));
                     }
                     Effect::End { to, is_whole } => {
-                        // Those who write beside the function that has ended.
+                        // Coroutines that still write after the handler has ended.
                         let late = self.writers.remove(&to).unwrap_or_default();
                         let words = || veche_runtime::GONE.to_owned();
                         refused.extend(late.into_iter().map(|token| (token, words())));
@@ -259,7 +259,7 @@ impl AppHosts {
         Some(AppFile { root, relative })
     }
 
-    /// Returns what has come of it, where that is told at once.
+    /// Subscribes a session; returns the result if it is available immediately.
     fn subscribe(
         &mut self,
         who: ConnectionId,
@@ -272,7 +272,7 @@ impl AppHosts {
         let since = place.and_then(|place| place.since);
         let tells = shared.requests.outboxes.sends_positions(who);
         if since.is_some() && !tells {
-            let why = "since: this route tells its clients no positions (positions = true)";
+            let why = "since: this route sends its clients no positions (positions = true)";
             return Err(why.to_owned());
         }
         let ticket = self.tickets.issue_with_position(who, channel, token, place);
@@ -282,24 +282,23 @@ impl AppHosts {
             ..SubscribeOptions::default()
         };
         let (hub, ports) = (&mut shared.hub, &mut shared.requests);
-        let answers = ports.answers.len();
-        let result = hub.subscribe(who, name, ticket, &joining, ports);
-        if let Err(error) = result {
-            self.tickets.take(who, ticket);
-            return Err(error.to_string());
-        }
-        // Answered within the call where the home is here: its client is told before it hears anything else.
-        if tells
-            && shared.requests.answers.len() > answers
-            && let Some((_, _, hub::HubReply::Subscribed(joined))) =
-                shared.requests.answers.pop_back()
-            && let Some(waiting) = self.tickets.take(who, ticket)
-        {
+        let joined = match hub.subscribe(who, name, ticket, &joining, ports) {
+            Ok(hub::RequestOutcome::Done(joined)) => joined,
+            Ok(hub::RequestOutcome::Pending) => return Ok(None),
+            Err(error) => {
+                self.tickets.take(who, ticket);
+                return Err(error.to_string());
+            }
+        };
+        // A client with positions gets this one before anything else; other subscriptions end with the turn's answers.
+        if tells && let Some(waiting) = self.tickets.take(who, ticket) {
             let outcome = waiting.joined(who, joined.as_deref(), shared);
             return Ok(Some(
                 outcome.map_or(AppSubscribeResult::Done, AppSubscribeResult::Place),
             ));
         }
+        let answer = hub::HubReply::Subscribed(joined);
+        shared.requests.answers.push_back((who, ticket, answer));
         Ok(None)
     }
 
@@ -323,7 +322,7 @@ impl AppHosts {
             });
         }
         let payload = PayloadRef { kind, bytes: data };
-        // Behind those to the same channel that wait: its order is the publisher's.
+        // Follows earlier deferred publications to the channel, to keep the publisher's order.
         if !self.held.has_queued(&channel) {
             let Ok(name) = ChannelName::new(&channel) else {
                 return;
@@ -336,7 +335,7 @@ impl AppHosts {
         self.held.push(&channel, payload.to_payload());
     }
 
-    /// Publishes what could not be before, as far as that can be now, and lets those go on who wait for that.
+    /// Publishes deferred publications as far as possible and resumes the handlers that wait for that.
     pub(super) fn publish_deferred(&mut self, shared: &mut Context) {
         if self.held.is_empty() {
             return;
@@ -358,7 +357,7 @@ impl AppHosts {
                 let result = hub.publish(None, name, payload.borrow(), None, ports);
                 result.is_ok()
             }
-            // It was one when it was published.
+            // The name was valid when it was published.
             Err(_) => true,
         };
         self.held.publish_ready(home, take);
@@ -382,7 +381,7 @@ impl AppHosts {
         let method = about.map(|about| about.method.as_str());
         let path = about.map(|about| about.path.as_str());
         let text = text.replace('\t', "  ");
-        // A record each, with its traceback: the log escapes what could look like another line of it.
+        // One record with its traceback; the log escapes line breaks, so a record can't imitate another line.
         macro_rules! record {
             ($level:ident) => {
                 $level!(target: LOG, app, worker, connection, user, method, path, "{text}")
@@ -397,7 +396,7 @@ impl AppHosts {
     }
 }
 
-/// An answer: given back if it is to the request that is being handed over, else handed in later.
+/// Returns the answer if it is for the request that is being delivered; otherwise delivers it separately.
 fn answer(
     current: Option<ConnectionId>,
     to: ConnectionId,

@@ -1,4 +1,4 @@
-//! What scripts publish while a channel can't take more.
+//! Tests of publishing while a channel accepts no more.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ const CONFIG: &str = "[[listen]]\naddress = \"127.0.0.1:8080\"\n\
     [[route]]\npath = \"/a\"\nhandler = \"lua\"\nscript = \"app.lua\"\n\
     [[namespace]]\nname = \"kept\"\nhistory_size = 10\n";
 
-/// A configuration with an application that answers nothing.
+/// Returns a configuration with an application that answers nothing.
 fn config() -> Config {
     let folder = std::env::temp_dir().join(format!("veche-apps-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
@@ -50,7 +50,7 @@ impl Files for NoFiles {
     }
 }
 
-/// A process in which nothing is wrong.
+/// A process state without any problem.
 struct Idle;
 
 impl Process for Idle {
@@ -71,7 +71,7 @@ impl Process for Idle {
     }
 }
 
-/// A worker alone, whose log of history takes nothing any more.
+/// Returns a single worker whose history log accepts nothing.
 fn worker(config: &Config) -> (AppHosts, Context) {
     let library = AppRegistry::default();
     let shelf = library.load(config).expect("applications that load");
@@ -135,7 +135,7 @@ fn publications_that_can_be_taken_do_not_wait_for_others() {
         publish(&mut here, &mut shared, "kept:2");
         assert_eq!(shared.hub.receivers_total(), count);
     }
-    // Nor do they stop at what still can't be taken.
+    // Publications that still can't be accepted don't block either.
     here.publish_deferred(&mut shared);
     publish(&mut here, &mut shared, "room:1");
     assert_eq!(shared.hub.receivers_total(), 4);

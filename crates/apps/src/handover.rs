@@ -1,7 +1,7 @@
-//! How applications change and end: newer code takes over at a reload, what is no more in the configuration goes, and at
-//! the server's end all are told.
+//! Replacement and removal of applications: newer code takes over at a reload, removed applications shut down, and all
+//! are stopped with the server.
 //!
-//! Whoever ends is told first (`app.stop`), and then has a limited time for what is under way.
+//! `app.stop` is called first; running handlers then have a limited time to finish.
 
 use std::sync::Arc;
 
@@ -15,25 +15,25 @@ use super::hooks::update_hook_kinds;
 use super::registry::{AppBundle, AppSet};
 use super::service::ServicePhase;
 
-/// Handlers of older code have so long to end after a reload, and so has an application that was taken out.
+/// The time that handlers of older code have to finish after a reload, as has a removed application, in milliseconds.
 const RETIREMENT_MS: u64 = 10_000;
 
-/// What `app.stop` publishes gets so long to reach its clients before they are closed.
+/// The time for publications of `app.stop` to reach clients before they are closed, in milliseconds.
 const LAST_WORDS_MS: u64 = 50;
-/// `app.stop` may take so long before they are closed all the same.
+/// The time limit of `app.stop` before clients are closed regardless, in milliseconds.
 const LAST_WORDS_MS_MAX: u64 = RETIREMENT_MS / 2;
 
-/// How far an application is that was taken out.
+/// The progress of a removed application's shutdown.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ShutdownState {
     since_ms: u64,
-    /// Its clients were told.
+    /// The application's clients have been closed.
     is_told: bool,
 }
 
 impl AppHosts {
-    /// New code for the applications where it is another. Connections stay; handlers that wait end in the code they
-    /// began in.
+    /// Replaces the code of applications whose code has changed. Connections stay open; suspended handlers finish in
+    /// the code that they started in.
     pub fn reload(&mut self, shelf: &AppSet, shared: &mut Context) {
         if self.is_stopping {
             return;
@@ -83,13 +83,13 @@ impl AppHosts {
             }
         };
         if let Err(words) = result {
-            // It was tried before: this is a script that fails now and then.
+            // The code loaded in the check before, so the script fails only sometimes.
             error!(target: LOG, worker, "not reloaded: {words}");
         }
     }
 
-    /// A VM that is far above its limit of memory ends: a new one with the same code takes over its connections.
-    /// Handlers that wait in the old one end there.
+    /// Replaces a VM far above its memory limit by a new one with the same code, which takes over its connections.
+    /// Suspended handlers of the old VM end.
     pub(super) fn replace_broken(&mut self, id: AppId, shared: &mut Context) {
         let worker = self.worker;
         let Some(app) = self.app(id).filter(|app| app.runtime.is_broken()) else {
@@ -97,7 +97,7 @@ impl AppHosts {
         };
         let volume = Arc::clone(&app.volume);
         let (name, memory) = (volume.name(), app.runtime.memory_bytes());
-        error!(target: LOG, app = name, worker, memory, "its VM took far more memory than it may: another one takes over");
+        error!(target: LOG, app = name, worker, memory, "its VM exceeded its memory limit by far: replacing it");
         let is_service = app.life.is_some();
         let result = app.runtime.restart(&volume.program);
         self.execute_effects(id, None, shared);
@@ -113,13 +113,13 @@ impl AppHosts {
         }
     }
 
-    /// Tells an application that is no more wanted, and its clients.
+    /// Starts the shutdown of an application that is no longer configured.
     fn remove(&mut self, id: AppId, shared: &mut Context) {
         let worker = self.worker;
         let Some(app) = self.app(id).filter(|app| app.exit.is_none()) else {
             return;
         };
-        info!(target: LOG, app = app.volume.name(), worker, "no more in the configuration: it ends");
+        info!(target: LOG, app = app.volume.name(), worker, "removed from the configuration: ending");
         app.stop(shared.now);
         app.life = None;
         app.exit = Some(ShutdownState {
@@ -128,8 +128,8 @@ impl AppHosts {
         });
     }
 
-    /// The way out of an application that was dismissed: its clients are closed, and it goes once nothing of it is
-    /// left or its time is over.
+    /// Continues the shutdown of a removed application: closes its clients, and drops it once it is idle or its time is
+    /// over.
     pub(super) fn continue_shutdown(&mut self, id: AppId, shared: &mut Context) {
         let now_ms = shared.now.mono_ms;
         let Some(app) = self.app(id) else { return };
@@ -153,15 +153,16 @@ impl AppHosts {
         self.apps[usize::from(id.0)] = None;
     }
 
-    /// Ends what older code has left, once that is nothing or its time is over.
+    /// Drops older code that is idle or past its time limit.
     pub(super) fn retire(&mut self, id: AppId, shared: &mut Context) {
         let Some(app) = self.app(id) else { return };
         for tasks in app.runtime.retire(shared.now) {
-            warn!(target: LOG, app = app.volume.name(), tasks, "coroutines of older code are ended");
+            warn!(target: LOG, app = app.volume.name(), tasks, "ended coroutines of older code");
         }
     }
 
-    /// The server ends: applications are told, and go on as far as the time of the drain lasts. Services are told later.
+    /// Calls `app.stop` of all applications because the server is shutting down; they continue during the drain.
+    /// Services are stopped later.
     pub(super) fn stop_all(&mut self, shared: &mut Context) {
         if std::mem::replace(&mut self.is_stopping, true) {
             return;
@@ -175,7 +176,7 @@ impl AppHosts {
         }
     }
 
-    /// Whether all applications that were told have done what they had to.
+    /// Returns whether the stop handlers of all applications have finished.
     pub(super) fn have_all_stopped(&self) -> bool {
         let mut apps = self.apps.iter().flatten().filter(|app| !app.is_service());
         self.is_stopping && !apps.any(|app| app.runtime.is_stopping())
@@ -183,7 +184,7 @@ impl AppHosts {
 }
 
 impl RunningApp {
-    /// When the next step out is due, in monotonic milliseconds.
+    /// Returns when the next step of the shutdown is due, in monotonic milliseconds.
     pub(super) fn shutdown_due_ms(&self) -> u64 {
         match self.exit {
             None => u64::MAX,
@@ -193,7 +194,7 @@ impl RunningApp {
         }
     }
 
-    /// Calls `app.stop`; not of a service that does not run.
+    /// Calls `app.stop`, except for a service that isn't running.
     pub(super) fn stop(&mut self, now: veche_types::Now) {
         if self.runs_stop_handler() {
             self.runtime.handle_event(Event::Stop, now);

@@ -1,7 +1,8 @@
-//! Questions of Centrifuge clients that applications decide on: from a session's question to a script's, and back.
+//! Hook requests of Centrifuge clients that applications decide: converts a session's request for the script, and the
+//! response for the session.
 //!
-//! Each gets exactly one verdict: the script's; none of use where it fails, takes too long, or ends, and where too many
-//! wait already.
+//! Each request gets exactly one decision: the script's, or a failure if the script fails, exceeds its time limit or
+//! ends, or if too many requests are waiting.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,28 +19,28 @@ use veche_runtime::{Event, Runtime};
 
 use super::app_hosts::{AppHosts, LOG};
 
-/// Most questions of one kind that wait for one application of one worker: those of which many come at once, such as
-/// renewals and farewells, take no place from others.
+/// The most waiting requests of one kind for one application on one worker. The limit is per kind, so that bursts of
+/// one kind, such as refreshes and disconnects, don't displace others.
 const WAITING_MAX: usize = 4096;
 
-/// So many are given up in one turn.
+/// The most requests that are expired in one turn.
 const GIVEN_UP_MAX: usize = 256;
 
-/// Those of one worker.
+/// The undecided hook requests of one worker.
 #[derive(Default)]
 pub(super) struct PendingHooks {
     last: u64,
     waiting: BTreeMap<u64, PendingHook>,
-    /// How many of them are whose, by application and kind.
+    /// The number of requests by application and kind.
     counts: Vec<[usize; HookKind::ALL.len()]>,
-    /// When they are given up, in monotonic milliseconds, by number.
+    /// Deadlines in monotonic milliseconds with the numbers of the requests.
     due: BTreeSet<(u64, u64)>,
-    /// Decisions that wait for what their handlers have published, which paces clients that make scripts publish.
+    /// Decisions that wait for their handlers' publications. This slows down clients that cause scripts to publish.
     held: Vec<DeferredDecision>,
     warnings: LogThrottle,
 }
 
-/// A verdict that waits until the publications behind a number, up to another one, are with the hub.
+/// A decision that waits until the publications after one number, up to another, are with the hub.
 struct DeferredDecision {
     behind: u64,
     up_to: u64,
@@ -52,14 +53,14 @@ struct PendingHook {
     session: ConnectionId,
     id: HookRequestId,
     due_ms: u64,
-    /// The last publication that had to wait when it was asked.
+    /// The last deferred publication when the request was made.
     behind: u64,
-    /// Where its VM had not begun: newer code may be asked instead.
+    /// The request, if its VM had not started: it may be passed to newer code.
     question: Option<Box<HookRequest>>,
 }
 
 impl PendingHooks {
-    /// When the next is to be given up; `u64::MAX` if none is.
+    /// Returns the next deadline; `u64::MAX` if there is none.
     pub(super) fn due_ms(&self) -> u64 {
         self.due.first().map_or(u64::MAX, |(due_ms, _)| *due_ms)
     }
@@ -71,7 +72,7 @@ impl PendingHooks {
         Some(waiting)
     }
 
-    /// What an application was asked before it had begun: newer code may be asked instead.
+    /// Returns the requests that an application received before it had started; newer code may decide them instead.
     pub(super) fn unstarted(&self, app: AppId) -> impl Iterator<Item = (u64, AppHookRequest<'_>)> {
         let own = self.waiting.iter().filter(move |(_, one)| one.app == app);
         own.filter_map(|(number, one)| Some((*number, hook_request(one.question.as_deref()?))))
@@ -87,7 +88,7 @@ impl PendingHooks {
 }
 
 impl AppHosts {
-    /// Has an application decide. The verdict is left in the ports, now or later, whatever happens.
+    /// Asks an application for a decision, which is stored in the requests, now or later, in every case.
     pub(super) fn run_hook(
         &mut self,
         app: AppId,
@@ -102,7 +103,7 @@ impl AppHosts {
             if crowd >= WAITING_MAX && self.questions.warnings.is_due(now_ms) {
                 let app = self.app_name(app);
                 let kind = question.kind.name();
-                warn!(target: LOG, app, kind, "{crowd} questions of clients wait: more are not asked");
+                warn!(target: LOG, app, kind, "{crowd} hook calls are pending: refusing more");
             }
             let verdicts = &mut shared.requests.hook_decisions;
             return verdicts.push_back((session, id, HookDecision::Failed));
@@ -136,10 +137,10 @@ impl AppHosts {
         });
     }
 
-    /// Gives up what has taken too long.
+    /// Fails the requests whose deadline has passed.
     pub(super) fn expire_hooks(&mut self, shared: &mut Context) {
         let now_ms = shared.now.mono_ms;
-        // The others are due still, so the next turn comes at once.
+        // The remaining ones are still due, so the next turn follows at once.
         for _ in 0..GIVEN_UP_MAX {
             let Some(&(due_ms, number)) = self.questions.due.first() else {
                 return;
@@ -154,12 +155,12 @@ impl AppHosts {
             self.run(app, None, shared, |app, now| {
                 app.runtime.handle_event(Event::HookGone { number }, now);
             });
-            // Where no VM knows it any more it is over all the same.
+            // Ends the request even if no VM knows it any more.
             self.hook_answered(number, HookResponse::Failed, shared);
         }
     }
 
-    /// An application has decided.
+    /// Handles the response of an application.
     pub(super) fn hook_answered(
         &mut self,
         number: u64,
@@ -193,7 +194,7 @@ impl AppHosts {
         }
     }
 
-    /// A verdict follows what was published since its question was asked, once that is with the hub.
+    /// Delivers decisions once the publications made since their request are with the hub.
     pub(super) fn deliver_deferred_decisions(&mut self, shared: &mut Context) {
         let publications = &self.held;
         let may_go =
@@ -204,7 +205,7 @@ impl AppHosts {
     }
 }
 
-/// The application's code is in force from now on.
+/// Updates the hooks that an application handles after its code was loaded.
 pub(super) fn update_hook_kinds(runtime: &impl Runtime, kinds: &HookKinds) {
     let hooks = Hook::ALL.into_iter();
     let hooks = hooks.filter(|hook| runtime.decides_on(*hook));
@@ -220,7 +221,7 @@ pub(super) fn update_hook_kinds(runtime: &impl Runtime, kinds: &HookKinds) {
     }));
 }
 
-/// A session's question as scripts know it.
+/// Converts a session's request for the runtime.
 fn hook_request(question: &HookRequest) -> AppHookRequest<'_> {
     let asker: &HookCaller = &question.caller;
     let hook = match question.kind {
@@ -270,7 +271,7 @@ fn data(payload: &Payload) -> Data<'_> {
     }
 }
 
-/// What a script has decided, as sessions know it.
+/// Converts a script's response for the session.
 fn hook_decision(ruling: HookResponse) -> Result<HookDecision, &'static str> {
     Ok(match ruling {
         HookResponse::Granted(granted) => {

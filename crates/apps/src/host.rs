@@ -1,4 +1,4 @@
-//! What the worker's turn asks of the applications.
+//! Implements the interface that the worker uses to drive its applications.
 
 use veche_frontends::hooks::HookRequest;
 use veche_frontends::worker_context::TokenRenewal;

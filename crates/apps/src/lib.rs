@@ -1,10 +1,11 @@
-//! Applications: where scripts meet connections.
+//! Applications: the layer between scripts and connections.
 //!
-//! The front ends know applications by the trait [`Apps`](veche_frontends::Apps) only, scripts know the world by
-//! effects only; [`AppHosts`] stands between them in each worker, [`AppRegistry`] has the code for all workers.
+//! The front ends know applications only by the trait [`Apps`](veche_frontends::Apps), and scripts act only through
+//! effects. [`AppHosts`] connects both on each worker, and [`AppRegistry`] holds the code for all workers.
 //!
-//! The crate knows which application a session belongs to, what its effects do to connections and channels, and how
-//! code is replaced while handlers wait. It does not know the worker's turn, sockets, threads or Lua.
+//! The crate knows which application a session belongs to, how its effects apply to connections and channels, and how
+//! code is replaced while handlers are suspended. It does not know the order of the worker's turn, sockets, threads or
+//! Lua.
 
 #![forbid(unsafe_code)]
 
@@ -21,6 +22,7 @@ mod execute_tests;
 mod handover;
 mod hooks;
 mod host;
+mod hosted;
 mod notices;
 mod recorder;
 mod registry;

@@ -1,4 +1,4 @@
-//! Under `veche dev`: notices for the developer's pages are published on their channel, by one worker for all.
+//! Publishes developer notices under `veche dev`: one worker publishes them for all.
 
 use std::sync::Arc;
 
@@ -7,25 +7,25 @@ use veche_hub::PayloadKind;
 
 use super::app_hosts::AppHosts;
 
-/// Notices go out so often.
+/// The interval of notices in milliseconds.
 const EVERY_MS: u64 = 200;
 
-/// Texts for the developer's pages, each to be published again and again for a while.
+/// Provides the notices for the developer's pages; each is published repeatedly for a while.
 pub trait Notices: Send + Sync {
-    /// Returns the channel that the pages listen on.
+    /// Returns the channel of the developer's pages.
     fn channel(&self) -> &'static str;
-    /// Returns the texts that are to be published now.
+    /// Returns the texts to publish now.
     fn due(&self) -> Vec<String>;
 }
 
-/// The notices, and when they are published next.
+/// Publishes notices at an interval.
 pub(super) struct NoticePublisher {
     notices: Arc<dyn Notices>,
     due_ms: u64,
 }
 
 impl NoticePublisher {
-    /// For the worker that publishes them.
+    /// Creates the publisher of one worker.
     pub(super) fn new(notices: Arc<dyn Notices>) -> Self {
         Self { notices, due_ms: 0 }
     }
@@ -36,7 +36,7 @@ impl NoticePublisher {
 }
 
 impl AppHosts {
-    /// Publishes what the pages should know.
+    /// Publishes the current notices.
     pub(super) fn publish_notices(&mut self, shared: &mut Context) {
         let now_ms = shared.now.mono_ms;
         let Some(own) = self.notices.as_mut().filter(|own| own.due_ms <= now_ms) else {

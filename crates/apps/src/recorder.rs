@@ -1,4 +1,4 @@
-//! What applications did, for a test to read: what they logged and published, in order.
+//! Records for tests what applications log and publish, in order.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -6,43 +6,43 @@ use std::rc::Rc;
 use veche_runtime::Level;
 use veche_types::MessageKind;
 
-/// Entries of a run; what comes after them is not kept.
+/// The most entries of one run; later ones are dropped.
 const ENTRIES_MAX: usize = 100_000;
 
-/// One thing that an application did.
+/// A recorded action.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RecordedEntry {
-    /// It logged, or failed.
+    /// An application wrote a log line or failed.
     Logged {
-        /// The line's level.
+        /// The severity of the line.
         level: Level,
-        /// The line.
+        /// The text of the line.
         text: String,
     },
-    /// The test logged, or was told something.
+    /// The test itself logged or received something.
     Noted {
-        /// The line's level.
+        /// The severity of the line.
         level: Level,
-        /// The line.
+        /// The text of the line.
         text: String,
     },
-    /// It published.
+    /// An application published.
     Published {
-        /// The channel's name.
+        /// The name of the channel.
         channel: String,
-        /// Whether it is text.
+        /// Whether the data is text or binary.
         kind: MessageKind,
-        /// The message.
+        /// The published data.
         data: Vec<u8>,
     },
 }
 
-/// Shared by who writes and who reads.
+/// A recording, shared by its writers and readers.
 #[derive(Clone, Debug, Default)]
 pub struct AppRecorder(Rc<RefCell<Vec<RecordedEntry>>>);
 
 impl AppRecorder {
-    /// Adds an entry, up to a limit.
+    /// Adds an entry, up to the limit.
     pub fn write(&self, entry: RecordedEntry) {
         let mut entries = self.0.borrow_mut();
         if entries.len() < ENTRIES_MAX {
@@ -50,7 +50,7 @@ impl AppRecorder {
         }
     }
 
-    /// All so far.
+    /// Returns all entries so far.
     pub fn entries(&self) -> Vec<RecordedEntry> {
         self.0.borrow().clone()
     }

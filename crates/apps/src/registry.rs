@@ -1,44 +1,41 @@
-//! The applications of the process: which there are, by numbers that stay over a reload, and their code.
+//! The applications of the process, with ids that are stable across reloads, and their code.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use veche_calls::Secret;
 use veche_frontends::AppId;
 use veche_frontends::hooks::HookKinds;
 use veche_outbound::Outbound;
+use veche_runtime::wire::EventName;
 use veche_runtime::{Effect, Effects, Host, Level, Runtime};
-use veche_script::{
-    AppRole, LoadRun, Program, Script, ScriptApp, ScriptLimits, Snapshots, SourceCode,
-};
+use veche_script::{AppRole, LoadRun, ScriptApp, ScriptLimits, Snapshots, SourceCode};
 use veche_store::Store;
 
 use veche_config::{self as config, Config, RestartPolicy};
 
+use super::hosted::{HostedRuntime, Program};
 use super::service::Lifecycle;
-
-/// What runs handlers: Lua's is the only runtime so far. With a second one this is an enum of both that hands on what
-/// [`Runtime`] asks for, so that a message costs no virtual call.
-pub(super) type HostedRuntime = Script;
 
 /// One application that can be run.
 #[derive(Clone, Debug)]
 pub struct AppBundle {
     /// What runs.
-    pub(super) program: <HostedRuntime as Runtime>::Program,
+    pub(super) program: Program,
     /// What lies below may be answered with.
     pub files: Option<Arc<Path>>,
-    /// Of a service's instance.
+    /// The instance, for a service.
     pub slot: Option<InstanceSlot>,
-    /// It is told what happens to channels and users.
+    /// Whether the application handles channel and user events.
     pub hears_events: bool,
-    /// What it decides on for Centrifuge clients, for all that ask it.
+    /// The hooks that the application handles for Centrifuge clients.
     pub kinds: Arc<HookKinds>,
-    /// What was warned of when its code was tried, such as functions that are never called.
+    /// Warnings of the loading check, such as functions that are never called.
     warnings: Vec<String>,
 }
 
-/// The names of the applications on a shelf with what each was warned of.
+/// Returns the names of the applications with their warnings.
 pub fn warnings(shelf: &AppSet) -> Vec<(String, String)> {
     let volumes = shelf.iter().flatten();
     let all = volumes.flat_map(|volume| {
@@ -48,16 +45,16 @@ pub fn warnings(shelf: &AppSet) -> Vec<(String, String)> {
     all.collect()
 }
 
-/// The place of a service's instance, and when it begins again.
+/// The worker assignment and restart policy of a service's instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InstanceSlot {
-    /// From 1.
+    /// The number of the instance, from 1.
     instance: u32,
     pub restart: RestartPolicy,
 }
 
 impl InstanceSlot {
-    /// The one of so many workers that it runs on.
+    /// Returns the worker that runs the instance.
     pub fn worker(&self, workers: u16) -> u16 {
         ((self.instance - 1) % u32::from(workers.max(1))) as u16
     }
@@ -66,7 +63,7 @@ impl InstanceSlot {
 impl AppBundle {
     /// Returns the application's name.
     pub(super) fn name(&self) -> &str {
-        &self.program.app.name
+        self.program.name()
     }
 
     /// Formats an error that prevents the application from running.
@@ -74,12 +71,12 @@ impl AppBundle {
         format!("app {:?}: {error}", self.name())
     }
 
-    /// Returns the life of a service's instance that is to begin.
+    /// Returns the initial lifecycle, for a service.
     pub(super) fn lifecycle(&self) -> Option<Lifecycle> {
         self.slot.map(|seat| Lifecycle::new(seat.restart))
     }
 
-    /// Whether the other one would run just the same.
+    /// Returns whether two bundles would behave identically.
     pub fn is_same(&self, other: &Self) -> bool {
         self.program.is_same(&other.program)
             && self.files == other.files
@@ -88,11 +85,10 @@ impl AppBundle {
     }
 }
 
-/// All applications of a configuration, by id; those that are no more in it are `None`.
+/// All applications of a configuration by id; `None` for those that are no longer configured.
 pub type AppSet = Arc<Vec<Option<Arc<AppBundle>>>>;
 
-/// The same code with a store of its own and a seed, and with services of these names; `None`: with all of them. For one run
-/// of a test.
+/// Returns the same code with its own store and a seed for one test run, with the named services; `None`: all services.
 pub fn seeded(shelf: &AppSet, seed: u64, services: Option<&[String]>) -> Result<AppSet, String> {
     let is_of = |volume: &AppBundle, name: &str| {
         let rest = volume.name().strip_prefix(name);
@@ -114,36 +110,36 @@ pub fn seeded(shelf: &AppSet, seed: u64, services: Option<&[String]>) -> Result<
     let volumes = shelf.iter().map(|volume| {
         volume.as_ref().filter(|volume| runs(volume)).map(|volume| {
             let mut volume = AppBundle::clone(volume);
-            volume.program.store = Arc::clone(&store);
-            volume.program.seed = Some(seed);
+            volume.program.seed(&store, seed);
             Arc::new(volume)
         })
     });
     Ok(Arc::new(volumes.collect()))
 }
 
-/// An application, whether it is in the configuration or not.
+/// An application by its name, configured or not.
 #[derive(Debug)]
 struct RegisteredApp {
     name: String,
-    /// What it decides on for Centrifuge clients.
+    /// The hooks that it handles for Centrifuge clients.
     kinds: Arc<HookKinds>,
 }
 
-/// Gives applications their ids: open sessions keep theirs over a reload, so a name keeps its number for good.
+/// Assigns ids to applications. A name keeps its id for the lifetime of the process, since open sessions refer to it
+/// across reloads.
 #[derive(Debug, Default)]
 pub struct AppRegistry {
     names: Mutex<Vec<RegisteredApp>>,
-    /// What all workers and applications share.
+    /// The store shared by all workers and applications.
     pub store: Arc<Store>,
-    /// What applications ask of the world goes through here.
+    /// Performs the calls of applications.
     pub outbound: Outbound,
-    /// Services play the users of this run.
+    /// The load test whose users the services play.
     load_run: Option<Arc<dyn LoadRun>>,
 }
 
 impl AppRegistry {
-    /// A library whose services play the users of a run under load, if there is one.
+    /// Creates a registry whose services play the users of a load test, if there is one.
     pub fn for_load_run(load_run: Option<Arc<dyn LoadRun>>) -> Self {
         Self {
             load_run,
@@ -151,7 +147,7 @@ impl AppRegistry {
         }
     }
 
-    /// Reads the code of all applications and tries whether it loads, before anybody is to run it.
+    /// Reads the code of all applications and checks that it loads.
     pub fn load(&self, config: &Config) -> Result<AppSet, String> {
         let instances = config.services.iter().map(|service| service.instances);
         if config.apps.len() + instances.sum::<u32>() as usize > VOLUMES_MAX {
@@ -165,7 +161,7 @@ impl AppRegistry {
             is_confined: config.server.sandbox,
         };
         let mut put = |AppId(id), mut volume: AppBundle| {
-            volume.program.app.limits.snapshots = snapshots.clone();
+            volume.program.set_snapshots(&snapshots);
             if shelf.len() <= usize::from(id) {
                 shelf.resize_with(usize::from(id) + 1, || None);
             }
@@ -184,7 +180,7 @@ impl AppRegistry {
         Ok(Arc::new(shelf))
     }
 
-    /// The instances of a service, and what they go by here: a name that no app can have.
+    /// Returns the instances of a service under internal names, which no app can have.
     fn service_instances(
         &self,
         service: &config::ServiceConfig,
@@ -205,17 +201,19 @@ impl AppRegistry {
         let first = self.read(app, role(1), Some(seat(1)))?;
         let volumes = (1..=*instances).map(|instance| {
             let mut volume = first.clone();
-            volume.program.app.role = role(instance);
             volume.slot = Some(seat(instance));
-            if *instances > 1 {
-                volume.program.app.name = format!("{}/{instance}", app.name);
+            if let Some(program) = volume.program.script_mut() {
+                program.app.role = role(instance);
+                if *instances > 1 {
+                    program.app.name = format!("{}/{instance}", app.name);
+                }
             }
             (format!("\0{}/{instance}", app.name), volume)
         });
         Ok(volumes.collect())
     }
 
-    /// The number of an application.
+    /// Returns the id of an application's name.
     pub fn id(&self, name: &str) -> AppId {
         let mut names = self.names.lock();
         let known = names.iter().position(|known| known.name == name);
@@ -228,14 +226,14 @@ impl AppRegistry {
         }) as u16)
     }
 
-    /// What it decides on: whoever loads its code says so there.
+    /// Returns the hooks that an application handles, updated whenever its code is loaded.
     pub fn hook_kinds(&self, AppId(id): AppId) -> Arc<HookKinds> {
         let names = self.names.lock();
         let named = names.get(usize::from(id));
         named.map_or_else(Arc::default, |named| Arc::clone(&named.kinds))
     }
 
-    /// Reads an application's code, and tries it.
+    /// Reads an application's code and checks that it loads.
     fn read(
         &self,
         app: &config::AppConfig,
@@ -243,6 +241,12 @@ impl AppRegistry {
         seat: Option<InstanceSlot>,
     ) -> Result<AppBundle, String> {
         let failed = |error: &dyn std::fmt::Display| format!("app {:?}: {error}", app.name);
+        if let Some(fastcgi) = &app.fastcgi {
+            return Ok(self.behind_fastcgi(app, fastcgi));
+        }
+        if let Some(processes) = &app.processes {
+            return Ok(self.in_processes(app, processes));
+        }
         let code = Arc::new(SourceCode::read(&app.script).map_err(|error| failed(&error))?);
         let files = app.files.as_deref().map(Arc::from);
         let options = serde_json::to_value(&app.options).map_err(|error| failed(&error))?;
@@ -261,7 +265,8 @@ impl AppRegistry {
             },
             role,
         };
-        // Each worker loads it again; what all of them would stumble over is found here, and the modules are read.
+        // Each worker loads the code again. This check finds errors that would affect all of them, and reads the
+        // modules.
         let kinds = match role {
             AppRole::Clients => self.hook_kinds(self.id(&app.name)),
             AppRole::Service { .. } => Arc::default(),
@@ -269,13 +274,13 @@ impl AppRegistry {
         let store = Arc::clone(&self.store);
         let mut volume = AppBundle {
             warnings: Vec::new(),
-            program: Program {
+            program: Program::Script(Box::new(veche_script::Program {
                 app,
                 code,
                 store,
                 seed: None,
                 load_run: self.load_run.clone(),
-            },
+            })),
             files,
             slot: seat,
             hears_events: false,
@@ -285,6 +290,61 @@ impl AppRegistry {
         let mut trial = trial.map_err(|error| failed(&error))?;
         volume.warnings = warnings_of(&mut trial);
         Ok(volume)
+    }
+}
+
+impl AppRegistry {
+    /// An application whose script another server runs.
+    fn behind_fastcgi(&self, app: &config::AppConfig, fastcgi: &config::Fastcgi) -> AppBundle {
+        let is_named = |event: &&EventName| fastcgi.events.iter().any(|name| name == event.name());
+        let options = serde_json::to_string(&app.options).unwrap_or_else(|_| "{}".to_owned());
+        let key = |key: &config::SecretValue| Secret(key.expose().to_owned());
+        let program = veche_remote::Program {
+            name: app.name.clone(),
+            options,
+            pool: Arc::clone(&fastcgi.pool),
+            events: EventName::ALL.iter().filter(is_named).copied().collect(),
+            api: fastcgi
+                .api
+                .as_ref()
+                .map(|(url, secret)| (url.clone(), secret.as_ref().map(key))),
+        };
+        AppBundle {
+            warnings: Vec::new(),
+            program: Program::PerEvent(Arc::new(program)),
+            files: None,
+            slot: None,
+            hears_events: false,
+            kinds: self.hook_kinds(self.id(&app.name)),
+        }
+    }
+
+    /// An application that runs in processes of its own. Each time it is read it is another generation of them.
+    fn in_processes(&self, app: &config::AppConfig, processes: &config::Processes) -> AppBundle {
+        let options = serde_json::to_string(&app.options).unwrap_or_else(|_| "{}".to_owned());
+        let program = veche_pool::Program::new(veche_pool::Options {
+            name: app.name.clone(),
+            command: processes.command.clone(),
+            folder: processes.folder.clone(),
+            options,
+            workers: processes.workers,
+            jobs_max: processes.jobs_max,
+            ttl: processes.ttl,
+            queue: processes.queue,
+            queue_timeout: processes.queue_timeout,
+            start_timeout: processes.start_timeout,
+            stop_timeout: processes.stop_timeout,
+            event_timeout: processes.event_timeout,
+            rss_bytes_max: processes.rss_bytes_max,
+        });
+        AppBundle {
+            warnings: Vec::new(),
+            program: Program::Workers(program),
+            files: app.files.as_deref().map(Arc::from),
+            slot: None,
+            hears_events: false,
+            kinds: self.hook_kinds(self.id(&app.name)),
+        }
     }
 }
 
@@ -304,5 +364,5 @@ fn warnings_of(runtime: &mut HostedRuntime) -> Vec<String> {
     warnings.collect()
 }
 
-/// Applications and instances of services of one configuration: each has a VM, and a number of 16 bits.
+/// The most applications and service instances of a configuration: each has a VM and a 16-bit number.
 const VOLUMES_MAX: usize = 4096;

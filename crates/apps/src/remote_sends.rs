@@ -1,4 +1,4 @@
-//! What scripts do with connections of other workers: it goes there by mail, and is carried out as if it came from here.
+//! Effects on connections of other workers: sent as messages and executed there as if they were local.
 
 use std::collections::VecDeque;
 
@@ -11,16 +11,16 @@ use veche_types::ConnectionId;
 use super::app_hosts::AppHosts;
 use super::user_search::{UserSearch, UserSearchResult};
 
-/// Bytes for one other worker that wait for its mail to be taken; beyond that messages are dropped.
+/// Limit of queued bytes for one worker; beyond it messages are dropped.
 const WAITING_BYTES_MAX: usize = 32 << 20;
 
-/// A piece of mail takes no further order once it has so many bytes.
+/// Size from which a message takes no further actions.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Bytes of an order beside its data.
+/// Bytes of an action in addition to its data.
 const ORDER_BYTES: usize = 64;
 
-/// What one worker has another one do, for one application.
+/// Actions for another worker, of one application.
 pub struct AppWorkerMessage {
     pub(super) app: AppId,
     orders: Vec<RemoteAction>,
@@ -30,16 +30,16 @@ pub struct AppWorkerMessage {
 pub(super) enum RemoteAction {
     Send(ConnectionId, MessageKind, Vec<u8>),
     Close(ConnectionId, u16, String),
-    /// A question of another worker, and the answer to one of ours.
+    /// A search by another worker, and the result of one of ours.
     Find(UserSearch),
     Found(UserSearchResult),
 }
 
-/// Mail for the other workers.
+/// The queued actions for other workers.
 pub(super) struct RemoteSends {
-    /// By worker.
+    /// The queues by worker.
     lanes: Box<[RemoteQueue]>,
-    /// Pieces in all of them.
+    /// The number of messages in all queues.
     pieces: usize,
     is_dropping: bool,
 }
@@ -51,7 +51,7 @@ struct RemoteQueue {
 }
 
 impl RemoteSends {
-    /// Among so many workers.
+    /// Creates the queues for a number of workers.
     pub(super) fn new(workers: u16) -> Self {
         Self {
             lanes: (0..workers).map(|_| RemoteQueue::default()).collect(),
@@ -86,7 +86,7 @@ impl RemoteSends {
 
     pub(super) fn enqueue(&mut self, worker: u16, app: AppId, order: RemoteAction, bytes: usize) {
         let bytes = bytes + ORDER_BYTES;
-        // Scripts may make up numbers.
+        // Scripts may pass arbitrary worker numbers.
         let Some(lane) = self.lanes.get_mut(usize::from(worker)) else {
             return;
         };
@@ -95,7 +95,7 @@ impl RemoteSends {
                 tracing::warn!(
                     target: "veche::apps::far",
                     worker,
-                    "messages to connections of a worker that lags are dropped"
+                    "dropped messages to connections of a worker that is too slow"
                 );
             }
             return;
@@ -123,7 +123,7 @@ impl RemoteSends {
 }
 
 impl AppHosts {
-    /// The next mail for a worker.
+    /// Takes the next message for a worker.
     pub(super) fn next_app_message(&mut self, worker: usize) -> Option<AppWorkerMessage> {
         let lane = self.far.lanes.get_mut(worker)?;
         let mail = lane.mail.pop_front()?;
@@ -135,12 +135,12 @@ impl AppHosts {
         Some(mail)
     }
 
-    /// Whether there is mail for another worker.
+    /// Returns whether messages are queued for other workers.
     pub(super) fn has_app_messages(&self) -> bool {
         !self.far.is_empty()
     }
 
-    /// Mail of another worker.
+    /// Executes a message of another worker.
     pub(super) fn receive_app_message(&mut self, mail: AppWorkerMessage, shared: &mut Context) {
         let id = mail.app;
         for order in mail.orders {

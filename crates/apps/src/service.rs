@@ -1,7 +1,7 @@
-//! The life of a service's instance: it begins, ends, and begins again.
+//! The lifecycle of a service's instance: start, end and restart.
 //!
-//! An instance is an [`RunningApp`] without clients on one worker. Each time it begins in a new VM, so nothing of a
-//! failure stays; it never runs twice at once, so after a reload it begins when older code has ended.
+//! An instance is a [`RunningApp`] without clients on one worker. Each start uses a new VM, so no state of a failure
+//! remains. Two never run at once: after a reload the instance starts when the older code has ended.
 
 use tracing::{error, info, warn};
 use veche_config::RestartPolicy;
@@ -10,27 +10,27 @@ use veche_runtime::{Event, Runtime, ServiceState};
 
 use super::app_hosts::{AppHosts, LOG, RunningApp};
 
-/// It begins again after so long when it has failed for the first time; then after twice as long each time.
+/// The delay before the first restart after a failure, in milliseconds; it doubles with each further one.
 const BACK_OFF_MS: u64 = 200;
-/// Never after more than that.
+/// The longest restart delay in milliseconds.
 const BACK_OFF_MS_MAX: u64 = 30_000;
-/// Once it has run for so long, it counts as the first time again.
+/// The running time after which the delay is reset, in milliseconds.
 const RAN_WELL_MS: u64 = 30_000;
 
-/// How a service's instance lives.
+/// The lifecycle state of a service's instance.
 #[derive(Debug)]
 pub(super) struct Lifecycle {
     restart: RestartPolicy,
     state: LifecycleState,
-    /// Times that it was over too soon, without one between that it was not.
+    /// Consecutive runs that ended too soon.
     early_ends: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LifecycleState {
-    /// It begins as soon as older code has ended.
+    /// Starts as soon as older code has ended.
     New,
-    /// It begins again then.
+    /// Restarts at a time.
     Due {
         at_ms: u64,
     },
@@ -43,14 +43,14 @@ enum LifecycleState {
 /// Whether the services of a worker may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServicePhase {
-    /// Not yet: services of another process of this server may run.
+    /// Not yet: services of another process of this server may still run.
     Held,
     Open,
-    /// They were told to end, and are ended at that time.
+    /// Services have been told to stop, and are aborted at a time.
     Stopping {
         until_ms: u64,
     },
-    /// None runs any more, and none will.
+    /// No service runs, and none will be started.
     Over,
 }
 
@@ -63,7 +63,7 @@ impl Lifecycle {
         }
     }
 
-    /// It was over after so long; when it is due again, in milliseconds from now.
+    /// Returns the restart delay in milliseconds after a run of the given duration.
     fn restart_delay_ms(&mut self, ran_ms: u64) -> u64 {
         if ran_ms >= RAN_WELL_MS {
             self.early_ends = 0;
@@ -75,24 +75,24 @@ impl Lifecycle {
 }
 
 impl RunningApp {
-    /// Whether it is a service, even one that is no more in the configuration.
+    /// Returns whether the application is a service, configured or not.
     pub(super) fn is_service(&self) -> bool {
         self.volume.slot.is_some()
     }
 
-    /// Whether it runs, or something that it or its older code has begun.
+    /// Returns whether the service, its older code or anything that they started is running.
     fn is_busy(&self) -> bool {
         let runs = self.is_running() || self.exit.is_some();
         let has_work = runs && !self.runtime.is_idle();
         has_work || self.runtime.is_stopping() || !self.runtime.is_older_idle()
     }
 
-    /// Whether it is a service that runs.
+    /// Returns whether the application is a running service.
     pub(super) fn is_running(&self) -> bool {
         self.life.is_some() && self.runtime.service_state() == ServiceState::Runs
     }
 
-    /// When there is something to do for a service's life, in monotonic milliseconds.
+    /// Returns when the lifecycle needs attention, in monotonic milliseconds.
     pub(super) fn lifecycle_due_ms(&self) -> u64 {
         match self.life.as_ref().map(|life| life.state) {
             Some(LifecycleState::New) if !self.runtime.has_older() => 0,
@@ -108,27 +108,27 @@ impl RunningApp {
 }
 
 impl AppHosts {
-    /// No service begins before [`Self::start_services`].
+    /// Prevents services from starting until [`Self::start_services`].
     pub fn hold_services(&mut self) {
         self.phase = ServicePhase::Held;
     }
 
-    /// Begins the services that were held back, unless they were told to end meanwhile.
+    /// Starts the services that were held back, unless they have been told to stop.
     pub fn start_services(&mut self) {
         if self.phase == ServicePhase::Held {
             self.phase = ServicePhase::Open;
         }
     }
 
-    /// Whether it is a service that does nothing at all: it has not begun, or has ended.
+    /// Returns whether the application is a service that has not started or has ended.
     pub(super) fn is_idle(&self, app: &RunningApp) -> bool {
         app.is_service() && matches!(self.phase, ServicePhase::Held | ServicePhase::Over)
     }
 
-    /// Services are to end, and are ended at that time in monotonic milliseconds.
+    /// Tells services to stop; they are aborted at a time in monotonic milliseconds.
     pub(super) fn shut_down_services(&mut self, until_ms: u64, shared: &mut Context) {
         match &mut self.phase {
-            // Nothing has begun.
+            // No service has started.
             ServicePhase::Held => self.phase = ServicePhase::Over,
             ServicePhase::Open => {
                 self.phase = ServicePhase::Stopping { until_ms };
@@ -142,7 +142,7 @@ impl AppHosts {
         }
     }
 
-    /// Ends services that were told to end, once they have nothing to do any more or their time is over.
+    /// Drops services that were told to stop and are idle or past their time limit.
     pub(super) fn end_services(&mut self, shared: &mut Context) {
         let ServicePhase::Stopping { until_ms } = self.phase else {
             return;
@@ -156,7 +156,7 @@ impl AppHosts {
             self.run(id, None, shared, |app, _| {
                 if app.is_busy() {
                     let (name, tasks) = (app.volume.name(), app.runtime.tasks());
-                    warn!(target: LOG, app = name, tasks, "the service does not stop: it is ended");
+                    warn!(target: LOG, app = name, tasks, "the service did not stop in time: ending it");
                 }
                 app.runtime.abort();
             });
@@ -170,7 +170,7 @@ impl AppHosts {
         services.map(|(index, _)| AppId(index as u16)).collect()
     }
 
-    /// Sees to a service's life, where an application is one.
+    /// Advances the lifecycle of a service; does nothing for other applications.
     pub(super) fn advance_service(&mut self, id: AppId, shared: &mut Context) {
         let now_ms = shared.now.mono_ms;
         if self.phase != ServicePhase::Open {
@@ -216,13 +216,13 @@ impl AppHosts {
             if let Some(life) = &mut app.life {
                 life.state = LifecycleState::Runs { since_ms };
             }
-            // A VM's first turn comes before its first call.
+            // A VM needs its first turn before its first call.
             app.runtime.turn(now);
             app.runtime.handle_event(Event::Run, now);
         });
     }
 
-    /// An instance is over: whether, and when, it begins again.
+    /// Handles the end of an instance and schedules its restart, if any.
     fn service_ended(&mut self, id: AppId, has_failed: bool, ran_ms: u64, shared: &Context) {
         let now_ms = shared.now.mono_ms;
         let Some(app) = self.app(id) else { return };

@@ -1,6 +1,7 @@
-//! Connections of a user, looked for on all workers: a question to each by mail, and one answer made of all answers.
+//! Searches for a user's connections on all workers: a request to each by message, and one result from all answers.
 //!
-//! Who is whose the hub knows. This knows which of them are an application's, and who waits for the answer.
+//! The hub knows the connections of a user. This module selects those of an application and tracks the waiting
+//! handlers.
 
 use std::collections::HashMap;
 
@@ -11,56 +12,56 @@ use veche_runtime::{Runtime, Token};
 use super::app_hosts::AppHosts;
 use super::remote_sends::RemoteAction;
 
-/// A worker that has not answered after so long lags too much.
+/// The time after which a missing answer is given up, in milliseconds.
 const PATIENCE_MS: u64 = 5000;
 
-/// Bytes of a place in mail.
+/// Bytes of a connection's address in a message.
 const PLACE_BYTES: usize = size_of::<WorkerConnection>();
 
-/// What one worker asks another one.
+/// A search request to another worker.
 pub(super) struct UserSearch {
-    /// Whom to answer.
+    /// The requesting worker.
     from: u16,
     token: Token,
     user: String,
     limit: usize,
 }
 
-/// What that one has.
+/// The answer of a worker.
 pub(super) struct UserSearchResult {
     token: Token,
     places: Vec<WorkerConnection>,
 }
 
-/// Searches of this worker's applications.
+/// The searches of this worker's applications.
 #[derive(Default)]
 pub(super) struct UserSearches {
     under_way: HashMap<(AppId, Token), PendingSearch>,
-    /// Over, and not handed in.
+    /// Completed searches whose result has not been delivered.
     over: Vec<(AppId, Token, CallOutcome)>,
 }
 
 struct PendingSearch {
     places: Vec<WorkerConnection>,
     limit: usize,
-    /// Workers that have not answered.
+    /// The number of workers that have not answered.
     missing: u16,
     until_ms: u64,
 }
 
 impl UserSearches {
-    /// Nobody waits for it any more.
+    /// Cancels a search that no handler waits for.
     pub(super) fn cancel(&mut self, app: AppId, token: Token) {
         self.under_way.remove(&(app, token));
         self.over.retain(|(of, own, _)| (*of, *own) != (app, token));
     }
 
-    /// Something is known at once; it is handed in when the script waits for it.
+    /// Completes a search immediately; the result is delivered when the script waits for it.
     pub(super) fn complete(&mut self, app: AppId, token: Token, outcome: CallOutcome) {
         self.over.push((app, token, outcome));
     }
 
-    /// When something is to be handed in.
+    /// Returns when a result has to be delivered.
     pub(super) fn due_ms(&self) -> u64 {
         if !self.over.is_empty() {
             return 0;
@@ -71,7 +72,7 @@ impl UserSearches {
 }
 
 impl PendingSearch {
-    /// In order, no more than were asked for.
+    /// Returns the sorted results, up to the requested number.
     fn outcome(mut self) -> CallOutcome {
         self.places.sort_unstable();
         self.places.truncate(self.limit);
@@ -80,7 +81,7 @@ impl PendingSearch {
 }
 
 impl AppHosts {
-    /// Begins a search.
+    /// Starts a search.
     pub(super) fn find(
         &mut self,
         app: AppId,
@@ -112,7 +113,7 @@ impl AppHosts {
         }
     }
 
-    /// Another worker looks for a user's connections.
+    /// Handles the search request of another worker.
     pub(super) fn search_local(&mut self, app: AppId, search: UserSearch, shared: &Context) {
         let UserSearch {
             from,
@@ -127,7 +128,7 @@ impl AppHosts {
             .enqueue(from, app, RemoteAction::Found(finding), bytes);
     }
 
-    /// Another worker has looked.
+    /// Handles the answer of another worker.
     pub(super) fn search_answered(&mut self, app: AppId, finding: UserSearchResult) {
         let key = (app, finding.token);
         let Some(find) = self.finds.under_way.get_mut(&key) else {
@@ -142,7 +143,7 @@ impl AppHosts {
         }
     }
 
-    /// Lets those go on whose search is over, or has taken too long.
+    /// Resumes handlers whose search is complete or has timed out.
     pub(super) fn deliver_searches(&mut self, shared: &mut Context) {
         let now_ms = shared.now.mono_ms;
         let late = self
@@ -166,7 +167,7 @@ impl AppHosts {
         }
     }
 
-    /// Those of this worker that the application has.
+    /// Returns the application's connections of a user on this worker.
     fn local_addresses(
         &self,
         app: AppId,

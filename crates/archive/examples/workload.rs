@@ -1,11 +1,11 @@
-//! What the archive costs under the work it has: publications of many channels round robin, trimmed as their window
-//! slides, handed over in turns as workers do it.
+//! Measures the cost of the archive under a realistic load: publications of many channels, round robin, trimmed as their
+//! windows slide and submitted in turns, as workers do.
 //!
 //! `cargo run --release -p veche-archive --example workload -- FOLDER [bytes=128] [records=1000000] [window=50]
 //! [channels=10000] [turn=50] [workers=2] [sync=interval|every|never] [rate=0]`
 //!
-//! A rate, in publications a second of all workers, leaves the archive time; without, it is always behind, and what is
-//! durable waits in a full queue.
+//! With a rate, in publications per second of all workers, the archive keeps up. Without one it is always saturated, and
+//! batches wait in a full queue before they become durable.
 
 #![expect(clippy::disallowed_methods, reason = "it measures")]
 
@@ -23,7 +23,7 @@ struct Plan {
     window: u64,
     channels: u64,
     turn: u64,
-    /// Between two turns of a worker.
+    /// Interval between two turns of a worker.
     pause: Duration,
     payload: Bytes,
 }
@@ -120,7 +120,7 @@ fn main() {
     );
 }
 
-/// One worker: how long each of its turns took to become durable, and its own time in `append`.
+/// The result of one worker: how long each of its turns took to become durable, and the time it spent in `append`.
 fn work(worker: u64, archive: &Archive, plan: &Plan) -> (Vec<Duration>, Duration) {
     let me = thread::current();
     let mut writer = archive.writer(move || me.unpark());
@@ -189,7 +189,7 @@ fn note(writer: &mut veche_archive::Writer, handed: &[Instant], waits: &mut Vec<
     }
 }
 
-/// User and system time of all threads, which the kernel tells in hundredths of a second.
+/// User and system time of all threads, which the kernel reports in hundredths of a second.
 fn cpu_ms(process: &str) -> u64 {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).expect("/proc");
     let fields: Vec<&str> = text
@@ -202,7 +202,7 @@ fn cpu_ms(process: &str) -> u64 {
     (ticks(11) + ticks(12)) * 10
 }
 
-/// What went to the kernel by `write` and its like.
+/// Bytes passed to the kernel by `write` and similar calls.
 fn written_bytes() -> u64 {
     let text = fs::read_to_string("/proc/self/io").expect("/proc");
     let line = text

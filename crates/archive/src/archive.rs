@@ -1,4 +1,4 @@
-//! Opening an archive, what a server holds of it, and its end.
+//! Opening, using and closing an archive.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -20,16 +20,16 @@ use crate::run_state::{self, LastRun, Renewal, RenewalCause};
 use crate::stats::{ArchiveStats, Counters};
 use crate::writer_thread::{Opening, WriterThread};
 
-/// An open archive. What is handed over before it is closed, or let go of, is written.
+/// An open archive. Batches submitted before it is closed or dropped are written.
 #[derive(Debug)]
 pub struct Archive {
     shared: Arc<SharedState>,
     queue_bytes_max: usize,
-    /// `None` once it was closed.
+    /// `None` once it is closed.
     thread: Option<JoinHandle<Result<(), Error>>>,
 }
 
-/// What the archive's thread shares with the rest.
+/// The state shared with the writer thread.
 #[derive(Debug, Default)]
 pub(crate) struct SharedState {
     pub(crate) lanes: Mutex<Vec<Arc<Lane>>>,
@@ -37,7 +37,7 @@ pub(crate) struct SharedState {
     pub(crate) counters: Counters,
 }
 
-/// Opens the archive in a folder, which is made if there is none, and reads all there is.
+/// Opens the archive in a folder, which is created if necessary, and reads all of it.
 ///
 /// # Errors
 /// [`Error`]; nothing has changed then.
@@ -56,12 +56,12 @@ pub fn open(folder: &Path, options: &Options) -> Result<(Archive, LoadedStreams)
     if last == LastRun::Damaged {
         return Err(Error::Damaged {
             path: folder.into(),
-            reason: "the last run could not write it".to_owned(),
+            reason: "the previous run could not write to it".to_owned(),
         });
     }
     let is_new = !Database::is_in(folder);
     let database = match Database::open(folder, options.fsync) {
-        // It is made when there is room.
+        // The file is created when there is room.
         Err(error) if is_new && error.is_full() => None,
         opened => Some(opened?),
     };
@@ -109,8 +109,8 @@ pub fn open(folder: &Path, options: &Options) -> Result<(Archive, LoadedStreams)
     Ok((archive, contents.loaded))
 }
 
-/// Moves the files of a [damaged](Error::Damaged) archive into a folder beside them, so that the next [`open`] begins
-/// anew. Says which folder.
+/// Moves the files of a [damaged](Error::Damaged) archive into a folder beside them, so that the next [`open`] starts
+/// with an empty one. Returns that folder.
 ///
 /// # Errors
 /// [`Error::InUse`], [`Error::Io`].
@@ -135,8 +135,8 @@ pub fn set_aside(folder: &Path) -> Result<PathBuf, Error> {
     Ok(aside)
 }
 
-/// Has the next [`open`] give all streams other epochs: for a folder that comes from a backup, where clients know later
-/// offsets by the epochs that are in it.
+/// Makes the next [`open`] give all streams new epochs: for a folder restored from a backup, whose epochs clients may
+/// know with later offsets.
 ///
 /// # Errors
 /// [`Error::InUse`], [`Error::Io`].
@@ -148,7 +148,7 @@ pub fn renew_epochs(folder: &Path) -> Result<(), Error> {
     })
 }
 
-/// What was said in channels is nobody else's.
+/// Private to the owner, because it contains the messages of channels.
 fn make(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -167,8 +167,8 @@ fn make(folder: &Path) -> io::Result<()> {
 }
 
 impl Archive {
-    /// A way in for one worker. `wake` is called on the archive's thread whenever a batch of that worker has become
-    /// durable, and when the thread ends; it must not wait.
+    /// Creates a writer for one worker. `wake` is called on the archive's thread whenever a batch of that worker has
+    /// become durable, and when the thread ends; it must not block.
     #[must_use]
     pub fn writer(&self, wake: impl Fn() + Send + Sync + 'static) -> Writer {
         let lane = Arc::new(Lane::new(self.queue_bytes_max, Box::new(wake)));
@@ -184,7 +184,7 @@ impl Archive {
         Writer::new(lane, Arc::clone(&self.shared), thread.thread().clone())
     }
 
-    /// What was counted so far.
+    /// Returns the current statistics.
     #[must_use]
     pub fn stats(&self) -> ArchiveStats {
         let queued = self
@@ -197,10 +197,10 @@ impl Archive {
         self.shared.counters.snapshot(queued)
     }
 
-    /// Writes what was handed over, and closes the files. Another process may have the folder then.
+    /// Writes the submitted batches and closes the files, so that another process can open the folder.
     ///
     /// # Errors
-    /// [`Error::Unwritten`]; others, where only the closing failed: all is on disk then.
+    /// [`Error::Unwritten`]; other errors if only closing failed and everything is on disk.
     pub fn close(mut self) -> Result<(), Error> {
         self.end()
     }
@@ -211,7 +211,7 @@ impl Archive {
         };
         self.shared.is_closing.store(true, Ordering::Release);
         thread.thread().unpark();
-        // It can't have panicked but by a fault of ours, which the panic hook has told.
+        // The thread panics only because of a bug, which the panic hook has reported.
         thread.join().unwrap_or(Ok(()))
     }
 }

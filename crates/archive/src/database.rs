@@ -1,8 +1,8 @@
-//! The file: two tables of SQLite, and a row for each stream and each publication.
+//! The database file: two SQLite tables, with a row for each stream and each publication.
 //!
-//! A publication's row is numbered in the order in which all of them came, not by channel: what is appended fills
-//! pages at one end, and what is trimmed empties pages at the other. The write-ahead log makes a commit all or
-//! nothing, whenever the process ends; rows have checksums, because SQLite's pages have none.
+//! The rows of publications are numbered in order of arrival, not by channel: appended ones fill pages at one end, and
+//! trimmed ones empty pages at the other. The write-ahead log makes commits atomic, whenever the process ends; rows
+//! have checksums, because SQLite's pages have none.
 
 mod load;
 
@@ -22,25 +22,25 @@ use crate::index::{ChangeSet, PublicationRow, StreamRow};
 use crate::options::FsyncPolicy;
 use crate::wal_tail::{self, WalTail};
 
-/// Says in the file's header whose it is: "vech".
+/// Application id in the file header: "vech".
 const APPLICATION: i32 = 0x7665_6368;
 
-/// The format's number; a change that older versions can't read gets the next one.
+/// Version of the format; a change that older versions can't read gets the next number.
 const FORMAT: u32 = 1;
 
-/// Numbers of formats that later versions may reach with the tables that this one has.
+/// Format numbers that later versions may use with the same tables.
 const COMPATIBLE_FORMATS: i64 = 16;
 
 const PAGE_BYTES: u64 = 8192;
 
-/// Frames in the write-ahead log beyond which they are moved into the tables: as many as those have pages, at least
-/// 2 MiB, and at most 8 MiB, which bounds the pause.
+/// Bounds for the number of frames in the write-ahead log before a checkpoint: the number of pages of the tables, at
+/// least 2 MiB, and at most 8 MiB, which bounds the pause.
 const LOG_FRAMES: RangeInclusive<u64> = 256..=1024;
 
-/// Free pages that are kept for what comes: 1 MiB, and a quarter of the file.
+/// Free pages kept for reuse: 1 MiB, and a quarter of the file.
 const FREE_PAGES_MIN: u64 = 128;
 
-/// Pages that are given back at once: 1 MiB, which bounds the pause.
+/// Pages released in one step: 1 MiB, which bounds the pause.
 const VACUUM_PAGES: u64 = 128;
 
 const TABLES: &str = "
@@ -67,40 +67,40 @@ const TABLES: &str = "
         checksum integer not null
     ) strict;";
 
-/// The open file.
+/// The open database.
 #[derive(Debug)]
 pub(crate) struct Database {
     connection: Connection,
     path: PathBuf,
     fsync: FsyncPolicy,
-    /// What the log had behind its last good commit when it was opened.
+    /// The part of the log behind its last valid commit when the file was opened.
     tail: WalTail,
-    /// How long the log may get before it is moved into the tables, in bytes.
+    /// Length of the log in bytes that triggers a checkpoint.
     log_bytes_max: u64,
 }
 
-/// What there is to do besides commits.
+/// The result of a maintenance step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Maintenance {
-    /// Nothing.
+    /// Nothing was due.
     Idle,
     /// The log was moved into the tables.
     Checkpoint,
-    /// Some free pages were given back; there may be more.
+    /// Some free pages were released; there may be more.
     Vacuum,
 }
 
 impl Database {
-    /// Opens the file in that folder, or makes one.
+    /// Opens the file in the folder, or creates it.
     pub(crate) fn open(folder: &Path, fsync: FsyncPolicy) -> Result<Self, Error> {
         let failed = |path: &Path, source| Error::Io {
             path: path.into(),
             source,
         };
-        // SQLite is given a path without any link, and follows none then.
+        // SQLite gets a path without links and follows none.
         let folder = fs::canonicalize(folder).map_err(|error| failed(folder, error))?;
         let path = folder.join("history.sqlite");
-        // Made here, for the owner only; SQLite gives its log the same mode.
+        // Created here with private permissions; SQLite gives its log the same mode.
         for (file, is_made) in [(&path, true), (&log_of(&path), false)] {
             if is_made || fs::symlink_metadata(file).is_ok() {
                 WriteOptions::private()
@@ -126,20 +126,20 @@ impl Database {
         Ok(database)
     }
 
-    /// Whether there is a file in that folder with anything in it.
+    /// Returns whether the folder has a non-empty database file.
     pub(crate) fn is_in(folder: &Path) -> bool {
         fs::metadata(folder.join("history.sqlite")).is_ok_and(|file| file.len() > 0)
     }
 
     fn prepare(&mut self) -> Result<(), Error> {
-        // Without other processes the index of the log is kept on the heap, where a full disk can't hurt it.
+        // With exclusive locking the log's index is on the heap, where a full disk can't affect it.
         self.run("pragma locking_mode = exclusive")?;
-        // A connection that is let go of after an error leaves the log as it is.
+        // A connection dropped after an error leaves the log as it is.
         self.connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
             .map_err(|source| explain(&self.path, source))?;
         let (application, format) = (self.number("application_id")?, self.number("user_version")?);
-        // Now that the log was read, and before it is written.
+        // After the log was read, and before it is written.
         self.tail = self.read_tail()?;
         let tables = tables_of(&self.connection).map_err(|source| explain(&self.path, source))?;
         let is_new = application == 0 && tables.is_empty();
@@ -147,14 +147,14 @@ impl Database {
             self.check_format(application, format, &tables)?;
         }
         if is_new {
-            // Both count before the first page is written, and asking for the second always writes.
+            // Both take effect only before the first page is written, and reading the second one always writes.
             self.run(&format!(
                 "pragma page_size = {PAGE_BYTES}; pragma auto_vacuum = incremental;"
             ))?;
         }
         let synchronous = match self.fsync {
             FsyncPolicy::EveryCommit => "full",
-            // Asked for at checkpoints only, without which a power cut could damage what is old.
+            // Syncs only at checkpoints, without which a power cut could damage old data.
             FsyncPolicy::Interval(_) | FsyncPolicy::Never => "normal",
         };
         let settings = format!(
@@ -173,8 +173,8 @@ impl Database {
         Ok(())
     }
 
-    /// Whose file it is, and of which format. With the tables that this version makes, a number that is off by a byte, or
-    /// names a format that is far off, is damage.
+    /// Checks the application id and the format. With the tables of this version, an id that is off by a byte, or a
+    /// format number out of range, counts as damage.
     fn check_format(&self, application: i64, format: i64, tables: &[String]) -> Result<(), Error> {
         let path = self.path.clone();
         let expected = Connection::open_in_memory().and_then(|memory| {
@@ -186,7 +186,7 @@ impl Database {
         if are_ours && is_ours && is_known {
             return Ok(());
         }
-        // A damaged byte does not make it another's.
+        // A damaged byte does not make the file foreign.
         let is_near_ours = { application.to_be_bytes().into_iter() }
             .zip(i64::from(APPLICATION).to_be_bytes())
             .filter(|(found, byte)| found != byte)
@@ -206,13 +206,11 @@ impl Database {
         }
         Err(Error::Damaged {
             path,
-            reason: format!(
-                "its header or the text of its tables is not as it was written (format {format})"
-            ),
+            reason: format!("its header or its schema has been changed (format {format})"),
         })
     }
 
-    /// Finds damage in what loading does not read: pages that are free, and how pages belong together.
+    /// Finds damage that loading does not: in free pages and in the page structure.
     fn check(&self) -> Result<(), Error> {
         let found = self
             .connection
@@ -227,12 +225,12 @@ impl Database {
         }
     }
 
-    /// Makes a group's changes, all or none. A disk that is full may have room once the log is in the tables.
+    /// Commits a change set atomically. A full disk may have room once the log was moved into the tables.
     pub(crate) fn commit(&mut self, plan: &ChangeSet) -> Result<(), Error> {
         let Err(source) = self.write(plan) else {
             return Ok(());
         };
-        // What a failed attempt has left in the log would look like commits that were lost.
+        // Remains of a failed attempt in the log would look like lost commits.
         let cut = self.cut_tail();
         let is_full = source.sqlite_error_code() == Some(ErrorCode::DiskFull);
         let has_room = is_full && cut.is_ok() && self.checkpoint("truncate").is_ok();
@@ -300,17 +298,17 @@ impl Database {
         transaction.commit()
     }
 
-    /// Has the disk take what was committed.
+    /// Syncs committed data to disk.
     pub(crate) fn sync(&self) -> Result<(), Error> {
         let path = self.log();
         match File::open(&path).and_then(|file| file.sync_data()) {
-            // All is in the tables.
+            // Everything is in the tables.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             synced => synced.map_err(|source| Error::Io { path, source }),
         }
     }
 
-    /// One step of what keeps the files small, if one is due. Its length is bounded.
+    /// Does one maintenance step that keeps the files small, if one is due. Its duration is bounded.
     pub(crate) fn maintain(&mut self) -> Result<Maintenance, Error> {
         let (frames, moved) = self.log_frames()?;
         let (free, all) = (
@@ -320,7 +318,7 @@ impl Database {
         let frames_max = all.clamp(*LOG_FRAMES.start(), *LOG_FRAMES.end());
         self.log_bytes_max = frames_max * PAGE_BYTES;
         if frames - moved >= frames_max {
-            // The log begins anew, at its beginning: what it holds is never of two rounds.
+            // The log restarts at its beginning, so it never contains frames of two rounds.
             self.checkpoint("truncate")?;
             return Ok(Maintenance::Checkpoint);
         }
@@ -331,18 +329,18 @@ impl Database {
         Ok(Maintenance::Idle)
     }
 
-    /// Whether the log is so long that upkeep should not wait.
+    /// Returns whether the log is so long that maintenance should not wait.
     pub(crate) fn is_log_long(&self) -> bool {
         fs::metadata(self.log()).is_ok_and(|log| log.len() > self.log_bytes_max)
     }
 
-    /// The size of the files, in bytes.
+    /// Returns the size of the files in bytes.
     pub(crate) fn file_bytes(&self) -> u64 {
         let bytes = |path: &Path| fs::metadata(path).map_or(0, |meta| meta.len());
         bytes(&self.path) + bytes(&self.log())
     }
 
-    /// Moves all into the tables, and closes.
+    /// Moves everything into the tables and closes the file.
     pub(crate) fn close(self) -> Result<(), Error> {
         self.checkpoint("truncate")?;
         // Without its log the file can be copied alone.
@@ -354,7 +352,7 @@ impl Database {
         closed.map_err(|(_, source)| explain(&self.path, source))
     }
 
-    /// Whether the log showed that commits are lost when it was opened.
+    /// Returns whether the log showed on opening that commits were lost.
     pub(crate) fn has_lost(&self) -> bool {
         self.tail.is_loss()
     }
@@ -365,14 +363,14 @@ impl Database {
         WalTail::read(&path, frames, PAGE_BYTES).map_err(|source| Error::Io { path, source })
     }
 
-    /// Takes away what the log has behind its last good commit.
+    /// Truncates the log after its last valid commit.
     pub(crate) fn cut_tail(&mut self) -> Result<(), Error> {
         let (frames, _) = self.log_frames()?;
         let path = self.log();
         wal_tail::cut(&path, frames, PAGE_BYTES).map_err(|source| Error::Io { path, source })
     }
 
-    /// Whole frames in the log, and how many of them the tables have.
+    /// Returns the number of whole frames in the log, and how many of them are in the tables.
     fn log_frames(&self) -> Result<(u64, u64), Error> {
         self.checkpoint("noop")
     }
@@ -385,7 +383,7 @@ impl Database {
             .map_err(|source| explain(&self.path, source))?;
         let row = statement.query_row([], |row| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)));
         let (frames, moved) = row.map_err(|source| explain(&self.path, source))?;
-        // -1 where there is no log yet.
+        // -1 if there is no log yet.
         Ok((frames.max(0).cast_unsigned(), moved.max(0).cast_unsigned()))
     }
 
@@ -407,14 +405,14 @@ impl Database {
     }
 }
 
-/// The text of each table.
+/// Returns the SQL of each table.
 fn tables_of(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare("select sql from sqlite_schema order by name")?;
     let texts = statement.query_map([], |row| row.get(0))?;
     texts.collect()
 }
 
-/// Where SQLite keeps the write-ahead log of a file.
+/// Returns the path of SQLite's write-ahead log.
 fn log_of(path: &Path) -> PathBuf {
     path.with_extension("sqlite-wal")
 }
@@ -474,7 +472,7 @@ impl RowChecksum {
     }
 }
 
-/// The database's error, by what has to be done about it.
+/// Classifies a database error by the required action.
 fn explain(path: &Path, source: rusqlite::Error) -> Error {
     let path = path.to_owned();
     match source.sqlite_error_code() {

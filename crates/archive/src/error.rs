@@ -1,65 +1,65 @@
-//! Why an archive can't be opened or closed, in words for whoever runs the server.
+//! Errors of opening and closing an archive, for operators.
 
 use std::io;
 use std::path::PathBuf;
 
 use rusqlite::ErrorCode;
 
-/// What went wrong.
+/// Why an archive can't be opened or closed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Another process has the folder.
+    /// Another process uses the folder.
     #[error("{} belongs to another running process{}", path.display(), of_process(*.pid))]
     InUse {
         /// The folder.
         path: PathBuf,
-        /// Of that process, where it can be read.
+        /// The id of that process, if known.
         pid: Option<u32>,
     },
-    /// A later version wrote it.
-    #[error("{} has format {found}, and this version knows formats up to {known}", path.display())]
+    /// The file was written by a later version.
+    #[error("{} has format {found}, this version supports formats up to {known}", path.display())]
     Newer {
         /// The file.
         path: PathBuf,
-        /// Its format.
+        /// The format of the file.
         found: u32,
-        /// The newest one that is known here.
+        /// The latest format that this version supports.
         known: u32,
     },
-    /// It is a database, and not of channels' history.
+    /// The file is a database of another application.
     #[error("{} is not an archive of channel history", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
     },
-    /// Beyond what can be cut off or left out. [`set_aside`](crate::set_aside) makes room for a new one.
+    /// The file is damaged beyond automatic repair. [`set_aside`](crate::set_aside) makes room for a new one.
     #[error("{} is damaged: {reason}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// The database's words.
+        /// The database's error message.
         reason: String,
     },
-    /// The system refuses.
+    /// A system call failed.
     #[error("{}: {source}", path.display())]
     Io {
-        /// What was to be used.
+        /// The file or folder concerned.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error.
         source: io::Error,
     },
-    /// The database refuses for another reason: no room, no rights, an error of the disk.
+    /// Any other database error: no space, no permission, a disk error.
     #[error("{}: {source}", path.display())]
     Database {
         /// The file.
         path: PathBuf,
-        /// Its words.
+        /// The database's error.
         source: rusqlite::Error,
     },
-    /// It was closed before all could be written. None of it was told to be durable.
+    /// The archive was closed before everything could be written. None of the lost batches were reported as durable.
     #[error("{batches} batches could not be written: {reason}")]
     Unwritten {
-        /// How many.
+        /// The number of lost batches.
         batches: u64,
         /// The last error.
         reason: String,
@@ -67,7 +67,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// There is no room on the disk.
+    /// Returns whether the disk is full.
     pub(crate) fn is_full(&self) -> bool {
         match self {
             Self::Database { source, .. } => {

@@ -1,5 +1,5 @@
-//! What is where in the file: for each stream the numbers of its publications' rows. Turns records into changes of
-//! rows; what comes and goes within one group never reaches the file. Pure: no file, no clock.
+//! The row numbers of each stream's publications. Converts records into row changes; publications added and removed
+//! within one group never reach the file. Pure: no file, no clock.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem;
@@ -7,61 +7,61 @@ use std::sync::Arc;
 
 use crate::record::{Record, StoredPublication, StoredVersion};
 
-/// All streams there are.
+/// The rows of all streams.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     streams: HashMap<Arc<str>, Stream, foldhash::fast::RandomState>,
     publications: u64,
-    /// The last row of a publication.
+    /// The last row number of a publication.
     number: u64,
-    /// The last row of a stream.
+    /// The last row number of a stream.
     id: u64,
 }
 
-/// What is known of a stream without reading.
+/// The state of a stream, known without reading.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) id: u64,
     pub(crate) epoch: u64,
     pub(crate) opened_ms: u64,
     pub(crate) top: u64,
-    /// The last one, and the offset of the publication that had it.
+    /// The last version, with the offset of its publication.
     version: Option<Box<(u64, StoredVersion)>>,
     rows: VecDeque<RowLocation>,
 }
 
-/// Where a publication is.
+/// The row of a publication.
 #[derive(Clone, Copy, Debug)]
 struct RowLocation {
     offset: u64,
     number: u64,
 }
 
-/// Changes of one group, which are made all or none. Making them twice does what making them once does.
+/// The changes of one group, which are committed atomically. Applying them twice has the same effect as once.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeSet {
-    /// Publications, by number from `first` on; `None` came and went.
+    /// Publications by row number from `first` on; `None` for those removed again.
     pub(crate) added: Vec<Option<PublicationRow>>,
     pub(crate) first: u64,
-    /// Numbers of publications' rows, in runs of first and last.
+    /// Row numbers of publications, as ranges of first and last.
     pub(crate) removed: Vec<(u64, u64)>,
-    /// Streams as they are now.
+    /// New states of streams.
     pub(crate) streams: Vec<StreamRow>,
-    /// Streams' rows.
+    /// Row numbers of streams.
     pub(crate) dropped: Vec<u64>,
     pub(crate) ignored: u64,
     numbers: Vec<u64>,
     changed: HashSet<Arc<str>, foldhash::fast::RandomState>,
 }
 
-/// A publication's row.
+/// The row of a publication.
 #[derive(Debug)]
 pub(crate) struct PublicationRow {
     pub(crate) stream: u64,
     pub(crate) publication: StoredPublication,
 }
 
-/// A stream's row. While it has publications, the newest says more than the row does.
+/// The row of a stream. While it has publications, the latest supersedes the row's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StreamRow {
     pub(crate) id: u64,
@@ -81,7 +81,7 @@ impl Index {
         self.publications
     }
 
-    /// A stream that was read.
+    /// Adds a stream that was read.
     pub(crate) fn load(&mut self, head: &StreamRow) {
         self.id = self.id.max(head.id);
         let stream = Stream {
@@ -95,7 +95,7 @@ impl Index {
         self.streams.insert(Arc::clone(&head.name), stream);
     }
 
-    /// A publication of it that was read; older ones come first.
+    /// Adds a publication that was read; older ones come first.
     pub(crate) fn load_row(
         &mut self,
         name: &Arc<str>,
@@ -109,17 +109,17 @@ impl Index {
         }
     }
 
-    /// Rows up to that one are not used again.
+    /// Skips row numbers of publications up to this one.
     pub(crate) fn skip_to(&mut self, number: u64) {
         self.number = self.number.max(number);
     }
 
-    /// Streams up to that row are not used again.
+    /// Skips row numbers of streams up to this one.
     pub(crate) fn skip_to_stream(&mut self, id: u64) {
         self.id = self.id.max(id);
     }
 
-    /// What records of a group change.
+    /// Converts the records of a group into changes.
     pub(crate) fn change_set(&mut self, records: impl IntoIterator<Item = Record>) -> ChangeSet {
         let mut plan = ChangeSet {
             first: self.number + 1,
@@ -222,7 +222,7 @@ impl Index {
         if stream.rows.capacity() > 4 * (stream.rows.len() + 8) {
             stream.rows.shrink_to(2 * stream.rows.len());
         }
-        // What only those publications said is said by the stream's row from now on.
+        // Data that only those publications had must be in the stream's row from now on.
         let is_version_gone = stream
             .version
             .as_ref()
@@ -263,7 +263,7 @@ impl Stream {
 }
 
 impl ChangeSet {
-    /// Takes those rows away, and nothing else.
+    /// Returns a change set that only removes rows.
     pub(crate) fn of_repairs(publications: Vec<u64>, streams: Vec<u64>) -> Self {
         let mut plan = Self {
             numbers: publications,
@@ -274,7 +274,7 @@ impl ChangeSet {
         plan
     }
 
-    /// Whether there is nothing to do.
+    /// Returns whether there are no changes.
     pub(crate) fn is_empty(&self) -> bool {
         let has_rows = self.added.iter().any(Option::is_some);
         !has_rows && self.removed.is_empty() && self.streams.is_empty() && self.dropped.is_empty()
@@ -372,7 +372,7 @@ mod tests {
             ]
         }));
         let plan = index.change_set([trimmed("b", 4), trimmed("a", 3)]);
-        // Rows alternate between the two: 1 and 3 are of `a`, 2, 4 and 6 of `b`.
+        // Rows alternate between the two: 1 and 3 belong to `a`, 2, 4 and 6 to `b`.
         assert_eq!(plan.removed, [(1, 4), (6, 6)]);
         assert!(plan.streams.is_empty());
     }

@@ -1,4 +1,4 @@
-//! A worker's end: batches go in, and the news how far they are durable comes out. Neither side waits for the other.
+//! A worker's side: accepts batches and reports which are durable. Neither side waits for the other.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,30 +11,30 @@ use parking_lot::Mutex;
 use crate::archive::SharedState;
 use crate::record::Record;
 
-/// One worker's way into the archive.
+/// The archive's interface for one worker.
 #[derive(Debug)]
 pub struct Writer {
     lane: Arc<Lane>,
     shared: Arc<SharedState>,
-    /// Whom to wake: the archive's thread.
+    /// The archive's thread, to be woken.
     thread: Thread,
-    /// The last that was handed over.
+    /// The last batch submitted.
     batch: u64,
-    /// The last that was told to be durable.
+    /// The last batch reported as durable.
     reported: u64,
 }
 
-/// News from the archive.
+/// A progress report of the archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DurableBatch {
-    /// This batch and all before it are on disk, as [`Fsync`](crate::Fsync) says.
+    /// This batch and all earlier ones are on disk, as defined by [`FsyncPolicy`](crate::FsyncPolicy).
     pub batch: u64,
 }
 
-/// A batch that was not taken, and why.
+/// Why a batch was not accepted; contains its records.
 #[derive(Debug)]
 pub enum AppendError {
-    /// Too much waits already. The worker is woken when there is room.
+    /// The queue is full. The worker is woken when there is room.
     Full(Vec<Record>),
     /// The archive is closed, or its thread has ended.
     Closed(Vec<Record>),
@@ -51,12 +51,11 @@ impl Writer {
         }
     }
 
-    /// Hands over a turn's records, which become durable together or not at all. Says their number: the first batch is
-    /// 1, each next one more.
+    /// Submits the records of a turn, which become durable atomically. Returns the number of the batch: consecutive
+    /// from 1.
     ///
     /// # Errors
-    /// [`AppendError`] gives the records back. What is said by several batches stays in order if those that are refused
-    /// are handed over again before later ones.
+    /// [`AppendError`] returns the records. To keep the order, refused batches must be submitted again before later ones.
     pub fn append(&mut self, records: Vec<Record>) -> Result<u64, AppendError> {
         let bytes = records.iter().map(Record::bytes).sum();
         self.lane.push(self.batch + 1, records, bytes)?;
@@ -65,26 +64,26 @@ impl Writer {
         Ok(self.batch)
     }
 
-    /// Whether a batch of so many bytes, by [`Record::bytes`], would be taken now.
+    /// Returns whether a batch of that size, by [`Record::bytes`], would be accepted now.
     #[must_use]
     pub fn has_room(&self, bytes: usize) -> bool {
         self.lane.has_room(bytes)
     }
 
-    /// Whether nothing is taken any more: the archive is closed, or its thread has ended by a fault, which wakes the
+    /// Returns whether nothing is accepted any more: the archive is closed, or its thread has panicked, which wakes the
     /// worker.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.lane.is_closed.load(Ordering::Acquire)
     }
 
-    /// Whether the last attempt to write failed. It is tried again, and the worker is woken when it has worked.
+    /// Returns whether the last attempt to write failed. It is retried, and the worker is woken when it succeeds.
     #[must_use]
     pub fn is_failing(&self) -> bool {
         self.shared.counters.is_failing.load(Ordering::Relaxed)
     }
 
-    /// News since this was last asked.
+    /// Returns the progress since the last call.
     pub fn take_durable(&mut self) -> Option<DurableBatch> {
         let batch = self.lane.durable.load(Ordering::Acquire);
         let is_news = batch > self.reported;
@@ -99,15 +98,15 @@ impl Drop for Writer {
     }
 }
 
-/// What a writer and the archive's thread share.
+/// The state shared by a writer and the archive's thread.
 pub(crate) struct Lane {
     queue: Mutex<Queue>,
-    /// Of what is queued or in a commit.
+    /// Bytes queued or being committed.
     bytes: AtomicUsize,
     bytes_max: usize,
     durable: AtomicU64,
     is_abandoned: AtomicBool,
-    /// What [`Queue::is_closed`] says, for whoever only looks.
+    /// A copy of [`Queue::is_closed`] for reading without the lock.
     is_closed: AtomicBool,
     wake: Box<dyn Fn() + Send + Sync>,
 }
@@ -118,7 +117,7 @@ struct Queue {
     is_closed: bool,
 }
 
-/// What was handed over at once.
+/// A submitted batch.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) number: u64,
@@ -165,14 +164,14 @@ impl Lane {
         self.queue.lock().batches.pop_front()
     }
 
-    /// That batch and those before it are on disk; so many bytes wait no longer.
+    /// Records that this batch and earlier ones are on disk, so that `bytes` no longer wait.
     pub(crate) fn committed(&self, batch: u64, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::AcqRel);
         self.durable.store(batch, Ordering::Release);
         (self.wake)();
     }
 
-    /// There is something to see.
+    /// Wakes the worker.
     pub(crate) fn wake(&self) {
         (self.wake)();
     }
@@ -181,7 +180,7 @@ impl Lane {
         self.bytes.load(Ordering::Acquire)
     }
 
-    /// Nothing is taken from now on. How many batches are queued.
+    /// Stops accepting batches. Returns the number of queued ones.
     pub(crate) fn close(&self) -> u64 {
         let mut queue = self.queue.lock();
         queue.is_closed = true;
@@ -189,7 +188,7 @@ impl Lane {
         queue.batches.len() as u64
     }
 
-    /// Nobody writes here any more, and nothing is left.
+    /// Returns whether the writer is gone and nothing is left.
     pub(crate) fn is_over(&self) -> bool {
         self.is_abandoned.load(Ordering::Acquire) && self.queue.lock().batches.is_empty()
     }

@@ -1,13 +1,12 @@
-//! The history of channels on disk, so that a restart and a `kill -9` lose nothing: publications inside their windows,
-//! and each stream's epoch, top offset and version.
+//! The history of channels on disk, so that a restart and a `kill -9` lose nothing: unexpired publications, and each
+//! stream's epoch, top offset and version.
 //!
-//! Workers hand over batches of [`Record`]s, each at its own [`Writer`], and go on; a thread of the archive writes what
-//! has come meanwhile in one commit, and tells each worker the last of its batches that is durable. Nothing is read
-//! while the server runs: [`open`] gives back all there is, once.
+//! Each worker submits batches of [`Record`]s through its own [`Writer`] and continues; a thread of the archive commits
+//! the batches that arrived meanwhile as one group, and tells each worker the last of its batches that is durable.
+//! Nothing is read while the server runs: [`open`] returns the whole content once.
 //!
-//! The crate does not know what a hub is, when publications expire, or who publishes. How it is stored is SQLite's
-//! business: `docs/decisions/12-archive.md` says why. The file is plain tables, and can be looked at with `sqlite3`
-//! while no server has it.
+//! The crate knows nothing of hubs, expiry or publishers. Storage is SQLite; `docs/decisions/12-archive.md` explains
+//! why. The file consists of plain tables and can be inspected with `sqlite3` while no server uses it.
 
 mod archive;
 mod database;

@@ -1,11 +1,11 @@
-//! What was in an archive when it was opened.
+//! The content of an archive when it was opened.
 
 use std::sync::Arc;
 use std::vec;
 
 use crate::record::{StoredPublication, StoredVersion};
 
-/// All streams, one after the other, in no particular order. What is expired is among them.
+/// All streams in unspecified order, including expired publications.
 #[derive(Debug, Default)]
 pub struct LoadedStreams {
     pub(crate) channels: vec::IntoIter<LoadedStream>,
@@ -13,83 +13,83 @@ pub struct LoadedStreams {
     pub(crate) warnings: Vec<Warning>,
 }
 
-/// A stream as it was.
+/// A stored stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadedStream {
-    /// Of the channel.
+    /// The channel name.
     pub name: Arc<str>,
-    /// Of the stream.
+    /// The epoch of the stream.
     pub epoch: u64,
-    /// When the stream came to be, by the wall clock.
+    /// When the stream was started, by the wall clock in milliseconds.
     pub opened_ms: u64,
-    /// Offset of the last publication that there ever was; 0 before the first.
+    /// The offset of the last publication ever stored; 0 before the first.
     pub top: u64,
-    /// The last one that a publication had.
+    /// The last version of a publication.
     pub version: Option<StoredVersion>,
-    /// Those that were not trimmed, by offset.
+    /// The publications that were not trimmed, by offset.
     pub publications: Vec<StoredPublication>,
 }
 
-/// What could not be read, and was left out.
+/// Data that was unreadable and skipped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
-    /// The end of the file was no whole commit, as after a power cut or a process that was killed while it wrote. What
-    /// was told to be durable is not among it, unless the disk lost it.
-    #[error("{bytes} bytes at the end of the log are no whole commit, and were cut off")]
+    /// The end of the log was an incomplete commit, as after a power cut or a process killed while writing. It contains
+    /// nothing that was reported as durable, unless the disk lost it.
+    #[error("the last {bytes} bytes of the log are an incomplete commit and were cut off")]
     Tail {
-        /// How many.
+        /// The number of bytes.
         bytes: u64,
     },
-    /// The log is damaged before its end, and what follows had been committed, or may have been.
+    /// The log is damaged before its end, and what follows was or may have been committed.
     #[error(
-        "the log is damaged: {commits} commits in its last {bytes} bytes were cut off, and the latest of {channels} channels may be lost: they have new epochs, so that clients are told"
+        "the log is damaged: {commits} commits in its last {bytes} bytes were cut off, and the latest publications of {channels} channels may be lost: these have new epochs, so that clients notice"
     )]
     Cut {
-        /// How long what was cut off is.
+        /// The number of bytes cut off.
         bytes: u64,
-        /// How many commits could be seen in it.
+        /// The number of recognisable commits among them.
         commits: u64,
-        /// How many channels there are.
+        /// The number of channels.
         channels: u64,
     },
-    /// The machine went down while the archive was open, and what was told to be durable may not have been on the disk.
+    /// The machine went down while the archive was open, and data reported as durable may not have been on disk.
     #[error(
-        "the machine has gone down in between, and the latest of {channels} channels may be lost: they have new epochs, so that clients are told"
+        "the machine crashed or lost power, and the latest publications of {channels} channels may be lost: these have new epochs, so that clients notice"
     )]
     Lost {
-        /// How many.
+        /// The number of channels.
         channels: u64,
     },
-    /// That was asked for.
-    #[error("{channels} channels have new epochs, as was asked for")]
+    /// New epochs were requested.
+    #[error("{channels} channels have new epochs, as requested")]
     Renewed {
-        /// How many.
+        /// The number of channels.
         channels: u64,
     },
-    /// Publications of a channel are damaged; they and older ones are left out.
-    #[error("history of channel {channel:?} up to offset {offset} is damaged, and was left out")]
+    /// Publications of a channel are damaged; they and older ones were skipped.
+    #[error("the history of channel {channel:?} up to offset {offset} is damaged and was skipped")]
     History {
-        /// The channel.
+        /// The channel name.
         channel: Arc<str>,
-        /// Offset of the last one that is lost.
+        /// The offset of the last lost publication.
         offset: u64,
     },
-    /// It can't be known where a stream has got to. It is forgotten, so that it gets a new epoch.
-    #[error("the stream of channel {channel:?} is damaged, and was forgotten")]
+    /// The top of a stream is unknown. The stream was dropped, so that it gets a new epoch.
+    #[error("the stream of channel {channel:?} is damaged and was dropped")]
     Stream {
-        /// The channel, as far as it can be read.
+        /// The channel name, as far as it is readable.
         channel: Arc<str>,
     },
 }
 
 impl LoadedStreams {
-    /// How many publications there are in all.
+    /// Returns the total number of publications.
     #[must_use]
     pub fn publications(&self) -> u64 {
         self.publications
     }
 
-    /// What was left out, in words for the log.
+    /// Returns the skipped data as messages for the log.
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings

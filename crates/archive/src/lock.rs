@@ -1,4 +1,4 @@
-//! One process at a time has a folder. The lock is the system's, so it ends with the process, however that ends.
+//! An exclusive lock of the folder. It belongs to the system, so it ends with the process in any case.
 
 use std::fs::{self, File, TryLockError};
 use std::io::Write as _;
@@ -8,14 +8,14 @@ use std::process;
 use crate::error::Error;
 use crate::run_state;
 
-/// Holds the folder while it lives.
+/// Holds the lock while it lives.
 #[derive(Debug)]
 pub(crate) struct Lock {
     file: File,
 }
 
 impl Lock {
-    /// Takes the folder for this process.
+    /// Locks the folder for this process.
     pub(crate) fn take(folder: &Path) -> Result<Self, Error> {
         let path = folder.join("lock");
         let failed = |source| Error::Io {
@@ -34,7 +34,7 @@ impl Lock {
             }
             Err(TryLockError::Error(source)) => return Err(failed(source)),
         }
-        // Who has it is told to people only, so a full disk does not keep the server from starting.
+        // The process id is only informational, so a full disk does not prevent the start.
         let _ = file
             .set_len(0)
             .and_then(|()| writeln!(file, "{}", process::id()));
@@ -44,7 +44,8 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // A process that is just being started has a copy of the descriptor for a moment: closing ours would not do.
+        // A process that is just being started has a copy of the descriptor for a moment, so closing ours would not
+        // suffice.
         let _ = self.file.unlock();
     }
 }

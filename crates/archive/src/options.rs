@@ -1,31 +1,31 @@
-//! How an archive works.
+//! Options of an archive.
 
 use std::time::Duration;
 
-/// Settings of an archive.
+/// Options of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// When the disk itself has to have what was written.
+    /// When written data must be on the disk itself.
     pub fsync: FsyncPolicy,
-    /// What one [`Writer`](crate::Writer) may have waiting, in bytes; 16 MiB unless told. A batch that is larger is
-    /// taken when nothing else waits.
+    /// Maximum bytes waiting per [`Writer`](crate::Writer). Default 16 MiB. A larger batch is accepted when nothing
+    /// else waits.
     pub queue_bytes_max: usize,
-    /// How long to wait before what failed is tried again; a second unless told.
+    /// Delay before a failed write is retried. Default one second.
     pub retry: Duration,
-    /// Which start of the machine this is, from [`boot_id`](crate::boot_id). One that is not known counts as another
-    /// than the last run's.
+    /// Identifies the current boot of the machine, from [`boot_id`](crate::boot_id). An unknown one counts as different
+    /// from that of the last run.
     pub boot: Option<String>,
 }
 
-/// What "durable" means. A process that is killed loses nothing that was told to be durable under any of these, and a
-/// power cut never damages what is older than what it loses.
+/// The meaning of "durable". Under each policy a killed process loses nothing that was reported as durable, and a power
+/// cut never damages data older than what it loses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FsyncPolicy {
-    /// Each commit waits for the disk: a power cut loses nothing that was told to be durable.
+    /// Each commit is synced: a power cut loses nothing that was reported as durable.
     EveryCommit,
-    /// The disk is asked at most so often: a power cut may lose that much.
+    /// Syncs at this interval: a power cut may lose that much.
     Interval(Duration),
-    /// The operating system decides: a power cut may lose what it had not yet written, some seconds or some MiB.
+    /// Left to the operating system: a power cut may lose some seconds or some MiB.
     Never,
 }
 

@@ -1,79 +1,79 @@
-//! What workers hand over.
+//! The records that workers submit.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// A change of one channel's stream. The order of one channel's records is kept; all of one channel's come from one
+/// A change of one channel's stream. The records of a channel stay in order; they all come from one
 /// [`Writer`](crate::Writer).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// A stream came to be. Another one of that name is forgotten.
+    /// A stream was started. An earlier stream of that channel is dropped.
     Opened {
-        /// Its channel.
+        /// The channel name.
         channel: Arc<str>,
-        /// Of the new stream.
+        /// The epoch of the new stream.
         epoch: u64,
-        /// Wall clock.
+        /// The wall clock in milliseconds.
         at_ms: u64,
     },
-    /// A publication is in the stream's history. A stream that is unknown, or has another epoch, is opened by it; one
-    /// whose offset is not beyond the top is ignored.
+    /// A publication was stored. A stream that is unknown or has another epoch is started by it; an offset not beyond
+    /// the top is ignored.
     Published {
-        /// Its channel.
+        /// The channel name.
         channel: Arc<str>,
-        /// The stream's.
+        /// The epoch of the stream.
         epoch: u64,
-        /// What is kept of it.
+        /// The publication to store.
         publication: StoredPublication,
     },
-    /// Publications with offsets below are gone.
+    /// Publications with lower offsets were dropped.
     Trimmed {
-        /// Their channel.
+        /// The channel name.
         channel: Arc<str>,
-        /// The first offset that may still be there.
+        /// The first offset that may still be stored.
         below: u64,
     },
-    /// All publications are gone; epoch, top offset and version stay.
+    /// All publications were dropped; epoch, top offset and version stay.
     Cleared {
-        /// Their channel.
+        /// The channel name.
         channel: Arc<str>,
     },
-    /// The stream is forgotten.
+    /// The stream was dropped.
     Dropped {
-        /// Its channel.
+        /// The channel name.
         channel: Arc<str>,
     },
 }
 
-/// A publication as it is kept.
+/// A stored publication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredPublication {
-    /// Its place in the stream.
+    /// The offset in the stream.
     pub offset: u64,
-    /// When it was published, by the wall clock.
+    /// When it was published, by the wall clock in milliseconds.
     pub at_ms: u64,
-    /// What the payload is: a number that only the hub reads.
+    /// The kind of the payload: a number interpreted only by the hub.
     pub kind: u8,
-    /// Its data.
+    /// The payload.
     pub payload: Bytes,
-    /// Of what it shows, where the publisher said so.
+    /// The version of the state, if the publisher sent one.
     pub version: Option<StoredVersion>,
-    /// More of the hub's own, opaque here.
+    /// Further data of the hub, opaque here.
     pub extra: Option<Bytes>,
 }
 
-/// Which state of a document a publication shows: older ones are refused.
+/// The version of the state in a publication: older ones are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredVersion {
-    /// Grows with each state.
+    /// Increases with each state.
     pub number: u64,
-    /// Numbers are compared within one epoch.
+    /// Numbers are comparable within one epoch.
     pub epoch: Option<Arc<str>>,
 }
 
 impl Record {
-    /// What it holds of memory while it waits, in bytes. Names of channels are shared and don't count.
+    /// Returns the memory in bytes that the record takes while it waits. Channel names are shared and don't count.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let beside = match self {
@@ -88,7 +88,7 @@ impl Record {
 }
 
 impl StoredPublication {
-    /// Payload and extra, in bytes.
+    /// Returns the bytes of payload and extra data.
     pub(crate) fn bytes(&self) -> usize {
         self.payload.len() + self.extra.as_ref().map_or(0, Bytes::len)
     }

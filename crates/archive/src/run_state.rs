@@ -1,8 +1,8 @@
-//! Whether the machine has gone down since the archive was last open, with something on its way to the disk.
+//! Detects whether the machine went down since the archive was last open, with data on its way to the disk.
 //!
-//! What was told to be durable, and heard of, can be gone then, unless each commit waited for the disk. Its offsets would
-//! be given again, under an epoch that somebody knows them by. So streams get another epoch: whoever comes back is told
-//! that something may be missing. A file beside the database says which start of the machine the archive was open in.
+//! Unless each commit is synced, data reported as durable and seen by clients can be lost then. Its offsets would be
+//! assigned again under an epoch that clients know. So streams get new epochs, and returning clients learn that
+//! something may be missing. A file beside the database records the boot in which the archive was open.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -16,30 +16,29 @@ use crate::options::FsyncPolicy;
 
 const FILE: &str = "run";
 
-/// What is written there, in bytes: as long as it has to be, and within one sector.
+/// Length of the file in bytes: long enough for all texts, and within one sector.
 const TEXT_BYTES: usize = 63;
 
-/// More is none of ours, in bytes.
+/// Longer files were not written by us, in bytes.
 const TEXT_BYTES_MAX: u64 = 4096;
 
-/// Of this start of the machine, as Linux names it.
+/// Linux's id of the current boot.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
-/// What stands in the file where commits wait for the disk.
+/// Content of the file if each commit is synced.
 const COMMITTING: &str = "commit";
 
-/// What stands there for a start of the machine that is not known; none has that name.
+/// Content for an unknown boot; no boot has this id.
 const UNKNOWN: &str = "unknown";
 
-/// What stands in the file while the archive is not open.
+/// Content while the archive is closed.
 const ENDED: &str = "ended";
 
-/// What stands there where epochs are to be renewed, or the database is to be set aside.
+/// Content if epochs are to be renewed, or the database is to be set aside.
 const RENEW: &str = "renew";
 const DAMAGED: &str = "damaged";
 
-/// Which start of the machine this is, as Linux names it. `None` where that can't be read, as inside a sandbox: read it
-/// before.
+/// Returns Linux's id of the current boot. `None` if it can't be read, as in a sandbox: read it before entering one.
 #[must_use]
 pub fn boot_id() -> Option<String> {
     let text = fs::read_to_string(BOOT).ok()?;
@@ -47,17 +46,16 @@ pub fn boot_id() -> Option<String> {
     (!id.is_empty()).then(|| id.to_owned())
 }
 
-/// How the last run ended, as far as the next one has to know.
+/// How the last run ended, as far as the next one needs to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LastRun {
-    /// What was told to be durable is there, or was never there.
+    /// Nothing that was reported as durable is lost.
     Whole,
-    /// With the machine: what was told to be durable may be gone. A start of the machine that is not known is another
-    /// one.
+    /// The machine went down: data reported as durable may be lost. An unknown boot counts as a different one.
     Lost,
-    /// Whatever is there is another one's past: [`renew_epochs`](crate::renew_epochs).
+    /// The content is from another past: [`renew_epochs`](crate::renew_epochs).
     Renew,
-    /// The database could be read and not be written.
+    /// The database was readable, but not writable.
     Damaged,
 }
 
@@ -65,7 +63,7 @@ pub(crate) fn last(folder: &Path, boot: Option<&str>) -> io::Result<LastRun> {
     let mut text = String::new();
     match veche_files::read(&folder.join(FILE)) {
         Ok(file) => file.take(TEXT_BYTES_MAX).read_to_string(&mut text)?,
-        // It never began.
+        // There was no earlier run.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(LastRun::Whole),
         Err(error) => return Err(error),
     };
@@ -80,7 +78,7 @@ pub(crate) fn last(folder: &Path, boot: Option<&str>) -> io::Result<LastRun> {
     })
 }
 
-/// It is open from now on.
+/// Records that the archive is open.
 pub(crate) fn begin(folder: &Path, boot: Option<&str>, fsync: FsyncPolicy) -> io::Result<()> {
     let policy = match fsync {
         FsyncPolicy::EveryCommit => COMMITTING,
@@ -90,25 +88,25 @@ pub(crate) fn begin(folder: &Path, boot: Option<&str>, fsync: FsyncPolicy) -> io
     File::open(folder)?.sync_all()
 }
 
-/// All of it is on the disk.
+/// Records that everything is on disk.
 pub(crate) fn end(folder: &Path) {
-    // Where that fails the next start of the machine makes new epochs, which is safe.
+    // If this fails, the next boot renews the epochs, which is safe.
     let _ = write(folder, ENDED);
 }
 
-/// The next start makes new epochs.
+/// Makes the next start renew the epochs.
 pub(crate) fn renew(folder: &Path) -> io::Result<()> {
     write(folder, RENEW)?.sync_all()?;
     File::open(folder)?.sync_all()
 }
 
-/// The next start has to do without the database.
+/// Makes the next start ignore the database.
 pub(crate) fn damaged(folder: &Path) {
-    // Where that fails the next start finds out by itself.
+    // If this fails, the next start detects it by itself.
     let _ = write(folder, DAMAGED);
 }
 
-/// In place, and always as long: that takes no room, so a full disk does not keep it from being written.
+/// Writes in place with constant length: this needs no space, so it works on a full disk.
 fn write(folder: &Path, text: &str) -> io::Result<File> {
     let file = private(folder)?.open(&folder.join(FILE))?.file;
     file.write_all_at(format!("{text:<TEXT_BYTES$}\n").as_bytes(), 0)?;
@@ -116,7 +114,7 @@ fn write(folder: &Path, text: &str) -> io::Result<File> {
     Ok(file)
 }
 
-/// Files are for the owner of the folder, also where root makes them.
+/// Files belong to the owner of the folder, also if root creates them.
 pub(crate) fn private(folder: &Path) -> io::Result<WriteOptions> {
     let found = fs::metadata(folder)?;
     let (uid, gid) = (found.uid(), found.gid());
@@ -128,13 +126,13 @@ pub(crate) fn private(folder: &Path) -> io::Result<WriteOptions> {
 pub(crate) enum RenewalCause {
     /// The log showed that commits are lost.
     Log,
-    /// The machine has gone down.
+    /// The machine went down.
     Machine,
-    /// It was asked for.
+    /// It was requested.
     Asked,
 }
 
-/// Makes other epochs of those that clients know. Random, so that no two renewals make the same one.
+/// Derives new epochs from those that clients know. Random, so that no two renewals give the same ones.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Renewal(NonZeroU32);
 
@@ -148,10 +146,10 @@ impl Renewal {
         }
     }
 
-    /// Another epoch, which is as many bits long.
+    /// Returns the new epoch, which has the same number of bits.
     pub(crate) fn apply(self, epoch: u64) -> u64 {
         match epoch ^ u64::from(self.0.get()) {
-            // Nothing is known by that one.
+            // Zero means that no position is known.
             0 => 2,
             other => other,
         }
@@ -187,7 +185,7 @@ mod tests {
         assert!(is_lost(Some("first")));
         begin(&folder, Some("first"), FsyncPolicy::EveryCommit).expect("written");
         assert!(!is_lost(Some("second")) && !is_lost(None));
-        // As it was written inside the sandbox once.
+        // As it was once written in a sandbox.
         fs::write(folder.join(FILE), " later\n").expect("written");
         assert!(is_lost(Some("first")) && is_lost(None));
         fs::write(folder.join(FILE), "first\n").expect("written");

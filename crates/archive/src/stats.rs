@@ -1,41 +1,41 @@
-//! What the archive counts, for `/metrics` and the log.
+//! Statistics for `/metrics` and the log.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-/// Counters since the archive was opened, and how it is.
+/// Counters since the archive was opened, and its state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveStats {
-    /// Records that were committed.
+    /// Committed records.
     pub records: u64,
-    /// Payloads and extras of publications that were committed, in bytes.
+    /// Committed payloads and extra data in bytes.
     pub bytes: u64,
-    /// Groups that were committed.
+    /// Committed groups.
     pub commits: u64,
-    /// Times that the policy had the disk asked; checkpoints ask besides.
+    /// Syncs required by the policy; checkpoints sync in addition.
     pub fsyncs: u64,
-    /// Times that the log was moved into the tables.
+    /// Checkpoints: the log was moved into the tables.
     pub checkpoints: u64,
-    /// Records that changed nothing, such as an offset that was there already.
+    /// Records without effect, such as an offset that was stored already.
     pub ignored: u64,
-    /// Attempts that failed.
+    /// Failed attempts.
     pub errors: u64,
-    /// What waits for its commit, of all writers, in bytes.
+    /// Bytes that wait to be committed, for all writers.
     pub queue_bytes: u64,
-    /// Streams there are.
+    /// Current number of streams.
     pub streams: u64,
-    /// Publications there are.
+    /// Current number of publications.
     pub publications: u64,
-    /// The size of the files, in bytes, as of the last checkpoint.
+    /// Size of the files in bytes, at the last checkpoint.
     pub file_bytes: u64,
-    /// The last attempt to write failed; it is tried again.
+    /// The last attempt to write failed and is being retried.
     pub is_failing: bool,
-    /// The last error there was, of now or before.
+    /// The last error, current or earlier.
     pub last_error: Option<String>,
 }
 
-/// The same, while it is counted: the archive's thread writes, others read.
+/// The live counters: written by the archive's thread, read by others.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) records: AtomicU64,

@@ -1,5 +1,5 @@
-//! Finds what SQLite leaves unsaid: that a write-ahead log goes on behind its last good commit, and whether what is
-//! there had been committed. The format is at <https://www.sqlite.org/fileformat2.html#the_write_ahead_log>.
+//! Detects what SQLite does not report: that a write-ahead log continues after its last valid commit, and whether that
+//! part was committed. The format is at <https://www.sqlite.org/fileformat2.html#the_write_ahead_log>.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -8,23 +8,23 @@ use std::path::Path;
 const HEADER_BYTES: u64 = 32;
 const FRAME_HEADER_BYTES: u64 = 24;
 
-/// A log's salt changes with each of its rounds: the first half grows by one, the second is random. So many rounds
-/// back it is still taken for an earlier one of the same log.
+/// A log's salt changes with each round: the first half increments, the second is random. Up to this many rounds back a
+/// salt counts as an earlier one of the same log.
 const ROUNDS_MAX: u32 = 1 << 20;
 
-/// What stands in a log behind its last good commit.
+/// The part of a log after its last valid commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WalTail {
-    /// Its length.
+    /// The length in bytes.
     pub(crate) bytes: u64,
-    /// How many whole frames in it end a commit.
+    /// The number of whole frames in it that end a commit.
     pub(crate) commits: u64,
-    /// It has a frame that is neither of this round of the log nor of an earlier one.
+    /// It has a frame of neither the current nor an earlier round.
     is_garbled: bool,
 }
 
 impl WalTail {
-    /// What follows `frames` good ones.
+    /// Reads the part after `frames` valid ones.
     pub(crate) fn read(path: &Path, frames: u64, page_bytes: u64) -> io::Result<Self> {
         let mut file = match File::open(path) {
             Ok(file) => file,
@@ -51,7 +51,7 @@ impl WalTail {
             file.read_exact(&mut frame)?;
             let next = at + FRAME_HEADER_BYTES + page_bytes;
             let salt = Salt::of(&frame[8..16]);
-            // A damaged header does not say which round this is, but the first frame does.
+            // A damaged header does not tell the round, but the first frame does.
             let round = *round.get_or_insert(salt);
             let is_of_this_round = salt == round;
             if is_of_this_round || !salt.is_before(round) {
@@ -65,20 +65,20 @@ impl WalTail {
         if !is_whole {
             tail.bytes = end;
         } else if at < end && tail.bytes == at - begun {
-            // A frame's header that is not all there.
+            // An incomplete frame header.
             tail.bytes = end - begun;
         }
         Ok(tail)
     }
 
-    /// Whether something that was committed may be in it. A process that is killed while it writes leaves no whole
-    /// frame that ends a commit.
+    /// Returns whether it may contain committed data. A process killed while writing leaves no whole frame that ends a
+    /// commit.
     pub(crate) fn is_loss(&self) -> bool {
         self.commits > 0 || self.is_garbled
     }
 }
 
-/// Ends a log behind that many frames, which takes no room on the disk.
+/// Truncates a log after that many frames, which needs no disk space.
 pub(crate) fn cut(path: &Path, frames: u64, page_bytes: u64) -> io::Result<()> {
     let end = match frames {
         // Its header may be damaged as well.
@@ -100,7 +100,7 @@ fn frame_at(number: u64, page_bytes: u64) -> u64 {
     HEADER_BYTES + number * (FRAME_HEADER_BYTES + page_bytes)
 }
 
-/// Of one round of the log.
+/// The salt of one round of the log.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Salt {
     round: u32,
@@ -118,17 +118,17 @@ impl Salt {
         }
     }
 
-    /// Whether it is an earlier round's: both halves differ, where a damaged byte changes one.
+    /// Returns whether it belongs to an earlier round: both halves differ, whereas a damaged byte changes only one.
     fn is_before(self, now: Self) -> bool {
         let rounds = now.round.wrapping_sub(self.round);
         (1..=ROUNDS_MAX).contains(&rounds) && self.random != now.random
     }
 }
 
-/// Whether the header bears its own checksum: if not, SQLite takes nothing of the log.
+/// Returns whether the header matches its own checksum: if not, SQLite ignores the log.
 fn is_header_whole(header: &[u8; HEADER_BYTES as usize]) -> bool {
     let word = |at: usize| [header[at], header[at + 1], header[at + 2], header[at + 3]];
-    // The last bit of the magic number says in which order the summands' bytes are.
+    // The last bit of the magic number gives the byte order of the checksum's input.
     let is_big_endian = header[3] & 1 == 1;
     let summand = |at| match is_big_endian {
         true => u32::from_be_bytes(word(at)),

@@ -1,5 +1,5 @@
-//! The archive's thread: takes what has come, commits it as one group, tells whoever waits, and keeps the files small
-//! meanwhile. What fails is tried again until it works; what comes then waits, as far as the queues have room.
+//! The writer thread: commits the batches that have arrived as one group, reports them as durable, and keeps the files
+//! small. Failed writes are retried until they succeed; meanwhile batches queue up as far as there is room.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,51 +17,51 @@ use crate::options::{FsyncPolicy, Options};
 use crate::record::Record;
 use crate::run_state;
 
-/// What one commit takes at most, in bytes, and a batch more: bounds how long it lasts.
+/// Maximum size of a commit in bytes, exceeded by at most one batch; bounds its duration.
 const GROUP_BYTES_MAX: usize = 4 << 20;
 
-/// How long after a commit the size of the files is looked at: not after each, where they are many and small.
+/// Delay of maintenance after a commit, so that many small commits don't each cause it.
 const MAINTENANCE_DELAY: Duration = Duration::from_millis(50);
 
-/// So often the database is found to be damaged before it is given up.
+/// Number of times that the database is found damaged before the thread gives up.
 const DAMAGES_MAX: u32 = 2;
 
-/// All that the thread has.
+/// The state of the writer thread.
 #[derive(Debug)]
 pub(crate) struct WriterThread {
     folder: PathBuf,
     fsync: FsyncPolicy,
     boot: Option<String>,
     retry: Duration,
-    /// `None` after an error that may be the open file's: the next attempt opens it anew.
+    /// `None` after an error that may be specific to the open file: the next attempt reopens it.
     database: Option<Database>,
     index: Index,
-    /// What goes before all else, until it is written.
+    /// Changes from the start that must be written first.
     opening: Option<Opening>,
     shared: Arc<SharedState>,
-    /// Which lane is first.
+    /// The lane that comes first in the next group.
     first_lane: usize,
-    /// When the disk has to be asked, if something was written since.
+    /// When to sync, if something was written since.
     sync_at: Option<Instant>,
-    /// When to look whether the files can be kept smaller, if something was written since nothing was to be done.
+    /// When to check for maintenance, if something was written since none was due.
     maintain_at: Option<Instant>,
-    /// It failed when it was last tried.
+    /// The last maintenance step failed.
     is_maintenance_failing: bool,
-    /// How often the database was found to be damaged.
+    /// How often the database was found damaged.
     damages: u32,
-    /// Let go of last.
+    /// Dropped last.
     _lock: Lock,
 }
 
-/// What the start has to write.
+/// Changes that the start has to write.
 #[derive(Debug)]
 pub(crate) struct Opening {
-    /// Something that was told to be durable may be gone, so the streams get other epochs.
+    /// Data reported as durable may be lost, so the streams get new epochs.
     pub(crate) is_lost: bool,
     pub(crate) repairs: ChangeSet,
 }
 
-/// What goes into one commit.
+/// The content of one commit.
 #[derive(Default)]
 struct Group {
     records: Vec<Record>,
@@ -69,7 +69,7 @@ struct Group {
     bytes: usize,
 }
 
-/// One lane's part in it.
+/// The share of one lane.
 struct LanePart {
     lane: Arc<Lane>,
     /// The last batch.
@@ -92,7 +92,7 @@ impl WriterThread {
             folder: folder.into(),
             fsync: options.fsync,
             boot: options.boot.clone(),
-            // Without a pause at all it would be busy with failing.
+            // Without any pause it would do nothing but fail.
             retry: options.retry.max(Duration::from_millis(1)),
             database,
             index,
@@ -109,8 +109,7 @@ impl WriterThread {
         log
     }
 
-    /// Writes what the start has to write. Where the disk does not take it, that is tried again before anything is told
-    /// to be durable.
+    /// Writes the changes of the start. If the disk is full, this is retried before anything is reported as durable.
     ///
     /// # Errors
     /// The archive is damaged.
@@ -128,7 +127,7 @@ impl WriterThread {
         }
     }
 
-    /// What the start has to write, if that is not written yet.
+    /// Writes the changes of the start unless they are written already.
     fn open(&mut self) -> Result<(), Error> {
         let Some(opening) = self.opening.take() else {
             return Ok(());
@@ -146,8 +145,8 @@ impl WriterThread {
             source,
         };
         if opening.is_lost {
-            // What shows that something is lost, such as the end of the log, goes before the new epochs are sure to
-            // stay: until then the next start is told here.
+            // The evidence of the loss, such as the end of the log, disappears before the new epochs are sure to stay:
+            // until then this file tells the next start.
             run_state::begin(&self.folder, None, FsyncPolicy::Never).map_err(failed)?;
         }
         if !opening.repairs.is_empty() {
@@ -164,11 +163,11 @@ impl WriterThread {
         run_state::begin(&self.folder, self.boot.as_deref(), self.fsync).map_err(failed)
     }
 
-    /// Works until the archive is closed.
+    /// Runs until the archive is closed.
     pub(crate) fn run(mut self) -> Result<(), Error> {
         let mut unwritten = 0;
         loop {
-            // Asked once: what was taken before the lanes were closed is in this group or a later one.
+            // Read once: batches accepted before the lanes were closed are in this group or a later one.
             let is_closing = self.is_closing();
             if is_closing {
                 self.close_lanes();
@@ -205,7 +204,7 @@ impl WriterThread {
         }
         let reason = self.shared.counters.last_error.lock().clone();
         let closed = match self.database.take() {
-            // The next start has to find what this one has found.
+            // The next start has to find what this one found.
             Some(_) if self.opening.is_some() => Ok(()),
             Some(database) => database.close().inspect(|()| {
                 if unwritten == 0 {
@@ -223,7 +222,8 @@ impl WriterThread {
         }
     }
 
-    /// What has come while the last group was written: a batch of each lane in turn, until there is enough.
+    /// Collects the batches that arrived while the last group was written: one of each lane in turn, up to the maximum
+    /// size.
     fn gather(&mut self) -> Group {
         let mut group = Group::default();
         let mut lanes = {
@@ -245,7 +245,8 @@ impl WriterThread {
         group
     }
 
-    /// Writes a group and tells its workers. `false` if the archive is being closed and it can't be written.
+    /// Commits a group and notifies its workers. Returns `false` if the archive is being closed and the group can't be
+    /// written.
     fn commit_group(&mut self, group: Group) -> bool {
         let (records, bytes) = (
             group.records.len() as u64,
@@ -266,7 +267,7 @@ impl WriterThread {
         true
     }
 
-    /// Until it works, or the archive is being closed and it still does not.
+    /// Retries until the commit succeeds, or fails while the archive is being closed.
     fn commit(&mut self, plan: &ChangeSet) -> bool {
         loop {
             let is_last = self.is_closing();
@@ -307,7 +308,7 @@ impl WriterThread {
         result
     }
 
-    /// The open file, which is opened anew after an error that may have been its own.
+    /// Returns the open file, which is reopened after an error that may have been specific to it.
     fn database(&mut self) -> Result<&mut Database, Error> {
         if self.database.is_none() {
             self.database = Some(Database::open(&self.folder, self.fsync)?);
@@ -315,7 +316,7 @@ impl WriterThread {
         Ok(self.database.as_mut().expect("it was opened"))
     }
 
-    /// Once may be a fault of the open file, which is opened anew.
+    /// The first time may be a problem of the open file, which is reopened.
     fn is_damaged(&self) -> bool {
         self.damages >= DAMAGES_MAX
     }
@@ -323,13 +324,13 @@ impl WriterThread {
     fn failed(&mut self, error: &Error) {
         self.damages += u32::from(matches!(error, Error::Damaged { .. }));
         self.shared.counters.failed(error);
-        // The open file is as good as before.
+        // The open file is still usable.
         if !error.is_full() {
             self.database = None;
         }
     }
 
-    /// A step of what keeps the files small, where it is time.
+    /// Does a maintenance step if one is due.
     fn maintain_if_due(&mut self) {
         if self.maintain_at.is_none_or(|at| at > now()) {
             return;
@@ -372,7 +373,7 @@ impl WriterThread {
         }
     }
 
-    /// Nothing has come: what is due is done, or waited for.
+    /// Nothing has arrived: does or waits for what is due.
     fn idle(&mut self) {
         match [self.sync_at, self.maintain_at].into_iter().flatten().min() {
             Some(at) => thread::park_timeout(at.saturating_duration_since(now())),
@@ -382,7 +383,7 @@ impl WriterThread {
         self.sync_if_due();
     }
 
-    /// Before the next attempt; the end of the archive ends it.
+    /// Waits before the next attempt; closing the archive ends the wait.
     fn pause(&self) {
         let until = now() + self.retry;
         while !self.is_closing() {
@@ -394,7 +395,7 @@ impl WriterThread {
         }
     }
 
-    /// Nothing is taken from now on. How many batches are left.
+    /// Stops accepting batches. Returns the number of remaining ones.
     fn close_lanes(&self) -> u64 {
         self.shared
             .lanes
@@ -420,7 +421,7 @@ impl WriterThread {
 impl Drop for WriterThread {
     fn drop(&mut self) {
         self.close_lanes();
-        // Where that is a fault of ours, nobody should hear of it only with his next batch.
+        // After a panic workers should not learn of it only with their next batch.
         for lane in self.shared.lanes.lock().iter() {
             lane.wake();
         }

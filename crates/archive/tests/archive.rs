@@ -1,4 +1,4 @@
-//! One archive at a time: what is refused, what is counted, and how space comes back.
+//! Tests of a single archive: refusals, counters, and reclaimed space.
 
 mod support;
 
@@ -26,7 +26,7 @@ fn a_new_archive_is_empty_and_for_its_owner_alone() {
     archive.close().expect("closed");
 }
 
-/// Also in a folder that was there, with files of an earlier version.
+/// Also in an existing folder with files of an earlier version.
 #[test]
 fn its_files_are_for_their_owner_alone() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -73,7 +73,7 @@ fn links_in_place_of_files_are_not_followed() {
         let _ = fs::remove_file(&path);
         std::os::unix::fs::symlink(&precious, &path).expect("a link");
         let opened = veche_archive::open(folder.path(), &options(FsyncPolicy::EveryCommit));
-        // That one is replaced, not written to.
+        // The file is replaced, not written to.
         match (name, opened) {
             ("run", Ok((archive, _))) => archive.close().expect("closed"),
             (_, Ok(_)) => panic!("{name}: it is followed"),
@@ -182,10 +182,7 @@ fn other_formats_and_other_files_are_refused_and_left_alone() {
     let mut foreign = good.clone();
     foreign[68..72].copy_from_slice(b"else");
     let cases = [
-        (
-            newer,
-            "has format 2, and this version knows formats up to 1",
-        ),
+        (newer, "has format 2, this version supports formats up to 1"),
         (foreign, "is not an archive of channel history"),
         (b"no database, but words ".repeat(50), "is damaged"),
     ];
@@ -229,7 +226,7 @@ fn a_full_queue_gives_the_batch_back_and_wakes_when_there_is_room() {
             std::thread::park_timeout(Duration::from_secs(1));
         }
     }
-    // One that is larger than the queue is taken by an empty one.
+    // A batch larger than the queue is accepted when it is empty.
     worker.wait(offset);
     worker.append(vec![published("a", 1, offset + 1, vec![1; 100_000])]);
     archive.close().expect("closed");
@@ -264,7 +261,7 @@ fn the_disk_is_asked_once_in_an_interval() {
     let mut worker = Worker::new(&archive);
     let batch = worker.append(vec![published("a", 1, 1, "x")]);
     worker.wait(batch);
-    // Nothing else comes, and it is asked all the same.
+    // Nothing else arrives, and it is synced all the same.
     while archive.stats().fsyncs == 0 {
         std::thread::yield_now();
     }
@@ -285,7 +282,7 @@ fn writers_come_and_go() {
     for round in 1..=50 {
         let mut worker = Worker::new(&archive);
         worker.append(vec![published("a", 1, round, "x")]);
-        // Whoever comes next has the same channel, once this is written.
+        // The next writer has the same channel once this is written.
         worker.wait(1);
     }
     archive.close().expect("closed");
@@ -307,12 +304,12 @@ fn space_is_given_back() {
         ]);
     }
     worker.wait(last);
-    // It keeps the file in order behind the last commit.
+    // Maintenance follows the last commit.
     while archive.stats().checkpoints == 0 || archive.stats().file_bytes < 30_000_000 {
         assert_eq!(archive.stats().errors, 0);
         std::thread::yield_now();
     }
-    // What is left lies all over the file.
+    // The remaining rows are scattered over the file.
     let channel: Arc<str> = "b".into();
     let last = worker.append(vec![
         Record::Trimmed {
@@ -368,13 +365,13 @@ fn a_machine_crash_renews_epochs() {
         };
         assert_eq!(epoch != 7, is_renewed);
         assert_eq!(warnings.len(), usize::from(is_renewed));
-        // It is written down, and stays.
+        // It is recorded, and stays.
         let next = vec![published("chat:1", epoch, 2, "two")];
         let (found, warnings) = write(&folder, fsync, next);
         assert_eq!((found, warnings), (vec![(epoch, 1)], vec![]));
         let (found, _) = write(&folder, fsync, Vec::new());
         assert_eq!(found, [(epoch, 2)]);
-        // A process that was killed on a machine that went on is no reason.
+        // A killed process on a machine that kept running is no reason.
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux");
         fs::write(&file, format!("{} later\n", boot.trim_end())).expect("written");
         let (found, warnings) = write(&folder, fsync, Vec::new());
@@ -382,7 +379,7 @@ fn a_machine_crash_renews_epochs() {
     }
 }
 
-/// A start that fails between the two writes is the next start's last run once more.
+/// If a start fails between the two writes, the next start finds the same last run again.
 #[test]
 fn epochs_that_are_renewed_twice_are_not_the_first_ones_again() {
     let folder = Folder::new("twice");
@@ -443,7 +440,7 @@ fn an_open_archive_names_the_start_of_the_machine_and_its_policy() {
             published("chat:2", 8, 1, "one"),
         ]);
         worker.wait(batch);
-        // The machine goes down: the files stay, with the marker as it was written, and the next start has another name.
+        // The machine goes down: the files stay, with the marker as it was written, and the next boot has another id.
         let copy = folder.copy("marker-copy");
         let another = marker.replace(boot.trim_end(), "another-boot");
         fs::write(copy.path().join("run"), another).expect("written");
@@ -456,7 +453,7 @@ fn an_open_archive_names_the_start_of_the_machine_and_its_policy() {
     }
 }
 
-/// The log is behind links that lead nowhere, so that the disk can't be asked.
+/// The log is behind links that lead nowhere, so syncing fails.
 #[test]
 fn a_disk_that_can_not_be_asked_is_asked_again_after_a_pause() {
     let folder = Folder::new("unsynced");

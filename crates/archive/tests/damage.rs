@@ -1,4 +1,4 @@
-//! Files that are not as they were written: torn ends, flipped bytes.
+//! Damaged files: torn ends, flipped bytes.
 
 mod support;
 
@@ -11,7 +11,7 @@ use veche_archive::{Error, FsyncPolicy, LoadedStreams, Record, Warning};
 
 const FRAME_BYTES: usize = 24 + 8192;
 
-/// An archive as a kill leaves it, with all in its log, and what it kept after each batch.
+/// An archive as left by a kill, with everything in its log, and the expected content after each batch.
 fn archive_with_log(name: &str, batches: u64) -> (Folder, Vec<Model>) {
     let folder = Folder::new(name);
     let (archive, _) = open(&folder, FsyncPolicy::Never);
@@ -34,17 +34,17 @@ fn archive_with_log(name: &str, batches: u64) -> (Folder, Vec<Model>) {
     (copy, models)
 }
 
-/// What an open said of the end of the log.
+/// What opening reported about the end of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {
     Nothing,
-    /// The end was no whole commit.
+    /// The end was an incomplete commit.
     Torn,
     /// Commits were lost, and all epochs are new.
     Lost,
 }
 
-/// What is there is what was there after some batch; which one, and what was said of the rest.
+/// The content is that after some batch; returns which one, and the report about the rest.
 fn state_of(loaded: LoadedStreams, models: &[Model]) -> (usize, Said) {
     let said = match loaded.warnings() {
         [] => Said::Nothing,
@@ -99,7 +99,7 @@ fn a_torn_end_is_cut_off_and_all_before_it_is_used() {
             "cut at {length}: a kill may have done that"
         );
         seen += usize::from(0 < last && last < 60);
-        // What comes next is kept.
+        // Later batches are stored.
         let mut worker = Worker::new(&archive);
         worker.append(vec![published("next", 1, 1, "x")]);
         archive.close().expect("closed");
@@ -132,7 +132,7 @@ fn a_flipped_byte_in_the_log_never_leaves_a_gap_under_the_same_epoch() {
     let whole = fs::read(log_of(&folder)).expect("the log");
     let mut random = fastrand::Rng::with_seed(14);
     let last_frame = whole.len() - FRAME_BYTES;
-    // Each byte of the last commit's header, and of others some.
+    // Each byte of the last commit's header, and some of others.
     let header = last_frame..last_frame + 24;
     let anywhere = std::iter::repeat_with(|| random.usize(32..whole.len()));
     let mut lost = 0;
@@ -144,7 +144,8 @@ fn a_flipped_byte_in_the_log_never_leaves_a_gap_under_the_same_epoch() {
     assert!(lost > 80, "{lost}");
 }
 
-/// Opens the archive with that log, which is damaged there: commits are lost and epochs new, once, or nothing is.
+/// Opens the archive with a log that is damaged at an offset: either commits are lost and epochs new, once, or nothing
+/// is.
 fn lost_or_whole(folder: &Folder, log: &[u8], at: usize, models: &[Model]) -> bool {
     let copy = folder.copy("damaged-log");
     fs::write(log_of(&copy), log).expect("written");
@@ -159,7 +160,7 @@ fn lost_or_whole(folder: &Folder, log: &[u8], at: usize, models: &[Model]) -> bo
         (!is_whole, if is_whole { Said::Nothing } else { Said::Lost }),
         "damaged at {at}, {last} batches"
     );
-    // A kill before anything else is written; the log is too short to be moved into the tables meanwhile.
+    // A kill before anything else is written; the log is too short for a checkpoint meanwhile.
     assert!(log.len() < 240 * FRAME_BYTES);
     let killed = copy.copy("damaged-log-killed");
     drop(archive);
@@ -171,7 +172,7 @@ fn lost_or_whole(folder: &Folder, log: &[u8], at: usize, models: &[Model]) -> bo
     !is_whole
 }
 
-/// An archive whose tables have all, and where in the file those bytes are.
+/// An archive with everything in its tables, and the offset of the given bytes in the file.
 fn archive_with_tables(name: &str, records: Vec<Record>, words: &[u8]) -> (Folder, usize) {
     let folder = Folder::new(name);
     let (archive, _) = open(&folder, FsyncPolicy::Never);
@@ -217,7 +218,7 @@ fn history_before_a_damaged_publication_is_left_out() {
             channel: news,
             offset: 2,
         };
-        // Once told, it is gone.
+        // Reported once, then it is gone.
         assert_eq!(
             loaded.warnings(),
             if round == 0 {
@@ -267,7 +268,7 @@ fn no_damage_makes_it_panic() {
         let copy = folder.copy("anywhere-copy");
         let mut bytes = bytes.clone();
         for _ in 0..random.usize(1..40) {
-            // Where there is something, mostly: headers and the ends of pages.
+            // Mostly where there is data: headers and the ends of pages.
             let page = random.usize(..bytes.len() / 8192) * 8192;
             let at = if random.bool() {
                 page + random.usize(..120)
@@ -302,7 +303,7 @@ fn no_damage_makes_it_panic() {
     }
 }
 
-/// An archive with free pages, as it is when it was closed, and where its file says that the first of those is.
+/// A closed archive with free pages, and the offset of the pointer to the first of them.
 fn archive_with_free_pages(name: &str) -> (Folder, usize) {
     let folder = Folder::new(name);
     let (archive, _) = open(&folder, FsyncPolicy::Never);
@@ -360,7 +361,7 @@ fn damage_that_reading_does_not_touch_is_found_at_the_start() {
 fn damage_that_comes_while_it_is_open_ends_the_archive_and_is_set_aside_at_the_next_start() {
     let folder = Folder::new("rotten");
     let (archive, _) = open(&folder, FsyncPolicy::Never);
-    // More than is kept in memory.
+    // More than is cached in memory.
     let long = (1..=150).map(|offset| published("news", 9, offset, vec![1; 200_000]));
     Worker::new(&archive).append(long.collect());
     archive.close().expect("closed");

@@ -1,5 +1,5 @@
-//! No room on the disk: it is told, nothing is lost, and it goes on when there is room. One test fills a file system
-//! of its own, where a process may make one; the other runs into the limit that the system sets for files.
+//! A full disk is reported, loses nothing, and writing continues when there is room. One test fills a file system of
+//! its own, where a process may create one; the other hits the system's limit on file sizes.
 
 #[path = "../../../tests/skip.rs"]
 mod skip;
@@ -19,9 +19,9 @@ use veche_archive::{Error, FsyncPolicy, Options, Record};
 
 const FOLDER: &str = "VECHE_ARCHIVE_FULL_FOLDER";
 
-/// Appends until it can't be written, has room made, and finds everything.
+/// Appends until writing fails, makes room, and finds everything.
 fn run_full(folder: &Path, make_room: impl FnOnce()) {
-    // What waits is little beside what the disk holds.
+    // The queue is small compared with the disk.
     let options = Options {
         queue_bytes_max: 2 << 20,
         ..options(FsyncPolicy::EveryCommit)
@@ -58,7 +58,8 @@ fn run_full(folder: &Path, make_room: impl FnOnce()) {
     assert!(Model::of(loaded) == model);
 }
 
-/// Runs the test again on a file system of its own, of so many MiB. False where this system lets no process make one.
+/// Runs the test again on its own file system of the given size in MiB. Returns `false` if the system does not permit
+/// that.
 fn on_its_own_disk(mib: u32, test: &str) -> bool {
     let folder = support::Folder::new("tmpfs");
     fs::create_dir_all(folder.path()).expect("a folder");
@@ -80,7 +81,7 @@ fn on_its_own_disk(mib: u32, test: &str) -> bool {
     true
 }
 
-/// Takes all the room there is, but for so many bytes.
+/// Fills the disk except for `but` bytes.
 fn fill(path: &Path, but: u64) {
     let mut ballast = fs::File::create(path).expect("a file");
     while ballast.write_all(&[1; 4096]).is_ok() {}
@@ -190,7 +191,7 @@ fn a_start_on_a_full_disk_waits_with_its_writes() {
     on_its_own_disk(16, "a_start_on_a_full_disk_waits_with_its_writes");
 }
 
-/// The log of a small history does not grow beyond what such a history takes.
+/// The log of a small history is limited in proportion to that history.
 #[test]
 fn a_small_history_fits_on_a_small_disk() {
     if let Some(folder) = env::var_os(FOLDER) {
@@ -218,7 +219,7 @@ fn a_small_history_fits_on_a_small_disk() {
     on_its_own_disk(8, "a_small_history_fits_on_a_small_disk");
 }
 
-/// The tables have room in pages that are free, and the log is what fills the disk.
+/// The tables have free pages, and the log fills the disk.
 #[test]
 fn a_full_disk_has_the_log_moved_into_the_tables() {
     if let Some(folder) = env::var_os(FOLDER) {
@@ -233,7 +234,7 @@ fn a_full_disk_has_the_log_moved_into_the_tables() {
                 below: offset - 3,
             };
             let batch = worker.append(vec![published("a", 1, offset, vec![3; 50_000]), trimmed]);
-            // A minute at most, if it is never written.
+            // At most a minute, if it is never written.
             let mut looks = 0;
             while worker.durable < batch && looks < 60 && !archive.stats().is_failing {
                 worker.look();
@@ -266,7 +267,7 @@ fn a_limit_on_files_is_waited_for() {
         return;
     }
     let folder = support::Folder::new("limited");
-    // Blocks of 512 bytes: 10 MiB. Who ignores the signal gets an error instead.
+    // Blocks of 512 bytes: 10 MiB. A process that ignores the signal gets an error instead.
     let shell = "trap '' XFSZ; ulimit -S -f 20480; exec \"$@\"";
     assert!(this_test_again(
         shell,
@@ -306,7 +307,7 @@ fn closing_reports_unwritten_batches() {
     ));
 }
 
-/// What fails is the commit: the log is full before anything is to be moved into the tables.
+/// The commit fails: the log is full before a checkpoint is due.
 #[test]
 fn a_failed_commit_is_tried_again_after_a_pause_which_the_end_ends() {
     if let Some(folder) = env::var_os(FOLDER) {
@@ -346,20 +347,20 @@ fn a_failed_commit_is_tried_again_after_a_pause_which_the_end_ends() {
     ));
 }
 
-/// What fails is to move the log into the tables: commits go on.
+/// The checkpoint fails: commits continue.
 #[test]
 fn failed_upkeep_is_tried_again_after_a_pause() {
     if let Some(folder) = env::var_os(FOLDER) {
         let (archive, _) = veche_archive::open(Path::new(&folder), &patient()).expect("an archive");
         let mut worker = Worker::new(&archive);
         let mut batch = 0;
-        // The tables have room at first, and at last no more.
+        // The tables have room at first, and finally none.
         while archive.stats().errors == 0 {
             let record = published("a", 1, batch + 1, vec![3; 200_000]);
             batch = worker.append(vec![record]);
             worker.wait(batch);
             assert!(batch < 100, "it is never full");
-            // Beyond the time after which the size of the files is looked at.
+            // Longer than the delay of maintenance.
             thread::sleep(Duration::from_millis(5));
         }
         let checkpoints = archive.stats().checkpoints;
@@ -390,7 +391,7 @@ fn failed_upkeep_is_tried_again_after_a_pause() {
     ));
 }
 
-/// Tries again after the end of each test.
+/// Retries only after the end of each test.
 fn patient() -> Options {
     Options {
         retry: Duration::from_secs(3600),

@@ -1,4 +1,4 @@
-//! A process that appends is killed at random moments: what it was told to be durable is there, in order, and nothing
+//! A process that appends is killed at random moments: everything reported as durable is there, in order, and nothing
 //! that was never appended.
 
 mod support;
@@ -15,7 +15,7 @@ use veche_archive::FsyncPolicy;
 const WORKERS: u32 = 3;
 const FOLDER: &str = "VECHE_ARCHIVE_KILL_FOLDER";
 
-/// What the killed process runs: no test, unless its parent asks.
+/// The killed process: not a test, unless its parent asks.
 #[test]
 fn child() {
     let Ok(folder) = env::var(FOLDER) else {
@@ -40,7 +40,7 @@ fn child() {
                     let records = batch(worker, number, &model);
                     records.iter().for_each(|record| model.apply(record));
                     let at = writer.append(records);
-                    // A few are on the way at any time.
+                    // A few batches are in flight at any time.
                     writer.wait(at.saturating_sub(4));
                     if writer.durable > told {
                         told = writer.durable;
@@ -76,7 +76,7 @@ fn kill_again_and_again(kills: u32, fsync: &str) {
             .stdout(Stdio::piped())
             .spawn()
             .expect("a child");
-        // From its first words on it may end at any moment.
+        // From its first output on it may be killed at any moment.
         let mut left = random.u32(1..150);
         let mut its_checkpoints = 0;
         let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
@@ -93,7 +93,7 @@ fn kill_again_and_again(kills: u32, fsync: &str) {
             std::hint::black_box(step);
         });
         child.kill().expect("killed");
-        // What it had said before it ended counts.
+        // Everything it reported before its end counts.
         for line in lines.map_while(Result::ok) {
             its_checkpoints = note(&line, &mut acknowledged).unwrap_or(its_checkpoints);
         }
@@ -126,7 +126,7 @@ fn kill_again_and_again(kills: u32, fsync: &str) {
     println!("{kills} kills, batches {acknowledged:?}, {checkpoints} checkpoints");
 }
 
-/// Takes a line of the child's; how often it had moved its log into the tables, if the line tells what is durable.
+/// Parses a line of the child. Returns the number of its checkpoints if the line reports durability.
 fn note(line: &str, acknowledged: &mut [u64]) -> Option<u64> {
     let mut numbers = line
         .strip_prefix("durable ")?

@@ -1,4 +1,4 @@
-//! Random records against a plain model, with the archive closed, or cut off, and opened again in between.
+//! Random records compared with a plain model, with the archive closed, or killed, and reopened in between.
 
 mod support;
 
@@ -9,15 +9,15 @@ use proptest::prelude::*;
 use support::{Folder, Model, Worker, open};
 use veche_archive::{FsyncPolicy, Record, StoredPublication, StoredVersion};
 
-/// What a step does, as far as it does not depend on what is there.
+/// A step, independent of the current state.
 #[derive(Clone, Debug)]
 enum Step {
-    /// One batch of that worker.
+    /// A batch of the given worker.
     Batch(u8, Vec<Change>),
-    /// Closed and opened.
+    /// Close and reopen.
     Close,
-    /// Opened from what the files were at that moment, as after a kill. All is in the log then: what is here is too
-    /// little to be moved into the tables while it is copied.
+    /// Reopen from a copy of the current files, as after a kill. Everything is in the log then: there is too little for
+    /// a checkpoint during the copy.
     Kill,
 }
 
@@ -32,7 +32,7 @@ enum Change {
         version: Option<(u64, bool)>,
         has_extra: bool,
     },
-    /// All but so many.
+    /// Keeps only the given number.
     Trim(u8, u64),
     Clear(u8),
     Drop(u8),
@@ -61,7 +61,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn record(worker: u8, change: &Change, model: &Model) -> Record {
-    // Names that SQL or a path would trip over.
+    // Names that would break SQL or a path.
     let name = |channel: &u8| -> Arc<str> {
         format!("{worker}:'\"\0/é{}", "x".repeat(60 * *channel as usize)).into()
     };

@@ -1,84 +1,85 @@
-//! What scripts ask of a channel: its history, and who is there. No call to the world: the channel's home answers.
+//! Channel queries of scripts: history and presence. These are no calls to external services: the channel's home
+//! answers.
 
-/// What is asked.
+/// The kind of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChannelRequest {
-    /// A part of its history.
+    /// A part of the history.
     History {
-        /// Those behind it, or before it if the latest come first: `EPOCH:OFFSET`.
+        /// The position after which publications are returned, or before which if in reverse: `EPOCH:OFFSET`.
         since: Option<String>,
-        /// At most so many.
+        /// The maximum number of publications.
         limit: usize,
-        /// The latest first.
+        /// Whether the latest come first.
         is_reverse: bool,
     },
-    /// Who is there.
+    /// The members of the channel.
     Presence,
-    /// How many are there.
+    /// The number of members.
     PresenceStats,
-    /// Whether the user is there whose channel it is.
+    /// The status of the user whose personal channel it is.
     UserStatus,
 }
 
-/// What the home says.
+/// The answer of a channel's home.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChannelReply {
-    /// To a subscription: where a connection has joined the channel.
+    /// The position at which a connection has joined the channel, for a subscription.
     Joined {
-        /// Of the latest publication so far: its epoch and offset; `None` where the channel does not remember.
+        /// Epoch and offset of the latest publication; `None` if the channel has no history.
         position: Option<(String, u64)>,
-        /// Whether the client gets all that it has missed; `None` if it has not come back.
+        /// Whether all missed publications were recovered; `None` if no recovery was requested.
         recovered: Option<bool>,
     },
-    /// To [`ChannelRequest::History`].
+    /// The answer to [`ChannelRequest::History`].
     History {
-        /// In the order that was asked for.
+        /// The publications in the requested order.
         publications: Vec<ChannelPublication>,
-        /// Of the latest publication: `EPOCH:OFFSET`.
+        /// The position of the latest publication: `EPOCH:OFFSET`.
         position: String,
     },
-    /// To [`ChannelRequest::Presence`], in no order.
+    /// The answer to [`ChannelRequest::Presence`], unordered.
     Presence(Vec<ChannelMember>),
-    /// To [`ChannelRequest::PresenceStats`].
+    /// The answer to [`ChannelRequest::PresenceStats`].
     PresenceStats {
-        /// Connections.
+        /// The number of connections.
         clients: u32,
-        /// Users.
+        /// The number of users.
         users: u32,
     },
-    /// To [`ChannelRequest::UserStatus`].
+    /// The answer to [`ChannelRequest::UserStatus`].
     UserStatus {
-        /// Connections of the user.
+        /// The number of the user's connections.
         connections: u32,
-        /// When the last of them went, in milliseconds since 1970, if that is known.
+        /// When the last of them closed, in milliseconds since 1970, if known.
         last_seen_ms: Option<u64>,
     },
 }
 
-/// A publication of a channel's history.
+/// A publication in a channel's history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelPublication {
-    /// Text, or any bytes.
+    /// Whether the data is text or arbitrary bytes.
     pub is_text: bool,
-    /// What was published.
+    /// The published data: text or arbitrary bytes.
     pub data: Vec<u8>,
-    /// `EPOCH:OFFSET`.
+    /// The position in the history: `EPOCH:OFFSET`.
     pub position: String,
-    /// When, in milliseconds since 1970.
+    /// The time of publication, in milliseconds since 1970.
     pub at_ms: u64,
-    /// Who published it, where a client did.
+    /// The publisher, if it was a client.
     pub by: Option<ChannelMember>,
-    /// Names and values.
+    /// Tag names and values.
     pub tags: Vec<(String, String)>,
 }
 
-/// A connection, as others see it.
+/// A member of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelMember {
-    /// The user; empty if anonymous.
+    /// The user; empty for an anonymous client.
     pub user: String,
-    /// The connection.
+    /// The id of the connection.
     pub client: String,
-    /// What is known of the connection: JSON, or any bytes.
+    /// Public data of the connection: JSON or arbitrary bytes.
     pub info: Option<Vec<u8>>,
 }

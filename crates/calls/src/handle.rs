@@ -1,21 +1,20 @@
-//! What a reply leaves open on the other side of the seam.
+//! Resources that a reply leaves open on the performer's side.
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// Something that whoever made it knows how to use, and that ends when the last copy of this is gone: so nothing can be
-/// left open by a reply that nobody takes.
+/// An opaque resource, closed when the last clone is dropped: so a reply that is never taken leaves nothing open.
 #[derive(Clone)]
 pub struct Handle(Arc<dyn Any + Send + Sync>);
 
 impl Handle {
-    /// Of that.
+    /// Wraps a resource of any type.
     pub fn new(what: impl Any + Send + Sync) -> Self {
         Self(Arc::new(what))
     }
 
-    /// What it is of; `None` if that is something else.
+    /// Returns the resource; `None` if it has another type.
     #[must_use]
     pub fn of<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         Arc::clone(&self.0).downcast().ok()

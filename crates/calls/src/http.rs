@@ -1,83 +1,83 @@
-//! Requests to other servers' HTTP.
+//! HTTP requests to other servers.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::Handle;
 
-/// One thing asked of the HTTP client.
+/// A call to the HTTP client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HttpCall {
-    /// A request.
+    /// A new request with its limits.
     Fetch(Box<HttpRequest>),
-    /// More of a body.
+    /// A read of a streamed body.
     Read(ReadBody),
 }
 
-/// A request, and what holds for it.
+/// A request and its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpRequest {
-    /// A token, in capitals.
+    /// The method: a token in capitals.
     pub method: String,
-    /// Absolute; graphic characters only.
+    /// The absolute URL, in printable ASCII.
     pub url: String,
-    /// Names are tokens in small letters, values have no control characters.
+    /// Names are tokens in lower case, values have no control characters.
     pub headers: Vec<(String, Vec<u8>)>,
-    /// Empty if there is none.
+    /// The body; may be empty.
     pub body: Vec<u8>,
-    /// From the call to the whole answer; with `is_stream` to its head, and for each read of its body.
+    /// The time limit for the complete response; with `is_stream` for its head, and for each read of its body.
     pub timeout: Duration,
-    /// For the name, the connection and TLS together.
+    /// The time limit for resolving, connecting and TLS together.
     pub connect_timeout: Duration,
-    /// How many redirects are followed; 0: they are answers as any other.
+    /// The most redirects to follow; 0 returns them as responses.
     pub redirects_max: u32,
-    /// Length of the answer's body, inflated.
+    /// The longest response body after inflation, in bytes.
     pub body_bytes_max: u64,
-    /// Connections to one host at a time; calls with another limit have connections of their own.
+    /// The limit of connections to one host; calls with another limit use separate connections.
     pub connections_max: u32,
-    /// Whom to believe behind `https`.
+    /// The certificates to trust for `https`.
     pub trust: CertificateTrust,
-    /// The body is read piece by piece.
+    /// Whether the body is read in parts.
     pub is_stream: bool,
 }
 
-/// Which certificates are believed.
+/// Which certificates are trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CertificateTrust {
-    /// Those of the system.
+    /// Those of the system's authorities.
     #[default]
     System,
-    /// Those that a file in PEM vouches for.
+    /// Those of the authorities in a PEM file.
     File(PathBuf),
-    /// Any.
+    /// All certificates, without verification.
     Anybody,
 }
 
-/// More of a body.
+/// A read of a streamed body.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadBody {
-    /// From [`ReplyBody::Stream`].
+    /// The stream from [`ReplyBody::Stream`].
     pub stream: Handle,
 }
 
-/// An answer.
+/// A response to an HTTP request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpReply {
-    /// 200 to 999.
+    /// The status, from 200 to 999.
     pub status: u16,
-    /// Names in small letters; one that came twice is there twice.
+    /// Header names in lower case and values; repeated headers are repeated.
     pub headers: Vec<(String, Vec<u8>)>,
-    /// Where it came from after all redirects.
+    /// The URL after all redirects.
     pub url: String,
-    /// Inflated if it came with gzip and nobody had asked for that.
+    /// The body; inflated if it was compressed with gzip although the request did not ask for it.
     pub body: ReplyBody,
 }
 
-/// The body of an answer.
+/// The body of a response.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReplyBody {
-    /// All of it.
+    /// The complete body, at once.
     Whole(Vec<u8>),
-    /// To be [read](HttpCall::ReadBody). The connection is given up with the handle.
+    /// A stream to be [read](HttpCall::Read). Dropping it closes the connection.
     Stream(Handle),
 }

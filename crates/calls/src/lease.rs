@@ -1,21 +1,21 @@
-//! Something of the performer's that is held over several calls: a connection with a transaction, a subscription.
+//! Resources of the performer that are held across several calls: a connection in a transaction, a subscription.
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// Held as long as a clone of it is; whoever made it knows what is in it, nobody else does. Letting go of the last one
-/// ends what it stands for.
+/// An opaque resource, held while a clone of the lease exists. Only the performer knows its content. Dropping the last
+/// clone ends it.
 #[derive(Clone)]
 pub struct Lease(Arc<dyn Any + Send + Sync>);
 
 impl Lease {
-    /// On that thing.
+    /// Creates a lease of a resource.
     pub fn new(thing: impl Any + Send + Sync) -> Self {
         Self(Arc::new(thing))
     }
 
-    /// The thing, if it is of that type.
+    /// Returns the resource if it has the type.
     #[must_use]
     pub fn of<T: Any>(&self) -> Option<&T> {
         self.0.downcast_ref()

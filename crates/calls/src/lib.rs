@@ -1,9 +1,10 @@
-//! What scripts ask of the world, and what comes back: plain types.
+//! Calls of scripts to external services, and their replies: plain types.
 //!
-//! `script` makes a [`Call`] of what a handler asks for and knows not who performs it; `outbound` performs it and knows
-//! not who asked. Each kind of call is a file of its own.
+//! `script` creates a [`Call`] for a handler and does not know its performer; `outbound` performs it and does not know
+//! its origin. Each kind of call is a file of its own.
 
 pub mod channel;
+mod fastcgi;
 mod handle;
 mod http;
 mod lease;
@@ -15,6 +16,7 @@ mod secret_url;
 mod server;
 mod worker_connection;
 
+pub use fastcgi::{Fastcgi, FastcgiClient, FastcgiPool, FastcgiReply};
 pub use handle::Handle;
 pub use http::{CertificateTrust, HttpCall, HttpReply, HttpRequest, ReadBody, ReplyBody};
 pub use lease::Lease;
@@ -28,83 +30,87 @@ pub use worker_connection::{WorkerConnection, WorkerConnectionError};
 
 use std::net::IpAddr;
 
-/// Which call of a worker it is.
+/// Identifies a call of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId {
-    /// The application's number.
+    /// The number of the application.
     pub app: u16,
-    /// The call's, never used twice by one application of a worker.
+    /// The number of the call, unique for an application on a worker.
     pub token: u64,
 }
 
-/// One thing asked of the world.
+/// A call to an external service.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Call {
-    /// Something of HTTP.
+    /// An HTTP request, or a read of a response's body.
     Http(HttpCall),
-    /// The addresses of a host.
+    /// A query for the addresses of a host.
     Resolve(ResolveCall),
-    /// A MySQL or MariaDB server.
+    /// A call to a MySQL or MariaDB server.
     Mysql(MysqlCall),
-    /// A Redis server.
+    /// A call to a Redis server.
     Redis(RedisCall),
-    /// A password and its hash.
+    /// Hashing or verification of a password.
     Password(PasswordCall),
+    /// A script behind a FastCGI server.
+    Fastcgi(Box<Fastcgi>),
 }
 
-/// What has come of it.
+/// The successful result of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// To [`Call::ResolveCall`]; at least one.
+    /// Answers [`Call::Resolve`]; at least one address.
     Addresses(Vec<IpAddr>),
-    /// To [`HttpCall::HttpRequest`].
+    /// The answer to [`HttpCall::Fetch`].
     Http(Box<HttpReply>),
-    /// To [`HttpCall::ReadBody`]: the next bytes of a body, `None` at its end.
+    /// Answers [`HttpCall::Read`]: the next bytes of a body, `None` at its end.
     Chunk(Option<Vec<u8>>),
-    /// To [`Call::MysqlCall`].
+    /// The answer to [`Call::Mysql`].
     Mysql(mysql::MysqlReply),
-    /// To [`Call::RedisCall`].
+    /// The answer to [`Call::Redis`].
     Redis(redis::RedisReply),
-    /// To [`Call::PasswordCall`].
+    /// The answer to [`Call::Password`].
     Password(password::PasswordReply),
-    /// To a question that is no call: where connections are that were looked for.
+    /// The answer to [`Call::Fastcgi`].
+    Fastcgi(FastcgiReply),
+    /// The connections found by a search, which is not a call.
     Places(Vec<WorkerConnection>),
-    /// To a question that is no call: what a channel's home says.
+    /// The answer of a channel's home, which is not a call.
     Channel(channel::ChannelReply),
-    /// To a call of the API: `{"result":{…}}` or `{"error":{"code":…,"message":…}}`.
+    /// The result of an API call: `{"result":{…}}` or `{"error":{"code":…,"message":…}}`.
     Api(Vec<u8>),
 }
 
-/// Why nothing has come of it.
+/// The error of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallError {
-    /// What a program can tell it by.
+    /// The kind, for programs.
     pub kind: CallErrorKind,
-    /// What a person is told.
+    /// The message, for people.
     pub words: String,
 }
 
-/// The kinds of faults.
+/// The kinds of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallErrorKind {
-    /// No answer in the time that it was allowed to take: it may have been carried out.
+    /// There was no reply within the time limit: the call may have had an effect.
     Timeout,
-    /// All connections of a pool are in use, for longer than it was allowed to wait: nothing was sent.
+    /// All connections of a pool were in use until the wait limit: nothing was sent.
     PoolFull,
-    /// No connection comes about: nothing was sent.
+    /// No connection could be established: nothing was sent.
     Unreachable,
-    /// The connection was lost after it had come about: what was sent may have been carried out.
+    /// An established connection was lost: the call may have had an effect.
     ConnectionLost,
-    /// The other side says no.
+    /// The other side refused the call.
     Refused,
-    /// What was asked for makes no sense.
+    /// The call is invalid.
     Invalid,
-    /// The other side does not keep to its protocol, or said more than it was allowed to.
+    /// The other side violated its protocol or a limit.
     Broken,
 }
 
 impl CallErrorKind {
-    /// All of them, in order.
+    /// All kinds in order.
     pub const ALL: [Self; 7] = [
         Self::Timeout,
         Self::PoolFull,
@@ -115,7 +121,7 @@ impl CallErrorKind {
         Self::Broken,
     ];
 
-    /// As scripts read it.
+    /// Returns the name in scripts.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -131,12 +137,12 @@ impl CallErrorKind {
 }
 
 impl CallError {
-    /// Of that kind, in those words.
+    /// Creates an error of a kind with a message.
     pub fn new(kind: CallErrorKind, words: impl Into<String>) -> Self {
         let words = words.into();
         Self { kind, words }
     }
 }
 
-/// How a call has ended.
+/// The outcome of a call.
 pub type CallOutcome = Result<Reply, CallError>;

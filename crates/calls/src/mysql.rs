@@ -1,130 +1,130 @@
-//! MySQL and MariaDB.
+//! Calls to MySQL and MariaDB.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{Lease, ServerAccount};
 
-/// A database and how it is used; those that are equal share their connections.
+/// A database and its settings. Equal ones share connections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Database {
-    /// Where it is.
+    /// The server and the account.
     pub server: ServerAccount,
-    /// Its name there.
+    /// The name of the database.
     pub name: Option<String>,
-    /// The name of its connections: databases that differ in it alone share none.
+    /// The name of the pool: databases that differ only in it share no connections.
     pub pool_name: Option<String>,
-    /// Most connections at once, at least 1.
+    /// The most connections; at least 1.
     pub pool: usize,
-    /// How long a connection may take to come about.
+    /// The time limit for connecting.
     pub connect_timeout: Duration,
-    /// How long a call may wait for a connection to be free.
+    /// How long a call may wait for a free connection.
     pub wait_timeout: Duration,
-    /// How long a statement may take.
+    /// The time limit of a statement.
     pub timeout: Duration,
-    /// A connection that was not used for so long is closed.
+    /// The idle time after which a connection is closed.
     pub idle_timeout: Duration,
-    /// Most rows of one result.
+    /// The most rows of a result.
     pub rows_max: usize,
-    /// Most bytes of one result's values.
+    /// The most bytes of a result's values.
     pub bytes_max: usize,
 }
 
-/// Asks a database.
+/// A call to a database.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MysqlCall {
-    /// Which.
+    /// The database to call, with its settings.
     pub database: Arc<Database>,
-    /// What for.
+    /// The action to perform.
     pub action: MysqlAction,
 }
 
-/// What a database is asked for.
+/// The actions on a database.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MysqlAction {
-    /// A statement with its values.
+    /// Runs a statement with its values.
     Run {
-        /// In that transaction, or in none.
+        /// The transaction, if any.
         within: Option<Lease>,
         /// The statement, with a `?` for each value.
         sql: String,
-        /// The values.
+        /// The values of the placeholders.
         values: Vec<MysqlValue>,
-        /// What is wanted of the result.
+        /// The part of the result that is returned.
         wanted: ResultMode,
     },
-    /// A transaction; answered by [`MysqlReply::Begun`].
+    /// Begins a transaction; answered by [`MysqlReply::Begun`].
     Begin,
-    /// The end of a transaction, and of its lease; answered by [`MysqlReply::Done`].
+    /// Ends a transaction and its lease; answered by [`MysqlReply::Done`].
     End {
-        /// Which.
+        /// The lease of the transaction.
         lease: Lease,
-        /// Whether what it did is to stay.
+        /// Whether it is committed or rolled back.
         commit: bool,
     },
 }
 
-/// What is wanted of a result.
+/// The part of a result that is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultMode {
-    /// All rows.
+    /// All rows of the result.
     Rows,
-    /// The first row.
+    /// The first row only, if any.
     Row,
     /// The first value of the first row.
     Value,
-    /// What was changed.
+    /// The number of changes.
     Changes,
 }
 
 /// A value of a database.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MysqlValue {
-    /// NULL.
+    /// The SQL value NULL.
     Null,
-    /// 0 or 1 there.
+    /// A boolean, 0 or 1 in the database.
     Boolean(bool),
-    /// What a double holds exactly, or a float.
+    /// A float, or an integer that a double holds exactly.
     Number(f64),
-    /// Text, bytes, and what fits into no other.
+    /// Text, bytes, and values of all other types.
     Bytes(Vec<u8>),
 }
 
-/// What a database answers.
+/// The reply to a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MysqlReply {
-    /// To [`ResultMode::Rows`].
+    /// The answer for [`ResultMode::Rows`].
     Rows(Rows),
-    /// To [`ResultMode::Row`]: at most one.
+    /// Answers [`ResultMode::Row`] with at most one row.
     Row(Rows),
-    /// To [`ResultMode::MysqlValue`].
+    /// The answer for [`ResultMode::Value`].
     Value(Option<MysqlValue>),
-    /// To [`ResultMode::Changes`].
+    /// The answer for [`ResultMode::Changes`].
     Changes {
-        /// Rows that were changed.
+        /// The number of affected rows.
         affected: u64,
-        /// The first number that the server gave to a new row.
+        /// The first id that the server generated for a new row.
         last_id: Option<u64>,
-        /// What a statement gives that returns rows as well.
+        /// The rows, for a statement that also returns some.
         rows: Option<Rows>,
     },
-    /// To [`MysqlAction::Begin`].
+    /// The answer to [`MysqlAction::Begin`].
     Begun(Lease),
-    /// It is done.
+    /// The action succeeded without a result.
     Done,
 }
 
-/// A result.
+/// The rows of a result.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rows {
-    /// Names, each once.
+    /// The column names, without duplicates.
     pub columns: Vec<String>,
-    /// Row by row.
+    /// The values, row by row.
     pub values: Vec<MysqlValue>,
 }
 
 impl Rows {
-    /// How many there are.
+    /// Returns the number of rows.
     #[must_use]
     pub fn count(&self) -> usize {
         self.values.len() / self.columns.len().max(1)

@@ -1,33 +1,32 @@
-//! Passwords: hashing one, and comparing one with a hash. No other server is asked; both take memory and time.
+//! Hashing and verification of passwords. No other server is involved; both take memory and time.
 
 use std::fmt;
 
-/// Longest password, in bytes.
+/// The longest password in bytes.
 pub const PASSWORD_BYTES_MAX: usize = 4096;
 
-/// Work with a password.
+/// A call about a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PasswordCall {
     /// The password, at most [`PASSWORD_BYTES_MAX`] bytes.
     pub password: Vec<u8>,
-    /// What is done with it.
+    /// The action to perform.
     pub action: PasswordAction,
 }
 
-/// What is done with a password.
+/// The actions on a password.
 #[derive(Clone, PartialEq, Eq)]
 pub enum PasswordAction {
-    /// A new hash; answered by [`PasswordReply::Hash`].
+    /// Creates a hash; answered by [`PasswordReply::Hash`].
     Hash,
-    /// A comparison; answered by [`PasswordReply::IsRight`].
+    /// Verifies the password; answered by [`PasswordReply::IsRight`].
     Verify {
-        /// A PHC string. Without one the same work is done and the password is wrong, so that the time does not tell
-        /// which users there are.
+        /// A PHC string. `None` does the same work and fails, so that the time does not reveal which users exist.
         hash: Option<String>,
     },
 }
 
-/// Neither a password nor a hash gets into a log.
+/// Neither the password nor the hash may be logged.
 impl fmt::Debug for PasswordCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.action {
@@ -37,12 +36,12 @@ impl fmt::Debug for PasswordCall {
     }
 }
 
-/// What has come of it.
+/// The reply to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PasswordReply {
-    /// A PHC string.
+    /// The hash as a PHC string.
     Hash(String),
-    /// Whether the password belongs to the hash.
+    /// Whether the password matches the hash.
     IsRight(bool),
 }
 

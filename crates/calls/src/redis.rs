@@ -1,84 +1,88 @@
-//! Redis.
+//! Calls to Redis.
+
+mod fate;
+
+pub use fate::Fate;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{Lease, ServerAccount};
 
-/// A Redis server and how it is used; those that are equal share their connections.
+/// A Redis database and its settings. Equal ones share connections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RedisDatabase {
-    /// Where it is.
+    /// The server and the account.
     pub server: ServerAccount,
-    /// Number of the database there.
+    /// The number of the database.
     pub database: u32,
-    /// The name of its connections: keyspaces that differ in it alone share none.
+    /// The name of the pool: databases that differ only in it share no connections.
     pub pool_name: Option<String>,
-    /// Most connections for commands that wait in the server, at least 1.
+    /// The most connections for blocking commands; at least 1.
     pub pool: usize,
-    /// How long a connection may take to come about.
+    /// The time limit for connecting.
     pub connect_timeout: Duration,
-    /// How long a command that waits in the server may wait for a connection to be free.
+    /// How long a blocking command may wait for a free connection.
     pub wait_timeout: Duration,
-    /// How long a command may take.
+    /// The time limit of a command.
     pub timeout: Duration,
-    /// A connection for commands that wait in the server is closed if it was not used for so long.
+    /// The idle time after which a connection for blocking commands is closed.
     pub idle_timeout: Duration,
-    /// Most messages of a subscription that nobody has received yet.
+    /// The most queued messages of a subscription.
     pub queue: usize,
 }
 
-/// Asks a Redis server.
+/// A call to a Redis server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RedisCall {
-    /// Which.
+    /// The database to call, with its settings.
     pub keyspace: Arc<RedisDatabase>,
-    /// What for.
+    /// The action to perform.
     pub action: RedisAction,
 }
 
-/// What a Redis server is asked for.
+/// The actions on a database.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RedisAction {
-    /// A command; answered by [`RedisReply::Value`].
+    /// Runs a command; answered by [`RedisReply::Value`].
     Run(RedisCommand),
-    /// The same for one that waits in the server.
+    /// Runs a command that blocks in the server.
     Block(RedisCommand),
-    /// Several at once; answered by [`RedisReply::Values`].
+    /// Runs several commands; answered by [`RedisReply::Values`].
     Pipeline {
-        /// In order.
+        /// The commands in order.
         commands: Vec<RedisCommand>,
-        /// Nothing of others comes between them.
+        /// Whether they run as a transaction.
         is_atomic: bool,
     },
-    /// Messages; answered by [`RedisReply::Subscribed`].
+    /// Subscribes to messages; answered by [`RedisReply::Subscribed`].
     Subscribe {
-        /// Names of channels, or patterns of such.
+        /// Names of channels, or patterns.
         names: Vec<Vec<u8>>,
-        /// They are patterns.
+        /// Whether the names are patterns.
         are_patterns: bool,
     },
-    /// The next message of a subscription; answered by [`RedisReply::RedisMessage`].
+    /// Receives the next message of a subscription; answered by [`RedisReply::RedisMessage`].
     Receive {
-        /// Of which.
+        /// The lease of the subscription.
         lease: Lease,
-        /// How long to wait for one.
+        /// How long to wait for a message.
         within: Option<Duration>,
     },
 }
 
-/// A command: its name and its arguments, one behind the other, each behind its length.
+/// A command: its name and arguments in one buffer, each preceded by its length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RedisCommand {
     packed: Vec<u8>,
     count: u32,
 }
 
-/// Of a part, before its bytes.
+/// Bytes of a part's length.
 const LENGTH_BYTES: usize = size_of::<u32>();
 
 impl RedisCommand {
-    /// With room for so many parts of so many bytes together.
+    /// Creates a command with capacity for a number of parts and total bytes.
     #[must_use]
     pub fn with_capacity(parts: usize, bytes: usize) -> Self {
         Self {
@@ -87,7 +91,7 @@ impl RedisCommand {
         }
     }
 
-    /// Adds the name or an argument; all together have less than 4 GiB.
+    /// Adds the name or an argument; the total has to be less than 4 GiB.
     pub fn push(&mut self, part: &[u8]) {
         let length = part.len() as u32;
         self.packed.extend_from_slice(&length.to_ne_bytes());
@@ -95,7 +99,7 @@ impl RedisCommand {
         self.count += 1;
     }
 
-    /// The name and the arguments.
+    /// Returns the name and the arguments.
     pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = self.packed.as_slice();
         std::iter::from_fn(move || {
@@ -106,64 +110,64 @@ impl RedisCommand {
         })
     }
 
-    /// Parts, the name included.
+    /// Returns the number of parts, including the name.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Whether there is not even a name.
+    /// Returns whether not even a name was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Of all parts together.
+    /// Returns the total bytes of all parts.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.packed.len() - self.len() * LENGTH_BYTES
     }
 }
 
-/// A value as Redis has them.
+/// A value of Redis.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RedisValue {
-    /// None.
+    /// The null value of the protocol.
     Nil,
-    /// True or false.
+    /// A value that is true or false.
     Boolean(bool),
-    /// What a double holds exactly, or a float.
+    /// A float, or an integer that a double holds exactly.
     Number(f64),
-    /// Text, bytes, and numbers that are too large for a double.
+    /// Text, bytes, and integers too large for a double.
     Bytes(Vec<u8>),
     /// A list or a set.
     List(Vec<Self>),
-    /// Keys and what is under them.
+    /// Pairs of keys and values.
     Map(Vec<(Self, Self)>),
-    /// One of several commands has failed.
+    /// The error of one of several commands.
     Error(String),
 }
 
-/// What a Redis server answers.
+/// The reply to a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RedisReply {
-    /// To a command.
+    /// The reply to a command.
     Value(RedisValue),
-    /// To several; `None` if a key that was watched has changed.
+    /// The replies to several commands; `None` if a watched key has changed.
     Values(Option<Vec<RedisValue>>),
-    /// A subscription.
+    /// The lease of a subscription.
     Subscribed(Lease),
-    /// A message, if one came in time.
+    /// A message; `None` if none arrived in time.
     Message(Option<RedisMessage>),
 }
 
 /// A message of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisMessage {
-    /// The channel to which it was published.
+    /// The channel that it was published to.
     pub channel: Vec<u8>,
-    /// The pattern that it came by, if any.
+    /// The matching pattern, if it was subscribed by pattern.
     pub pattern: Option<Vec<u8>>,
-    /// It.
+    /// The data of the published message.
     pub data: Vec<u8>,
 }

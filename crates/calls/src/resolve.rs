@@ -1,12 +1,12 @@
-//! Names of hosts.
+//! Resolution of host names.
 
 use std::time::Duration;
 
-/// Asks for the addresses of a host, as the system's resolver has them.
+/// Resolves a host with the system's resolver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolveCall {
-    /// A name, or an address as text.
+    /// A host name, or an address as text.
     pub host: String,
-    /// How long it may take.
+    /// The time limit of the query.
     pub timeout: Duration,
 }

@@ -1,22 +1,22 @@
-//! URLs that may hold secrets: names and passwords before the host, keys in the query.
+//! URLs that may contain secrets: user information before the host, keys in the query.
 
 use std::fmt;
 
-/// What takes the place of a secret.
+/// The replacement of a secret.
 const MASK: &str = "***";
 
-/// A URL that shows its scheme, host, port and path only: `https://***@host/path?***`.
+/// A URL whose text form has only scheme, host, port and path: `https://***@host/path?***`.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct SecretUrl(String);
 
 impl SecretUrl {
-    /// Keeps the secrets of `url` out of sight.
+    /// Wraps a complete URL without validating it.
     #[must_use]
     pub fn new(url: String) -> Self {
         Self(url)
     }
 
-    /// The whole URL, for requests and comparisons only.
+    /// Returns the complete URL, for requests and comparisons only.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
@@ -35,7 +35,7 @@ impl fmt::Debug for SecretUrl {
     }
 }
 
-/// `url` without its user information, query and fragment (RFC 3986, section 3), whether it is a good URL or not.
+/// Returns `url` without its user information, query and fragment (RFC 3986, section 3), even if it is invalid.
 #[must_use]
 pub fn masked(url: &str) -> String {
     let (scheme, rest) = match url.find("//") {
@@ -46,8 +46,8 @@ pub fn masked(url: &str) -> String {
     let authority_ends = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let user_ends = match rest[..authority_ends].rfind('@') {
         Some(at) => Some(at),
-        // A password with such a character in it, which should have been percent-encoded. Paths of web pages have an
-        // "@" too, those of databases have none.
+        // A password with an unescaped special character. Paths of web pages may contain an "@" too, those of databases
+        // don't.
         None if !is_web || !has_port_or_none(&rest[..authority_ends]) => rest.rfind('@'),
         None => None,
     };

@@ -1,24 +1,24 @@
-//! Where a server is that calls go to, and who is let in.
+//! The address of a server, and the account for it.
 
 use std::fmt;
 
 /// A server and an account on it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ServerAccount {
-    /// A name or an address.
+    /// A host name or an address.
     pub host: String,
-    /// TCP port.
+    /// The TCP port of the server.
     pub port: u16,
-    /// The account; none if the server asks for none.
+    /// The account; `None` if the server requires none.
     pub user: Option<String>,
-    /// Its password.
+    /// The password of the account, if any.
     pub password: Option<Secret>,
-    /// How the way there is protected.
+    /// The protection of the connection.
     pub tls: TlsMode,
 }
 
 impl ServerAccount {
-    /// Returns the name of connections to what has that name there, for those that have no other.
+    /// Returns the default name of the pool of connections to `name` on this server.
     #[must_use]
     pub fn pool_name(&self, name: &str) -> String {
         let Self { host, port, .. } = self;
@@ -29,7 +29,7 @@ impl ServerAccount {
     }
 }
 
-/// What must not be in a log.
+/// A secret with a redacted debug form.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Secret(pub String);
 
@@ -39,14 +39,14 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Protection of a connection.
+/// The protection of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TlsMode {
-    /// None.
+    /// Without TLS; the default mode.
     #[default]
     Off,
-    /// The server's certificate has to be for its host, from an authority that everybody trusts.
+    /// TLS; the certificate has to match the host and come from an authority of the system.
     Public,
-    /// The same, from an authority whose certificate is in that PEM file.
+    /// TLS; the certificate has to match the host and come from an authority in this PEM file.
     Authority(String),
 }

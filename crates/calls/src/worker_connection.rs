@@ -1,16 +1,16 @@
-//! Where a connection is among the workers of a process, and how its id is written.
+//! The address of a connection among the workers of a process, and its text form.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Where a connection is, on any worker of this process.
+/// The address of a connection on any worker of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WorkerConnection {
-    /// Which worker.
+    /// The number of the worker.
     pub worker: u16,
-    /// The connection's place there.
+    /// The connection's index on the worker.
     pub index: u32,
-    /// How often that was taken.
+    /// The number of reuses of the index.
     pub generation: u32,
 }
 
@@ -25,14 +25,14 @@ impl fmt::Display for WorkerConnection {
     }
 }
 
-/// The text is no id of a connection.
+/// The text is not a connection id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkerConnectionError;
 
 impl FromStr for WorkerConnection {
     type Err = WorkerConnectionError;
 
-    /// Reads `worker.index.generation` in the one way in which it is written.
+    /// Parses `worker.index.generation`, accepting only the canonical form.
     fn from_str(id: &str) -> Result<Self, WorkerConnectionError> {
         let mut numbers = id.split('.');
         let mut next = || numbers.next().ok_or(WorkerConnectionError);

@@ -1,9 +1,9 @@
-//! This codec for a test in another language (tests/conformance/centrifuge): it answers lines of JSON with lines of
+//! The codec for a test in another language (tests/conformance/centrifuge): it answers lines of JSON with lines of
 //! JSON.
 //!
-//! `{"read":"BASE64","encoding":"json"|"protobuf","as":"commands"|"connect"|"emulation"}` is answered by what was read,
-//! or by `{"error":…}`; `{"write":true}` by a sample of everything that can be written, in both encodings;
-//! `{"delta":["OLD","NEW"]}`, both in base64, by the delta, or by `null` where it would be no less.
+//! `{"read":"BASE64","encoding":"json"|"protobuf","as":"commands"|"connect"|"emulation"}` is answered with the decoded
+//! content, or with `{"error":…}`; `{"write":true}` with a sample of every message in both encodings;
+//! `{"delta":["OLD","NEW"]}`, both in base64, with the delta, or with `null` if it would not be shorter.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
@@ -83,7 +83,7 @@ fn look(encoding: Encoding, message: &[u8], what: &str) -> Result<Value, Malform
     })
 }
 
-/// Which of some publications pass, each with one tag: `k` with one of these values, or none.
+/// Returns which publications match, each with one value of the tag `k`, or none.
 fn filter(data: PublicationData<'_>) -> Value {
     match TagsFilter::read(data) {
         Ok(filter) => {
@@ -100,7 +100,7 @@ fn filter(data: PublicationData<'_>) -> Value {
     }
 }
 
-/// A command with all its fields, by the names of the protocol.
+/// Returns a command with all its fields, by the protocol's names.
 fn command(command: &Command<'_>) -> Value {
     let (name, fields) = match &command.request {
         Request::Connect(request) => ("connect", connect(request)),
@@ -169,7 +169,7 @@ fn data(data: Option<PublicationData<'_>>) -> Value {
     })
 }
 
-/// What a server sends.
+/// A message of a server.
 enum Message<'a> {
     Reply(Reply<'a>),
     Push(Push<'a>),
@@ -186,7 +186,7 @@ impl Message<'_> {
     }
 }
 
-/// Replies and pushes by name: as JSON text, as Protobuf, and as Protobuf only where they are binary.
+/// Returns replies and pushes by name: as JSON text, as Protobuf, and only as Protobuf if they are binary.
 fn samples() -> BTreeMap<&'static str, Value> {
     let mut samples = BTreeMap::new();
     let mut add = |name, messages: &[Message<'_>]| {

@@ -1,15 +1,15 @@
-//! An application's data, and how they look in both encodings.
+//! Application data, and their form in both encodings.
 
 use crate::depth;
 
-/// How deep data may be nested: a client would pass on to others what they can't read. `[]` is 1.
+/// Maximum nesting depth of data, since deeper data would break the readers of other clients. `[]` is 1.
 pub const DEPTH_MAX: usize = 128;
 
-/// An application's data, which the protocol carries and does not look into.
+/// Application data, which the protocol does not interpret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PublicationData<'a> {
-    /// One JSON value. Written to JSON clients as it stands, without line breaks between its tokens; it is not checked
-    /// again, so what is no JSON here breaks the client's whole message. Empty means that there are none.
+    /// One JSON value. Written unchanged to JSON clients, without line breaks between its tokens; it is not validated
+    /// again, so invalid JSON breaks the client's whole message. Empty means absent.
     Json(&'a str),
     /// Any text. JSON clients get a JSON string.
     Text(&'a str),
@@ -18,8 +18,8 @@ pub enum PublicationData<'a> {
 }
 
 impl<'a> PublicationData<'a> {
-    /// What bytes are that come without a type, as from Protobuf clients: JSON if they are one value of it, nested no deeper than
-    /// [`DEPTH_MAX`], and else binary.
+    /// Detects the kind of bytes without a type, as from Protobuf clients: JSON if they are one value nested no deeper
+    /// than [`DEPTH_MAX`], otherwise binary.
     #[must_use]
     pub fn of_bytes(bytes: &'a [u8]) -> Self {
         match simdutf8::basic::from_utf8(bytes) {
@@ -28,7 +28,7 @@ impl<'a> PublicationData<'a> {
         }
     }
 
-    /// The bytes, as Protobuf clients get them.
+    /// Returns the bytes that Protobuf clients get.
     #[must_use]
     pub const fn bytes(self) -> &'a [u8] {
         match self {
@@ -38,22 +38,22 @@ impl<'a> PublicationData<'a> {
     }
 }
 
-/// Whether a text is one JSON value that can be sent to clients: nested no deeper than [`DEPTH_MAX`].
+/// Returns whether a text is one JSON value that can be sent to clients: nested no deeper than [`DEPTH_MAX`].
 #[must_use]
 pub fn is_json(text: &str) -> bool {
     !depth::is_over(text, DEPTH_MAX) && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
-/// What the data of a publication are, where its subscriber and the server may have agreed on deltas (Fossil's format).
+/// The form of a publication's data, if its subscriber and the server may have agreed on deltas (Fossil's format).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum DeltaKind {
-    /// Nothing was agreed on: data as they are.
+    /// No deltas: data unchanged.
     #[default]
     Off,
-    /// Agreed on, and these are whole data. JSON clients get them as a JSON string that holds their JSON form.
+    /// With deltas: whole data. JSON clients get them as a JSON string that contains their JSON form.
     Whole,
-    /// Agreed on, and these are a delta from the data before ([`fossil_delta`](crate::fossil_delta)), as [`PublicationData::Text`],
-    /// or [`PublicationData::Binary`] for Protobuf clients. It is between whole data as clients have them: JSON as it stands, a text
-    /// as JSON string. JSON clients take no delta from or to binary data.
+    /// With deltas: a delta from the previous data ([`fossil_delta`](crate::fossil_delta)), as text, or binary for
+    /// Protobuf clients. It applies to whole data in the client's form: JSON unchanged, a text as JSON string. JSON
+    /// clients get no delta from or to binary data.
     Patch,
 }

@@ -1,10 +1,10 @@
-//! How deep a JSON value is nested: what is deeper than clients' readers go would break them.
+//! The nesting depth of JSON values, which would break readers of clients if exceeded.
 
-/// Whether a JSON value has more arrays and objects within each other than that. Of what is no JSON the answer means
-/// nothing.
+/// Returns whether a JSON value has more nested arrays and objects than this. The result for invalid JSON is
+/// unspecified.
 pub(crate) fn is_over(text: &str, depth_max: usize) -> bool {
     let bytes = text.as_bytes();
-    // Most values have fewer brackets in all.
+    // Most values have fewer brackets in total.
     let openings = |byte: &&u8| matches!(byte, b'[' | b'{');
     if bytes.len() <= depth_max || bytes.iter().filter(openings).count() <= depth_max {
         return false;
@@ -27,14 +27,14 @@ pub(crate) fn is_over(text: &str, depth_max: usize) -> bool {
     false
 }
 
-/// Bytes of a string behind its first quote, the last one included.
+/// Returns the length of a string after its opening quote, including the closing one.
 fn string(bytes: &[u8]) -> usize {
     let mut at = 0;
     while let Some(found) = memchr::memchr2(b'"', b'\\', &bytes[at..]) {
         at += found + 1;
         match bytes[at - 1] {
             b'"' => return at,
-            // What is escaped, even a quote, is passed over.
+            // Escaped bytes, including quotes, are skipped.
             _ => at = (at + 1).min(bytes.len()),
         }
     }
@@ -55,7 +55,7 @@ mod tests {
             (r#""[[[[[[""#, 0),
             (r#"["\"[[[[[[","\\",[1]]"#, 2),
             (r#"{"[[[\\\"[[":{}}"#, 2),
-            // No JSON: no matter what, but no panic.
+            // Invalid JSON: any result, but no panic.
             ("\"[[\\", 0),
             ("]]]][", 1),
         ] {

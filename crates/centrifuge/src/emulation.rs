@@ -1,21 +1,21 @@
-//! The envelope of commands that do not come by the connection they are for.
+//! The envelope of commands sent separately from their connection.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// What a client of a stream (HTTP, server-sent events) posts, to whichever node takes it.
+/// A request with commands of a streaming client (HTTP, server-sent events), posted to any node.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct EmulationBody<'a> {
-    /// Of its connection, as it was told.
+    /// The session id from its connect reply.
     pub session: Cow<'a, str>,
-    /// On which its connection is, as it was told.
+    /// The node id from its connect reply.
     pub node: Cow<'a, str>,
-    /// Commands, in the encoding in which the envelope is.
+    /// Commands in the encoding of the envelope.
     pub data: Cow<'a, [u8]>,
 }
 
 impl fmt::Debug for EmulationBody<'_> {
-    /// Not the session, by which anybody could command it, nor the commands.
+    /// Omits the session, which authorises commands, and the commands.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Emulation")
             .field("node", &self.node)

@@ -1,27 +1,27 @@
-//! Filters: which tags a publication has to have for a subscriber. A tree of comparisons, which the client sends with its
-//! subscription; how it is read is in `read/filter.rs`.
+//! Tag filters: a subscriber receives only publications with matching tags. A filter is a tree of comparisons that the
+//! client sends with its subscription; `read/filter.rs` parses it.
 
 use std::cmp::Ordering;
 
 use crate::PublicationData;
 use crate::read::filter::{self, WireNode};
 
-/// The longest filter, as it comes.
+/// Maximum encoded length in bytes.
 pub const FILTER_BYTES_MAX: usize = 2048;
 
-/// So many comparisons, and what combines them, may a filter have; and so many values in all to choose from.
+/// Maximum number of nodes, and of values in all lists.
 pub const FILTER_NODES_MAX: usize = 64;
 const VALUES_MAX: usize = 128;
 
-/// So deep they may stand in each other.
+/// Maximum nesting depth of a filter.
 pub const FILTER_DEPTH_MAX: usize = 8;
 
-/// What came is no filter, or one with more in it than allowed.
+/// An invalid filter, or one above a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no filter of tags, or too large a one")]
+#[error("invalid or oversized tags filter")]
 pub struct FilterError;
 
-/// Which publications a subscriber wants, by their tags.
+/// A filter of publications by their tags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TagsFilter {
     root: Node,
@@ -35,7 +35,7 @@ enum Node {
     Not(Box<Self>),
 }
 
-/// What a tag is looked at for.
+/// A comparison of a tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum TagTest {
     Equals(Box<str>),
@@ -47,15 +47,15 @@ enum TagTest {
     StartsWith(Box<str>),
     EndsWith(Box<str>),
     Contains(Box<str>),
-    /// As a number it compares with this one in one of these ways.
+    /// Compares as numbers, with one of these results.
     Number(Box<str>, &'static [Ordering]),
 }
 
 impl TagsFilter {
-    /// Reads the filter of a [`SubscribeRequest`](crate::SubscribeRequest): JSON, or binary data, which are Protobuf.
+    /// Parses the filter of a [`SubscribeRequest`](crate::SubscribeRequest): JSON, or binary data, which are Protobuf.
     ///
     /// # Errors
-    /// It means nothing, or is over a limit.
+    /// It is invalid or above a limit.
     pub fn read(data: PublicationData<'_>) -> Result<Self, FilterError> {
         if data.bytes().len() > FILTER_BYTES_MAX {
             return Err(FilterError);
@@ -66,7 +66,7 @@ impl TagsFilter {
         Ok(Self { root })
     }
 
-    /// Whether a publication is wanted, whose tags `tag` knows by name.
+    /// Returns whether a publication matches, whose tags `tag` returns by name.
     pub fn matches<'t>(&self, tag: impl Fn(&str) -> Option<&'t str>) -> bool {
         passes(&self.root, &tag)
     }
@@ -141,7 +141,7 @@ fn passes<'t>(node: &Node, tag: &impl Fn(&str) -> Option<&'t str>) -> bool {
 
 impl TagTest {
     fn passes(&self, tag: Option<&str>) -> bool {
-        // A tag that is not there is among values as an empty one would be.
+        // In lists of values a missing tag counts as an empty one.
         let is_among =
             |values: &[Box<str>]| values.iter().any(|one| **one == *tag.unwrap_or_default());
         match self {
@@ -166,14 +166,14 @@ impl TagTest {
 #[derive(Debug)]
 struct Number<'a> {
     is_negative: bool,
-    /// Without zeros at its beginning.
+    /// Without leading zeros.
     whole: &'a str,
-    /// Without zeros at its end.
+    /// Without trailing zeros.
     fraction: &'a str,
 }
 
 impl<'a> Number<'a> {
-    /// `None` for what is none; the original's limits count too, where a client could tell.
+    /// Returns `None` for anything else; Centrifugo's limits apply as well, where a client could notice.
     fn of(text: &'a str) -> Option<Self> {
         const BYTES_MAX: usize = 200;
         const FRACTION_MAX: usize = 19;

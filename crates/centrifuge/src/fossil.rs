@@ -1,32 +1,32 @@
-//! Deltas in Fossil's format: how to make new data of those before. Only made here; clients take them apart.
+//! Deltas in Fossil's format. They are only created here; clients apply them.
 //!
-//! A delta is the size of the new data and a line break, then pieces, then a checksum and a `;`. A piece is `N@M,`, copy
-//! `N` bytes from place `M` of the old data, or `N:` and as many bytes. Numbers are written to the base of 64.
-//! (<https://fossil-scm.org/home/doc/trunk/www/delta_format.wiki>)
+//! A delta is the length of the new data and a line break, then pieces, then a checksum and `;`. A piece is `N@M,`,
+//! which copies `N` bytes from offset `M` of the old data, or `N:` followed by that number of bytes. Numbers are in
+//! base 64. (<https://fossil-scm.org/home/doc/trunk/www/delta_format.wiki>)
 //!
-//! What has not changed is mostly at the beginning and at the end, and is found there first. In between, each place is
-//! looked up in a table of the old data's blocks by a hash that rolls along. The cost is linear: a place is compared with
-//! a few blocks at most, and what is found is passed over.
+//! Unchanged data are usually at the beginning and the end, and are matched there first. In between, each position is
+//! looked up by a rolling hash in a table of the old data's blocks. The cost is linear: a position is compared with at
+//! most a few blocks, and matched bytes are skipped.
 
 use std::ops::Range;
 
-/// Of data with more bytes no delta is made, nor from them.
-/// A worker makes them between other things, and a delta of random data of that size takes it some milliseconds.
+/// No delta is made from or to larger data. Workers compute deltas between other work, and random data of this size
+/// take some milliseconds.
 pub const DELTA_BYTES_MAX: usize = 128 << 10;
 
-/// So much is looked up at once: what has less in common is hardly worth a copy.
+/// Block size for lookups: shorter matches are hardly worth a copy.
 const BLOCK: usize = 16;
 
-/// A place is compared with so many blocks of its hash.
+/// Maximum number of blocks compared per position.
 const CANDIDATES_MAX: usize = 8;
 
-/// In the table: no block.
+/// Table entry without a block.
 const NONE: u32 = u32::MAX;
 
 const DIGITS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~";
 
-/// The delta by which `new` is made of `old`, if it is smaller than `new` and neither is larger than
-/// [`DELTA_BYTES_MAX`]. Where `new` is UTF-8, so is the delta, whatever `old` is.
+/// Returns the delta from `old` to `new`, if it is smaller than `new` and neither is larger than [`DELTA_BYTES_MAX`].
+/// If `new` is UTF-8, so is the delta, for any `old`.
 #[must_use]
 pub fn fossil_delta(old: &[u8], new: &[u8]) -> Option<Vec<u8>> {
     if old.len().max(new.len()) > DELTA_BYTES_MAX {
@@ -47,13 +47,13 @@ pub fn fossil_delta(old: &[u8], new: &[u8]) -> Option<Vec<u8>> {
     delta.end()
 }
 
-/// A delta that is being written.
+/// A delta in progress.
 struct DeltaWriter<'a> {
     new: &'a [u8],
-    /// Cuts are between characters only.
+    /// Cuts must be between characters.
     is_text: bool,
     out: Vec<u8>,
-    /// Up to where it is written.
+    /// Offset up to which it is written.
     written: usize,
 }
 
@@ -70,7 +70,7 @@ impl<'a> DeltaWriter<'a> {
         }
     }
 
-    /// The bytes at these places are those from `source` on in the old data. Copied, unless it takes less to write them.
+    /// Copies the bytes at these offsets from the old data at `source`, unless writing them takes less.
     fn copy(&mut self, mut places: Range<usize>, mut source: usize) {
         if self.is_text {
             while places.start < places.end && self.is_within(places.start) {
@@ -93,7 +93,7 @@ impl<'a> DeltaWriter<'a> {
         self.written = places.end;
     }
 
-    /// Whether a cut before this place would be within a character.
+    /// Returns whether a cut at this offset would split a character.
     fn is_within(&self, place: usize) -> bool {
         self.new.get(place).is_some_and(|byte| byte & 0xc0 == 0x80)
     }
@@ -108,7 +108,7 @@ impl<'a> DeltaWriter<'a> {
         self.written = place;
     }
 
-    /// Copies what stands somewhere in the old data.
+    /// Copies data found anywhere in the old data.
     fn copy_from_anywhere(&mut self, old: &[u8], places: Range<usize>) {
         let blocks = BlockIndex::new(old);
         let mut at = places.start;
@@ -119,7 +119,7 @@ impl<'a> DeltaWriter<'a> {
                 None => hash_of(&self.new[at..at + BLOCK]),
             };
             hash = Some((rolled, self.new[at]));
-            // What is written already is not compared again.
+            // Written data are not matched again.
             let free = self.written.max(places.start)..places.end;
             if let Some((found, source)) = blocks.find(rolled, self.new, at, free) {
                 let end = found.end;
@@ -136,7 +136,7 @@ impl<'a> DeltaWriter<'a> {
     }
 
     fn end(mut self) -> Option<Vec<u8>> {
-        // What is left alone may be too much: it need not be copied to see that.
+        // If the rest is too long, it need not be copied to see that.
         let left = self.new.len() - self.written;
         if self.out.len() + left >= self.new.len() {
             return None;
@@ -148,12 +148,12 @@ impl<'a> DeltaWriter<'a> {
     }
 }
 
-/// The blocks of the old data by their hashes.
+/// An index of the old data's blocks by hash.
 struct BlockIndex<'a> {
     old: &'a [u8],
-    /// The first block of each hash; as many as a power of two.
+    /// The first block of each hash; the length is a power of two.
     first: Vec<u32>,
-    /// The next block of the same, by block.
+    /// The next block with the same hash, by block.
     next: Vec<u32>,
 }
 
@@ -165,7 +165,7 @@ impl<'a> BlockIndex<'a> {
             first: vec![NONE; count.next_power_of_two()],
             next: vec![NONE; count],
         };
-        // From behind, so that the first ones are met first.
+        // Backwards, so that the first blocks are found first.
         for block in (0..count).rev() {
             let bytes = &old[block * BLOCK..][..BLOCK];
             let slot = blocks.slot(hash_of(bytes));
@@ -175,12 +175,12 @@ impl<'a> BlockIndex<'a> {
     }
 
     fn slot(&self, hash: u32) -> usize {
-        // The upper bits depend on all of the block.
+        // The upper bits depend on the whole block.
         let mixed = hash.wrapping_mul(0x9e37_79b1);
         (mixed ^ mixed >> 16) as usize & (self.first.len() - 1)
     }
 
-    /// The most of `new` around `at`, among its `free` places, that stands in the old data; and where.
+    /// Returns the longest match around `at` within the `free` offsets of `new`, and its offset in the old data.
     fn find(
         &self,
         hash: u32,
@@ -219,7 +219,7 @@ impl<'a> BlockIndex<'a> {
 
 const FACTOR: u32 = 0x0100_0193;
 
-/// By which the oldest byte of a block counts.
+/// The factor of a block's oldest byte.
 const FACTOR_OLDEST: u32 = FACTOR.wrapping_pow(BLOCK as u32 - 1);
 
 fn hash_of(block: &[u8]) -> u32 {
@@ -228,13 +228,13 @@ fn hash_of(block: &[u8]) -> u32 {
     })
 }
 
-/// The hash of the block that begins one place later.
+/// Returns the hash of the block one byte later.
 fn roll(hash: u32, gone: u8, come: u8) -> u32 {
     let rest = hash.wrapping_sub(u32::from(gone).wrapping_mul(FACTOR_OLDEST));
     rest.wrapping_mul(FACTOR).wrapping_add(come.into())
 }
 
-/// Digits of a number.
+/// Returns the number of digits.
 fn digits(number: usize) -> usize {
     (usize::BITS - (number | 1).leading_zeros()).div_ceil(6) as usize
 }
@@ -245,7 +245,7 @@ fn put_number(out: &mut Vec<u8>, number: u32) {
     }
 }
 
-/// The sum of all groups of four bytes, the first of each being the highest.
+/// Returns the sum of all groups of four bytes as big-endian numbers.
 fn checksum(bytes: &[u8]) -> u32 {
     bytes.chunks(4).fold(0, |sum: u32, chunk| {
         let mut four = [0; 4];

@@ -1,5 +1,5 @@
-//! The wire format of Centrifugo's client protocol, version 2: bytes to commands, and replies and pushes to bytes, as
-//! JSON and as Protobuf.
+//! The wire format of Centrifugo's client protocol, version 2: decoding of commands, and encoding of replies and
+//! pushes, as JSON and Protobuf.
 //!
 //! Pure: it knows no socket, no session and no clock, nor which command is allowed when. What comes is borrowed; what
 //! is no command is refused with a [`MalformedMessage`] and never panics. What leaves goes to the end of a buffer, and nothing
@@ -63,11 +63,11 @@ pub use request::{
 pub use veche_types::codes::{DisconnectCode, ErrorCode, UnsubscribeCode};
 pub use write::{Element, ReplyWriter};
 
-/// What a connection speaks, from its beginning to its end.
+/// The encoding of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Encoding {
-    /// Text: an object each, on a line of its own.
+    /// JSON: one object per line.
     Json,
-    /// Binary: a message each, behind its length.
+    /// Protobuf: a sequence of length-prefixed messages.
     Protobuf,
 }

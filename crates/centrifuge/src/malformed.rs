@@ -1,15 +1,15 @@
-//! Why what a client sent was refused.
+//! Errors in messages of clients.
 
-/// What came is not the protocol. Always the client's fault: the connection ends with
+/// An invalid message. Always the client's fault: the connection ends with
 /// [`BadRequest`](crate::DisconnectCode::BadRequest).
 ///
-/// It says what is wrong and where, and never repeats what came, which may hold secrets: fit for a log.
+/// The text tells what is wrong and where, and never repeats the message, which may contain secrets; it can be logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedMessage {
-    /// More bytes than [`message_bytes_max`](crate::Limits::message_bytes_max).
+    /// A message above the limit on its length.
     #[error("message too big")]
     TooBig,
-    /// More than [`commands_max`](crate::Limits::commands_max) in one message.
+    /// More commands in one message than the limit.
     #[error("too many commands in one message")]
     TooManyCommands,
     /// More entries in one map of a command than [`ENTRIES_MAX`](crate::ENTRIES_MAX).
@@ -21,7 +21,7 @@ pub enum MalformedMessage {
     /// Text that is not UTF-8.
     #[error("invalid UTF-8")]
     Utf8,
-    /// Not JSON, or cut off.
+    /// Invalid or truncated JSON.
     #[error("invalid JSON at line {line}, column {column}")]
     Json {
         /// Line of the message, from 1.
@@ -29,7 +29,7 @@ pub enum MalformedMessage {
         /// Column in bytes, from 1.
         column: usize,
     },
-    /// JSON with a value of another type than its field has, out of its range, or there twice.
+    /// A JSON value of the wrong type, out of range, or duplicate.
     #[error("unexpected value at line {line}, column {column}")]
     Value {
         /// Line of the message, from 1.
@@ -37,22 +37,22 @@ pub enum MalformedMessage {
         /// Column in bytes, from 1.
         column: usize,
     },
-    /// Protobuf whose end is missing: a length points beyond it.
-    #[error("message cut off")]
+    /// Truncated Protobuf: a length exceeds the message.
+    #[error("truncated message")]
     Truncated,
-    /// Not Protobuf: a number that is too long, a field without a number, or of a kind that there is not.
+    /// Invalid Protobuf: an overlong number, a field without a number, or an unknown wire type.
     #[error("invalid Protobuf")]
     Protobuf,
-    /// A field of Protobuf with a value of another type than it has, or out of its range.
+    /// A Protobuf field with a value of the wrong type or out of range.
     #[error("unexpected value in field {field}")]
     Field {
-        /// The field's number in the message or the request in which it stands.
+        /// The field's number in its message or request.
         field: u32,
     },
-    /// A command that has to be answered has no id.
+    /// A command that needs a reply has no id.
     #[error("command without an id")]
     NoId,
-    /// A command has an id and no request that is known.
+    /// A command with an id has no known request.
     #[error("command without a request")]
     NoRequest,
     /// A command has more than one request.

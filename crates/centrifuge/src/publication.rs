@@ -1,54 +1,54 @@
-//! Publications, positions in streams, and clients as others see them.
+//! Publications, stream positions, and public data of clients.
 
 use crate::data::{DeltaKind, PublicationData};
 use crate::write::fields::{Fields, Message};
 
-/// Where something stands in a channel's stream.
+/// A position in a channel's stream.
 #[derive(Clone, Debug, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(default)]
 pub struct StreamPosition<'a> {
-    /// The last publication's number.
+    /// Offset of the last publication.
     #[serde(deserialize_with = "crate::read::json::zero")]
     pub offset: u64,
-    /// Which life of the stream that number belongs to.
+    /// Epoch of the stream that the offset belongs to.
     #[serde(borrow, deserialize_with = "crate::read::json::text")]
     pub epoch: std::borrow::Cow<'a, str>,
 }
 
-/// A connected client, as others see it.
+/// The public data of a connected client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ClientInfo<'a> {
     /// The user; empty if anonymous.
     pub user: &'a str,
-    /// The connection's id.
+    /// The id of the connection.
     pub client: &'a str,
-    /// What is known of the connection.
+    /// Public data of the connection.
     pub conn_info: Option<PublicationData<'a>>,
-    /// What is known of its subscription.
+    /// Public data of its subscription.
     pub chan_info: Option<PublicationData<'a>>,
 }
 
-/// Data that were published into a channel.
+/// A publication in a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Publication<'a> {
-    /// What was published, or the delta to it.
+    /// The published data, or the delta to them.
     pub data: PublicationData<'a>,
-    /// Which of them, and whether deltas were agreed on.
+    /// The form of the data.
     pub delta: DeltaKind,
-    /// Who did, where a client did.
+    /// The publisher, if it is a client.
     pub info: Option<ClientInfo<'a>>,
-    /// Its number in the channel's stream, from 1; 0 where the channel has none.
+    /// Offset in the channel's stream, from 1; 0 without a stream.
     pub offset: u64,
-    /// Names and values that were published with it.
+    /// Names and values of its tags.
     pub tags: &'a [(&'a str, &'a str)],
-    /// When, in milliseconds since 1970; 0 if it is not said.
+    /// Time in milliseconds since 1970; 0 if omitted.
     pub time_ms: i64,
-    /// The channel, where the subscription is to a pattern of channels; else empty.
+    /// The channel, for wildcard subscriptions; otherwise empty.
     pub channel: &'a str,
 }
 
 impl<'a> Publication<'a> {
-    /// A publication of nothing but data.
+    /// Creates a publication with only data.
     #[must_use]
     pub const fn new(data: PublicationData<'a>) -> Self {
         Self {

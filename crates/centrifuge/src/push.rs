@@ -1,4 +1,4 @@
-//! What clients get without having asked.
+//! Messages to clients other than replies.
 
 use veche_types::codes::{DisconnectCode, UnsubscribeCode};
 
@@ -7,23 +7,23 @@ use crate::publication::{ClientInfo, Publication};
 use crate::reply::ConnectResult;
 use crate::write::fields::{Fields, Message};
 
-/// One thing that a client is told.
+/// A push to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Push<'a> {
-    /// The channel that it is about; empty if it is about the connection.
+    /// Its channel; empty if it concerns the connection.
     pub channel: &'a str,
-    /// What it is told.
+    /// The content of the push.
     pub body: PushBody<'a>,
 }
 
-/// What a client is told.
+/// The content of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PushBody<'a> {
-    /// Something was published into the channel.
+    /// A publication in the channel.
     Publication(Publication<'a>),
-    /// Somebody subscribed to it.
+    /// A client has subscribed.
     Join(ClientInfo<'a>),
-    /// Somebody is subscribed no more.
+    /// A client is no longer subscribed.
     Leave(ClientInfo<'a>),
     /// The server ended the client's subscription.
     Unsubscribe(Unsubscribe<'a>),
@@ -31,53 +31,53 @@ pub enum PushBody<'a> {
     Subscribe(Subscribe<'a>),
     /// A message for this connection.
     Message(PublicationData<'a>),
-    /// The connection is a client's: the first push on unidirectional transports.
+    /// The connect result: the first push on unidirectional transports.
     Connect(ConnectResult<'a>),
-    /// The server closes the connection: the last push on transports that don't say it themselves.
+    /// The server closes the connection: the last push on transports without close frames.
     Disconnect(Disconnect<'a>),
-    /// The connection's new time.
+    /// A new expiry of the connection.
     Refresh(Refresh),
 }
 
 /// The end of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsubscribe<'a> {
-    /// Below 2500 it is for good; clients subscribe again after the others.
+    /// Below 2500 the unsubscription is permanent; after other codes clients subscribe again.
     pub code: u32,
-    /// For people.
+    /// The text, meant for people.
     pub reason: &'a str,
 }
 
-/// The beginning of a subscription that the server made.
+/// A new server-side subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Subscribe<'a> {
-    /// Whether the client can recover what it misses.
+    /// Whether the client can recover missed publications.
     pub recoverable: bool,
-    /// Which life of the stream the offset belongs to.
+    /// Epoch of the stream that the offset belongs to.
     pub epoch: &'a str,
-    /// The last publication's number in the stream.
+    /// Offset of the last publication in the stream.
     pub offset: u64,
     /// Whether publications have offsets.
     pub positioned: bool,
-    /// What the application has to say to it.
+    /// Data from the application.
     pub data: Option<PublicationData<'a>>,
 }
 
 /// The end of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disconnect<'a> {
-    /// Clients connect again after all but 3500 to 3999 and 4500 to 4999.
+    /// Clients reconnect after all codes except 3500 to 3999 and 4500 to 4999.
     pub code: u16,
-    /// For people.
+    /// The text, meant for people.
     pub reason: &'a str,
 }
 
-/// A connection's new time.
+/// A new expiry of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Refresh {
-    /// Whether the connection ends unless it is refreshed again.
+    /// Whether the connection expires.
     pub expires: bool,
-    /// When, in seconds from now.
+    /// Seconds until it expires.
     pub ttl_s: u32,
 }
 
@@ -116,7 +116,7 @@ impl Message for Push<'_> {
     }
 }
 
-/// Who joined or left.
+/// A joining or leaving client.
 struct Info<'m>(&'m ClientInfo<'m>);
 
 impl Message for Info<'_> {
@@ -134,7 +134,7 @@ impl Message for Direct<'_> {
     }
 }
 
-/// The result of a connect command as a push: the same fields under other numbers.
+/// A connect result as a push: the same fields with other numbers.
 struct Connect<'m>(&'m ConnectResult<'m>);
 
 impl Message for Connect<'_> {

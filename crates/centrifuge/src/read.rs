@@ -1,5 +1,5 @@
-//! From bytes to commands. One of the transport's messages, or the body of a request, holds any number of them; what
-//! one of them means does not depend on the others. [`json`] and [`protobuf`] say what they look like.
+//! Decoding of commands. A transport message or request body contains any number of them, which are independent of each
+//! other. [`json`] and [`protobuf`] define the formats.
 
 mod command_builder;
 pub(crate) mod filter;
@@ -12,17 +12,17 @@ pub use command_builder::ENTRIES_MAX;
 use crate::{Command, ConnectRequest, EmulationBody, Encoding, MalformedMessage, Request};
 use command_builder::CommandBuilder;
 
-/// What a client may send at once.
+/// Limits on one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeLimits {
-    /// Bytes of one message, or of a body.
+    /// Bytes of one message or body.
     pub message_bytes_max: usize,
-    /// Commands in it.
+    /// Number of commands in it.
     pub commands_max: usize,
 }
 
 impl Default for DecodeLimits {
-    /// 64 KiB, as the original server has it, and as many commands as that may reasonably hold.
+    /// 64 KiB, as in Centrifugo, and as many commands as that may reasonably contain.
     fn default() -> Self {
         Self {
             message_bytes_max: 64 * 1024,
@@ -31,7 +31,7 @@ impl Default for DecodeLimits {
     }
 }
 
-/// The commands of one message, in order. Nothing follows an error.
+/// An iterator over the commands of one message in order. An error ends it.
 pub struct Commands<'a> {
     source: Source<'a>,
     bytes: usize,
@@ -46,7 +46,7 @@ enum Source<'a> {
 }
 
 impl Encoding {
-    /// The commands that a message or a body holds. They are read one by one, as they are asked for.
+    /// Returns an iterator over the commands of a message or body, which are decoded on demand.
     #[must_use]
     pub fn commands(self, message: &[u8], limits: DecodeLimits) -> Commands<'_> {
         let source = match (self, bounded(message, limits)) {
@@ -64,10 +64,10 @@ impl Encoding {
         }
     }
 
-    /// The request with which a client of a unidirectional transport begins: without a command around it.
+    /// Decodes the bare connect request of a unidirectional transport.
     ///
     /// # Errors
-    /// What came is not one.
+    /// The message is invalid.
     pub fn connect_request(
         self,
         message: &[u8],
@@ -78,7 +78,7 @@ impl Encoding {
             Self::Json => json::one(text(message)?)?,
             Self::Protobuf => protobuf::message(message)?,
         };
-        // Looked at as if it came in a command.
+        // Validated as in a command.
         let mut draft = CommandBuilder {
             id: 1,
             ..CommandBuilder::default()
@@ -90,11 +90,11 @@ impl Encoding {
         }
     }
 
-    /// The envelope in which a client of a stream sends its commands another way. They are read by
-    /// [`commands`](Self::commands) of the envelope's data, where the session is.
+    /// Decodes the envelope with which a streaming client sends its commands separately. The worker of the session
+    /// decodes its data with [`commands`](Self::commands).
     ///
     /// # Errors
-    /// What came is not one.
+    /// The envelope is invalid.
     pub fn emulation(
         self,
         body: &[u8],
@@ -120,7 +120,7 @@ fn text(message: &[u8]) -> Result<&str, MalformedMessage> {
 }
 
 impl<'a> Commands<'a> {
-    /// Bytes of the message that are done with: those behind them can be read later, as a message of their own.
+    /// Returns the number of consumed bytes; the rest can be decoded later as a separate message.
     #[must_use]
     pub fn consumed(&self) -> usize {
         match &self.source {
@@ -152,7 +152,7 @@ impl<'a> Iterator for Commands<'a> {
                 self.left = left;
                 draft.and_then(CommandBuilder::finish)
             }
-            // Whatever it is, it is one too many.
+            // Regardless of its content, it is one too many.
             None => Err(MalformedMessage::TooManyCommands),
         };
         if command.is_err() {
@@ -165,7 +165,7 @@ impl<'a> Iterator for Commands<'a> {
 impl std::iter::FusedIterator for Commands<'_> {}
 
 impl std::fmt::Debug for Commands<'_> {
-    /// Not what came, which holds secrets.
+    /// Omits the message, which may contain secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Commands")
             .field("left", &self.left)

@@ -1,4 +1,4 @@
-//! Answers to commands.
+//! Replies to commands.
 
 use veche_types::codes::ErrorCode;
 
@@ -6,52 +6,52 @@ use crate::data::PublicationData;
 use crate::publication::{ClientInfo, Publication};
 use crate::write::fields::{Empty, Fields, Message};
 
-/// The answer to one command.
+/// The reply to one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply<'a> {
-    /// The command's id.
+    /// The id of the command.
     pub id: u32,
-    /// What came of it.
+    /// The result of the command.
     pub outcome: Outcome<'a>,
 }
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome<'a> {
-    /// It failed.
+    /// The command failed with an error.
     Error(CommandError<'a>),
-    /// The connection is a client's.
+    /// The client is connected.
     Connect(ConnectResult<'a>),
-    /// It is subscribed.
+    /// The client is subscribed.
     Subscribe(SubscribeResult<'a>),
-    /// It is subscribed no more.
+    /// The client is unsubscribed.
     Unsubscribe,
-    /// It was published.
+    /// The data were published.
     Publish,
-    /// Who is in the channel.
+    /// The members of the channel.
     Presence(PresenceResult<'a>),
-    /// How many are in the channel.
+    /// The number of members of the channel.
     PresenceStats(PresenceStatsResult),
-    /// What was published into the channel.
+    /// Publications of the channel.
     History(HistoryResult<'a>),
-    /// The server is there.
+    /// The answer to a ping.
     Ping,
-    /// What the method gave.
+    /// The result of the method.
     Rpc(RpcResult<'a>),
-    /// The connection's new time.
+    /// A new expiry of the connection.
     Refresh(RefreshResult<'a>),
-    /// The subscription's new time.
+    /// A new expiry of the subscription.
     SubRefresh(SubRefreshResult),
 }
 
-/// Why a command failed. Those of the protocol are made of an [`ErrorCode`](crate::ErrorCode).
+/// An error of a command. Protocol errors are created from an [`ErrorCode`](crate::ErrorCode).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandError<'a> {
-    /// From 100 to 399 the protocol's, from 400 to 1999 an application's. Less than 100 is for SDKs.
+    /// 100 to 399 are the protocol's codes, 400 to 1999 the application's. Codes below 100 are reserved for SDKs.
     pub code: u32,
-    /// For people.
+    /// The text, meant for people.
     pub message: &'a str,
-    /// Whether the same command may succeed later.
+    /// Whether the command may succeed later.
     pub is_temporary: bool,
 }
 
@@ -65,113 +65,113 @@ impl From<ErrorCode> for CommandError<'static> {
     }
 }
 
-/// What a client is told about its new connection.
+/// The result of a connect command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ConnectResult<'a> {
-    /// The connection's id, unique among all.
+    /// The unique id of the connection.
     pub client: &'a str,
-    /// The server's version.
+    /// The version of the server.
     pub version: &'a str,
-    /// Whether the connection ends unless it is refreshed.
+    /// Whether the connection expires.
     pub expires: bool,
-    /// When, in seconds from now.
+    /// Seconds until it expires.
     pub ttl_s: u32,
-    /// What the application has to say to it.
+    /// Data from the application.
     pub data: Option<PublicationData<'a>>,
-    /// The channels that the server subscribed it to.
+    /// Server-side subscriptions by channel name.
     pub subs: &'a [(&'a str, SubscribeResult<'a>)],
-    /// How often the server pings, in seconds; 0 if never.
+    /// The server's ping interval in seconds; 0 without pings.
     pub ping_s: u32,
     /// Whether the client has to answer pings.
     pub pong: bool,
-    /// By what commands find this connection if they come another way.
+    /// The session id for commands sent separately.
     pub session: &'a str,
-    /// The node on which it is.
+    /// The node of the connection.
     pub node: &'a str,
-    /// The server's time, in milliseconds since 1970; 0 if it is not said.
+    /// The server's time in milliseconds since 1970; 0 if omitted.
     pub time_ms: i64,
 }
 
-/// What a client is told about its new subscription.
+/// The result of a subscribe command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SubscribeResult<'a> {
-    /// Whether the subscription ends unless it is refreshed.
+    /// Whether the subscription expires.
     pub expires: bool,
-    /// When, in seconds from now.
+    /// Seconds until it expires.
     pub ttl_s: u32,
-    /// Whether the client can recover what it misses.
+    /// Whether the client can recover missed publications.
     pub recoverable: bool,
-    /// Which life of the stream the offset belongs to.
+    /// Epoch of the stream that the offset belongs to.
     pub epoch: &'a str,
-    /// What the client missed, oldest first.
+    /// The missed publications, oldest first.
     pub publications: &'a [Publication<'a>],
-    /// Whether that is all that it missed.
+    /// Whether recovery is complete.
     pub recovered: bool,
-    /// The last publication's number in the stream.
+    /// Offset of the last publication in the stream.
     pub offset: u64,
     /// Whether publications have offsets.
     pub positioned: bool,
-    /// What the application has to say to it.
+    /// Data from the application.
     pub data: Option<PublicationData<'a>>,
-    /// Whether the client has asked to recover.
+    /// Whether the client requested recovery.
     pub was_recovering: bool,
-    /// Whether deltas are agreed on.
+    /// Whether deltas were agreed on.
     pub delta: bool,
 }
 
-/// Who is in a channel.
+/// The members of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PresenceResult<'a> {
-    /// Connections by their ids.
+    /// Members of the channel by connection id.
     pub presence: &'a [(&'a str, ClientInfo<'a>)],
 }
 
-/// How many are in a channel.
+/// The number of members of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PresenceStatsResult {
-    /// Connections.
+    /// Number of subscribed connections.
     pub num_clients: u32,
-    /// Users.
+    /// Number of distinct users.
     pub num_users: u32,
 }
 
-/// What was published into a channel.
+/// Publications of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct HistoryResult<'a> {
-    /// In the order asked for.
+    /// In the requested order.
     pub publications: &'a [Publication<'a>],
-    /// Which life of the stream the offset belongs to.
+    /// Epoch of the stream that the offset belongs to.
     pub epoch: &'a str,
-    /// The last publication's number in the stream.
+    /// Offset of the last publication in the stream.
     pub offset: u64,
 }
 
-/// What a method gave.
+/// The result of a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct RpcResult<'a> {
-    /// The data, if it gave any.
+    /// The returned data, if any.
     pub data: Option<PublicationData<'a>>,
 }
 
-/// A connection's new time.
+/// A new expiry of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct RefreshResult<'a> {
-    /// The connection's id.
+    /// The id of the connection.
     pub client: &'a str,
-    /// The server's version.
+    /// The version of the server.
     pub version: &'a str,
-    /// Whether the connection ends unless it is refreshed again.
+    /// Whether the connection expires.
     pub expires: bool,
-    /// When, in seconds from now.
+    /// Seconds until it expires.
     pub ttl_s: u32,
 }
 
-/// A subscription's new time.
+/// A new expiry of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SubRefreshResult {
-    /// Whether the subscription ends unless it is refreshed again.
+    /// Whether the subscription expires.
     pub expires: bool,
-    /// When, in seconds from now.
+    /// Seconds until it expires.
     pub ttl_s: u32,
 }
 

@@ -1,8 +1,6 @@
-//! What clients ask for. Everything here is as it came: who may do what, and what a field means, is the session's to
-//! say.
+//! Requests of clients, as received: the session decides on permissions and on the meaning of fields.
 //!
-//! Texts borrow from the message unless something in them was escaped; data always do. A `bool` that is missing is
-//! `false`, a number 0, a text empty.
+//! Texts borrow from the message unless they contain escapes; data always do. Missing values are `false`, 0 or empty.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,44 +14,44 @@ use crate::{PublicationData, StreamPosition};
 /// One command of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command<'a> {
-    /// By which the client knows the answer; 0 where there is none to come: [`Request::Send`] and [`Request::Pong`].
+    /// Identifies the reply; 0 for commands without one: [`Request::Send`] and [`Request::Pong`].
     pub id: u32,
-    /// What is asked for.
+    /// The content of the request.
     pub request: Request<'a>,
 }
 
-/// What a client asks for.
+/// A request of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// To be a client: the first of all.
+    /// Connect: the first request.
     Connect(ConnectRequest<'a>),
-    /// To hear a channel.
+    /// Subscribe to a channel.
     Subscribe(SubscribeRequest<'a>),
-    /// To hear it no more.
+    /// Unsubscribe from a channel.
     Unsubscribe(ChannelRequest<'a>),
-    /// To publish into a channel.
+    /// Publish to a channel.
     Publish(PublishRequest<'a>),
-    /// Who is in a channel.
+    /// List the members of a channel.
     Presence(ChannelRequest<'a>),
-    /// How many are in a channel.
+    /// Count the members of a channel.
     PresenceStats(ChannelRequest<'a>),
-    /// What was published into a channel.
+    /// Read publications of a channel.
     History(HistoryRequest<'a>),
-    /// Whether the server is there. (Today servers ask, and the answer is [`Pong`](Self::Pong).)
+    /// Ping the server. (Current servers ping, and the client answers with [`Pong`](Self::Pong).)
     Ping,
-    /// To tell the application something.
+    /// Send a message to the application.
     Send(SendRequest<'a>),
-    /// To ask the application something.
+    /// Call a method of the application.
     Rpc(RpcRequest<'a>),
-    /// More time for the connection.
+    /// Renew the connection's token.
     Refresh(RefreshRequest<'a>),
-    /// More time for a subscription.
+    /// Renew a subscription's token.
     SubRefresh(SubRefreshRequest<'a>),
-    /// The answer to the server's ping: a command without anything.
+    /// The answer to a server ping: an empty command.
     Pong,
 }
 
-/// A text that no log may hold.
+/// A text that must not be logged.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct SecretText<'a>(pub Cow<'a, str>);
 
@@ -71,190 +69,188 @@ impl fmt::Debug for SecretText<'_> {
     }
 }
 
-/// To be a client.
+/// Parameters of a connect request.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
 pub struct ConnectRequest<'a> {
-    /// Who it is; empty if the client does not say.
+    /// The token; may be empty.
     #[serde(borrow, deserialize_with = "json::secret")]
     pub token: SecretText<'a>,
-    /// What the client has to say to the application.
+    /// Data for the application.
     #[serde(borrow, deserialize_with = "json::data")]
     pub data: Option<PublicationData<'a>>,
-    /// Channels that the server once subscribed it to, and where it was in them. No name is looked at twice: who gives
-    /// one twice has it here twice.
+    /// Positions in previous server-side subscriptions. Names are not checked for duplicates.
     #[serde(borrow, deserialize_with = "json::subs")]
     pub subs: Vec<ServerSub<'a>>,
-    /// The kind of client.
+    /// The name of the client software.
     #[serde(borrow, deserialize_with = "json::text")]
     pub name: Cow<'a, str>,
-    /// Its version.
+    /// The version of the client software.
     #[serde(borrow, deserialize_with = "json::text")]
     pub version: Cow<'a, str>,
-    /// What stands for headers of HTTP that a browser does not let its pages set.
+    /// Substitutes for HTTP headers that browsers do not let pages set.
     #[serde(borrow, deserialize_with = "json::secrets")]
     pub headers: Vec<(Cow<'a, str>, SecretText<'a>)>,
-    /// Bits of what else the client can do; none has to be granted.
+    /// Bits for optional capabilities of the client.
     #[serde(deserialize_with = "json::zero")]
     pub flag: i64,
 }
 
-/// Where a client was in a channel that the server subscribed it to.
+/// A client's position in a server-side subscription.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ServerSub<'a> {
-    /// The channel.
+    /// The name of the channel.
     pub channel: Cow<'a, str>,
-    /// Whether it wants what it missed since then.
+    /// Whether to recover publications since then.
     pub recover: bool,
-    /// Where it was.
+    /// The client's last position.
     pub position: StreamPosition<'a>,
-    /// Whether it wants to know who subscribes and who leaves.
+    /// Whether to receive join and leave events.
     pub join_leave: bool,
 }
 
-/// To hear a channel.
+/// Parameters of a subscribe request.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
 pub struct SubscribeRequest<'a> {
-    /// The channel.
+    /// The name of the channel.
     #[serde(borrow, deserialize_with = "json::text")]
     pub channel: Cow<'a, str>,
-    /// That it may; empty if the client does not say.
+    /// The subscription token; may be empty.
     #[serde(borrow, deserialize_with = "json::secret")]
     pub token: SecretText<'a>,
-    /// Whether it wants what it missed since then.
+    /// Whether to recover publications since the position.
     #[serde(deserialize_with = "json::zero")]
     pub recover: bool,
-    /// Which life of the stream the offset belongs to.
+    /// Epoch of the stream that the offset belongs to.
     #[serde(borrow, deserialize_with = "json::text")]
     pub epoch: Cow<'a, str>,
-    /// The last publication that it has.
+    /// Offset of the last received publication.
     #[serde(deserialize_with = "json::zero")]
     pub offset: u64,
-    /// What the client has to say to the application.
+    /// Data for the application.
     #[serde(borrow, deserialize_with = "json::data")]
     pub data: Option<PublicationData<'a>>,
     /// Whether publications should have offsets.
     #[serde(deserialize_with = "json::zero")]
     pub positioned: bool,
-    /// Whether it wants to recover later what it misses.
+    /// Whether the client will recover later.
     #[serde(deserialize_with = "json::zero")]
     pub recoverable: bool,
-    /// Whether it wants to hear who comes and goes.
+    /// Whether to receive join and leave events.
     #[serde(deserialize_with = "json::zero")]
     pub join_leave: bool,
-    /// The kind of deltas that it knows (`fossil`); empty if none.
+    /// The supported kind of deltas (`fossil`); empty if none.
     #[serde(borrow, deserialize_with = "json::text")]
     pub delta: Cow<'a, str>,
-    /// It wants only publications whose tags pass this: JSON, or binary data where it is Protobuf. What filter it is,
-    /// [`Filter::read`](crate::Filter::read) says.
+    /// A filter of publications by tags: JSON, or binary data if it is Protobuf. [`TagsFilter::read`](crate::TagsFilter::read)
+    /// parses it.
     #[serde(rename = "tf", borrow, deserialize_with = "json::raw")]
     pub filter: Option<PublicationData<'a>>,
-    /// Bits of what else the client can do. 1: numbers in place of channels' names, which need not be granted. 2: it
-    /// would rather be refused, with [`UnrecoverablePosition`](crate::ErrorCode::UnrecoverablePosition), than not
-    /// recover.
+    /// Bits for optional capabilities of the client. 1: numbers in place of channel names, which need not be granted.
+    /// 2: an incomplete recovery is an error, [`UnrecoverablePosition`](crate::ErrorCode::UnrecoverablePosition).
     #[serde(deserialize_with = "json::zero")]
     pub flag: i64,
-    /// 0 for a stream of publications; others are for maps, whose pages are asked for by fields that are not read.
+    /// 0 for a stream of publications; others are maps, whose further fields are ignored.
     #[serde(rename = "type", deserialize_with = "json::zero")]
     pub kind: i32,
 }
 
-/// Something about a channel that needs nothing but its name.
+/// Parameters of requests that need only a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
 pub struct ChannelRequest<'a> {
-    /// The channel.
+    /// The name of the channel.
     #[serde(borrow, deserialize_with = "json::text")]
     pub channel: Cow<'a, str>,
 }
 
-/// To publish into a channel.
+/// Parameters of a publish request.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
 pub struct PublishRequest<'a> {
-    /// The channel.
+    /// The name of the channel.
     #[serde(borrow, deserialize_with = "json::text")]
     pub channel: Cow<'a, str>,
-    /// What is to be published.
+    /// The data to publish.
     #[serde(borrow, deserialize_with = "json::data")]
     pub data: Option<PublicationData<'a>>,
-    /// 0 for a stream of publications; others are for maps, whose keys are not read.
+    /// 0 for a stream of publications; others are maps, whose keys are ignored.
     #[serde(rename = "type", deserialize_with = "json::zero")]
     pub kind: i32,
 }
 
-/// What was published into a channel.
+/// Parameters of a history request.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
 pub struct HistoryRequest<'a> {
-    /// The channel.
+    /// The name of the channel.
     #[serde(borrow, deserialize_with = "json::text")]
     pub channel: Cow<'a, str>,
-    /// How many at most: 0 for none but where the stream is, less for all.
+    /// Maximum number of publications: 0 for only the position, negative for all.
     #[serde(deserialize_with = "json::zero")]
     pub limit: i32,
-    /// Only those after that, or before it where reversed.
+    /// Returns publications after this position, or before it in reverse.
     #[serde(borrow, deserialize_with = "json::object")]
     pub since: Option<StreamPosition<'a>>,
-    /// Whether the newest is to come first.
+    /// Whether the newest comes first.
     #[serde(deserialize_with = "json::zero")]
     pub reverse: bool,
 }
 
-/// To tell the application something.
+/// Parameters of a message to the application.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
 pub struct SendRequest<'a> {
-    /// What.
+    /// The data of the message.
     #[serde(borrow, deserialize_with = "json::data")]
     pub data: Option<PublicationData<'a>>,
 }
 
-/// To ask the application something.
+/// Parameters of a method call.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
 pub struct RpcRequest<'a> {
-    /// With what.
+    /// The data of the call.
     #[serde(borrow, deserialize_with = "json::data")]
     pub data: Option<PublicationData<'a>>,
-    /// By which name.
+    /// The name of the method.
     #[serde(borrow, deserialize_with = "json::text")]
     pub method: Cow<'a, str>,
 }
 
-/// More time for the connection.
+/// Parameters of a refresh request.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
 pub struct RefreshRequest<'a> {
-    /// A new one.
+    /// The token that replaces the current one.
     #[serde(borrow, deserialize_with = "json::secret")]
     pub token: SecretText<'a>,
 }
 
-/// More time for a subscription.
+/// Parameters of a subscription refresh.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
 pub struct SubRefreshRequest<'a> {
-    /// The channel.
+    /// The name of the channel.
     #[serde(borrow, deserialize_with = "json::text")]
     pub channel: Cow<'a, str>,
-    /// A new one.
+    /// The token that replaces the current one.
     #[serde(borrow, deserialize_with = "json::secret")]
     pub token: SecretText<'a>,
-    /// 0 for more time; others are for keys of maps, which are not read.
+    /// 0 for a new token; others are for keys of maps, which are ignored.
     #[serde(rename = "type", deserialize_with = "json::zero")]
     pub kind: i32,
 }
 
 impl<'a> Request<'a> {
-    /// Whether the client waits for an answer, so that the command needs an id.
+    /// Returns whether the client expects a reply, so that the command needs an id.
     #[must_use]
     pub const fn is_answered(&self) -> bool {
         !matches!(self, Self::Send(_) | Self::Pong)
     }
 
-    /// The data that came with it.
+    /// Returns the data of the request.
     #[must_use]
     pub const fn data(&self) -> Option<PublicationData<'a>> {
         match self {

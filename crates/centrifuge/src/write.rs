@@ -1,5 +1,5 @@
-//! From replies and pushes to bytes. Each message says once which fields it has ([`Message`]); what they look like is
-//! the business of [`json`] and [`protobuf`], so that both encodings always say the same.
+//! Encoding of replies and pushes. Each message lists its fields once ([`Message`]), and [`json`] and [`protobuf`]
+//! encode them, so that both encodings always contain the same.
 
 pub(crate) mod fields;
 pub(crate) mod json;
@@ -11,7 +11,7 @@ pub use parts::{Element, ReplyWriter};
 use crate::{Encoding, Push, Reply};
 use fields::{Fields, Message};
 
-/// What a client gets: an answer to one of its commands, or a push.
+/// A message to a client: a reply or a push.
 enum ServerMessage<'m> {
     Reply(&'m Reply<'m>),
     Push(&'m Push<'m>),
@@ -26,20 +26,20 @@ impl Message for ServerMessage<'_> {
     }
 }
 
-/// One message each, appended: in JSON without a line break, in Protobuf behind its length. What is written here once
-/// can be sent to many.
+/// Encodes one message and appends it: in JSON without a line break, in Protobuf with its length prefix. The result can
+/// be sent to many clients.
 impl Encoding {
-    /// Appends the answer to a command.
+    /// Appends the encoded reply.
     pub fn write_reply(self, out: &mut Vec<u8>, reply: &Reply<'_>) {
         self.write(out, &ServerMessage::Reply(reply))
     }
 
-    /// Appends a push as clients with a connection in both directions get it, or with one that is emulated.
+    /// Appends a push for bidirectional or emulated connections.
     pub fn write_push(self, out: &mut Vec<u8>, push: &Push<'_>) {
         self.write(out, &ServerMessage::Push(push))
     }
 
-    /// Appends a push as clients of unidirectional transports get it: without a reply around it.
+    /// Appends a push for unidirectional transports: without a reply around it.
     pub fn write_bare_push(self, out: &mut Vec<u8>, push: &Push<'_>) {
         self.write(out, push)
     }

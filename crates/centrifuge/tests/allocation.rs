@@ -1,4 +1,4 @@
-//! What commands and publications cost: no allocation where nothing has to be kept.
+//! Cost of commands and publications: no allocation where nothing has to be stored.
 
 use allocation_counter::measure;
 use veche_centrifuge::{

@@ -1,4 +1,4 @@
-//! Frames that real clients sent: npm `centrifuge` 5.8.0.
+//! Frames sent by a real client: npm `centrifuge` 5.8.0.
 
 use veche_centrifuge::{DecodeLimits, Encoding, PublicationData, Request};
 

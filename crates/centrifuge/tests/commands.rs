@@ -1,4 +1,4 @@
-//! Every request, read from both encodings: JSON as it stands here, and what prost makes of it.
+//! Every request decoded from both encodings: JSON as written here, and Protobuf encoded by prost.
 
 mod oracle;
 
@@ -21,7 +21,7 @@ fn secret(text: &str) -> SecretText<'_> {
     SecretText(text.into())
 }
 
-/// The data of a request, for whoever may look into them.
+/// Returns the data of a request, if any.
 fn data_of<'c, 'a>(request: &'c mut Request<'a>) -> Option<&'c mut Option<PublicationData<'a>>> {
     match request {
         Request::Connect(request) => Some(&mut request.data),
@@ -41,7 +41,7 @@ fn check(json: &str, expected: (u32, Request<'_>)) {
 
     let oracle: oracle::Command = serde_json::from_str(json).expect("the oracle's JSON");
     let wire = oracle::to_protobuf(&oracle);
-    // Of Protobuf's bytes nobody has said that they are JSON.
+    // Protobuf bytes are not declared as JSON.
     if let Some(data) = data_of(&mut expected[0].request) {
         *data = data.map(|data| PublicationData::Binary(data.bytes()));
     }
@@ -223,7 +223,7 @@ fn what_the_application_is_told_and_asked() {
             }),
         ),
     );
-    // Needless, and harmless.
+    // Unnecessary, but harmless.
     check(
         r#"{"id":6,"send":{}}"#,
         (6, Request::Send(SendRequest::default())),
@@ -268,7 +268,7 @@ fn pings_and_pongs() {
         request: Request::Pong,
     }];
     assert_eq!(read(Encoding::Protobuf, &[0]), pong);
-    // What a later version may add to it.
+    // Possible additions of a later version.
     assert_eq!(read(Encoding::Json, br#" { "x" : [{}] } "#), pong);
     assert_eq!(read(Encoding::Protobuf, &[3, 0xa2, 0x06, 0]), pong);
     assert_eq!(read(Encoding::Json, br#"{"id":0,"connect":null}"#), pong);
@@ -321,7 +321,7 @@ fn many_commands_come_in_one_message_with_any_white_space() {
     assert_eq!(read(Encoding::Json, b""), []);
     assert_eq!(read(Encoding::Json, b" \n\n"), []);
     assert_eq!(read(Encoding::Protobuf, b""), []);
-    // An editor's lines.
+    // Lines of an editor.
     let spread =
         b"{\n  \"id\": 3,\n  \"publish\": {\n    \"data\": {\n      \"a\": 1\n    }\n  }\n}\n";
     let data = read(Encoding::Json, spread)[0].request.data();

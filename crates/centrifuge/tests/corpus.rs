@@ -1,4 +1,4 @@
-//! Replays the fuzzer's corpus: what it has found once stays found.
+//! Replays the fuzzer's corpus as a regression test.
 
 use std::fs;
 use std::path::Path;

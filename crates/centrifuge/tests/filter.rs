@@ -1,4 +1,4 @@
-//! Filters by tags: what they let through, the same in both encodings, and which are none.
+//! Tag filters: what they match, the same in both encodings, and invalid ones.
 
 mod oracle;
 
@@ -9,7 +9,7 @@ use veche_centrifuge::{
     FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_NODES_MAX, FilterError, PublicationData, TagsFilter,
 };
 
-/// Reads it from both encodings.
+/// Decodes it from both encodings.
 #[track_caller]
 fn read(filter: &Value) -> Result<TagsFilter, FilterError> {
     let text = filter.to_string();
@@ -25,7 +25,7 @@ fn passes(filter: &TagsFilter, tags: &[(&str, &str)]) -> bool {
     filter.matches(|name| tags.iter().find(|tag| tag.0 == name).map(|tag| tag.1))
 }
 
-/// Those that pass of publications whose tag `k` has one of these values, and of one without.
+/// Checks which publications match: with one of these values of the tag `k`, and without the tag.
 #[track_caller]
 fn check(filter: &Value, values: &[&str], passing: &[&str], without: bool) {
     let filter = read(filter).expect("a filter");
@@ -55,7 +55,7 @@ fn comparisons() {
         &["", "ab", "cab", "A"],
         true,
     );
-    // As in the original: what is missing is as if it were empty.
+    // As in Centrifugo: a missing tag counts as empty.
     check(&many("in", &["a", ""]), &texts, &["", "a"], true);
     check(
         &many("nin", &["a", ""]),
@@ -125,7 +125,7 @@ fn what_is_none() {
     ] {
         assert_eq!(read(&filter), Err(FilterError), "{filter}");
     }
-    // Without a key one can ask only whether it is there.
+    // Without a key only existence can be tested.
     assert!(read(&json!({ "cmp": "nex" })).is_ok());
     for text in [
         "",
@@ -186,7 +186,7 @@ fn limits() {
         TagsFilter::read(PublicationData::Json(&long(FILTER_BYTES_MAX + 1))),
         Err(FilterError)
     );
-    // As deep as bytes go: no stack is taken for it.
+    // The maximum depth for these bytes: it uses no stack.
     let mut nested = Vec::new();
     while nested.len() < FILTER_BYTES_MAX - 8 {
         let mut length = nested.len();

@@ -1,10 +1,10 @@
-//! What no honest client sends: each is refused for what it is, and nothing panics.
+//! Hostile input: each kind is refused with its error, and nothing panics.
 
 use veche_centrifuge::{DEPTH_MAX, DecodeLimits, ENTRIES_MAX, Encoding, MalformedMessage, Request};
 
 use Encoding::{Json, Protobuf};
 
-/// Commands before the error, and the error.
+/// Returns the number of commands before the error, and the error.
 fn refused(encoding: Encoding, message: &[u8], limits: DecodeLimits) -> (usize, MalformedMessage) {
     let mut commands = encoding.commands(message, limits);
     let good = commands.by_ref().take_while(Result::is_ok).count();
@@ -166,7 +166,7 @@ fn lengths_that_are_not_there_cost_nothing() {
     check(Protobuf, &[0x80], MalformedMessage::Truncated);
     check(Protobuf, &[5, 0x08, 1], MalformedMessage::Truncated);
     check(Protobuf, &[0xff; 11], MalformedMessage::Protobuf);
-    // Within a message: the token of a connect request says that it is larger than all there is.
+    // Within a message: the token of a connect request claims to be longer than the message.
     let token = [9, 0x08, 1, 0x22, 5, 0x0a, 0xff, 0xff, 0xff, 0x7f];
     check(Protobuf, &token, MalformedMessage::Truncated);
 }
@@ -226,7 +226,7 @@ fn data_are_nested_as_deep_as_allowed() {
         publish(&deep(DEPTH_MAX + 1)).as_bytes(),
         MalformedMessage::TooDeep,
     );
-    // Nor does what is passed over anyway take a stack.
+    // Skipped fields use no stack either.
     let limits = DecodeLimits {
         message_bytes_max: usize::MAX,
         ..DecodeLimits::default()
@@ -244,7 +244,7 @@ fn data_are_nested_as_deep_as_allowed() {
             assert!(command.request.data().is_none());
         }
     }
-    // A filter of filters, each in the one before.
+    // A filter of filters, nested.
     let mut filter = Vec::new();
     for _ in 0..20_000 {
         let mut outer = vec![0x32];
@@ -283,7 +283,7 @@ fn maps_have_as_many_entries_as_allowed() {
                 false => assert_eq!(read, Err(MalformedMessage::TooManyEntries)),
             }
         }
-        // Fields 3 and 6 of a connect request, with an entry of nothing.
+        // Fields 3 and 6 of a connect request, with an empty entry.
         for key in [0x1a, 0x32] {
             let connect = [key, 0].repeat(count);
             let read = Protobuf.connect_request(&connect, limits);

@@ -1,5 +1,5 @@
-//! What holds for all messages: both encodings say the same, in both directions, and a message that is cut off anywhere
-//! holds no other commands than those before.
+//! Properties of all messages: both encodings mean the same, in both directions, and a truncated message contains only
+//! its complete commands.
 
 mod oracle;
 
@@ -20,7 +20,7 @@ const LIMITS: DecodeLimits = DecodeLimits {
     commands_max: 64,
 };
 
-/// JSON that is no string, which stands for the text in it.
+/// JSON other than strings, which stand for the text in them.
 fn json() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("null".to_owned()),
@@ -150,7 +150,8 @@ fn command() -> impl Strategy<Value = oracle::Command> {
 
 type Read<'a> = Vec<Result<Command<'a>, MalformedMessage>>;
 
-/// The commands of a message, whose data are bytes in both encodings; what filters say is compared elsewhere.
+/// Decodes the commands of a message, with data as bytes in both encodings; the meaning of filters is compared
+/// elsewhere.
 fn read(encoding: Encoding, message: &[u8]) -> Read<'_> {
     let mut read: Read<'_> = encoding.commands(message, LIMITS).collect();
     for command in read.iter_mut().flatten() {
@@ -185,7 +186,7 @@ proptest! {
         let [json, wire] = encode(&commands, &between);
         let from_json = read(Json, &json);
         prop_assert_eq!(&from_json, &read(Protobuf, &wire));
-        // All are there, up to the first that has no id.
+        // All commands, up to the first without an id.
         for (read, sent) in from_json.iter().zip(&commands) {
             let has_request = *sent != oracle::Command { id: sent.id, ..Default::default() };
             let expected = match (sent.id, has_request, sent.send.is_some()) {
@@ -225,7 +226,7 @@ proptest! {
             let mut going = encoding.commands(&message, LIMITS);
             let mut read: Read<'_> = going.by_ref().take(first).collect();
             read.extend(encoding.commands(&message[going.consumed()..], LIMITS));
-            // Where something is wrong nothing follows, and where in a message it is depends on where that begins.
+            // Nothing follows an error, whose location depends on where its command begins.
             let good = |read: &Read<'_>| read.iter().take_while(|command| command.is_ok()).count();
             prop_assert_eq!(&read[..good(&read)], &whole[..good(&whole)]);
         }
@@ -257,7 +258,7 @@ proptest! {
     }
 }
 
-/// Values to fill a message with.
+/// Values that fill a message.
 struct Supply<'a> {
     texts: &'a [String],
     numbers: &'a [u64],
@@ -288,7 +289,7 @@ impl<'a> Supply<'a> {
 
     fn data(&self) -> Option<PublicationData<'a>> {
         match self.number() % 3 {
-            // Line breaks are not kept, so they are not sent here.
+            // Line breaks are not preserved, so none are sent here.
             0 => {
                 Some(PublicationData::Json(self.json[0].as_str())).filter(|data| !has_breaks(*data))
             }
@@ -310,7 +311,7 @@ impl<'a> Supply<'a> {
         let delta = [DeltaKind::Off, DeltaKind::Whole, DeltaKind::Patch][self.next() % 3];
         let data = match delta {
             DeltaKind::Patch => PublicationData::Text(self.text()),
-            // A text would be a string in a string: not what the oracle takes for it.
+            // A text would be a string within a string, which the oracle does not expect.
             _ => PublicationData::Json(&self.json[self.next() % self.json.len()]),
         };
         Publication {
@@ -348,7 +349,7 @@ fn has_breaks(data: PublicationData<'_>) -> bool {
     matches!(data, PublicationData::Json(text) if text.contains(['\n', '\r']))
 }
 
-/// One reply or push of each kind, in both encodings.
+/// Encodes one reply or push of each kind in both encodings.
 fn write(supply: &Supply<'_>, which: u8) -> (Vec<u8>, Vec<u8>) {
     let tags = [("a", supply.text()), (supply.text(), "")];
     let publications = [supply.publication(&tags), supply.publication(&[])];
@@ -443,7 +444,7 @@ fn write(supply: &Supply<'_>, which: u8) -> (Vec<u8>, Vec<u8>) {
     })
 }
 
-/// A reply as it is written part by part, where that can be.
+/// Encodes a reply part by part, if that is possible.
 fn in_parts(encoding: Encoding, reply: &Reply<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     let (outcome, elements): (_, Vec<Element<'_>>) = match reply.outcome {

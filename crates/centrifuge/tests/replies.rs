@@ -1,4 +1,4 @@
-//! Every reply and push, in both encodings: JSON as it stands here, Protobuf as prost reads it, and both mean the same.
+//! Every reply and push in both encodings: JSON as written here, Protobuf as decoded by prost, with the same meaning.
 
 mod oracle;
 
@@ -20,7 +20,7 @@ fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     out.split_off(6)
 }
 
-/// What was written as JSON is this text, and as Protobuf the same in another form.
+/// Checks that the JSON encoding is this text, and the Protobuf encoding means the same.
 #[track_caller]
 fn same<M>(json: &str, write: impl Fn(Encoding, &mut Vec<u8>))
 where
@@ -118,7 +118,7 @@ fn connect() {
         r#""connect":{"client":"c-1","version":"0.1","expires":true,"ttl":3600,"data":{"d":1},"subs":{"a":{"recoverable":true,"epoch":"e","offset":3,"positioned":true},"b\n":{}},"ping":25,"pong":true,"session":"s","node":"n","time":1700000000000}"#,
         Outcome::Connect(result),
     );
-    // On a unidirectional transport the same comes as a push.
+    // On a unidirectional transport the same is sent as a push.
     check_push(
         r#"{"connect":{"client":"c-1","version":"0.1","data":{"d":1},"subs":{"a":{"recoverable":true,"epoch":"e","offset":3,"positioned":true},"b\n":{}},"expires":true,"ttl":3600,"ping":25,"pong":true,"session":"s","node":"n","time":1700000000000}}"#,
         "",
@@ -267,7 +267,7 @@ fn publications() {
             ..publication(r#"{"a":1}"#)
         }),
     );
-    // Longer than a length of one byte.
+    // Longer than a one-byte length.
     let long = format!("[{}]", "1234567,".repeat(5000).trim_end_matches(','));
     check_push(
         &format!(r#"{{"channel":"c","pub":{{"data":{long}}}}}"#),
@@ -436,7 +436,7 @@ fn with_deltas_json_data_are_a_string() {
         let mut pushes = oracle::all_of_protobuf::<oracle::Push>(&out);
         pushes.remove(0).r#pub.unwrap()
     };
-    // Whole: the string holds what would stand there else.
+    // Whole data: the string contains the usual form.
     let object = PublicationData::Json("{\n\"a\":\"b\\\\\"}");
     let whole = json(object, DeltaKind::Whole);
     assert_eq!(
@@ -449,7 +449,7 @@ fn with_deltas_json_data_are_a_string() {
         whole,
         r#"{"channel":"c","pub":{"data":"\"a\\\"b\\\\\\n\\u0001\"","offset":2}}"#
     );
-    // What a client makes of it: a JSON string whose content is the text's JSON form.
+    // As decoded by a client: a JSON string that contains the text's JSON form.
     let read: serde_json::Value = serde_json::from_str(&whole).unwrap();
     let content = read["pub"]["data"].as_str().unwrap();
     let mut form = Vec::new();
@@ -461,7 +461,7 @@ fn with_deltas_json_data_are_a_string() {
     );
     assert_eq!(wire(text, DeltaKind::Whole).data, text.bytes());
     assert!(!wire(text, DeltaKind::Whole).delta);
-    // A delta: its text.
+    // A delta as text.
     let patch = PublicationData::Text("6\n6:{\"a\":2;");
     assert_eq!(
         json(patch, DeltaKind::Patch),
@@ -472,7 +472,7 @@ fn with_deltas_json_data_are_a_string() {
         r#"{"channel":"c","pub":{"data":";","offset":2,"delta":true}}"#
     );
     assert!(wire(patch, DeltaKind::Patch).delta);
-    // One that has cut a character in two.
+    // A delta that splits a character.
     assert_eq!(
         wire(PublicationData::Binary(b"\xc3"), DeltaKind::Patch).data,
         b"\xc3"

@@ -1,4 +1,4 @@
-//! The monotonic clock of all that is no worker: the supervisor, control threads, requests of the server's own.
+//! The monotonic clock of everything except workers: the supervisor, control threads, and the server's own requests.
 //!
 //! Workers and pure crates get the time as an argument.
 
@@ -8,33 +8,33 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Reads the clock of the control side: of supervisors and control threads, never of workers.
+/// Returns the time of the control side: for supervisors and control threads, never for workers.
 #[expect(clippy::disallowed_methods, reason = "no worker calls it")]
 #[must_use]
 pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Milliseconds of the clock that [`now`] reads, which is the same in all processes of a machine.
+/// Returns the milliseconds of the same clock, which all processes of a machine share.
 #[must_use]
 pub fn monotonic_ms() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
-    // Never negative.
+    // The values are never negative.
     now.tv_sec.unsigned_abs() * 1000 + now.tv_nsec.unsigned_abs() / 1_000_000
 }
 
-/// Monotonic milliseconds, from when it was made.
+/// A monotonic clock in milliseconds since its creation.
 #[derive(Debug)]
 pub struct Clock(Instant);
 
 impl Clock {
-    /// Begins now.
+    /// Creates a clock that starts at 0.
     #[must_use]
     pub fn new() -> Self {
         Self(now())
     }
 
-    /// Returns the milliseconds since it began.
+    /// Returns the milliseconds since its creation.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         let since: Duration = now().saturating_duration_since(self.0);

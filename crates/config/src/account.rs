@@ -1,7 +1,7 @@
-//! The user that the server process runs as, when the supervisor runs as root: who it is, and which files are its own.
+//! The account of the server process if the supervisor runs as root: its user and group, and the files that it owns.
 //!
-//! Users and groups of this machine are looked up in `/etc/passwd` and `/etc/group`; those of a directory service are
-//! named by their numbers.
+//! Local users and groups are looked up in `/etc/passwd` and `/etc/group`; those of a directory service have to be
+//! given by number.
 
 use std::fs;
 use std::io;
@@ -14,56 +14,54 @@ use veche_logging::{self as logging, FILE_MODE};
 
 use crate::types::{Config, RunAs};
 
-/// Why the server process can't run as somebody else.
+/// The reason why the server process can't run as another user.
 #[derive(Debug, thiserror::Error)]
 pub enum AccountError {
-    /// There is nobody of that name.
-    #[error(
-        "server.{what}: there is no {what} {name:?} on this machine; a number is taken as it is"
-    )]
+    /// The user or group does not exist.
+    #[error("server.{what}: there is no {what} {name:?} on this machine; a number needs no entry")]
     Unknown {
-        /// "user" or "group"
+        /// "user" or "group".
         what: &'static str,
-        /// As the configuration names it
+        /// The name in the configuration.
         name: String,
     },
-    /// Only root can change who it is.
+    /// Only root can change the user.
     #[error(
         "server.user: only root can run the server process as {0}; start veche as root or as that user"
     )]
     NotRoot(String),
-    /// The system's error.
+    /// A file of users or groups can't be read.
     #[error("server.user: {file} can't be read: {source}")]
     Io {
-        /// The file of users or groups
+        /// The path of the file.
         file: &'static str,
-        /// Why it can't be read
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// What can be done with a file, or in a folder: bits of a mode.
+/// An access right to a file or folder, as a bit of its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessRight {
-    /// To search a folder on the way to something in it
+    /// Search a folder.
     Enter = 0o1,
-    /// To write to it, or make files in it
+    /// Write to a file, or create files in a folder.
     Write = 0o2,
-    /// To read what is in it
+    /// Read a file.
     Read = 0o4,
 }
 
-/// Somebody whom the supervisor, being root, gives the server process to.
+/// The account that the supervisor, running as root, gives the server process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// The number of the user
+    /// The user id.
     pub uid: u32,
-    /// The number of its group
+    /// The group id.
     pub gid: u32,
 }
 
 impl Account {
-    /// Finds whom a configuration names; `None` if nobody, or if that is who we are already.
+    /// Looks up the configured account; `None` if none is configured or it is the current one.
     pub fn of(run_as: Option<&RunAs>) -> Result<Option<Self>, AccountError> {
         let Some(RunAs { user, group }) = run_as else {
             return Ok(None);
@@ -80,7 +78,7 @@ impl Account {
         };
         let uid = uid.ok_or_else(|| unknown("user", user))?;
         let gid = match group {
-            // A number without an entry has the group of that number, as by convention.
+            // By convention, a number without an entry has the group of the same number.
             None => own_gid.unwrap_or(uid),
             Some(group) => match number_or_line(group, &read("/etc/group")?) {
                 AccountLookup::Number(gid) => Some(gid),
@@ -99,7 +97,7 @@ impl Account {
         Err(AccountError::NotRoot(user.clone()))
     }
 
-    /// As files that are made for it know it.
+    /// Returns the owner for files created for the account.
     pub fn owner(&self) -> Owner {
         Owner {
             uid: self.uid,
@@ -107,9 +105,8 @@ impl Account {
         }
     }
 
-    /// Makes the log files that a configuration names, if they are not there, and has them belong to it: in a folder
-    /// of root's it could not make them itself. Those that are there stay whose they are; all of them are looked at, and
-    /// the first fault is told.
+    /// Creates missing log files owned by the account, which could not create them itself in a folder of root's.
+    /// Existing ones keep their owner. All are checked, and the first error is returned.
     pub fn own_logs(&self, config: &Config) -> io::Result<()> {
         let access = config.access_log.as_ref().map(|log| &log.file);
         let files = config.server.log.file.iter().chain(access);
@@ -120,8 +117,8 @@ impl Account {
         owned.fold(Ok(()), io::Result::and)
     }
 
-    /// Makes the folders of certificates that are ordered, of history and of tables, if they are not there, and has them
-    /// belong to it. One that is there stays whose it is: a mistake in its path should give nothing away.
+    /// Creates missing folders for ordered certificates, history and tables, owned by the account. Existing ones keep
+    /// their owner, so that a wrong path gives nothing away.
     pub fn own_cache(&self, config: &Config) -> io::Result<()> {
         if !config.ordered().is_empty() {
             make_folder(&config.acme.folder(), Some(self.owner()))?;
@@ -147,9 +144,9 @@ impl Account {
         }
     }
 
-    /// Whether it has that right to a file or folder, and may enter the folders on the way there.
+    /// Returns whether the account has a right to a file or folder, and may search the folders above it.
     pub fn may_reach(&self, path: &Path, right: AccessRight) -> bool {
-        // Of what the names lead to, links followed.
+        // Follows links.
         let Ok(path) = path.canonicalize() else {
             return false;
         };
@@ -164,7 +161,7 @@ impl Account {
                 .all(|folder| may(folder, AccessRight::Enter))
     }
 
-    /// Whether it has that right to a file of that owner and mode. It has no supplementary groups.
+    /// Returns whether the account has a right to a file with that owner and mode. It has no supplementary groups.
     fn may(&self, right: AccessRight, uid: u32, gid: u32, mode: u32) -> bool {
         let bit = right as u32;
         self.uid == 0
@@ -178,7 +175,7 @@ impl Account {
 
 enum AccountLookup {
     Number(u32),
-    /// The fields of its line.
+    /// The fields of the matching line.
     Line(Vec<String>),
     Nothing,
 }
@@ -187,7 +184,7 @@ fn read(file: &'static str) -> Result<String, AccountError> {
     fs::read_to_string(file).map_err(|source| AccountError::Io { file, source })
 }
 
-/// What `name` stands for among lines of fields between colons.
+/// Looks up `name` among lines of fields separated by colons.
 fn number_or_line(name: &str, lines: &str) -> AccountLookup {
     if let Ok(number) = name.parse() {
         return AccountLookup::Number(number);
@@ -200,7 +197,7 @@ fn number_or_line(name: &str, lines: &str) -> AccountLookup {
     }
 }
 
-/// The group of the user with that number.
+/// Returns the group of a user id.
 fn own_group(uid: u32, passwd: &str) -> Option<u32> {
     let mut users = passwd
         .lines()
@@ -238,7 +235,7 @@ mod tests {
         };
         assert_eq!(
             error(run_as("veche-has-no-such-user", None)),
-            "server.user: there is no user \"veche-has-no-such-user\" on this machine; a number is taken as it is"
+            "server.user: there is no user \"veche-has-no-such-user\" on this machine; a number needs no entry"
         );
         assert!(
             error(run_as("root", Some("veche-has-none")))

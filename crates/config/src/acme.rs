@@ -1,4 +1,4 @@
-//! `[acme]` once it has been checked: who issues certificates, and where they are kept.
+//! The checked `[acme]` section: the certificate authority and the storage of certificates.
 
 use std::path::{Path, PathBuf};
 
@@ -6,37 +6,38 @@ use sha2::{Digest as _, Sha256};
 
 use super::types::{CertificateOrigin, Config};
 
-/// `[acme]`: one account with one authority.
+/// `[acme]`: an account with an authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcmeConfig {
-    /// The URL of the authority's directory (RFC 8555 section 7.1.1), `https` always.
+    /// The URL of the authority's directory (RFC 8555 section 7.1.1); always `https`.
     pub directory: String,
-    /// Whom the authority may write to, with `mailto:` in front.
+    /// The contact addresses for the authority, with `mailto:`.
     pub contact: Vec<String>,
-    /// The folder of all authorities' folders.
+    /// The folder that contains the folder of each authority.
     pub cache: PathBuf,
-    /// Who vouches for the authority's own server, if not the system's authorities.
+    /// The certificates to trust for the authority's own server, if not those of the system.
     pub ca: Option<PathBuf>,
 }
 
 impl AcmeConfig {
-    /// Where this authority's account and certificates are kept: what another one has issued is not taken for its own.
+    /// Returns the folder of this authority's account and certificates. Each authority has its own, so that their
+    /// certificates are not mixed up.
     pub fn folder(&self) -> PathBuf {
         let place = self.directory.trim_start_matches("https://");
         let safe = |c: char| match c {
             'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '-' => c,
             _ => '-',
         };
-        // A dot in front would hide it, and two would lead elsewhere.
+        // A leading dot would hide the folder, and two would lead elsewhere.
         let name: String = place.trim_matches(['/', '.']).chars().map(safe).collect();
         self.cache.join(name)
     }
 
-    /// The file of the certificate that is for these names, with its key in it: by the first of them, for people, and all,
-    /// since others may be kept there that begin with the same one.
+    /// Returns the file of the certificate and key for these names: named by the first, for people, and by a hash of
+    /// all, since several may begin with the same name.
     pub fn file(&self, names: &[String]) -> PathBuf {
         let first = names.first().map_or("", String::as_str);
-        // The names of files are shorter than the longest of hosts.
+        // File names are shorter than the longest host names.
         let first: String = first.chars().take(200).collect();
         let mut digest = Sha256::new();
         for name in names {
@@ -49,17 +50,17 @@ impl AcmeConfig {
     }
 }
 
-/// A certificate that is ordered.
+/// A certificate ordered by ACME.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcmeCertificate {
-    /// At least one, in small letters; the first is what the certificate is called.
+    /// The names in lower case; at least one. The first names the certificate.
     pub names: Vec<String>,
-    /// Where it is kept, with its key in it.
+    /// The file with the certificate and its key.
     pub file: PathBuf,
 }
 
 impl CertificateOrigin {
-    /// The files of the certificate and of its key; they may be one.
+    /// Returns the files of the certificate and of its key, which may be the same.
     pub fn files(&self) -> [&Path; 2] {
         match self {
             Self::Files(pair) => [&pair.certificate, &pair.key],
@@ -69,7 +70,7 @@ impl CertificateOrigin {
 }
 
 impl Config {
-    /// The certificates that are ordered, each once.
+    /// Returns the ordered certificates without duplicates.
     pub fn ordered(&self) -> Vec<AcmeCertificate> {
         let mut all: Vec<AcmeCertificate> = Vec::new();
         let sealed = self.listeners.iter().filter_map(|l| l.tls.as_ref());

@@ -1,7 +1,7 @@
-//! From raw values to a [`Config`]: what values mean together, and what is allowed but risky.
+//! From raw values to a [`Config`]: rules across values, and warnings about risky ones.
 //!
-//! Goes on after each problem, and never judges a value whose own problem has been told already. The world is
-//! asked two things only, whether a folder or a file exists and what certificates say, through [`Environment`].
+//! Continues after each problem, and skips values that already have one. It accesses the machine only through
+//! [`Environment`], for files, folders, certificates and secrets.
 
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
@@ -28,13 +28,16 @@ mod access_log;
 mod acme;
 mod answers;
 mod apps;
+mod engine;
 mod events;
+mod fastcgi;
 mod history;
 mod hooks;
 mod identity;
 mod listeners;
 mod namespaces;
 mod passwords;
+mod processes;
 mod risks;
 mod routes;
 mod served;
@@ -45,31 +48,31 @@ use served::ServedFolder;
 
 pub use tls::{EXPIRY_WARNING_DAYS, expires};
 
-/// What the checks ask of the machine.
+/// The machine's state as the checks see it.
 pub(super) struct Environment<'w> {
     pub(super) is_folder: &'w dyn Fn(&Path) -> bool,
     pub(super) is_file: &'w dyn Fn(&Path) -> bool,
-    /// Where a path leads, by no link any more, also if only its folder is there; `None`: nowhere that can be told.
+    /// Returns the canonical path, even if only the parent folder exists; `None` if it can't be determined.
     pub(super) real: &'w dyn Fn(&Path) -> Option<PathBuf>,
-    /// Whether every user of the machine may read a file.
+    /// Returns whether every user of the machine may read a file.
     pub(super) is_for_everybody: &'w dyn Fn(&Path) -> bool,
-    /// A certificate and its key, judged; an error is a line to act on.
+    /// Reads a certificate and its key; the error is an actionable line.
     pub(super) certificate: &'w dyn Fn(&Path, &Path) -> Result<CertificateFacts, String>,
-    /// A secret that is elsewhere; an error is a line to act on, without the secret.
+    /// Reads a secret from elsewhere; the error is an actionable line without the secret.
     pub(super) secret: &'w dyn Fn(&SecretSource) -> Result<SecretValue, String>,
-    /// Whether those that vouch for clients can be read.
+    /// Checks that the certificates that client certificates are verified with can be read.
     pub(super) client_ca: &'w dyn Fn(&Path) -> Result<(), String>,
-    /// Reads keys of tokens; returns the length of a secret that is short. An error is a line to act on.
+    /// Reads keys of tokens; returns the length of a secret that is too short. The error is an actionable line.
     pub(super) jwt_keys: &'w dyn Fn(&KeySource) -> Result<Option<usize>, String>,
-    /// Whether passwords can be judged by this service; an error is a line to act on.
+    /// Checks that a PAM service can be used; the error is an actionable line.
     pub(super) pam: &'w dyn Fn(&veche_pam::PamService) -> Result<(), String>,
-    /// The system's for what has to be kept, if it gives one.
+    /// The system's folder for persistent state, if there is one.
     pub(super) state_folder: Option<PathBuf>,
-    /// Unix time.
+    /// The current time in Unix seconds.
     pub(super) now_s: i64,
 }
 
-/// What the checks want to know of a certificate.
+/// The properties of a certificate that the checks need.
 #[derive(Clone, Debug)]
 pub(super) struct CertificateFacts {
     pub(super) valid_from_s: i64,
@@ -78,7 +81,7 @@ pub(super) struct CertificateFacts {
 }
 
 impl CertificateFacts {
-    /// Of one that nobody has looked at.
+    /// Returns the facts of a certificate that is not examined.
     pub(super) fn unchecked() -> Self {
         Self {
             valid_from_s: i64::MIN,
@@ -88,7 +91,7 @@ impl CertificateFacts {
     }
 }
 
-/// Checks `text`, which is the content of `file`.
+/// Checks `text`, the content of `file`.
 pub(super) fn check(
     file: &Path,
     text: &str,
@@ -133,6 +136,8 @@ pub(super) fn check(
     checker.budgets(&limits, all(Section::Namespace).zip(&namespaces));
     let wildcards = Checker::wildcards(all(Section::Namespace));
     let history = checker.history(one(Section::History), &namespaces);
+    let engine = checker.engine(one(Section::Engine), history.as_ref());
+    let node_name = self::text(one(Section::Node), "name");
     let jwt = checker.jwt(one(Section::Jwt));
     let subscription_jwt = checker.jwt(one(Section::SubscriptionJwt));
     checker.is_used(one(Section::SubscriptionJwt));
@@ -157,6 +162,9 @@ pub(super) fn check(
         all(Section::Namespace).zip(&namespaces),
     );
     checker.tokens(all(Section::Route).zip(&routes), one(Section::Jwt));
+    if server.as_ref().is_some_and(|server| server.sandbox) {
+        checker.confined_processes(all(Section::App));
+    }
     checker.passwords(
         all(Section::Route).zip(&routes),
         &listeners,
@@ -200,6 +208,8 @@ pub(super) fn check(
             .collect(),
         wildcards,
         history,
+        engine,
+        node_name,
         access_log,
         limits,
         acme: acme.expect("a problem otherwise"),
@@ -224,7 +234,7 @@ pub(super) fn check(
     Ok(config)
 }
 
-/// The report of problems that `text` has.
+/// Returns the report of the problems in `text`.
 fn report(problems: Problems<'_>, text: &str) -> ProblemReport {
     let mut problems = problems.into_sorted();
     excerpt::explain(&mut problems, text);
@@ -234,7 +244,7 @@ fn report(problems: Problems<'_>, text: &str) -> ProblemReport {
     }
 }
 
-/// The path of the control socket in `text`, whatever else is wrong with it.
+/// Returns the path of the control socket in `text`, whatever other problems it has.
 pub(super) fn control_of(file: &Path, text: &str) -> PathBuf {
     let tables = raw::read(text, &mut Problems::new(file, text));
     let server = tables.iter().find(|table| table.section == Section::Server);
@@ -242,7 +252,7 @@ pub(super) fn control_of(file: &Path, text: &str) -> PathBuf {
     base_of(file).join(control.expect("raw makes the section, and the directive has a default"))
 }
 
-/// The folder that relative paths start at.
+/// Returns the folder that relative paths start at.
 pub(super) fn base_of(file: &Path) -> PathBuf {
     match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
@@ -267,18 +277,18 @@ fn settings(tables: &[RawTable], problems: &Problems<'_>) -> Vec<super::effectiv
     tables.iter().flat_map(of_table).collect()
 }
 
-/// Collects problems and warnings while the parts are built; a part with a problem comes out as `None`.
+/// Collects problems and warnings while the parts are built; a part with a problem is `None`.
 struct Checker<'c> {
     problems: Problems<'c>,
     warnings: Vec<Problem>,
     world: &'c Environment<'c>,
     file: &'c Path,
     base: PathBuf,
-    /// `[acme]`, once it was read; `None`: it has a problem.
+    /// The checked `[acme]` section; `None` if it has a problem.
     acme: Option<AcmeConfig>,
-    /// There is an admin page.
+    /// Whether the admin page is enabled.
     has_admin: bool,
-    /// The folders whose files are for clients.
+    /// The folders whose files are served to clients.
     served: Vec<ServedFolder>,
 }
 
@@ -288,7 +298,7 @@ impl Checker<'_> {
         self.warnings.push(warning);
     }
 
-    /// Takes the value of `result`; the other side becomes a problem at `offset`, told as `name: …`.
+    /// Returns the value of `result`; an error becomes the problem `name: …` at `offset`.
     fn take<T>(
         &mut self,
         name: &str,
@@ -300,7 +310,7 @@ impl Checker<'_> {
             .ok()
     }
 
-    /// The text of a directive that has to be set.
+    /// Returns the text of a required directive.
     fn required(&mut self, table: &RawTable, name: &str) -> Option<String> {
         match table.value(name) {
             Some(value) => Some(text_of(&value).to_owned()),
@@ -309,7 +319,7 @@ impl Checker<'_> {
                     let header = table.section.header();
                     self.problems.add(
                         table.at,
-                        format!("{header} without {name:?}, which it has to have"),
+                        format!("{header} without {name:?}, which is required"),
                     );
                 }
                 None
@@ -385,13 +395,13 @@ impl Checker<'_> {
             snapshots,
         };
         if table.has("group") && !table.has("user") {
-            let message = "group: it goes with user, which is not set";
+            let message = "group: needs user, which is not set";
             self.problems.add(table.key_at("group"), message);
         }
         (self.problems.count() == before).then_some(server)
     }
 
-    /// What is made at start, by `name`, needs a folder to be in.
+    /// Checks that the folder exists in which `name` will be created at the start.
     fn folder_of(&mut self, table: &RawTable, name: &str, path: &Path) {
         if let Some(folder) = path.parent()
             && !(self.world.is_folder)(folder)
@@ -404,7 +414,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Parses each item of a list; all of them, so that each problem is told.
+    /// Parses every item of a list, so that each problem is reported.
     pub(super) fn each<T>(
         &mut self,
         table: &RawTable,
@@ -423,7 +433,7 @@ impl Checker<'_> {
         parsed.into_iter().collect()
     }
 
-    /// `allow` and `deny`.
+    /// Reads `allow` and `deny`.
     fn networks(&mut self, table: &RawTable) -> Option<NetworkRules> {
         let allow = self.each(table, "allow", parse_network);
         let deny = self.each(table, "deny", parse_network);
@@ -433,7 +443,7 @@ impl Checker<'_> {
         })
     }
 
-    /// The secrets of a list, each with where it stands and the file that it was read from.
+    /// Returns the secrets of a list, with their positions and files.
     fn secrets(
         &mut self,
         table: &RawTable,
@@ -458,7 +468,7 @@ impl Checker<'_> {
                 SecretSource::Here(_) if (self.world.is_for_everybody)(self.file) => {
                     let file = shown(self.file);
                     let why = format!(
-                        "{name}: every user of this machine may read what stands in {file}; chmod o= {file}, or take it from a file of its own"
+                        "{name}: every user of this machine can read {file}; chmod o= {file}, or move the value to a separate file"
                     );
                     self.warn(at, why);
                     None
@@ -470,7 +480,7 @@ impl Checker<'_> {
         secrets
     }
 
-    /// A file with a secret should not be everybody's.
+    /// Warns if a file with a secret is readable for everyone.
     fn only_for_some(&mut self, name: &str, at: Option<usize>, file: &Path) {
         if (self.world.is_for_everybody)(file) {
             let file = shown(file);
@@ -501,7 +511,7 @@ impl Checker<'_> {
     }
 
     fn has_place_for_admin(&mut self, table: &RawTable, listeners: &[listeners::CheckedListener]) {
-        // One whose role is no good may have been meant.
+        // A listener with an invalid role may have been meant.
         let may_be =
             |role: Option<ListenerRole>| role.is_none_or(|role| role == ListenerRole::Internal);
         if self.has_admin && !listeners.iter().any(|listener| may_be(listener.role)) {
@@ -512,7 +522,7 @@ impl Checker<'_> {
         }
     }
 
-    /// `keys`, and the files that some of them were read from.
+    /// Returns `keys`, and the files that some of them were read from.
     fn keys(&mut self, table: &RawTable) -> (Vec<SecretValue>, Vec<PathBuf>) {
         let (mut keys, mut files) = (Vec::new(), Vec::new());
         let Some(DirectiveValue::Secrets(sources)) = table.value("keys") else {
@@ -522,7 +532,7 @@ impl Checker<'_> {
             files.extend(file);
             let key = secret.expose();
             if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-                self.problems.add(at, "keys: a key is made of visible ASCII characters without spaces, since it travels in a header");
+                self.problems.add(at, "keys: a key is made of visible ASCII characters without spaces, because it is sent in a header");
             } else if key.len() < KEY_BYTES_SAFE {
                 self.warn(
                     at,
@@ -535,7 +545,7 @@ impl Checker<'_> {
     }
 }
 
-/// Shorter keys get a warning.
+/// Shorter keys cause a warning.
 const KEY_BYTES_SAFE: usize = 16;
 
 fn limits(table: &RawTable) -> LimitsConfig {
@@ -612,7 +622,7 @@ fn size(table: &RawTable, name: &str) -> u64 {
 fn word(table: &RawTable, name: &str) -> &'static str {
     match table.value(name) {
         Some(DirectiveValue::Word(word)) => word,
-        // `"off"` among the levels of the log.
+        // `"off"` as a log level.
         Some(DirectiveValue::Off) => "off",
         _ => "",
     }

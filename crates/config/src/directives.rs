@@ -1,7 +1,7 @@
-//! The table of directives: the one place that says which there are.
+//! The table of all directives.
 //!
-//! The parser, `veche check`, `veche config`, the reference (docs/reference/config.md) and the comparison at
-//! reload all read it. To add a directive, add a row and the field that `checked` fills from it.
+//! The parser, `veche check`, `veche config`, the reference (docs/reference/config.md) and the comparison at a reload
+//! read it. To add a directive, add a row here and the field that `checked` fills from it.
 
 use super::names::METHODS;
 use super::value::{DirectiveKind, WORKERS_MAX};
@@ -10,6 +10,7 @@ use row::{KEEP, NETWORKS, ROTATE};
 mod access_log;
 mod acme;
 mod app;
+mod engine;
 mod events;
 mod history;
 mod hooks;
@@ -24,13 +25,13 @@ mod service;
 pub(crate) use row::{DefaultValue, Directive, ROLES, ReloadEffect, Section};
 
 impl Section {
-    /// Its directives.
+    /// Returns the section's directives.
     pub(crate) fn directives(self) -> impl Iterator<Item = &'static Directive> {
         all().filter(move |directive| directive.section == self)
     }
 }
 
-/// Every row, in the order of the reference.
+/// Returns all rows in the order of the reference.
 pub(crate) fn all() -> impl Iterator<Item = &'static Directive> {
     SERVER
         .iter()
@@ -42,6 +43,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Directive> {
         .chain(route::ROUTE)
         .chain(namespace::NAMESPACE)
         .chain(history::HISTORY)
+        .chain(engine::ENGINE)
+        .chain(engine::NODE)
         .chain(limits::LIMITS)
         .chain(identity::JWT)
         .chain(identity::JWT_PLACES)
@@ -373,7 +376,7 @@ static ADMIN: &[Directive] = &[Directive {
     doc: "The keys that open the page, each written as those of `[api]`. They open nothing else, and the keys of `[api]` do not open the page. Without any the page is disabled. Never shown. Create one with `openssl rand -hex 32`.",
 }];
 
-/// The methods, where a doc or an error lists them.
+/// Lists the methods for documentation and errors.
 pub(crate) fn methods_listed() -> String {
     METHODS.map(|method| format!("{method:?}")).join(", ")
 }

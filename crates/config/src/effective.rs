@@ -1,5 +1,5 @@
-//! Every directive's value as it counts, and where it came from: for `veche config`, and to tell what a
-//! reload changes and what waits for a restart.
+//! The effective value of every directive and its origin, for `veche config` and for the report of what a reload
+//! changes.
 
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
@@ -10,30 +10,30 @@ use veche_terminal::shown;
 use super::directives::{Directive, ReloadEffect, Section};
 use super::value::DirectiveValue;
 
-/// All values, in the order of the table of directives.
+/// All values in the order of the table of directives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EffectiveConfig {
     pub(super) file: PathBuf,
     pub(super) settings: Vec<Setting>,
 }
 
-/// One directive's value.
+/// The value of one directive.
 #[derive(Clone)]
 pub(crate) struct Setting {
     pub(super) directive: &'static Directive,
-    /// Which one of a section that is written several times; 0 otherwise.
+    /// The index of a repeated section; 0 otherwise.
     pub(super) index: usize,
-    /// `None`: not set, and without it nothing takes its place.
+    /// `None` if it is neither set nor has a default.
     pub(super) value: Option<DirectiveValue>,
     pub(super) origin: Origin,
 }
 
-/// Where a value came from.
+/// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// The file does not say it
+    /// The default.
     Default,
-    /// The line of the file.
+    /// A line of the file.
     Line(u32),
 }
 
@@ -59,12 +59,12 @@ impl fmt::Debug for Setting {
 }
 
 impl fmt::Display for EffectiveConfig {
-    /// TOML that says the same as the file, with each value's origin; secrets are masked.
+    /// Formats the configuration as TOML with each value's origin; secrets are masked.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = shown(&self.file).to_string();
         writeln!(
             f,
-            "# What {file} amounts to; behind each value stands where it came from."
+            "# The effective configuration of {file}; the comment after each value is its origin."
         )?;
         let mut table = None;
         for setting in &self.settings {
@@ -94,12 +94,12 @@ impl fmt::Display for EffectiveConfig {
     }
 }
 
-/// What differs between two configurations, by directive, as a person would call it.
+/// The differences between two configurations, as names of directives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigChanges {
-    /// Takes effect with a reload.
+    /// Changes that take effect at a reload.
     pub reload: Vec<String>,
-    /// Takes effect with a restart only; until then the old value counts.
+    /// Changes that take effect at a restart only.
     pub restart: Vec<String>,
 }
 
@@ -111,8 +111,8 @@ impl ConfigChanges {
 }
 
 impl EffectiveConfig {
-    /// The same for the admin page: section by section, secrets masked, and of tables that are handed to scripts, which may
-    /// hold some, the names alone.
+    /// Returns the values for the admin page by section. Secrets are masked; tables passed to scripts may contain
+    /// secrets, so only their names are included.
     pub fn shown(&self) -> Json {
         let mut sections: Vec<(&str, usize, Vec<Json>)> = Vec::new();
         for setting in &self.settings {
@@ -145,14 +145,14 @@ impl EffectiveConfig {
         })
     }
 
-    /// What changes when `new` takes the place of this.
+    /// Returns the changes if `new` replaces this configuration.
     pub fn changes(&self, new: &Self) -> ConfigChanges {
         let mut changes = ConfigChanges::default();
         for setting in &self.settings {
             match new.find(setting.directive, setting.index) {
                 Some(other) if other.value == setting.value => {}
                 Some(_) => changes.note(setting.directive, setting.title()),
-                // The section went: said once, by the directive that names it.
+                // The section was removed: reported once, by the directive that names it.
                 None if setting.names_section() => {
                     changes.note(
                         setting.directive,
@@ -195,14 +195,14 @@ impl EffectiveConfig {
 }
 
 impl Setting {
-    /// Whether what it says of a section that comes or goes with a reload waits for a restart all the same.
+    /// Returns whether the setting waits for a restart even if its section is added or removed by a reload.
     fn holds_on(&self) -> bool {
         self.directive.section == Section::Namespace
             && self.directive.change == ReloadEffect::Restart
             && matches!(self.value, Some(DirectiveValue::Flag(true)))
     }
 
-    /// Whether its value is what people call a section of several by.
+    /// Returns whether its value identifies one of several sections.
     fn names_section(&self) -> bool {
         matches!(
             (self.directive.section, self.directive.name),
@@ -212,7 +212,7 @@ impl Setting {
         )
     }
 
-    /// `limits.ping_interval`, `route[2].origins` (counted from 1).
+    /// Returns a title such as `limits.ping_interval` or `route[2].origins` (counted from 1).
     fn title(&self) -> String {
         let Directive { section, name, .. } = self.directive;
         match section.repeats() {

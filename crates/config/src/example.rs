@@ -1,4 +1,4 @@
-//! What may be written for a directive, as an example: for errors.
+//! Example values of directives, for errors.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use veche_terminal::{format_duration, format_size};
 use super::directives::{DefaultValue, Directive};
 use super::value::DirectiveKind;
 
-/// Defaults that show nothing of what can be written.
+/// Defaults that are no useful examples.
 const TELLING_NOTHING: &[&str] = &["\"off\"", "\"none\"", "\"auto\"", "[]", "false"];
 
-/// Texts that are described without an example among the words.
+/// Texts whose description contains no example.
 const TEXTS: &[(&str, &str)] = &[
     ("a URL", "https://example.com/veche"),
     ("the path of a PEM file", "/etc/veche/cert.pem"),
@@ -28,7 +28,7 @@ const TEXTS: &[(&str, &str)] = &[
 ];
 
 impl Directive {
-    /// A line with the directive and a good value; `None` where no value is described.
+    /// Returns a line with the directive and a valid value; `None` if its description has none.
     pub(super) fn example(&self) -> Option<String> {
         let value = match self.default {
             DefaultValue::Toml(text) if !TELLING_NOTHING.contains(&text) => text.to_owned(),
@@ -63,7 +63,7 @@ impl DirectiveKind {
     }
 }
 
-/// The example in a description, or the one that goes with it.
+/// Returns the example in a description, or the one listed for it.
 fn text(expected: &str) -> Option<String> {
     let known = TEXTS.iter().find(|(start, _)| expected.starts_with(start));
     if let Some((_, example)) = known {

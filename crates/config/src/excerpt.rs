@@ -1,7 +1,7 @@
-//! The excerpt of a problem: the line of the file, a caret below what is wrong, and an example.
+//! Excerpts of problems: the line of the file, a caret below the problem, and an example.
 //!
-//! Secrets are left out of the line, and of URLs user information and query. Which directive a problem is about is read
-//! off the text: the message begins with its name, or its line does, and the section is the last header before it.
+//! Secrets are removed from the line, as are user information and query of URLs. The directive is found from the text:
+//! the message or its line begins with the name, and the section is the last header above it.
 
 use veche_terminal::{Excerpt, Problem, SourceLocation, masked_urls};
 use veche_types::nearest;
@@ -9,14 +9,14 @@ use veche_types::nearest;
 use super::directives::{Directive, Section};
 use super::value::DirectiveKind;
 
-/// Problems with an excerpt: of a file that is no configuration at all, the first ones are enough.
+/// The most problems with an excerpt; if the file is not a configuration at all, the first ones suffice.
 const EXPLAINED_MAX: usize = 20;
-/// Longest piece of a line that is shown, in characters,
+/// The longest excerpt of a line, in characters.
 const LINE_CHARS_MAX: usize = 100;
-/// and how much of it may stand before what is wrong.
+/// The most characters of it before the problem.
 const BEFORE_CHARS_MAX: usize = 60;
 
-/// Adds their excerpts to problems of a configuration with that text.
+/// Adds excerpts to the problems of a configuration text.
 pub(super) fn explain(problems: &mut [Problem], text: &str) {
     for problem in problems.iter_mut().take(EXPLAINED_MAX) {
         if let Some(place) = problem.place {
@@ -25,7 +25,7 @@ pub(super) fn explain(problems: &mut [Problem], text: &str) {
     }
 }
 
-/// Returns the excerpt of a problem at that place; `None` where the text has no such line.
+/// Returns the excerpt at a location; `None` if the text has no such line.
 fn excerpt_at(place: SourceLocation, message: &str, text: &str) -> Option<Excerpt> {
     let lines: Vec<&str> = text.lines().take(place.line as usize).collect();
     let line = *lines.last()?;
@@ -53,7 +53,7 @@ fn excerpt_at(place: SourceLocation, message: &str, text: &str) -> Option<Excerp
     })
 }
 
-/// The section that the last of `lines` is in, and the name whose value it is part of.
+/// Returns the section at the last of `lines`, and the name of the directive that the line belongs to.
 fn assignment_at<'t>(lines: &[&'t str]) -> (Option<Section>, &'t str) {
     let (mut section, mut name) = (None, "");
     for (index, line) in lines.iter().map(|line| line.trim()).enumerate() {
@@ -65,7 +65,7 @@ fn assignment_at<'t>(lines: &[&'t str]) -> (Option<Section>, &'t str) {
         {
             name = before.trim_end();
         } else if index + 1 == lines.len() {
-            // Without "=" it may be a mistake of its own, or go on with the value above.
+            // A line without "=" may be a mistake itself or continue the value above.
             let word = line.split([' ', ':']).next().unwrap_or_default();
             if is_name(word) {
                 name = word;
@@ -75,7 +75,7 @@ fn assignment_at<'t>(lines: &[&'t str]) -> (Option<Section>, &'t str) {
     (section, name)
 }
 
-/// `name` of `[name]` and `[[name]]`.
+/// Returns `name` of `[name]` and `[[name]]`.
 fn header_of(line: &str) -> Option<&str> {
     let line = line.strip_prefix('[')?;
     let line = line.strip_prefix('[').unwrap_or(line);
@@ -107,7 +107,7 @@ fn is_secret(name: &str, directive: Option<&Directive>) -> bool {
     !is_place && words.iter().any(|word| name.contains(word))
 }
 
-/// A line without its value, and a column within it.
+/// Returns a line without its value, and the column adjusted.
 fn masked(line: &str, column: usize) -> (String, usize) {
     let shown = match line.split_once('=') {
         Some((before, _)) if is_name(before.trim()) => format!("{before}= …"),
@@ -121,7 +121,7 @@ fn blank_for_control(c: char) -> char {
     if c.is_control() { ' ' } else { c }
 }
 
-/// The number of characters to mark: a text in quotes, a word, one other character.
+/// Returns the number of characters to mark: a quoted text, a word, or a single character.
 fn token_length(rest: &[char]) -> usize {
     let until = |ends: &dyn Fn(char) -> bool| rest.iter().position(|c| ends(*c));
     match rest.first() {

@@ -1,6 +1,6 @@
-//! Pages of docs/reference that tests write. Tests of the server include this file too.
+//! Generated pages of docs/reference, compared by tests. The server's tests include this file too.
 
-/// Fails when docs/reference/`name` is not `page`; writes it instead where VECHE_BLESS is set.
+/// Asserts that docs/reference/`name` equals `page`; writes it instead if VECHE_BLESS is set.
 pub(crate) fn assert_page_is_current(name: &str, page: &str) {
     let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../docs/reference")

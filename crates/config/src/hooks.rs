@@ -1,4 +1,4 @@
-//! `[hooks]` and `hooks` of routes, checked: the URLs that decide on clients' commands.
+//! The checked `[hooks]` section and `hooks` of routes: URLs that decide on clients' commands.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,42 +9,42 @@ use veche_frontends::hooks::HookKind;
 use super::secret::SecretValue;
 use super::types::{Config, RouteHandler};
 
-/// How the back end is asked. Without any URL it is not, and an application decides.
+/// `[hooks]`: requests to the back end. Without a URL an application decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HooksConfig {
-    /// By kind; `None`: that is not asked.
+    /// The URLs by kind; `None` disables the kind.
     pub urls: [Option<SecretUrl>; HookKind::ALL.len()],
-    /// From the question to the whole answer.
+    /// The time limit from the request to the complete response.
     pub timeout: Duration,
-    /// What requests are signed with; with none they are not.
+    /// The secrets that requests are signed with; empty for none.
     pub secrets: Vec<SecretValue>,
-    /// The files that some of them were read from.
+    /// The files that secrets were read from.
     pub files: Vec<PathBuf>,
-    /// Headers of the client's request that are passed on, in small letters.
+    /// Client headers that are passed on, in lower case.
     pub headers: Vec<String>,
-    /// Those that it may say in its connect command.
+    /// Headers that a client may set in its connect command.
     pub client_headers: Vec<String>,
-    /// Requests of one kind to the back end at a time; further ones queue.
+    /// Concurrent requests of one kind; further ones queue.
     pub concurrency: u32,
-    /// Questions of one kind that may wait for answers.
+    /// The most requests of one kind that wait for a response.
     pub waiting: u32,
-    /// As of [`IdentityHook::failures`](super::IdentityHook::failures).
+    /// The failure limit, as of [`IdentityHook::failures`](super::IdentityHook::failures).
     pub failures: u32,
-    /// How long the back end is left alone after errors.
+    /// How long requests are suspended after failures.
     pub pause: Duration,
-    /// As of [`Published::ca`](super::Published::ca).
+    /// The certificates to trust, as of [`Published::ca`](super::Published::ca).
     pub ca: Option<PathBuf>,
 }
 
-/// What `hooks` of a route says about one kind of questions.
+/// A route's setting for one kind of hook.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RouteHook {
     /// `[hooks]` applies.
     #[default]
     Inherited,
-    /// That is not asked.
+    /// The hook is disabled.
     Off,
-    /// That is asked at this URL instead.
+    /// The hook has another URL.
     At(SecretUrl),
 }
 
@@ -52,7 +52,7 @@ pub enum RouteHook {
 pub(crate) type RouteHooks = [RouteHook; HookKind::ALL.len()];
 
 impl Config {
-    /// Returns the URL that is asked a kind of questions by clients of a route.
+    /// Returns the URL of a hook for clients of a route.
     pub fn hook_url<'c>(&'c self, route: &'c RouteHooks, kind: HookKind) -> Option<&'c SecretUrl> {
         match &route[kind as usize] {
             RouteHook::Inherited => self.hooks.as_ref()?.url(kind),
@@ -61,7 +61,7 @@ impl Config {
         }
     }
 
-    /// Returns all URLs that are asked, each with the kind of questions; one may come several times.
+    /// Returns all URLs with their kinds; a URL may occur several times.
     pub fn hook_urls(&self) -> impl Iterator<Item = (HookKind, &SecretUrl)> {
         let of_routes = self.routes.iter().filter_map(|route| match &route.handler {
             RouteHandler::Session {
@@ -76,7 +76,7 @@ impl Config {
 }
 
 impl HooksConfig {
-    /// Where that is asked.
+    /// Returns the URL of a kind.
     pub fn url(&self, kind: HookKind) -> Option<&SecretUrl> {
         self.urls[kind as usize].as_ref()
     }

@@ -1,4 +1,4 @@
-//! `[jwt]`, `[subscription_jwt]`, `[identity_hook]` and `[pam]` once they have been checked: how it is found out who a client is.
+//! The checked `[jwt]`, `[subscription_jwt]`, `[identity_hook]` and `[pam]` sections: how clients are identified.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,39 +12,39 @@ use veche_terminal::plain;
 /// `[jwt]` or `[subscription_jwt]`: tokens of one issuer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JwtConfig {
-    /// Where the keys are that sign tokens.
+    /// The keys that tokens are verified with.
     pub keys: KeySource,
-    /// The secret that was in use before.
+    /// The previous secret, during a rotation.
     pub previous: Option<PreviousSecret>,
-    /// Whether a secret shorter than its digest is refused.
+    /// Whether a secret shorter than its digest is rejected.
     pub refuses_short_secrets: bool,
-    /// What a token has to have in it.
+    /// The claims that a token has to have.
     pub rules: ClaimRules,
-    /// Where connection tokens are looked for in requests; at least one, none for subscription tokens.
+    /// Where requests carry connection tokens: at least one place; empty for subscription tokens.
     pub places: Vec<TokenSource>,
 }
 
-/// A secret that still counts beside the one that took its place.
+/// A secret that remains valid beside its successor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreviousSecret {
-    /// Where it is, or the keys that it stands for.
+    /// The source of the secret.
     pub keys: KeySource,
-    /// In seconds since 1970; `None`: for as long as it is named.
+    /// The end of its validity in seconds since 1970; `None`: as long as it is configured.
     pub until_s: Option<u64>,
 }
 
 impl JwtConfig {
-    /// The files that keys or authorities are read from.
+    /// Returns the files that keys or certificates are read from.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         let previous = self.previous.iter().map(|previous| &previous.keys);
         let sources = std::iter::once(&self.keys).chain(previous);
         sources.filter_map(KeySource::file)
     }
 
-    /// The keys, read now; `None` where they are the issuer's to tell.
+    /// Reads the keys; `None` if the issuer publishes them.
     ///
     /// # Errors
-    /// They can't be read, or used; as a line to act on, which shows nothing of them.
+    /// The keys can't be read or used, as an actionable line that reveals nothing of them.
     pub fn read(&self) -> Result<Option<Keys>, String> {
         let Some(keys) = self.checked(&self.keys)? else {
             return Ok(None);
@@ -69,23 +69,23 @@ impl JwtConfig {
     }
 }
 
-/// The warning about a secret of this length in bytes.
+/// Formats the warning about a secret of this length in bytes.
 pub(super) fn short_secret(length: usize) -> String {
     format!(
         "the secret has {length} bytes; one of less than {SECRET_BYTES_MIN} can be guessed by trying: make one with `openssl rand -hex 32`"
     )
 }
 
-/// Where the keys are that tokens are checked with.
+/// The source of the keys that tokens are verified with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySource {
-    /// A file that holds a secret.
+    /// A file with a secret.
     SecretFile(PathBuf),
-    /// A variable of the environment that does.
+    /// An environment variable with a secret.
     SecretVariable(String),
-    /// Public keys in PEM.
+    /// A PEM file of public keys.
     PublicFile(PathBuf),
-    /// A set that the issuer publishes.
+    /// A key set published by the issuer.
     Published(PublishedKeySet),
 }
 
@@ -94,17 +94,17 @@ pub enum KeySource {
 pub struct PublishedKeySet {
     /// `http` or `https`.
     pub url: SecretUrl,
-    /// It is fetched anew so often.
+    /// The interval of refreshing it.
     pub refresh: Duration,
-    /// Who vouches for the server behind `https`, if not the system's authorities.
+    /// The certificates to trust for `https`, if not those of the system.
     pub ca: Option<PathBuf>,
 }
 
-/// Longest file of keys, in bytes.
+/// The longest key file in bytes.
 const KEYS_BYTES_MAX: u64 = 256 << 10;
 
 impl KeySource {
-    /// The file that is read for it, of keys or of authorities.
+    /// Returns the file of keys or certificates that is read.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::SecretFile(file) | Self::PublicFile(file) => Some(file),
@@ -113,15 +113,15 @@ impl KeySource {
         }
     }
 
-    /// The keys, read now; `None` where they are the issuer's to tell.
+    /// Reads the keys; `None` if the issuer publishes them.
     ///
     /// # Errors
-    /// They can't be read, or used; as a line to act on, which shows nothing of them.
+    /// The keys can't be read or used, as an actionable line that reveals nothing of them.
     pub fn read(&self) -> Result<Option<Keys>, String> {
         match self {
             Self::SecretFile(file) => {
                 let text = read(file)?;
-                // Editors and `echo` end a line that is none of the secret.
+                // Editors and `echo` add a newline that is not part of the secret.
                 let secret = text.strip_suffix(b"\n").unwrap_or(&text);
                 let secret = secret.strip_suffix(b"\r").unwrap_or(secret);
                 Keys::secret(secret).map_err(|why| format!("{}: {why}", file.display()))
@@ -151,44 +151,45 @@ fn read(file: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
-/// `[identity_hook]`: how the back end is asked.
+/// `[identity_hook]`: requests to the back end that identify clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityHookConfig {
-    /// Headers of the client that are passed on, in small letters.
+    /// Client headers that are passed on, in lower case.
     pub headers: Vec<String>,
-    /// From the question to the whole answer.
+    /// The time limit from the request to the complete response.
     pub timeout: Duration,
-    /// How long an answer holds that does not say so itself; `None`: for this once.
+    /// How long a response without its own lifetime is cached; `None`: not at all.
     pub cache_time: Option<Duration>,
-    /// Answers that are kept.
+    /// The most cached responses.
     pub cache_entries: u32,
-    /// Requests to the back end at a time; further ones queue.
+    /// Concurrent requests to the back end; further ones queue.
     pub concurrency: u32,
-    /// Handshakes and requests that may wait for answers.
+    /// The most handshakes and requests that wait for a response.
     pub waiting: u32,
-    /// Failures within ten seconds, if most requests fail, after which the back end is not asked for `pause`.
+    /// The number of failures within ten seconds, if most requests fail, after which requests are suspended for
+    /// `pause`.
     pub failures: u32,
-    /// How long the back end is left alone after that.
+    /// How long requests are suspended after failures.
     pub pause: Duration,
-    /// As of [`PublishedKeySet::ca`].
+    /// The certificates to trust, as of [`PublishedKeySet::ca`].
     pub ca: Option<PathBuf>,
 }
 
-/// `[pam]`: how passwords are judged.
+/// `[pam]`: password checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PamConfig {
-    /// What browsers call the place that the password is for.
+    /// The realm that browsers show in the password prompt.
     pub realm: String,
-    /// Helper processes at a time; at least 1.
+    /// The most helper processes; at least 1.
     pub helpers: u32,
-    /// After so long without anything to do a helper is ended.
+    /// The idle time after which a helper is ended.
     pub helper_idle: Duration,
-    /// From the request to the answer, what waits for a helper included.
+    /// The time limit from the request to the result, including the wait for a helper.
     pub timeout: Duration,
-    /// Requests that may wait for answers, of each service.
+    /// The most waiting requests of each service.
     pub waiting: u32,
-    /// How long an answer that names a user is kept; `None`: for this once.
+    /// How long a successful result is cached; `None`: not at all.
     pub cache_time: Option<Duration>,
-    /// Wrong passwords of one address; `None`: as many as it likes.
+    /// The rate limit of wrong passwords per address; `None`: unlimited.
     pub wrong_per_address: Option<Rate>,
 }

@@ -1,12 +1,12 @@
 //! The configuration: a TOML file → raw values by the table of directives → a checked [`Config`].
 //!
-//! `directives` says what there is, `raw` walks the file by it, `checked` judges what values mean together and
-//! builds the plain types of `types`; `effective` keeps where each value came from and compares two
-//! configurations; `reference` writes docs/reference/config.md. Every problem of a file is reported at once.
-//! `account` finds the user that the server process is to run as, and what that user may reach.
+//! `directives` lists the directives, `raw` reads the file by it, `checked` applies rules across values and builds the
+//! plain types of `types`; `effective` records the origin of each value and compares two configurations; `reference`
+//! generates docs/reference/config.md. All problems of a file are reported at once. `account` looks up the user of the
+//! server process and its access rights.
 //!
-//! Nothing here opens a socket or starts anything, but the check for PAM's library. It does not know what becomes of a
-//! configuration.
+//! Nothing here opens a socket or starts anything, except the check for PAM's library. The crate does not know how a
+//! configuration is applied.
 
 #![forbid(unsafe_code)]
 
@@ -19,15 +19,18 @@ use veche_tls::{Certificate, Roots};
 
 mod account;
 mod acme;
+mod agreed;
 mod checked;
 mod directives;
 mod effective;
+mod engine;
 mod example;
 mod excerpt;
 #[cfg(test)]
 mod generated_page;
 mod hooks;
 mod identity;
+mod limits;
 mod names;
 mod namespaces;
 mod rates;
@@ -45,7 +48,9 @@ mod tests;
 
 pub use account::{Account, AccountError};
 pub use acme::{AcmeCertificate, AcmeConfig};
+pub use agreed::AGREED;
 pub use checked::{EXPIRY_WARNING_DAYS, expires};
+
 pub use hooks::HooksConfig;
 pub use identity::{IdentityHookConfig, JwtConfig, KeySource, PamConfig, PublishedKeySet};
 pub use names::{CertificateField, ChannelPattern, IdentitySource, OriginRule};
@@ -56,12 +61,12 @@ pub use template::Template;
 pub use types::*;
 pub use value::WORKERS_MAX;
 
-/// Reads and checks the file at `path`. The report has every problem that was found.
+/// Reads and checks the file at `path`. The report contains every problem.
 pub fn load(path: &Path) -> Result<Config, ProblemReport> {
     parse(path, &read(path)?)
 }
 
-/// Checks `text`, which was read from `path`: relative paths start there, and problems name it.
+/// Checks `text`, read from `path`, which relative paths and the report refer to.
 pub fn parse(path: &Path, text: &str) -> Result<Config, ProblemReport> {
     let probed = LazyCell::new(veche_pam::client::probe);
     checked::check(
@@ -96,7 +101,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, ProblemReport> {
     )
 }
 
-/// The same of a text that was found good before: files that have gone bad since are no reason not to start.
+/// Checks a text that was valid before: files that have become invalid since must not prevent a start.
 pub fn parse_again(path: &Path, text: &str) -> Result<Config, ProblemReport> {
     checked::check(
         path,
@@ -117,7 +122,7 @@ pub fn parse_again(path: &Path, text: &str) -> Result<Config, ProblemReport> {
     )
 }
 
-/// Where a path leads, links followed; of what is not there yet, where it will be.
+/// Returns the canonical path; of a file that does not exist, where it would be.
 fn real(path: &Path) -> Option<PathBuf> {
     path.canonicalize().ok().or_else(|| {
         let name = path.file_name()?;
@@ -129,13 +134,13 @@ fn real(path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Whether others than its owner and group may read a file.
+/// Returns whether users besides the owner and group may read a file.
 fn is_for_everybody(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
 }
 
-/// Whether a service of PAM can be asked: its rules are there, and so is the library, which is looked for once.
+/// Checks that a PAM service can be used: its rules exist, and so does the library, which is looked for once.
 fn pam(
     service: &veche_pam::PamService,
     library: &LazyCell<Result<(), String>, impl FnOnce() -> Result<(), String>>,
@@ -146,17 +151,18 @@ fn pam(
     LazyCell::force(library).clone()
 }
 
-/// What systemd has made for state, by the supervisor's environment, which the server process inherits (systemd.exec(5)).
+/// Returns systemd's state folder from the supervisor's environment, which the server process inherits
+/// (systemd.exec(5)).
 fn state_folder() -> Option<PathBuf> {
     let all = std::env::var_os("STATE_DIRECTORY")?;
     let first = std::env::split_paths(&all).next();
     first.filter(|folder| folder.is_absolute())
 }
 
-/// The longest file with a secret: more is some other file.
+/// The longest file with a secret, in bytes; a longer one is another file by mistake.
 const SECRET_BYTES_MAX: u64 = 64 << 10;
 
-/// The secret that a configuration names. The environment is the supervisor's, which the server process inherits.
+/// Reads a configured secret. The environment is the supervisor's, which the server process inherits.
 fn secret(source: &SecretSource) -> Result<SecretValue, String> {
     match source {
         SecretSource::Here(secret) => Ok(secret.clone()),
@@ -181,7 +187,7 @@ fn secret(source: &SecretSource) -> Result<SecretValue, String> {
     }
 }
 
-/// Unix time, in milliseconds.
+/// Returns the Unix time in milliseconds.
 #[expect(
     clippy::disallowed_methods,
     reason = "people are told when something was, and this is the control side"
@@ -191,7 +197,7 @@ pub fn unix_now_ms() -> u64 {
     since.map_or(0, |since| since.as_millis() as u64)
 }
 
-/// Unix time, in seconds.
+/// Returns the Unix time in seconds.
 #[expect(
     clippy::disallowed_methods,
     reason = "certificates hold by the wall clock, and this is the control side"
@@ -201,8 +207,8 @@ pub fn unix_now_s() -> i64 {
     since.map_or(0, |since| since.as_secs() as i64)
 }
 
-/// Where the control socket is according to the file at `path`, however wrong the rest of it is: a server that
-/// runs has to be stoppable while its file is being edited.
+/// Returns the control socket's path from the file at `path`, whatever other problems it has: a running server has to
+/// be stoppable while its file is being edited.
 pub fn control_of(path: &Path) -> io::Result<PathBuf> {
     Ok(checked::control_of(path, &read_text(path)?))
 }

@@ -1,6 +1,6 @@
-//! The small languages inside strings: paths, methods, origins, channel patterns, identities.
+//! The syntax of strings: paths, methods, origins, channel patterns, identities.
 //!
-//! Each has one `parse` that says what was expected; matching happens where the traffic is.
+//! Each has one `parse` whose error says what is expected. Matching is done by the front ends.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use veche_frontends::identity::token::{Anonymous, TokenSource};
 use veche_hub::{Audience, Namespaces};
 use veche_pam::PamService;
 
-/// A route's path: exact (`/app`), with parameters (`/room/:id`), a prefix (`/app/*`).
+/// A route's path: exact (`/app`), with parameters (`/room/:id`), or a prefix (`/app/*`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoutePath {
     text: String,
@@ -21,20 +21,20 @@ pub struct RoutePath {
     prefix: bool,
 }
 
-/// One piece of a path between slashes.
+/// A segment of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
-    /// A piece that is compared as it is
+    /// A literal segment.
     Literal(String),
-    /// `:name`: any one piece, handed on under that name.
+    /// `:name`: any one segment, passed on under that name.
     Parameter(String),
 }
 
-/// The most pieces of a path.
+/// The most segments of a path.
 pub(crate) const SEGMENTS_MAX: usize = 32;
 
 impl RoutePath {
-    /// Reads `text`; the error says what is wrong with it.
+    /// Parses a path; the error describes the problem.
     pub fn parse(text: &str) -> Result<Self, String> {
         let Some(rest) = text.strip_prefix('/') else {
             return Err("a path starts with \"/\"".to_owned());
@@ -46,7 +46,7 @@ impl RoutePath {
             let is_last = pieces.peek().is_none();
             match piece {
                 "*" if is_last => prefix = true,
-                // "/" itself, and a slash at the end, which makes another path.
+                // "/" itself, and a trailing slash, which makes a different path.
                 "" if is_last => segments.push(Segment::Literal(String::new())),
                 "" => return Err("two slashes follow each other".to_owned()),
                 _ if piece.contains('*') => {
@@ -67,23 +67,23 @@ impl RoutePath {
         })
     }
 
-    /// As written in the file.
+    /// Returns the path as written in the file.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The pieces, without the `*` of a prefix.
+    /// Returns the segments, without the `*` of a prefix.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
     }
 
-    /// Whether it ends in `/*`: all that lies below.
+    /// Returns whether the path ends in `/*` and matches everything below.
     #[cfg(test)]
     pub fn is_prefix(&self) -> bool {
         self.prefix
     }
 
-    /// Whether both match exactly the same paths: the names of parameters make no difference.
+    /// Returns whether both match the same paths, regardless of parameter names.
     pub fn same_as(&self, other: &Self) -> bool {
         self.prefix == other.prefix
             && self.segments.len() == other.segments.len()
@@ -135,7 +135,7 @@ pub(crate) const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "
 pub struct MethodSet(u8);
 
 impl MethodSet {
-    /// The set of those of `names` that are methods.
+    /// Returns the set of the valid methods among `names`.
     pub fn of(names: &[&str]) -> Self {
         let bit = |name: &&str| {
             METHODS
@@ -146,28 +146,28 @@ impl MethodSet {
         Self(names.iter().map(bit).fold(0, |set, bit: u8| set | bit))
     }
 
-    /// Whether `name`, in capitals as on the wire, is in it.
+    /// Returns whether the set contains `name`, in capitals as on the wire.
     pub fn contains(self, name: &str) -> bool {
         !self.and(Self::of(&[name])).is_empty()
     }
 
-    /// The names, in the order of [`METHODS`].
+    /// Returns the names in the order of [`METHODS`].
     pub fn iter(self) -> impl Iterator<Item = &'static str> {
         METHODS.into_iter().filter(move |name| self.contains(name))
     }
 
-    /// What both have.
+    /// Returns the intersection.
     pub fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Whether it has no method at all.
+    /// Returns whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 }
 
-/// One rule for a browser's `Origin`.
+/// A rule for the `Origin` header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OriginRule {
     /// `"*"`
@@ -178,17 +178,17 @@ pub enum OriginRule {
     Exact(String),
     /// `"https://*.example"`: every host that ends in `suffix` (which starts with a dot), with this scheme and port.
     Subdomains {
-        /// "http" or "https", as a rule
+        /// The scheme, usually `http` or `https`.
         scheme: String,
-        /// What the host ends in, with its dot
+        /// The suffix of the host, including its dot.
         suffix: String,
-        /// `None`: the scheme's own port
+        /// The port; `None`: the scheme's default.
         port: Option<u16>,
     },
 }
 
 impl OriginRule {
-    /// Reads `text`; the error says what is wrong with it.
+    /// Parses a rule; the error describes the problem.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text {
             "*" => return Ok(Self::Any),
@@ -204,7 +204,7 @@ impl OriginRule {
                 .chars()
                 .all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
         {
-            return Err(format!("{scheme:?} is no scheme"));
+            return Err(format!("{scheme:?} is not a scheme"));
         }
         if rest.contains('/') {
             return Err("an origin ends after host and port: no path, no slash".to_owned());
@@ -233,7 +233,7 @@ fn split_port(rest: &str) -> Result<(&str, Option<u16>), String> {
     };
     match rest[colon + 1..].parse::<u16>() {
         Ok(port) if port > 0 => Ok((&rest[..colon], Some(port))),
-        _ => Err(format!("{:?} is no port", &rest[colon + 1..])),
+        _ => Err(format!("{:?} is not a port", &rest[colon + 1..])),
     }
 }
 
@@ -254,18 +254,18 @@ fn check_host(host: &str) -> Result<(), String> {
         Ok(())
     } else {
         Err(format!(
-            "{host:?} is no host name (\"*\" stands in front of a dot only)"
+            "{host:?} is not a host name (\"*\" is allowed only in front of a dot)"
         ))
     }
 }
 
-/// Reads a network: an address, alone or with the length of its prefix.
+/// Parses a network: an address, optionally with a prefix length.
 pub(crate) fn parse_network(text: &str) -> Result<IpNet, String> {
     let network = text
         .parse::<IpNet>()
         .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
         .map_err(|_| "a network is an address such as \"192.0.2.7\", or has the length of its prefix behind it, as in \"10.0.0.0/8\" or \"2001:db8::/32\"".to_owned())?;
-    // IPv4 addresses that come over IPv6 are judged as what they are.
+    // IPv4-mapped IPv6 addresses are matched as IPv4.
     let network = match network {
         IpNet::V6(v6) if v6.prefix_len() >= 96 => match v6.addr().to_ipv4_mapped() {
             Some(v4) => Ipv4Net::new(v4, v6.prefix_len() - 96).map_or(network, IpNet::V4),
@@ -279,7 +279,7 @@ pub(crate) fn parse_network(text: &str) -> Result<IpNet, String> {
     Ok(network)
 }
 
-/// Reads a host name that a listener answers to, or `*.` and one, or `*`; in small letters.
+/// Parses a host name of a listener, `*.` and a name, or `*`; returns it in lower case.
 pub(crate) fn parse_host(text: &str) -> Result<String, String> {
     if text != "*" {
         check_host(text.strip_prefix("*.").unwrap_or(text))?;
@@ -287,7 +287,7 @@ pub(crate) fn parse_host(text: &str) -> Result<String, String> {
     Ok(text.to_ascii_lowercase())
 }
 
-/// How trusted proxies say who the client is.
+/// Parses how trusted proxies convey the client's address.
 pub(crate) fn parse_client_address(text: &str) -> Result<ClientAddress, String> {
     match text {
         "x-forwarded-for" => Ok(ClientAddress::XForwardedFor),
@@ -299,12 +299,12 @@ pub(crate) fn parse_client_address(text: &str) -> Result<ClientAddress, String> 
     }
 }
 
-/// Channels that clients of a route may subscribe to: one (`news`) or all with a beginning (`room:*`).
+/// Channels that clients of a route may subscribe to: one (`news`), or all with a prefix (`room:*`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChannelPattern {
-    /// A channel of that very name
+    /// A single channel.
     Exact(String),
-    /// The beginning, without the `*`; may be empty.
+    /// The prefix without the `*`; may be empty.
     Prefix(String),
 }
 
@@ -312,7 +312,7 @@ pub enum ChannelPattern {
 pub(crate) const CHANNEL_BYTES_MAX: usize = 255;
 
 impl ChannelPattern {
-    /// Reads `text`; the error says what is wrong with it.
+    /// Parses a pattern; the error describes the problem.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() || text.len() > CHANNEL_BYTES_MAX {
             return Err(format!(
@@ -337,39 +337,39 @@ impl ChannelPattern {
     }
 }
 
-/// Where a connection's user name comes from.
+/// The source of a connection's user name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdentitySource {
-    /// Nobody: the connection has channels only.
+    /// None: the connection is anonymous.
     None,
-    /// A parameter of the query.
+    /// A query parameter.
     Query(String),
-    /// A cookie of the request
+    /// A cookie of the request.
     Cookie(String),
-    /// A header line of the request
+    /// A header of the request.
     Header(String),
-    /// The certificate that a client shows.
+    /// The client's certificate.
     Certificate(CertificateField),
-    /// A token, by `[jwt]`; some clients may have no user.
+    /// A token, by `[jwt]`; anonymous clients may be allowed.
     Token(Anonymous),
-    /// The back end behind this URL, by `[identity_hook]`.
+    /// The back end behind a URL, by `[identity_hook]`.
     Hook(SecretUrl),
-    /// A name and a password, which this service of PAM judges, by `[pam]`.
+    /// A name and a password, verified by a PAM service, by `[pam]`.
     Pam(PamService),
 }
 
-/// What of a certificate is the user's name; without a word for it, the first of these that there is.
+/// The part of a certificate that is the user's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateField {
-    /// The first that the certificate has
+    /// The first of the following that the certificate has.
     Any,
-    /// The subject's common name
+    /// The subject's common name.
     CommonName,
-    /// An alternative name that is an e-mail address
+    /// A subject alternative name that is an e-mail address.
     Email,
-    /// An alternative name that is a host name
+    /// A subject alternative name that is a host name.
     Name,
-    /// An alternative name that is a URI
+    /// A subject alternative name that is a URI.
     Uri,
 }
 
@@ -383,7 +383,7 @@ impl CertificateField {
 }
 
 impl IdentitySource {
-    /// Reads `text`; the error says what is wrong with it.
+    /// Parses an identity; the error describes the problem.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text {
             "none" => return Ok(Self::None),
@@ -398,7 +398,7 @@ impl IdentitySource {
                     .find(|(_, other)| *other == word);
                 return match found {
                     Some((field, _)) => Ok(Self::Certificate(field)),
-                    None => Err("of a certificate there are \"mtls:cn\", \"mtls:email\", \"mtls:dns\" and \"mtls:uri\"".to_owned()),
+                    None => Err("a certificate has \"mtls:cn\", \"mtls:email\", \"mtls:dns\" and \"mtls:uri\"".to_owned()),
                 };
             }
             Some(("http" | "https", url)) if url.starts_with("//") => {
@@ -429,13 +429,14 @@ impl IdentitySource {
     }
 }
 
-/// RFC 9110, section 5.6.2: what names of headers and cookies are; queries need no more.
+/// Returns whether a name is a `token` (RFC 9110, section 5.6.2), as names of headers and cookies are; query parameters
+/// need no more.
 fn is_token(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     !name.is_empty() && name.chars().all(fits)
 }
 
-/// A place where a token may be.
+/// Parses a place of a token in a request.
 pub(crate) fn parse_place(text: &str) -> Result<TokenSource, String> {
     match text {
         "bearer" => return Ok(TokenSource::Bearer),
@@ -453,7 +454,7 @@ pub(crate) fn parse_place(text: &str) -> Result<TokenSource, String> {
     }
 }
 
-/// Headers that say what a connection is about, or what we say ourselves.
+/// Headers about the connection itself, or set by the server.
 const NOT_PASSED_ON: [&str; 11] = [
     "connection",
     "content-length",
@@ -468,11 +469,11 @@ const NOT_PASSED_ON: [&str; 11] = [
     "x-real-ip",
 ];
 
-/// A header that the back end gets to see, in small letters.
+/// Parses the name of a header that is passed to the back end; returns it in lower case.
 pub(crate) fn parse_header_name(text: &str) -> Result<String, String> {
     let name = text.to_ascii_lowercase();
     if !is_token(&name) {
-        return Err("it is no name of a header".to_owned());
+        return Err("not a header name".to_owned());
     }
     if NOT_PASSED_ON.contains(&name.as_str()) || name.starts_with("x-original-") {
         return Err("this header is never passed on".to_owned());
@@ -501,7 +502,7 @@ impl fmt::Display for IdentitySource {
     }
 }
 
-/// A URL that the HTTP client takes.
+/// Parses a URL that the HTTP client supports.
 pub(crate) fn parse_url(text: &str) -> Result<SecretUrl, String> {
     let shown = masked(text);
     let url = Url::parse(text).map_err(|why| format!("{shown:?} is no URL: {why}"))?;

@@ -1,11 +1,11 @@
-//! From the namespaces of a configuration to those of the hub.
+//! Converts the configured namespaces to those of the hub.
 
 use veche_hub::{HistoryOptions, NamespaceOptions, Namespaces, Wildcards};
 use veche_terminal::as_ms;
 
 use crate::types::Config;
 
-/// Returns what the hub is to know of each namespace, such as what its channels remember.
+/// Returns the hub's options of each namespace.
 #[must_use]
 pub fn namespaces(config: &Config) -> Namespaces {
     let wildcards = Wildcards::new(config.wildcards.iter().map(|name| &**name));

@@ -1,12 +1,12 @@
-//! Rates (`10/s`, `1MiB/h`) as people write them, both ways.
+//! Parsing and formatting of rates (`10/s`, `1MiB/h`).
 
 use veche_frontends::rate::Rate;
 use veche_terminal::{format_size, parse_size};
 
-/// Times that a rate is for, in milliseconds.
+/// The periods of rates in milliseconds.
 const WINDOWS: [(&str, u64); 3] = [("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
 
-/// Reads a whole number from 1, with or without a unit of size, and what time it is for: `10/s`, `100/m`, `1MiB/h`.
+/// Parses a positive integer with an optional unit of size, and a period: `10/s`, `100/m`, `1MiB/h`.
 pub(crate) fn parse_rate(text: &str) -> Option<Rate> {
     let (count, unit) = text.split_once('/')?;
     let count = parse_size(count).filter(|count| *count > 0)?;
@@ -14,7 +14,7 @@ pub(crate) fn parse_rate(text: &str) -> Option<Rate> {
     Some(Rate::new(count, *ms))
 }
 
-/// A way to write it that [`parse_rate`] reads.
+/// Formats a rate so that [`parse_rate`] can read it.
 pub(crate) fn format_rate(rate: &Rate) -> String {
     let unit = WINDOWS.iter().find(|(_, ms)| *ms == rate.window_ms());
     let (unit, _) = unit.expect("parsed from one of them");

@@ -1,7 +1,7 @@
-//! From text to raw values: walks the TOML document by the table of directives.
+//! From text to raw values: reads the TOML document by the table of directives.
 //!
-//! Judges names, types and ranges, one value at a time, and goes on after each problem. What values mean
-//! together is `checked`'s matter.
+//! Checks names, types and ranges, one value at a time, and continues after each problem. Rules across values are in
+//! `checked`.
 
 use std::collections::BTreeMap;
 
@@ -14,31 +14,31 @@ use super::directives::{self, DefaultValue, Directive, Section};
 use super::effective::{Origin, Setting};
 use super::value::{DirectiveKind, DirectiveValue};
 
-/// One table of the file, or of the defaults where the file has none.
+/// A section of the file, or its defaults if the file does not have it.
 pub(super) struct RawTable {
     pub(super) section: Section,
-    /// Which one of a section that repeats.
+    /// The index of a repeated section.
     pub(super) index: usize,
-    /// Where its header is.
+    /// The position of its header.
     pub(super) at: Option<usize>,
     given: BTreeMap<&'static str, RawValue>,
-    /// What unknown names were probably meant to be.
+    /// The directives that misspelt names probably stand for.
     misspelt: Vec<&'static str>,
 }
 
-/// A directive that the file has.
+/// A directive in the file.
 struct RawValue {
     key_at: usize,
     value_at: usize,
     item_at: Vec<usize>,
-    /// `None`: it was no good, which has been said.
+    /// `None` if the value is invalid, which has been reported.
     value: Option<DirectiveValue>,
 }
 
-/// The most tables of one section: a file that has more is a mistake of what wrote it.
+/// The most repetitions of one section; more are a mistake of a generator.
 pub(super) const TABLES_MAX: usize = 1_024;
 
-/// Reads all of `text`. The tables come in the order of the sections; those that don't repeat are always there.
+/// Reads `text`. The sections come in their order; those that can't be repeated always exist.
 pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Vec<RawTable> {
     let header = |name: &str| Section::named(name).map(Section::header);
     let (document, broken_lines) = document(text, header, problems);
@@ -53,7 +53,7 @@ pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Vec<RawTable> {
     }
     for section in Section::ALL {
         if !section.repeats() && !walk.tables.iter().any(|table| table.section == section) {
-            // In a section whose header went wrong, anything may be meant.
+            // In a section with an invalid header, any section may have been meant.
             let meant = section
                 .directives()
                 .filter(|_| walk.misspelt.contains(&section));
@@ -77,7 +77,7 @@ struct RawReader<'p, 't> {
     problems: &'p mut Problems<'t>,
     broken_lines: Vec<u32>,
     tables: Vec<RawTable>,
-    /// What headers that are no good were probably meant to be.
+    /// The sections that invalid headers probably stand for.
     misspelt: Vec<Section>,
 }
 
@@ -241,7 +241,7 @@ fn unknown(section: Section, name: &str, meant: Option<&str>) -> String {
     format!("unknown directive {name:?} in {header}{hint}")
 }
 
-/// A hint at the directives of which `name` is the first part: "secret" of "secret_file".
+/// Returns a hint at directives that begin with `name`: "secret" of "secret_file".
 fn longer_names(section: Section, name: &str) -> String {
     if section == Section::Listen && matches!(name, "port" | "host") {
         return "; write address = \"127.0.0.1:8080\"".to_owned();
@@ -259,7 +259,7 @@ fn longer_names(section: Section, name: &str) -> String {
     }
 }
 
-/// The headers of the sections that have a directive of that name.
+/// Returns the headers of the sections that have a directive.
 fn homes_of(name: &str) -> String {
     let homes: Vec<&str> = directives::all()
         .filter(|d| d.name == name)
@@ -269,7 +269,7 @@ fn homes_of(name: &str) -> String {
 }
 
 impl RawTable {
-    /// The value that counts; `None` when there is none, or none that is any good.
+    /// Returns the effective value; `None` if there is none or it is invalid.
     pub(super) fn value(&self, name: &str) -> Option<DirectiveValue> {
         let directive = self.directive(name);
         match self.given.get(name) {
@@ -280,15 +280,15 @@ impl RawTable {
         }
     }
 
-    /// The same of a directive that not every section has.
+    /// Returns the effective value of a directive that not every section has.
     pub(super) fn value_if_any(&self, name: &str) -> Option<DirectiveValue> {
         let mut all = self.section.directives();
         all.any(|directive| directive.name == name)
             .then(|| self.value(name))?
     }
 
-    /// Whether the value that counts is what was meant: false when the file has one that is no good, or has it
-    /// under a misspelt name.
+    /// Returns whether the effective value is what was meant: false if the file's value is invalid or its name
+    /// misspelt.
     pub(super) fn is_sound(&self, name: &str) -> bool {
         match self.given.get(name) {
             Some(given) => given.value.is_some(),
@@ -296,22 +296,22 @@ impl RawTable {
         }
     }
 
-    /// Whether the file has it.
+    /// Returns whether the file sets a directive.
     pub(super) fn has(&self, name: &str) -> bool {
         self.given.contains_key(name)
     }
 
-    /// Where its name is; else where the section's header is.
+    /// Returns the position of its name, or of the section's header.
     pub(super) fn key_at(&self, name: &str) -> Option<usize> {
         self.given.get(name).map(|given| given.key_at).or(self.at)
     }
 
-    /// Where its value is; else where the section's header is.
+    /// Returns the position of its value, or of the section's header.
     pub(super) fn value_at(&self, name: &str) -> Option<usize> {
         self.given.get(name).map(|given| given.value_at).or(self.at)
     }
 
-    /// Where the item of its list, or the name in its table, is; else where the section's header is.
+    /// Returns the position of an item of its list or a name of its table, or of the section's header.
     pub(super) fn item_at(&self, name: &str, item: usize) -> Option<usize> {
         self.given
             .get(name)
@@ -319,12 +319,12 @@ impl RawTable {
             .or(self.at)
     }
 
-    /// How many items its list or table has; 0 if it is neither.
+    /// Returns the number of items of its list or table; 0 for other values.
     pub(super) fn items(&self, name: &str) -> usize {
         self.given.get(name).map_or(0, |given| given.item_at.len())
     }
 
-    /// What counts for one directive, for `Effective`.
+    /// Returns the effective setting of a directive.
     pub(super) fn setting(
         &self,
         directive: &'static Directive,
@@ -349,14 +349,14 @@ impl RawTable {
     }
 }
 
-/// The default as a value.
+/// Returns the default value.
 pub(super) fn default_of(directive: &Directive) -> Option<DirectiveValue> {
     let DefaultValue::Toml(text) = directive.default else {
         return None;
     };
     let parsed = DeValue::parse(text).expect("defaults are TOML; a test reads each");
     let kind = match directive.kind {
-        // An empty list can be a default, not something to write.
+        // An empty list can be a default, though it can't be written.
         DirectiveKind::List { .. } if text == "[]" => {
             return Some(DirectiveValue::List(Vec::new()));
         }

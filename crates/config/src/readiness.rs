@@ -1,8 +1,8 @@
-//! What would keep a server with a good configuration from starting or from working: folders in which it can't write,
-//! secrets that it can't read. Only `veche check` asks; a start finds it out by doing.
+//! Problems that would prevent a server with a valid configuration from starting or working: unwritable folders and
+//! unreadable secrets. Only `veche check` looks for them; a start runs into them.
 //!
-//! Rights are those of the user that the configuration names. What systemd makes for a service (`RuntimeDirectory=` and
-//! its like) may be missing: it is made before the start.
+//! Access rights are those of the configured user. Folders that systemd creates for a service (`RuntimeDirectory=` and
+//! the like) may be missing.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -20,25 +20,25 @@ use super::types::Config;
 use super::value::{CertificateSource, DirectiveValue};
 use crate::account::{AccessRight, Account, AccountError};
 
-/// The rights that a path needs.
+/// The access that a path needs.
 #[derive(Clone, Copy)]
 enum RequiredAccess {
-    /// A file that is written, in a folder where it can be made and replaced.
+    /// A writable file, in a folder where it can be created and replaced.
     FileIn(AccessedBy),
-    /// A folder in which files are made; it is made itself if it is missing.
+    /// A folder for files, created if it is missing.
     Folder(AccessedBy),
-    /// A file that is read.
+    /// A readable file.
     Secret,
 }
 
-/// The process that writes it.
+/// The process that accesses it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AccessedBy {
     Supervisor,
     Server,
 }
 
-/// Every fault, for the text that the configuration was read from.
+/// Returns all problems of a configuration, located in its text.
 pub fn problems(config: &Config, text: &str) -> Vec<Problem> {
     let mut search = ReadinessCheck {
         config,
@@ -47,7 +47,7 @@ pub fn problems(config: &Config, text: &str) -> Vec<Problem> {
     };
     match Account::of(config.server.run_as.as_ref()) {
         Ok(account) => search.account = account,
-        // As whom it will be started is not known.
+        // The user that will start it is unknown.
         Err(AccountError::NotRoot(_)) => return Vec::new(),
         Err(error) => {
             let user = search.setting(Section::Server, "user");
@@ -64,7 +64,7 @@ pub fn problems(config: &Config, text: &str) -> Vec<Problem> {
 
 struct ReadinessCheck<'c> {
     config: &'c Config,
-    /// Of the server process, if that is not ours.
+    /// The account of the server process, if it is not the current one.
     account: Option<Account>,
     found: Vec<Problem>,
 }
@@ -75,7 +75,7 @@ impl<'c> ReadinessCheck<'c> {
         let server = &config.server;
         let control = RequiredAccess::FileIn(AccessedBy::Supervisor);
         self.path(Section::Server, "control", Some(&server.control), control);
-        // The supervisor makes log files, and gives them to the server process.
+        // The supervisor creates log files for the server process.
         let log = RequiredAccess::FileIn(match &self.account {
             Some(_) => AccessedBy::Supervisor,
             None => AccessedBy::Server,
@@ -144,7 +144,7 @@ impl<'c> ReadinessCheck<'c> {
     }
 
     fn unwritable_file(&self, file: &Path, whose: AccessedBy) -> Option<String> {
-        // An existing log is written by the server process, whichever user made it.
+        // An existing log is written by the server process, whichever user created it.
         if file.is_file() && !self.may(file, AccessRight::Write, AccessedBy::Server) {
             return Some(self.refusal("write", file, AccessedBy::Server));
         }
@@ -232,7 +232,7 @@ fn files_of(source: &CertificateSource) -> Vec<&Path> {
     }
 }
 
-/// Whether a folder lies in one of those that systemd makes for a service and that is not there yet (systemd.exec(5)).
+/// Returns whether a folder is in one that systemd creates for a service but that does not exist yet (systemd.exec(5)).
 pub(super) fn made_by_systemd(folder: &Path) -> bool {
     const PARENTS: [&str; 4] = ["/run", "/var/lib", "/var/log", "/var/cache"];
     PARENTS.iter().any(|parent| {

@@ -1,6 +1,6 @@
-//! docs/reference/config.md, written from the table of directives.
+//! Generates docs/reference/config.md from the table of directives.
 //!
-//! A test compares the file with this; `VECHE_BLESS=1 cargo test -p veche-config reference` writes it.
+//! A test compares the file; `VECHE_BLESS=1 cargo test -p veche-config reference` writes it.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use crate::generated_page::assert_page_is_current;
 
 use super::directives::{DefaultValue, Directive, ReloadEffect, Section};
 
-/// The whole page.
+/// Returns the whole page.
 pub(super) fn page() -> String {
     let mut page = String::from(HEAD);
     for section in Section::ALL {
@@ -66,7 +66,7 @@ fn change_of(directive: &Directive) -> &'static str {
     }
 }
 
-/// What a page on the forge calls the headline.
+/// Returns the anchor that GitHub derives from the heading.
 fn anchor(directive: &Directive) -> String {
     format!("{}{}", directive.section.name(), directive.name)
 }

@@ -1,16 +1,16 @@
-//! Secrets of the configuration, and where they are kept.
+//! Secrets of the configuration and their sources.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where a secret is, as the file says.
+/// The source of a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub enum SecretSource {
-    /// In the configuration itself.
+    /// The configuration itself.
     Here(SecretValue),
-    /// In a file of its own: all of its text but a newline at the end.
+    /// A separate file; a newline at its end is ignored.
     File(PathBuf),
-    /// In a variable of the supervisor's environment.
+    /// A variable of the supervisor's environment.
     Variable(String),
 }
 
@@ -24,17 +24,17 @@ impl fmt::Debug for SecretSource {
     }
 }
 
-/// A value that must not be seen in logs or output.
+/// A value that must not appear in logs or output.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretValue(String);
 
 impl SecretValue {
-    /// Keeps `text` out of sight.
+    /// Wraps a secret.
     pub fn new(text: String) -> Self {
         Self(text)
     }
 
-    /// The text itself, for comparing only.
+    /// Returns the secret itself, for comparisons only.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -1,8 +1,7 @@
-//! How an entry of the access log is written: by a template with fields, or as a JSON object.
+//! Formats entries of the access log: by a template with fields, or as JSON objects.
 //!
-//! What clients have sent can't forge a line or steer a terminal: in text every byte but visible ASCII is written as
-//! `\x0A`, as nginx does, in JSON by its own rules. Neither knows a query; see
-//! [`journal`](veche_frontends::journal).
+//! Data from clients can't forge a line or control a terminal: in text every byte except visible ASCII is escaped as
+//! `\x0A`, as in nginx; in JSON by its rules. Queries are not logged; see [`journal`](veche_frontends::journal).
 
 use std::io::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
@@ -12,11 +11,11 @@ use serde_json::{Map, Value};
 use veche_frontends::access_log_buffer::{AccessLogEntry, SessionSummary};
 use veche_proto::http::encoded_path;
 
-/// What `format = "text"` stands for.
+/// The template of `format = "text"`.
 const TEXT: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status $bytes_sent \"$http_referer\" \
                     \"$http_user_agent\" $request_time $close_code $messages_received $messages_sent";
 
-/// A field: its name, what it is, and how it is found.
+/// A field: its name, description and source.
 pub(crate) struct TemplateField {
     pub name: &'static str,
     #[cfg_attr(
@@ -27,12 +26,12 @@ pub(crate) struct TemplateField {
     read: fn(&AccessLogEntry) -> FieldSource,
 }
 
-/// What a field holds.
+/// The value of a field.
 enum FieldSource {
     Nothing,
-    /// Of ours: nothing in it has to be escaped.
+    /// A value of the server, which needs no escaping.
     Own(String),
-    /// Of somebody's.
+    /// A value from outside.
     Text(String),
     Number(u64),
     /// Milliseconds, written as seconds.
@@ -56,7 +55,7 @@ const fn field(
     TemplateField { name, doc, read }
 }
 
-/// All of them, in the order in which JSON has them.
+/// All fields in the order of the JSON format.
 pub(crate) static FIELDS: &[TemplateField] = &[
     field(
         "time_iso8601",
@@ -104,7 +103,7 @@ pub(crate) static FIELDS: &[TemplateField] = &[
         FieldSource::from(Some(&e.host))
     }),
     field("route", "the `path` of the route that it led to", |e| {
-        FieldSource::from(e.route.as_ref().map(|route| &route.path))
+        FieldSource::from(e.route.as_deref())
     }),
     field(
         "status",
@@ -160,7 +159,7 @@ fn ended(entry: &AccessLogEntry) -> std::time::SystemTime {
     UNIX_EPOCH + Duration::from_millis(entry.ended_ms)
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT` in another order.
+/// Formats the time as in `Sun, 06 Nov 1994 08:49:37 GMT`, in the common log format's order.
 fn common_time(entry: &AccessLogEntry) -> String {
     let date = httpdate::fmt_http_date(ended(entry));
     let part = |from: usize, to: usize| date.get(from..to).unwrap_or_default();
@@ -173,12 +172,12 @@ fn common_time(entry: &AccessLogEntry) -> String {
     )
 }
 
-/// How lines look.
+/// The format of lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Template {
-    /// An object with every field that has a value
+    /// An object with every field that has a value.
     Json,
-    /// Words and fields in the order of the template
+    /// Literals and fields in the order of the template.
     Text(Vec<TemplatePart>),
 }
 
@@ -186,17 +185,17 @@ pub enum Template {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TemplatePart {
     Words(String),
-    /// By its place in [`FIELDS`], and whether it stands between quotation marks.
+    /// The index in [`FIELDS`], and whether it is inside quotation marks.
     Field(usize, bool),
 }
 
 impl Template {
-    /// Reads what `format` says: `text`, `json`, or text with `$fields`. The error is what to do about it.
+    /// Parses `format`: `text`, `json`, or a text with `$fields`. The error is actionable.
     pub fn parse(format: &str) -> Result<Self, String> {
         match format {
             "json" => Ok(Self::Json),
             "text" => Self::pieces(TEXT),
-            // A word alone would be the same line each time.
+            // A text without fields would make every line the same.
             format if !format.contains('$') => {
                 Err("expected \"text\", \"json\" or a template with $fields".to_owned())
             }
@@ -231,7 +230,7 @@ impl Template {
         Ok(Self::Text(pieces))
     }
 
-    /// Writes an entry, without a newline.
+    /// Writes an entry without a newline.
     pub fn write(&self, entry: &AccessLogEntry, out: &mut Vec<u8>) {
         match self {
             Self::Json => write_json(entry, out),
@@ -258,7 +257,7 @@ fn hint(name: &str, known: impl Iterator<Item = &'static str>) -> String {
 }
 
 fn write_text(found: &FieldSource, is_quoted: bool, out: &mut Vec<u8>) {
-    // A Vec takes every write.
+    // Writing to a vector can't fail.
     let _ = match found {
         FieldSource::Nothing => out.write_all(b"-"),
         FieldSource::Own(text) => out.write_all(text.as_bytes()),
@@ -267,7 +266,7 @@ fn write_text(found: &FieldSource, is_quoted: bool, out: &mut Vec<u8>) {
         FieldSource::Text(text) => {
             for &byte in text.as_bytes() {
                 match byte {
-                    // Between quotation marks a space ends nothing.
+                    // Inside quotation marks a space separates nothing.
                     b' ' if is_quoted => out.push(byte),
                     b'"' | b'\\' => escape(byte, out),
                     0x21..=0x7e => out.push(byte),
@@ -294,7 +293,7 @@ fn write_json(entry: &AccessLogEntry, out: &mut Vec<u8>) {
         };
         object.insert(field.name.to_owned(), value);
     }
-    // `request` and `time_local` say what others have said.
+    // `request` and `time_local` repeat other fields.
     object.remove("request");
     object.remove("time_local");
     let mut serializer = serde_json::Serializer::with_formatter(&mut *out, Ascii);
@@ -303,7 +302,7 @@ fn write_json(entry: &AccessLogEntry, out: &mut Vec<u8>) {
     }
 }
 
-/// JSON in which all that is not visible ASCII is escaped: C1 controls steer terminals too.
+/// JSON in which everything except visible ASCII is escaped, since C1 controls affect terminals too.
 struct Ascii;
 
 impl serde_json::ser::Formatter for Ascii {
@@ -413,7 +412,7 @@ mod tests {
             line("$remote_user", &entry),
             r"a\x0A\x22b\x22\x20\x5C\x20\x1B[2J\xC2\x9B31m\x20\xC3\xA9\xE2\x80\xAE"
         );
-        // A space ends an unquoted field, so it is escaped there.
+        // A space separates unquoted fields, so it is escaped there.
         assert_eq!(line("$uri", &entry).split(' ').count(), 1);
         let value: Value = serde_json::from_str(&line("json", &entry)).expect("JSON");
         assert_eq!(value["remote_user"], bad);
@@ -431,7 +430,7 @@ mod tests {
         assert!(error("costs 5 $").starts_with("there is no field $"));
     }
 
-    /// The table of the guide, from [`FIELDS`].
+    /// The table of the guide, generated from [`FIELDS`].
     #[test]
     fn the_reference_lists_every_field() {
         let mut page = String::from(

@@ -1,4 +1,4 @@
-//! What a file amounts to: tables of files with the exact lines that they get.
+//! Checks of whole files: configurations with the exact lines that they produce.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,7 +17,9 @@ mod admin;
 mod answers;
 mod apps;
 mod bad;
+mod engine;
 mod events;
+mod fastcgi;
 mod history;
 mod hooks;
 mod identity;
@@ -29,7 +31,7 @@ mod tls;
 
 use apps::APPS;
 
-/// Checks `text` as /etc/veche/veche.toml on a machine that has a few folders and scripts.
+/// Checks `text` as /etc/veche/veche.toml on a machine with a few folders and scripts.
 fn checked(text: &str) -> Result<Config, ProblemReport> {
     let folders = [
         "/",
@@ -54,7 +56,7 @@ fn checked(text: &str) -> Result<Config, ProblemReport> {
         &Environment {
             is_folder: &is_folder,
             is_file: &is_file,
-            // One is a link to a folder that is not to be served.
+            // One is a link to a folder that must not be served.
             real: &|path| match path.strip_prefix("/srv/link") {
                 Ok(below) => Some(Path::new("/etc/veche/chat").join(below)),
                 Err(_) => Some(path.components().collect()),
@@ -94,10 +96,10 @@ fn checked(text: &str) -> Result<Config, ProblemReport> {
     )
 }
 
-/// When the checks of certificates are made.
+/// The time of the certificate checks.
 const NOW_S: i64 = 1_800_000_000;
 
-/// What certificates of that name say; those of other names are not there.
+/// Returns the facts of certificates by name; others don't exist.
 fn certificate(certificate: &Path, key: &Path) -> Result<CertificateFacts, String> {
     let days = |days: i64| NOW_S + days * 24 * 60 * 60;
     let facts = |from, until| CertificateFacts {
@@ -114,12 +116,12 @@ fn certificate(certificate: &Path, key: &Path) -> Result<CertificateFacts, Strin
     }
 }
 
-/// The checked file, which has to be good.
+/// Returns a checked file that has to be valid.
 fn good(text: &str) -> Config {
     checked(text).unwrap_or_else(|report| panic!("{report}\nin\n{text}"))
 }
 
-/// A listener, so that the rest of a file is what a test is about.
+/// A listener, so that the rest of a file is under test.
 const LISTEN: &str = "[[listen]]\naddress = \"127.0.0.1:8080\"\n";
 
 const FULL: &str = r#"
@@ -441,7 +443,7 @@ fn secrets_are_never_shown() {
 fn changes_are_told_apart_by_what_they_need() {
     let old = good(FULL);
     assert!(old.effective.changes(&good(FULL).effective).is_empty());
-    // The same values from other lines, and written in another way.
+    // The same values on other lines, and written differently.
     assert!(
         old.effective
             .changes(&good(&format!("# moved\n{FULL}").replace("\"1h\"", "\"60m\"")).effective)
@@ -533,11 +535,11 @@ keys = ["short"]
     let config = good(text);
     let shown: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
     let expected = [
-        "/etc/veche/veche.toml:5:11: address: the internal listener on 0.0.0.0:8081 is not loopback: whoever reaches it reads /health and /metrics, and the API keys cross the network as plain text",
-        "/etc/veche/veche.toml:8:11: address: the push listener on [::]:8082 is not loopback and asks for no key: whoever reaches it can push to every user",
-        "/etc/veche/veche.toml:13:12: identity: \"query:user\" believes whatever the client says: for demos and trusted networks",
+        "/etc/veche/veche.toml:5:11: address: the internal listener on 0.0.0.0:8081 is not loopback: every client that reaches it can read /health and /metrics, and the API keys cross the network as plain text",
+        "/etc/veche/veche.toml:8:11: address: the push listener on [::]:8082 is not loopback and requires no key: every client that reaches it can push to every user",
+        "/etc/veche/veche.toml:13:12: identity: \"query:user\" accepts any user name that the client sends: for demos and trusted networks",
         "/etc/veche/veche.toml:14:1: [[route]] with neither identity nor channels: nothing can ever be pushed to its clients",
-        "/etc/veche/veche.toml:21:1: [[app]] \"idle\": no route leads to it",
+        "/etc/veche/veche.toml:21:1: [[app]] \"idle\": no route uses it",
         "/etc/veche/veche.toml:25:9: keys: a key of less than 16 characters can be guessed",
     ];
     assert_eq!(shown, expected);
@@ -562,7 +564,7 @@ fn the_control_socket_is_found_in_a_file_with_errors() {
     }
 }
 
-/// Files made of noise, and good files with noise in them: a report or a configuration, never a panic.
+/// Random files, and valid files with random changes: a report or a configuration, never a panic.
 #[test]
 fn no_file_makes_it_panic() {
     let mut random = fastrand::Rng::with_seed(2);

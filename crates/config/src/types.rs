@@ -1,15 +1,16 @@
-//! What a configuration is once it has been checked: plain types that cannot hold an invalid value.
+//! The types of a checked configuration, which can't hold invalid values.
 //!
-//! Nothing here knows TOML, files or defaults; `checked` builds these from what `raw` has read, and the
-//! rest of the server takes them as its options.
+//! Nothing here knows TOML, files or defaults; `checked` builds these types from the output of `raw`, and the server
+//! takes them as its options.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use veche_calls::SecretUrl;
+use veche_calls::{FastcgiPool, SecretUrl};
 use veche_frontends::access::{ListenerAccess, NetworkRules};
 use veche_frontends::outbox::DropPolicy;
 use veche_frontends::rate::Rate;
@@ -25,76 +26,85 @@ use crate::template::Template;
 
 use super::acme::{AcmeCertificate, AcmeConfig};
 use super::effective::EffectiveConfig;
+pub use super::engine::{Engine, RedisEngine};
 use super::hooks::{HooksConfig, RouteHooks};
 use super::identity::{IdentityHookConfig, JwtConfig, PamConfig};
+pub use super::limits::{ConnectionCap, LimitsConfig, MemoryLimit};
 use super::names::{ChannelPattern, IdentitySource, MethodSet, OriginRule, RoutePath};
 use super::secret::SecretValue;
 use super::value::WORKERS_MAX;
 
-/// A whole checked configuration.
+/// A complete checked configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The file it came from, as the user named it.
+    /// The file that it was read from, as named by the user.
     pub file: PathBuf,
     /// `[server]`
     pub server: ServerConfig,
-    /// `[[listen]]`, in the file's order; at least one.
+    /// `[[listen]]` in the file's order; at least one.
     pub listeners: Vec<ListenerConfig>,
-    /// What routes with handler lua lead to: `[[app]]` in the file's order, then the scripts that routes name.
+    /// The apps of routes with `handler = "lua"`: `[[app]]` in the file's order, then the scripts named by routes.
     pub apps: Vec<AppConfig>,
     /// `[[service]]`, in the file's order.
     pub services: Vec<ServiceConfig>,
     /// `[[route]]`, in the file's order; `routes[i].index == i`.
     pub routes: Vec<RouteConfig>,
-    /// `[[namespace]]`, in the file's order.
+    /// `[[namespace]]` in the file's order.
     pub namespaces: Vec<NamespaceConfig>,
-    /// `[history]`, if what channels remember is to be kept on disk.
+    /// `[history]`, if history is stored on disk.
     pub history: Option<HistoryStore>,
-    /// `[access_log]`, if there is to be one.
+    /// `[engine]`
+    pub engine: Engine,
+    /// Of `[node]`: the name of this server among others; `None`: that of the machine.
+    pub node_name: Option<String>,
+    /// `[access_log]`, if enabled.
     pub access_log: Option<AccessLogConfig>,
     /// `[limits]`
     pub limits: LimitsConfig,
     /// `[acme]`
     pub acme: AcmeConfig,
-    /// `[jwt]`; `None` where it says nothing of keys, and then no route needs any.
+    /// `[jwt]`; `None` without keys, in which case no route needs any.
     pub jwt: Option<JwtConfig>,
-    /// `None`: that of connections counts for subscriptions.
+    /// `[subscription_jwt]`; `None`: `[jwt]` applies to subscriptions too.
     pub subscription_jwt: Option<JwtConfig>,
     /// `[identity_hook]`
     pub identity_hook: IdentityHookConfig,
-    /// Of `[events]`: the place in `apps` of the one that is told.
+    /// The index in `apps` of the app that receives events.
     pub listener: Option<usize>,
-    /// `[hooks]`; `None`: nobody is asked.
+    /// `[hooks]`; `None` without any hook.
     pub hooks: Option<HooksConfig>,
     /// `[pam]`
     pub pam: PamConfig,
-    /// `[events]`; `None`: nobody is told what happens.
+    /// `[events]`; `None` without event webhooks.
     pub events: Option<EventsConfig>,
     /// `[api]`
     pub api: ApiConfig,
     /// `[admin]`
     pub admin: AdminConfig,
-    /// The namespaces whose channels can be heard together.
+    /// The namespaces with wildcard subscriptions.
     pub wildcards: Vec<String>,
-    /// What is allowed but should be known: each goes to the log once, at start and at reload.
+    /// Warnings, each logged once at the start and at a reload.
     pub warnings: Vec<Problem>,
-    /// Every directive's value and where it came from.
+    /// The value and origin of every directive.
     pub effective: EffectiveConfig,
 }
 
 impl Config {
-    /// This configuration as a running server can take it over: what needs a restart (listeners, workers, io,
-    /// control, the folder of history, which channels are heard together) stays as it is in `running`, and routes are bound to the listeners that are there.
+    /// Returns this configuration as a running server can adopt it: settings that need a restart (listeners, workers,
+    /// io, control, the history folder, wildcard namespaces) keep the values of `running`, and routes are bound to the
+    /// existing listeners.
     pub fn on_top_of(mut self, running: &Self) -> Self {
         self.server = ServerConfig {
             log: self.server.log,
             ..running.server.clone()
         };
         self.history.clone_from(&running.history);
+        self.engine.clone_from(&running.engine);
+        self.node_name.clone_from(&running.node_name);
         self.wildcards.clone_from(&running.wildcards);
         let new = std::mem::replace(&mut self.listeners, running.listeners.clone());
         for listener in &mut self.listeners {
-            // Port 0 is another port each time, but the same for as long as the process lives.
+            // Port 0 is another port at each start, but the same for the lifetime of the process.
             let same = new.iter().find(|new| {
                 (new.address, new.role) == (listener.address, listener.role)
                     && (listener.address.port() != 0 || new.index == listener.index)
@@ -115,18 +125,18 @@ impl Config {
         self
     }
 
-    /// The sections about tokens.
+    /// Returns the token sections.
     pub fn tokens(&self) -> impl Iterator<Item = &JwtConfig> {
         self.jwt.iter().chain(&self.subscription_jwt)
     }
 
-    /// The first listener with that role.
+    /// Returns the first listener with a role.
     pub fn listener(&self, role: ListenerRole) -> Option<&ListenerConfig> {
         self.listeners.iter().find(|listener| listener.role == role)
     }
 }
 
-/// The places of the listeners with that name, or else with that role.
+/// Returns the indexes of the listeners with a name, or else with a role.
 pub(crate) fn listeners_called<'l>(
     listen: &str,
     listeners: impl Iterator<Item = (Option<&'l str>, Option<ListenerRole>)>,
@@ -147,69 +157,69 @@ pub(crate) fn listeners_called<'l>(
         .collect()
 }
 
-/// `[history]`: where what channels remember is kept.
+/// `[history]`: the storage of channel history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryStore {
-    /// A folder.
+    /// The folder of the files.
     pub path: PathBuf,
-    /// When what was written is made durable.
+    /// When writes are made durable.
     pub fsync: Fsync,
 }
 
-/// When the disk has to have what was written.
+/// When writes have to be on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fsync {
-    /// Before anybody hears of it.
+    /// Before they are acknowledged.
     Commit,
-    /// So often.
+    /// At an interval.
     Interval(Duration),
-    /// When the system likes.
+    /// Whenever the system flushes them.
     Never,
 }
 
-/// `[server]`: the process itself.
+/// `[server]`: settings of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// How many workers there are.
+    /// The number of workers.
     pub workers: WorkerCount,
-    /// The system's interface for input and output.
+    /// The I/O interface of the system.
     pub io: IoBackend,
-    /// The server's own log.
+    /// The settings of the server's log.
     pub log: LogSettings,
-    /// Where the control socket is; `status`, `reload` and `stop` find the server by it.
-    /// At most [`CONTROL_PATH_BYTES_MAX`] bytes long.
+    /// The path of the control socket, by which `status`, `reload` and `stop` find the server; at most
+    /// [`CONTROL_PATH_BYTES_MAX`] bytes.
     pub control: PathBuf,
-    /// Whom the server process belongs to; `None`: whoever started the supervisor.
+    /// The user of the server process; `None`: that of the supervisor.
     pub run_as: Option<RunAs>,
-    /// The server process sees only the files that are named here.
+    /// Whether the server process can access only the configured files.
     pub sandbox: bool,
     /// The folder in which scripts save tables.
     pub snapshots: Option<PathBuf>,
 }
 
-/// A user, and its group where that is not its own; names or numbers.
+/// A user, and optionally a group; names or numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunAs {
-    /// The user, who owns what the server process makes.
+    /// The user that owns files of the server process.
     pub user: String,
-    /// `None`: the group of the user.
+    /// The group; `None`: the user's primary group.
     pub group: Option<String>,
 }
 
-/// The longest path that fits `sockaddr_un` with its closing NUL.
+/// The longest path that fits `sockaddr_un` with its terminating NUL.
 pub const CONTROL_PATH_BYTES_MAX: usize = 107;
 
-/// How many worker threads.
+/// The number of worker threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerCount {
-    /// One per core that this process may use.
+    /// One for each core that the process may use.
     Auto,
-    /// So many; at most [`WORKERS_MAX`].
+    /// A fixed number; at most [`WORKERS_MAX`].
     Count(NonZeroU16),
 }
 
 impl WorkerCount {
-    /// The number to start when the process may use `cores` cores.
+    /// Returns the number to start if the process may use `cores` cores.
     pub fn resolve(self, cores: usize) -> u16 {
         match self {
             Self::Auto => u16::try_from(cores)
@@ -220,53 +230,53 @@ impl WorkerCount {
     }
 }
 
-/// The back end of the worker loop.
+/// The I/O interface of the worker loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoBackend {
-    /// The best that works on this machine.
+    /// The best one that works on this machine.
     Auto,
-    /// Readiness: works everywhere.
+    /// epoll, readiness-based; works everywhere.
     Epoll,
-    /// Completion: makes messages cheaper, where the kernel and the container allow it.
+    /// io_uring, completion-based: makes messages cheaper, if the kernel and the container allow it.
     Uring,
-    /// For tests: epoll that completes late and in parts.
+    /// For tests: epoll with delayed and partial completions.
     Delayed,
 }
 
-/// `[access_log]`: what is written of requests and sessions, and where.
+/// `[access_log]`: the log of requests and sessions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AccessLogConfig {
-    /// Where its lines are written.
+    /// The path of the file.
     pub file: PathBuf,
-    /// What its lines look like.
+    /// The format of lines.
     pub template: Template,
-    /// The part of all that is written: above 0, at most 1.
+    /// The sampled share of entries: above 0, at most 1.
     pub share: f64,
-    /// Of internal listeners too.
+    /// Whether requests to internal listeners are logged too.
     pub internal: bool,
-    /// `None`: the file grows until it is moved away from outside.
+    /// Rotation by the server; `None`: the file grows until it is moved externally.
     pub rotation: Option<Rotation>,
 }
 
-/// `[[listen]]`: an address and who is expected there.
+/// `[[listen]]`: an address and its role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerConfig {
-    /// Its place in [`Config::listeners`].
+    /// The index in [`Config::listeners`].
     pub index: usize,
-    /// For routes that name the listeners they belong to.
+    /// The name by which routes refer to the listener.
     pub name: Option<String>,
-    /// Port 0: the system picks a free one at start.
+    /// The address; port 0 lets the system choose a free port at the start.
     pub address: SocketAddr,
-    /// Which requests it answers.
+    /// The kind of requests that it serves.
     pub role: ListenerRole,
-    /// `None`: what is spoken there is not sealed.
+    /// TLS settings; `None` for plain connections.
     pub tls: Option<ListenerTls>,
-    /// Who may come.
+    /// The networks and hosts that are accepted.
     pub access: ListenerAccess,
 }
 
 impl ListenerConfig {
-    /// What routes, metrics and people call it.
+    /// Returns the name used by routes, metrics and messages.
     pub fn label(&self) -> String {
         self.name
             .clone()
@@ -274,50 +284,50 @@ impl ListenerConfig {
     }
 }
 
-/// TLS on a listener.
+/// TLS settings of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerTls {
-    /// At least one.
+    /// The certificates; at least one.
     pub certificates: Vec<CertificateOrigin>,
-    /// `None`: clients are not asked for certificates.
+    /// Client certificates; `None`: not requested.
     pub clients: Option<ClientCertificates>,
 }
 
-/// Where a certificate comes from.
+/// The origin of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CertificateOrigin {
-    /// It is there.
+    /// Existing files.
     Files(PairFiles),
-    /// It is ordered.
+    /// Ordered by ACME.
     Acme(AcmeCertificate),
 }
 
-/// The files of a certificate and of its key.
+/// The files of a certificate and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairFiles {
-    /// The chain of certificates, as PEM.
+    /// The certificate chain as PEM.
     pub certificate: PathBuf,
-    /// The private key of the first, as PEM.
+    /// The private key of the first certificate, as PEM.
     pub key: PathBuf,
 }
 
-/// What clients have to show.
+/// The requirements for client certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificates {
-    /// The file of those who vouch for them.
+    /// The file of the authorities that sign them.
     pub ca: PathBuf,
-    /// Whether a client without one is turned away.
+    /// Whether clients without one are rejected.
     pub is_required: bool,
 }
 
-/// Who is expected on a listener.
+/// The role of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListenerRole {
     /// Browsers and other clients: HTTP and WebSocket by the routes.
     Public,
-    /// The back end and the operator: `/api/*`, `/health`, `/metrics`, and routes that name it.
+    /// The back end and operators: `/api/*`, `/health`, `/metrics`, and routes that name it.
     Internal,
-    /// The back end: one JSON object a line over plain TCP.
+    /// The back end: one JSON object per line over plain TCP.
     Push,
 }
 
@@ -331,70 +341,120 @@ impl fmt::Display for ListenerRole {
     }
 }
 
-/// `[[app]]`, or the script of one or several routes.
+/// `[[app]]`, or the script of routes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AppConfig {
-    /// Of an `[[app]]` its name; else the script as the route has it.
+    /// The name of an `[[app]]`, or the path of the script as in the route.
     pub name: String,
-    /// A file that was there when the configuration was checked.
+    /// The script, which existed when the configuration was checked.
     pub script: PathBuf,
-    /// In one worker.
+    /// The memory limit of one worker's VM, in bytes.
     pub memory_bytes_max: u64,
-    /// Time on the processor of one handler between two waits.
+    /// The CPU time of a handler between two waits.
     pub cpu_budget: Duration,
-    /// Of one HTTP request, and from write to write; `None`: as long as it likes.
+    /// The time limit of an HTTP request, and between two writes of a streamed response; `None`: unlimited.
     pub request_timeout: Option<Duration>,
-    /// The folder that it answers with files of; `None`: with none.
+    /// The folder of files for responses; `None`: disabled.
     pub files: Option<PathBuf>,
-    /// Handed to the script as it is.
+    /// The options passed to the script.
     pub options: toml::Table,
+    /// Whom to ask where the script is not run here.
+    pub fastcgi: Option<Fastcgi>,
+    /// The processes that run it, where the server itself does not.
+    pub processes: Option<Processes>,
 }
 
-/// `[[service]]`: work without clients.
+impl AppConfig {
+    /// Returns the file of the script where it is run here.
+    pub fn own_script(&self) -> Option<&Path> {
+        let is_own = self.fastcgi.is_none() && self.processes.is_none();
+        is_own.then_some(self.script.as_path())
+    }
+}
+
+/// An application behind FastCGI.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fastcgi {
+    /// Whom to ask, and the limits.
+    pub pool: Arc<FastcgiPool>,
+    /// Names of the events that the script handles.
+    pub events: Vec<String>,
+    /// Address of the API for the script, and its key.
+    pub api: Option<(String, Option<SecretValue>)>,
+}
+
+/// An application that runs in processes of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Processes {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// The folder in which they begin: that of the configuration.
+    pub folder: PathBuf,
+    /// The number of processes, at least 1.
+    pub workers: u32,
+    /// Events after which a process is replaced; 0 for any number.
+    pub jobs_max: u64,
+    /// The age at which a process is replaced.
+    pub ttl: Option<Duration>,
+    /// Handshakes and requests that wait for a process at most.
+    pub queue: usize,
+    /// The longest wait of an event for a process.
+    pub queue_timeout: Duration,
+    /// The time from the start of a process until it takes events.
+    pub start_timeout: Duration,
+    /// The time of a process to end after it is asked to.
+    pub stop_timeout: Duration,
+    /// The time of one event.
+    pub event_timeout: Duration,
+    /// Resident memory in bytes at which a process is replaced.
+    pub rss_bytes_max: Option<u64>,
+}
+
+/// `[[service]]`: a script without clients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServiceConfig {
-    /// What is run; its name is unlike those of apps.
+    /// The script and its limits; its name differs from those of apps.
     pub app: AppConfig,
-    /// At least 1.
+    /// The number of instances; at least 1.
     pub instances: u32,
     /// What happens when an instance ends.
     pub restart: RestartPolicy,
 }
 
-/// When a service whose `run` is over begins again.
+/// When an instance whose `run` has ended is restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestartPolicy {
-    /// An instance that failed is started again.
+    /// After a failure.
     OnFailure,
-    /// An instance that ended is started again, whether it failed or not.
+    /// After every end.
     Always,
-    /// An instance that ended stays so.
+    /// Not at all.
     Never,
 }
 
-/// `[[route]]`: which requests a handler gets.
+/// `[[route]]`: requests and their handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteConfig {
-    /// Its place in [`Config::routes`].
+    /// The index in [`Config::routes`].
     pub index: usize,
-    /// The requests that it is for.
+    /// The path of the requests.
     pub path: RoutePath,
-    /// Never empty.
+    /// The methods; never empty.
     pub methods: MethodSet,
-    /// The name or role of the listeners that have this route, as the file says it.
+    /// The name or role of the listeners that have this route, as in the file.
     pub listen: String,
-    /// Their places in [`Config::listeners`]; none has role push. Empty only after [`Config::on_top_of`]
-    /// when they wait for a restart.
+    /// Their indexes in [`Config::listeners`]; none has role push. Empty only after [`Config::on_top_of`] while they
+    /// wait for a restart.
     pub listeners: Vec<usize>,
-    /// Whose requests are answered, by the client's address.
+    /// The client networks that are allowed.
     pub networks: NetworkRules,
-    /// Headers that its answers have in addition.
+    /// Headers added to responses.
     pub headers: Option<RouteHeaders>,
-    /// What answers these requests.
+    /// The handler of the requests.
     pub handler: RouteHandler,
 }
 
-/// Who answers on a route, with what only that handler knows.
+/// The handler of a route with its own options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     clippy::large_enum_variant,
@@ -403,44 +463,44 @@ pub struct RouteConfig {
 pub enum RouteHandler {
     /// Sessions of a client protocol.
     Session {
-        /// Which.
+        /// The protocol.
         protocol: &'static ClientProtocol,
-        /// Its place in [`Config::apps`], if one decides on clients' commands.
+        /// The index in [`Config::apps`] of the app that decides on clients' commands, if any.
         app: Option<usize>,
-        /// Where the user's name comes from, if the protocol has users.
+        /// The source of the user's name, if the protocol has users.
         identity: Option<IdentitySource>,
         /// Channels that clients may subscribe to in their handshake.
         channels: Vec<ChannelPattern>,
-        /// The hooks that it has of its own.
+        /// The route's own hook settings.
         hooks: RouteHooks,
-        /// The options of its connections.
+        /// WebSocket options.
         websocket: WebSocketConfig,
     },
-    /// Files.
+    /// Static files.
     Static {
-        /// Where the files come from.
+        /// The source of the files.
         root: StaticRoot,
-        /// The codings in which files may lie prepared, the preferred one first; each at most once.
+        /// The encodings of precompressed files, in order of preference, without duplicates.
         precompressed: Vec<ContentCoding>,
     },
-    /// The server API, beside the one that internal listeners have anyway.
+    /// The server API, besides the one on internal listeners.
     Api {
-        /// The options of its connections.
+        /// WebSocket options.
         websocket: WebSocketConfig,
     },
-    /// An application.
+    /// A Lua application.
     Lua {
-        /// Its place in [`Config::apps`].
+        /// The index in [`Config::apps`].
         app: usize,
-        /// Where the user's name comes from.
+        /// The source of the user's name.
         identity: IdentitySource,
-        /// The options of its connections.
+        /// WebSocket options.
         websocket: WebSocketConfig,
     },
 }
 
 impl RouteHandler {
-    /// Who clients are, where that is asked.
+    /// Returns the source of the user's name, if the handler has one.
     pub fn identity(&self) -> Option<&IdentitySource> {
         match self {
             Self::Session { identity, .. } => identity.as_ref(),
@@ -449,7 +509,7 @@ impl RouteHandler {
         }
     }
 
-    /// The options of the WebSockets that this handler opens, if it opens any.
+    /// Returns the WebSocket options, if the handler accepts WebSockets.
     pub fn websocket(&self) -> Option<&WebSocketConfig> {
         match self {
             Self::Session { websocket, .. }
@@ -460,66 +520,66 @@ impl RouteHandler {
     }
 }
 
-/// What a route allows on its WebSockets.
+/// WebSocket options of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebSocketConfig {
-    /// A browser's `Origin` has to match one of these; never empty.
+    /// The allowed origins of browsers; never empty.
     pub origins: Vec<OriginRule>,
-    /// Whether messages are compressed.
+    /// Compression of messages.
     pub compression: CompressionMode,
-    /// The longest message, inflated.
+    /// The longest message after inflation, in bytes.
     pub message_bytes_max: u64,
-    /// The most frames a message may come in.
+    /// The most frames of a message.
     pub fragments_max: u32,
-    /// How far a compressed message may be inflated; `None`: as far as it may be long.
+    /// The largest inflation ratio of a compressed message; `None`: limited by its length only.
     pub inflate_ratio_max: Option<u32>,
-    /// How fast one client may speak; `None`: as fast as it is worked on.
+    /// The rate limit of one client; `None`: unlimited.
     pub pacing: Option<RateLimits>,
-    /// What a client gets that reads too slowly for all; `None`: it is closed.
+    /// What happens to a slow consumer's publications; `None`: it is disconnected.
     pub keeping: Option<DropPolicy>,
-    /// Whether a client is told the place of each publication.
+    /// Whether clients receive the position of each publication.
     pub has_positions: bool,
 }
 
-/// `[[namespace]]`: the options of channels of one kind.
+/// `[[namespace]]`: options of a group of channels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceConfig {
-    /// What stands before the `:`; `""` for channels without one, `"#"` for those of users; or a pattern.
+    /// The prefix before the `:`; `""` for channels without one, `"#"` for personal channels; or a pattern.
     pub name: String,
-    /// `None`: channels of it remember nothing.
+    /// `None`: its channels have no history.
     pub history: Option<HistoryConfig>,
-    /// What its channels may remember together; `None`: they share what is left.
+    /// The history budget of its channels in bytes; `None`: they share the rest.
     pub history_bytes: Option<u64>,
-    /// Whether channels know who is there.
+    /// Whether channels have presence.
     pub presence: bool,
-    /// Whether they tell who joins and leaves.
+    /// Whether join and leave events are sent.
     pub join_leave: bool,
-    /// Whether clients get joins and leaves without asking.
+    /// Whether clients receive joins and leaves without requesting them.
     pub force_push_join_leave: bool,
-    /// What the back end is told of them.
+    /// Which events are sent to the back end.
     pub told: EventLevel,
-    /// How long a user who has gone may come back; 0: not at all.
+    /// How long a disconnected user may take to reconnect without a leave event; 0: not at all.
     pub leave_delay: Duration,
-    /// Whether clients may be told differences alone.
+    /// Whether clients may receive deltas.
     pub differences: veche_hub::DeltaMode,
-    /// Whether clients may say which tags a publication has to have for them.
+    /// Whether clients may filter publications by tags.
     pub tags_filter: bool,
-    /// What clients may do there by themselves.
+    /// The permissions of clients.
     pub access: veche_hub::ChannelAccess,
-    /// Whether who reads too slowly misses what is published, rather than being disconnected.
+    /// Whether slow consumers miss publications instead of being disconnected.
     pub slow_miss: bool,
 }
 
-/// What channels of a namespace remember.
+/// History options of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryConfig {
-    /// Publications of one channel; at least 1.
+    /// The most publications of one channel; at least 1.
     pub size: u32,
-    /// How long a publication is kept.
+    /// How long a publication is stored.
     pub ttl: Duration,
-    /// Not less than `ttl`.
+    /// How long a position remains valid; at least `ttl`.
     pub position_ttl: Duration,
-    /// What a subscriber that comes back receives.
+    /// The publications that a recovering subscriber receives.
     pub recovery: RecoveryMode,
 }
 
@@ -528,13 +588,13 @@ pub struct HistoryConfig {
 pub enum CompressionMode {
     /// Messages are not compressed.
     Off,
-    /// Agreed to without context takeover.
+    /// Enabled without context takeover.
     On,
-    /// Agreed to with context takeover: smaller on the wire, a window of memory per connection.
+    /// Enabled with context takeover: smaller messages, but a memory window per connection.
     Takeover,
 }
 
-/// Where static files come from.
+/// The source of static files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StaticRoot {
     /// A folder of the file system.
@@ -543,118 +603,43 @@ pub enum StaticRoot {
     BuiltinDemo,
 }
 
-/// `[limits]`: what one client, and all of them, may take. In each `Option`, `None` is "off".
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LimitsConfig {
-    /// Channels of namespaces that the file does not name are errors.
-    pub refuses_unknown_namespaces: bool,
-    /// How many connections there may be at a time.
-    pub connections: ConnectionCap,
-    /// Connections at a time from one address.
-    pub connections_per_address: Option<u32>,
-    /// Connections at a time of one user.
-    pub connections_per_user: Option<u32>,
-    /// Subscriptions of a client of Centrifugo's protocol.
-    pub channels_per_client: u32,
-    /// The longest name of a channel in bytes.
-    pub channel_name_bytes_max: u32,
-    /// Resident memory above which nothing new is taken.
-    pub memory: MemoryLimit,
-    /// Handshakes from one address, in a time.
-    pub handshakes_per_address: Option<Rate>,
-    /// Time for the head of a request.
-    pub header_timeout: Duration,
-    /// Time for a TLS handshake.
-    pub handshake_timeout: Duration,
-    /// Time that a connection may wait between two requests.
-    pub keep_alive_timeout: Duration,
-    /// Time after which a client that sends nothing is closed.
-    pub idle_timeout: Option<Duration>,
-    /// Time in which a client has to take some of what waits for it.
-    pub write_timeout: Duration,
-    /// Time between two pings; `None`: there are none.
-    pub ping_interval: Option<Duration>,
-    /// Counts from a ping, so it may be longer than `ping_interval`.
-    pub pong_timeout: Duration,
-    /// Zero: close at once.
-    pub drain_time: Duration,
-    /// How long `/health` says 503 before that.
-    pub lame_duck_time: Duration,
-    /// The drain of a process that an upgrade replaces.
-    pub upgrade_drain_time: Duration,
-    /// Within it each worker has to finish its turn.
-    pub watchdog_timeout: Option<Duration>,
-    /// How much may wait for one client.
-    pub outbox_bytes: u64,
-    /// Of all channels together.
-    pub history_bytes: u64,
-    /// Publications of one answer.
-    pub history_answer_max: u32,
-    /// The longest body of a request in bytes.
-    pub body_bytes_max: u64,
-    /// The longest head of a request in bytes.
-    pub header_bytes_max: u64,
-    /// The most header lines of a request.
-    pub headers_max: u32,
-}
-
-/// The cap on connections of all listeners together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConnectionCap {
-    /// What the descriptor limit leaves.
-    Auto,
-    /// As many as the file says.
-    Count(u32),
-}
-
-/// How much memory may be in use before nothing new is begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemoryLimit {
-    /// Most of what there is.
-    Auto,
-    /// There is no limit.
-    Off,
-    /// As many bytes as the file says.
-    Bytes(u64),
-}
-
 /// `[api]`: the server API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApiConfig {
-    /// Where it is written down who is not let in.
+    /// The file of blocked users and revoked tokens.
     pub blocks: Option<PathBuf>,
-    /// Fields of calls that are not known mean nothing; otherwise they are errors.
+    /// Whether unknown fields of calls are ignored instead of being errors.
     pub accepts_unknown_fields: bool,
-    /// Of publications, for each key; `None`: as fast as they are worked on.
+    /// The rate limit of publications for each key; `None`: unlimited.
     pub publish_rate: Option<Rate>,
-    /// Any one of them opens the API; with none, none is asked for, which only listeners on loopback may do.
+    /// The valid keys. Without any the API is open, which only listeners on loopback allow.
     pub keys: Vec<SecretValue>,
-    /// The files that some of them were read from.
+    /// The files that keys were read from.
     pub files: Vec<PathBuf>,
 }
 
-/// `[events]`: who is told what happens.
+/// `[events]`: webhooks about channel and user events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventsConfig {
-    /// Where the events are sent.
+    /// The URL that events are sent to.
     pub url: SecretUrl,
-    /// What requests are signed with; with none they are not.
+    /// The secrets that requests are signed with; empty for none.
     pub secrets: Vec<SecretValue>,
-    /// The files that some of them were read from.
+    /// The files that secrets were read from.
     pub files: Vec<PathBuf>,
-    /// From the request to the whole answer.
+    /// The time limit from the request to the complete response.
     pub timeout: Duration,
-    /// Events that may wait.
+    /// The most queued events.
     pub queue: u32,
-    /// As of [`Published::ca`](super::Published::ca).
+    /// The certificates to trust, as of [`Published::ca`](super::Published::ca).
     pub ca: Option<PathBuf>,
 }
 
-/// `[admin]`: the operator's page on internal listeners.
+/// `[admin]`: the admin page on internal listeners.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AdminConfig {
-    /// Any one of them opens it; with none there is no page.
+    /// The valid keys; without any the page is disabled.
     pub keys: Vec<SecretValue>,
-    /// The files that some of them were read from.
+    /// The files that keys were read from.
     pub files: Vec<PathBuf>,
 }

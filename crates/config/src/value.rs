@@ -1,6 +1,6 @@
-//! What a directive's value may be, reading it from TOML, and writing it back.
+//! Values of directives: parsing from TOML and writing back.
 //!
-//! Types, units and ranges are judged here; what stands inside a string is `names`' matter.
+//! Types, units and ranges are checked here; the syntax of strings is in `names`.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,54 +15,54 @@ use veche_terminal::{
 use super::rates::{format_rate, parse_rate};
 use super::secret::{SecretSource, SecretValue};
 
-/// The most workers: mailboxes grow with its square.
+/// The most workers; the memory of mailboxes grows with the square of their number.
 pub const WORKERS_MAX: u16 = 256;
 
-/// The type of a directive with its range.
+/// The type of a directive, including its range.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DirectiveKind {
-    /// A whole number, or one of some words.
+    /// An integer, or one of several words.
     Integer {
         min: u64,
         max: u64,
         words: &'static [&'static str],
     },
-    /// A number with a unit of time. `off`: it can be switched off, by `"off"` or zero.
+    /// A duration with a unit. `off`: it can be disabled by `"off"` or zero.
     Duration {
         min: Duration,
         max: Duration,
         off: bool,
     },
-    /// A number with a unit of time, or one of some words.
+    /// A duration with a unit, or one of several words.
     Every {
         min: Duration,
         max: Duration,
         words: &'static [&'static str],
     },
-    /// Bytes, with or without a unit, or one of some words.
+    /// Bytes, with or without a unit, or one of several words.
     Size {
         min: u64,
         max: u64,
         words: &'static [&'static str],
     },
-    /// So many in a second, minute or hour, of bytes or of something else; it can be switched off.
+    /// A rate per second, minute or hour, of bytes or events; it can be disabled.
     Rate { bytes: bool },
-    /// A part of a whole: above 0, at most 1.
+    /// A share: above 0, at most 1.
     Share,
-    /// One of some words; the hidden ones are accepted and never shown.
+    /// One of several words; hidden ones are accepted but not listed.
     Word {
         words: &'static [&'static str],
         hidden: &'static [&'static str],
     },
-    /// A switch, or one of some words.
+    /// A boolean, or one of several words.
     Flag { words: &'static [&'static str] },
-    /// A string; `expected` says of what.
+    /// A string; `expected` describes it.
     Text { expected: &'static str },
     /// The name of a namespace, which may be empty.
     Namespace,
-    /// A list of strings with at least one in it.
+    /// A non-empty list of strings.
     List { expected: &'static str },
-    /// A list of strings that are never shown, or of where they are.
+    /// A list of secrets or of their sources; never shown.
     Secrets,
     /// Any table.
     Table,
@@ -71,11 +71,11 @@ pub(crate) enum DirectiveKind {
         /// Completes "expected …".
         expected: &'static str,
     },
-    /// A table with the files of a certificate or the names that one is ordered for, or a list of such.
+    /// A table with the files of a certificate or the names to order one for, or a list of such tables.
     Certificates,
 }
 
-/// A value of the right type and within its range.
+/// A value of the right type and range.
 #[derive(Clone, PartialEq)]
 pub(crate) enum DirectiveValue {
     Off,
@@ -90,12 +90,12 @@ pub(crate) enum DirectiveValue {
     List(Vec<String>),
     Secrets(Vec<SecretSource>),
     Table(toml::Table),
-    /// In the order in which the table's places are told.
+    /// In the order of the positions reported for the table.
     Pairs(Vec<(String, String)>),
     Certificates(Vec<CertificateSource>),
 }
 
-/// Whether channels can have it.
+/// Returns whether a name is a valid namespace.
 fn is_namespace(name: &str) -> bool {
     if name.starts_with('/') {
         return veche_hub::PathPattern::new(name).is_ok();
@@ -104,17 +104,17 @@ fn is_namespace(name: &str) -> bool {
     name.len() < veche_hub::NAME_BYTES_MAX && (is_plain || name == veche_hub::USERS)
 }
 
-/// Where a certificate and its key come from.
+/// The source of a certificate and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CertificateSource {
-    /// By the paths that the file has.
+    /// Files, by their configured paths.
     Files { certificate: String, key: String },
     /// Ordered for these names; at least one.
     Acme(Vec<String>),
 }
 
 impl DirectiveKind {
-    /// Takes what TOML has; the error is the rest of "expected …".
+    /// Reads a TOML value; the error completes "expected …".
     pub(crate) fn read(&self, found: &DeValue<'_>) -> Result<DirectiveValue, String> {
         if let Self::Certificates = self {
             return self.certificates(found).map(DirectiveValue::Certificates);
@@ -257,7 +257,7 @@ impl DirectiveKind {
         format!("expected {expected}, found {}{hint}", describe(found))
     }
 
-    /// How to write a duration that was given as a number, taken as seconds.
+    /// Suggests how to write a duration given as a plain number, taken as seconds.
     fn with_unit(&self, found: &DeValue<'_>) -> Option<String> {
         let Self::Duration { .. } = self else {
             return None;
@@ -267,7 +267,7 @@ impl DirectiveKind {
         Some(format!("; write {text:?}"))
     }
 
-    /// The words that people may write.
+    /// Returns the words that are accepted.
     pub(crate) fn words(&self) -> &'static [&'static str] {
         match self {
             Self::Integer { words, .. }
@@ -280,7 +280,7 @@ impl DirectiveKind {
         }
     }
 
-    /// What may be written, in words: for errors and for the reference.
+    /// Describes the accepted values for errors and the reference.
     pub(crate) fn expected(&self) -> String {
         let mut choices: Vec<String> = match self {
             Self::Integer { min, max, .. } => vec![format!("a whole number from {min} to {max}")],
@@ -331,7 +331,7 @@ impl DirectiveKind {
 }
 
 impl fmt::Display for DirectiveValue {
-    /// As TOML, with secrets masked.
+    /// Formats the value as TOML with secrets masked.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let quoted = |text: &str| toml::Value::from(masked_text(text)).to_string();
         match self {
@@ -369,7 +369,7 @@ impl fmt::Display for DirectiveValue {
                 let shown = without_secrets(toml::Value::Table(table.clone()));
                 write!(f, "{shown}")
             }
-            // What every client is sent is no secret.
+            // Headers sent to every client are not secret.
             Self::Pairs(pairs) => {
                 let pairs = pairs.iter();
                 let pairs = pairs.map(|(name, value)| (name.clone(), value.clone().into()));
@@ -403,7 +403,7 @@ impl fmt::Debug for DirectiveValue {
     }
 }
 
-/// A secret, or where it is.
+/// Reads a secret or its source.
 fn secret_source(found: &DeValue<'_>) -> Option<SecretSource> {
     if let Some(text) = found.as_str() {
         return Some(SecretSource::Here(SecretValue::new(text.to_owned())));
@@ -420,7 +420,7 @@ fn secret_source(found: &DeValue<'_>) -> Option<SecretSource> {
     }
 }
 
-/// What a table says of a certificate.
+/// Reads a table about a certificate.
 fn source_of(
     found: &DeValue<'_>,
     expected: impl Fn() -> String,
@@ -476,7 +476,7 @@ fn source_of(
     }
 }
 
-/// The same of each text in a value.
+/// Masks secrets in all texts of a value.
 fn without_secrets(value: toml::Value) -> toml::Value {
     match value {
         toml::Value::String(text) => masked_text(&text).into(),
@@ -492,7 +492,7 @@ fn without_secrets(value: toml::Value) -> toml::Value {
     }
 }
 
-/// A value without its places in the file; `None` where a number in it is too large to be one.
+/// Returns a value without positions; `None` if it has a number that is out of range.
 fn plain(found: &DeValue<'_>) -> Option<toml::Value> {
     Some(match found {
         DeValue::String(text) => toml::Value::String(text.clone().into_owned()),

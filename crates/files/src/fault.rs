@@ -1,36 +1,34 @@
-//! What is wrong with what was found under a name. No system call is made here.
+//! Checks of file properties, without system calls.
 
 use std::io;
 
 use rustix::fs::{FileType, Stat};
 
-/// Why a file is not opened. It comes as the inner error of an [`io::Error`] of the kind `Other`.
+/// Why a file is not opened; the inner error of an [`io::Error`] of kind `Other`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileFault {
-    /// The last piece of the path.
-    #[error("it is a symbolic link, which is not followed here")]
+    /// The last component of the path is a symbolic link.
+    #[error("it is a symbolic link, which is not allowed here")]
     Symlink,
-    /// A piece of the path, followed by root only for those it trusts.
-    #[error(
-        "{name:?} in its path is a symbolic link of another user ({owner}), which is not followed"
-    )]
+    /// A component of the path is a symbolic link, which root follows only if it trusts the owner.
+    #[error("{name:?} in its path is a symbolic link owned by another user ({owner})")]
     UntrustedLink {
-        /// The piece.
+        /// The component.
         name: String,
-        /// The link's user, by number.
+        /// The numeric user id of the link's owner.
         owner: u32,
     },
-    /// Neither read nor written.
+    /// The file is of this type; only regular files are read and written.
     #[error("it is a {0}, not a regular file")]
     NotRegular(&'static str),
-    /// Another of its names may be one that is not to be written.
+    /// Another name of the file may be one that must not be written.
     #[error("it has several names (hard links)")]
     HardLinked,
-    /// Neither root, nor the caller, nor the user it is opened for.
-    #[error("it belongs to another user ({0})")]
+    /// The owner, by numeric id, is neither root, nor the caller, nor the user that the file is opened for.
+    #[error("it is owned by another user ({0})")]
     Owner(u32),
-    /// It was another one each time.
-    #[error("it is replaced while it is opened")]
+    /// It was a different file at each attempt.
+    #[error("it was replaced repeatedly while being opened")]
     Unstable,
 }
 
@@ -40,7 +38,7 @@ impl From<FileFault> for io::Error {
     }
 }
 
-/// Whether something may be opened at all.
+/// Checks whether the file may be opened at all.
 pub(crate) fn check_kind(found: &Stat) -> Result<(), FileFault> {
     match FileType::from_raw_mode(found.st_mode) {
         FileType::RegularFile => Ok(()),
@@ -52,7 +50,7 @@ pub(crate) fn check_kind(found: &Stat) -> Result<(), FileFault> {
     }
 }
 
-/// Whether something may be written by a process that trusts these users.
+/// Checks whether the file may be written by a process that trusts the given users.
 pub(crate) fn check_writable(found: &Stat, trusted: &[u32]) -> Result<(), FileFault> {
     check_kind(found)?;
     if found.st_nlink > 1 {

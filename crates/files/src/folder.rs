@@ -1,4 +1,4 @@
-//! Folders that are made for what is kept in them.
+//! Creation of private folders.
 
 use std::io;
 use std::path::Path;
@@ -13,11 +13,11 @@ use crate::write::Owner;
 /// For the owner only.
 const MODE: u32 = 0o700;
 
-/// Makes a folder, and the one that it is in, where they are not there; for their owner only (0700). What was made is
-/// given to `owner`, which takes root; what was there stays as it is.
+/// Creates a folder and its parent if they don't exist, private to their owner (0700). New folders are given to
+/// `owner`, which needs root; existing ones stay as they are.
 ///
 /// # Errors
-/// The system's, with the path that it is about; [`FileFault::LinkOf`](crate::Fault::LinkOf).
+/// A system error with the path; [`FileFault::UntrustedLink`](crate::FileFault::UntrustedLink).
 pub fn make_folder(path: &Path, owner: Option<Owner>) -> io::Result<()> {
     let above = path.parent().filter(|above| above.file_name().is_some());
     for path in above.into_iter().chain([path]) {
@@ -48,8 +48,7 @@ fn make(path: &Path, owner: Option<Owner>) -> io::Result<()> {
     };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = openat(place.folder(), place.name(), flags, Mode::empty())?;
-    // The owner of the folder above may have put another one in its place meanwhile: only an empty one of our own is
-    // given away.
+    // The owner of the parent may have replaced the folder meanwhile: only an empty one of our own is given away.
     let is_ours = fstat(&folder)?.st_uid == geteuid().as_raw();
     let mut entries = Dir::read_from(&folder)?;
     let is_own_name = |name: &[u8]| matches!(name, b"." | b"..");

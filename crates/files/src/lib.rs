@@ -1,19 +1,19 @@
-//! Opening files where another user may have put something else in their place.
+//! Opening files safely where another user may have replaced them.
 //!
-//! A supervisor that is root opens files in folders that its server process, which belongs to an unprivileged user, may
-//! write. There a name can lead to a file of root's (by a symbolic or a hard link), to a FIFO that holds up whoever opens
-//! it, or to a device. So:
+//! A supervisor running as root opens files in folders that its server process, running as an unprivileged user, may
+//! write. There a name can lead to a file of root's (through a symbolic or hard link), to a FIFO that blocks the open,
+//! or to a device. Therefore:
 //!
-//! - What is written is a regular file with one name, of a trusted owner (root, the caller, the user it is opened for),
-//!   and its name is never followed if it is a symbolic link ([`WriteOptions`]).
-//! - What is read is a regular file ([`read`]).
-//! - Nothing waits: a FIFO or a device is an error at once.
-//! - Owner and mode change by descriptor, and only of what the same call has made; a file that has to be private and is
-//!   the caller's own loses the rights of others.
-//! - Among folders, a symbolic link is followed by root only if it belongs to root, or leads to what its own owner has
-//!   anyway. Other users follow links as the kernel does: they have nothing to give away.
+//! - A file to write is a regular file with one name and a trusted owner (root, the caller, or the user it is opened
+//!   for), and its name is never followed if it is a symbolic link ([`WriteOptions`]).
+//! - A file to read is a regular file ([`read`]).
+//! - Nothing blocks: a FIFO or a device is an error at once.
+//! - Owner and mode are changed by descriptor, and only of files created by the same call; a file that has to be
+//!   private and belongs to the caller loses the permissions of others.
+//! - Among folders, root follows a symbolic link only if it belongs to root, or leads to something of the link's own
+//!   owner. Other users follow links as the kernel does: they have no privileges to abuse.
 //!
-//! What is in the files is not known here.
+//! The crate does not interpret file contents.
 
 mod fault;
 mod folder;

@@ -1,11 +1,11 @@
-//! Which process holds a file's lock, as `/proc/locks` has it.
+//! Finds the process that holds a file lock, in `/proc/locks`.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
 
 use rustix::fs::{major, minor};
 
-/// The process that holds a lock on an open file (`flock`), if this process may see it.
+/// Returns the process that holds a lock on an open file (`flock`), if visible to this process.
 #[must_use]
 pub fn lock_holder(file: &File) -> Option<u32> {
     let about = file.metadata().ok()?;
@@ -14,7 +14,7 @@ pub fn lock_holder(file: &File) -> Option<u32> {
     parse_holder(&locks, major(device), minor(device), about.ino())
 }
 
-/// A line is `1: FLOCK  ADVISORY  WRITE 4711 fe:00:131 0 EOF`; of those that wait `1: -> FLOCK …`.
+/// A line is `1: FLOCK  ADVISORY  WRITE 4711 fe:00:131 0 EOF`; waiters have `1: -> FLOCK …`.
 fn parse_holder(locks: &str, major: u32, minor: u32, inode: u64) -> Option<u32> {
     let file = format!("{major:02x}:{minor:02x}:{inode}");
     locks.lines().find_map(|line| {

@@ -1,4 +1,4 @@
-//! A name in a folder that is held open, so that the folder can't become another one in between.
+//! A name in a folder that is held open, so that the folder can't be replaced between calls.
 
 use std::ffi::OsStr;
 use std::io;
@@ -10,15 +10,15 @@ use rustix::fs::{AtFlags, Stat, renameat, statat, unlinkat};
 
 use crate::walk::{ResolvedPath, walk};
 
-/// See the module's text.
+/// A path pinned by the open descriptor of its folder.
 #[derive(Debug)]
 pub struct PinnedPath(ResolvedPath);
 
 impl PinnedPath {
-    /// Of a path whose folder is there.
+    /// Opens the folder of a path.
     ///
     /// # Errors
-    /// The folder can't be reached; [`Fault::LinkOf`](crate::Fault::LinkOf).
+    /// The folder can't be opened; [`FileFault::UntrustedLink`](crate::FileFault::UntrustedLink).
     pub fn open(path: &Path) -> io::Result<Self> {
         let found = walk(path, false)?;
         found.check_folder()?;
@@ -41,10 +41,10 @@ impl PinnedPath {
         )?)
     }
 
-    /// Which file it is, by device and inode; `None`: there is none. A symbolic link is not followed.
+    /// Returns the device and inode of the file; `None` if it does not exist. A symbolic link is not followed.
     ///
     /// # Errors
-    /// The system's.
+    /// A system call failed.
     pub fn identity(&self) -> io::Result<Option<(u64, u64)>> {
         match self.stat() {
             Ok(found) => Ok(Some((found.st_dev, found.st_ino))),
@@ -53,10 +53,10 @@ impl PinnedPath {
         }
     }
 
-    /// Whether its folder has something of that name.
+    /// Returns whether the folder contains a name.
     ///
     /// # Errors
-    /// The system's.
+    /// A system call failed.
     pub fn has(&self, name: &OsStr) -> io::Result<bool> {
         match statat(self.folder(), name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Ok(true),
@@ -65,18 +65,18 @@ impl PinnedPath {
         }
     }
 
-    /// Gives a file of the same folder another name there, in place of the one that had it.
+    /// Renames a file within the folder and replaces an existing one.
     ///
     /// # Errors
-    /// The system's.
+    /// A system call failed.
     pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         Ok(renameat(self.folder(), from, self.folder(), to)?)
     }
 
-    /// Removes the file; that there is none is no error.
+    /// Removes the file; its absence is no error.
     ///
     /// # Errors
-    /// The system's.
+    /// A system call failed.
     pub fn remove(&self) -> io::Result<()> {
         match unlinkat(self.folder(), self.name(), AtFlags::empty()) {
             Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),

@@ -1,4 +1,4 @@
-//! Files that are read: certificates, keys, secrets, configurations.
+//! Opening files for reading: certificates, keys, secrets, configurations.
 
 use std::fs::File;
 use std::io;
@@ -9,18 +9,18 @@ use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, statat};
 use crate::fault::check_kind;
 use crate::walk::walk;
 
-/// Opens a regular file to be read. Symbolic links are followed, as certificates of ACME clients and mounted secrets need
-/// them; by root only links of root's, and those that lead to a file of the link's own user.
+/// Opens a regular file for reading. Symbolic links are followed, as the certificates of ACME clients and mounted
+/// secrets need them; root follows only root's links, and those that lead to a file of the link's own owner.
 ///
 /// # Errors
-/// The system's; [`Fault::NotRegular`](crate::Fault::NotRegular), [`Fault::LinkOf`](crate::Fault::LinkOf).
+/// A system error; [`FileFault::NotRegular`](crate::FileFault::NotRegular), [`FileFault::UntrustedLink`](crate::FileFault::UntrustedLink).
 pub fn read(path: &Path) -> io::Result<File> {
     let found = walk(path, true)?;
     let judge = |about| {
         check_kind(&about)?;
         found.check_owner(&about)
     };
-    // Before it is opened, since that alone can have an effect on a device.
+    // Before opening, because opening a device can have side effects.
     judge(statat(
         &found.folder,
         &found.name,

@@ -1,4 +1,4 @@
-//! From a path to a folder, piece by piece, so that links of others lead nowhere.
+//! Resolves the folder of a path component by component, so that untrusted links lead nowhere.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -13,23 +13,22 @@ use rustix::process::geteuid;
 
 use crate::fault::FileFault;
 
-/// Links in a path beyond which it is one that leads in circles, as in Linux.
+/// Maximum number of links in a path, as in Linux; more are taken for a cycle.
 const LINKS_MAX: usize = 40;
 
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// The folder that holds the last piece of a path, and that piece, which is not looked at unless links are followed
-/// to it.
+/// The folder of the last component of a path, and that component, which is unresolved unless links are followed to it.
 #[derive(Debug)]
 pub(crate) struct ResolvedPath {
     pub(crate) folder: OwnedFd,
     pub(crate) name: OsString,
-    /// Links of untrusted users that have led there.
+    /// Links of untrusted users on the way.
     untrusted_links: Vec<FileFault>,
 }
 
 impl ResolvedPath {
-    /// Whether all of those users have what was found there anyway.
+    /// Checks that the owners of these links also own the file.
     pub(crate) fn check_owner(&self, found: &Stat) -> Result<(), FileFault> {
         let wrong = self.untrusted_links.iter().find(|link| match link {
             FileFault::UntrustedLink { owner, .. } => *owner != found.st_uid,
@@ -38,7 +37,7 @@ impl ResolvedPath {
         wrong.cloned().map_or(Ok(()), Err)
     }
 
-    /// The same of the folder.
+    /// Checks that the owners of these links also own the folder.
     pub(crate) fn check_folder(&self) -> io::Result<()> {
         match self.untrusted_links.is_empty() {
             true => Ok(()),
@@ -47,10 +46,11 @@ impl ResolvedPath {
     }
 }
 
-/// Walks to what holds the last piece; with `follows_last` that piece is no symbolic link in the end, and is there.
+/// Resolves a path to the folder of its last component; with `follows_last` that component exists and is not a symbolic
+/// link.
 pub(crate) fn walk(path: &Path, follows_last: bool) -> io::Result<ResolvedPath> {
     let Some(name) = path.file_name() else {
-        let words = "it is no name of a file";
+        let words = "it is not a file name";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
     };
     let us = geteuid();
@@ -85,7 +85,7 @@ pub(crate) fn walk(path: &Path, follows_last: bool) -> io::Result<ResolvedPath> 
                 if links > LINKS_MAX {
                     return Err(Errno::LOOP.into());
                 }
-                // The link itself is held, so that what was judged is what is read.
+                // Opens the link itself, so that the link that was checked is the one that is read.
                 let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let link = openat(&folder, &piece, flags, Mode::empty())?;
                 let owner = fstat(&link)?.st_uid;
@@ -115,7 +115,7 @@ pub(crate) fn walk(path: &Path, follows_last: bool) -> io::Result<ResolvedPath> 
     Err(FileFault::NotRegular("folder").into())
 }
 
-/// Where a path begins; its pieces are left to be walked.
+/// Returns the folder where a path begins; its components are added to those left.
 fn begin(path: &Path, pieces: &mut VecDeque<OsString>) -> io::Result<OwnedFd> {
     match continue_at(path, pieces)? {
         Some(root) => Ok(root),
@@ -123,7 +123,7 @@ fn begin(path: &Path, pieces: &mut VecDeque<OsString>) -> io::Result<OwnedFd> {
     }
 }
 
-/// Puts a path's pieces before those that are left; the root folder, if it begins there.
+/// Prepends a path's components to those left; returns the root folder if the path is absolute.
 fn continue_at(path: &Path, pieces: &mut VecDeque<OsString>) -> io::Result<Option<OwnedFd>> {
     let of = |component: Component<'_>| match component {
         Component::Normal(name) => Some(name.to_owned()),

@@ -1,4 +1,4 @@
-//! Files that are written: logs, locks, drafts of files that replace others.
+//! Opening files for writing: logs, locks, drafts of files that replace others.
 
 use std::fs::File;
 use std::io;
@@ -12,22 +12,22 @@ use rustix::process::geteuid;
 use crate::fault::{FileFault, check_writable};
 use crate::pinned_path::PinnedPath;
 
-/// How often a file may come and go while it is opened.
+/// Number of attempts if a file appears and disappears while it is opened.
 const TRIES: usize = 8;
 
 /// For the owner only.
 const PRIVATE: u32 = 0o600;
 
-/// A user with its group, by number.
+/// A user and its group, by numeric id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// The user.
+    /// The user id.
     pub uid: u32,
-    /// The group.
+    /// The group id.
     pub gid: u32,
 }
 
-/// How a file is opened that is written.
+/// Options for opening a file for writing.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteOptions {
     mode: u32,
@@ -38,14 +38,14 @@ pub struct WriteOptions {
 /// An open file.
 #[derive(Debug)]
 pub struct OpenedFile {
-    /// For writing.
+    /// The file, opened for writing.
     pub file: File,
-    /// It was not there before.
+    /// The file was created by this call.
     pub is_new: bool,
 }
 
 impl WriteOptions {
-    /// New files have this mode; those that are there keep theirs.
+    /// Creates new files with this mode; existing ones keep theirs.
     #[must_use]
     pub const fn new(mode: u32) -> Self {
         Self {
@@ -55,13 +55,13 @@ impl WriteOptions {
         }
     }
 
-    /// For the owner only (0600); a file that is there, and the caller's own, is made so.
+    /// Makes the file private (0600), including an existing file of the caller's own.
     #[must_use]
     pub const fn private() -> Self {
         Self::new(PRIVATE)
     }
 
-    /// Every write goes to the end.
+    /// Appends: every write goes to the end.
     #[must_use]
     pub const fn append(self) -> Self {
         Self {
@@ -70,17 +70,17 @@ impl WriteOptions {
         }
     }
 
-    /// It is read as well.
+    /// Opens the file for reading as well.
     #[must_use]
     pub const fn readable(self) -> Self {
         Self {
-            // `WRONLY` is the other value of these two bits, not a part of this one.
+            // `WRONLY` is another value of these two bits, not a subset.
             flags: self.flags.difference(OFlags::WRONLY).union(OFlags::RDWR),
             ..self
         }
     }
 
-    /// A new file is given to that user, which takes root; one that is there may be that user's.
+    /// Gives a new file to a user, which needs root; an existing one may belong to that user.
     #[must_use]
     pub const fn owned_by(self, owner: Owner) -> Self {
         Self {
@@ -89,15 +89,15 @@ impl WriteOptions {
         }
     }
 
-    /// Opens a file, and makes it if it is not there.
+    /// Opens a file and creates it if it does not exist.
     ///
     /// # Errors
-    /// The system's; [`FileFault`].
+    /// A system error; [`FileFault`].
     pub fn open(&self, path: &Path) -> io::Result<OpenedFile> {
         let place = PinnedPath::open(path)?;
         for _ in 0..TRIES {
             match place.stat() {
-                // Before it is opened, since that alone can have an effect on a device.
+                // Before opening, because opening a device can have side effects.
                 Ok(found) => self.check(&found)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     match self.create(&place) {
@@ -132,10 +132,10 @@ impl WriteOptions {
         Err(FileFault::Unstable.into())
     }
 
-    /// Makes a file in place of what has that name, which is removed, not written to. A folder is left.
+    /// Creates a file in place of an existing one, which is removed, not written to. A folder is not removed.
     ///
     /// # Errors
-    /// The system's; [`FileFault`].
+    /// A system error; [`FileFault`].
     pub fn replace(&self, path: &Path) -> io::Result<File> {
         let place = PinnedPath::open(path)?;
         for _ in 0..TRIES {

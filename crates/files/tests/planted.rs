@@ -1,4 +1,4 @@
-//! What may be found under a name, and what comes of opening it. Owners of files can be chosen by root only.
+//! Opens names under which another user has planted links, special files and hard links. Setting owners requires root.
 
 #[path = "../../../tests/skip.rs"]
 mod skip;
@@ -115,7 +115,7 @@ fn nothing_but_a_regular_file_of_one_name_is_written() {
     assert_fault(how.open(&file), &FileFault::NotRegular("FIFO"));
     assert_fault(how.readable().open(&file), &FileFault::NotRegular("FIFO"));
     assert_fault(read(&file), &FileFault::NotRegular("FIFO"));
-    // What is in the place of a draft is removed, not written to.
+    // An entry in the place of a draft is removed, not written to.
     let draft = WriteOptions::private().replace(&file).expect("made");
     assert!(draft.metadata().expect("open").is_file());
     fs::remove_file(&file).expect("removed");
@@ -149,7 +149,7 @@ fn devices_are_neither_read_nor_written() {
     let found = FileFault::NotRegular("device");
     assert_fault(WriteOptions::private().open(&file), &found);
     assert_fault(read(&file), &found);
-    // By a link of root's, too.
+    // Also through a link owned by root.
     let link = folder.join("link");
     symlink(&file, &link).expect("a link");
     assert_fault(read(&link), &found);
@@ -173,7 +173,7 @@ fn a_file_of_another_user_is_not_written() {
     assert_fault(owned(OTHER).open(&file), &FileFault::Owner(NOBODY));
     let opened = owned(NOBODY).open(&file).expect("its own");
     assert!(!opened.is_new);
-    // What was there stays whose it is.
+    // Existing entries keep their owners.
     give(&file, 0);
     owned(NOBODY).open(&file).expect("of root");
     assert_eq!(owner(&file), 0);
@@ -233,7 +233,7 @@ fn links_among_folders_are_roots_or_lead_to_their_owners() {
             fs::remove_file(&link).expect("removed");
         }
     }
-    // The last piece, which only readers follow.
+    // The final component, which is followed only for reading.
     let last = folder.join("nobody/last");
     symlink("../trusted/file", &last).expect("a link");
     read(&last).expect("a link of root's");

@@ -1,11 +1,13 @@
-//! One connection's whole life as a state machine: head → route → upgrade → frames → session. Start reading here.
+//! The life of one connection as a state machine: head → route → upgrade → frames → session. Start reading here.
 //!
-//! Bytes come in through [`Connection::handle_received`]; what is to be sent is written into the connection's outbox; what
-//! it wants of the transport is asked by the worker afterwards ([`Connection::is_blocked`], [`Connection::deadline_ms`],
-//! [`Outbox::end`](crate::Outbox::end)). No socket, no clock: tests, fuzzer and simulator reach all of it.
+//! [`Connection::handle_received`] takes the bytes; output goes into the connection's outbox; afterwards the worker asks what
+//! the connection needs from its transport ([`Connection::is_blocked`], [`Connection::deadline_ms`],
+//! [`Outbox::end`](crate::Outbox::end)). There is no socket and no clock, so tests, fuzzer and simulator reach all of
+//! it.
 //!
-//! A stage that can't go on (its client does not read, a home worker has not answered, the hub takes no further
-//! publication) says so; the connection keeps the input, the transport is paused, and [`Connection::resume`] goes on.
+//! A stage that can't continue (the client does not read, a home worker has not answered, the hub accepts no further
+//! publication) returns the reason; the connection stores the input, the transport is paused, and
+//! [`Connection::resume`] continues.
 
 mod deadline;
 mod ending;
@@ -36,47 +38,47 @@ use crate::websocket::WebSocketStage;
 use crate::websocket::client::{DialCommand, DialId};
 pub use listing::list_connections;
 
-/// Instead of a listener where we have dialed.
+/// Listener number of outbound connections.
 const NO_LISTENER: u16 = u16::MAX;
 
-/// Why a connection that was dialed did not come to be.
+/// Reason for a dialed connection that closed before its response.
 const ABNORMAL_CLOSURE: &str = "the server closed the connection before it answered";
 
 /// A connection, from accept to close.
 pub struct Connection {
     stage: Stage,
-    /// Input that was received and not processed: an unfinished head or line, or anything while blocked. `None` if
-    /// there is none: the one word that it takes in most connections.
+    /// Received input that was not processed: an incomplete head or line, or anything while blocked. `None` if empty,
+    /// so that most connections spend only one word on it.
     #[allow(
         clippy::box_collection,
         reason = "a vector takes three words in each idle connection"
     )]
     input: Option<Box<Vec<u8>>>,
-    /// When the next look is due; see [`Connection::handle_timeout`].
+    /// Monotonic time of the next call of [`Connection::handle_timeout`].
     deadline_ms: u64,
-    /// Where the peer is, or the client behind it once a session is open.
+    /// The peer's address, or that of the client behind a proxy once a session is open.
     pub peer: IpAddr,
     blocked: Option<WaitReason>,
-    /// The peer will send no more.
+    /// The peer has sent FIN.
     ended: bool,
-    /// It ends with what is under way: a push line's connection that a drain has come to, or one that has come since a drain
-    /// began.
+    /// The connection ends once its current work is done: a push connection in a drain, or a connection accepted during
+    /// one.
     is_draining: bool,
-    /// It is one of its address's connections.
+    /// The connection is counted for its address.
     is_counted: bool,
     listener: u16,
 }
 
 const _: () = assert!(size_of::<Connection>() <= 136);
 
-/// What a connection speaks at the moment.
+/// The protocol that a connection currently speaks.
 enum Stage {
     Http(Box<HttpStage<Registry>>),
-    /// Ours to another server, before its 101.
+    /// Outbound, before the 101.
     Dialing(Box<DialingStage>),
     Socket(WebSocketStage<AnySession>),
     Lines(Box<LineStage>),
-    /// Nothing is read any more; the transport goes down in good order.
+    /// Input is ignored; the transport is being shut down.
     Ending,
 }
 
@@ -97,7 +99,7 @@ impl Stage {
 }
 
 impl Connection {
-    /// A connection that was just accepted; its outbox is opened.
+    /// Creates an accepted connection and opens its outbox.
     pub fn accept(id: ConnectionId, listener: u16, peer: IpAddr, shared: &mut Context) -> Self {
         shared.requests.outboxes.open(id);
         let stage = match shared.config.listeners[listener as usize].role {
@@ -123,7 +125,7 @@ impl Connection {
         connection
     }
 
-    /// A connection to another server; its outbox is opened and has the request.
+    /// Creates an outbound connection, opens its outbox and writes the request.
     pub fn dial(id: ConnectionId, peer: IpAddr, dial: DialCommand, shared: &mut Context) -> Self {
         shared.requests.outboxes.open(id);
         let dialing = DialingStage::new(id, dial, shared);
@@ -142,23 +144,23 @@ impl Connection {
         connection
     }
 
-    /// What it knows of itself.
+    /// Describes the session to back ends.
     pub(crate) fn info(&self) -> SessionInfo<'_> {
         match &self.stage {
             Stage::Socket(socket) => socket.info(),
-            // Its session is about to open.
+            // Its session is still being opened.
             _ => SessionInfo::default(),
         }
     }
 
-    /// The client has shown a certificate that is believed, before its first byte.
+    /// Handles a trusted client certificate, received before the first byte of data.
     pub fn handle_certificate(&mut self, certified: CertificateNames) {
         if let Stage::Http(http) = &mut self.stage {
             http.set_certified(certified);
         }
     }
 
-    /// The peer is a proxy that has said for whom it speaks, before the client's first byte.
+    /// Handles the client address from a PROXY header, received before the client's first byte.
     pub fn handle_proxy_header(&mut self, client: IpAddr) {
         self.peer = client;
         if let Stage::Http(http) = &mut self.stage {
@@ -166,7 +168,8 @@ impl Connection {
         }
     }
 
-    /// Counts it among the connections of an address, and no more of the one before; whether that has not too many now.
+    /// Counts the connection for an address, and no longer for its previous one; returns whether the new address is
+    /// within its limit.
     pub fn count_address(&mut self, address: IpAddr, shared: &Context) -> bool {
         self.uncount_address(shared);
         self.peer = address;
@@ -180,7 +183,7 @@ impl Connection {
         }
     }
 
-    /// Who has dialed and waits for the 101.
+    /// Returns the application request that dialed, while the response is pending.
     pub fn caller(&self) -> Option<DialId> {
         match &self.stage {
             Stage::Dialing(dialing) => Some(dialing.caller()),
@@ -188,7 +191,7 @@ impl Connection {
         }
     }
 
-    /// The transport, or what lies between it and us, can't go on.
+    /// Handles a failure of the transport or of a layer between transport and connection.
     pub fn handle_failed(&mut self, id: ConnectionId, why: &str, shared: &mut Context) {
         match &mut self.stage {
             Stage::Dialing(dialing) => dialing.failed(why, shared),
@@ -200,7 +203,7 @@ impl Connection {
         self.abort(id, shared);
     }
 
-    /// Bytes of the peer; they may be overwritten.
+    /// Handles received bytes, which may be overwritten.
     pub fn handle_received(&mut self, id: ConnectionId, bytes: &mut [u8], shared: &mut Context) {
         let was_session = matches!(self.stage, Stage::Socket(_));
         if self.input.is_none() && self.blocked.is_none() {
@@ -217,7 +220,7 @@ impl Connection {
         if let Stage::Socket(socket) = &mut self.stage {
             socket.note_received(shared.now);
         }
-        // A session's deadline is looked at when it comes, not with every message.
+        // A session's deadline is checked when it expires, not with every message.
         let goes_on = match &mut self.stage {
             Stage::Socket(socket) => !socket.is_closing() && !socket.take_deadline_change(),
             _ => false,
@@ -227,7 +230,7 @@ impl Connection {
         }
     }
 
-    /// The peer sent FIN.
+    /// Handles the peer's FIN.
     pub fn handle_ended(&mut self, id: ConnectionId, shared: &mut Context) {
         self.ended = true;
         if let Stage::Socket(socket) = &mut self.stage {
@@ -242,7 +245,7 @@ impl Connection {
         }
     }
 
-    /// A home answered one of this connection's tickets.
+    /// Handles the answer of a home worker to one of this connection's tickets.
     pub fn handle_answer(
         &mut self,
         id: ConnectionId,
@@ -271,7 +274,7 @@ impl Connection {
         }
     }
 
-    /// An application's verdict or response has come.
+    /// Handles the handshake decision or response of an application.
     pub fn handle_app_answer(&mut self, id: ConnectionId, answer: AppAnswer, shared: &mut Context) {
         let Stage::Http(http) = &mut self.stage else {
             return;
@@ -298,7 +301,7 @@ impl Connection {
         self.apply_step(id, then, shared);
     }
 
-    /// What has become of the question who the client is.
+    /// Handles the result of authentication.
     pub fn handle_identity(
         &mut self,
         id: ConnectionId,
@@ -325,14 +328,14 @@ impl Connection {
         self.apply_http_step(id, then, shared);
     }
 
-    /// Goes on after a block: the worker calls it when what was waited for may have come. Returns whether it had, even if
-    /// the connection waits again by now.
+    /// Continues after a block; called by the worker when the awaited event may have occurred. Returns whether it had,
+    /// even if the connection waits again.
     pub fn resume(&mut self, id: ConnectionId, shared: &mut Context) -> bool {
         let Some(block) = self.blocked else {
             return false;
         };
         if matches!(block, WaitReason::App | WaitReason::HookDecision) {
-            // An application says itself when it is done, and so does whoever decides.
+            // Applications and hooks report completion themselves.
             return false;
         }
         if block == WaitReason::Output
@@ -342,7 +345,7 @@ impl Connection {
             return false;
         }
         let more = match &mut self.stage {
-            // These stages stop between two requests or lines, so they hold no state to continue.
+            // These stages stop between two requests or lines, so they have no state to continue.
             Stage::Http(_) | Stage::Lines(_) if block == WaitReason::Turn => NextStep::Continue,
             Stage::Http(http) => http.resume(id, shared).map(Stage::opened),
             Stage::Socket(socket) => socket.resume(id, shared).map(no_next_stage),
@@ -355,7 +358,7 @@ impl Connection {
         has_come
     }
 
-    /// What was waited for has come, and led to this.
+    /// Applies the step of a stage whose wait is over.
     fn apply_step(&mut self, id: ConnectionId, then: NextStep<Stage>, shared: &mut Context) {
         let was_blocked = self.blocked.take().is_some();
         match then {
@@ -372,7 +375,7 @@ impl Connection {
         self.settle_deadline(id, shared);
     }
 
-    /// What comes after HTTP is one client's for good, also behind a proxy.
+    /// Replaces the stage. After HTTP a connection belongs to one client for good, even behind a proxy.
     fn become_stage(&mut self, id: ConnectionId, stage: Stage, shared: &mut Context) {
         let client = match &self.stage {
             Stage::Http(http) => http.proxied_client(),
@@ -384,14 +387,14 @@ impl Connection {
             socket.set_peer(self.peer);
         }
         if shared.is_draining() && self.listener().is_some() && !self.is_back_end() {
-            // It was no session yet when the others were told.
+            // It was not a session yet when the drain reached it.
             self.drain(id, shared);
         }
         if let Stage::Socket(socket) = &mut self.stage
             && socket.has_input()
             && !socket.is_closing()
         {
-            // It has said something with its request.
+            // The opening request contained input.
             if let NextStep::Wait(block) = socket.resume(id, shared).map(no_next_stage) {
                 self.block(id, block, shared);
             }
@@ -402,7 +405,7 @@ impl Connection {
     fn count_client(&mut self, id: ConnectionId, client: Option<IpAddr>, shared: &mut Context) {
         let Some(client) = client else { return };
         if shared.config.listeners[self.listener as usize].role != ListenerRole::Public {
-            // It may have been counted before its peer was trusted.
+            // It may have been counted before its peer was identified as a proxy.
             self.uncount_address(shared);
             self.peer = client;
         } else if !self.count_address(client, shared) {
@@ -412,19 +415,19 @@ impl Connection {
         }
     }
 
-    /// Why input waits, if it does; the transport should be paused meanwhile.
+    /// Returns why input waits, if it does; the transport should be paused meanwhile.
     pub fn is_blocked(&self) -> Option<WaitReason> {
         self.blocked
     }
 
-    /// Monotonic time at which [`Connection::handle_timeout`] has something to look at.
+    /// Returns the monotonic time at which [`Connection::handle_timeout`] has to be called.
     pub fn deadline_ms(&self) -> u64 {
         self.deadline_ms
     }
 
-    /// The deadline has come; [`Connection::deadline_ms`] then says the next one.
+    /// Handles an expired deadline; [`Connection::deadline_ms`] then returns the next one.
     ///
-    /// `stalled_since_ms`: since when the transport has made no progress in sending, if it should.
+    /// `stalled_since_ms`: the time since which the transport has made no sending progress, if bytes are unsent.
     pub fn handle_timeout(
         &mut self,
         id: ConnectionId,
@@ -439,7 +442,7 @@ impl Connection {
             shared.log(
                 id,
                 NoteLevel::Warn,
-                "closed: it took nothing for write_timeout",
+                "closed: the client accepted no data for write_timeout",
             );
             if let Stage::Socket(socket) = &mut self.stage {
                 let why = "it took nothing for too long";
@@ -447,7 +450,7 @@ impl Connection {
             }
             return self.abort(id, shared);
         }
-        // A session sets no deadline with each message: this may be an old one.
+        // Sessions do not update the deadline with each message, so it may be outdated.
         self.settle_deadline(id, shared);
         if now < self.deadline_ms {
             return;
@@ -499,14 +502,14 @@ impl Connection {
         if alive {
             self.settle_deadline(id, shared);
         } else if matches!(self.stage, Stage::Http(_)) {
-            // What was answered (408) should arrive.
+            // The 408 response should be delivered.
             self.end(id, shared);
         } else {
             self.abort(id, shared);
         }
     }
 
-    /// The transport is gone; nothing of the connection stays.
+    /// Handles a closed transport; releases everything the connection holds.
     pub fn handle_closed(&mut self, id: ConnectionId, shared: &mut Context) {
         match &mut self.stage {
             Stage::Socket(socket) => socket.closed(id, shared),
@@ -521,17 +524,17 @@ impl Connection {
         self.uncount_address(shared);
     }
 
-    /// Whether the peer has sent FIN: once everything is sent, nothing keeps the transport.
+    /// Returns whether the peer has sent FIN: the transport can be closed once everything is sent.
     pub fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Whether nothing of the peer is handled any more: the transport alone is left.
+    /// Returns whether input is ignored and only the transport is left.
     pub fn is_over(&self) -> bool {
         matches!(self.stage, Stage::Ending)
     }
 
-    /// The listener that accepted it; `None` if it is ours to another server.
+    /// Returns the listener that accepted the connection; `None` for outbound connections.
     pub fn listener(&self) -> Option<u16> {
         (self.listener != NO_LISTENER).then_some(self.listener)
     }
@@ -547,7 +550,7 @@ impl Connection {
         }
     }
 
-    /// Works through input as far as it goes; returns the bytes taken.
+    /// Processes input as far as possible; returns the number of bytes consumed.
     fn process(&mut self, id: ConnectionId, bytes: &mut [u8], shared: &mut Context) -> usize {
         let mut taken = 0;
         loop {
@@ -594,7 +597,7 @@ impl Connection {
         match block {
             WaitReason::Output => shared.waiting_for_output.push(id),
             WaitReason::Credit => shared.waiting_for_credit.push(id),
-            // A stage that stops by itself has used its share in this turn.
+            // A stage that stops by itself has used its share of the turn.
             WaitReason::Turn => shared.waiting_for_turn.push(shared.now.mono_ms, id),
             WaitReason::Answer | WaitReason::App | WaitReason::HookDecision => {}
             WaitReason::RateLimit => {
@@ -604,7 +607,7 @@ impl Connection {
         }
     }
 
-    /// The share is used up, or the turn was over before any of it was.
+    /// Queues the connection for the next turn: its share is used up, or the turn ended before it was served.
     fn wait_for_turn(&mut self, id: ConnectionId, is_served: bool, shared: &mut Context) {
         let now_ms = shared.now.mono_ms;
         let served_ms = match &self.stage {
@@ -619,7 +622,7 @@ impl Connection {
     }
 }
 
-/// A stage that turns into no other.
+/// Converts the result of a stage that has no next stage.
 fn no_next_stage(never: NoNextStage) -> Stage {
     match never {}
 }

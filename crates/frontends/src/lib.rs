@@ -1,11 +1,10 @@
 //! One connection's whole life, and the client protocols.
 //!
-//! Pure: no socket, no clock, no thread. The worker (`veche-worker`) hands in bytes, deadlines and the hub's answers, and
-//! takes out what the outboxes hold, over sockets and in tests alike.
-//! Begin with [`connection`].
+//! Pure: no socket, no clock, no thread. The worker (`veche-worker`) hands in bytes, deadlines and the hub's answers,
+//! and takes out what the outboxes hold, over sockets and in tests alike. Begin with [`connection`].
 //!
-//! The folders are layers, in the order of the declarations below; `connection` and `registry` stand above all. `tests/tidy.rs` of the server checks which files may
-//! import from which.
+//! The modules are layers, in the order of the declarations below; `connection` and `registry` stand above all.
+//! `tests/tidy.rs` of the server checks which files may import from which.
 
 #![forbid(unsafe_code)]
 
@@ -24,9 +23,8 @@ pub mod connection;
 
 pub mod registry;
 
-pub use backend::{DirectCall, DirectCallStatus, admin, command};
+pub use backend::{DirectCall, DirectCallStatus, admin, bind_undecided, command};
 pub use connection::{Connection, list_connections};
-pub use context::access_log_buffer::AccessLogBuffer;
 pub use context::app::{AppAnswer, AppId, Apps};
 pub use context::frontend_config::{
     ApiKey, ConnectionLimits, FrontendConfig, FrontendListener, ListenerRole,
@@ -40,11 +38,12 @@ pub use context::stats::Stats;
 pub use context::step::WaitReason;
 pub use context::worker_context::{Context, HubMailer, Now, Requests, WorkerLane};
 pub use context::{
-    access, access_log_buffer, app, credential_kind, frontend_config, hooks, identity,
-    issued_token, origin, protocol, publish_limiter, rate, rate_limiter, route, shutdown_reason,
-    stats, work_budget, worker_context,
+    access, app, credential_kind, frontend_config, hooks, identity, issued_token, origin, protocol,
+    publish_limiter, rate, rate_limiter, route, shutdown_reason, stats, work_budget,
+    worker_context,
 };
 pub use http::{static_files, upgrade};
+pub use outbox::access_log_buffer::{self, AccessLogBuffer};
 pub use outbox::{Outbox, Outboxes, TransportEnd};
 pub use websocket::RenewError;
 pub use websocket::client::{self, ClientOptions, DialCommand, DialId};

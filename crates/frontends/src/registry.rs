@@ -1,8 +1,8 @@
-//! The registry of sessions: the one place that names all client protocols. It lies outside of the layers.
+//! The registry of sessions: the only place that names all client protocols. It is outside of the layers.
 //!
-//! A client protocol is a folder of [`sessions`] and a row of [`registry!`] below; `sessions/README.md` says what is in the
-//! folder. From the rows the macro makes the type of a session of any protocol, whose calls are dispatched by a `match`,
-//! and [`PROTOCOLS`], from which routes and the configuration know which handlers there are.
+//! A client protocol is a folder of [`sessions`] and a row of [`registry!`] below; `sessions/README.md` describes the
+//! folder. The macro generates from the rows a session type for any protocol, dispatched by a `match`, and
+//! [`PROTOCOLS`], from which routes and configuration get the available handlers.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -15,7 +15,6 @@ use veche_types::Now;
 use crate::backend::Backend;
 use crate::backend::api::BackendCall;
 use crate::context::app::RequestView;
-use crate::context::delivery_mode::DeliveryMode;
 use crate::context::hooks::{HookDecision, HookRequestId};
 use crate::context::identity::{AuthError, IdentityResult};
 pub use crate::context::protocol::ClientProtocol;
@@ -30,9 +29,10 @@ use crate::http::protocol::{
     SessionIdentity, StreamRequest, UpperLayer,
 };
 use crate::http::upgrade::RefusedUpgrade;
+use crate::outbox::delivery_mode::DeliveryMode;
 use crate::sessions;
 
-/// What the HTTP stage leads to.
+/// The upper layer of the HTTP stage.
 pub(crate) struct Registry;
 
 impl UpperLayer for Registry {
@@ -40,14 +40,14 @@ impl UpperLayer for Registry {
     type Call = BackendCall;
 }
 
-/// Returns the client protocol of that name.
+/// Returns the client protocol with this name.
 #[must_use]
 pub fn protocol(name: &str) -> Option<&'static ClientProtocol> {
     let mut all = PROTOCOLS.iter().copied();
     all.find(|protocol| protocol.name == name)
 }
 
-/// Returns the handler of routes that lead to the client protocol of that name.
+/// Returns the route handler for the client protocol with this name.
 #[must_use]
 pub fn handler(name: &str) -> Option<RouteHandler> {
     protocol(name).map(RouteHandler::Session)
@@ -58,7 +58,7 @@ macro_rules! registry {
         protocols { $($Protocol:ident($Session:ty) = $description:path,)* }
         others { $($Other:ident($OtherSession:ty) = $handler:pat,)* }
     ) => {
-        /// The client protocols, in the order of the reference.
+        /// All client protocols, in the order of the reference.
         pub static PROTOCOLS: &[&ClientProtocol] = &[$(&$description),*];
 
         /// A session of any protocol.
@@ -103,7 +103,7 @@ macro_rules! registry {
             ) -> Result<NewSession<Self>, RefusedUpgrade> {
                 match wanted.route.handler {
                     $($handler => Ok(<$OtherSession>::begin(wanted, shared)?.map(Self::$Other)),)*
-                    _ => unreachable!("no WebSocket is opened there"),
+                    _ => unreachable!("no WebSocket is available on this path"),
                 }
             }
 
@@ -121,7 +121,7 @@ macro_rules! registry {
             }
         }
 
-        /// Calls the same of the session that it is.
+        /// Dispatches a call to the actual session.
         macro_rules! each {
             ($any:expr, $session:ident => $call:expr) => {
                 match $any {

@@ -1,4 +1,4 @@
-//! What messages cost in the steady state: no allocation, in the connection, the outboxes and the hub.
+//! Steady-state cost of messages: no allocation in the connection, the outboxes and the hub.
 
 #[path = "world/mod.rs"]
 mod world;
@@ -12,7 +12,7 @@ use world::{INTERNAL, Options, PUSH, World};
 const MESSAGES: usize = 10_000;
 const WARM_UP: usize = 100;
 
-/// Repeats what one message causes, and counts allocations after the first ones.
+/// Repeats the effects of one message, and counts allocations after the first ones.
 fn allocations_each(mut once: impl FnMut()) -> f64 {
     (0..WARM_UP).for_each(|_| once());
     let counted = measure(|| (0..MESSAGES).for_each(|_| once()));
@@ -65,7 +65,7 @@ fn an_idle_session_of_an_application_holds_what_an_echo_holds() {
         open(warm_up);
         measure(|| open(500)).bytes_current
     };
-    // Growing tables are the same for both.
+    // Growing tables cost the same for both.
     assert_eq!(held("/lua-echo", 524), held("/echo", 524));
 }
 
@@ -88,7 +88,7 @@ fn a_frame_in_two_pieces_allocates_nothing_more_than_its_buffer() {
 
 #[test]
 fn a_push_to_a_user_of_the_same_worker_allocates_nothing() {
-    // Strings with escapes and nested values cost what the JSON parser takes for them, and nothing after it.
+    // Strings with escapes and nested values cost what the JSON parser allocates, and nothing more.
     let table = [
         (r#""twenty bytes of data""#.to_owned(), 0),
         (format!("\"{}\"", "x".repeat(1024)), 0),
@@ -114,7 +114,7 @@ fn a_push_to_a_user_of_the_same_worker_allocates_nothing() {
 
 #[test]
 fn a_command_that_waits_for_credit_is_not_read_again() {
-    // To read this line takes allocations: its payload has an escape.
+    // Parsing this line allocates, since its payload has an escape.
     let command =
         |user: &str, n: usize| format!(r#"{{"user":"{user}","data":"{n}\n","ack":true}}"#);
     for front_end in ["lines", "socket", "calls"] {
@@ -140,7 +140,7 @@ fn a_command_that_waits_for_credit_is_not_read_again() {
                 _ => world.send(back_end, post("/api/push", &command).as_bytes()),
             }
         }
-        // Worker 1 stands still, and gives no credit back.
+        // Worker 1 takes no turns and returns no credit.
         world.turn(0);
         assert_eq!(
             world.blocked(back_end),

@@ -1,4 +1,4 @@
-//! Replays the fuzzer's corpora: what it has found once stays found.
+//! Replays the fuzzer's corpora as regression tests.
 
 use std::fs;
 use std::path::Path;
@@ -37,7 +37,7 @@ fn sessions_of_the_corpus_hold() {
     assert!(inputs.len() > 20, "{} inputs", inputs.len());
 }
 
-/// Scripts that nobody has seen yet. They get everywhere: what is not told is not looked at.
+/// Random scripts; failures are found by assertions of the world.
 #[test]
 fn sessions_of_any_script_hold() {
     let given = std::env::var("SESSION_SEED").map(|seed| seed.parse().expect("a number"));

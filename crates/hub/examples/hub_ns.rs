@@ -1,4 +1,4 @@
-//! Nanoseconds of hub time per publish to a user and per delivery of a fan-out.
+//! Measures nanoseconds of hub time per publication to a user and per delivery of a fan-out.
 //!
 //! `cargo run --profile bench -p veche-hub --example hub_ns`
 
@@ -16,10 +16,10 @@ use veche_hub::{
 
 use now::now;
 
-/// Rounds are shorter than a time slice, so on a busy machine most are whole.
+/// Rounds are shorter than a scheduler's time slice, so most are uninterrupted even on a busy machine.
 const ROUNDS: usize = 301;
 
-/// Takes deliveries and does next to nothing with them.
+/// Accepts deliveries and does almost nothing with them.
 #[derive(Default)]
 struct Sink(u64);
 
@@ -37,7 +37,7 @@ impl Outlet for Sink {
     fn command_dispatched(&mut self, _: Caller, _: &Arc<UserCommand>) {}
 }
 
-/// The median of the rounds.
+/// Returns the median of the rounds.
 fn ns_each(count: usize, mut round: impl FnMut()) -> f64 {
     let mut times: Vec<f64> = (0..ROUNDS)
         .map(|_| {
@@ -81,7 +81,7 @@ fn main() {
     let mut random = fastrand::Rng::with_seed(1);
     for count in [100, 10_000] {
         let mut hub = hub_with(count, |index| format!("#user-{index:010}"));
-        // Side by side, as they would lie in received bytes.
+        // Adjacent, like payloads in received bytes.
         let names: String = (0..count)
             .map(|index| format!("user-{index:010}"))
             .collect();

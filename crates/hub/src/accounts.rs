@@ -1,8 +1,8 @@
-//! Budgets of history, and the share of each publisher.
+//! Budgets of the history, and the share of each publisher in them.
 //!
-//! There is a budget for the channels of each namespace that has one, and one for all others. Within a budget each
-//! publisher has an account, to which the streams count that are its own by most of their bytes. Where a budget is
-//! exceeded, the account that takes most gives, and of its streams the largest: a flood evicts itself.
+//! Each namespace with its own budget has one, and all other channels share one. Within a budget each publisher has an
+//! account; a stream counts to the account of the publisher with most of its bytes. When a budget is exceeded, the
+//! heaviest account is evicted from, starting with its largest stream: a flood evicts itself.
 
 use std::hash::BuildHasher;
 
@@ -12,16 +12,16 @@ use hashbrown::HashTable;
 use crate::Budget;
 use crate::weight_classes::{Link, Linked, NO_MEMBER, WeightClasses};
 
-/// The account of the server weighs this part of its bytes: back ends publish for many users, and are trusted.
+/// Divisor of the weight of the server's account: back ends publish for many users and are trusted.
 const SERVER_WEIGHT_DIVISOR: usize = 16;
 
 /// A user, with an empty name for anonymous clients; `None` for back ends and applications.
 pub(crate) type Publisher<'a> = Option<&'a str>;
 
-/// What an account costs: its place, its part of the table of names, and the ends of a few classes of streams.
+/// Memory of an account: its slot, its part of the name table, and the list ends of a few weight classes.
 const ACCOUNT_BYTES: usize = size_of::<Option<Account>>() + size_of::<u32>() + 2 + 128;
 
-/// See the module's text.
+/// All accounts with their budgets.
 #[derive(Debug)]
 pub(crate) struct Accounts {
     accounts: Vec<Option<Account>>,
@@ -31,7 +31,7 @@ pub(crate) struct Accounts {
     pools: Vec<Pool>,
     /// The pool of each [`Budget`].
     pool_of: Vec<u32>,
-    /// Some pool may hold more than it may.
+    /// A hint: some pool may exceed its budget.
     may_exceed_budget: bool,
 }
 
@@ -44,13 +44,13 @@ struct Account {
     streams: WeightClasses,
 }
 
-/// A budget with what there is in it.
+/// A budget with the accounts that count to it.
 #[derive(Debug)]
 struct Pool {
-    /// Its namespace; `None` for the common one.
+    /// The namespace; `None` for the common budget.
     namespace: Option<Box<str>>,
     bytes_max: usize,
-    /// No namespace has it any more.
+    /// The namespace no longer has a budget of its own.
     is_removed: bool,
     bytes: usize,
     accounts: WeightClasses,
@@ -104,8 +104,8 @@ impl Accounts {
         }
     }
 
-    /// Sets how much the namespaces with a budget may take, and how much all others together. What is in the budget of a
-    /// namespace that has none any more stays there until it is [moved](super::streams::Streams::look).
+    /// Sets the budgets of namespaces and the common budget of all other channels. Streams in the budget of a namespace
+    /// that no longer has one stay there until a maintenance scan [moves](super::streams::Streams::look) them.
     pub(crate) fn set_budgets<'n>(
         &mut self,
         common: usize,
@@ -134,7 +134,7 @@ impl Accounts {
         self.may_exceed_budget = true;
     }
 
-    /// Where what has this budget is counted.
+    /// Returns the pool to which a budget belongs.
     pub(crate) fn pool(&self, budget: Budget) -> u32 {
         self.pool_of.get(budget.index()).copied().unwrap_or(0)
     }
@@ -143,29 +143,30 @@ impl Accounts {
         self.get(index).pool
     }
 
-    /// Those that namespaces have, and the common one first: the namespace, and how many bytes it takes and may take.
+    /// Iterates over the budgets, the common one first: the namespace, the bytes used and the limit.
     pub(crate) fn budgets(&self) -> impl Iterator<Item = (Option<&str>, usize, usize)> {
         let pools = self.pools.iter().filter(|pool| !pool.is_removed);
         pools.map(|pool| (pool.namespace.as_deref(), pool.bytes, pool.bytes_max))
     }
 
-    /// What all of them take.
+    /// Returns the bytes of all accounts.
     pub(crate) fn bytes(&self) -> usize {
         self.pools.iter().map(|pool| pool.bytes).sum()
     }
 
-    /// Whether it is the account of this publisher.
+    /// Returns whether the account belongs to the publisher.
     pub(crate) fn belongs_to(&self, index: u32, publisher: Publisher<'_>) -> bool {
         self.get(index).publisher.as_deref() == publisher
     }
 
-    /// The account of the same publisher in another pool.
+    /// Returns the account of the same publisher in another pool.
     pub(crate) fn account_in_pool(&mut self, index: u32, pool: u32) -> u32 {
         let publisher = self.get(index).publisher.clone();
         self.open(pool, publisher.as_deref())
     }
 
-    /// The account of a publisher, which is made if there is none: something has to be [held](Self::add_stream) by it at once.
+    /// Returns the account of a publisher and creates it if necessary. The caller must [add](Self::add_stream) a stream to it
+    /// at once.
     pub(crate) fn open(&mut self, pool: u32, publisher: Publisher<'_>) -> u32 {
         let hash = self.hasher.hash_one((pool, publisher));
         let is_same = |index: &u32| {
@@ -191,7 +192,7 @@ impl Accounts {
                 index
             }
             None => {
-                crate::channel::reserve_one(&mut self.accounts);
+                crate::small_list::reserve_one(&mut self.accounts);
                 self.accounts.push(Some(account));
                 self.accounts.len() as u32 - 1
             }
@@ -204,7 +205,7 @@ impl Accounts {
         index
     }
 
-    /// A stream counts to this account from now on.
+    /// Counts a stream to an account.
     pub(crate) fn add_stream(
         &mut self,
         index: u32,
@@ -217,7 +218,7 @@ impl Accounts {
         self.change(index, 0, bytes);
     }
 
-    /// A stream takes another number of bytes; `is_renewed`: it was published to.
+    /// Updates the size of a stream; `is_renewed` marks it as just published to.
     pub(crate) fn resize_stream(
         &mut self,
         index: u32,
@@ -236,7 +237,7 @@ impl Accounts {
         }
     }
 
-    /// A stream of this account, which takes so much, counts to it no longer. The account ends with its last one.
+    /// Removes a stream of the given size from an account. The account ends with its last stream.
     pub(crate) fn remove_stream(
         &mut self,
         index: u32,
@@ -253,7 +254,7 @@ impl Accounts {
         }
     }
 
-    /// The next stream that has to give, with its account. `None`: all budgets are kept to.
+    /// Returns the next stream to evict from with its account; `None` if no budget is exceeded.
     pub(crate) fn next_to_evict(&mut self) -> Option<(u32, u32)> {
         if !self.may_exceed_budget {
             return None;
@@ -267,7 +268,7 @@ impl Accounts {
         found
     }
 
-    /// Whether a stream is still the one of its budget that has to give.
+    /// Returns whether a stream is still the next one of its budget to evict from.
     pub(crate) fn must_evict(&self, index: u32, stream: u32) -> bool {
         let Some(Some(account)) = self.accounts.get(index as usize) else {
             return false;

@@ -1,44 +1,44 @@
-//! For whom a channel is by its name, which every way into it goes by.
+//! The users a channel is meant for according to its name. Every way into the channel checks this.
 //!
-//! | name | for |
+//! | name | meant for |
 //! |---|---|
-//! | `news`, `chat:42` | everybody whom its namespace, or a route, lets in |
-//! | `$42`, `chat:$42` | those who are let into this very channel: by a token for it, its whole name in a route, a hook |
+//! | `news`, `chat:42` | everyone admitted by the namespace or a route |
+//! | `$42`, `chat:$42` | those admitted to this very channel: by a token for it, its full name in a route, or a hook |
 //! | `dialog:7#ann,bob` | the users `ann` and `bob` |
 //! | `/users/ann/orders`, where `/users/:user/orders` is a namespace | the user `ann` |
-//! | `#ann` | the user `ann`, whom the server subscribes; nobody asks for it |
+//! | `#ann` | the user `ann`, subscribed by the server; clients can't request it |
 //!
-//! What a back end gives a session by the channel's name is the back end's own decision, and not asked about here.
+//! Subscriptions that a back end grants by channel name are the back end's decision and are not checked here.
 
 use crate::Namespaces;
 use crate::pattern::USER;
 
-/// For whom a channel is, by its name.
+/// The users that a channel's name restricts it to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Audience<'c> {
-    /// Whose own channel it is.
+    /// The owner of a personal channel.
     user: Option<&'c str>,
-    /// The names behind its last `#`, between commas.
+    /// The comma-separated user names after the last `#`.
     user_list: Option<&'c str>,
-    /// Whose it is by its namespace, where that is a pattern.
+    /// The user that the namespace's pattern extracts from the name.
     pattern_user: Option<&'c str>,
-    /// A `$` begins the name, or what follows the namespace.
+    /// The name, or its part after the namespace, begins with `$`.
     is_private: bool,
 }
 
-/// What lets a user into a channel, as far as its name says.
+/// The grant that a user needs to enter a channel, as far as its name tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryRequirement {
-    /// Whatever lets users into channels, a pattern or a whole namespace too.
+    /// Any grant, including one for a pattern or a whole namespace.
     AnyGrant,
-    /// Only what is said of this very channel.
+    /// Only a grant for this very channel.
     NamedGrant,
-    /// Nothing that a client asks for.
+    /// No grant that a client can request.
     Never,
 }
 
 impl<'c> Audience<'c> {
-    /// Reads a channel's name, which is any text.
+    /// Parses a channel name, which is arbitrary text.
     pub fn of(channel: &'c str, namespaces: &'c Namespaces) -> Self {
         if let Some(user) = channel.strip_prefix('#') {
             return Self {
@@ -57,17 +57,18 @@ impl<'c> Audience<'c> {
         }
     }
 
-    /// Whether the name leaves nobody out.
+    /// Returns whether the name excludes no user.
     pub fn is_everyone(&self) -> bool {
         !self.is_private && self.user.or(self.user_list).or(self.pattern_user).is_none()
     }
 
-    /// Whether the name takes a word about this very channel.
+    /// Returns whether the channel requires a grant for its exact name.
     pub fn is_private(&self) -> bool {
         self.is_private
     }
 
-    /// Whether a user is among those whom the name says, if it says any; `""` is anonymous, and never is.
+    /// Returns whether the name includes a user. A name without a restriction includes all users; the anonymous user
+    /// `""` is never part of a restriction.
     pub fn includes(&self, user: &str) -> bool {
         let is_user = |name: &str| !user.is_empty() && name == user;
         self.user.is_none_or(is_user)
@@ -77,10 +78,10 @@ impl<'c> Audience<'c> {
                 .is_none_or(|names| names.split(',').any(is_user))
     }
 
-    /// What lets a user in who asks for it; `""` is anonymous.
+    /// Returns the grant that a user needs; `""` is anonymous.
     pub fn entry_requirement(&self, user: &str) -> EntryRequirement {
         match self.is_private {
-            // The server subscribes its user.
+            // The server subscribes the user to a personal channel.
             _ if self.user.is_some() || !self.includes(user) => EntryRequirement::Never,
             true => EntryRequirement::NamedGrant,
             false => EntryRequirement::AnyGrant,
@@ -123,7 +124,7 @@ mod tests {
             ("dialog:7#", false, Never, Never),
             ("dialog:7#,", false, Never, Never),
             ("dialog:$7#ann", false, NamedGrant, Never),
-            // What stands before the last # is free text.
+            // The text before the last # is arbitrary.
             ("dialog:#ann#bob", false, Never, Never),
             ("dialog:#bob#ann", false, AnyGrant, Never),
             ("#ann", false, Never, Never),

@@ -1,8 +1,7 @@
-//! The channels that this worker knows of, by name: as their home, as a place where subscribers
-//! are, or as both.
+//! The channels known to this worker, by name: as their home, as a worker with subscribers, or both.
 //!
-//! One entry serves both roles, so a user who is connected here and has the home here costs one
-//! entry and a publication to them one look-up.
+//! One entry serves both roles, so a user who is connected to and homed on this worker costs one entry, and a
+//! publication to that user one lookup.
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -13,10 +12,10 @@ use hashbrown::HashTable;
 
 use crate::WorkerId;
 use crate::queue::SweepQueue;
-use crate::small_list::SmallList;
+use crate::small_list::{SmallList, reserve_one};
 use crate::subscription::NONE;
 
-/// How many subscribers another worker has.
+/// The number of subscribers on another worker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RemoteSubscribers {
     pub(crate) worker: WorkerId,
@@ -27,26 +26,26 @@ pub(crate) struct RemoteSubscribers {
 #[derive(Debug)]
 pub(crate) struct Channel {
     pub(crate) name: Arc<str>,
-    /// Local: the live subscribers by slot; [`NONE`] where one has left while publications are
-    /// queued, because those know their audience by place.
+    /// Local: live subscribers by slot. A subscriber that leaves while publications are queued is replaced with
+    /// [`NONE`], because queued publications refer to subscribers by index.
     pub(crate) subscribers: SmallList<u32>,
-    /// Home: the other workers with subscribers, never with a count of 0. The own subscribers
-    /// are not counted twice: they are `subscribers`.
+    /// Home: other workers with subscribers, never with a count of 0. Local subscribers are not included; they are in
+    /// `subscribers`.
     pub(crate) remote_subscribers: SmallList<RemoteSubscribers>,
-    /// Local: what waits for a sweep; there only while something does.
+    /// Local: publications queued for a sweep; present only while there are any.
     pub(crate) queue: Option<Box<SweepQueue>>,
-    /// Local: subscriptions whose home has not answered yet. Home: publications that are stalled.
-    /// A channel has its home here or not, so it is never both.
+    /// Local: subscriptions not confirmed by the home yet. Home: stalled publications. A channel's home is either here
+    /// or not, so the two never overlap.
     pub(crate) waiting: u32,
     pub(crate) home: Home,
 }
 
-/// Where a channel is ordered: elsewhere, or here, where it may have a stream. Packed, since silent
-/// channels are what memory goes to.
+/// Where a channel is ordered: on another worker, or here, where it may have a stream. Packed, because idle channels
+/// dominate memory use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Home(u32);
 
-/// The other bits are a worker's; without it they are the number of a stream and 1, or 0.
+/// Flag bit: the other bits are the worker. Without it they are the stream number plus 1, or 0 without a stream.
 const REMOTE: u32 = 1 << 31;
 
 impl Home {
@@ -60,7 +59,7 @@ impl Home {
         self.0 & REMOTE == 0
     }
 
-    /// The worker that it is, if it is not this one.
+    /// Returns the home's worker unless it is this one.
     pub(crate) fn remote_worker(self) -> Option<WorkerId> {
         (!self.is_local()).then_some(WorkerId(self.0 as u16))
     }
@@ -69,24 +68,24 @@ impl Home {
         self.0.checked_sub(1).filter(|_| self.is_local())
     }
 
-    /// Here, and with this stream.
+    /// Returns a local home with a stream.
     pub(crate) fn with_stream(stream: u32) -> Self {
         debug_assert!(stream < REMOTE - 1);
         Self(stream + 1)
     }
 }
 
-// A silent channel may cost 200 B and its name in all; the table takes up to 10 B more.
+// An idle channel may cost 200 B plus its name in total; the name table takes up to 10 B of it.
 const _: () = assert!(size_of::<Option<Channel>>() <= 64);
 
 impl Channel {
-    /// Live subscribers here.
+    /// Returns the number of live subscribers on this worker.
     pub(crate) fn local_subscribers(&self) -> usize {
         let left = self.queue.as_ref().map_or(0, |queue| queue.tombstones);
         self.subscribers.len() - left
     }
 
-    /// Home: registered subscribers on all workers.
+    /// Home: returns the number of registered subscribers on all workers.
     pub(crate) fn total_subscribers(&self) -> u32 {
         let there: u32 = self
             .remote_subscribers
@@ -97,7 +96,12 @@ impl Channel {
         self.local_subscribers() as u32 + there
     }
 
-    /// Takes the subscriber at `place` out. Returns the slot that moved to its place, if one did.
+    /// Whether somebody knows the position of this channel's stream, or is about to.
+    pub(crate) fn is_used(&self) -> bool {
+        self.waiting > 0 || self.total_subscribers() > 0
+    }
+
+    /// Removes the subscriber at an index. Returns the slot that moved to this index, if one did.
     pub(crate) fn remove_subscriber(&mut self, place: u32) -> Option<u32> {
         match &mut self.queue {
             Some(queue) => {
@@ -112,7 +116,7 @@ impl Channel {
         }
     }
 
-    /// Home: one more subscriber on `worker`.
+    /// Home: counts one more subscriber on a worker.
     pub(crate) fn add_remote_subscriber(&mut self, worker: WorkerId) {
         match self
             .remote_subscribers
@@ -128,7 +132,8 @@ impl Channel {
         }
     }
 
-    /// Home: one subscriber less on `worker`. False if it had none: the caller's mail is wrong.
+    /// Home: counts one subscriber less on a worker. Returns `false` if it had none, which means that the message was
+    /// wrong.
     pub(crate) fn remove_remote_subscriber(&mut self, worker: WorkerId) -> bool {
         let Some(place) = self
             .remote_subscribers
@@ -146,7 +151,7 @@ impl Channel {
         true
     }
 
-    /// Whether anybody still needs the entry.
+    /// Returns whether the entry is no longer needed.
     fn is_idle(&self) -> bool {
         self.subscribers.is_empty()
             && self.remote_subscribers.is_empty()
@@ -172,13 +177,11 @@ impl Channels {
             free: Vec::new(),
             names: HashTable::new(),
             seed,
-            // Both parts must be unknown to peers: with a known multiplier there are names that
-            // collide whatever the seed.
-            shared_seed: SharedSeed::from_u64(seed.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15),
+            shared_seed: shared(seed),
         }
     }
 
-    /// One hash for the table and for the choice of the home.
+    /// Returns the hash that serves both the name table and the choice of the home.
     pub(crate) fn hash(&self, name: &str) -> u64 {
         hash(self.seed, &self.shared_seed, name)
     }
@@ -226,7 +229,7 @@ impl Channels {
         index
     }
 
-    /// Forgets the entry if nobody needs it.
+    /// Removes the entry unless it is still needed.
     pub(crate) fn release(&mut self, index: u32) {
         if !self[index].is_idle() {
             return;
@@ -239,12 +242,12 @@ impl Channels {
         self.free.push(index);
     }
 
-    /// All entries, in no order.
+    /// Iterates over all entries in unspecified order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Channel> {
         self.entries.iter().flatten()
     }
 
-    /// Entries in use, in either role.
+    /// Returns the number of entries in either role.
     pub(crate) fn len(&self) -> usize {
         self.names.len()
     }
@@ -268,15 +271,13 @@ impl std::ops::IndexMut<u32> for Channels {
     }
 }
 
-fn hash(seed: u64, shared_seed: &SharedSeed, name: &str) -> u64 {
+/// Both parts must be unknown to peers: with a known multiplier there are names that collide whatever the seed.
+pub(crate) fn shared(seed: u64) -> SharedSeed {
+    SharedSeed::from_u64(seed.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15)
+}
+
+pub(crate) fn hash(seed: u64, shared_seed: &SharedSeed, name: &str) -> u64 {
     let mut hasher = FoldHasher::with_seed(seed, shared_seed);
     hasher.write(name.as_bytes());
     hasher.finish()
-}
-
-/// Grows by half instead of doubling: with many small entries the slack is what memory goes to.
-pub(crate) fn reserve_one<T>(entries: &mut Vec<T>) {
-    if entries.len() == entries.capacity() {
-        entries.reserve_exact((entries.len() / 2).max(16));
-    }
 }

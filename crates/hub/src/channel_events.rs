@@ -1,4 +1,4 @@
-//! What happens to channels that a back end may want to know: kept by the home until the worker takes it.
+//! Events of channels and users for the back end, collected by the home until the worker takes them.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -6,64 +6,52 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 
 use crate::channel_members::Due;
-use crate::{ClientInfo, Engine, FeedEvent, Hub, PayloadKind, RecoveryMode, USERS};
+use crate::{ClientInfo, Engine, EventLevel, FeedEvent, Hub, PayloadKind, RecoveryMode, USERS};
 
-/// So many wait to be taken; what comes beyond that is counted as lost.
+/// Maximum number of events waiting to be taken; further ones are counted as lost.
 const EVENTS_MAX: usize = 65_536;
 
-/// So many channels may be empty and not yet told to be; beyond that it is told at once. The same holds for channels whose
-/// latest publication is wanted.
+/// Maximum number of empty channels waiting for their delay to pass; further ones are reported as vacated at once. The
+/// same limit applies to channels reported as [`ChannelEventKind::Empty`].
 const EMPTY_MAX: usize = 100_000;
 
-/// A channel is reported as [`ChannelEventKind::Empty`] at most once in this time, however often clients subscribe.
+/// Minimum interval between two reports of a channel as [`ChannelEventKind::Empty`], however often clients subscribe.
 const EMPTY_INTERVAL_MS: u64 = 1_000;
 
-/// What of a channel is told to the back end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum EventLevel {
-    /// Nothing.
-    #[default]
-    Off,
-    /// When it gets its first subscriber and loses its last; when somebody wants its latest publication, and there is none.
-    Occupancy,
-    /// Also who joins and leaves.
-    Members,
-}
-
-/// Something that has happened.
+/// An event of a channel or a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelEvent {
-    /// Where: `#user` for a user himself.
+    /// The channel; `#user` for a user.
     pub channel: Arc<str>,
-    /// When, in milliseconds since 1970.
+    /// The time in milliseconds since 1970.
     pub at_ms: u64,
-    /// What.
+    /// The type of the event.
     pub kind: ChannelEventKind,
 }
 
-/// What has happened to a channel.
+/// The type of a [`ChannelEvent`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChannelEventKind {
-    /// It has a subscriber.
+    /// The channel has got its first subscriber.
     Occupied,
-    /// It has had none for as long as its namespace waits.
+    /// The channel has had no subscriber for the namespace's delay.
     Vacated,
     /// A member has joined.
     Joined(Arc<ClientInfo>),
     /// A member has left.
     Left(Arc<ClientInfo>),
-    /// Somebody wants the latest publication of a channel that keeps it, and there is none.
+    /// A client subscribed to a channel that keeps its latest publication, but has none.
     Empty,
 }
 
-/// The fields of an event, as back ends and applications receive them.
+/// The fields of an event as back ends and applications receive them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventFields<'e> {
-    /// The event's name.
+    /// The name of the event.
     pub kind: &'static str,
-    /// The channel, unless it is a user's own.
+    /// The channel; `None` for a personal channel.
     pub channel: Option<&'e str>,
-    /// The user.
+    /// The user name.
     pub user: Option<&'e str>,
     /// The client's id.
     pub client: Option<&'e str>,
@@ -72,11 +60,11 @@ pub struct EventFields<'e> {
 }
 
 impl ChannelEvent {
-    /// Returns what it is about.
+    /// Returns the fields of the event.
     #[must_use]
     pub fn fields(&self) -> EventFields<'_> {
         let channel = &*self.channel;
-        // A user's channel stands for the user.
+        // A personal channel stands for its user.
         let user = channel.strip_prefix(USERS);
         let (kind, client): (_, Option<&ClientInfo>) = match &self.kind {
             ChannelEventKind::Occupied if user.is_some() => ("online", None),
@@ -100,11 +88,11 @@ impl ChannelEvent {
     }
 }
 
-/// See the module's text.
+/// The collected events and the timers behind them.
 #[derive(Debug, Default)]
 pub(crate) struct ChannelEvents {
     events: Vec<ChannelEvent>,
-    /// Channels that are empty, by when that is told; the second number tells them apart.
+    /// Empty channels by the time at which they are reported as vacated; the second number makes the key unique.
     vacated_at: BTreeMap<Due, (Arc<str>, u64)>,
     by_name: HashMap<Arc<str>, Due, RandomState>,
     serial: u64,
@@ -112,17 +100,17 @@ pub(crate) struct ChannelEvents {
     lost: u64,
 }
 
-/// Channels that were reported as [`ChannelEventKind::Empty`] within the last [`EMPTY_INTERVAL_MS`].
+/// Channels reported as [`ChannelEventKind::Empty`] within the last [`EMPTY_INTERVAL_MS`].
 #[derive(Debug, Default)]
 struct EmptyReports {
-    /// By the end of that time, which is as long for each of them.
+    /// Ends of the interval, in order, since it is equally long for all channels.
     expiries: VecDeque<(u64, Arc<str>)>,
-    /// Whether a further subscriber has found the channel empty since.
+    /// Whether another subscriber has found the channel empty since.
     found_empty_again: HashMap<Arc<str>, bool, RandomState>,
 }
 
 impl EmptyReports {
-    /// Notes that a subscriber found the channel empty. Returns whether to report it now.
+    /// Records that a subscriber found the channel empty. Returns whether to report it now.
     fn note(&mut self, channel: &Arc<str>, now_ms: u64) -> bool {
         if let Some(again) = self.found_empty_again.get_mut(channel) {
             *again = true;
@@ -136,7 +124,7 @@ impl EmptyReports {
         true
     }
 
-    /// Takes the next channel whose time is over, and whether it was found empty again.
+    /// Removes the next channel whose interval is over, with whether it was found empty again.
     fn pop(&mut self, now_ms: u64) -> Option<(Arc<str>, bool)> {
         let (_, channel) = self
             .expiries
@@ -170,7 +158,7 @@ impl ChannelEvents {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Takes what has happened since the last call, in order, and how much of it was lost for lack of room.
+    /// Moves the events since the last call to `into`, in order. Returns how many were lost for lack of room.
     pub fn take_channel_events(&mut self, into: &mut Vec<ChannelEvent>) -> u64 {
         into.append(&mut self.channel_events.events);
         std::mem::take(&mut self.channel_events.lost)
@@ -185,7 +173,7 @@ impl<E: Engine> Hub<E> {
             false => happenings.by_name.remove(name),
         };
         if let Some(key) = emptying {
-            // Nobody was told that it was empty.
+            // Vacated was not reported, so occupied must not be either.
             happenings.vacated_at.remove(&key);
         } else if self.namespaces.of(name).event_level >= EventLevel::Occupancy {
             happenings.push(name, self.now.wall_ms, ChannelEventKind::Occupied);
@@ -201,7 +189,7 @@ impl<E: Engine> Hub<E> {
         }
         if namespace.leave_delay_ms == 0 || self.channel_events.vacated_at.len() >= EMPTY_MAX {
             let name = Arc::clone(name);
-            // Its members have left before it is empty.
+            // Its members leave before it is vacated.
             self.expire_leaves_of(&name);
             let at_ms = self.now.wall_ms;
             return self
@@ -219,7 +207,7 @@ impl<E: Engine> Hub<E> {
         happenings.by_name.insert(Arc::clone(name), key);
     }
 
-    /// Home: tells of channels that have been empty for long enough.
+    /// Home: reports channels that have been empty for the whole delay as vacated.
     pub(crate) fn report_vacated(&mut self) {
         let now_ms = self.now.mono_ms;
         while let Some(entry) = self.channel_events.vacated_at.first_entry()
@@ -232,7 +220,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: a member has come or gone.
+    /// Home: a member has joined or left.
     pub(crate) fn record_member(
         &mut self,
         channel: &Arc<str>,
@@ -250,8 +238,8 @@ impl<E: Engine> Hub<E> {
         self.channel_events.push(channel, self.now.wall_ms, what);
     }
 
-    /// Home: a subscriber joins a channel that keeps its latest publication, and has none. Reported at once, and again
-    /// after [`EMPTY_INTERVAL_MS`] if others have found it empty meanwhile and it still is.
+    /// Home: a subscriber joins a channel that keeps its latest publication, but has none. Reported at once, and again
+    /// after [`EMPTY_INTERVAL_MS`] if another subscriber found it empty meanwhile and it still is.
     pub(crate) fn record_empty(&mut self, index: u32) {
         let name = &self.channels[index].name;
         let namespace = self.namespaces.of(name);
@@ -268,7 +256,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: reports channels that subscribers have found empty again, and that still are.
+    /// Home: reports channels that were found empty again and still are.
     pub(crate) fn report_still_empty(&mut self) {
         let now_ms = self.now.mono_ms;
         while let Some((name, again)) = self.channel_events.empty_reports.pop(now_ms) {
@@ -278,7 +266,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// The channel of that name, if it has subscribers and no publication.
+    /// Returns the channel of that name if it has subscribers and no publication.
     fn find_empty_channel(&self, name: &str) -> Option<u32> {
         let index = self.channels.find(self.channels.hash(name), name)?;
         let channel = &self.channels[index];

@@ -1,7 +1,7 @@
-//! The members of one channel, by connection and by user.
+//! The members of channels, by connection and by user.
 
 use std::borrow::Borrow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -10,22 +10,21 @@ use hashbrown::HashTable;
 
 use crate::{ClientInfo, PresenceStats};
 
-/// By when somebody who has gone is given up; the second number tells apart those of one moment.
+/// The end of a leave delay; the second number makes it unique.
 pub(crate) type Due = (u64, u64);
 
-/// See the module's text.
+/// The members of a channel.
 #[derive(Debug, Default)]
 pub(crate) struct ChannelMembers {
     clients: Clients,
     users: HashMap<ByUser, UserEntry, RandomState>,
 }
 
-/// Connections in an order that follows from how they came and went, and from nothing random: clients are told of them in
-/// it.
+/// Connections in an order that depends only on their joins and leaves, because clients see it.
 #[derive(Debug, Default)]
 struct Clients {
     list: Vec<Arc<ClientInfo>>,
-    /// Places in the list, by the connection's name.
+    /// Indices in the list by client id.
     places: HashTable<u32>,
     hasher: RandomState,
 }
@@ -33,34 +32,34 @@ struct Clients {
 #[derive(Debug, Default)]
 struct UserEntry {
     connections: u32,
-    /// His last connection, which has gone, and until when he may come back.
+    /// The last connection of a user that has gone, and the end of its leave delay.
     left: Option<(Arc<ClientInfo>, Due)>,
 }
 
-/// What came of a join.
+/// The effect of a join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JoinEffect {
-    /// Others have to be told.
+    /// Whether to announce it.
     pub(crate) is_announced: bool,
-    /// He had gone, and is back before he was given up at this time.
+    /// The user returned during its leave delay, which would have ended at this time.
     pub(crate) was_leaving: Option<Due>,
 }
 
-/// What came of a leave.
+/// The effect of a leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeaveEffect {
-    /// He was no member.
+    /// The client was not a member.
     Unknown,
-    /// He stays a member until he is given up or comes back.
+    /// The member stays until its leave delay ends or it returns.
     Delayed,
-    /// His user has other connections, and others were told of the user only.
+    /// The user has other connections, and only users are announced.
     Unannounced,
-    /// Others have to be told.
+    /// The leave must be announced.
     Announced,
 }
 
 impl ChannelMembers {
-    /// One more. `by_user`: others are told of a user's first connection only.
+    /// Adds a member. `by_user`: only a user's first connection is announced.
     pub(crate) fn join(&mut self, client: &Arc<ClientInfo>, by_user: bool) -> JoinEffect {
         let user = self.users.entry(ByUser(Arc::clone(client))).or_default();
         let left = user.left.take();
@@ -77,7 +76,7 @@ impl ChannelMembers {
         }
     }
 
-    /// One less; with `due` others are told of a user's last connection only, and not before.
+    /// Removes a member. With `due`, only the leave of a user's last connection is announced, and not before that time.
     pub(crate) fn leave(&mut self, client: &Arc<ClientInfo>, due: Option<Due>) -> LeaveEffect {
         let Some(user) = self.users.get_mut(&*client.user) else {
             return LeaveEffect::Unknown;
@@ -102,13 +101,13 @@ impl ChannelMembers {
         }
     }
 
-    /// Somebody who had gone has not come back.
+    /// Removes a member whose leave delay has ended.
     pub(crate) fn expire(&mut self, client: &ClientInfo) {
         self.users.remove(&*client.user);
         self.clients.remove(&client.client);
     }
 
-    /// When those are given up who have gone, the first of them first.
+    /// Returns the ends of all leave delays in order.
     pub(crate) fn leaving(&self) -> Vec<Due> {
         let left = self.users.values().filter_map(|user| user.left.as_ref());
         let mut dues: Vec<Due> = left.map(|(_, due)| *due).collect();
@@ -116,7 +115,7 @@ impl ChannelMembers {
         dues
     }
 
-    /// Whether there is no member, nor one who may come back.
+    /// Returns whether there are no members, including those in their leave delay.
     pub(crate) fn is_empty(&self) -> bool {
         self.users.is_empty() && self.clients.list.is_empty()
     }
@@ -144,7 +143,7 @@ impl Clients {
         self.place(name).is_some()
     }
 
-    /// Puts one in, in place of one of the same name; whether there was none.
+    /// Inserts a client or replaces the one with the same id. Returns whether it is new.
     fn insert(&mut self, client: &Arc<ClientInfo>) -> bool {
         if let Some(place) = self.place(&client.client) {
             self.list[place as usize] = Arc::clone(client);
@@ -171,7 +170,7 @@ impl Clients {
         let Ok(entry) = found else { return };
         let (place, _) = entry.remove();
         self.list.swap_remove(place as usize);
-        // The last one has its place now.
+        // The last item has moved to this index.
         if let Some(moved) = self.list.get(place as usize) {
             let (hash, before) = (self.hasher.hash_one(&*moved.client), self.list.len() as u32);
             if let Some(moved) = self.places.find_mut(hash, |place| *place == before) {
@@ -181,7 +180,7 @@ impl Clients {
     }
 }
 
-/// Told apart by the user.
+/// A client compared by its user.
 #[derive(Debug)]
 struct ByUser(Arc<ClientInfo>);
 
@@ -199,10 +198,40 @@ impl PartialEq for ByUser {
 
 impl Eq for ByUser {}
 
-/// As the name that it borrows, which is what the map is asked by.
+/// Hashes like the borrowed user name, by which the map is queried.
 impl Hash for ByUser {
     fn hash<H: Hasher>(&self, state: &mut H) {
         Borrow::<str>::borrow(self).hash(state);
+    }
+}
+
+/// The members of this worker's subscriptions and, as home, of channels.
+#[derive(Default)]
+pub(crate) struct Presence {
+    /// Local: the member of a subscription, by slot.
+    pub(crate) members: HashMap<u32, Arc<ClientInfo>, RandomState>,
+    /// Home: by name of the channel, which may have no subscriber any more, but members who may come back. None is empty.
+    pub(crate) channels: HashMap<Arc<str>, ChannelMembers, RandomState>,
+    /// Home: users that have gone and may come back, by when they are given up; the second number tells them apart.
+    pub(crate) leaving: BTreeMap<Due, (Arc<str>, Arc<ClientInfo>)>,
+    pub(crate) serial: u64,
+}
+
+impl Presence {
+    /// Returns the numbers of members, of channels with members, and of users in their leave delay.
+    pub(crate) fn sizes(&self) -> [usize; 3] {
+        [self.members.len(), self.channels.len(), self.leaving.len()]
+    }
+
+    /// Home: iterates over the members of channels, including those in their leave delay.
+    pub(crate) fn local_members(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<ClientInfo>)> {
+        let rosters = self.channels.iter();
+        rosters.flat_map(|(name, roster)| roster.clients().map(move |client| (name, client)))
+    }
+
+    /// Returns whether a timer is pending.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.leaving.is_empty()
     }
 }
 
@@ -271,7 +300,7 @@ mod tests {
             for one in &all {
                 roster.join(one, false);
             }
-            // The first, one in the middle, the last.
+            // The first, a middle and the last one.
             for gone in [0, 17, 39] {
                 assert_eq!(roster.leave(&all[gone], None), LeaveEffect::Announced);
             }
@@ -280,9 +309,9 @@ mod tests {
             names.collect::<Vec<_>>()
         };
         let first = listed();
-        // The last one takes the place of one that goes.
+        // The last one moves to the index of a removed one.
         assert_eq!((&*first[0], &*first[1], &*first[17]), ("37", "1", "38"));
-        // Two rosters hash in different ways.
+        // Different instances hash differently.
         assert!((0..10).all(|_| listed() == first));
         let mut sorted = first;
         sorted.sort_by_key(|name| name.parse::<u32>().ok());

@@ -1,28 +1,13 @@
-//! What is asked of a channel's home, and how the answer comes back.
+//! Queries to a channel's home and their replies.
 
-use crate::publish::Origin;
+use crate::message::Origin;
 use crate::{
-    ChannelName, ConnectionId, Engine, HistoryQuery, Hub, HubMessage, HubReply, Outlet,
+    ChannelName, ChannelQuery, ConnectionId, Engine, Hub, HubMessage, HubReply, Outlet,
     RequestOutcome, Ticket, WorkerId,
 };
 
-/// What somebody wants to know of a channel, or have done to it, by its home.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ChannelQuery {
-    /// A part of its history: [`HubReply::History`].
-    History(HistoryQuery),
-    /// Its publications are to be let go of; its position stays: [`HubReply::HistoryRemoved`].
-    RemoveHistory,
-    /// Who is there: [`HubReply::Presence`].
-    Presence,
-    /// How many are there: [`HubReply::PresenceStats`].
-    PresenceStats,
-    /// Whether the user is there whose channel it is: [`HubReply::UserStatus`].
-    UserStatus,
-}
-
 impl<E: Engine> Hub<E> {
-    /// Asks the home of a channel. The answer comes to the ticket if the outcome is [`RequestOutcome::Pending`].
+    /// Queries the home of a channel. The reply comes to the ticket if the outcome is [`RequestOutcome::Pending`].
     pub fn query(
         &mut self,
         (session, ticket): (ConnectionId, Ticket),
@@ -51,7 +36,7 @@ impl<E: Engine> Hub<E> {
         RequestOutcome::Pending
     }
 
-    /// Home: somebody on another worker asks.
+    /// Home: handles a query of another worker.
     pub(crate) fn receive_query(
         &mut self,
         from: WorkerId,
@@ -67,7 +52,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: hands somebody an answer.
+    /// Home: sends a reply to the origin of a request.
     pub(crate) fn reply(
         &self,
         Origin { from, reply }: Origin,
@@ -88,7 +73,7 @@ impl<E: Engine> Hub<E> {
         outlet.send_message(from, mail);
     }
 
-    /// `None`: it comes later.
+    /// Returns the reply; `None` if it comes later.
     fn answer_query(
         &mut self,
         channel: &str,

@@ -1,31 +1,22 @@
-//! When an instruction counts as carried out: once each worker with a connection of the user has done it, and each home
-//! that this concerns knows.
+//! Completion of user commands: a command is complete once each worker with a connection of the user has executed it
+//! and each affected home knows the effect.
 //!
-//! The user's home passes the instruction on and tells the caller how many answers to expect. Each worker that got it calls
-//! [`Hub::acknowledge_command`] behind its sessions: a mail to the homes concerned, which follows the changes of membership in the same
-//! lanes, so that a home has counted them when it answers the caller.
+//! The user's home dispatches the command and tells the caller how many acknowledgements to expect. After its sessions,
+//! each worker calls [`Hub::acknowledge_command`], which sends a message to the affected homes. It follows the membership changes in
+//! the same lanes, so a home has counted them when it acknowledges the command to the caller.
 
 use std::sync::Arc;
 
-use crate::publish::Origin;
+use crate::message::Origin;
 use crate::{Caller, Engine, Hub, HubMessage, HubReply, Outlet, UserAction, UserCommand, WorkerId};
 
-/// What the user's home says of an instruction that it has passed on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CommandDispatch {
-    /// The connections of the user, on all workers.
-    pub connections: u32,
-    /// How many times [`HubReply::CommandAcknowledged`] comes before it is carried out; in any order with this answer.
-    pub pending_acknowledgements: u32,
-}
-
-/// The homes that an instruction concerns.
+/// The homes affected by a command.
 enum AffectedHomes<'i> {
-    /// None: it changes nothing but sessions.
+    /// None: the command changes only sessions.
     NoHomes,
-    /// That of a channel.
+    /// The home of one channel.
     Channel(&'i str),
-    /// Those of all channels that a session may be subscribed to.
+    /// The homes of all channels to which a session may be subscribed.
     AllHomes,
 }
 
@@ -44,7 +35,7 @@ impl AffectedHomes<'_> {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Home: the answers that follow when so many workers carry an instruction out.
+    /// Home: returns the number of acknowledgements that follow if this many workers execute the command.
     pub(crate) fn expected_acknowledgements(&self, instruction: &UserCommand, workers: u32) -> u32 {
         match AffectedHomes::of(instruction) {
             AffectedHomes::NoHomes | AffectedHomes::Channel(_) => workers,
@@ -52,8 +43,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// The sessions of this worker have carried out an instruction, or have it on record. To be called once for each
-    /// [`Outlet::command_dispatched`].
+    /// Acknowledges a command after the sessions of this worker have executed or recorded it. To be called once for
+    /// each [`Outlet::command_dispatched`].
     pub fn acknowledge_command(
         &mut self,
         caller: Caller,
@@ -81,7 +72,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: what the worker has sent before is counted.
+    /// Home: everything the worker sent before is counted.
     pub(crate) fn command_acknowledged(&mut self, caller: Caller, outlet: &mut impl Outlet) {
         let origin = Origin {
             from: caller.worker,
@@ -90,7 +81,7 @@ impl<E: Engine> Hub<E> {
         self.reply(origin, HubReply::CommandAcknowledged, outlet);
     }
 
-    /// Local: has the sessions of a channel carry an instruction out; its caller is told behind that.
+    /// Local: makes the sessions of a channel execute a command; its caller is notified after that.
     pub(crate) fn execute_for_sessions(
         &mut self,
         channel: &str,

@@ -1,10 +1,10 @@
-//! What a hub has under way and what it holds for sessions, by name: for tests of what must be empty once all is quiet.
+//! Work in progress and per-session resources by name, for tests that check that both are empty at rest.
 
 use crate::{Engine, Hub};
 
 impl<E: Engine> Hub<E> {
-    /// Queues, counters and reservations that are not empty, each with how much is in it. There is none once no mail is
-    /// on its way, nothing waits for credit or for a log, and the sweeps are over. It walks over all channels.
+    /// Iterates over non-empty queues, counters and reservations with their sizes. There are none once no message is in
+    /// flight, nothing waits for credit or the log, and all sweeps are done. Visits all channels.
     pub fn pending_work(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let gauges = self.engine.gauges();
         let channels = || self.channels.iter();
@@ -39,8 +39,8 @@ impl<E: Engine> Hub<E> {
         .filter(|(_, count)| *count > 0)
     }
 
-    /// What there is because of sessions, not counting zeros: nothing once all of them have ended and those who had time
-    /// to come back are given up.
+    /// Iterates over non-zero resources held for sessions: none once all sessions have ended and all leave delays have
+    /// passed.
     pub fn session_resources(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let [members, rosters, leaving] = self.presence.sizes();
         [

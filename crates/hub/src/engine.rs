@@ -1,132 +1,140 @@
-//! The engine: what orders and stores publications, and feeds them back.
+//! The engine: orders and stores publications, and feeds them back.
 //!
 //! # Contract
 //!
-//! The home of a channel is one worker of this node; it alone talks to the engine about that channel. Each clause below
-//! has a test of its name in `tests/engine`, which runs on every engine that it concerns.
+//! The home of a channel is one worker of this node; only the home talks to the engine about that channel. Each clause
+//! below has a test of the same name in `tests/engine`, which runs on every engine that it concerns.
 //!
-//! Handing over
+//! Publishing
 //!
-//! * `order`: of one channel, publications get their places in the order in which the home hands them over. Other nodes
-//!   may publish between them.
-//! * `answer`: each publication that is handed over is answered once: at once ([`OrderResult::Done`], [`OrderResult::Skipped`]), or
-//!   later by a [`EngineReport`] with its [`RequestContext`]. An error means that nothing is known: it may have been stored.
-//! * `retry`: an engine hands a publication to its store again only under a key: that of the publisher, or one that it has
-//!   made for this. The home forgets the publisher's key of a publication that failed, so the publisher may repeat it; the
-//!   store then knows the key. In either case the publication is stored once.
-//! * `stale`: a publication whose version is not newer is skipped, and so is one whose key was used; neither is fed.
-//! * `handed`: the number of subscribers of a publication is known only where this node has all of them: an engine that
-//!   answers by [`EngineReport::PublishOutcome`] leaves it open.
-//! * `room`: an engine never refuses what is handed over; [`Engine::is_full`] makes the home pause the publishers first.
+//! * `order`: the publications of one channel get their positions in the order in which the home submits them. Other
+//!   nodes may publish in between.
+//! * `answer`: each submitted publication is answered exactly once: immediately ([`OrderResult::Done`], [`OrderResult::Skipped`]),
+//!   or later by an [`EngineReport`] with its [`RequestContext`]. An error means that the outcome is unknown: the publication may
+//!   have been stored.
+//! * `retry`: an engine submits a publication to its store again only under a key: the publisher's, or one that it has
+//!   generated for this purpose. The home forgets the publisher's key of a failed publication, so the publisher may
+//!   retry; the store still knows the key. In either case the publication is stored once.
+//! * `stale`: a publication whose version is not newer, or whose key was used before, is skipped and not delivered.
+//! * `handed`: the number of receivers of a publication is known only if this node has all subscribers: an engine that
+//!   answers with [`EngineReport::PublishOutcome`] leaves it open.
+//! * `room`: an engine never refuses a submitted publication; [`Engine::is_full`] makes the home pause the publishers
+//!   first.
 //!
 //! Positions
 //!
-//! * `increase`: within an epoch offsets increase with the order. They need not be dense, so nothing outside an engine
-//!   calculates with them: the hub compares them, and stores and sends them as they are.
-//! * `epoch`: positions of different epochs can't be compared. An engine that has lost positions begins another epoch and
-//!   says so with [`EngineReport::Lost`].
+//! * `increase`: within an epoch offsets increase in publication order. They need not be dense, so code outside an
+//!   engine never calculates with them: the hub only compares, stores and forwards them.
+//! * `epoch`: positions of different epochs can't be compared. An engine that has lost positions starts another epoch
+//!   and reports [`EngineReport::Lost`].
 //!
 //! Feed
 //!
-//! * `follow`: the home says when a channel gets its first subscriber on this node and when it loses its last
-//!   ([`Engine::follow`], [`Engine::unfollow`]), whether or not the channel remembers. A wildcard channel stands for all
-//!   that it matches. A subscription is not answered before the engine follows its channel; once it does,
-//!   [`Engine::position`] is where the feed goes on. A subscription fails if the engine can't follow the channel.
-//! * `feed`: publications reach subscribers by the feed alone: as the value of [`OrderResult::Done`], or as [`EngineReport::FeedItem`].
-//!   The home hands each on in the order of the feed, to all workers of the node; from there nothing is lost.
-//! * `stored`: what is fed is stored as far as the engine stores anything: no crash of this node takes back what a
-//!   subscriber or a publisher has seen.
-//! * `link`: an item carries the offset of its predecessor ([`FeedItem::predecessor`]). The home follows the links: it skips an
-//!   item at or below the last offset, and takes an item whose predecessor is not the last offset for a gap.
-//! * `gap`: the feed of an engine may lose items, repeat them and reorder them. The home heals a gap by one
-//!   [`Engine::read_since`] from the last offset and holds later items back meanwhile. An engine that may lose the latest
-//!   item compares tops and reports it again. Publications without a position have no link: they may be lost unnoticed.
-//! * `lost`: only a gap that can't be healed reaches subscribers, as [`Outlet::lost`](crate::Outlet::lost): their state is
-//!   insufficient, and they have to subscribe again.
+//! * `follow`: the home tells the engine when a channel gets its first subscriber on this node and when it loses its
+//!   last ([`Engine::follow`], [`Engine::unfollow`]), with or without history. A wildcard channel stands for all
+//!   channels that it matches. A subscription is confirmed only after the engine follows its channel; from then on
+//!   [`Engine::position`] is where the feed continues. A subscription fails if the engine can't follow the channel.
+//! * `feed`: publications reach subscribers only through the feed: as the value of [`OrderResult::Done`], or as
+//!   [`EngineReport::FeedItem`]. The home forwards each item in feed order to all workers of the node; from there on nothing is
+//!   lost.
+//! * `stored`: an item in the feed is stored to the extent that the engine stores anything: no crash of this node takes
+//!   back what a subscriber or a publisher has seen.
+//! * `link`: an item carries the offset of its predecessor ([`FeedItem::predecessor`]). The home follows these links: it skips
+//!   an item at or below the last offset, and treats an item whose predecessor is not the last offset as a gap.
+//! * `gap`: the feed may lose, repeat and reorder items. The home closes a gap with one [`Engine::read_since`] from the
+//!   last offset and holds later items back meanwhile. An engine that may lose the latest item compares tops and
+//!   reports it again. Publications without a position have no link and may be lost unnoticed.
+//! * `lost`: only a gap that can't be closed reaches subscribers, as [`Outlet::lost`](crate::Outlet::lost): their state
+//!   is insufficient and they have to subscribe again.
 //!
 //! Reading
 //!
-//! * `join`: a new subscriber joins at the position that has been fed and gets what it missed up to there. An engine that
-//!   does not hold that in this process says [`Step::Deferred`] and feeds by reports only. The home reads for all subscribers
-//!   of a channel together, and keeps what is fed meanwhile. Until then the subscription is pending: it is counted nowhere
-//!   and gets nothing.
-//! * `chain`: a read returns a [`Chain`]: publications that are linked without a gap, up to the top. It joins a position
-//!   only if the position's offset is one of its links in the same epoch. An engine that is not certain of a link leaves
-//!   the chain shorter, and the subscriber learns that something is missing.
-//! * `share`: subscribers that come while a read is under way share it, as far as it reaches back.
-//! * `top`: a read includes every item that the home [has before_delivery](Engine::before_delivery) before it asks.
-//! * `removal`: removing the history keeps the position. What was handed over before goes with it.
+//! * `join`: a new subscriber joins at the position reached by the feed and gets what it missed up to there. An engine
+//!   that does not hold this in the process returns [`Step::Deferred`] and feeds only by reports. The home then reads once
+//!   for all waiting subscribers of a channel and keeps the items delivered meanwhile. Until then a subscription is
+//!   pending: it is not counted and receives nothing.
+//! * `chain`: a read returns a [`Chain`]: publications linked without a gap, up to the top. It joins a position only if
+//!   the position's offset is one of its links in the same epoch. An engine that is not certain of a link shortens the
+//!   segment, and the subscriber learns that something is missing.
+//! * `share`: subscribers that arrive during a read share it as far as it reaches back.
+//! * `top`: a read includes every item that the home [delivered](Engine::before_delivery) before requesting it.
+//! * `removal`: removing the history keeps the position. Publications submitted before are removed with it.
 //!
 //! Presence
 //!
-//! * `member_changed`: the home hands each member over that comes or leaves on this node ([`Engine::member_changed`]), in order. The
-//!   engine says, at once or later, whether subscribers are to hear of it: not if the same user is a member on another
-//!   node, where only users count.
-//! * `lease`: members are valid as long as the lease of their node, which the engine renews. An engine that has lost them
-//!   takes them from [`Catalog::members`] again. One node reports members whose lease has ended ([`EngineReport::LeaseExpired`]).
+//! * `member_changed`: the home reports each member that joins or leaves on this node ([`Engine::member_changed`]), in order. The
+//!   engine decides, immediately or later, whether subscribers are notified: not if only users count and the same user
+//!   is a member on another node.
+//! * `lease`: members are valid as long as the lease of their node, which the engine renews. An engine that has lost
+//!   them takes them from [`Catalog::members`] again. One node reports members whose lease has expired
+//!   ([`EngineReport::LeaseExpired`]).
 //! * `presence`: the members of a channel and their number are a query to the engine, which may answer later.
 //!
-//! An engine knows no socket or clock here: what it sends and receives is carried by its owner, which calls
-//! [`Hub::take_reports`](crate::Hub::take_reports) once reports have arrived.
+//! An engine has no access to sockets or clocks: its owner transports what it sends and receives, and calls
+//! [`Hub::take_reports`](crate::Hub::take_reports) when reports have arrived.
 
 use std::sync::Arc;
 
 use crate::channel::{Channel, Channels};
-use crate::channel_members::ChannelMembers;
-use crate::history::is_position_used;
+use crate::channel_members::{ChannelMembers, Presence};
 pub use crate::history_segment::{HistoryRead, HistorySegment, ReadStart};
+use crate::message::Origin;
 use crate::payload::PayloadSource;
-use crate::presence::Presence;
-use crate::publish::Origin;
 use crate::{
     ClientInfo, FeedEvent, HistoryError, HistoryOptions, HistoryPage, HistoryQuery, Namespaces,
     Payload, Position, PresenceError, PresenceStats, Publication, PublicationInfo, PublishOptions,
     PublishOutcome, SubscribeOptions, SubscribeOutcome, Version,
 };
 
-/// Orders and stores the publications of the channels of one home, see the [module](self).
+/// Orders and stores the publications of the channels of one home; see the [module](self) for the contract.
 ///
-/// A channel that remembers has a *slot*, a number that the engine chooses and the hub stores with the channel.
+/// A channel with history has a *slot*, a number chosen by the engine and stored by the hub with the channel.
 pub trait Engine {
-    /// Begins to remember a channel: returns its slot. `channel` is the hub's number for it.
+    /// Starts the stream of a channel and returns its slot. `channel` is the hub's number of the channel.
     fn open(&mut self, channel: u32, name: &Arc<str>, now_ms: u64) -> u32;
 
-    /// Forgets a channel.
+    /// Drops the stream of a channel.
     fn close(&mut self, slot: u32, name: &Arc<str>);
 
-    /// Orders a publication, joins and leaves included.
+    /// Orders a publication. Joins and leaves are publications too.
     fn publish(&mut self, offer: &mut NewPublication<'_, '_>) -> OrderResult;
 
-    /// Whether publications may be ordered later: if not, [`publish`](Self::publish) never returns [`OrderResult::Deferred`].
+    /// Returns whether publications may be ordered later; if not, [`publish`](Self::publish) never returns
+    /// [`OrderResult::Deferred`].
     fn is_deferring(&self) -> bool {
         false
     }
 
-    /// Whether publications that would be ordered later have to stay with their publishers for now.
+    /// Returns whether publishers must hold back publications that would be ordered later.
     fn is_full(&self) -> bool {
         false
     }
 
-    /// Returns how many receipts of a channel the engine holds.
+    /// Whether other nodes may have subscribers: publications without any on this node are handed over too.
+    fn reaches_others(&self) -> bool {
+        false
+    }
+
+    /// Returns the number of pending requests of a channel.
     fn pending_count(&self, _slot: u32) -> u32 {
         0
     }
 
-    /// Reports the receipt back in its place behind what is handed over already; called while receipts of the channel
-    /// wait.
+    /// Reports the request once everything submitted before it is done; called while requests of the channel are
+    /// pending.
     fn fence(&mut self, slot: u32, receipt: RequestContext);
 
-    /// Has the feed of a channel begin, which gets its first subscriber on this node. Where it remembers it has a slot.
-    /// [`EngineReport::Following`] brings a later answer, unless [`unfollow`](Self::unfollow) comes first.
+    /// Starts the feed of a channel that gets its first subscriber on this node. A channel with history has a slot. A
+    /// deferred reply arrives as [`EngineReport::Following`], unless [`unfollow`](Self::unfollow) is called first.
     fn follow(&mut self, _name: &Arc<str>, _slot: Option<u32>) -> EngineReply<()> {
         EngineReply::Ready(())
     }
 
-    /// Has the feed of a channel end, which has lost its last subscriber on this node.
+    /// Stops the feed of a channel that lost its last subscriber on this node.
     fn unfollow(&mut self, _name: &Arc<str>, _slot: Option<u32>) {}
 
-    /// Returns what a new subscriber joins: the position that has been fed, and what it has missed up to there.
-    /// [`Step::Deferred`] where this process does not hold it: the home then reads the [`Chain`].
+    /// Returns what a new subscriber joins: the position reached by the feed, and the publications missed up to there.
+    /// Returns [`Step::Deferred`] if this process does not hold them; the home then reads a [`Chain`].
     fn join(
         &mut self,
         kept: StoredChannel<'_>,
@@ -136,7 +144,7 @@ pub trait Engine {
     /// Returns whether this process knows of no stored publications of the channel.
     fn is_empty(&self, slot: u32) -> bool;
 
-    /// Reads a part of the history.
+    /// Reads a page of the history.
     fn read(
         &mut self,
         kept: StoredChannel<'_>,
@@ -145,10 +153,11 @@ pub trait Engine {
         receipt: RequestContext,
     ) -> EngineReply<Result<HistoryPage, HistoryError>>;
 
-    /// Reads what is stored from there up to the top, to heal a gap or for subscribers: [`EngineReport::Chain`] brings it.
+    /// Reads the stored publications from a position up to the top, to close a gap or for subscribers;
+    /// [`EngineReport::Chain`] returns them.
     fn read_since(&mut self, _slot: u32, _read: HistoryRead) {}
 
-    /// Goes on at a position, behind a gap that could not be healed.
+    /// Continues the feed at a position after a gap that could not be closed.
     fn resume(&mut self, _slot: u32, _position: Position) {}
 
     /// Removes the history of a channel; its position stays.
@@ -158,11 +167,10 @@ pub trait Engine {
         receipt: RequestContext,
     ) -> EngineReply<Result<(), HistoryError>>;
 
-    /// Takes note that a removal is about to be answered: what was handed over before it and fed since goes too.
+    /// Called before a removal is answered: publications submitted before it and delivered since are removed too.
     fn before_removal_reply(&mut self, _slot: u32) {}
 
-    /// Takes note that an item is about to be handed to subscribers, and returns the payload before it where deltas are
-    /// wanted.
+    /// Called before an item is delivered to subscribers; returns the preceding payload if a delta is wanted.
     fn before_delivery(
         &mut self,
         slot: u32,
@@ -182,14 +190,14 @@ pub trait Engine {
         None
     }
 
-    /// Takes note that a report with a receipt has been carried out.
+    /// Called after a report of a pending request was handled.
     fn report_handled(&mut self, _slot: u32) {}
 
-    /// Returns the position of the last item that was fed.
+    /// Returns the position of the last delivered item.
     fn position(&self, slot: u32) -> Position;
 
-    /// Takes note of a member of this node. Returns whether subscribers are to hear of it; [`EngineReport::Member`] brings a later
-    /// answer.
+    /// Records a member change of this node. Returns whether subscribers are notified; [`EngineReport::Member`] brings a
+    /// deferred reply.
     fn member_changed(&mut self, _change: MemberChange<'_>) -> EngineReply<bool> {
         EngineReply::Ready(true)
     }
@@ -203,7 +211,7 @@ pub trait Engine {
         EngineReply::Ready(here.list())
     }
 
-    /// Returns how many are in a channel; `here` are the members of this node.
+    /// Returns the number of members of a channel; `here` are those of this node.
     fn presence_stats(
         &mut self,
         here: LocalMembers<'_>,
@@ -212,10 +220,11 @@ pub trait Engine {
         EngineReply::Ready(Ok(here.stats()))
     }
 
-    /// Has changed limits: the namespaces, and the bytes for the history of all workers.
+    /// Updates the namespaces and the limit in bytes for the history of all workers.
     fn set_limits(&mut self, _namespaces: &Namespaces, _bytes_max: usize, _workers: u16) {}
 
-    /// Drops what is over a limit or too old. `gone` gets the hub's numbers of channels whose slots were closed.
+    /// Drops data that exceeds a limit or has expired. `gone` collects the hub's numbers of channels whose slots were
+    /// closed.
     fn maintain(
         &mut self,
         _catalog: &Catalog<'_>,
@@ -225,55 +234,55 @@ pub trait Engine {
     ) {
     }
 
-    /// Whether [`maintain`](Self::maintain) is needed also while nothing happens.
+    /// Returns whether [`maintain`](Self::maintain) has to be called even without activity.
     fn has_maintenance(&self) -> bool {
         false
     }
 
-    /// The gauges of the engine.
+    /// Returns the gauges of the engine.
     fn gauges(&self) -> EngineGauges {
         EngineGauges::default()
     }
 }
 
-/// How much an engine is to maintain in one call.
+/// The extent of one maintenance call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaintenanceScope {
-    /// Behind a publication or a subscription: what keeps the limits.
+    /// After a publication or a subscription: enforces the limits.
     Incremental,
-    /// About once a second.
+    /// About once a second: everything.
     Full,
 }
 
-/// What an engine holds, for metrics.
+/// Gauges of an engine, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineGauges {
-    /// Receipts that were not reported yet.
+    /// Pending requests that were not reported yet.
     pub waiting: usize,
-    /// Those among them that are ready to be polled.
+    /// Those of them that are ready to be polled.
     pub ready: usize,
-    /// The bytes of their payloads.
+    /// Payload bytes of the pending requests.
     pub waiting_bytes: usize,
     /// Channels with a slot.
     pub channels: usize,
-    /// The bytes of what is stored in this process.
+    /// Bytes stored in this process.
     pub bytes: usize,
 }
 
-/// A channel that remembers.
+/// A channel with history.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredChannel<'a> {
-    /// Its name.
+    /// The channel name.
     pub name: &'a Arc<str>,
-    /// Its slot.
+    /// The channel's slot.
     pub slot: u32,
-    /// How much it remembers.
+    /// The history options.
     pub history: &'a HistoryOptions,
-    /// The wall clock for expiry.
+    /// The wall clock for expiry, in milliseconds.
     pub now_ms: u64,
 }
 
-/// A publication that is handed to the engine.
+/// A publication submitted to the engine.
 pub struct NewPublication<'a, 'p> {
     pub(crate) channel: u32,
     pub(crate) payload: PayloadSource<'p>,
@@ -283,37 +292,37 @@ pub struct NewPublication<'a, 'p> {
     pub name: &'a Arc<str>,
     /// The slot of the channel, if it has one.
     pub slot: Option<u32>,
-    /// The history that stores it; `None`: it is not stored and gets no position.
+    /// The history options; `None`: the publication is not stored and gets no position.
     pub history: Option<&'a HistoryOptions>,
-    /// What it tells.
+    /// The type of the publication.
     pub event: FeedEvent,
-    /// The wall clock.
+    /// The wall clock in milliseconds since 1970.
     pub at_ms: u64,
-    /// What is said of it beside its payload.
+    /// Metadata delivered with the payload.
     pub info: Option<&'a Arc<PublicationInfo>>,
-    /// Whether the payload before it is wanted, for deltas.
+    /// Whether the preceding payload is needed for a delta.
     pub wants_previous: bool,
 }
 
 impl NewPublication<'_, '_> {
-    /// Returns the payload to keep. The bytes are copied the first time only.
+    /// Returns the payload to store. The bytes are copied on the first call only.
     pub fn payload(&mut self) -> Payload {
         self.payload.to_payload()
     }
 
-    /// Returns the version of the state that it tells.
+    /// Returns the version of the channel's state.
     #[must_use]
     pub fn version(&self) -> Option<&Version> {
         self.options?.version.as_ref()
     }
 
-    /// Returns the key that tells it from repetitions.
+    /// Returns the idempotency key.
     #[must_use]
     pub fn idempotency_key(&self) -> Option<&str> {
         self.options?.idempotency_key.as_deref()
     }
 
-    /// Returns what the report about it has to carry.
+    /// Returns the context that the report about the publication must carry.
     #[must_use]
     pub fn context(&self) -> RequestContext {
         RequestContext {
@@ -321,10 +330,11 @@ impl NewPublication<'_, '_> {
             origin: self.origin,
             options: self.options.cloned(),
             repeated: None,
+            has_slot: self.slot.is_some(),
         }
     }
 
-    /// Returns the publication with its place.
+    /// Returns the publication with its position.
     pub fn to_publication(&mut self, position: Option<Position>) -> Publication {
         Publication {
             payload: self.payload.to_payload(),
@@ -336,37 +346,39 @@ impl NewPublication<'_, '_> {
     }
 }
 
-/// The hub's own record of something that is answered later; opaque to engines.
+/// The hub's record of a request that is answered later; opaque to engines.
 #[derive(Debug)]
 pub struct RequestContext {
     pub(crate) channel: u32,
     pub(crate) origin: Origin,
     pub(crate) options: Option<Arc<PublishOptions>>,
-    /// The result of the publication that it repeats.
+    /// The result of the publication that this one repeats.
     pub(crate) repeated: Option<PublishOutcome>,
+    /// Whether its channel had a slot: then it counts there.
+    pub(crate) has_slot: bool,
 }
 
-/// A question whose answer is reported later; opaque to engines.
+/// The origin of a query that is answered later; opaque to engines.
 #[derive(Debug)]
 pub struct QueryContext(pub(crate) Origin);
 
-/// A member of this node that has come or left.
+/// A member of this node that joined or left.
 #[derive(Debug)]
 pub struct MemberChange<'a> {
-    /// The channel.
+    /// The channel name.
     pub channel: &'a Arc<str>,
     /// The member.
     pub client: &'a Arc<ClientInfo>,
-    /// [`FeedEvent::SubscribeOutcome`] or [`FeedEvent::Left`].
+    /// [`FeedEvent::Joined`] or [`FeedEvent::Left`].
     pub event: FeedEvent,
-    /// Whether only the first and the last connection of a user are news.
+    /// Whether only the first and last connection of a user are announced.
     pub is_by_user: bool,
-    /// Whether subscribers hear of it as far as this node knows. If not, an answer changes nothing.
+    /// Whether subscribers are notified as far as this node knows. If not, the engine's reply changes nothing.
     pub is_announced: bool,
 }
 
 impl MemberChange<'_> {
-    /// Returns what the report about it has to carry.
+    /// Returns the context that the report about the change must carry.
     #[must_use]
     pub fn context(&self) -> MemberChangeContext {
         MemberChangeContext {
@@ -378,7 +390,7 @@ impl MemberChange<'_> {
     }
 }
 
-/// A change of membership that is answered later; opaque to engines.
+/// A member change that is answered later; opaque to engines.
 #[derive(Debug)]
 pub struct MemberChangeContext {
     pub(crate) channel: Arc<str>,
@@ -390,7 +402,7 @@ pub struct MemberChangeContext {
 /// The members of one channel on this node.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalMembers<'a> {
-    /// The channel.
+    /// The channel name.
     pub channel: &'a str,
     pub(crate) members: Option<&'a ChannelMembers>,
 }
@@ -407,7 +419,7 @@ impl LocalMembers<'_> {
         }
     }
 
-    /// Returns how many there are.
+    /// Returns their number.
     #[must_use]
     pub fn stats(&self) -> PresenceStats {
         self.members
@@ -415,75 +427,97 @@ impl LocalMembers<'_> {
     }
 }
 
-/// What became of a publication that was handed over.
+/// The immediate result of submitting a publication.
 #[derive(Debug)]
 pub enum OrderResult {
-    /// It is ordered and stored, and is to be fed now.
+    /// Ordered and stored; to be delivered now.
     Ordered {
-        /// Its position, where it is stored.
+        /// The position, if stored.
         position: Option<Position>,
-        /// The payload before it, where deltas are wanted.
+        /// The preceding payload, if a delta is wanted.
         previous: Option<Payload>,
     },
-    /// It is stale. With the position of the channel.
+    /// Stale, and not stored; with the channel's position.
     Skipped(Position),
-    /// A report follows.
+    /// An [`EngineReport`] follows.
     Deferred,
 }
 
-/// What is answered at once or by a report.
+/// The result of a query: immediate, or in a later report.
 #[derive(Debug)]
 pub enum EngineReply<T> {
-    /// The answer.
+    /// The result.
     Ready(T),
-    /// A report follows.
+    /// An [`EngineReport`] follows.
     Deferred,
 }
 
 /// An item of a channel's feed.
 #[derive(Clone, Debug)]
 pub struct FeedItem {
-    /// The channel.
+    /// The channel name.
     pub channel: Arc<str>,
-    /// What was published, with its position where it is stored.
+    /// The publication, with its position if it is stored.
     pub publication: Publication,
-    /// The offset of its predecessor in the same epoch, 0 for the first.
+    /// The offset of the predecessor in the same epoch; 0 for the first.
     pub predecessor: u64,
 }
 
-/// Something that an engine answers later, or announces.
+/// A deferred reply or a notification of an engine.
 #[derive(Debug)]
 pub enum EngineReport {
-    /// An item of the feed. Has a receipt where this worker has handed it over and it was not answered yet.
+    /// An item of the feed. It has a context if this worker submitted it and was not answered yet.
     Item(Box<FeedItem>, Option<RequestContext>),
-    /// A publication is ordered; its item comes by itself. With its position where it is stored. How many subscribers it
-    /// has is not known.
-    Published(RequestContext, Option<Position>),
-    /// The engine has not answered: whether a publication was stored is not known.
+    /// A publication is ordered; its item comes by itself. With its position where it is stored, and the number of nodes
+    /// with subscribers, where the engine knows it. How many subscribers it has is not known.
+    Published(RequestContext, Option<Position>, Option<u32>),
+    /// The engine did not answer: whether a publication was stored is unknown.
     Failed(RequestContext),
-    /// A publication was stale. With the position of its channel, `None` for that of the last item fed by then.
+    /// A publication was stale. With the position of its channel; `None` stands for that of the last delivered item.
     Skipped(RequestContext, Option<Position>),
-    /// A [fence](Engine::fence) is reached.
+    /// A [fence](Engine::fence) was reached.
     Fence(RequestContext),
-    /// The history was removed, or was not.
+    /// The result of removing the history.
     Removed(RequestContext, Result<(), HistoryError>),
-    /// A part of the history.
+    /// A page of the history.
     History(RequestContext, Result<HistoryPage, HistoryError>),
-    /// The answer to [`Engine::follow`]: whether the feed of this channel has begun.
+    /// The reply to [`Engine::follow`]: whether the feed of the channel has started.
     Following(Arc<str>, bool),
-    /// The answer to [`Engine::read_since`]: the channel, what was asked for, and what is stored; `None` where that can't
-    /// be read.
+    /// The reply to [`Engine::read_since`]: the channel, the read, and the stored publications; `None` if they can't be
+    /// read.
     Segment(Arc<str>, HistoryRead, Option<Box<HistorySegment>>),
-    /// The answer to [`Engine::member_changed`]: whether subscribers are to hear of it.
+    /// The reply to [`Engine::member_changed`]: whether subscribers are notified.
     Member(MemberChangeContext, bool),
-    /// The lease of a member of another node has ended, and this node is the one to say so.
+    /// The lease of a member of another node has expired, and this node is the one that reports it.
     LeaseExpired(Arc<str>, Arc<ClientInfo>),
-    /// Who is in a channel.
+    /// The members of a channel.
     Presence(QueryContext, Result<Box<[Arc<ClientInfo>]>, PresenceError>),
-    /// How many are in a channel.
+    /// The number of members of a channel.
     PresenceStats(QueryContext, Result<PresenceStats, PresenceError>),
     /// The position of a channel is void, for example because its epoch has ended.
     Lost(Arc<str>),
+}
+
+impl EngineReport {
+    /// The channel whose subscribers need room for it.
+    pub(crate) fn channel(&self) -> Option<u32> {
+        match self {
+            Self::Item(_, receipt) => receipt.as_ref().map(|receipt| receipt.channel),
+            Self::Skipped(receipt, _)
+            | Self::Published(receipt, ..)
+            | Self::Failed(receipt)
+            | Self::Fence(receipt)
+            | Self::Removed(receipt, _)
+            | Self::History(receipt, _) => Some(receipt.channel),
+            Self::Following(..)
+            | Self::Segment(..)
+            | Self::Member(..)
+            | Self::LeaseExpired(..)
+            | Self::Presence(..)
+            | Self::PresenceStats(..)
+            | Self::Lost(_) => None,
+        }
+    }
 }
 
 /// The hub's channels by number, for maintenance.
@@ -509,7 +543,7 @@ impl Catalog<'_> {
         &self.channel(channel).name
     }
 
-    /// Returns how much a channel remembers.
+    /// Returns the history options of a channel; `None` without history.
     #[must_use]
     pub fn history(&self, channel: u32) -> Option<HistoryOptions> {
         self.namespaces.of(self.name(channel)).history
@@ -518,6 +552,6 @@ impl Catalog<'_> {
     /// Returns whether the position of a channel is in use.
     #[must_use]
     pub fn is_position_used(&self, channel: u32) -> bool {
-        is_position_used(self.channel(channel))
+        self.channel(channel).is_used()
     }
 }

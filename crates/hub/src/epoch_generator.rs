@@ -2,12 +2,12 @@
 
 use crate::Epoch;
 
-/// Makes epochs that differ.
+/// Generates distinct epochs.
 #[derive(Debug)]
 pub(crate) struct EpochGenerator(fastrand::Rng);
 
 impl EpochGenerator {
-    /// Two of one seed make the same ones.
+    /// Returns a generator; equal seeds generate equal epochs.
     pub(crate) fn new(seed: u64) -> Self {
         Self(fastrand::Rng::with_seed(seed))
     }

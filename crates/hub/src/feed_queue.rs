@@ -1,7 +1,7 @@
-//! Feeds of an engine that may lose, repeat and reorder: items in line by their links, gaps healed.
+//! Feeds of an engine that may lose, repeat and reorder items: items are queued by their links, and gaps are closed.
 //!
-//! A line is there while items of a channel wait for a read or for room. It is sorted by offset; what is fed is what follows
-//! from the position that the engine had last fed.
+//! A queue exists while items of a channel wait for a read or for room. It is sorted by offset; an item is delivered
+//! when it follows the position last delivered by the engine.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use crate::payload::OrderedPublication;
 use crate::subscription::NONE;
 use crate::{Engine, Hub, HubMessage, Outlet, Position};
 
-/// Items that wait in one line; beyond that the latest is dropped, and its successor shows the gap.
+/// Maximum number of items in one queue; beyond that the last one is dropped, and its successor reveals the gap.
 const QUEUED_MAX: usize = 4096;
 
-/// Lines by the channel's entry.
+/// Feed queues by the channel's entry.
 pub(crate) type FeedQueues = BTreeMap<u32, FeedQueue>;
 
 #[derive(Debug, Default)]
 pub(crate) struct FeedQueue {
     items: BTreeMap<u64, Box<FeedItem>>,
-    /// A read since this position is under way.
+    /// The read in progress, and the position it starts after.
     reading: Option<(HistoryRead, Position)>,
-    /// The last read brought the line to this offset.
+    /// The offset that the last read reached.
     healed: Option<u64>,
 }
 
 impl FeedQueue {
-    /// Whether a read is under way that moves the position of the feed.
+    /// Returns whether a read is in progress that moves the position of the feed.
     pub(crate) fn is_healing(&self) -> bool {
         self.reading.is_some()
     }
@@ -42,7 +42,7 @@ impl FeedQueue {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Home: an item that this home has not handed over, or that was answered already.
+    /// Home: receives an item that this home has not submitted, or that was answered already.
     pub(crate) fn receive_item(&mut self, item: Box<FeedItem>, outlet: &mut impl Outlet) {
         let Some(index) = self.entry_to_feed(&item.channel) else {
             return;
@@ -54,7 +54,7 @@ impl<E: Engine> Hub<E> {
         let slot = self.open_stream(index);
         let last = self.engine.position(slot);
         if position.epoch != last.epoch || position.offset <= last.offset {
-            // Late: what ends an epoch is reported by itself.
+            // A late item: the end of an epoch is reported separately.
             return;
         }
         let line = self.feed_queues.entry(index).or_default();
@@ -62,7 +62,7 @@ impl<E: Engine> Hub<E> {
         self.advance_feed_queue(index, outlet);
     }
 
-    /// Home: the entry of a channel whose subscribers get what was published elsewhere.
+    /// Home: returns the entry of a channel with subscribers for an item published elsewhere.
     fn entry_to_feed(&mut self, channel: &Arc<str>) -> Option<u32> {
         let found = self.find(channel);
         if found.is_some() || self.wildcard_entry(channel).is_none() {
@@ -72,7 +72,7 @@ impl<E: Engine> Hub<E> {
         Some(self.channels.insert(hash, Arc::clone(channel), Home::LOCAL))
     }
 
-    /// Home: a read has come back.
+    /// Home: handles the result of a read.
     pub(crate) fn receive_segment(
         &mut self,
         channel: &str,
@@ -94,7 +94,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: has the gap closed that is known to be behind the position of the feed.
+    /// Home: requests the items missing after the position of the feed.
     pub(crate) fn request_gap(&mut self, index: u32, slot: u32) {
         let last = self.engine.position(slot);
         let line = self.feed_queues.entry(index).or_default();
@@ -105,7 +105,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: what is behind the position of the feed has come.
+    /// Home: receives the items missing after the position of the feed.
     fn fill_gap(
         &mut self,
         index: u32,
@@ -138,7 +138,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: goes on with all lines, as far as there is room.
+    /// Home: continues all feed queues as far as there is room.
     pub(crate) fn advance_feed_queues(&mut self, outlet: &mut impl Outlet) {
         let mut next = 0;
         while let Some((&index, _)) = self.feed_queues.range(next..).next() {
@@ -147,7 +147,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: feeds what is next in line.
+    /// Home: delivers the next items of a queue.
     fn advance_feed_queue(&mut self, index: u32, outlet: &mut impl Outlet) {
         let Some(slot) = self.channels[index].home.stream() else {
             return;
@@ -195,7 +195,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: publications can't be had any more: the feed goes on at a position, or where the engine says.
+    /// Home: gives up missing publications: the feed continues at the given position, or where the engine says.
     pub(crate) fn skip_gap(
         &mut self,
         index: u32,
@@ -206,7 +206,7 @@ impl<E: Engine> Hub<E> {
         match (slot, position, self.feed_queues.get_mut(&index)) {
             (Some(slot), Some(position), Some(_)) => self.engine.resume(slot, position),
             (Some(slot), None, Some(line)) => {
-                // Of a failed read the items behind the gap are left.
+                // After a failed read only the items behind the gap remain.
                 if let Some(first) = line.items.values().next() {
                     let last = self.engine.position(slot);
                     let offset = first.predecessor;

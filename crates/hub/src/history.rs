@@ -1,46 +1,14 @@
-//! What channels remember, as far as it concerns the hub: who joins where, what is read, what is let go of.
+//! History from the hub's point of view: joining, reading, removing and maintenance.
 //!
-//! Everything here happens at a channel's home.
+//! Everything here runs at a channel's home.
 
 use std::sync::Arc;
 
-use crate::channel::{Channel, Home};
+use crate::channel::Home;
 use crate::engine::{Catalog, EngineReply, MaintenanceScope, RequestContext, StoredChannel};
+use crate::message::Origin;
 use crate::page::{HistoryPage, HistoryQuery};
-use crate::publish::Origin;
-use crate::stream::Recovered;
-use crate::{Engine, HistoryOptions, Hub, Namespaces, Now, Position};
-
-/// What somebody joins who subscribes to a channel that remembers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SubscribeOutcome {
-    /// Of the latest publication so far: what he gets next has the next one.
-    pub position: Position,
-    /// What he has missed, if he had said up to where he knew the channel.
-    pub recovered: Option<Recovered>,
-}
-
-/// Why there is no history to be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HistoryError {
-    /// Channels of its namespace don't remember.
-    #[error("the channel keeps no history")]
-    Off,
-    /// The position is one of another epoch.
-    #[error("the position is none of the channel's stream")]
-    Unrecoverable,
-    /// One answer has at most so many publications.
-    #[error(
-        "an answer has at most {0} publications: ask for fewer, and for the others since the last of these"
-    )]
-    TooMany(usize),
-    /// Answers that are on their way refer to too much of what channels have dropped.
-    #[error("too many answers are on their way to clients that read slowly")]
-    Busy,
-    /// The engine has not answered.
-    #[error("the history can't be read now")]
-    Unavailable,
-}
+use crate::{Engine, HistoryError, HistoryOptions, Hub, Namespaces, Now};
 
 impl<E: Engine> Hub<E> {
     /// Begins a turn.
@@ -48,10 +16,10 @@ impl<E: Engine> Hub<E> {
         self.now = now;
     }
 
-    /// Sets the options of channels and the bytes that the history of all workers may take, of which the
-    /// [budgets](Namespaces::add_budget) of namespaces are parts. Streams move to their new budgets, and publications above
-    /// them are evicted, in bounded steps of [`maintain`](Self::look_after). The wildcard namespaces may not change once
-    /// there are channels, since the homes of these depend on them.
+    /// Sets the namespace options and the limit in bytes for the history of all workers, of which the
+    /// [budgets](Namespaces::add_budget) of namespaces are a part. Streams move to their new budgets, and excess
+    /// publications are evicted, in bounded steps by [`maintain_engine`](Self::maintain). The wildcard namespaces must not
+    /// change once there are channels, because the homes of channels depend on them.
     pub fn set_history(&mut self, namespaces: Arc<Namespaces>, bytes_max: usize) {
         debug_assert!(
             self.channels.len() == 0 || namespaces.wildcards() == self.namespaces.wildcards()
@@ -60,24 +28,24 @@ impl<E: Engine> Hub<E> {
         self.namespaces = namespaces;
     }
 
-    /// Sets how many publications one answer has at most.
+    /// Sets the maximum number of publications of one history reply.
     pub fn set_history_answer_max(&mut self, publications: usize) {
         self.history_answer_max = publications;
     }
 
-    /// Whether something gets old, or is over, also while nothing happens: [`maintain`](Self::look_after) is needed.
+    /// Returns whether something may expire without further activity, so that [`maintain_engine`](Self::maintain) must be
+    /// called.
     pub fn needs_maintenance(&self) -> bool {
         let has_old = self.engine.has_maintenance();
-        has_old || self.presence.has_timers() || self.channel_events.has_timers()
+        has_old || self.presence.is_waiting() || self.channel_events.has_timers()
     }
 
-    /// Whether somebody is to be told of something: a [`sweep`](Self::sweep), or
-    /// [`take_happenings`](Self::take_happenings), is needed.
+    /// Returns whether a [`sweep`](Self::sweep) or a [`take_channel_events`](Self::take_channel_events) is needed.
     pub fn has_pending_output(&self) -> bool {
         !self.join_leave_queue.is_empty() || self.channel_events.has_events()
     }
 
-    /// Lets go of some of what is over; to be called about once a second.
+    /// Releases a bounded amount of expired data; to be called about once a second.
     pub fn maintain(&mut self) {
         self.idempotency.expire(self.now.mono_ms);
         self.expire_leaves();
@@ -86,8 +54,8 @@ impl<E: Engine> Hub<E> {
         self.maintain_engine(MaintenanceScope::Full);
     }
 
-    /// Returns the wall clock for expiry, or 0 for [`SETTLED_MS`](crate::SETTLED_MS) after a start from a log, so that nothing
-    /// expires.
+    /// Returns the wall clock for expiry, or 0 during [`RESTORE_GRACE_MS`](crate::RESTORE_GRACE_MS) after a start from a log, so
+    /// that nothing expires.
     pub(crate) fn expiry_clock_ms(&self) -> u64 {
         match self.now.mono_ms < self.clock_grace_until_ms {
             true => 0,
@@ -95,7 +63,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// The channel's stream, which begins now if there is none.
+    /// Returns the channel's stream and starts one if necessary.
     pub(crate) fn open_stream(&mut self, index: u32) -> u32 {
         let channel = &mut self.channels[index];
         debug_assert!(channel.home.is_local());
@@ -109,7 +77,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Keeps the limits of what is stored. Entries may go with it: to be called while no index of one is held.
+    /// Enforces the limits of stored data. Entries may be removed, so no entry index may be held across the call.
     #[inline]
     pub(crate) fn evict_over_budget(&mut self) {
         self.maintain_engine(MaintenanceScope::Incremental);
@@ -132,7 +100,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// The channel remembers no more; its entry stays.
+    /// Detaches the channel from its stream; the entry stays.
     pub(crate) fn detach_stream(&mut self, index: u32) {
         let channel = &mut self.channels[index];
         if let Some(slot) = channel.home.stream() {
@@ -143,7 +111,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// The slot of a channel that remembers, and its entry.
+    /// Returns the entry, the slot and the options of a channel with history.
     fn find_stored_channel(
         &mut self,
         channel: &str,
@@ -151,12 +119,12 @@ impl<E: Engine> Hub<E> {
         let history = self.namespaces.of(channel).history;
         let history = history.ok_or(HistoryError::Off)?;
         let hash = self.channels.hash(channel);
-        // It has a position from now on, which is worth as much as any.
+        // The new stream has a position from now on, which is as good as any other.
         let index = self.entry(hash, channel);
         Ok((index, self.open_stream(index), history))
     }
 
-    /// `None`: the answer comes with a report of the engine.
+    /// Returns `None` if the result arrives with a report of the engine.
     pub(crate) fn read_history(
         &mut self,
         channel: &str,
@@ -170,7 +138,7 @@ impl<E: Engine> Hub<E> {
         Some(page.map(Box::new))
     }
 
-    /// `None`: the answer comes with a report of the engine.
+    /// Returns `None` if the result arrives with a report of the engine.
     pub(crate) fn clear_history(
         &mut self,
         channel: &str,
@@ -204,6 +172,7 @@ impl<E: Engine> Hub<E> {
             origin,
             options: None,
             repeated: None,
+            has_slot: true,
         };
         let answer = match ask(&mut self.engine, kept, receipt) {
             EngineReply::Ready(answer) => Some(answer),
@@ -215,9 +184,4 @@ impl<E: Engine> Hub<E> {
         self.evict_over_budget();
         answer
     }
-}
-
-/// Whether somebody knows the position of this channel's stream, or is about to.
-pub(crate) fn is_position_used(channel: &Channel) -> bool {
-    channel.waiting > 0 || channel.total_subscribers() > 0
 }

@@ -1,29 +1,28 @@
-//! What a read of a channel's history returns: publications in a row up to the top.
+//! The result of a history read: consecutive publications up to the top.
 
 use crate::engine::FeedItem;
 use crate::namespace::RecoveryMode;
-use crate::stream::RECOVERED_MAX;
-use crate::{Position, Publication, Recovered, Since};
+use crate::{Position, Publication, RECOVERED_MAX, Recovered, Since};
 
-/// How far back a read has to reach. What reaches further back is less.
+/// How far back a read should reach; the result may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReadStart {
-    /// To the publication behind this offset, or as far as possible.
+    /// To the publication after this offset, or as far as possible.
     Since(u64),
-    /// Nothing but the top is wanted.
+    /// Only the top position.
     TopOnly,
 }
 
 /// A read of a channel's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryRead {
-    /// How far back it has to reach.
+    /// How far back the read should reach.
     pub start: ReadStart,
-    /// Its number among those of the home.
+    /// The number of the read at this home.
     pub(crate) number: u64,
 }
 
-/// Numbers reads, so that none takes the answer to another: it may be older than what it asks for.
+/// Numbers reads, so that a reply is not taken for that of a later read.
 #[derive(Debug, Default)]
 pub(crate) struct ReadCounter(u64);
 
@@ -37,21 +36,21 @@ impl ReadCounter {
     }
 }
 
-/// Publications of one epoch, each the successor of the one before it, up to the top. At most the latest
-/// [`RECOVERED_MAX`](crate::RECOVERED_MAX).
+/// Consecutive publications of one epoch up to the top; at most the latest [`RECOVERED_MAX`](crate::RECOVERED_MAX).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistorySegment {
-    /// The position of the latest publication so far.
+    /// The position of the latest publication.
     pub top: Position,
-    /// The offset of the predecessor of the first publication, or that of the top without publications; `None` where the
-    /// predecessor is not known.
+    /// The offset of the predecessor of the first publication, or the top offset if there are no publications; `None`
+    /// if the predecessor is unknown.
     pub predecessor: Option<u64>,
-    /// Oldest first.
+    /// Publications, oldest first.
     pub publications: Vec<Publication>,
 }
 
 impl HistorySegment {
-    /// Returns the place of the first publication behind an offset of this epoch; `None` if the chain does not reach it.
+    /// Returns the index of the first publication after an offset of this epoch; `None` if the segment does not reach
+    /// back that far.
     pub(crate) fn index_after(&self, offset: u64) -> Option<usize> {
         if self.predecessor == Some(offset) {
             return Some(0);
@@ -62,7 +61,7 @@ impl HistorySegment {
         found.ok().map(|place| place + 1)
     }
 
-    /// Returns the items behind an offset of this epoch; `None` if the chain does not reach it.
+    /// Returns the items after an offset of this epoch; `None` if the segment does not reach back that far.
     pub(crate) fn after(&self, offset: u64) -> Option<impl Iterator<Item = (u64, &Publication)>> {
         let place = self.index_after(offset)?;
         let links = std::iter::once(offset);
@@ -74,8 +73,8 @@ impl HistorySegment {
         Some(links.zip(&self.publications[place..]))
     }
 
-    /// Returns the chain up to a position that was fed. `tail` is what was fed since the read was asked for, in order.
-    /// `None` if the two can't be linked.
+    /// Extends or cuts the segment to end at a delivered position. `tail` are the items delivered since the read was
+    /// requested, in order. Returns `None` if the two can't be linked.
     pub(crate) fn up_to(mut self, position: Position, tail: &[FeedItem]) -> Option<Self> {
         if self.top.epoch != position.epoch {
             return None;
@@ -95,8 +94,8 @@ impl HistorySegment {
         Some(self)
     }
 
-    /// Returns what a subscriber has missed that knows the channel up to one of these places; with at most `latest_max` of
-    /// the latest where those are what it gets.
+    /// Returns the publications that a subscriber missed since the newest of its known positions, or up to `latest_max`
+    /// of the latest if the recovery mode asks for these.
     pub(crate) fn recover(
         &self,
         since: &[Since],
@@ -117,7 +116,7 @@ impl HistorySegment {
         }
     }
 
-    /// All from a place on, which are all that was missed.
+    /// Returns all publications from an index on as a complete recovery.
     fn last(&self, place: usize) -> Recovered {
         Recovered {
             is_complete: true,
@@ -138,7 +137,7 @@ impl HistorySegment {
         }
     }
 
-    /// The offset before the publication at a place, 0 behind the last.
+    /// Returns the offset that precedes the publication at an index; 0 after the last.
     fn predecessor_at(&self, place: usize) -> u64 {
         if place == self.publications.len() {
             return 0;

@@ -1,17 +1,18 @@
-//! The hub's state, and where mail goes. Start reading here.
+//! The hub's state and the dispatch of messages. Start reading here.
 //!
-//! Who joins and leaves is in `membership.rs`, publishing in `publish.rs`, what can't go on for lack of credit in
-//! `stalled.rs`, fan-out in `sweep.rs`. The seam of what orders and stores is `engine.rs`, what that reports is taken in
-//! `reports.rs` and `feed_queues.rs`, subscribers that wait for it are in `joins.rs`; the engine in memory is `memory.rs`, what waits until it is on disk `log.rs`, publishers'
-//! shares of its budgets `accounts.rs`. What channels remember is asked for in `history.rs`, who is there is in
-//! `presence.rs` and who is told of it in `join_leave_queue.rs`, what homes are asked in `question.rs`, what is done to users
-//! in `user.rs`, when that is done in `settling.rs`.
+//! Subscribing is in `membership.rs`, publishing in `publish.rs`, publications that wait for credit in `stalled.rs`,
+//! fan-out in `sweep.rs`. The interface to the store is `engine.rs`; its reports are handled in `reports.rs` and
+//! `feed_queues.rs`, and subscribers that wait for it in `joins.rs`. The in-memory engine is `memory.rs`, publications
+//! waiting for the disk are in `log.rs`, publishers' shares of the budgets in `accounts.rs`. History requests are in
+//! `history.rs`, presence in `presence.rs`, joins and leaves for subscribers in `join_leave_queue.rs`, queries to homes in
+//! `question.rs`, user commands in `user.rs`, and their completion in `settling.rs`.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::channel::{Channels, Home};
 use crate::channel_events::ChannelEvents;
+use crate::channel_members::Presence;
 use crate::engine::EngineReply;
 use crate::feed_queue::FeedQueues;
 use crate::history_segment::ReadCounter;
@@ -20,123 +21,132 @@ use crate::join_leave_queue::JoinLeaveQueue;
 use crate::log_backpressure::LogBackpressure;
 use crate::memory::MemoryEngine;
 use crate::pending_joins::PendingJoins;
-use crate::presence::Presence;
 use crate::queue::SweepQueue;
 use crate::reports::PendingReports;
 use crate::stalled::Stalled;
 use crate::subscription::Subscriptions;
 use crate::user::LastSeen;
 use crate::{
-    Caller, ChannelName, Encodings, Engine, HubMessage, HubReply, Namespaces, Now, Options, Outlet,
-    WorkerId,
+    Caller, ChannelName, Encodings, Engine, HubMessage, HubReply, Namespaces, NodeEngine, Now,
+    Options, Outlet, WorkerId, homes,
 };
 
 /// One worker's hub, with the [engine](crate::engine) of the channels whose home it is.
-pub struct Hub<E = MemoryEngine> {
+pub struct Hub<E = NodeEngine> {
     pub(crate) me: WorkerId,
     pub(crate) workers: u16,
     pub(crate) options: Options,
     pub(crate) channels: Channels,
     pub(crate) subscriptions: Subscriptions,
-    /// Channels with a queue, in the order of their turns.
+    /// Channels with a queue, in round-robin order.
     pub(crate) queued_channels: VecDeque<u32>,
     pub(crate) stalled: Stalled,
     pub(crate) log_backpressure: LogBackpressure,
-    /// As home: orders and stores.
+    /// As home: orders and stores publications.
     pub(crate) engine: E,
     pub(crate) pending_reports: PendingReports,
+    /// Receipts of channels without a slot, by the channel's entry.
+    pub(crate) unslotted: BTreeMap<u32, u32>,
     pub(crate) feed_queues: FeedQueues,
     pub(crate) joins: PendingJoins,
     pub(crate) reads: ReadCounter,
-    /// Sessions of this worker were just told what they join; before they know, nothing is fed.
+    /// Sessions of this worker were just confirmed as subscribers; nothing is delivered before they have processed
+    /// that.
     pub(crate) has_new_subscribers: bool,
     pub(crate) now: Now,
     pub(crate) namespaces: Arc<Namespaces>,
     pub(crate) history_answer_max: usize,
-    /// Until then the wall clock may not be right, by the other one.
+    /// Monotonic time until which the wall clock is not trusted.
     pub(crate) clock_grace_until_ms: u64,
     pub(crate) idempotency: IdempotencyCache,
     pub(crate) presence: Presence,
     pub(crate) join_leave_queue: JoinLeaveQueue,
     pub(crate) last_seen: LastSeen,
     pub(crate) channel_events: ChannelEvents,
-    /// Publications that wait for a sweep, and the bytes of their payloads.
+    /// Publications queued for a sweep, and their payload bytes.
     pub(crate) queued: usize,
     pub(crate) queued_bytes: usize,
-    /// For deliveries that are not queued.
+    /// Encodings of deliveries that are not queued.
     pub(crate) scratch: Encodings,
-    /// Empty queues for the next channels that need one.
+    /// Empty queues for reuse.
     #[expect(clippy::vec_box, reason = "channels hold them by a thin pointer")]
     pub(crate) spare_queues: Vec<Box<SweepQueue>>,
-    /// As home: channels with a subscriber anywhere, and how many of them are personal.
+    /// As home: channels with subscribers on any worker, and how many of them are personal.
     pub(crate) occupied: u32,
     pub(crate) users: u32,
-    /// As home: subscribers of all publications so far, together.
+    /// As home: sum of the receivers of all publications so far.
     pub(crate) receivers_total: u64,
 }
 
-/// What became of a request at once.
+/// The immediate outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestOutcome<T> {
-    /// The home is here and did it, with this result.
+    /// The home is on this worker and returned this result.
     Done(T),
-    /// It is on its way to the home, or waits there for the log; if it had a ticket, its answer comes later.
+    /// Sent to the home on another worker, or waiting for the log; a request with a ticket gets its reply later.
     Pending,
 }
 
-/// The hub's gauges, for metrics. Sum them over the workers.
+/// Gauges of a hub, to be summed over all workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HubGauges {
-    /// Channels with their home here that have a subscriber on any worker, personal ones included.
+    /// Channels homed here with a subscriber on any worker, including personal channels.
     pub channels: u32,
-    /// Users with their home here that are connected to any worker.
+    /// Users homed here that are connected to any worker.
     pub users: u32,
     /// Subscriptions of this worker's sessions.
     pub subscriptions: u32,
-    /// Publications that wait here for a sweep.
+    /// Publications queued for a sweep.
     pub queued: u32,
-    /// Bytes of their payloads.
+    /// Payload bytes of the queued publications.
     pub queued_bytes: u64,
-    /// What waits here, their home, for credit: publications, and what is in the log already.
+    /// At this home: publications waiting for credit, and log entries waiting for delivery.
     pub stalled: u32,
-    /// Publications that wait here, their home, for the log, and what has its place behind them.
+    /// At this home: publications waiting for the log, and requests ordered behind them.
     pub pending: u32,
-    /// Entries of the table of channels, in either role.
+    /// Entries of the channel table, in either role.
     pub entries: u32,
-    /// Streams of channels that remember, with their home here.
+    /// Streams of channels homed here.
     pub streams: u32,
-    /// Bytes that these take with their publications.
+    /// Bytes of these streams with their publications.
     pub history_bytes: u64,
 }
 
 impl Hub {
-    /// The hub of worker `me` of `workers`. `seed` must be the same for all of them, and one that
-    /// peers can't guess: it decides about hash collisions.
+    /// Creates the hub of worker `me` of `workers`. `seed` must be the same for all hubs and unknown to peers, because
+    /// it determines hash collisions.
     ///
     /// # Panics
-    /// If `me` is not one of `workers`.
+    /// If `me` is not less than `workers`.
     pub fn new(me: WorkerId, workers: u16, seed: u64, options: Options) -> Self {
-        let engine = MemoryEngine::new(options.epoch_seed);
+        let engine = NodeEngine::Memory(MemoryEngine::new(options.epoch_seed));
         Self::with_engine(me, workers, seed, options, engine)
     }
 
-    /// The budgets of what channels remember: its namespace, `None` for the common one; the
-    /// bytes that streams with publications take of it here, and may take here.
+    /// Iterates over the history budgets: the namespace (`None` for the common budget), the bytes used by streams with
+    /// publications, and the limit, both for this worker.
     pub fn budgets(&self) -> impl Iterator<Item = (Option<&str>, usize, usize)> {
-        self.engine.streams.budgets()
+        let memory = match &self.engine {
+            NodeEngine::Memory(engine) => Some(engine),
+            NodeEngine::Remote(_) => None,
+        };
+        memory.into_iter().flat_map(|one| one.streams.budgets())
     }
 
-    /// Publications that channels had to forget before their time, for lack of room, so far.
+    /// Returns the number of publications evicted before their expiry for lack of room.
     pub fn evicted_total(&self) -> u64 {
-        self.engine.streams.evicted()
+        match &self.engine {
+            NodeEngine::Memory(engine) => engine.streams.evicted(),
+            NodeEngine::Remote(_) => 0,
+        }
     }
 }
 
 impl<E: Engine> Hub<E> {
-    /// The same on another engine.
+    /// Creates a hub with another engine.
     ///
     /// # Panics
-    /// If `me` is not one of `workers`.
+    /// If `me` is not less than `workers`.
     pub fn with_engine(me: WorkerId, workers: u16, seed: u64, options: Options, engine: E) -> Self {
         assert!(me.0 < workers, "worker {} of {workers}", me.0);
         Self {
@@ -150,6 +160,7 @@ impl<E: Engine> Hub<E> {
             log_backpressure: LogBackpressure::new(workers),
             engine,
             pending_reports: PendingReports::new(),
+            unslotted: BTreeMap::new(),
             feed_queues: FeedQueues::new(),
             joins: PendingJoins::new(),
             reads: ReadCounter::default(),
@@ -173,7 +184,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Takes a mail from the hub of another worker.
+    /// Handles a message from the hub of another worker.
     pub fn receive(&mut self, from: WorkerId, mail: HubMessage, outlet: &mut impl Outlet) {
         match mail {
             HubMessage::Subscribe {
@@ -281,7 +292,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// The gauges as they stand.
+    /// Returns the current gauges.
     pub fn gauges(&self) -> HubGauges {
         let gauges = self.engine.gauges();
         HubGauges {
@@ -298,7 +309,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Whether publications wait for credit, for room in a queue or for their turn after the log: [`HubGauges::stalled`].
+    /// Returns whether publications wait for credit, for room in a queue or for delivery after the log; see
+    /// [`HubGauges::stalled`].
     pub fn has_stalled(&self) -> bool {
         self.stalled() > 0
     }
@@ -307,27 +319,27 @@ impl<E: Engine> Hub<E> {
         self.stalled.len() + self.reports()
     }
 
-    /// Joins and leaves that were not told for lack of room, so far.
+    /// Returns the number of joins and leaves dropped for lack of room.
     pub fn dropped_join_leaves_total(&self) -> u64 {
         self.join_leave_queue.dropped()
     }
 
-    /// As home: subscribers of all publications that were ordered here so far, together.
+    /// As home: returns the sum of the receivers of all publications ordered here.
     pub fn receivers_total(&self) -> u64 {
         self.receivers_total
     }
 
-    /// How many workers there are.
+    /// Returns the number of workers.
     pub fn workers(&self) -> u16 {
         self.workers
     }
 
-    /// Whose hub this is.
+    /// Returns the worker of this hub.
     pub fn worker(&self) -> WorkerId {
         self.me
     }
 
-    /// The worker that orders a channel: all hubs of one seed agree.
+    /// Returns the worker that orders a channel; all hubs with the same seed agree.
     pub fn home_of(&self, channel: ChannelName<'_>) -> WorkerId {
         self.home(self.channels.hash(channel.as_str()), channel.as_str())
     }
@@ -335,15 +347,13 @@ impl<E: Engine> Hub<E> {
     pub(crate) fn home(&self, hash: u64, name: &str) -> WorkerId {
         let hash = match self.wildcard_of(name) {
             None => hash,
-            // All channels that are heard together are ordered together.
+            // All channels under a wildcard are ordered by the same home.
             Some(wildcard) => self.channels.hash(wildcard),
         };
-        // Scaled instead of divided. The bits in the middle: the table of names uses both ends.
-        let bits = u64::from((hash >> 24) as u32);
-        WorkerId(((bits * u64::from(self.workers)) >> 32) as u16)
+        homes::scale(hash, self.workers)
     }
 
-    /// The channel's entry, which is made if there is none.
+    /// Returns the channel's entry and creates it if necessary.
     pub(crate) fn entry(&mut self, hash: u64, name: &str) -> u32 {
         if let Some(index) = self.channels.find(hash, name) {
             return index;
@@ -359,7 +369,7 @@ impl<E: Engine> Hub<E> {
         self.channels.find(self.channels.hash(channel), channel)
     }
 
-    /// The name to send, shared with the entry if there is one.
+    /// Returns the name to send, shared with the entry if there is one.
     pub(crate) fn channel_name(&self, hash: u64, name: &str) -> Arc<str> {
         match self.channels.find(hash, name) {
             Some(index) => self.channels[index].name.clone(),

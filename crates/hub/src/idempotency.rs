@@ -1,4 +1,4 @@
-//! Publications that were taken a moment ago, by the keys that tell them from their repetitions.
+//! Results of recent publications by idempotency key.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -7,23 +7,23 @@ use foldhash::quality::RandomState;
 
 use crate::PublishOutcome;
 
-/// How long a key is kept.
+/// Lifetime of a key.
 const KEY_TTL_MS: u64 = 5 * 60 * 1000;
 
-/// So many are kept; beyond that the oldest go first.
+/// Maximum number of keys; beyond that the oldest are removed.
 const KEYS_MAX: usize = 100_000;
 
-/// See the module's text.
+/// The results of recent publications.
 #[derive(Debug, Default)]
 pub(crate) struct IdempotencyCache {
-    /// By channel and key, between which stands what neither has.
+    /// By channel and key, separated by a byte that neither contains.
     results: HashMap<Arc<str>, PublishOutcome, RandomState>,
-    /// Oldest first, with when each was taken.
+    /// Keys with the time of their insertion, oldest first.
     order: VecDeque<(u64, Arc<str>)>,
 }
 
 impl IdempotencyCache {
-    /// What became of the publication with this key, as the answer to one that repeats it.
+    /// Returns the result of the publication with this key, as the reply to its repetition.
     pub(crate) fn find(&mut self, channel: &str, key: &str, now_ms: u64) -> Option<PublishOutcome> {
         self.expire(now_ms);
         let first = self.results.get(&*name(channel, key))?;
@@ -33,7 +33,7 @@ impl IdempotencyCache {
         })
     }
 
-    /// It was taken now.
+    /// Records the result of a publication.
     pub(crate) fn insert(
         &mut self,
         channel: &str,
@@ -50,7 +50,7 @@ impl IdempotencyCache {
         }
     }
 
-    /// It was not taken after all.
+    /// Removes the key of a publication that failed.
     pub(crate) fn remove(&mut self, channel: &str, key: &str) {
         let name = name(channel, key);
         if self.results.remove(&*name).is_some() {
@@ -58,7 +58,7 @@ impl IdempotencyCache {
         }
     }
 
-    /// Forgets what is old.
+    /// Removes expired keys.
     pub(crate) fn expire(&mut self, now_ms: u64) {
         while let Some((taken_ms, _)) = self.order.front()
             && now_ms.saturating_sub(*taken_ms) >= KEY_TTL_MS
@@ -74,7 +74,7 @@ impl IdempotencyCache {
     }
 }
 
-/// Names of channels have no NUL.
+/// Channel names contain no NUL.
 fn name(channel: &str, key: &str) -> String {
     [channel, "\0", key].concat()
 }

@@ -1,4 +1,5 @@
-//! Joins and leaves that subscribers are to be told: in order within a channel, and no channel waits for another.
+//! Queue of joins and leaves to send to subscribers: in order within a channel, while channels don't wait for each
+//! other.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -6,31 +7,30 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 
 use crate::engine::{NewPublication, OrderResult};
+use crate::message::Origin;
 use crate::payload::{OrderedPublication, PayloadSource};
-use crate::publish::Origin;
 use crate::{ClientInfo, Engine, FeedEvent, Hub, Outlet, PayloadKind, PayloadRef, PublicationInfo};
 
-/// So many joins and leaves wait for their turn on one worker; beyond that they are not told.
+/// Maximum number of queued joins and leaves on one worker; further ones are dropped.
 const QUEUED_MAX: usize = 65_536;
 
-/// So many of them are told in one turn of a worker.
+/// Maximum number sent in one turn of a worker.
 const SENT_PER_TURN_MAX: usize = 256;
 
-/// So many channels are looked at in one turn that can't be told now.
+/// Maximum number of blocked channels skipped in one turn.
 const SKIPPED_PER_TURN_MAX: usize = 1024;
 
-/// Of one channel.
 type PendingEvents = VecDeque<(FeedEvent, Arc<ClientInfo>)>;
 
-/// What a home has to tell, by the channel's name, since its entry may be gone by then.
+/// The home's queued joins and leaves, by channel name because the channel's entry may be gone by then.
 #[derive(Default)]
 pub(crate) struct JoinLeaveQueue {
     channels: HashMap<Arc<str>, PendingEvents, RandomState>,
-    /// The same channels, in the order of their turns.
+    /// The same channels, in round-robin order.
     turns: VecDeque<Arc<str>>,
     queued: usize,
     dropped: u64,
-    /// Some have come, or something before them has gone, since it was last tried to tell them.
+    /// Set when an item was added or a possible obstacle has gone since the last attempt.
     may_progress: bool,
 }
 
@@ -39,22 +39,22 @@ impl JoinLeaveQueue {
         self.turns.is_empty()
     }
 
-    /// Something that may have been in the way of some has gone: a turn may tell them.
+    /// Marks that a possible obstacle has gone: the next turn may send some.
     pub(crate) fn mark_unblocked(&mut self) {
         self.may_progress |= !self.turns.is_empty();
     }
 
-    /// Whether a try to tell them may succeed without further credit.
+    /// Returns whether an attempt may succeed without new credit.
     pub(crate) fn may_progress(&self) -> bool {
         self.may_progress
     }
 
-    /// Those that wait; of all channels together.
+    /// Returns the number of queued items of all channels.
     pub(crate) fn queued(&self) -> usize {
         self.queued.max(self.turns.len()).max(self.channels.len())
     }
 
-    /// Those that were not told for lack of room, so far.
+    /// Returns the number of items dropped for lack of room so far.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -76,7 +76,7 @@ impl JoinLeaveQueue {
         waiting.push_back((event, client));
     }
 
-    /// The first of the channel whose turn it is. The next turn is another's.
+    /// Removes the first item of the current channel and moves on to the next channel.
     fn pop(&mut self) -> Option<(FeedEvent, Arc<ClientInfo>)> {
         let name = self.turns.pop_front()?;
         let waiting = self.channels.get_mut(&name)?;
@@ -89,14 +89,14 @@ impl JoinLeaveQueue {
         Some(first)
     }
 
-    /// All of the channel whose turn it is go untold: nobody is there to hear them.
+    /// Drops all items of the current channel, which has no subscribers left.
     fn drop_channel(&mut self) {
         let name = self.turns.pop_front();
         let waiting = name.and_then(|name| self.channels.remove(&name));
         self.queued -= waiting.map_or(0, |waiting| waiting.len());
     }
 
-    /// The channel whose turn it is waits for its next one.
+    /// Moves on to the next channel; the current one waits for its next turn.
     fn skip_channel(&mut self) {
         if !self.turns.is_empty() {
             self.turns.rotate_left(1);
@@ -105,12 +105,12 @@ impl JoinLeaveQueue {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Home: tells subscribers who has joined and left, as far as there is room. True if more of it can be told without
-    /// waiting for credit.
+    /// Home: sends queued joins and leaves as far as there is room. Returns whether more can be sent without waiting
+    /// for credit.
     pub(crate) fn send_join_leaves(&mut self, outlet: &mut impl Outlet) -> bool {
         self.join_leave_queue.may_progress = false;
         let mut told = 0;
-        // One after the other, so far.
+        // Consecutive channels skipped so far.
         let mut passed = 0;
         while told < SENT_PER_TURN_MAX
             && passed < SKIPPED_PER_TURN_MAX.min(self.join_leave_queue.turns.len())
@@ -122,6 +122,7 @@ impl<E: Engine> Hub<E> {
             if self.blocked(index, true, outlet).is_some() {
                 self.join_leave_queue.skip_channel();
                 passed += 1;
+                self.channels.release(index);
                 continue;
             }
             passed = 0;
@@ -129,14 +130,20 @@ impl<E: Engine> Hub<E> {
             if let Some((event, client)) = self.join_leave_queue.pop() {
                 self.send_join_leave(index, event, client, outlet);
             }
+            self.channels.release(index);
         }
-        // Where none of so many can be told, what gives credit back is a turn too.
+        // If none could be sent, wait for a turn that returns credit.
         told == SENT_PER_TURN_MAX && !self.join_leave_queue.is_empty()
     }
 
-    fn next_join_leave_channel(&self) -> Option<u32> {
+    fn next_join_leave_channel(&mut self) -> Option<u32> {
         let name = self.join_leave_queue.turns.front()?;
-        self.find(name)
+        let found = self.find(name);
+        if found.is_some() || !self.engine.reaches_others() {
+            return found;
+        }
+        let name = Arc::clone(name);
+        Some(self.entry(self.channels.hash(&name), &name))
     }
 
     fn send_join_leave(
@@ -157,6 +164,7 @@ impl<E: Engine> Hub<E> {
         let info = Arc::new(info);
         let (from, reply) = (self.me, None);
         let at_ms = self.now.wall_ms;
+        let has_slot = self.channels[index].home.stream().is_some();
         let mut offer = NewPublication {
             channel: index,
             payload: PayloadSource::Borrowed(nothing),
@@ -170,10 +178,9 @@ impl<E: Engine> Hub<E> {
             info: Some(&info),
             wants_previous: false,
         };
-        // Not ahead of what was published before.
+        // Must not overtake earlier publications.
         if matches!(self.engine.publish(&mut offer), OrderResult::Deferred) {
-            self.channels[index].waiting += 1;
-            return;
+            return self.wait_in_engine(index, has_slot);
         }
         let ordered = OrderedPublication {
             payload: offer.payload,

@@ -1,43 +1,41 @@
-//! Who hears what: users, channels, subscriptions, publications. Pure.
+//! Channels, subscriptions, publications, presence and users. Pure.
 //!
-//! There is one [`Hub`] per worker, and it plays two roles. As the *home* of the channels whose
-//! hash falls to this worker it orders their publications and knows how many subscribers each
-//! worker has. As the *local* hub it knows which sessions of this worker are subscribed, and fans
-//! out to them. A user is a personal channel, `#user`: whatever channels learn to do, users get.
+//! There is one [`Hub`] per worker, in two roles. As the *home* of the channels whose hash maps to this worker it
+//! orders their publications and knows how many subscribers each worker has. As the *local* hub it knows which sessions
+//! of this worker are subscribed, and fans out to them. A user is a personal channel, `#user`: every feature of
+//! channels applies to users.
 //!
-//! The hub knows no socket, clock, thread or wire format. What it wants done goes through
-//! [`Outlet`]: mail to the hubs of other workers, deliveries to sessions, answers to tickets.
-//! From there the bytes go to a front end, which encodes them (once per format, see
-//! [`Encodings`]) into the outbox of a connection.
+//! The hub knows no socket, clock, thread or wire format. Its effects go through [`Outlet`]: messages to the hubs of
+//! other workers, deliveries to sessions, replies to tickets. From there a front end encodes publications (once per
+//! format, see [`Encodings`]) into the outbox of a connection.
 //!
-//! What orders and stores publications is an [`Engine`], whose contract is the text of [`engine`].
+//! An [`Engine`] orders and stores publications; its contract is the documentation of [`engine`].
 //!
 //! # Calls of a turn
 //!
-//! * *commands*: [`Hub::subscribe`], [`Hub::unsubscribe`], [`Hub::close`], [`Hub::publish`],
-//!   [`Hub::instruct`]: a session or the back end asks.
-//! * behind sessions that have been told something: [`Hub::settle`].
-//! * *handle*: [`Hub::receive`] for each mail, [`Hub::take_reports`] once the engine has something to
-//!   report; sessions get their answers behind each of these calls.
-//! * before all of them: [`Hub::set_now`]; about once a second [`Hub::look_after`].
-//! * *drain*: [`Hub::take_happenings`], and [`Hub::sweep`] once a turn, after the rest, which also
-//!   retries what waits for credit; when it says that more is left, the next turn must not wait. Where there is a log, [`Hub::take_batch`]
-//!   for it behind that, and [`Hub::durable`] when it has it.
+//! * *first*: [`Hub::set_now`]; about once a second [`Hub::maintain`].
+//! * *commands* of a session or the back end: [`Hub::subscribe`], [`Hub::unsubscribe`], [`Hub::close`],
+//!   [`Hub::publish`], [`Hub::instruct`].
+//! * *handle*: [`Hub::receive`] for each message, [`Hub::take_reports`] when the engine has reports; sessions process
+//!   their replies after each of these calls.
+//! * after sessions have carried out a user command: [`Hub::settle`].
+//! * *drain*: [`Hub::take_channel_events`], and once at the end of a turn [`Hub::sweep`], which also retries whatever waits
+//!   for credit; if it reports that more is left, the next turn must not wait. With a log, [`Hub::take_batch`] after
+//!   that, and [`Hub::durable`] when the batch is on disk.
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! * Publications of a channel reach every subscriber in the one order that its home chose, each
-//!   once.
-//! * Whoever saw [`HubReply::Subscribed`] gets every publication ordered from then on, and none that
-//!   was ordered before its registration.
-//! * A channel that remembers numbers its publications without a gap while its epoch lasts, and
-//!   whoever comes back gets exactly what he has missed, or is told that something is missing.
-//! * Where there is a log, nobody hears of what is to be remembered, neither its subscribers nor its
-//!   publisher, before the log has it: what [`Hub::restore`] gets back goes on where anybody has got to.
-//! * Whoever saw the answers to [`Hub::instruct`] publishes to those who are subscribed after it, whoever publishes:
-//!   [`HubReply::Settled`] comes from the homes.
-//! * Nothing is dropped inside the hub: where there is no room, publishers are refused
-//!   ([`NoCredit`]) or mail is kept with its credit, so that its source pauses.
+//! * Every subscriber receives the publications of a channel in the one order chosen by its home, each exactly once.
+//! * A session that has received [`HubReply::Subscribed`] gets every publication ordered from then on, and none ordered
+//!   before its registration.
+//! * A channel with history numbers its publications without a gap within an epoch, and a returning subscriber either
+//!   gets exactly what it missed or learns that something is missing.
+//! * With a log, neither subscribers nor the publisher of a stored publication learn of it before it is durable, so
+//!   after [`Hub::restore`] every client can continue from its position.
+//! * Once the replies to [`Hub::instruct`] have arrived, publications of any publisher reach the subscribers as the
+//!   command left them: [`HubReply::CommandAcknowledged`] comes from the homes.
+//! * The hub drops nothing: where there is no room, publishers are refused ([`NoCredit`]) or messages keep their
+//!   credit, so that their source pauses.
 
 mod accounts;
 mod audience;
@@ -48,16 +46,19 @@ mod channel_query;
 mod command_acknowledgement;
 mod diagnostics;
 pub mod engine;
+mod engines;
 mod epoch_generator;
 mod feed_queue;
 mod history;
 mod history_segment;
+mod homes;
 mod hub;
 mod idempotency;
 mod join_leave_queue;
 mod listing;
 mod log;
 mod log_backpressure;
+mod log_record;
 mod membership;
 mod memory;
 mod message;
@@ -74,6 +75,8 @@ mod presence;
 mod publish;
 mod queue;
 mod records;
+mod remote;
+mod reply;
 mod reports;
 mod sessions;
 mod small_list;
@@ -87,29 +90,32 @@ mod weight_classes;
 mod wildcard;
 
 pub use audience::{Audience, EntryRequirement};
-pub use channel_events::{ChannelEvent, ChannelEventKind, EventFields, EventLevel};
-pub use channel_query::ChannelQuery;
-pub use command_acknowledgement::CommandDispatch;
+pub use channel_events::{ChannelEvent, ChannelEventKind, EventFields};
 pub use engine::Engine;
-pub use history::{HistoryError, SubscribeOutcome};
+pub use engines::NodeEngine;
+pub use homes::Homes;
 pub use hub::{Hub, HubGauges, RequestOutcome};
-pub use log::{LogBatch, LogRecord, RESTORE_GRACE_MS, RestoredStream};
+pub use log::RESTORE_GRACE_MS;
+pub use log_record::{LogBatch, LogRecord, RestoredStream};
 pub use membership::SubscribeError;
 pub use memory::MemoryEngine;
-pub use message::{HubMessage, HubMessageClass, Registration};
+pub use message::{ChannelQuery, HubMessage, HubMessageClass, Registration};
 pub use name::{ChannelName, NAME_BYTES_MAX, NameError};
 pub use namespace::{
-    Budget, ChannelAccess, DeltaMode, HistoryOptions, NamespaceOptions, Namespaces, PublishAccess,
-    ReadAccess, RecoveryMode, SubscribeAccess, USERS, namespace_of,
+    Budget, ChannelAccess, DeltaMode, EventLevel, HistoryOptions, NamespaceOptions, Namespaces,
+    PublishAccess, ReadAccess, RecoveryMode, SubscribeAccess, USERS, Wildcards, namespace_of,
 };
 pub use options::{IMMEDIATE_MAX, Options};
-pub use outlet::{HubReply, Outlet};
+pub use outlet::Outlet;
 pub use page::{HistoryPage, HistoryQuery};
 pub use pattern::{PathPattern, PatternError};
 pub use payload::{Delivery, ENCODINGS_MAX, EncodingId, Encodings, FeedEvent, Publication};
-pub use presence::{MEMBERS_MAX, PresenceError, PresenceStats};
-pub use publish::{NoCredit, PublishOutcome};
-pub use stream::{RECOVERED_MAX, Recovered};
+pub use publish::NoCredit;
+pub use remote::RemoteEngine;
+pub use reply::{
+    CommandDispatch, HistoryError, HubReply, MEMBERS_MAX, PresenceError, PresenceStats,
+    PublishOutcome, RECOVERED_MAX, Recovered, SubscribeOutcome,
+};
 pub use veche_nodes::{
     CHANNELS_LISTED_MAX, CONNECTIONS_LISTED_MAX, Caller, ChannelList, ConnectionInfo,
     ConnectionList, Glob, GlobError, SubscribeAction, Ticket, UserAction, UserCommand, UserStatus,
@@ -118,4 +124,3 @@ pub use veche_types::{
     ClientInfo, ConnectionId, Epoch, Now, Payload, PayloadKind, PayloadRef, Position,
     PositionError, PublicationInfo, PublishOptions, Since, SubscribeOptions, Version, WorkerId,
 };
-pub use wildcard::Wildcards;

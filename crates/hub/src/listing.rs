@@ -1,4 +1,4 @@
-//! Which channels there are.
+//! Listing of channels.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use crate::{
 };
 
 impl<E: Engine> Hub<E> {
-    /// Lists channels with subscribers whose names fit a pattern. Returns those with their home here, and how many
-    /// [`HubReply::Channels`] of others will come. Takes longer the more there are.
+    /// Lists channels with subscribers whose names match a pattern. Returns those homed here, and the number of
+    /// [`HubReply::Channels`] that will come from other workers. Takes time proportional to the number of channels.
     pub fn list(
         &self,
         (session, ticket): (ConnectionId, Ticket),

@@ -1,132 +1,62 @@
-//! Publications that a log has to have before anybody hears of them.
+//! Publications that must be durable before they are delivered.
 //!
-//! Where hubs have a log ([`Hub::enable_log`]), a home takes a publication of a channel that remembers in two steps. It
-//! is *ordered*: it gets its offset, goes into the next [`LogBatch`], and waits. When the log says that the batch is
-//! durable ([`Hub::batch_durable`]), it is *fed*: the channel's stream keeps it, and the subscribers and the publisher hear of
-//! it.
+//! With a log ([`Hub::enable_log`]), a home handles a publication of a channel with history in two steps. First it is
+//! *ordered*: it gets its offset, goes into the next [`LogBatch`], and waits. Once the batch is durable
+//! ([`Hub::batch_durable`]), it is *delivered*: the channel's stream stores it, and the subscribers and the publisher are
+//! notified.
 //!
-//! So a stream is what has been fed, and nothing else. Who joins gets its position and what is in it, and then, in
-//! order, what waited when he came: no hole, no overlap. Nobody ever sees an offset that a crash can take back.
+//! So a stream contains exactly what has been delivered. A new subscriber gets the stream's position and content, and
+//! then, in order, what was waiting when it arrived: no gap, no overlap. No client ever sees an offset that a crash can
+//! take back.
 //!
-//! What waits is in the one order of the home. What can't be fed at once, for lack of credit, holds back what is
-//! behind it in its channel, and nothing else. Whatever else would tell of the channel's state joins the order while
-//! publications of the channel wait: those that are not kept, answers to stale and to repeated ones, joins and leaves,
-//! the removal of the history. How, is in `pending.rs`.
+//! Waiting publications are in the one order of the home. A publication that can't be delivered at once for lack of
+//! credit blocks later ones of its channel and nothing else. While publications of a channel wait, everything else that
+//! reveals the channel's state joins the same order: publications that are not stored, replies to stale and repeated
+//! ones, joins and leaves, the removal of the history. `pending.rs` implements this.
 //!
-//! When too much waits, publications are refused or stall like those without credit: a log that is slow or failing
+//! When too much is waiting, publications are refused or stalled like those without credit: a slow or failing log
 //! pauses their sources.
 
 use std::sync::Arc;
 
-use crate::Version;
 use crate::channel::Home;
 use crate::stream::Stream;
-use crate::{ChannelName, Epoch, Hub, MemoryEngine, NameError, Outlet, Publication};
+use crate::{ChannelName, Hub, LogBatch, LogRecord, NameError, NodeEngine, Outlet, RestoredStream};
 
-/// What nobody waits for is handed over with the next batch, or by itself when it is so much.
+/// Changes with no waiter ride along with the next batch; this many force one.
 const CHANGES_MAX: usize = 1024;
 
-/// Milliseconds after a start from a log in which nothing expires. A clock that is ahead until NTP has set it would delete
-/// all history for good.
+/// Period after a start from a log, in milliseconds, during which nothing expires: a clock that is ahead until NTP has
+/// set it would delete all history for good.
 pub const RESTORE_GRACE_MS: u64 = 600_000;
 
-/// What the log is to keep of one channel's stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LogRecord {
-    /// A stream began; what was there of another one of that channel is void.
-    Opened {
-        /// Its channel.
-        channel: Arc<str>,
-        /// Its epoch.
-        epoch: Epoch,
-        /// When, in milliseconds since 1970.
-        at_ms: u64,
-    },
-    /// A publication, with its position.
-    Published {
-        /// Its channel.
-        channel: Arc<str>,
-        /// With its position.
-        publication: Publication,
-        /// Of the state that it tells.
-        version: Option<Version>,
-    },
-    /// Publications with offsets below are not kept any more.
-    Trimmed {
-        /// Their channel.
-        channel: Arc<str>,
-        /// The lowest offset that may still be there.
-        below: u64,
-    },
-    /// The stream is forgotten.
-    Dropped {
-        /// Its channel.
-        channel: Arc<str>,
-    },
-}
-
-/// What becomes durable together. Of each channel it is in order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogBatch {
-    /// The first is 1, each next one more: what [`Hub::batch_durable`] is told.
-    pub number: u64,
-    /// What is to be kept; nothing where somebody waits for the batches before alone.
-    pub records: Vec<LogRecord>,
-}
-
-/// A stream as a log has kept it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RestoredStream {
-    /// Its channel.
-    pub channel: Arc<str>,
-    /// Its epoch.
-    pub epoch: Epoch,
-    /// The offset of the last publication that there ever was; 0 before the first.
-    pub top: u64,
-    /// The last one that a publication had.
-    pub version: Option<Version>,
-    /// Those that are kept, by offset, each with its position.
-    pub publications: Vec<Publication>,
-}
-
-/// What a log is to be told of streams, beside publications. How much it is, is bounded by how many streams there are.
-#[derive(Debug, Default)]
-pub(crate) struct StreamChanges {
-    /// Those that began, or let go of something.
-    pub(crate) streams: Vec<u32>,
-    /// Channels whose streams were forgotten.
-    pub(crate) dropped: Vec<Arc<str>>,
-    /// Somebody has a position that the log does not know.
-    pub(crate) is_urgent: bool,
-}
-
-impl StreamChanges {
-    fn len(&self) -> usize {
-        self.streams.len() + self.dropped.len()
-    }
-}
-
 impl Hub {
-    /// From now on what channels remember is handed out as batches, and waits until it is durable. To be called before
-    /// anything else.
+    /// Makes channels with history hand out their changes as batches and wait until these are durable. Must be called
+    /// before anything else.
     pub fn enable_log(&mut self) {
-        self.engine.log = Some(Box::default());
-        self.engine.streams.changes = Some(Box::default());
+        if let Some(engine) = self.engine.memory() {
+            engine.log = Some(Box::default());
+            engine.streams.changes = Some(Box::default());
+        }
     }
 
-    /// Goes on with a stream of a log; false if its channel does not remember any more, which the log will hear. To be
-    /// called before anybody subscribes or publishes, after [`set_history`](Self::set_history) and
-    /// [`set_now`](Self::set_now), for channels whose [home](Self::home_of) is here; those that were published to
-    /// longest ago first, for of those that take as much they give first.
+    /// Restores a stream from a log; returns `false` if its channel no longer has history, which the log will be told.
+    /// To be called before any subscription or publication, after [`set_history`](Self::set_history) and
+    /// [`set_now`](Self::set_now), for channels whose [home](Self::home_of) is here, in the order of their last
+    /// publication, because among equally heavy streams the oldest is evicted first.
     ///
     /// # Errors
-    /// That is no name of a channel. Nothing is done.
+    /// The name is not a valid channel name; nothing is changed.
     pub fn restore(&mut self, restored: RestoredStream) -> Result<bool, NameError> {
         let name = ChannelName::new(&restored.channel)?;
         debug_assert_eq!(self.home_of(name), self.me, "all workers have one seed");
         let channel = Arc::clone(&restored.channel);
         let Some(history) = self.namespaces.of(&channel).history else {
-            if let Some(changes) = &mut self.engine.streams.changes {
+            let changes = self
+                .engine
+                .memory()
+                .and_then(|one| one.streams.changes.as_mut());
+            if let Some(changes) = changes {
                 changes.dropped.push(channel);
             }
             return Ok(false);
@@ -137,21 +67,24 @@ impl Hub {
             return Ok(false);
         }
         self.clock_grace_until_ms = self.now.mono_ms.saturating_add(RESTORE_GRACE_MS);
-        let stream = Stream::restored(restored, self.engine.streams.lent(), self.now.wall_ms);
-        let now_ms = self.expiry_clock_ms();
-        let stream = self
-            .engine
-            .streams
-            .restore(index, channel.len(), stream, &history, now_ms);
+        let (wall_ms, now_ms) = (self.now.wall_ms, self.expiry_clock_ms());
+        let Some(engine) = self.engine.memory() else {
+            return Ok(false);
+        };
+        let stream = Stream::restored(restored, engine.streams.lent(), wall_ms);
+        let streams = &mut engine.streams;
+        let stream = streams.restore(index, channel.len(), stream, &history, now_ms);
         self.channels[index].home = Home::with_stream(stream);
         self.evict_over_budget();
         Ok(true)
     }
 
-    /// What is to be made durable next; to be called once at the end of a turn. With `is_all` also what nobody waits
-    /// for, such as what channels let go of: about once a second.
+    /// Returns the next batch to make durable; to be called once at the end of a turn. With `is_all`, to be set about
+    /// once a second, it includes changes that have no waiter, such as trimmed publications.
     pub fn take_batch(&mut self, is_all: bool) -> Option<LogBatch> {
-        let engine = &mut self.engine;
+        let NodeEngine::Memory(engine) = &mut self.engine else {
+            return None;
+        };
         let log = engine.log.as_mut()?;
         let changes = engine.streams.changes.as_mut()?;
         let is_awaited = std::mem::take(&mut log.is_awaited);
@@ -164,7 +97,8 @@ impl Hub {
             std::mem::take(&mut changes.streams),
         );
         let published = std::mem::take(&mut log.published);
-        // What is dropped is over: a stream that waits for the log is not. One that began since is another.
+        // Dropped streams come first: such a stream has nothing waiting for the log, and one started since is another
+        // stream.
         let mut appends: Vec<_> = dropped
             .into_iter()
             .map(|channel| LogRecord::Dropped { channel })
@@ -172,11 +106,11 @@ impl Hub {
         appends.reserve(published.len() + changed.len());
         let mut trimmed = Vec::new();
         for index in changed {
-            let Some((channel, was_known)) = self.engine.streams.take_change(index) else {
+            let Some((channel, was_known)) = engine.streams.take_change(index) else {
                 continue;
             };
             let channel = Arc::clone(&self.channels[channel].name);
-            let stream = self.engine.streams.get(index);
+            let stream = engine.streams.get(index);
             if was_known {
                 let below = stream.lowest();
                 trimmed.push(LogRecord::Trimmed { channel, below });
@@ -193,7 +127,7 @@ impl Hub {
         if appends.is_empty() && !is_awaited {
             return None;
         }
-        let log = self.engine.log.as_mut()?;
+        let log = engine.log.as_mut()?;
         log.taken += 1;
         Some(LogBatch {
             number: log.taken,
@@ -201,24 +135,20 @@ impl Hub {
         })
     }
 
-    /// This batch and all before it are durable: what has waited for them goes on.
+    /// Marks a batch and all earlier ones as durable and continues what has waited for them.
     pub fn batch_durable(&mut self, batch: u64, outlet: &mut impl Outlet) {
-        if let Some(log) = &mut self.engine.log {
+        let engine = self.engine.memory();
+        if let Some(log) = engine.and_then(|engine| engine.log.as_mut()) {
             log.batch_durable(batch);
             self.take_reports(outlet);
         }
     }
 
-    /// Whether [`take_batch`](Self::take_batch) would have something, with `is_all`.
+    /// Returns whether [`take_batch`](Self::take_batch) with `is_all` would return a batch.
     pub fn has_changes(&self) -> bool {
-        self.engine.has_changes()
-    }
-}
-
-impl MemoryEngine {
-    pub(crate) fn has_changes(&self) -> bool {
-        let changes = self.streams.changes.as_ref();
-        changes.is_some_and(|changes| changes.len() > 0)
-            || self.log.as_ref().is_some_and(|log| log.is_awaited)
+        match &self.engine {
+            NodeEngine::Memory(engine) => engine.has_changes(),
+            NodeEngine::Remote(_) => false,
+        }
     }
 }

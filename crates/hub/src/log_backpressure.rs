@@ -1,23 +1,23 @@
-//! Homes whose log takes no more.
+//! Back pressure of homes whose log is full.
 //!
-//! A publication that is to be kept and finds its home's log full is stalled like one without credit, but gives its credit
-//! back: channels without history need the lane too. So that no more of them come than have a bound here, the home tells
-//! all other workers to hold theirs back, and again when its log has room. Until a worker has heard it, its credits limit
-//! what it still sends.
+//! A publication for a channel with history that finds its home's log full is stalled like one without credit, but
+//! returns its credit, because channels without history need the lane too. To bound the number of such publications,
+//! the home tells all other workers to hold theirs back, and tells them again when its log has room. Until a worker has
+//! received that, its credits limit what it still sends.
 
 use std::mem;
 
 use crate::reports::has_history;
 use crate::{ChannelName, Engine, Hub, HubMessage, HubMessageClass, Outlet, WorkerId};
 
-/// Stalled publications of each worker that have no credit. What comes beyond keeps its credit.
+/// Maximum number of stalled publications without credit per worker; further ones keep their credit.
 const WITHOUT_CREDIT_MAX: u32 = 1024;
 
-/// See the module.
+/// The back pressure state of a worker, as publisher and as home.
 pub(crate) struct LogBackpressure {
-    /// As publisher: the homes whose log takes no more, by worker.
+    /// As publisher: the homes whose log is full, by worker.
     full_homes: Box<[bool]>,
-    /// As home: the others have been told that the log here takes no more.
+    /// As home: the other workers were told that the log is full.
     is_announced: bool,
     /// As home: stalled publications without credit, by worker.
     stalled: Box<[u32]>,
@@ -32,26 +32,26 @@ impl LogBackpressure {
         }
     }
 
-    /// As publisher: this home takes them again, or does not.
+    /// As publisher: records whether the log of a home is full.
     pub(crate) fn set(&mut self, home: WorkerId, is_full: bool) {
         self.full_homes[usize::from(home.0)] = is_full;
     }
 
-    /// As home: a publication that was stalled without credit has its place.
+    /// As home: a publication that was stalled without credit was ordered.
     pub(crate) fn unstalled(&mut self, from: WorkerId) {
         self.stalled[usize::from(from.0)] -= 1;
     }
 }
 
 impl<E: Engine> Hub<E> {
-    /// Returns whether a publication to another home has to wait here for that home's log.
+    /// Returns whether a publication to another home must wait here for that home's log.
     #[inline]
     pub(crate) fn must_wait_for_log(&self, home: WorkerId, channel: ChannelName<'_>) -> bool {
         self.log_backpressure.full_homes[usize::from(home.0)]
             && has_history(&self.namespaces, channel.as_str())
     }
 
-    /// Home: a publication of another worker is about to be stalled. Returns whether it keeps its credit.
+    /// Home: called before a publication of another worker is stalled. Returns whether it keeps its credit.
     pub(crate) fn announce_full_log(
         &mut self,
         index: u32,
@@ -73,7 +73,7 @@ impl<E: Engine> Hub<E> {
         false
     }
 
-    /// Home: tells the others once the log has room again.
+    /// Home: tells the other workers once the log has room again.
     pub(crate) fn announce_log_room(&mut self, outlet: &mut impl Outlet) {
         if self.log_backpressure.is_announced && !self.engine.is_full() {
             self.log_backpressure.is_announced = false;

@@ -1,8 +1,8 @@
-//! Who joins, who leaves, and who is counted where.
+//! Subscribing and unsubscribing, on the session's worker and at the home.
 //!
-//! A subscription lives on its session's worker and is counted by the channel's home. Where that
-//! is another worker it is *pending* until the home has answered, and only then in the list of
-//! those who get publications; so it gets exactly what the home ordered after counting it.
+//! A subscription lives on its session's worker and is counted by the channel's home. If that is another worker, the
+//! subscription is *pending* until the home has replied, and only then enters the list of receivers; so it gets exactly
+//! the publications ordered after it was counted.
 
 use std::sync::Arc;
 
@@ -11,30 +11,30 @@ use crate::engine::EngineReply;
 use crate::subscription::{SLOTS_MAX, SessionState};
 use crate::{
     ChannelName, ClientInfo, ConnectionId, Engine, Hub, HubMessage, HubReply, Outlet, Registration,
-    SubscribeOptions, SubscribeOutcome, Ticket, WorkerId,
+    RequestOutcome, SubscribeOptions, SubscribeOutcome, Ticket, WorkerId,
 };
 
 /// Why a session can't subscribe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubscribeError {
-    /// It is subscribed to that channel, or about to be.
+    /// The session is already subscribed to the channel, or subscribing.
     #[error("already subscribed")]
     AlreadySubscribed,
-    /// The session has ended: ours to ignore.
+    /// The session has ended; callers ignore this.
     #[error("the session has ended")]
     Stale,
-    /// The worker holds as many subscriptions or sessions as it may.
+    /// The worker has reached its limit of subscriptions or sessions.
     #[error("too many subscriptions on this worker")]
     Full,
 }
 
 impl<E: Engine> Hub<E> {
-    /// Subscribes a session. [`HubReply::Subscribed`] comes when the channel's home has counted it:
-    /// within this call if the home is here, unless the engine answers later. From the answer on it
-    /// gets every publication. There is no answer if it unsubscribes or closes first.
-    /// [`HubReply::Failed`] ends the subscription: the engine can't follow the channel.
+    /// Subscribes a session. The outcome is [`RequestOutcome::Ready`] if the channel's home is here and has counted it.
+    /// Otherwise [`HubReply::Subscribed`] follows, unless the session unsubscribes or closes first, or
+    /// [`HubReply::Failed`], which ends the subscription: the engine can't follow the channel. Once counted, the session
+    /// gets every publication.
     ///
-    /// The answer has to be handled before the hub is called again: what it gets next follows at once.
+    /// The outcome has to be handled before the hub is called again: what the session gets next follows at once.
     pub fn subscribe(
         &mut self,
         session: ConnectionId,
@@ -42,7 +42,7 @@ impl<E: Engine> Hub<E> {
         ticket: Ticket,
         joining: &SubscribeOptions,
         outlet: &mut impl Outlet,
-    ) -> Result<(), SubscribeError> {
+    ) -> Result<RequestOutcome<Option<Box<SubscribeOutcome>>>, SubscribeError> {
         match self.subscriptions.session_state(session) {
             SessionState::Open => {}
             SessionState::Successor(forerunner) => self.close(forerunner, outlet),
@@ -67,15 +67,14 @@ impl<E: Engine> Hub<E> {
             let EngineReply::Ready(joined) = self.join(index, joining) else {
                 let caller = (session, ticket);
                 self.add_pending_subscriber(index, self.me, caller, registration, joining);
-                return Ok(());
+                return Ok(RequestOutcome::Pending);
             };
             self.make_live(index, registration.slot);
             self.member_joined(index, joining.client.as_ref());
             if joined.is_some() {
                 self.evict_over_budget();
             }
-            outlet.send_reply(session, ticket, HubReply::Subscribed(joined));
-            return Ok(());
+            return Ok(RequestOutcome::Done(joined));
         };
         let entry = &mut self.channels[index];
         entry.waiting += 1;
@@ -90,10 +89,10 @@ impl<E: Engine> Hub<E> {
                 joining: joining.clone(),
             },
         );
-        Ok(())
+        Ok(RequestOutcome::Pending)
     }
 
-    /// Ends one subscription; nothing more is delivered on it. False if there was none.
+    /// Ends one subscription; nothing more is delivered on it. Returns `false` if there was none.
     pub fn unsubscribe(
         &mut self,
         session: ConnectionId,
@@ -114,7 +113,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Ends all subscriptions of a session; from now on its id is stale.
+    /// Ends all subscriptions of a session and marks its id as stale.
     pub fn close(&mut self, session: ConnectionId, outlet: &mut impl Outlet) {
         while let Some(slot) = self.subscriptions.first(session) {
             self.remove(slot, outlet);
@@ -122,7 +121,7 @@ impl<E: Engine> Hub<E> {
         self.subscriptions.end(session);
     }
 
-    /// Home: counts a subscriber of another worker; with what it joins. [`EngineReply::Deferred`]: it is counted later.
+    /// Home: counts a subscriber of another worker and returns what it joins; with [`EngineReply::Deferred`] it is counted later.
     pub(crate) fn register_subscriber(
         &mut self,
         from: WorkerId,
@@ -148,7 +147,7 @@ impl<E: Engine> Hub<E> {
         EngineReply::Ready(joined)
     }
 
-    /// Home: one more subscriber of another worker.
+    /// Home: counts one more subscriber of another worker.
     pub(crate) fn add_remote_subscriber(
         &mut self,
         index: u32,
@@ -164,7 +163,7 @@ impl<E: Engine> Hub<E> {
         self.member_joined(index, client);
     }
 
-    /// Home: counts a subscriber of another worker out.
+    /// Home: removes a subscriber of another worker.
     pub(crate) fn unregister_subscriber(
         &mut self,
         from: WorkerId,
@@ -196,7 +195,7 @@ impl<E: Engine> Hub<E> {
         self.channels.release(index);
     }
 
-    /// Local: the home has counted it.
+    /// Local: the home has counted the subscription.
     pub(crate) fn subscription_confirmed(
         &mut self,
         session: ConnectionId,
@@ -205,7 +204,7 @@ impl<E: Engine> Hub<E> {
         joined: Option<Box<SubscribeOutcome>>,
         outlet: &mut impl Outlet,
     ) {
-        // It may have unsubscribed meanwhile; then the home hears of that next.
+        // If it has unsubscribed meanwhile, the home learns of that next.
         if let Some(index) = self.subscriptions.pending(registration, session) {
             self.channels[index].waiting -= 1;
             self.make_live(index, registration.slot);
@@ -213,7 +212,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Local: the home can't have it.
+    /// Local: the home has refused the subscription.
     pub(crate) fn subscription_refused(
         &mut self,
         session: ConnectionId,
@@ -221,14 +220,14 @@ impl<E: Engine> Hub<E> {
         registration: Registration,
         outlet: &mut impl Outlet,
     ) {
-        // If it has unsubscribed meanwhile, the home hears of that next.
+        // If it has unsubscribed meanwhile, the home learns of that next.
         if self.subscriptions.pending(registration, session).is_some() {
             self.remove(registration.slot, outlet);
             outlet.send_reply(session, ticket, HubReply::Failed);
         }
     }
 
-    /// Local: from now on publications go to this slot.
+    /// Local: adds a slot to the receivers of a channel.
     pub(crate) fn make_live(&mut self, index: u32, slot: u32) {
         let channel = &mut self.channels[index];
         let was_vacant = channel.home.is_local() && channel.total_subscribers() == 0;
@@ -239,7 +238,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Local: ends a subscription, live or not, and tells the home.
+    /// Local: ends a subscription, live or pending, and tells the home.
     fn remove(&mut self, slot: u32, outlet: &mut impl Outlet) {
         let removed = self.subscriptions.remove(slot);
         let client = match self.presence.members.is_empty() {

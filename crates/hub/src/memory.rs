@@ -1,7 +1,7 @@
-//! The engine of one process: streams in memory, and a log on disk where there is one.
+//! The engine of a single process: streams in memory, and optionally a log on disk.
 //!
-//! Without a log a publication is ordered and stored by the call that hands it over. With a log it waits until its batch
-//! is durable: `log.rs` says why, and in which order.
+//! Without a log a publication is ordered and stored by the call that submits it. With a log it waits until its batch
+//! is durable; `log.rs` explains why and in which order.
 
 use std::sync::Arc;
 
@@ -10,45 +10,44 @@ use crate::engine::{
     NewPublication, OrderResult, RequestContext, StoredChannel,
 };
 use crate::epoch_generator::EpochGenerator;
-use crate::log::LogRecord;
 use crate::pending::{PublicationLog, Task};
 use crate::records::RECORD_BYTES;
-use crate::stream::RECOVERED_MAX;
 use crate::streams::Streams;
 use crate::{
-    HistoryError, HistoryOptions, HistoryPage, HistoryQuery, Namespaces, Payload, Position,
-    Publication, SubscribeOptions, SubscribeOutcome,
+    HistoryError, HistoryOptions, HistoryPage, HistoryQuery, LogRecord, Namespaces, Payload,
+    Position, Publication, RECOVERED_MAX, SubscribeOptions, SubscribeOutcome,
 };
 
-/// Evictions for each publication beyond those that make room for its bytes: for the bookkeeping of its stream and account, and
-/// towards a budget that was lowered.
+/// Evictions per publication beyond those that make room for its bytes: for the bookkeeping of its stream and account,
+/// and to approach a budget that was lowered.
 const EVICTIONS_PER_PUBLICATION: usize = 32;
 
-/// Most evictions in a call of [`Hub::look_after`](crate::Hub::look_after): some milliseconds.
+/// Maximum number of evictions in one call of [`Hub::maintain`](crate::Hub::maintain), which takes some milliseconds.
 const EVICTIONS_PER_MAINTENANCE: usize = 1 << 15;
 
-/// Calls in which all streams are looked at, about of [`Hub::look_after`](crate::Hub::look_after), at these numbers in one.
+/// A full scan of all streams takes about this many calls of [`Hub::maintain`](crate::Hub::maintain), within these
+/// bounds per call.
 const SCAN_ROUNDS: usize = 30;
 const SCAN_MIN: usize = 256;
 const SCAN_MAX: usize = 8192;
 
-/// Of what history may take, this part may be lent to answers after streams have dropped it.
+/// Divisor: this fraction of the history limit may be held by replies after streams have dropped it.
 const LENT_DIVISOR: usize = 4;
 
-/// Streams without publications may take this part of what history may take, beside it: subscriptions make them, and
-/// must not take the place of publications.
+/// Divisor: streams without publications may take this fraction of the history limit in addition to it. Subscriptions
+/// create them, and must not displace publications.
 const EMPTY_DIVISOR: usize = 4;
 
-/// So many streams are looked at for one that nobody needs before any gives up its publications.
+/// Number of streams searched for an unused one before any publication is evicted.
 const UNUSED_SCAN_MAX: usize = 32;
 
-/// See the module's text.
+/// The in-memory engine.
 #[derive(Debug)]
 pub struct MemoryEngine {
     pub(crate) streams: Streams,
     pub(crate) log: Option<Box<PublicationLog>>,
     bytes_max: usize,
-    /// The bytes of streams without publications at the last look at the budget.
+    /// Bytes of streams without publications when the budget was last checked.
     empty_stream_bytes: usize,
 }
 
@@ -62,12 +61,12 @@ impl MemoryEngine {
         }
     }
 
-    /// Whether streams without publications take more than their part.
+    /// Returns whether streams without publications exceed their share.
     fn has_excess_empty_streams(&self) -> bool {
         self.streams.empty_bytes() > self.bytes_max / EMPTY_DIVISOR
     }
 
-    /// Looks at the next streams, and closes those that are over.
+    /// Scans the next streams and closes unused and expired ones.
     fn close_unused_streams(
         &mut self,
         count: usize,
@@ -100,7 +99,7 @@ impl MemoryEngine {
         }
     }
 
-    /// Evicts at most `most` publications, as long as a budget is exceeded.
+    /// Evicts at most `most` publications while a budget is exceeded.
     fn evict(&mut self, mut most: usize) {
         while most > 0 {
             match self.streams.evict(most) {
@@ -111,17 +110,17 @@ impl MemoryEngine {
     }
 
     fn evict_over_budget(&mut self, catalog: &Catalog<'_>, now_ms: u64, gone: &mut Vec<u32>) {
-        // Without growth there is no search: where all of them are in use, each publication would pay for one.
+        // Searches only if they have grown: if all of them are in use, each publication would pay for a search.
         if self.has_excess_empty_streams() && self.streams.empty_bytes() > self.empty_stream_bytes {
             self.close_unused_streams(UNUSED_SCAN_MAX, catalog, now_ms, gone);
         }
         self.empty_stream_bytes = self.streams.empty_bytes();
-        // Each publication has at least `RECORD_BYTES`.
+        // Each publication takes at least `RECORD_BYTES`.
         let grown = self.streams.take_added_bytes();
         self.evict(EVICTIONS_PER_PUBLICATION + grown / RECORD_BYTES);
     }
 
-    /// Orders a publication that may have to wait for the log. `None`: it need not.
+    /// Orders a publication that may have to wait for the log; `None` if it need not.
     #[inline(never)]
     fn publish_logged(&mut self, offer: &mut NewPublication<'_, '_>) -> Option<OrderResult> {
         let slot = offer.slot?;
@@ -160,7 +159,7 @@ impl MemoryEngine {
             let item = FeedItem {
                 channel: Arc::clone(offer.name),
                 publication,
-                // Offsets of this engine are dense.
+                // This engine's offsets are dense.
                 predecessor: position.map_or(0, |position| position.offset - 1),
             };
             log.push(Task::Item(Box::new(item)), offer.context());
@@ -168,12 +167,18 @@ impl MemoryEngine {
         Some(OrderResult::Deferred)
     }
 
-    /// Something has its place behind what waits of its channel.
+    /// Queues a request behind what waits for its channel.
     fn enqueue_pending(&mut self, slot: u32, task: Task, receipt: RequestContext) {
         self.streams.add_pending(slot, false);
         if let Some(log) = &mut self.log {
             log.push(task, receipt);
         }
+    }
+
+    pub(crate) fn has_changes(&self) -> bool {
+        let changes = self.streams.changes.as_ref();
+        changes.is_some_and(|changes| changes.len() > 0)
+            || self.log.as_ref().is_some_and(|log| log.is_awaited)
     }
 }
 
@@ -285,7 +290,7 @@ impl Engine for MemoryEngine {
         if self.log.is_none() {
             return EngineReply::Ready(Ok(()));
         }
-        // What is ordered and not fed goes with the batch that the answer waits for; the rest went already.
+        // Ordered but undelivered publications go with the batch that the reply waits for; the rest is gone already.
         if let Some(below) = self.streams.next_offset_if_pending(kept.slot)
             && let Some(log) = &mut self.log
         {

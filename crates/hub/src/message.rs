@@ -1,173 +1,171 @@
-//! What the hubs of two workers say to each other.
+//! Messages between the hubs of two workers.
 //!
-//! Mail from one worker to another arrives in the order of sending, over all classes. Credits and
-//! queues are the mailbox's: the hub only names the class, asks
-//! [`Outlet::has_credit`](crate::Outlet::has_credit) and says
-//! [`Outlet::mail_done`](crate::Outlet::mail_done).
+//! Messages from one worker to another arrive in the order of sending, across all classes. Credits and queues belong to
+//! the mailbox: the hub only names the class, asks [`Outlet::has_credit`](crate::Outlet::has_credit) and calls
+//! [`Outlet::return_credit`](crate::Outlet::return_credit).
 
 use std::sync::Arc;
 
 use crate::{
-    Caller, ChannelQuery, ClientInfo, ConnectionId, Glob, HubReply, Payload, Publication,
-    PublishOptions, SubscribeOptions, SubscribeOutcome, Ticket, UserCommand,
+    Caller, ClientInfo, ConnectionId, Glob, HistoryQuery, HubReply, Payload, Publication,
+    PublishOptions, SubscribeOptions, SubscribeOutcome, Ticket, UserCommand, WorkerId,
 };
 
-/// What a mail needs to be sent.
+/// The resource that a message needs to be sent.
 ///
-/// Publishing and delivering must never wait for each other's credits: a home that can't deliver
-/// keeps `Publish` mail and its credits, so with one pool for both two workers that publish to each
-/// other's channels would starve each other's deliveries for ever. `Deliver` mail waits for nothing
-/// but the receiving worker's own sweep. A mailbox with one pool of credits per lane keeps this
-/// rule by allowing `Publish` only while more than half of the pool is free.
+/// Publishing and delivering must never wait for each other's credits: a home that can't deliver keeps `Publish`
+/// messages with their credits, so with a single pool two workers that publish to each other's channels would block
+/// each other's deliveries forever. `Deliver` messages wait only for the sweep of the receiving worker. A mailbox with
+/// one credit pool per lane satisfies this rule by allowing `Publish` only while more than half of the pool is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HubMessageClass {
-    /// Takes a credit of the sender's publications to that home.
+    /// Takes a credit for publications from the sender to that home.
     Publish,
-    /// Takes a credit of the home's deliveries to that worker.
+    /// Takes a credit for deliveries from the home to that worker.
     Deliver,
-    /// Membership, answers, disconnects: has room of its own and is always sent.
+    /// Membership, replies and commands: has reserved room and can always be sent.
     Control,
 }
 
-/// Finds a subscription again when its home answers; opaque outside its worker.
+/// Identifies a subscription for the home's reply; opaque outside its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registration {
     pub(crate) slot: u32,
-    /// Tells apart the registrations that used the same slot one after the other.
+    /// Distinguishes successive registrations of the same slot.
     pub(crate) serial: u32,
 }
 
 /// A message between two hubs.
 #[derive(Clone, Debug)]
 pub enum HubMessage {
-    /// To the home: one more subscriber here.
+    /// To the home: registers a subscriber.
     Subscribe {
-        /// Where.
+        /// The channel name.
         channel: Arc<str>,
-        /// Whose.
+        /// The subscribing session.
         session: ConnectionId,
-        /// Whom to answer.
+        /// The ticket to reply to.
         ticket: Ticket,
-        /// What to make live.
+        /// The subscription to confirm.
         registration: Registration,
-        /// How it is subscribed.
+        /// The options of the subscription.
         joining: SubscribeOptions,
     },
     /// From the home: the subscriber is counted; the next publication reaches it.
     Subscribed {
-        /// From `Subscribe`.
+        /// Copied from `Subscribe`.
         session: ConnectionId,
-        /// From `Subscribe`.
+        /// Copied from `Subscribe`.
         ticket: Ticket,
-        /// From `Subscribe`.
+        /// Copied from `Subscribe`.
         registration: Registration,
-        /// What it joins, where the channel remembers.
+        /// The state of a channel with history.
         joined: Option<Box<SubscribeOutcome>>,
     },
-    /// To the home: one subscriber less here.
+    /// To the home: removes a subscriber.
     Unsubscribe {
-        /// Where.
+        /// The channel name.
         channel: Arc<str>,
-        /// As whom others saw it there.
+        /// The member as whom the session appeared.
         client: Option<Arc<ClientInfo>>,
-        /// From `Subscribe`, if that was not answered yet.
+        /// Copied from `Subscribe`, if that was not answered yet.
         registration: Option<Registration>,
     },
     /// From the home: the engine can't follow the channel; the worker removes the subscription.
     Refused {
-        /// From `Subscribe`.
+        /// Copied from `Subscribe`.
         session: ConnectionId,
-        /// From `Subscribe`.
+        /// Copied from `Subscribe`.
         ticket: Ticket,
-        /// From `Subscribe`.
+        /// Copied from `Subscribe`.
         registration: Registration,
     },
-    /// To the home: order this.
+    /// To the home: orders a publication.
     Publish {
-        /// Where.
+        /// The channel name.
         channel: Arc<str>,
-        /// What.
+        /// The payload of the publication.
         payload: Payload,
-        /// Where it is not to be taken as usual.
+        /// Options that differ from the defaults.
         terms: Option<Arc<PublishOptions>>,
-        /// Who wants to know to how many it was handed.
+        /// The session and ticket that wait for the result.
         reply: Option<(ConnectionId, Ticket)>,
     },
-    /// From the home: give this to the subscribers here.
+    /// From the home: delivers a publication to local subscribers.
     Deliver {
-        /// Where.
+        /// The channel name.
         channel: Arc<str>,
-        /// What.
+        /// The publication.
         publication: Publication,
-        /// What was published before, if it goes out together with that.
+        /// The preceding payload, if a delta is wanted.
         previous: Option<Payload>,
     },
-    /// To the home: tell, or do.
+    /// To the home: a query about a channel.
     Query {
-        /// Of which channel.
+        /// The channel name.
         channel: Arc<str>,
-        /// What.
+        /// The query.
         question: ChannelQuery,
-        /// Whom to answer.
+        /// The session to reply to.
         session: ConnectionId,
-        /// By what he knows it.
+        /// The ticket of that session.
         ticket: Ticket,
     },
-    /// To every other home: list channels.
+    /// To every other home: lists channels.
     List {
-        /// Which.
+        /// The pattern of their names.
         pattern: Arc<Glob>,
-        /// Whom to answer.
+        /// The session to reply to.
         session: ConnectionId,
-        /// By what he knows it.
+        /// The ticket of that session.
         ticket: Ticket,
     },
-    /// From the home: what came of it.
+    /// From the home: the reply to a request.
     Answer {
-        /// Who asked.
+        /// The session that made the request.
         session: ConnectionId,
-        /// By what he knows it.
+        /// The ticket of that session.
         ticket: Ticket,
-        /// For him.
+        /// The reply.
         answer: HubReply,
     },
-    /// To the home: have this done to all subscribers of a personal channel.
+    /// To the home: a command for all subscribers of a personal channel.
     CommandUser {
         /// The personal channel.
         channel: Arc<str>,
-        /// What.
+        /// The command.
         instruction: Arc<UserCommand>,
-        /// Who wants to know how many they were.
+        /// The session and ticket that wait for the number of connections.
         reply: Option<(ConnectionId, Ticket)>,
     },
-    /// From the home: have it done to those that are here.
+    /// From the home: the command for the local subscribers.
     Command {
         /// The personal channel.
         channel: Arc<str>,
-        /// What.
+        /// The command.
         instruction: Arc<UserCommand>,
-        /// The caller that waits until it is done.
+        /// The caller that waits for completion.
         caller: Option<Caller>,
     },
-    /// To a home: answer this caller. What was sent before is counted then.
+    /// To a home: acknowledges a command to the caller, after all earlier messages of the sender are counted.
     Acknowledge {
-        /// The caller of the API that waits.
+        /// The caller of the API.
         caller: Caller,
     },
-    /// From the home: publications of this channel may be missing and can't be had any more.
+    /// From the home: publications of the channel may be missing and can't be recovered.
     Lost {
-        /// The channel.
+        /// The channel name.
         channel: Arc<str>,
     },
-    /// From a home: whether its log takes no more publications that are to be kept.
+    /// From a home: whether its log is full.
     LogFull {
-        /// Until it says otherwise.
+        /// The state until the next such message.
         is_full: bool,
     },
 }
 
 impl HubMessage {
-    /// What it needs to be sent.
+    /// Returns the class of the message.
     pub fn class(&self) -> HubMessageClass {
         match self {
             Self::Publish { .. } => HubMessageClass::Publish,
@@ -186,4 +184,26 @@ impl HubMessage {
             | Self::LogFull { .. } => HubMessageClass::Control,
         }
     }
+}
+
+/// A query or an operation on a channel, answered by its home.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChannelQuery {
+    /// Reads a page of the history: [`HubReply::History`].
+    History(HistoryQuery),
+    /// Removes the publications; the position stays: [`HubReply::HistoryRemoved`].
+    RemoveHistory,
+    /// Lists the members: [`HubReply::Presence`].
+    Presence,
+    /// Counts the members: [`HubReply::PresenceStats`].
+    PresenceStats,
+    /// The online status of the user of a personal channel: [`HubReply::UserStatus`].
+    UserStatus,
+}
+
+/// The worker that a request came from, and the session and ticket that wait for its result.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    pub(crate) from: WorkerId,
+    pub(crate) reply: Option<(ConnectionId, Ticket)>,
 }

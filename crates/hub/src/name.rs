@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// The longest channel name in bytes. A user's name is one byte shorter: `#` stands before it.
+/// Maximum length of a channel name in bytes. A user name is limited to one byte less, because of the `#` in front.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// A channel's name: 1 to [`NAME_BYTES_MAX`] bytes without control characters.
+/// A channel name: 1 to [`NAME_BYTES_MAX`] bytes without control characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ChannelName<'a>(&'a str);
 
@@ -18,7 +18,7 @@ impl<'a> ChannelName<'a> {
         if name.len() > NAME_BYTES_MAX {
             return Err(NameError::Long);
         }
-        // Without an early end: that way the compiler takes many bytes at once.
+        // Without an early exit, so that the compiler vectorises the loop.
         let is_ascii_text = name
             .bytes()
             .fold(true, |is_text, byte| is_text & matches!(byte, 0x20..=0x7e));
@@ -28,8 +28,8 @@ impl<'a> ChannelName<'a> {
         Ok(Self(name))
     }
 
-    /// The personal channel of `user`, spelled into `buffer`, which callers keep so that naming a
-    /// user allocates nothing.
+    /// Returns the personal channel of `user`. The name is written to `buffer`, which callers reuse to avoid
+    /// allocations.
     pub fn of_user(user: &str, buffer: &'a mut String) -> Result<Self, NameError> {
         if user.is_empty() {
             return Err(NameError::Empty);
@@ -43,12 +43,12 @@ impl<'a> ChannelName<'a> {
         Self::new(buffer)
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(self) -> &'a str {
         self.0
     }
 
-    /// The user whose personal channel this is, if it is one.
+    /// Returns the user if this is a personal channel.
     pub fn user(self) -> Option<&'a str> {
         self.0.strip_prefix('#')
     }
@@ -60,17 +60,17 @@ impl fmt::Display for ChannelName<'_> {
     }
 }
 
-/// Why a text is no channel or user name: the peer's fault.
+/// Why a text is not a valid channel or user name; the peer's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// No byte at all.
+    /// The text is empty.
     #[error("the name is empty")]
     Empty,
-    /// More than [`NAME_BYTES_MAX`] bytes, the `#` of a personal channel included.
+    /// The text has more than [`NAME_BYTES_MAX`] bytes, including the `#` of a personal channel.
     #[error("the name is longer than {NAME_BYTES_MAX} bytes")]
     Long,
-    /// A line break, a NUL or their like.
-    #[error("the name holds a control character")]
+    /// The text contains a control character such as a line break or NUL.
+    #[error("the name contains a control character")]
     Control,
 }
 

@@ -1,36 +1,50 @@
-//! Namespaces: what stands before the first `:` of a channel's name carries its options, or a pattern that fits it.
+//! Namespaces: the part of a channel name before the first `:`, or a pattern that matches the name, determines its
+//! options.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-use crate::{EventLevel, PathPattern, Wildcards};
+use crate::PathPattern;
 
-/// The namespace of users' own channels: `#ann` is the channel of the user `ann`.
+/// Which events of a channel the back end receives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EventLevel {
+    /// No events.
+    #[default]
+    Off,
+    /// Occupied and vacated, and a request for the latest publication when there is none.
+    Occupancy,
+    /// Joins and leaves as well.
+    Members,
+}
+
+/// The namespace of personal channels: `#ann` is the channel of the user `ann`.
 pub const USERS: &str = "#";
 
-/// How channels remember.
+/// History options of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryOptions {
-    /// Publications that a channel keeps; at least 1.
+    /// Maximum number of publications per channel; at least 1.
     pub size: u32,
-    /// How long each is kept.
+    /// Lifetime of a publication in milliseconds.
     pub ttl_ms: u64,
-    /// How long a channel without publications and subscribers keeps its position, from its last publication on.
+    /// How long a channel without subscribers keeps its position after its last publication, in milliseconds.
     pub position_ttl_ms: u64,
-    /// What those get who come back.
+    /// What a returning subscriber gets.
     pub recovery: RecoveryMode,
-    /// The budget that they count to.
+    /// The budget to which the history counts.
     pub budget: Budget,
 }
 
-/// A part of what all channels may remember: the one of its namespace, which only [`Namespaces::add_budget`] gives, or by
-/// default the rest, for all that have none of their own.
+/// A share of the history limit: a namespace's own, created by [`Namespaces::add_budget`], or the common one of all
+/// other channels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget(u16);
 
 impl Budget {
-    /// The rest.
+    /// The common budget.
     pub const COMMON: Self = Self(0);
 
     pub(crate) fn index(self) -> usize {
@@ -38,138 +52,137 @@ impl Budget {
     }
 }
 
-/// What those get who come back to a channel.
+/// What a returning subscriber gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RecoveryMode {
-    /// All that they have missed, or word that it is not there any more.
+    /// All missed publications, or a notice that some are no longer available.
     #[default]
     Missed,
-    /// The latest publication, if they don't have it.
+    /// The latest publication, unless the subscriber has it.
     Latest,
 }
 
-/// What clients may do with channels by themselves. What the back end does is not asked about.
+/// What clients may do with channels on their own. Back ends are not restricted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelAccess {
-    /// Who may subscribe.
+    /// Permission to subscribe.
     pub subscribe: SubscribeAccess,
-    /// Who may publish.
+    /// Permission to publish.
     pub publish: PublishAccess,
-    /// Who may read the history.
+    /// Permission to read the history.
     pub history: ReadAccess,
-    /// Who may read the presence.
+    /// Permission to read the presence.
     pub presence: ReadAccess,
 }
 
-/// Which clients may read the history or the presence of a channel.
+/// The clients that may read the history or the presence of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadAccess {
-    /// None.
+    /// No clients.
     Disabled,
-    /// Those that are subscribed to it.
+    /// Clients that are subscribed to the channel.
     #[default]
     Subscriber,
-    /// Every one that could subscribe, but of what is private only subscribers.
+    /// Every client that could subscribe; for private channels only subscribers.
     Client,
 }
 
-/// Which clients may subscribe to a channel.
+/// The clients that may subscribe to a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SubscribeAccess {
-    /// None.
+    /// No clients.
     #[default]
     Disabled,
-    /// Those with a token for it.
+    /// Clients with a token for the channel.
     Token,
-    /// Every one, but to what is private or of named users.
+    /// Every client, except to private channels and those restricted to other users.
     Client,
-    /// Those whom somebody else lets in, who is asked each time.
+    /// Clients that an authorization hook admits, which is asked each time.
     Hook,
 }
 
-/// Which clients may publish to a channel.
+/// The clients that may publish to a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PublishAccess {
-    /// None.
+    /// No clients.
     #[default]
     Disabled,
-    /// Those who are subscribed to it.
+    /// Clients that are subscribed to the channel.
     Subscriber,
-    /// Every one that could subscribe, but to what is private.
+    /// Every client that could subscribe, except to private channels.
     Client,
-    /// Those whom somebody else lets, who is asked each time and may change what is published.
+    /// Clients that an authorization hook permits, which is asked each time and may change the data.
     Hook,
 }
 
-/// Which publications go out together with the one before, so that those who have that one can be told what has changed
-/// alone.
+/// Which publications carry their predecessor, so that subscribers that have it can receive a delta.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeltaMode {
-    /// None.
+    /// No publications.
     #[default]
     Off,
-    /// Those that ask for it.
+    /// Publications whose publisher requests it.
     OnRequest,
-    /// All that channels keep.
+    /// All stored publications.
     Always,
 }
 
-/// The options of channels of one namespace.
+/// Options of the channels of one namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceOptions {
-    /// Whether its channels remember, and how.
+    /// The history options; `None` without history.
     pub history: Option<HistoryOptions>,
-    /// What clients may do there by themselves.
+    /// What clients may do on their own.
     pub access: ChannelAccess,
-    /// Whether it can be asked who is there.
+    /// Whether presence can be queried.
     pub presence: bool,
-    /// Whether subscribers are told who joins and leaves.
+    /// Whether joins and leaves are sent to subscribers.
     pub join_leave: bool,
-    /// Whether clients get these joins and leaves without asking.
+    /// Whether clients get joins and leaves without requesting them.
     pub force_push_join_leave: bool,
-    /// How long after a user's last connection has gone he is told to have left, unless he comes back; 0: connections
-    /// come and go, not users.
+    /// How long after a user's last connection has gone the user leaves, unless it returns, in milliseconds; 0:
+    /// connections rather than users join and leave.
     pub leave_delay_ms: u64,
-    /// What the back end is told of them.
+    /// The events that the back end receives.
     pub event_level: EventLevel,
-    /// Whether a subscriber who reads too slowly misses what is published meanwhile, rather than being disconnected. Only
-    /// where channels don't remember: there nothing may be missing.
+    /// Whether slow subscribers lose publications instead of being disconnected. Only for channels without history,
+    /// where gaps are acceptable.
     pub drop_when_slow: bool,
-    /// Whether subscribers can be told differences alone, and of which publications; where channels remember.
+    /// Which publications subscribers may receive as deltas; only for channels with history.
     pub delta_mode: DeltaMode,
-    /// Whether subscribers may say which tags a publication has to have for them.
+    /// Whether subscribers may filter publications by tags.
     pub tags_filter: bool,
 }
 
 impl NamespaceOptions {
-    /// Whether its channels know who is there.
+    /// Returns whether the channels track their members.
     pub fn has_members(&self) -> bool {
         self.presence || self.join_leave || self.event_level == EventLevel::Members
     }
 }
 
-/// All namespaces, by name. Channels of one that is not there have the default options.
+/// All namespaces by name. Channels of unknown namespaces have the default options.
 #[derive(Clone, Debug, Default)]
 pub struct Namespaces {
     by_name: HashMap<Box<str>, NamespaceOptions, RandomState>,
-    /// There is one where slow subscribers miss some.
+    /// Whether some namespace drops publications for slow subscribers.
     has_drop_when_slow: bool,
-    /// Those whose name is a pattern; of two that fit a channel the first counts.
+    /// Namespaces whose name is a pattern; the first match of a channel wins.
     by_pattern: Vec<(PathPattern, NamespaceOptions)>,
-    /// What namespaces may take by themselves.
+    /// The budgets of individual namespaces, in bytes.
     budgets: Vec<(Box<str>, usize)>,
     wildcards: Wildcards,
-    /// Channels of other namespaces are unknown.
+    /// Channels of unlisted namespaces are rejected.
     denies_unknown: bool,
 }
 
 impl Namespaces {
-    /// None but the default options.
+    /// Returns an empty set: all channels have the default options.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The channels of these namespaces are heard together.
+    /// Returns an empty set with wildcard namespaces.
     #[must_use]
     pub fn with_wildcards(wildcards: Wildcards) -> Self {
         Self {
@@ -178,13 +191,13 @@ impl Namespaces {
         }
     }
 
-    /// Channels of namespaces that are not [inserted](Self::insert) are unknown from now on.
+    /// Rejects channels of namespaces that were not [inserted](Self::insert).
     pub fn deny_unknown(&mut self) {
         self.denies_unknown = true;
     }
 
-    /// Whether a channel is of a namespace that is there, where these are [closed](Self::deny_unknown). Names without a `:` are of
-    /// the namespace `""`, which always is.
+    /// Returns whether a channel's namespace exists, if unknown ones are [denied](Self::deny_unknown). Names without a `:`
+    /// belong to the namespace `""`, which always exists.
     pub fn knows(&self, channel: &str) -> bool {
         let is_there = |name: &str| matches!(name, "" | USERS) || self.by_name.contains_key(name);
         !self.denies_unknown
@@ -192,13 +205,13 @@ impl Namespaces {
             || is_there(namespace_of(channel))
     }
 
-    /// Which channels are heard together.
+    /// Returns the wildcard namespaces.
     pub fn wildcards(&self) -> &Wildcards {
         &self.wildcards
     }
 
-    /// The channels of this namespace may take so many bytes for what they remember, those of all workers together, and
-    /// nothing of the common budget. For its [`HistoryOptions::budget`].
+    /// Gives a namespace its own history budget in bytes, for all workers together and outside of the common budget.
+    /// The result is for [`HistoryOptions::budget`].
     ///
     /// # Panics
     /// If there are more than 65,535.
@@ -207,19 +220,19 @@ impl Namespaces {
         Budget(u16::try_from(self.budgets.len()).expect("a configuration has fewer namespaces"))
     }
 
-    /// The budgets of namespaces, in the order of their numbers.
+    /// Iterates over the budgets of namespaces in the order of their numbers.
     pub(crate) fn budgets(&self) -> impl Iterator<Item = (&str, usize)> + Clone {
         self.budgets.iter().map(|(name, bytes)| (&**name, *bytes))
     }
 
-    /// The options of this namespace are these: `""` has the channels without a `:`, [`USERS`] those of users.
+    /// Sets the options of a namespace: `""` for channels without a `:`, [`USERS`] for personal channels.
     pub fn insert(&mut self, name: &str, options: NamespaceOptions) {
         self.has_drop_when_slow |= options.drop_when_slow;
         self.by_name.insert(name.into(), options);
     }
 
-    /// The options of the channels whose names fit a pattern. Where several fit, the one counts that is spelled out at the
-    /// first place where they differ.
+    /// Sets the options of channels that match a pattern. If several patterns match, the one with a literal at the
+    /// first differing segment wins.
     pub fn insert_pattern(&mut self, pattern: PathPattern, options: NamespaceOptions) {
         self.has_drop_when_slow |= options.drop_when_slow;
         let others = self.by_pattern.iter();
@@ -229,14 +242,14 @@ impl Namespaces {
         self.by_pattern.insert(place, (pattern, options));
     }
 
-    /// What stands for a parameter in a channel's name, where a pattern fits that.
+    /// Returns the value of a parameter in a channel name that matches a pattern.
     pub fn parameter<'c>(&'c self, channel: &'c str, name: &str) -> Option<&'c str> {
         let (pattern, _) = self.find_pattern(channel)?;
         let mut parameters = pattern.parameters(channel);
         parameters.find_map(|(one, given)| (one == name).then_some(given))
     }
 
-    /// Whether subscribers of a channel who read too slowly miss what is published meanwhile.
+    /// Returns whether slow subscribers of a channel lose publications.
     pub(crate) fn drops_when_slow(&self, channel: &str) -> bool {
         self.has_drop_when_slow && self.of(channel).drop_when_slow
     }
@@ -249,7 +262,7 @@ impl Namespaces {
         all.find(|(pattern, _)| pattern.matches(channel))
     }
 
-    /// The options of a channel.
+    /// Returns the options of a channel.
     pub fn of(&self, channel: &str) -> NamespaceOptions {
         if let Some((_, options)) = self.find_pattern(channel) {
             return *options;
@@ -267,11 +280,51 @@ impl Namespaces {
     }
 }
 
-/// The name of a channel's namespace.
+/// Returns the namespace name of a channel.
 pub fn namespace_of(channel: &str) -> &str {
     match channel.as_bytes() {
         [b'#', ..] => USERS,
         _ => channel.split_once(':').map_or("", |(name, _)| name),
+    }
+}
+
+/// The namespaces with a wildcard channel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wildcards(Arc<[Wildcard]>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Wildcard {
+    namespace: Box<str>,
+    channel: Box<str>,
+}
+
+impl Wildcards {
+    /// Returns the wildcards of these namespaces. Personal channels have none.
+    pub fn new<'n>(namespaces: impl IntoIterator<Item = &'n str>) -> Self {
+        let all = namespaces.into_iter().map(|namespace| Wildcard {
+            namespace: namespace.into(),
+            channel: match namespace {
+                "" => "*".into(),
+                name => format!("{name}:*").into(),
+            },
+        });
+        Self(all.collect())
+    }
+
+    /// Returns whether a namespace has a wildcard channel.
+    pub fn has(&self, namespace: &str) -> bool {
+        self.0.iter().any(|one| *one.namespace == *namespace)
+    }
+
+    /// Returns the wildcard channel of a channel's namespace, which may be the channel itself.
+    pub fn channel_for(&self, channel: &str) -> Option<&str> {
+        // A name that may match a pattern belongs to no such namespace, whether a pattern exists or not.
+        if self.0.is_empty() || channel.starts_with('/') {
+            return None;
+        }
+        let namespace = namespace_of(channel);
+        let found = self.0.iter().find(|one| *one.namespace == *namespace);
+        found.map(|one| &*one.channel)
     }
 }
 
@@ -371,5 +424,25 @@ mod tests {
         all.insert("news", news);
         assert_eq!(all.of("news:1"), news);
         assert_eq!(all.of("news:*").history, None);
+    }
+
+    #[test]
+    fn a_namespace_has_one_channel_for_all_of_its() {
+        let wildcards = Wildcards::new(["news", ""]);
+        for (channel, expected) in [
+            ("news:1", Some("news:*")),
+            ("news:a:b", Some("news:*")),
+            ("news:*", Some("news:*")),
+            ("lobby", Some("*")),
+            ("*", Some("*")),
+            ("chat:1", None),
+            ("#ann", None),
+            ("/users/ann", None),
+            ("/news:1", None),
+        ] {
+            assert_eq!(wildcards.channel_for(channel), expected, "{channel}");
+        }
+        assert!(wildcards.has("") && !wildcards.has("chat"));
+        assert_eq!(Wildcards::default().channel_for("news:1"), None);
     }
 }

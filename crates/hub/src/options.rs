@@ -1,22 +1,23 @@
-//! The hub's limits.
+//! Limits of a hub.
 
-/// A channel with at most so many subscribers here is served at once, in the publish call itself.
+/// A channel with at most this many local subscribers is served immediately, within the publish call.
 pub const IMMEDIATE_MAX: usize = 16;
 
-/// The limits of one worker's hub.
+/// Limits of one worker's hub.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Publications that may wait on one channel for a sweep. With so many, its publishers are
-    /// refused until a sweep ends. At least 1.
+    /// Maximum number of publications of a channel queued for a sweep; beyond that publishers are refused until a sweep
+    /// ends. At least 1.
     pub channel_queue_publications_max: usize,
-    /// Bytes of payload that may wait for sweeps on this worker, all channels together; the
-    /// publication that reaches it is still taken. At least 1.
+    /// Maximum payload bytes queued for sweeps on this worker, all channels together; the publication that reaches it
+    /// is still accepted. At least 1.
     pub queue_bytes_max: usize,
-    /// Subscriptions of this worker.
+    /// Maximum number of subscriptions on this worker.
     pub subscriptions_max: u32,
-    /// Of epochs: random, and of this hub alone. Clients see what is made of it, so it says nothing of other secrets.
+    /// Seed of the epochs: random and unique to this hub. Clients see values derived from it, so it must not be derived
+    /// from another secret.
     pub epoch_seed: u64,
-    /// Sessions of this worker: the bound of [`ConnectionId::index`](crate::ConnectionId::index).
+    /// Maximum number of sessions on this worker: the bound of [`ConnectionId::index`](crate::ConnectionId::index).
     pub sessions_max: u32,
 }
 

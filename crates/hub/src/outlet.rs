@@ -1,75 +1,44 @@
-//! The hub's effects: everything that it wants done.
+//! The effects of a hub.
 
 use std::sync::Arc;
 
 use crate::{
-    Caller, ChannelList, ClientInfo, CommandDispatch, ConnectionId, ConnectionList, Delivery,
-    HistoryError, HistoryPage, HubMessage, HubMessageClass, PresenceError, PresenceStats,
-    PublishOutcome, SubscribeOutcome, Ticket, UserCommand, UserStatus, WorkerId,
+    Caller, ConnectionId, Delivery, HubMessage, HubMessageClass, HubReply, Ticket, UserCommand,
+    WorkerId,
 };
 
-/// What a ticket is answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HubReply {
-    /// The subscription is registered at the channel's home; with what it joins where the channel remembers.
-    Subscribed(Option<Box<SubscribeOutcome>>),
-    /// A publication was taken by a home on another worker, or has waited for the log.
-    Published(PublishOutcome),
-    /// The engine has not answered a publication: it may have been stored or not. Or it can't follow the channel of a
-    /// subscription, which has ended.
-    Failed,
-    /// A home on another worker has read a part of a channel's history.
-    History(Result<Box<HistoryPage>, HistoryError>),
-    /// A home on another worker, or the log, has let go of a channel's history.
-    HistoryRemoved(Result<(), HistoryError>),
-    /// Who is in a channel.
-    Presence(Result<Box<[Arc<ClientInfo>]>, PresenceError>),
-    /// How many are.
-    PresenceStats(Result<PresenceStats, PresenceError>),
-    /// Channels with their home on another worker.
-    Channels(ChannelList),
-    /// Connections of another worker that hear a channel.
-    Connections(ConnectionList),
-    /// Whether a user is there.
-    UserStatus(UserStatus),
-    /// A user's home on another worker has passed an instruction on.
-    CommandDispatched(CommandDispatch),
-    /// A home has counted all that one worker's part in an instruction has changed.
-    CommandAcknowledged,
-}
-
-/// Where the hub's effects go. The worker implements it over its mailbox and its connections.
+/// Receives the hub's effects. The worker implements it over its mailbox and its connections.
 ///
-/// No method may re-enter the hub: note what is to be done and do it after the call. Sessions
-/// that have ended meanwhile are the implementor's to recognise by their generation.
+/// No method may re-enter the hub: record the effect and perform it after the call. The implementor recognises sessions
+/// that have ended meanwhile by their generation.
 pub trait Outlet {
-    /// Sends `send_message`. Data mail is sent only after [`has_credit`](Self::has_credit) said yes in the
-    /// same call of the hub, and takes that credit.
+    /// Sends a message. Data messages are sent only after [`has_credit`](Self::has_credit) returned true in the same
+    /// call of the hub, and take that credit.
     fn send_message(&mut self, to: WorkerId, mail: HubMessage);
 
-    /// Whether a mail of this class can be sent to that worker now. Asked for data only. A yes for
-    /// [`HubMessageClass::Deliver`] is good for two mails: one for those who are subscribed to the channel, one
-    /// for those who hear it [among others](crate::Wildcards).
+    /// Returns whether a message of this class can be sent to the worker now; called only for data messages. True for
+    /// [`HubMessageClass::Deliver`] covers two messages: one for the subscribers of the channel, one for those of its [wildcard
+    /// channel](crate::Wildcards).
     fn has_credit(&self, to: WorkerId, class: HubMessageClass) -> bool;
 
-    /// A data mail from that worker is finished: its credit of this class goes back.
+    /// Returns the credit of a data message of this class after it has been processed.
     fn return_credit(&mut self, from: WorkerId, class: HubMessageClass);
 
-    /// Gives a publication to a subscriber.
+    /// Delivers a publication to a subscriber.
     fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>);
 
-    /// Answers a ticket. It may be a session that never subscribed to anything.
+    /// Replies to a ticket, possibly of a session without any subscription.
     fn send_reply(&mut self, session: ConnectionId, ticket: Ticket, answer: HubReply);
 
-    /// Has something done to a session, if it is meant. Where it is closed, [`Hub::close`](crate::Hub::close) follows
-    /// later.
+    /// Executes a command for a session if it applies to it. If the session is closed,
+    /// [`Hub::close`](crate::Hub::close) follows later.
     fn execute_command(&mut self, session: ConnectionId, instruction: &Arc<UserCommand>);
 
-    /// A session may have missed publications of a channel, and can't be given them: its state is insufficient, and it has
-    /// to subscribe again. An engine within one process never has it come to this.
+    /// Publications of a channel may be missing and can't be recovered: the session's state is insufficient and it has
+    /// to subscribe again. Does not occur with an engine within one process.
     fn publications_lost(&mut self, _session: ConnectionId, _channel: &Arc<str>) {}
 
-    /// All sessions of this worker that an instruction is for have been named. Once they have carried it out,
-    /// [`Hub::settle`](crate::Hub::settle) tells the caller.
+    /// All local sessions of a command were passed to [`execute_command`](Self::instruct). Once they have executed it,
+    /// [`Hub::settle`](crate::Hub::settle) notifies the caller.
     fn command_dispatched(&mut self, caller: Caller, instruction: &Arc<UserCommand>);
 }

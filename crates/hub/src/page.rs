@@ -1,4 +1,4 @@
-//! A part of a channel's history, as it is asked for and as it is given out.
+//! Requests for a page of a channel's history, and the page itself.
 
 use std::ops::Range;
 
@@ -8,16 +8,16 @@ use crate::{FeedEvent, Position, Publication, Since};
 /// Default limit of a page in bytes of publications. A single publication may be larger.
 const PAGE_BYTES_MAX: usize = 8 << 20;
 
-/// Which part of a channel's history.
+/// Selects a part of a channel's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryQuery {
-    /// Those behind it, or before it if the latest come first.
+    /// Publications after this position, or before it in reverse order.
     pub since: Option<Since>,
-    /// At most so many.
+    /// Maximum number of publications.
     pub limit: usize,
-    /// The latest first.
+    /// Whether the latest publications come first.
     pub is_reverse: bool,
-    /// Up to so many bytes, and at least one.
+    /// Maximum number of bytes; at least one publication is returned.
     pub bytes_max: usize,
 }
 
@@ -32,10 +32,10 @@ impl Default for HistoryQuery {
     }
 }
 
-/// A part of a channel's history. It refers to what the stream has stored and does not change with the stream.
+/// A part of a channel's history. It shares the stored data, but does not change with the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryPage {
-    /// Of the latest publication.
+    /// The position of the latest publication of the channel.
     pub position: Position,
     content: Content,
     is_reverse: bool,
@@ -43,7 +43,7 @@ pub struct HistoryPage {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Content {
-    /// Stored in this process, with dense offsets from this one on.
+    /// Stored in this process, with dense offsets from the given one on.
     Excerpt(Excerpt, u64),
     Listed(Box<[Publication]>),
 }
@@ -57,7 +57,7 @@ impl HistoryPage {
         }
     }
 
-    /// Returns a page of these publications, in the order that was asked for.
+    /// Returns a page of publications, which are in the requested order.
     #[must_use]
     pub fn from_publications(position: Position, publications: Vec<Publication>) -> Self {
         Self {
@@ -76,13 +76,13 @@ impl HistoryPage {
         }
     }
 
-    /// Returns whether there are none.
+    /// Returns whether the page has no publications.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns how many bytes the payloads of all publications have.
+    /// Returns the total payload bytes of the publications.
     #[must_use]
     pub fn payload_bytes(&self) -> usize {
         let bytes = |place| match &self.content {
@@ -92,7 +92,7 @@ impl HistoryPage {
         (0..self.len()).filter_map(bytes).sum()
     }
 
-    /// Returns the publications at these places, in the order that was asked for.
+    /// Iterates over the publications at these indices, in the requested order.
     pub fn publications(&self, places: Range<usize>) -> impl Iterator<Item = Publication> {
         places.map_while(|place| {
             let place = match self.is_reverse {
@@ -111,7 +111,7 @@ impl HistoryPage {
         })
     }
 
-    /// Returns all publications, in the order that was asked for.
+    /// Iterates over all publications in the requested order.
     pub fn iter(&self) -> impl Iterator<Item = Publication> {
         self.publications(0..self.len())
     }

@@ -1,12 +1,12 @@
-//! Patterns of channels' names: `/users/:user/orders` is for `/users/ann/orders`, where `user` is `ann`.
+//! Patterns of channel names: `/users/:user/orders` matches `/users/ann/orders` with `user` = `ann`.
 
 use std::fmt;
 
-/// The parameter that stands for the user whose channel it is.
+/// The parameter that names the user to whom the channel belongs.
 pub(crate) const USER: &str = "user";
 
-/// A pattern: `/` and segments between slashes, each of which is a text or, behind a `:`, the name of a parameter that
-/// stands for any text without a slash.
+/// A pattern: slash-separated segments, each a literal or, after a `:`, the name of a parameter that matches any text
+/// without a slash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPattern(Box<[Segment]>);
 
@@ -16,31 +16,31 @@ enum Segment {
     Parameter(Box<str>),
 }
 
-/// Why a text is no pattern.
+/// Why a text is not a valid pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// It does not begin with a slash.
     #[error("a pattern begins with a slash")]
     Start,
-    /// Two slashes, or one at the end.
+    /// It has a double or a trailing slash.
     #[error("a segment is empty")]
     Empty,
-    /// Not a letter or `_`, and then letters, digits and `_`.
-    #[error("a parameter's name is made of letters, digits and _")]
+    /// A parameter name is not a letter or `_` followed by letters, digits and `_`.
+    #[error("a parameter name consists of letters, digits and _")]
     Name,
-    /// Two parameters of one name.
+    /// Two parameters have the same name.
     #[error("two parameters have the same name")]
     DuplicateParameter,
-    /// What other rules give a meaning.
-    #[error("a segment that is spelled out can hold none of : # $ *")]
+    /// A literal contains a character with a meaning elsewhere.
+    #[error("a literal segment can't contain : # $ or *")]
     Reserved,
 }
 
 impl PathPattern {
-    /// Reads one.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// It is none.
+    /// The text is not a valid pattern.
     pub fn new(text: &str) -> Result<Self, PatternError> {
         let rest = text.strip_prefix('/').ok_or(PatternError::Start)?;
         let mut segments: Vec<Segment> = Vec::new();
@@ -62,7 +62,7 @@ impl PathPattern {
         Ok(Self(segments.into()))
     }
 
-    /// Whether a channel's name is one of these.
+    /// Returns whether a channel name matches.
     #[must_use]
     pub fn matches(&self, channel: &str) -> bool {
         let Some(rest) = channel.strip_prefix('/') else {
@@ -77,7 +77,7 @@ impl PathPattern {
         fit && given.next().is_none()
     }
 
-    /// The parameters of a channel that fits, with what stands for them.
+    /// Iterates over the parameters of a matching channel name with their values.
     pub fn parameters<'a>(&'a self, channel: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         let given = channel.strip_prefix('/').unwrap_or(channel).split('/');
         let all = self.0.iter().zip(given);
@@ -87,18 +87,19 @@ impl PathPattern {
         })
     }
 
-    /// Whether it goes before another one where both fit: at the first place where they differ, this one is spelled out.
+    /// Returns whether this pattern takes precedence over another that matches too: it has a literal at the first
+    /// segment where they differ in kind.
     pub(crate) fn precedes(&self, other: &Self) -> bool {
         self.parameter_flags().lt(other.parameter_flags())
     }
 
-    /// Of each segment.
+    /// Iterates over the segments: whether each is a parameter.
     fn parameter_flags(&self) -> impl Iterator<Item = bool> {
         let all = self.0.iter();
         all.map(|one| matches!(one, Segment::Parameter(_)))
     }
 
-    /// Whether they fit the same names.
+    /// Returns whether both match the same names.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let pairs = || self.0.iter().zip(&other.0);

@@ -1,7 +1,7 @@
-//! What is published, and what is kept beside it while it fans out.
+//! Publications and their encodings during fan-out.
 //!
-//! The hub stores a payload as the publisher gave it and never looks inside; front ends derive
-//! their encodings and leave them in [`Encodings`] for the next receiver.
+//! The hub stores a payload as the publisher sent it and never looks inside; front ends derive encodings and store them
+//! in [`Encodings`] for the next receiver.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(crate) struct OrderedPublication<'a> {
     pub(crate) at_ms: u64,
     pub(crate) event: FeedEvent,
     pub(crate) info: Option<Arc<PublicationInfo>>,
-    /// What was published before, if it goes out together with that.
+    /// The preceding payload, if a delta is wanted.
     pub(crate) previous: Option<Payload>,
 }
 
@@ -34,7 +34,11 @@ impl From<Publication> for OrderedPublication<'_> {
 }
 
 impl OrderedPublication<'_> {
-    /// A copy to keep; the bytes are copied the first time only.
+    /// Returns an owned publication; the bytes are copied on the first call only.
+    #[expect(
+        clippy::wrong_self_convention,
+        reason = "copies the bytes the first time only"
+    )]
     pub(crate) fn to_publication(&mut self) -> Publication {
         Publication {
             payload: self.payload.to_payload(),
@@ -46,14 +50,14 @@ impl OrderedPublication<'_> {
     }
 }
 
-/// A payload that is copied only when somebody must keep it.
+/// A payload that is copied only when an owned one is needed.
 pub(crate) enum PayloadSource<'a> {
     Borrowed(PayloadRef<'a>),
     Owned(Payload),
 }
 
 impl<'a> PayloadSource<'a> {
-    /// Another one of the same.
+    /// Returns another reference to the same payload.
     pub(crate) fn share(&self) -> Self {
         match self {
             PayloadSource::Borrowed(payload) => PayloadSource::Borrowed(*payload),
@@ -68,7 +72,11 @@ impl<'a> PayloadSource<'a> {
         }
     }
 
-    /// A copy to keep; the bytes are copied the first time only.
+    /// Returns an owned payload; the bytes are copied on the first call only.
+    #[expect(
+        clippy::wrong_self_convention,
+        reason = "copies the bytes the first time only"
+    )]
     pub(crate) fn to_payload(&mut self) -> Payload {
         if let PayloadSource::Borrowed(payload) = self {
             *self = PayloadSource::Owned(payload.to_payload());
@@ -80,58 +88,58 @@ impl<'a> PayloadSource<'a> {
     }
 }
 
-/// What was published to a channel, with its place there.
+/// A publication with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publication {
-    /// What was published.
+    /// The content.
     pub payload: Payload,
-    /// Its place, where the channel remembers.
+    /// The position, if the channel has history.
     pub position: Option<Position>,
-    /// When its home took it, in milliseconds since 1970.
+    /// When its home accepted it, in milliseconds since 1970.
     pub at_ms: u64,
-    /// What it tells.
+    /// The type of the publication.
     pub event: FeedEvent,
-    /// What is said of it beside its payload.
+    /// Metadata delivered with the payload.
     pub info: Option<Arc<PublicationInfo>>,
 }
 
-/// What subscribers are told.
+/// The type of an item that subscribers receive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FeedEvent {
-    /// Something was published.
+    /// A publication.
     #[default]
     Published,
-    /// The client that its info names has joined the channel; there is no payload.
+    /// The client in the metadata has joined the channel; there is no payload.
     Joined,
-    /// It has left.
+    /// That client has left.
     Left,
 }
 
-/// The name of an encoding, chosen by front ends: a client protocol, its framing and, where it
-/// is compressed, the parameters of that. Two receivers with the same format get the same bytes.
+/// Identifies an encoding chosen by front ends: a client protocol, its framing and, with compression, its parameters.
+/// Receivers with the same id get the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EncodingId(pub u32);
 
-/// How many encodings one publication keeps. A format beyond that is encoded for each receiver.
+/// Maximum number of cached encodings per publication. Further ones are encoded for each receiver.
 pub const ENCODINGS_MAX: usize = 16;
 
-/// A publication's encodings: each is made once per worker and shared by all receivers.
+/// The encodings of a publication: each is made once per worker and shared by all receivers.
 #[derive(Clone, Debug, Default)]
 pub struct Encodings {
     list: Vec<(EncodingId, Bytes)>,
 }
 
 impl Encodings {
-    /// The encoding of this format, if somebody has made it.
+    /// Returns the cached encoding, if there is one.
     pub fn find(&self, format: EncodingId) -> Option<&Bytes> {
-        // A handful of entries: a walk beats any map.
+        // With a handful of entries a linear search beats any map.
         self.list
             .iter()
             .find(|(made, _)| *made == format)
             .map(|(_, bytes)| bytes)
     }
 
-    /// The encoding of this format, made now if nobody has yet.
+    /// Returns the encoding, and makes it if it is not cached.
     pub fn find_or_encode(&mut self, format: EncodingId, encode: impl FnOnce() -> Bytes) -> Bytes {
         if let Some(bytes) = self.find(format) {
             return bytes.clone();
@@ -143,19 +151,20 @@ impl Encodings {
         bytes
     }
 
-    /// Keeps this one too, however many there are: for what all others are made of.
+    /// Caches an encoding regardless of the limit: for the base from which all others are derived.
     pub fn insert(&mut self, format: EncodingId, bytes: Bytes) {
         self.list.push((format, bytes));
     }
 
-    /// Forgets them and keeps the room.
+    /// Removes all encodings and keeps the capacity.
     pub(crate) fn clear(&mut self) {
         self.list.clear();
     }
 }
 
 impl Delivery<'_> {
-    /// The channel that it was published to, also where the subscription is to another one, by which it is heard.
+    /// Returns the channel that was published to, which differs from the subscribed channel for a wildcard
+    /// subscription.
     #[must_use]
     pub fn source(&self) -> &str {
         let among = self.info.and_then(|info| info.channel.as_deref());
@@ -163,29 +172,28 @@ impl Delivery<'_> {
     }
 }
 
-/// What a subscriber is given: borrowed for the call.
+/// A publication for one subscriber, borrowed for the call.
 #[derive(Debug)]
 pub struct Delivery<'a> {
-    /// The channel; `#user` when it came by the personal one.
+    /// The subscribed channel; `#user` for a personal one.
     pub channel: &'a str,
-    /// What was published.
+    /// The content.
     pub payload: PayloadRef<'a>,
-    /// Its place, where the channel remembers.
+    /// The position, if the channel has history.
     pub position: Option<Position>,
-    /// When its home took it, in milliseconds since 1970.
+    /// When its home accepted it, in milliseconds since 1970.
     pub at_ms: u64,
-    /// What it tells.
+    /// The type of the publication.
     pub event: FeedEvent,
-    /// What is said of it beside its payload.
+    /// Metadata delivered with the payload.
     pub info: Option<&'a PublicationInfo>,
-    /// What was published before, where it may be told as what has changed since: subscribers who were given the one
-    /// with the position before this one have that.
+    /// The preceding payload, if a delta is permitted: a subscriber that received the publication at the preceding
+    /// position has it.
     pub previous: Option<PayloadRef<'a>>,
-    /// The encodings made so far. For an only receiver it does not pay to add one: encode
-    /// straight into the outbox.
+    /// The encodings made so far. For a single receiver caching does not pay: encode straight into the outbox.
     pub encodings: &'a mut Encodings,
-    /// How many sessions of this worker get this publication, this one included.
+    /// The number of sessions of this worker that get this publication.
     pub receivers: u32,
-    /// Whoever reads too slowly misses it.
+    /// Whether a slow receiver loses it.
     pub drop_when_slow: bool,
 }

@@ -1,36 +1,36 @@
-//! What waits for the log: how it gets its place, and how it goes on. Why, and in which order, says `log.rs`.
+//! Requests that wait for the log: their order and their continuation. `log.rs` explains why and in which order.
 
 use std::collections::VecDeque;
 
-use crate::Publication;
 use crate::engine::{FeedItem, RequestContext};
-use crate::log::LogRecord;
+use crate::{LogRecord, Publication};
 
-/// So much may wait for the log: publications, and bytes of their payloads. The one that reaches it is still taken.
+/// Limits of what waits for the log: the number of requests, and their payload bytes. The one that reaches it is still
+/// accepted.
 const PENDING_MAX: usize = 8192;
 const PENDING_BYTES_MAX: usize = 8 << 20;
 
-/// As home: what the next batch has of publications, and what waits for batches.
+/// As home: the publications of the next batch, and the requests that wait for batches.
 #[derive(Debug, Default)]
 pub(crate) struct PublicationLog {
-    /// For the next batch: publications, and removals of those before them.
+    /// For the next batch: publications, and removals of earlier ones.
     pub(crate) published: Vec<LogRecord>,
-    /// Somebody waits for the next batch, whatever is in it.
+    /// A request waits for the next batch, even if that is empty.
     pub(crate) is_awaited: bool,
-    /// The last batch that was handed over.
+    /// The last batch that was handed out.
     pub(crate) taken: u64,
     durable: u64,
-    /// What waits for a batch, in order.
+    /// Requests that wait for a batch, in order.
     pending: VecDeque<Pending>,
-    /// What is durable and was not reported yet, in order.
+    /// Requests whose batch is durable and that were not reported yet, in order.
     ready: VecDeque<Pending>,
-    /// What waits in either, or was reported and waits for room.
+    /// The number of requests in both queues, plus those reported that wait for room.
     count: usize,
-    /// The payloads of these.
+    /// Their payload bytes.
     bytes: usize,
 }
 
-/// Something that waits for a batch to be durable.
+/// A request that waits for a durable batch.
 #[derive(Debug)]
 pub(crate) struct Pending {
     batch: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Pending {
     pub(crate) receipt: RequestContext,
 }
 
-/// The report that follows once it is durable.
+/// The report that follows once the batch is durable.
 #[derive(Debug)]
 pub(crate) enum Task {
     Item(Box<FeedItem>),
@@ -52,7 +52,7 @@ impl PublicationLog {
         self.count
     }
 
-    /// Bytes of what waits, in whichever way.
+    /// Returns the payload bytes of all waiting requests.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -80,7 +80,7 @@ impl PublicationLog {
         let batch = is_awaited.then_some(self.taken + 1).or(last);
         let (queue, batch) = match batch {
             Some(batch) => (&mut self.pending, batch),
-            // All that it is behind of is durable.
+            // All earlier requests are durable.
             None => (&mut self.ready, self.durable),
         };
         queue.push_back(Pending {
@@ -90,7 +90,7 @@ impl PublicationLog {
         });
     }
 
-    /// This batch and all before it are durable.
+    /// A batch and all earlier ones are durable.
     pub(crate) fn batch_durable(&mut self, batch: u64) {
         debug_assert!(batch <= self.taken, "it was never handed over");
         self.durable = self.durable.max(batch);
@@ -104,12 +104,12 @@ impl PublicationLog {
         self.ready.pop_front()
     }
 
-    /// An item is fed.
+    /// An item is about to be delivered.
     pub(crate) fn before_delivery(&mut self, publication: &Publication) {
         self.bytes -= publication.payload.bytes.len();
     }
 
-    /// Something that was reported is carried out.
+    /// A report was handled.
     pub(crate) fn report_handled(&mut self) {
         self.count -= 1;
     }

@@ -1,9 +1,10 @@
-//! Subscriptions that wait for the engine: until it follows their channel, and until the history that they have missed is
-//! read.
+//! Subscriptions that wait for the engine: until it follows their channel, and until the history that they missed has
+//! been read.
 //!
-//! Such a subscription is counted nowhere and gets nothing. All of a channel share one read: the first asks for as much as
-//! it needs, those that come meanwhile take their part of what it returns, and only what reaches further back is read
-//! again. What the home feeds meanwhile is kept as the *tail*, so that a read that is older than the feed still joins it.
+//! Such a subscription is not counted and receives nothing. All of a channel share one read: the first requests as much
+//! as it needs, those that arrive meanwhile take their part of the result, and only what reaches further back is read
+//! again. Items delivered meanwhile are kept as the *tail*, so that a read that is older than the feed can still be
+//! joined with it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,16 +14,15 @@ use crate::engine::{
 };
 use crate::feed_queue::FeedQueue;
 use crate::namespace::RecoveryMode;
-use crate::stream::RECOVERED_MAX;
 use crate::{
-    ConnectionId, Engine, Hub, HubMessage, HubReply, Outlet, Publication, Recovered, Registration,
-    Since, SubscribeOptions, SubscribeOutcome, Ticket, WorkerId,
+    ConnectionId, Engine, Hub, HubMessage, HubReply, Outlet, Publication, RECOVERED_MAX, Recovered,
+    Registration, Since, SubscribeOptions, SubscribeOutcome, Ticket, WorkerId,
 };
 
-/// Bytes of payloads in the tail of one channel; with more the read begins again.
+/// Maximum payload bytes in the tail of one channel; beyond that the read starts over.
 const TAIL_BYTES_MAX: usize = 1 << 20;
 
-/// Reads for one subscription; if none of them joins the feed, it is not recovered.
+/// Maximum number of reads for one subscription; if none of them joins the feed, it is not recovered.
 const READS_MAX: u8 = 3;
 
 /// Pending subscriptions by the channel's entry.
@@ -33,12 +33,12 @@ pub(crate) type PendingJoins = BTreeMap<u32, ChannelJoins>;
 pub(crate) struct ChannelJoins {
     following: Following,
     subscribers: Vec<PendingSubscriber>,
-    /// The read under way.
+    /// The read in progress.
     reading: Option<HistoryRead>,
-    /// Items that were fed since that was asked for.
+    /// Items delivered since that read was requested.
     tail: Vec<FeedItem>,
     tail_bytes: usize,
-    /// The tail was too long to be kept.
+    /// The tail exceeded its limit and was dropped.
     is_truncated: bool,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct PendingSubscriber {
     pub(crate) options: SubscribeOptions,
     /// Reads so far.
     reads: u8,
-    /// The engine can't follow the channel: its worker knows, and takes it back.
+    /// The engine can't follow the channel: the subscriber's worker was told and will remove the subscription.
     is_refused: bool,
 }
 
@@ -84,7 +84,7 @@ impl PendingSubscriber {
     fn read_start(&self, recovery: RecoveryMode) -> ReadStart {
         match (&self.options.since, recovery) {
             (None, _) => ReadStart::TopOnly,
-            // Without a place that is known it gets the latest.
+            // Without a known position it gets the latest publication.
             (Some(_), RecoveryMode::Latest) => ReadStart::Since(0),
             (Some(since), RecoveryMode::Missed) => {
                 let offsets = since.iter().map(|since| since.offset);
@@ -106,13 +106,13 @@ impl ChannelJoins {
         }
     }
 
-    /// Keeps an item that is about to be fed.
+    /// Appends an item that is about to be delivered.
     fn push_tail(&mut self, channel: &Arc<str>, before: u64, publication: &Publication) {
         if self.reading.is_none() || self.is_truncated {
             return;
         }
         self.tail_bytes += publication.payload.bytes.len();
-        // Who has missed more than that is not recovered anyway.
+        // A subscriber that has missed more is not recovered anyway.
         if self.tail.len() == RECOVERED_MAX || self.tail_bytes > TAIL_BYTES_MAX {
             self.is_truncated = true;
             self.tail = Vec::new();
@@ -127,8 +127,8 @@ impl ChannelJoins {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Home: what a subscriber joins that is about to be counted, `None` where the channel does not remember.
-    /// [`EngineReply::Deferred`]: it has to be [kept](Self::add_pending_subscriber) meanwhile.
+    /// Home: returns what a subscriber joins that is about to be counted; `None` without history. With [`EngineReply::Deferred`]
+    /// the caller has to [queue](Self::add_pending_subscriber) the subscriber.
     pub(crate) fn join(
         &mut self,
         index: u32,
@@ -159,7 +159,7 @@ impl<E: Engine> Hub<E> {
         EngineReply::Ready(Some(Box::new(joined)))
     }
 
-    /// Home: whether the engine follows the channel; has it begin to if not.
+    /// Home: returns whether the engine follows the channel, and starts following if not.
     #[inline]
     fn follows(&mut self, index: u32, slot: Option<u32>) -> bool {
         if !self.joins.is_empty() {
@@ -180,7 +180,7 @@ impl<E: Engine> Hub<E> {
         is_done
     }
 
-    /// Home: the same where subscriptions wait.
+    /// Home: the same for a channel with pending subscriptions.
     #[inline(never)]
     fn follows_pending(&mut self, index: u32, slot: Option<u32>) -> bool {
         let channel = &self.channels[index];
@@ -206,7 +206,7 @@ impl<E: Engine> Hub<E> {
         is_done
     }
 
-    /// Home: keeps a subscriber until the engine has answered.
+    /// Home: queues a subscriber until the engine has answered.
     #[inline(never)]
     pub(crate) fn add_pending_subscriber(
         &mut self,
@@ -224,13 +224,13 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: how many subscribers of a channel wait for the engine.
+    /// Home: returns the number of subscribers of a channel that wait for the engine.
     pub(crate) fn pending_joins(&self, index: u32) -> u32 {
         let pending = self.joins.get(&index);
         pending.map_or(0, |pending| pending.subscribers.len() as u32)
     }
 
-    /// Home: a subscriber has left that may not be counted yet. Returns whether that is so.
+    /// Home: removes a subscriber that has left and may not be counted yet. Returns whether it was pending.
     pub(crate) fn remove_pending_subscriber(
         &mut self,
         index: u32,
@@ -293,7 +293,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: the channel is not followed: its pending subscriptions are refused, on other workers by [`HubMessage::Refused`].
+    /// Home: refuses the pending subscriptions of a channel that can't be followed, on other workers with
+    /// [`HubMessage::Refused`].
     fn refuse_joins(&mut self, index: u32, outlet: &mut impl Outlet) {
         let Some(pending) = self.joins.get_mut(&index) else {
             return;
@@ -351,7 +352,7 @@ impl<E: Engine> Hub<E> {
         outlet.send_message(joiner.from, mail);
     }
 
-    /// Home: reads for those that wait, unless a read is under way.
+    /// Home: starts a read for pending subscribers unless one is in progress.
     pub(crate) fn start_join_read(&mut self, index: u32) {
         let slot = self.channels[index].home.stream();
         let history = self.namespaces.of(&self.channels[index].name).history;
@@ -363,7 +364,7 @@ impl<E: Engine> Hub<E> {
         if pending.following != Following::Done || pending.reading.is_some() {
             return;
         }
-        // What heals a gap moves the position that they join at.
+        // Closing a gap moves the position at which they join.
         if self
             .feed_queues
             .get(&index)
@@ -382,7 +383,7 @@ impl<E: Engine> Hub<E> {
         self.engine.read_since(slot, read);
     }
 
-    /// Home: keeps an item that is about to be fed for subscribers that wait for a read.
+    /// Home: keeps an item that is about to be delivered for subscribers that wait for a read.
     pub(crate) fn append_to_join_tail(&mut self, index: u32, slot: u32, publication: &Publication) {
         if let Some(pending) = self.joins.get_mut(&index) {
             let before = self.engine.position(slot).offset;
@@ -390,7 +391,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: a read has come back: the subscribers that it covers join.
+    /// Home: completes the subscriptions that a finished read covers.
     pub(crate) fn complete_joins(
         &mut self,
         index: u32,
@@ -431,7 +432,8 @@ impl<E: Engine> Hub<E> {
                 continue;
             }
             joiner.reads += 1;
-            // What another read may still bring: it reaches further back, or the feed is not as far as the chain.
+            // Another read may still help: this one does not reach back far enough, or the feed has not reached the
+            // segment.
             let since = joiner.options.since.as_deref().unwrap_or_default();
             let knows_more = since.iter().any(is_behind);
             let reaches_further = joiner.read_start(history.recovery) < read.start;
@@ -464,7 +466,7 @@ impl<E: Engine> Hub<E> {
             self.complete_join(index, &joiner, Some(Box::new(joined)), outlet);
         }
         if is_ahead {
-            // They know items that this node has not fed yet.
+            // They know items that this node has not delivered yet.
             self.request_gap(index, slot);
         }
         self.start_join_read(index);
@@ -472,7 +474,7 @@ impl<E: Engine> Hub<E> {
         self.evict_over_budget();
     }
 
-    /// Home: the channel remembers no more: a read for those who wait is not waited for.
+    /// Home: the channel no longer has history, so a pending read is abandoned.
     pub(crate) fn abandon_join_read(&mut self, index: u32) {
         let reading = self.joins.get(&index).and_then(|pending| pending.reading);
         if let Some(read) = reading {
@@ -482,7 +484,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: the channel remembers no more: those who wait for its history join without.
+    /// Home: the channel no longer has history, so subscribers that wait for it join without it.
     fn complete_joins_without_history(&mut self, index: u32, outlet: &mut impl Outlet) {
         let Some(pending) = self.joins.get_mut(&index) else {
             return;
@@ -501,7 +503,7 @@ impl<E: Engine> Hub<E> {
         self.remove_joins_if_empty(index);
     }
 
-    /// Home: forgets that subscriptions have waited, if none does.
+    /// Home: removes the record of pending subscriptions if it is empty.
     fn remove_joins_if_empty(&mut self, index: u32) {
         let pending = self.joins.get(&index);
         if pending.is_none_or(|pending| !pending.subscribers.is_empty()) {

@@ -1,80 +1,21 @@
-//! Who is in a channel: kept by its home, told to its subscribers as they come and go.
+//! The members of channels: tracked by the home, announced to subscribers as they join and leave.
 //!
-//! A member is a subscription that was made with a [`ClientInfo`]. Where a namespace has a `leave_delay`, the last
-//! connection of a user stays a member for that long after it has gone, also when nobody else is left: whoever reloads a
-//! page neither leaves nor joins.
+//! A member is a subscription made with a [`ClientInfo`]. If the namespace has a `leave_delay`, the last connection of
+//! a user stays a member for that long after it has gone, even if no other member is left: reloading a page is neither
+//! a leave nor a join.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
-
-use crate::channel_members::{ChannelMembers, Due, LeaveEffect};
+use crate::channel_members::{ChannelMembers, LeaveEffect};
 use crate::engine::{EngineReply, LocalMembers, MemberChange, QueryContext};
-use crate::publish::Origin;
-use crate::{ClientInfo, Engine, FeedEvent, Hub};
+use crate::message::Origin;
+use crate::{ClientInfo, Engine, FeedEvent, Hub, PresenceError};
 
-/// The most members that are told at once; of larger channels there are the numbers.
-pub const MEMBERS_MAX: usize = 10_000;
-
-/// The most users who may come back at one time, as far as one home knows; beyond that they leave at once.
+/// Maximum number of users in their leave delay per home; further users leave at once.
 const LEAVING_MAX: usize = 100_000;
 
-/// How many are in a channel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PresenceStats {
-    /// Connections.
-    pub clients: u32,
-    /// Users; all that are anonymous are one.
-    pub users: u32,
-}
-
-/// Why nobody says who is in a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PresenceError {
-    /// Channels of its namespace don't keep presence.
-    #[error("the channel keeps no presence")]
-    Off,
-    /// There are more than [`MEMBERS_MAX`].
-    #[error("the channel has too many members to name; ask for their number")]
-    TooMany,
-    /// The engine has not answered.
-    #[error("the members can't be read now")]
-    Unavailable,
-}
-
-/// The members of this worker's subscriptions, and as home those of channels.
-#[derive(Default)]
-pub(crate) struct Presence {
-    /// Local: as whom a subscription is known, by slot.
-    pub(crate) members: HashMap<u32, Arc<ClientInfo>, RandomState>,
-    /// Home: by name of the channel, which may have no subscriber any more, but members who may come back. None is empty.
-    channels: HashMap<Arc<str>, ChannelMembers, RandomState>,
-    /// Home: users that have gone and may come back, by when they are given up; the second number tells them apart.
-    leaving: BTreeMap<Due, (Arc<str>, Arc<ClientInfo>)>,
-    serial: u64,
-}
-
-impl Presence {
-    /// How many members, rosters and users who may come back there are.
-    pub(crate) fn sizes(&self) -> [usize; 3] {
-        [self.members.len(), self.channels.len(), self.leaving.len()]
-    }
-
-    /// Home: the members of channels, those included who may come back.
-    pub(crate) fn local_members(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<ClientInfo>)> {
-        let rosters = self.channels.iter();
-        rosters.flat_map(|(name, roster)| roster.clients().map(move |client| (name, client)))
-    }
-
-    /// Whether there is something to be done at its time.
-    pub(crate) fn has_timers(&self) -> bool {
-        !self.leaving.is_empty()
-    }
-}
-
 impl<E: Engine> Hub<E> {
-    /// Home: somebody was counted who is a member.
+    /// Home: a subscriber that is a member was counted.
     pub(crate) fn member_joined(&mut self, index: u32, client: Option<&Arc<ClientInfo>>) {
         let Some(client) = client else { return };
         let name = &self.channels[index].name;
@@ -91,7 +32,7 @@ impl<E: Engine> Hub<E> {
             .and_then(|key| presence.leaving.remove(&key));
         let name = Arc::clone(name);
         if let Some((_, gone)) = returned {
-            // The user stays; the connection is another.
+            // The user stays; only the connection changes.
             self.member_changed(&name, FeedEvent::Left, &gone, is_by_user, false);
         }
         self.member_changed(
@@ -103,7 +44,7 @@ impl<E: Engine> Hub<E> {
         );
     }
 
-    /// Home: a member is subscribed no more.
+    /// Home: a member has unsubscribed.
     pub(crate) fn member_left(&mut self, index: u32, client: Option<&Arc<ClientInfo>>) {
         let Some(client) = client else { return };
         let name = &self.channels[index].name;
@@ -138,7 +79,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: hands a change of membership to the engine, and on as far as it says.
+    /// Home: reports a member change to the engine, and announces it if the engine says so.
     fn member_changed(
         &mut self,
         channel: &Arc<str>,
@@ -160,7 +101,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: gives up those who have not come back in time.
+    /// Home: ends the leave delays that have passed.
     pub(crate) fn expire_leaves(&mut self) {
         let now_ms = self.now.mono_ms;
         while let Some(entry) = self.presence.leaving.first_entry()
@@ -171,7 +112,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: gives up all who may come back to a channel.
+    /// Home: ends all leave delays of a channel.
     pub(crate) fn expire_leaves_of(&mut self, channel: &Arc<str>) {
         let roster = self.presence.channels.get(channel);
         for key in roster.map_or_else(Vec::new, ChannelMembers::leaving) {
@@ -193,7 +134,7 @@ impl<E: Engine> Hub<E> {
         self.member_changed(channel, FeedEvent::Left, client, true, true);
     }
 
-    /// Home: others are to be told of a member, and maybe the back end.
+    /// Home: announces a member change to subscribers and, if configured, to the back end.
     pub(crate) fn announce_member(
         &mut self,
         channel: &Arc<str>,
@@ -207,7 +148,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: reads the members of a channel, or their number, by `ask`. `None`: the engine answers with a report.
+    /// Home: reads the members of a channel or their number with `ask`. `None`: the engine answers with a report.
     pub(crate) fn query_presence<T>(
         &mut self,
         channel: &str,

@@ -1,73 +1,43 @@
-//! The way of a publication: publisher → home → engine → feed → workers.
+//! The path of a publication: publisher → home → engine → feed → workers.
 
 use std::sync::Arc;
 
 use crate::channel::Channel;
 use crate::engine::{NewPublication, OrderResult};
+use crate::message::Origin;
 use crate::payload::{OrderedPublication, PayloadSource};
 use crate::stalled::StalledPublish;
 use crate::{
     ChannelName, ConnectionId, DeltaMode, Engine, FeedEvent, Hub, HubMessage, HubMessageClass,
-    HubReply, Outlet, Payload, PayloadRef, Position, PublishOptions, RequestOutcome, Ticket,
+    HubReply, Outlet, Payload, PayloadRef, PublishOptions, PublishOutcome, RequestOutcome, Ticket,
     WorkerId,
 };
 
-/// A publication can't be taken now, for lack of credit or of room in a queue. Nothing of it was
-/// done: the caller pauses its source and tries again after [`Hub::sweep`].
+/// A publication can't be accepted now, for lack of credit or of room in a queue. Nothing has changed: the caller
+/// pauses its source and retries after [`Hub::sweep`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the channel can't take a publication now")]
+#[error("the channel can't accept a publication now")]
 pub struct NoCredit;
 
-/// What became of a publication.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PublishOutcome {
-    /// Registered subscribers on all workers to whom it goes; 0 if it was not taken, as its
-    /// [`PublishOptions`] wanted it. `None` where only the nodes of the engine together know.
-    pub receivers: Option<u32>,
-    /// Its position, or the channel's if it was not taken. `None` where the channel does not
-    /// remember.
-    pub position: Option<Position>,
-    /// It was not taken: its version is not newer, or its idempotency key has been used.
-    pub is_skipped: bool,
-}
-
-impl Default for PublishOutcome {
-    /// It has no receivers.
-    fn default() -> Self {
-        Self {
-            receivers: Some(0),
-            position: None,
-            is_skipped: false,
-        }
-    }
-}
-
-/// What keeps a publication from being ordered now.
+/// What prevents a publication from being ordered now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blocked {
-    /// An earlier one of its channel is stalled.
+    /// An earlier publication of its channel is stalled.
     BehindEarlier,
-    /// A worker with subscribers can't be sent to, or an earlier stalled one needs that lane.
+    /// There is no credit for a worker with subscribers, or an earlier stalled publication needs that lane.
     Lane,
-    /// The channel's queue here, or this worker's queues together, are full.
+    /// The channel's queue on this worker, or all its queues together, are full.
     Queue,
-    /// Too much waits in the engine.
+    /// Too many requests wait in the engine.
     Engine,
 }
 
-/// Where a request came from, and who wants to know what became of it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Origin {
-    pub(crate) from: WorkerId,
-    pub(crate) reply: Option<(ConnectionId, Ticket)>,
-}
-
 impl<E: Engine> Hub<E> {
-    /// Publishes to a channel. With `from`, [`HubReply::PublishOutcome`](crate::Answer::Published) comes
-    /// if the outcome is [`RequestOutcome::Pending`].
+    /// Publishes to a channel. With `from`, [`HubReply::PublishOutcome`](crate::Answer::Published) follows if the outcome is
+    /// [`RequestOutcome::Pending`].
     ///
-    /// A refused publication has no place in any queue: of several local sources that publish to
-    /// one channel, the one that tries first is first.
+    /// A refused publication has no place in any queue: among several local sources that publish to one channel, the
+    /// first to retry comes first.
     pub fn publish(
         &mut self,
         from: Option<(ConnectionId, Ticket)>,
@@ -117,7 +87,7 @@ impl<E: Engine> Hub<E> {
         Ok(outcome)
     }
 
-    /// Home: a publication of another worker's client.
+    /// Home: handles a publication of a client on another worker.
     pub(crate) fn receive_publish(
         &mut self,
         from: WorkerId,
@@ -149,8 +119,8 @@ impl<E: Engine> Hub<E> {
         self.acknowledge(origin, true, published, outlet);
     }
 
-    /// Home: the entry of a channel that is published to; made where a publication to nobody has to
-    /// be remembered, `None` where it can be forgotten at once.
+    /// Home: returns the entry of a channel to publish to, and creates it if a publication without subscribers has to
+    /// be stored; `None` if it can be dropped.
     fn entry_to_publish(
         &mut self,
         hash: u64,
@@ -162,14 +132,14 @@ impl<E: Engine> Hub<E> {
             return found;
         }
         let has_key = terms.is_some_and(|terms| terms.idempotency_key.is_some());
-        let is_heard = || self.wildcard_entry(name).is_some();
+        let is_heard = || self.wildcard_entry(name).is_some() || self.engine.reaches_others();
         if !has_key && self.namespaces.of(name).history.is_none() && !is_heard() {
             return None;
         }
         Some(self.entry(hash, name))
     }
 
-    /// Home: whether a publication of this channel must wait, and for what. `skip_history`: it is not kept.
+    /// Home: returns what a publication of this channel has to wait for, if anything. `skip_history`: it is not stored.
     pub(crate) fn blocked(
         &self,
         index: u32,
@@ -184,7 +154,7 @@ impl<E: Engine> Hub<E> {
             .or_else(|| self.blocked_by_engine(index, is_passing))
     }
 
-    /// Home: whether a publication of this channel can't be handed out now, and why.
+    /// Home: returns what prevents a publication of this channel from being delivered now.
     pub(crate) fn blocked_by_room(&self, index: u32, outlet: &impl Outlet) -> Option<Blocked> {
         let channel = &self.channels[index];
         let blocked = self.blocked_by_lane(channel, outlet);
@@ -208,8 +178,8 @@ impl<E: Engine> Hub<E> {
         None
     }
 
-    /// Gives a publication its place in the channel's order, unless its terms are against it, and feeds it. `None`: the
-    /// answer comes with a report of the engine.
+    /// Orders a publication in its channel unless its options forbid it, and delivers it. `None`: the result arrives
+    /// with a report of the engine.
     pub(crate) fn order(
         &mut self,
         index: u32,
@@ -228,7 +198,7 @@ impl<E: Engine> Hub<E> {
         let namespace = self.namespaces.of(name);
         let (history, differences) = (namespace.history, namespace.delta_mode);
         if history.is_none() {
-            // What goes out without an offset would be missing where the channel is to remember again.
+            // A publication without an offset would be missing if the channel gets a history again.
             self.detach_stream(index);
         }
         let history = history.filter(|_| !terms.is_some_and(|terms| terms.skip_history));
@@ -238,6 +208,7 @@ impl<E: Engine> Hub<E> {
         };
         let info = terms.and_then(|terms| terms.info.as_ref());
         let at_ms = self.now.wall_ms;
+        let has_slot = slot.is_some();
         let mut offer = NewPublication {
             channel: index,
             payload,
@@ -270,8 +241,8 @@ impl<E: Engine> Hub<E> {
                 published.is_skipped = true;
             }
             OrderResult::Deferred => {
-                self.channels[index].waiting += 1;
-                // Those with the same key come behind it.
+                self.wait_in_engine(index, has_slot);
+                // Repetitions with the same key are ordered behind it.
                 self.record_key(index, terms.map(|terms| &**terms), published);
                 return None;
             }
@@ -280,8 +251,8 @@ impl<E: Engine> Hub<E> {
         Some(published)
     }
 
-    /// Hands an ordered publication to its subscribers, and to those who hear its channel among others. Returns how many
-    /// they are. The credits were looked at by [`blocked`](Self::blocked).
+    /// Delivers an ordered publication to the subscribers of its channel and of the wildcard channel. Returns their
+    /// number. [`blocked`](Self::blocked) has checked the credits.
     pub(crate) fn feed(
         &mut self,
         index: u32,
@@ -295,8 +266,8 @@ impl<E: Engine> Hub<E> {
         overheard + self.send_to_workers(index, ordered, outlet)
     }
 
-    /// Sends it to every worker with subscribers of one entry, this one included. Returns the registered subscribers of
-    /// all.
+    /// Sends a publication to every worker with subscribers of one entry, including this one. Returns the number of
+    /// registered subscribers.
     pub(crate) fn send_to_workers(
         &mut self,
         index: u32,
@@ -324,9 +295,9 @@ impl<E: Engine> Hub<E> {
         handed
     }
 
-    /// A publication has its place: gives its credit back if it came from another worker and still has it, and answers it
-    /// unless that has to wait for the engine. What waits there has a bound of its own: with their credits those publications
-    /// would hold up the lane for channels without history.
+    /// Completes the acceptance of a publication: returns its credit if it came from another worker and still has it,
+    /// and replies unless the reply has to wait for the engine. Requests in the engine have their own limit; with their
+    /// credits they would block the lane for channels without history.
     pub(crate) fn acknowledge(
         &self,
         origin: Origin,
@@ -343,7 +314,7 @@ impl<E: Engine> Hub<E> {
     }
 }
 
-/// Whether a publication goes out together with the one before it.
+/// Returns whether a publication needs the preceding payload for a delta.
 pub(crate) fn wants_previous(differences: DeltaMode, terms: Option<&PublishOptions>) -> bool {
     match differences {
         DeltaMode::Off => false,

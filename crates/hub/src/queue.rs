@@ -1,53 +1,51 @@
-//! What waits on a channel for its sweep.
+//! Publications of a channel queued for a sweep.
 
 use std::collections::VecDeque;
 
 use crate::{Encodings, Payload, Publication, WorkerId};
 
-/// A publication and who gets it.
+/// A queued publication with its receivers.
 #[derive(Debug)]
 pub(crate) struct QueuedPublication {
     pub(crate) publication: Publication,
-    /// What was published before, if it goes out together with that. Mostly shared with what waits in front of it.
+    /// The preceding payload, if a delta is wanted; usually shared with the preceding queue entry.
     pub(crate) previous: Option<Payload>,
-    /// What front ends made of it so far.
+    /// The encodings made by front ends so far.
     pub(crate) encodings: Encodings,
-    /// It goes to the subscribers at places below this one: those who were there when it came.
-    /// Later ones are appended behind, so audiences never shrink along the queue.
+    /// The publication goes to subscribers at indices below this one: those present when it was queued. Later
+    /// subscribers are appended, so the value never decreases along the queue.
     pub(crate) subscribers_below: u32,
-    /// How many they were.
+    /// The number of these subscribers.
     pub(crate) receivers: u32,
-    /// Whoever reads too slowly misses it.
+    /// Whether slow receivers lose it.
     pub(crate) drop_when_slow: bool,
-    /// Whose credit goes back when it is done.
+    /// The worker whose credit returns when it is done.
     pub(crate) from: Option<WorkerId>,
 }
 
-/// The publications of a channel that wait, oldest first, and how far the sweep over the batch at
-/// their front has come.
+/// The queued publications of a channel, oldest first, and the progress of the sweep over the batch at the front.
 #[derive(Debug, Default)]
 pub(crate) struct SweepQueue {
     pub(crate) waiting: VecDeque<QueuedPublication>,
-    /// Subscribers that left since the queue was begun or last compacted.
+    /// Subscribers that left since the queue was started or last compacted.
     pub(crate) tombstones: usize,
-    /// How many of `waiting` the current sweep takes along; 0 between sweeps.
+    /// The number of publications that the current sweep covers; 0 between sweeps.
     pub(crate) batch: usize,
-    /// Place of the subscriber whose turn it is.
+    /// Index of the current subscriber.
     pub(crate) cursor: u32,
-    /// Which publication of the batch that subscriber gets next.
+    /// Index in the batch of that subscriber's next publication.
     pub(crate) next: usize,
 }
 
 impl SweepQueue {
-    /// Begins a sweep over all that wait.
+    /// Starts a sweep over all queued publications.
     pub(crate) fn begin(&mut self) {
         self.batch = self.waiting.len();
         self.cursor = 0;
         self.next = 0;
     }
 
-    /// Corrects the audiences for a list whose tombstones are about to be taken out. Called
-    /// between sweeps.
+    /// Adjusts the subscriber indices for a list whose tombstones are about to be removed. Called between sweeps.
     pub(crate) fn compact(&mut self, list: &mut crate::small_list::SmallList<u32>) {
         let mut place = 0;
         let mut gone = 0;

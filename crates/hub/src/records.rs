@@ -1,8 +1,8 @@
-//! The publications that a stream keeps, stored so that answers share them.
+//! The publications of a stream, stored so that replies can share them.
 //!
-//! The latest stand one by one. Older ones stand in blocks of [`BLOCK_RECORDS`], which an [`Excerpt`] refers to as a whole: an answer
-//! with thousands of publications costs a few hundred references, however many clients ask for it. A block whose first
-//! publication is dropped is taken apart.
+//! The latest are stored individually, older ones in blocks of [`BLOCK_RECORDS`]. An [`Excerpt`] refers to whole blocks: a
+//! reply with thousands of publications costs a few hundred references, however many clients request it. A block is
+//! split up when its first publication is dropped.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::{Payload, PublicationInfo};
 
-/// Publications of one block.
+/// Number of publications in a block.
 pub(crate) const BLOCK_RECORDS: usize = 64;
 
-/// What a publication costs beside its bytes: the record, and the count that shares the bytes.
+/// Overhead of a publication: the record, and the reference count of its bytes.
 pub(crate) const RECORD_BYTES: usize = size_of::<Record>() + 40;
 
-/// A publication that is kept. Its offset is its place: offsets have no gaps up to the top.
+/// A stored publication. Its index implies its offset: offsets have no gaps up to the top.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) payload: Payload,
@@ -32,7 +32,7 @@ impl Record {
     }
 }
 
-/// The bytes of blocks that streams have dropped and answers still refer to.
+/// Counts the bytes of blocks that streams have dropped but replies still hold.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LentBytes(Arc<AtomicUsize>);
 
@@ -42,11 +42,11 @@ impl LentBytes {
     }
 }
 
-/// [`BLOCK_RECORDS`] publications in a row.
+/// [`BLOCK_RECORDS`] consecutive publications.
 #[derive(Debug)]
 struct Block {
     records: Vec<Record>,
-    /// Where its bytes count once its stream has dropped it.
+    /// Where its bytes are counted once its stream has dropped it.
     lent: LentBytes,
     is_dropped: AtomicBool,
 }
@@ -65,10 +65,10 @@ impl Drop for Block {
     }
 }
 
-/// See the module's text.
+/// The stored publications, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
-    /// Those before the latest, where there are many.
+    /// Those before the latest, if there are many.
     older: Option<Box<Older>>,
     latest: VecDeque<Record>,
 }
@@ -118,7 +118,7 @@ impl Records {
             let older = self.older.get_or_insert_default();
             older.blocks.push_back(Arc::new(block));
         }
-        // Grows by half at most, since budgets do not count spare capacity.
+        // Grows by at most half, because budgets do not count spare capacity.
         if self.latest.len() == self.latest.capacity() {
             let more = (self.latest.len() / 2).max(1);
             self.latest
@@ -147,7 +147,7 @@ impl Records {
         record
     }
 
-    /// Those at these places, oldest first.
+    /// Iterates over the records at these indices, oldest first.
     pub(crate) fn range(&self, places: Range<usize>) -> impl DoubleEndedIterator<Item = &Record> {
         let older = self.older.as_deref();
         let first_len = older.map_or(0, |older| older.first.len());
@@ -169,12 +169,12 @@ impl Records {
                 block.records[begin.saturating_sub(at)..BLOCK_RECORDS.min(end - at)].iter()
             })
         });
-        // Of the latest alone the count is known, so a recovery is collected without growing.
+        // The size of a slice of the latest is known, so a recovery is collected without reallocation.
         let (begin, end) = part(first_len + blocks_len, self.latest.len());
         first.chain(blocks).chain(self.latest.range(begin..end))
     }
 
-    /// The same to be kept: whole blocks are shared.
+    /// Returns an owned excerpt of the same range that shares whole blocks.
     pub(crate) fn share(&self, places: Range<usize>) -> Excerpt {
         let begin = self.older.as_ref().map_or(0, |older| older.first.len());
         let blocks = self.older.as_ref().map_or(0, |older| older.blocks.len());
@@ -197,12 +197,12 @@ impl Records {
     }
 }
 
-/// Its records, which are shared if an answer refers to the block.
+/// Returns the records of a block, cloned if a reply holds the block.
 fn into_records(block: Arc<Block>) -> VecDeque<Record> {
     match Arc::try_unwrap(block) {
         Ok(mut block) => std::mem::take(&mut block.records).into(),
         Err(block) => {
-            // Dropping the last reference subtracts its bytes again, which may happen here.
+            // Dropping the last reference, possibly here, subtracts the bytes again.
             block.lent.0.fetch_add(block.bytes(), Ordering::Relaxed);
             block.is_dropped.store(true, Ordering::Relaxed);
             block.records.iter().cloned().collect()
@@ -210,7 +210,7 @@ fn into_records(block: Arc<Block>) -> VecDeque<Record> {
     }
 }
 
-/// A part of a stream's publications, which stays as it is whatever becomes of the stream.
+/// An immutable part of a stream's publications, independent of later changes of the stream.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Excerpt {
     first: Box<[Record]>,
@@ -246,7 +246,7 @@ impl PartialEq for Excerpt {
 
 impl Eq for Excerpt {}
 
-/// Where a record stands: in front of the blocks, in one of them, or behind them.
+/// Where a record is: before the blocks, in one of them, or after them.
 enum Part {
     First(usize),
     Block(usize, usize),

@@ -1,22 +1,24 @@
-//! What the engine reports: how it goes on at the home, and what waits there for room.
+//! Handling of the engine's reports at the home, including those that wait for room.
 
 use std::collections::VecDeque;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use crate::engine::{EngineReport, FeedItem, QueryContext, RequestContext};
+use crate::message::Origin;
 use crate::payload::OrderedPublication;
-use crate::publish::{Blocked, Origin, wants_previous};
+use crate::publish::{Blocked, wants_previous};
 use crate::{
     Engine, FeedEvent, Hub, HubReply, Namespaces, Outlet, Payload, Position, Publication,
     PublishOptions, PublishOutcome,
 };
 
-/// Reports that were polled and wait for room, in order.
+/// Polled reports that wait for room, in order.
 pub(crate) type PendingReports = VecDeque<EngineReport>;
 
 impl<E: Engine> Hub<E> {
-    /// Carries out what the engine has to report, as far as there is room. The owner of an engine calls it once something
-    /// has arrived for that. True: sessions have to be handed their answers, and then it is to be called again.
+    /// Handles the engine's reports as far as there is room. The owner of an engine calls it when something has
+    /// arrived. If it returns `true`, sessions have to process their replies before it is called again.
     pub fn take_reports(&mut self, outlet: &mut impl Outlet) -> bool {
         self.retry_stalled(outlet)
     }
@@ -26,13 +28,13 @@ impl<E: Engine> Hub<E> {
         &mut self.engine
     }
 
-    /// Whether the engine has reports, or some wait for room.
+    /// Returns the number of reports that are ready or wait for room.
     pub(crate) fn reports(&self) -> usize {
         self.pending_reports.len() + self.engine.ready_reports() + self.feed_queues.len()
     }
 
-    /// One pass over all reports, oldest first. Returns whether the pass may go on: not if sessions have to hear first what
-    /// they have joined.
+    /// Makes one pass over all reports, oldest first. Returns whether it may continue: not if sessions must process
+    /// their subscriptions first.
     pub(crate) fn retry_reports(&mut self, outlet: &mut impl Outlet) -> bool {
         while let Some(report) = self.engine.poll() {
             self.pending_reports.push_back(report);
@@ -42,7 +44,8 @@ impl<E: Engine> Hub<E> {
             let Some(report) = self.pending_reports.pop_front() else {
                 break;
             };
-            // As with those that are stalled: within a pass room only shrinks, so nothing overtakes in its channel.
+            // As with stalled publications, room only shrinks during a pass, so no report overtakes another one of its
+            // channel.
             if let Some(channel) = report.channel()
                 && let Some(blocked) = self.blocked_by_room(channel, outlet)
             {
@@ -62,16 +65,28 @@ impl<E: Engine> Hub<E> {
         true
     }
 
-    /// Home: how much of this channel waits in the engine.
+    /// Home: returns how many requests of this channel wait in the engine.
     pub(crate) fn pending_of(&self, index: u32) -> u32 {
         if !self.engine.is_deferring() {
             return 0;
         }
+        self.pending_in_slot(index) + self.unslotted.get(&index).copied().unwrap_or_default()
+    }
+
+    fn pending_in_slot(&self, index: u32) -> u32 {
         let slot = self.channels[index].home.stream();
         slot.map_or(0, |slot| self.engine.pending_count(slot))
     }
 
-    /// Home: whether the engine keeps a publication from being ordered. `is_passing`: it is not kept.
+    /// Home: a receipt of a channel is with the engine.
+    pub(crate) fn wait_in_engine(&mut self, index: u32, has_slot: bool) {
+        self.channels[index].waiting += 1;
+        if !has_slot {
+            *self.unslotted.entry(index).or_default() += 1;
+        }
+    }
+
+    /// Home: returns whether the engine prevents a publication from being ordered. `is_passing`: it is not stored.
     #[inline]
     pub(crate) fn blocked_by_engine(&self, index: u32, is_passing: bool) -> Option<Blocked> {
         if !self.engine.is_deferring() {
@@ -82,27 +97,30 @@ impl<E: Engine> Hub<E> {
 
     #[inline(never)]
     fn blocked_by_deferring(&self, index: u32, is_passing: bool) -> Option<Blocked> {
-        let pending = self.pending_of(index);
+        let pending = self.pending_in_slot(index);
         let is_full = self.engine.is_full();
         if pending == 0 && !is_full {
             return None;
         }
+        let reaches_others = self.engine.reaches_others();
         let has_history = has_history(&self.namespaces, &self.channels[index].name);
         if !has_history {
             // It does so no more: its stream ends with the first publication behind those that wait.
-            return (pending > 0).then_some(Blocked::Engine);
+            return (pending > 0 || reaches_others).then_some(Blocked::Engine);
         }
-        let waits = pending > 0 || !is_passing;
+        let waits = pending > 0 || !is_passing || reaches_others;
         (is_full && waits).then_some(Blocked::Engine)
     }
 
-    /// Home: whether publications of this channel may have to wait in the engine.
+    /// Home: returns whether publications of this channel may have to wait in the engine.
     #[inline(never)]
     pub(crate) fn may_wait(&self, index: u32) -> bool {
-        has_history(&self.namespaces, &self.channels[index].name) || self.pending_of(index) > 0
+        has_history(&self.namespaces, &self.channels[index].name)
+            || self.engine.reaches_others()
+            || self.pending_of(index) > 0
     }
 
-    /// Home: a publication repeats another. `None`: its answer comes behind what waits of its channel.
+    /// Home: replies to a repeated publication. `None`: the reply comes after what waits for its channel.
     pub(crate) fn repeat(
         &mut self,
         index: u32,
@@ -110,22 +128,23 @@ impl<E: Engine> Hub<E> {
         terms: Option<&Arc<PublishOptions>>,
         origin: Origin,
     ) -> Option<PublishOutcome> {
-        let slot = self.channels[index].home.stream();
-        let Some(slot) = slot.filter(|_| self.pending_of(index) > 0) else {
+        if self.pending_of(index) == 0 {
             return Some(first);
-        };
+        }
+        let slot = self.open_stream(index);
         let receipt = RequestContext {
             channel: index,
             origin,
             options: terms.cloned(),
             repeated: Some(first),
+            has_slot: true,
         };
         self.engine.fence(slot, receipt);
         self.channels[index].waiting += 1;
         None
     }
 
-    /// Records the result of a publication for those that repeat it.
+    /// Records the result of a publication for repetitions.
     pub(crate) fn record_key(
         &mut self,
         index: u32,
@@ -142,7 +161,7 @@ impl<E: Engine> Hub<E> {
     fn handle_report(&mut self, report: EngineReport, outlet: &mut impl Outlet) {
         let (receipt, answer) = match report {
             EngineReport::Item(item, Some(receipt)) if !self.is_next(&receipt, &item) => {
-                // Its subscribers get it in line.
+                // Its subscribers get it through the feed queue.
                 let published = self.complete_own_publication(&receipt, item.publication.position);
                 self.receive_item(item, outlet);
                 (receipt, HubReply::Published(published))
@@ -152,10 +171,17 @@ impl<E: Engine> Hub<E> {
                 (receipt, HubReply::Published(published))
             }
             EngineReport::Skipped(receipt, position) => {
-                let slot = self.open_stream(receipt.channel);
+                let position = match position {
+                    None if receipt.has_slot => {
+                        let slot = self.open_stream(receipt.channel);
+                        Some(self.engine.position(slot))
+                    }
+                    position => position,
+                };
                 let published = PublishOutcome {
                     receivers: Some(0),
-                    position: Some(position.unwrap_or_else(|| self.engine.position(slot))),
+                    nodes: None,
+                    position,
                     is_skipped: true,
                 };
                 self.record_key(receipt.channel, receipt.options.as_deref(), published);
@@ -171,8 +197,9 @@ impl<E: Engine> Hub<E> {
                 let published = found.or(receipt.repeated).unwrap_or_default();
                 (receipt, HubReply::Published(published))
             }
-            EngineReport::Published(receipt, position) => {
-                let published = self.complete_own_publication(&receipt, position);
+            EngineReport::Published(receipt, position, nodes) => {
+                let mut published = self.complete_own_publication(&receipt, position);
+                published.nodes = nodes;
                 (receipt, HubReply::Published(published))
             }
             EngineReport::Failed(receipt) => {
@@ -203,7 +230,11 @@ impl<E: Engine> Hub<E> {
                 return;
             }
             EngineReport::LeaseExpired(channel, client) => {
-                return self.announce_member(&channel, FeedEvent::Left, &client);
+                // All homes of the node hear of it.
+                if self.home(self.channels.hash(&channel), &channel) == self.me {
+                    self.announce_member(&channel, FeedEvent::Left, &client);
+                }
+                return;
             }
             EngineReport::Presence(QueryContext(origin), found) => {
                 return self.reply(origin, HubReply::Presence(found), outlet);
@@ -213,6 +244,8 @@ impl<E: Engine> Hub<E> {
             }
             EngineReport::Lost(channel) => {
                 if let Some(index) = self.find(&channel) {
+                    // What is in line is of the position that is void.
+                    self.feed_queues.remove(&index);
                     self.skip_gap(index, None, outlet);
                 }
                 return;
@@ -222,7 +255,7 @@ impl<E: Engine> Hub<E> {
         self.reply(receipt.origin, answer, outlet);
     }
 
-    /// A publication with a key may be handed over again.
+    /// Lets a failed publication with a key be retried.
     fn forget_key(&mut self, receipt: &RequestContext) {
         let terms = receipt.options.as_deref();
         if let Some(key) = terms.and_then(|terms| terms.idempotency_key.as_deref()) {
@@ -231,17 +264,24 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// A report has been carried out: its channel waits for one less.
+    /// A report was handled: its channel has one pending request less.
     fn complete_request(&mut self, receipt: &RequestContext) {
         let index = receipt.channel;
-        let slot = self.open_stream(index);
-        self.engine.report_handled(slot);
+        if receipt.has_slot {
+            let slot = self.open_stream(index);
+            self.engine.report_handled(slot);
+        } else if let Entry::Occupied(mut count) = self.unslotted.entry(index) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
         self.channels[index].waiting -= 1;
         self.channels.release(index);
         self.evict_over_budget();
     }
 
-    /// Whether an item can be fed at once: nothing before it is missing.
+    /// Returns whether an item can be delivered at once because nothing before it is missing.
     fn is_next(&self, receipt: &RequestContext, item: &FeedItem) -> bool {
         let slot = self.channels[receipt.channel].home.stream();
         let (Some(position), Some(slot)) = (item.publication.position, slot) else {
@@ -252,7 +292,7 @@ impl<E: Engine> Hub<E> {
         links && !self.feed_queues.contains_key(&receipt.channel)
     }
 
-    /// Records that a publication of this home is ordered, whose item comes by itself.
+    /// Records that a publication of this home was ordered, whose item arrives separately.
     fn complete_own_publication(
         &mut self,
         receipt: &RequestContext,
@@ -260,6 +300,7 @@ impl<E: Engine> Hub<E> {
     ) -> PublishOutcome {
         let published = PublishOutcome {
             receivers: None,
+            nodes: None,
             position,
             is_skipped: false,
         };
@@ -267,7 +308,7 @@ impl<E: Engine> Hub<E> {
         published
     }
 
-    /// Feeds a publication that this home has handed over.
+    /// Delivers a publication that this home has submitted.
     fn feed_own_publication(
         &mut self,
         receipt: &RequestContext,
@@ -284,6 +325,7 @@ impl<E: Engine> Hub<E> {
         };
         let published = PublishOutcome {
             receivers: Some(self.feed(index, ordered, outlet)),
+            nodes: None,
             position,
             is_skipped: false,
         };
@@ -291,8 +333,7 @@ impl<E: Engine> Hub<E> {
         published
     }
 
-    /// Tells the engine that an item is about to be handed to subscribers. Returns the payload before it where deltas are
-    /// wanted.
+    /// Tells the engine that an item is about to be delivered. Returns the preceding payload if a delta is wanted.
     pub(crate) fn before_delivery(
         &mut self,
         index: u32,
@@ -312,29 +353,7 @@ impl<E: Engine> Hub<E> {
     }
 }
 
-impl EngineReport {
-    /// The channel whose subscribers need room for it.
-    fn channel(&self) -> Option<u32> {
-        match self {
-            Self::Item(_, receipt) => receipt.as_ref().map(|receipt| receipt.channel),
-            Self::Skipped(receipt, _)
-            | Self::Published(receipt, _)
-            | Self::Failed(receipt)
-            | Self::Fence(receipt)
-            | Self::Removed(receipt, _)
-            | Self::History(receipt, _) => Some(receipt.channel),
-            Self::Following(..)
-            | Self::Segment(..)
-            | Self::Member(..)
-            | Self::LeaseExpired(..)
-            | Self::Presence(..)
-            | Self::PresenceStats(..)
-            | Self::Lost(_) => None,
-        }
-    }
-}
-
-/// Of a channel that does not remember any more.
+/// Options of a channel that no longer has history.
 const NO_HISTORY: crate::HistoryOptions = crate::HistoryOptions {
     size: 1,
     ttl_ms: 0,

@@ -1,4 +1,4 @@
-//! The sessions of a channel, and the channels of a session.
+//! Lookups between sessions and channels.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::subscription::NONE;
 use crate::{ConnectionId, Engine, Hub};
 
 impl<E: Engine> Hub<E> {
-    /// This worker's subscribers of a channel, in no order.
+    /// Iterates over this worker's subscribers of a channel, in unspecified order.
     pub fn sessions_of(&self, channel: &str) -> impl Iterator<Item = ConnectionId> + use<'_, E> {
         let channel = self.find(channel).map(|index| &self.channels[index]);
         let slots = channel.map_or(&[][..], |channel| channel.subscribers.as_slice());
@@ -14,7 +14,7 @@ impl<E: Engine> Hub<E> {
         slots.map(|slot| self.subscriptions.session(*slot))
     }
 
-    /// What a session of this worker is subscribed to, or is about to be, latest first.
+    /// Iterates over the channels to which a session of this worker is subscribed or subscribing, latest first.
     pub fn channels_of(&self, session: ConnectionId) -> impl Iterator<Item = &Arc<str>> {
         let channels = self.subscriptions.channels_of(session);
         channels.map(|index| &self.channels[index].name)

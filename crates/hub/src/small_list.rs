@@ -1,14 +1,14 @@
-//! A list that is nearly always empty or of one.
+//! A list optimised for zero or one element.
 
 use std::slice;
 
-/// 16 bytes for none or one; only more take memory of their own.
+/// Takes 16 bytes for up to one element; only more elements are allocated on the heap.
 #[derive(Debug, Default)]
 pub(crate) enum SmallList<T> {
     #[default]
     None,
     One(T),
-    /// Boxed: a `Vec` inside would cost every channel 8 bytes more.
+    /// Boxed: an inline `Vec` would cost every channel 8 bytes more.
     #[expect(clippy::box_collection, reason = "the thin pointer is the point")]
     Many(Box<Vec<T>>),
 }
@@ -38,7 +38,7 @@ impl<T: Copy> SmallList<T> {
         matches!(self, Self::None)
     }
 
-    /// Appends; returns the place.
+    /// Appends an item and returns its index.
     pub(crate) fn push(&mut self, item: T) -> usize {
         match self {
             Self::None => *self = Self::One(item),
@@ -48,7 +48,7 @@ impl<T: Copy> SmallList<T> {
         self.len() - 1
     }
 
-    /// Takes one out; the last one, if it is another, moves to its place.
+    /// Removes the item at an index; the last item moves to that index.
     pub(crate) fn swap_remove(&mut self, place: usize) {
         match self {
             Self::None => {}
@@ -60,7 +60,7 @@ impl<T: Copy> SmallList<T> {
         }
     }
 
-    /// Keeps those that `keep` wants, in order.
+    /// Retains the items accepted by `keep`, in order.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         match self {
             Self::None => {}
@@ -76,7 +76,7 @@ impl<T: Copy> SmallList<T> {
         }
     }
 
-    /// Gives memory back once three quarters of it are free.
+    /// Releases memory once three quarters of the capacity are unused.
     fn shrink(&mut self) {
         if let Self::Many(items) = self {
             match items[..] {
@@ -86,6 +86,13 @@ impl<T: Copy> SmallList<T> {
                 _ => {}
             }
         }
+    }
+}
+
+/// Grows by half instead of doubling: with many small entries spare capacity dominates memory use.
+pub(crate) fn reserve_one<T>(entries: &mut Vec<T>) {
+    if entries.len() == entries.capacity() {
+        entries.reserve_exact((entries.len() / 2).max(16));
     }
 }
 

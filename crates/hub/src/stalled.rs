@@ -1,16 +1,16 @@
-//! Publications that their home can't order for now.
+//! Publications that their home can't order yet.
 //!
-//! They wait in order of arrival and keep their credits (but for those that wait for the log, see
-//! `log_backpressure.rs`), so there are never more of them than credits of the lanes they came by, and their
-//! sources pause. A stalled publication reserves the
-//! lanes that it waits for: nothing that came later takes their next credit, so each is waited for
-//! only by those before it. Lanes that no stalled publication needs go on.
+//! They wait in order of arrival and keep their credits (except for those that wait for the log, see `log_backpressure.rs`), so
+//! their number is bounded by the credits of their lanes, and their sources pause. A stalled publication reserves the
+//! lanes that it waits for: nothing that arrived later takes their next credit, so each lane is waited for in order.
+//! Lanes that no stalled publication needs continue.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::message::Origin;
 use crate::payload::PayloadSource;
-use crate::publish::{Blocked, Origin};
+use crate::publish::Blocked;
 use crate::{Engine, Hub, Outlet, Payload, PublishOptions, WorkerId};
 
 pub(crate) struct StalledPublish {
@@ -47,14 +47,14 @@ impl Stalled {
         self.reserved.iter().filter(|reserved| **reserved).count()
     }
 
-    /// Whether the next credit of the lane to that worker is spoken for.
+    /// Returns whether the next credit of the lane to that worker is reserved.
     pub(crate) fn reserves(&self, worker: WorkerId) -> bool {
         self.reserved[usize::from(worker.0)]
     }
 }
 
 impl<E: Engine> Hub<E> {
-    /// Home: keeps a publication until it can be ordered.
+    /// Home: queues a publication until it can be ordered.
     pub(crate) fn stall(&mut self, channel: u32, blocked: Blocked, request: StalledPublish) {
         self.channels[channel].waiting += 1;
         self.reserve(channel, blocked);
@@ -63,15 +63,15 @@ impl<E: Engine> Hub<E> {
             .push_back(StalledEntry { channel, request });
     }
 
-    /// One pass over all that are stalled, oldest first. Returns whether it ended early, so that sessions hear first what
-    /// they have joined.
+    /// Makes one pass over all stalled publications, oldest first. Returns whether it ended early because sessions must
+    /// process their subscriptions first.
     pub(crate) fn retry_stalled(&mut self, outlet: &mut impl Outlet) -> bool {
         if self.stalled.entries.is_empty() && self.reports() == 0 {
             self.announce_log_room(outlet);
             return false;
         }
         self.stalled.reserved.fill(false);
-        // They were ordered before.
+        // Reports were ordered earlier.
         if !self.retry_reports(outlet) {
             self.announce_log_room(outlet);
             return true;
@@ -80,8 +80,8 @@ impl<E: Engine> Hub<E> {
             let Some(mail) = self.stalled.entries.pop_front() else {
                 break;
             };
-            // Within a pass room only shrinks and reservations only grow, so a publication never
-            // overtakes an earlier one of its channel.
+            // During a pass room only shrinks and reservations only grow, so no publication overtakes an earlier one of
+            // its channel.
             let blocked = self
                 .blocked_by_room(mail.channel, outlet)
                 .or_else(|| self.blocked_by_engine(mail.channel, false));
@@ -107,7 +107,7 @@ impl<E: Engine> Hub<E> {
         false
     }
 
-    /// A full queue here is emptied by the next sweep and needs no reservation.
+    /// The next sweep empties a full local queue, so that needs no reservation.
     pub(crate) fn reserve(&mut self, channel: u32, blocked: Blocked) {
         if blocked == Blocked::Lane {
             let overheard = self.wildcard_entry(&self.channels[channel].name);

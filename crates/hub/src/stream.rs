@@ -1,4 +1,4 @@
-//! What a channel remembers: its position, and its latest publications.
+//! The stream of a channel: its position and its latest publications.
 
 use std::sync::Arc;
 
@@ -8,51 +8,23 @@ use crate::page::{HistoryPage, HistoryQuery};
 use crate::records::{LentBytes, RECORD_BYTES, Record, Records};
 use crate::{
     Epoch, HistoryError, HistoryOptions, Payload, Position, Publication, PublicationInfo,
-    RestoredStream, Since, Version,
+    RECOVERED_MAX, Recovered, RestoredStream, Since, Version,
 };
 
-/// The most publications that somebody gets who comes back; who has missed more is told so.
-pub const RECOVERED_MAX: usize = 300;
-
-/// So long a stream is kept to which nobody has ever published and nobody is subscribed: there is nothing to come back
-/// to, but for who lost his connection just now.
+/// How long an empty stream without subscribers is kept if nothing was ever published to it. There is nothing to
+/// recover, except for a subscriber that just lost its connection.
 pub(crate) const UNUSED_TTL_MS: u64 = 60_000;
 
-/// See the module's text.
+/// The stream of a channel.
 #[derive(Debug)]
 pub(crate) struct Stream {
     epoch: Epoch,
     top: u64,
     records: Records,
-    /// The greatest so far, with the epoch of whoever counts them.
+    /// The greatest version so far, with its epoch.
     version: Option<Box<Version>>,
-    /// When it was last published to, or began.
+    /// When it was started or last published to.
     touched_ms: u64,
-}
-
-/// What somebody gets who comes back.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recovered {
-    /// Nothing is missing: with these he has all that there is. Where channels keep the latest publication only, he has
-    /// that one.
-    pub is_complete: bool,
-    /// What he has missed, oldest first; none if something is missing.
-    pub publications: Vec<Publication>,
-    /// They are the latest, of which he may have some, and of what was before nothing is known.
-    pub is_latest_only: bool,
-    /// The offset of the predecessor of the first publication; 0 without publications.
-    pub predecessor: u64,
-}
-
-impl Recovered {
-    /// Returns the offset of the predecessor of the publication at this index: offsets need not be dense, so it can't be
-    /// calculated.
-    #[must_use]
-    pub fn predecessor_at(&self, index: usize) -> u64 {
-        let previous = index.checked_sub(1);
-        let previous = previous.and_then(|previous| self.publications.get(previous)?.position);
-        previous.map_or(self.predecessor, |position| position.offset)
-    }
 }
 
 impl Stream {
@@ -66,7 +38,7 @@ impl Stream {
         }
     }
 
-    /// One that was, as far as its publications are whole; and how many bytes those take.
+    /// Restores a stream as far as its publications are consecutive. Also returns their bytes.
     pub(crate) fn restored(
         restored: RestoredStream,
         lent: &LentBytes,
@@ -88,7 +60,7 @@ impl Stream {
             touched_ms,
         };
         let mut bytes = 0;
-        // Offsets are places, counted from the top: what is not next to the ones behind it can't be told from others.
+        // An offset follows from the index, counted from the top, so publications before a gap can't be kept.
         let offsets = (0..=top).rev();
         let latest = publications.iter().rev().zip(offsets);
         let are_next = |(one, offset): &(&Publication, u64)| {
@@ -111,7 +83,7 @@ impl Stream {
         self.epoch
     }
 
-    /// The offset of the oldest publication that is kept, or the one that the next will have.
+    /// Returns the offset of the oldest stored publication, or of the next one if there is none.
     pub(crate) fn lowest(&self) -> u64 {
         self.top + 1 - self.records.len() as u64
     }
@@ -127,7 +99,7 @@ impl Stream {
         }
     }
 
-    /// Whether a state of this version is newer than what there is; from then on it is the latest.
+    /// Returns whether a version is newer than the current one, and makes it the current one if so.
     pub(crate) fn advance_version(&mut self, version: &Version) -> bool {
         match &mut self.version {
             Some(latest) if latest.epoch == version.epoch && latest.number >= version.number => {
@@ -144,7 +116,7 @@ impl Stream {
         }
     }
 
-    /// Keeps a publication. Returns its position and how many bytes it takes more.
+    /// Stores a publication. Returns its position and its size in bytes.
     pub(crate) fn append(
         &mut self,
         (payload, info): (Payload, Option<Arc<PublicationInfo>>),
@@ -163,7 +135,7 @@ impl Stream {
         (self.position(), bytes)
     }
 
-    /// Lets go of what is beyond the limits. Returns how many bytes that were.
+    /// Drops publications beyond the limits. Returns the bytes freed.
     pub(crate) fn trim(&mut self, history: &HistoryOptions, now_ms: u64) -> usize {
         let mut bytes = 0;
         while let Some(oldest) = self.records.front() {
@@ -176,12 +148,12 @@ impl Stream {
         bytes
     }
 
-    /// Lets go of the oldest publication, if there is one. Returns how many bytes that were.
+    /// Drops the oldest publication, if any. Returns the bytes freed.
     pub(crate) fn drop_oldest(&mut self) -> usize {
         self.records.pop_front().map_or(0, |oldest| oldest.bytes())
     }
 
-    /// Lets go of all publications; the position stays. Returns how many bytes they were.
+    /// Drops all publications; the position stays. Returns the bytes freed.
     pub(crate) fn clear(&mut self) -> usize {
         let mut bytes = 0;
         while !self.records.is_empty() {
@@ -190,7 +162,7 @@ impl Stream {
         bytes
     }
 
-    /// Whether nobody would miss it who is not subscribed.
+    /// Returns whether the stream can be dropped if it has no subscribers.
     pub(crate) fn is_expired(&self, history: Option<&HistoryOptions>, now_ms: u64) -> bool {
         let idle_ms = now_ms.saturating_sub(self.touched_ms);
         let kept_ms = match (history, self.top) {
@@ -205,8 +177,8 @@ impl Stream {
         !self.records.is_empty()
     }
 
-    /// What somebody has missed who knows the channel up to one of these places; with so many of the latest where those
-    /// are what one gets.
+    /// Returns the publications that a subscriber missed since the newest of its known positions, or up to `latest_max`
+    /// of the latest if the recovery mode asks for these.
     pub(crate) fn recover(
         &self,
         since: &[Since],
@@ -224,7 +196,7 @@ impl Stream {
             let is_known = since.offset == self.top;
             let missed = match (is_known, latest_max) {
                 (true, _) => Some(0),
-                // Whoever picks among them wants none that he has.
+                // A subscriber that filters the publications wants none that it already has.
                 (false, 2..) => self.missed_since(since.offset),
                 (false, _) => None,
             };
@@ -234,36 +206,36 @@ impl Stream {
         missed.map_or(lost, |missed| self.last(missed))
     }
 
-    /// How many publications somebody has missed who knows the channel up to that offset, where all of them are kept.
+    /// Returns how many publications a subscriber at that offset has missed, if all of them are stored.
     fn missed_since(&self, offset: u64) -> Option<usize> {
         let missed = self.top.checked_sub(offset)?;
         let missed = usize::try_from(missed).ok()?;
         (missed <= self.records.len().min(RECOVERED_MAX)).then_some(missed)
     }
 
-    /// So many of the last, which are all that somebody has missed.
+    /// Returns the last publications as a complete recovery.
     fn last(&self, missed: usize) -> Recovered {
         let count = self.records.len();
         Recovered {
             is_complete: true,
-            predecessor: self.before(count - missed..count),
+            predecessor: self.predecessor_at(count - missed..count),
             publications: self.publications(count - missed..count).collect(),
             is_latest_only: false,
         }
     }
 
-    /// What was published last, if it is kept.
+    /// Returns the payload of the latest publication, if it is stored.
     pub(crate) fn latest_payload(&self) -> Option<Payload> {
         self.records.back().map(|record| record.payload.clone())
     }
 
-    /// Returns the publisher of the newest publication, if it is kept.
+    /// Returns the publisher of the latest publication, if it is stored.
     pub(crate) fn latest_publisher(&self) -> Publisher<'_> {
         publisher_of(self.records.back()?)
     }
 
-    /// Returns the publisher of most of the bytes that are kept, and by how many bytes it exceeds all others together; one
-    /// of the publishers, where none has a majority.
+    /// Returns the publisher of most of the stored bytes, and by how many bytes it exceeds all others together; if
+    /// there is no majority, any of the publishers.
     pub(crate) fn main_publisher(&self) -> (Publisher<'_>, usize) {
         let mut owner = None;
         let mut lead = 0_usize;
@@ -287,19 +259,19 @@ impl Stream {
         let publications: Vec<_> = self.publications(first..count).collect();
         Recovered {
             is_complete: !publications.is_empty(),
-            predecessor: self.before(first..count),
+            predecessor: self.predecessor_at(first..count),
             publications,
             is_latest_only: true,
         }
     }
 
-    /// Returns the offset before the first of these places, 0 where there are none.
-    fn before(&self, places: std::ops::Range<usize>) -> u64 {
+    /// Returns the offset before the first of these indices; 0 if there are none.
+    fn predecessor_at(&self, places: std::ops::Range<usize>) -> u64 {
         let first = self.lowest() + places.start as u64;
         if places.is_empty() { 0 } else { first - 1 }
     }
 
-    /// Returns a part of the history.
+    /// Returns a page of the history.
     ///
     /// # Errors
     /// [`HistoryError::Unrecoverable`], or [`HistoryError::TooMany`] for more than `answer_max` publications.
@@ -325,7 +297,7 @@ impl Stream {
                 end.saturating_sub(query.limit)..end
             }
         };
-        // `usize::MAX` asks for all there is.
+        // `usize::MAX` requests everything.
         let asked = match query.limit {
             usize::MAX => places.len(),
             limit => limit,
@@ -373,7 +345,7 @@ fn publisher_of(record: &Record) -> Publisher<'_> {
     Some(&client.user)
 }
 
-/// How many of them have no more than so many bytes together; the first in any case.
+/// Returns how many records fit into `bytes_max`; at least the first.
 fn count_within<'a>(records: impl Iterator<Item = &'a Record>, bytes_max: usize) -> usize {
     if bytes_max == usize::MAX {
         return records.count();
@@ -406,7 +378,7 @@ mod tests {
         Epoch::from_bits(7)
     }
 
-    /// A stream to which `count` were published, one each 100 ms.
+    /// A stream with `count` publications, one every 100 ms.
     fn stream(count: u64) -> Stream {
         let mut stream = Stream::new(epoch(), 0);
         for number in 1..=count {
@@ -540,7 +512,7 @@ mod tests {
 
     #[test]
     fn pages_go_both_ways() {
-        // 4 to 8 are kept.
+        // Stores 4 to 8.
         let stream = stream(8);
         let rows: [(Option<u64>, usize, bool, &[u64]); 12] = [
             (None, 9, false, &[4, 5, 6, 7, 8]),
@@ -581,13 +553,13 @@ mod tests {
 
     #[test]
     fn an_answer_with_more_than_it_may_have_is_refused() {
-        // 4 to 8 are kept.
+        // Stores 4 to 8.
         let stream = stream(8);
         for (offset, limit, is_refused) in [
             (None, usize::MAX, true),
             (Some(4), usize::MAX, false),
             (None, 4, false),
-            // However few there are.
+            // The first one always fits.
             (Some(8), 5, true),
             (None, 0, false),
         ] {

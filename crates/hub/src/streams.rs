@@ -1,4 +1,4 @@
-//! The streams of this worker, and the budget that each counts to.
+//! The streams of this worker and the budgets to which they count.
 
 #[cfg(test)]
 mod tests;
@@ -6,16 +6,17 @@ mod tests;
 use std::sync::Arc;
 
 use crate::accounts::Accounts;
-use crate::channel::{Channel, reserve_one};
+use crate::channel::Channel;
 use crate::epoch_generator::EpochGenerator;
-use crate::log::StreamChanges;
+use crate::log_record::StreamChanges;
 use crate::records::LentBytes;
+use crate::small_list::reserve_one;
 use crate::stream::Stream;
 use crate::weight_classes::{Link, Linked, NO_MEMBER};
 use crate::{HistoryOptions, Payload, Position, PublicationInfo};
 
-/// The cost of a stream without publications: its place, its turn, and its channel's entry with its share of the table of
-/// names.
+/// Memory of a stream without publications: its slot, its scan index, and its channel's entry with its share of the
+/// name table.
 const STREAM_BYTES: usize =
     size_of::<Option<StreamSlot>>() + size_of::<u32>() + size_of::<Option<Channel>>() + 48;
 
@@ -23,22 +24,22 @@ const STREAM_BYTES: usize =
 struct StreamSlot {
     stream: Stream,
     channel: u32,
-    /// What waits for the log: all of it, and how many of them are publications that will be kept.
+    /// Requests that wait for the log, and how many of them are publications that will be stored.
     pending: u32,
     pending_stored: u32,
-    /// What it costs without publications.
+    /// Memory without publications.
     base_bytes: u16,
-    /// The log has heard of it.
+    /// Whether the log knows the stream.
     is_known: bool,
-    /// It is among the [`StreamChanges`].
+    /// Whether it is among the [`StreamChanges`].
     is_changed: bool,
-    /// Its number in `scan_order`.
+    /// Its index in `scan_order`.
     scan_index: u32,
-    /// The account that it counts to while it has publications: of the publisher of most of its bytes, by Boyer and
-    /// Moore's majority vote. `lead` is the count of that vote, in bytes.
+    /// The account to which it counts while it has publications: that of the publisher of most of its bytes, determined
+    /// by Boyer and Moore's majority vote. `lead` is the count of that vote, in bytes.
     owner: u32,
     lead: usize,
-    /// What its publications take.
+    /// Bytes of its publications.
     bytes: usize,
     link: Link,
 }
@@ -46,36 +47,36 @@ struct StreamSlot {
 // A name has up to 255 bytes.
 const _: () = assert!(STREAM_BYTES + 255 <= u16::MAX as usize);
 
-/// See the module's text.
+/// All streams of this worker.
 #[derive(Debug)]
 pub(crate) struct Streams {
     slots: Vec<Option<StreamSlot>>,
     free: Vec<u32>,
-    /// Budgets and publishers' shares, for streams with publications.
+    /// Budgets and publishers' accounts, for streams with publications.
     accounts: Accounts,
-    /// Bytes of the others.
+    /// Bytes of streams without publications.
     empty_bytes: usize,
-    /// What answers still refer to of what streams have dropped.
+    /// Bytes that streams have dropped but replies still hold.
     lent: LentBytes,
     epochs: EpochGenerator,
-    /// The places in use, in the order of the expiry pass. Free places are never returned, so a pass over `slots`
-    /// would visit many of them in vain.
+    /// Slots in use in the order of the expiry scan. Free slots are never returned, so a scan over all slots would
+    /// visit many of them in vain.
     scan_order: Vec<u32>,
-    /// The pass has visited the turns before it in this round.
+    /// The scan has visited the indices before this one in the current round.
     cursor: usize,
-    /// Publications that had to go before their time, so far.
+    /// Publications evicted so far.
     evicted: u64,
-    /// Bytes of publications that came since [`take_added_bytes`](Self::take_grown).
+    /// Bytes of publications added since [`take_added_bytes`](Self::take_added_bytes).
     added_bytes: usize,
-    /// What a log is to be told of streams, if there is one.
+    /// Changes to be recorded in the log, if there is one.
     pub(crate) changes: Option<Box<StreamChanges>>,
 }
 
-/// A stream that nobody needs was let go of.
+/// A stream that was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClosedStream {
     pub(crate) channel: u32,
-    /// The log has to hear of it.
+    /// The log has to record it.
     pub(crate) is_known: bool,
 }
 
@@ -104,7 +105,7 @@ impl Streams {
         self.accounts.bytes() + self.empty_bytes
     }
 
-    /// Bytes of streams without publications.
+    /// Returns the bytes of streams without publications.
     pub(crate) fn empty_bytes(&self) -> usize {
         self.empty_bytes
     }
@@ -131,7 +132,7 @@ impl Streams {
         self.evicted
     }
 
-    /// Begins a stream.
+    /// Starts a stream.
     pub(crate) fn open(&mut self, channel: u32, name_bytes: usize, now_ms: u64) -> u32 {
         let stream = Stream::new(self.epochs.next_epoch(), now_ms);
         let index = self.insert(channel, name_bytes, stream);
@@ -142,7 +143,7 @@ impl Streams {
         index
     }
 
-    /// Goes on with a stream that the log knows.
+    /// Restores a stream from the log.
     pub(crate) fn restore(
         &mut self,
         channel: u32,
@@ -205,12 +206,12 @@ impl Streams {
         &self.slot(index).stream
     }
 
-    /// To change what has nothing to do with bytes.
+    /// Returns a stream for changes that don't affect its size.
     pub(crate) fn get_mut(&mut self, index: u32) -> &mut Stream {
         &mut self.slot_mut(index).stream
     }
 
-    /// Keeps a publication of that time, within the limits of its channel.
+    /// Stores a publication with the given time, within the limits of its channel.
     pub(crate) fn append(
         &mut self,
         index: u32,
@@ -232,7 +233,7 @@ impl Streams {
         position
     }
 
-    /// A publication of so many bytes came to a stream that held so many before.
+    /// Updates the owner after a publication of `more` bytes came to a stream that held `held` bytes.
     fn update_owner(&mut self, index: u32, more: usize, held: usize, history: &HistoryOptions) {
         let place = slot_of(&mut self.slots, index);
         let owner = place.owner;
@@ -246,7 +247,7 @@ impl Streams {
             false => place.lead.abs_diff(more),
         };
         let has_lost = !is_led && more > place.lead;
-        // What was dropped meanwhile has no vote.
+        // Dropped publications lose their vote.
         let lead = lead.min(place.bytes);
         if owner == NO_MEMBER || has_lost {
             let pool = match owner {
@@ -268,7 +269,7 @@ impl Streams {
         self.shrink(index, |stream| stream.trim(history, now_ms));
     }
 
-    /// Has a stream give something up.
+    /// Drops publications of a stream with `give`, which returns the bytes freed.
     fn shrink(&mut self, index: u32, give: impl FnOnce(&mut Stream) -> usize) {
         let place = self.slot_mut(index);
         let held = place.held();
@@ -280,7 +281,7 @@ impl Streams {
         }
     }
 
-    /// A stream that held so many bytes has fewer now.
+    /// Updates the accounts after a stream that held `held` bytes has shrunk.
     fn settle(&mut self, index: u32, held: usize) {
         let place = slot_of(&mut self.slots, index);
         let (owner, base_bytes) = (place.owner, usize::from(place.base_bytes));
@@ -301,7 +302,7 @@ impl Streams {
             .remove_stream(owner, &mut self.slots[..], index, held);
     }
 
-    /// A stream with publications, which held so many bytes before, counts to this account now.
+    /// Moves a stream with publications, which held `held` bytes before, to another account.
     fn move_to(&mut self, index: u32, owner: u32, held: usize) {
         let place = slot_of(&mut self.slots, index);
         let former = std::mem::replace(&mut place.owner, owner);
@@ -314,7 +315,7 @@ impl Streams {
         self.accounts.add_stream(owner, streams, index, bytes);
     }
 
-    /// The log has to hear of a stream: that it began, or what it let go of.
+    /// Marks a stream as started or trimmed for the log.
     fn note_change(&mut self, index: u32) {
         if self.changes.is_none() || self.slot(index).is_changed {
             return;
@@ -325,20 +326,20 @@ impl Streams {
         }
     }
 
-    /// The next one that has changed: whether the log knew it before, from now on it does.
+    /// Returns a changed stream's channel and whether the log knew it; from now on it does.
     pub(crate) fn take_change(&mut self, index: u32) -> Option<(u32, bool)> {
         let place = self.slots.get_mut(index as usize)?.as_mut()?;
-        // Else it came to a place of one that had changed too, and was told of by that.
+        // Otherwise the slot was reused for another changed stream, which was reported already.
         std::mem::take(&mut place.is_changed)
             .then(|| (place.channel, std::mem::replace(&mut place.is_known, true)))
     }
 
-    /// How much of a channel waits for the log.
+    /// Returns how many requests of a channel wait for the log.
     pub(crate) fn pending(&self, index: u32) -> u32 {
         self.slot(index).pending
     }
 
-    /// One more of a channel waits for the log; the position that it will have, if it will be kept.
+    /// Adds a request that waits for the log; returns its future position if it will be stored.
     pub(crate) fn add_pending(&mut self, index: u32, is_kept: bool) -> Option<Position> {
         let place = self.slot_mut(index);
         place.pending += 1;
@@ -351,37 +352,37 @@ impl Streams {
         Some(position)
     }
 
-    /// One of a channel waits no longer.
+    /// A request no longer waits.
     pub(crate) fn remove_pending(&mut self, index: u32) {
         self.slot_mut(index).pending -= 1;
     }
 
-    /// One that waited is kept now.
+    /// A publication that waited is now stored.
     pub(crate) fn pending_was_stored(&mut self, index: u32) {
         self.slot_mut(index).pending_stored -= 1;
     }
 
-    /// The offset that the next publication gets, if some that will be kept wait.
+    /// Returns the offset of the next publication if some that will be stored are waiting.
     pub(crate) fn next_offset_if_pending(&self, index: u32) -> Option<u64> {
         let place = self.slot(index);
         let next = place.stream.position().offset + u64::from(place.pending_stored) + 1;
         (place.pending_stored > 0).then_some(next)
     }
 
-    /// The stream as its limits leave it now.
+    /// Returns the stream after applying its limits.
     pub(crate) fn trimmed(&mut self, index: u32, history: &HistoryOptions, now_ms: u64) -> &Stream {
         self.trim(index, history, now_ms);
         self.get(index)
     }
 
-    /// Lets go of a channel's publications.
+    /// Drops the publications of a channel.
     pub(crate) fn clear(&mut self, index: u32) {
         self.shrink(index, Stream::clear);
     }
 
-    /// Evicts at most `most` of the oldest publications of the largest stream of the account with the largest share of an
-    /// exceeded budget; stops once the budget is met or another stream is next. Returns how many were evicted: 0 if no
-    /// budget is exceeded.
+    /// Evicts at most `most` of the oldest publications of the largest stream of the heaviest account of an exceeded
+    /// budget; stops once the budget is met or another stream is next. Returns the number of evictions: 0 if no budget
+    /// is exceeded.
     pub(crate) fn evict(&mut self, most: usize) -> usize {
         let Some((owner, index)) = self.accounts.next_to_evict() else {
             return 0;
@@ -396,14 +397,14 @@ impl Streams {
         most
     }
 
-    /// Returns the bytes of publications that were added since the last call.
+    /// Returns the bytes of publications added since the last call.
     pub(crate) fn take_added_bytes(&mut self) -> usize {
         std::mem::take(&mut self.added_bytes)
     }
 
-    /// Looks at up to so many streams, round and round: lets go of publications whose time is over, and of streams that
-    /// nobody needs any more; where there `is_too_much`, of every one without publications to which nobody is subscribed.
-    /// Calls `gone` for those. What is in another budget than that of its channel moves there.
+    /// Scans up to `count` streams, round robin: drops expired publications and streams that are no longer needed; if
+    /// `is_too_much`, all streams without publications and subscribers. Calls `gone` for each closed stream. Moves
+    /// streams to the budget of their channel.
     pub(crate) fn scan(
         &mut self,
         count: usize,
@@ -439,7 +440,7 @@ impl Streams {
         }
     }
 
-    /// Counts a stream to the budget of its channel, which may be another one now.
+    /// Moves a stream to the budget of its channel, which may have changed.
     fn update_budget(&mut self, index: u32, history: &HistoryOptions) {
         let place = self.slot(index);
         let (owner, held) = (place.owner, place.held());
@@ -453,7 +454,7 @@ impl Streams {
         }
     }
 
-    /// Forgets a stream.
+    /// Closes a stream.
     pub(crate) fn close(&mut self, index: u32) -> ClosedStream {
         self.clear(index);
         let Some(place) = self.slots[index as usize].take() else {
@@ -469,7 +470,7 @@ impl Streams {
         }
     }
 
-    /// Removes a turn. The turns before the cursor remain those visited in this round.
+    /// Removes an index from the scan. The indices before the cursor remain those visited in this round.
     fn remove_from_scan(&mut self, mut turn: usize) {
         if turn < self.cursor {
             self.cursor -= 1;
@@ -477,18 +478,18 @@ impl Streams {
             turn = self.cursor;
         }
         let last = self.scan_order.len() - 1;
-        // Where it is the last one, the stream that was moved from there has its new number already.
+        // If it is the last one, the stream moved from there has its new index already.
         if turn != last {
             self.move_in_scan(last, turn);
         }
         self.scan_order.pop();
     }
 
-    /// Moves a turn to another number.
+    /// Moves a scan index.
     fn move_in_scan(&mut self, from: usize, to: usize) {
         let index = self.scan_order[from];
         self.scan_order[to] = index;
-        // The place of the closing stream is free already.
+        // The slot of the closing stream is free already.
         if let Some(place) = &mut self.slots[index as usize] {
             place.scan_index = to as u32;
         }
@@ -506,7 +507,7 @@ impl Streams {
 }
 
 impl StreamSlot {
-    /// What it takes of a budget.
+    /// Returns the bytes that count to a budget.
     fn held(&self) -> usize {
         match self.owner {
             NO_MEMBER => 0,

@@ -1,24 +1,23 @@
-//! The subscriptions of this worker: which session is in which channel.
+//! The subscriptions of this worker: which session is subscribed to which channel.
 //!
-//! One slab for all of them. Each knows its place in the channel's list and its neighbours in
-//! the session's, so that to join, to leave and to end a session cost the same with any number of
-//! others around.
+//! A single slab for all of them. Each entry knows its index in the channel's list and its neighbours in the session's
+//! list, so subscribing, unsubscribing and ending a session cost the same however many others there are.
 
 use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
-use crate::channel::reserve_one;
+use crate::small_list::reserve_one;
 use crate::{ConnectionId, Registration};
 
-/// No slot.
+/// Marks the absence of a slot.
 pub(crate) const NONE: u32 = u32::MAX;
-/// In a session's `first`: nobody has had this index yet.
+/// In a session's `first`: the index was never used.
 const NEVER: u32 = u32::MAX - 1;
-/// In a session's `first`: the last one that had it has ended.
+/// In a session's `first`: the last session with the index has ended.
 const ENDED: u32 = u32::MAX - 2;
-/// In `place`: the home has not answered yet; the other bits are the registration's serial.
+/// In `place`: the home has not replied yet; the other bits are the registration's serial.
 const PENDING: u32 = 1 << 31;
 
 /// Slots stay below the marks above.
@@ -30,9 +29,9 @@ pub(crate) struct Subscription {
     pub(crate) session: ConnectionId,
     /// Index of the channel; [`NONE`] in a free slot.
     pub(crate) channel: u32,
-    /// Place in the channel's list of subscribers, or [`PENDING`] and a serial.
+    /// Index in the channel's list of subscribers, or [`PENDING`] and a serial.
     place: u32,
-    /// The session's next one; in a free slot the next free slot.
+    /// The session's next slot; in a free slot the next free slot.
     next: u32,
     previous: u32,
 }
@@ -40,12 +39,12 @@ pub(crate) struct Subscription {
 const _: () = assert!(size_of::<Subscription>() == 24);
 
 impl Subscription {
-    /// The place in the channel's list, once it is live.
+    /// Returns the index in the channel's list once the subscription is live.
     pub(crate) fn place(&self) -> Option<u32> {
         (self.place & PENDING == 0).then_some(self.place)
     }
 
-    /// The registration that its home has yet to answer; `slot` is its own.
+    /// Returns the registration that the home has yet to confirm; `slot` is its own.
     pub(crate) fn registration(&self, slot: u32) -> Option<Registration> {
         (self.place & PENDING != 0).then_some(Registration {
             slot,
@@ -61,14 +60,14 @@ struct Session {
     first: u32,
 }
 
-/// What the hub knows of a session id.
+/// The state of a session id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SessionState {
-    /// It can subscribe.
+    /// The session can subscribe.
     Open,
-    /// It can, once its forerunner on the same index, which never was closed, is closed.
+    /// The session can subscribe once its predecessor on the same index, which was never closed, is closed.
     Successor(ConnectionId),
-    /// It has ended.
+    /// The session has ended.
     Stale,
 }
 
@@ -123,20 +122,20 @@ impl Subscriptions {
         self.by_pair.find(hash, is_same).copied()
     }
 
-    /// The channels of a session, latest first.
+    /// Iterates over the channels of a session, latest first.
     pub(crate) fn channels_of(&self, session: ConnectionId) -> impl Iterator<Item = u32> {
         let known = self.sessions.get(session.index as usize);
         let known = known.filter(|known| known.generation == session.generation);
         let mut next = known.map_or(NONE, |known| known.first);
         std::iter::from_fn(move || {
-            // What is no slot is no number of one either.
+            // The marks are not valid slot numbers either.
             let one = self.slots.get(next as usize)?;
             next = one.next;
             Some(one.channel)
         })
     }
 
-    /// Adds a pending one for a session that stands [`Open`](Standing::Open) and has none there.
+    /// Adds a pending subscription for a session that is [`Open`](Standing::Open) and not subscribed to the channel.
     pub(crate) fn insert(&mut self, session: ConnectionId, channel: u32) -> Registration {
         let place = session.index as usize;
         while self.sessions.len() <= place {
@@ -200,7 +199,7 @@ impl Subscriptions {
         }
     }
 
-    /// The channel of a subscription that still waits for exactly this answer.
+    /// Returns the channel of a subscription that still waits for exactly this reply.
     pub(crate) fn pending(&self, registration: Registration, session: ConnectionId) -> Option<u32> {
         let found = self.slots.get(registration.slot as usize)?;
         let is_it = found.channel != NONE
@@ -209,7 +208,7 @@ impl Subscriptions {
         is_it.then_some(found.channel)
     }
 
-    /// Notes its place in the channel's list; that makes it live.
+    /// Sets the index in the channel's list, which makes the subscription live.
     pub(crate) fn set_place(&mut self, slot: u32, place: u32) {
         self.slots[slot as usize].place = place;
     }
@@ -238,13 +237,13 @@ impl Subscriptions {
         removed
     }
 
-    /// Any subscription of the session.
+    /// Returns any subscription of the session.
     pub(crate) fn first(&self, session: ConnectionId) -> Option<u32> {
         let known = self.sessions.get(session.index as usize)?;
         (known.generation == session.generation && known.first < ENDED).then_some(known.first)
     }
 
-    /// From now on the id is stale. Its subscriptions are gone already.
+    /// Marks the id as stale. Its subscriptions are gone already.
     pub(crate) fn end(&mut self, session: ConnectionId) {
         if let Some(known) = self.sessions.get_mut(session.index as usize)
             && known.generation == session.generation
@@ -254,7 +253,7 @@ impl Subscriptions {
         }
     }
 
-    /// The session of a live slot.
+    /// Returns the session of a live slot.
     #[inline]
     pub(crate) fn session(&self, slot: u32) -> ConnectionId {
         self.slots[slot as usize].session
@@ -296,7 +295,7 @@ mod tests {
         all.end(id(7));
         assert_eq!(all.session_state(id(7)), SessionState::Stale);
         assert_eq!(all.session_state(id(8)), SessionState::Open);
-        // Index 0 was never used though the table now reaches beyond it.
+        // Index 0 was never used although the table now reaches beyond it.
         assert_eq!(
             all.session_state(ConnectionId {
                 index: 0,

@@ -1,8 +1,7 @@
-//! Fan-out on this worker: at once for a few subscribers, by resumable sweeps for many.
+//! Fan-out on this worker: immediate for a few subscribers, by resumable sweeps for many.
 //!
-//! A sweep goes over a batch: all publications that wait on a channel when it begins. Each
-//! subscriber gets all of the batch before the next one gets any, so what a turn published leaves
-//! in one write per connection.
+//! A sweep covers a batch: all publications queued on a channel when it starts. Each subscriber gets the whole batch
+//! before the next one gets any, so the publications of a turn leave in one write per connection.
 
 use crate::channel::Channel;
 use crate::payload::OrderedPublication;
@@ -13,17 +12,16 @@ use crate::{
     Payload, Publication, WorkerId,
 };
 
-/// After so many deliveries it is another channel's turn.
+/// Number of deliveries after which another channel gets its turn.
 const SLICE_DELIVERIES_MAX: usize = 512;
 
-/// So many empty queues are kept for reuse.
+/// Maximum number of empty queues kept for reuse.
 const SPARE_QUEUES_MAX: usize = 16;
 
 impl<E: Engine> Hub<E> {
-    /// Goes on with the fan-outs under way, round robin between channels, for at most
-    /// `deliveries_max` deliveries, and with what was stalled. True if deliveries are left: call
-    /// again next turn, without waiting. What is still stalled waits for credit and is no reason
-    /// to hurry.
+    /// Continues the fan-outs in progress, round robin between channels, for at most `deliveries_max` deliveries, and
+    /// retries stalled publications. Returns whether deliveries are left: then call it again in the next turn, without
+    /// waiting. Publications that are still stalled wait for credit and are no reason to hurry.
     pub fn sweep(&mut self, deliveries_max: usize, outlet: &mut impl Outlet) -> bool {
         let has_more_to_tell = self.send_join_leaves(outlet);
         let mut left = deliveries_max;
@@ -42,20 +40,20 @@ impl<E: Engine> Hub<E> {
                 self.queued_channels.push_back(index);
             }
         }
-        // Queues have room again, and nobody would call for that.
+        // Queues have room again, and nothing else would trigger a retry.
         let ended_early = self.retry_stalled(outlet);
         has_more_to_tell || ended_early || !self.queued_channels.is_empty()
     }
 
-    /// Whether something was left for the next [`sweep`](Self::sweep) that needs nothing but to be called.
+    /// Returns whether the next [`sweep`](Self::sweep) has work that needs nothing but the call.
     pub fn needs_sweep(&self) -> bool {
         !self.queued_channels.is_empty() || self.join_leave_queue.may_progress()
     }
 
-    /// Local: a publication of a home on another worker.
+    /// Local: handles a publication from a home on another worker.
     ///
-    /// It is queued whatever the limits of the queue say: it keeps its credit until its sweep is
-    /// over, so the credits of that lane are its limit.
+    /// It is queued regardless of the queue's limits: it keeps its credit until its sweep ends, so the credits of that
+    /// lane are its limit.
     pub(crate) fn receive_deliver(
         &mut self,
         from: WorkerId,
@@ -70,12 +68,12 @@ impl<E: Engine> Hub<E> {
         };
         match self.find(channel) {
             Some(index) => self.fan_out(index, ordered, Some(from), outlet),
-            // The last subscriber left; the home doesn't know yet.
+            // The last subscriber has left; the home doesn't know yet.
             None => outlet.return_credit(from, HubMessageClass::Deliver),
         }
     }
 
-    /// Whether a publication could be delivered at once or queued.
+    /// Returns whether a publication could be delivered immediately or queued.
     pub(crate) fn has_queue_room(&self, channel: &Channel) -> bool {
         match &channel.queue {
             None if is_immediate(channel) => true,
@@ -87,7 +85,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Local: gives a publication to the live subscribers, now or by a sweep.
+    /// Local: delivers a publication to the live subscribers, immediately or by a sweep.
     pub(crate) fn fan_out(
         &mut self,
         index: u32,
@@ -96,7 +94,7 @@ impl<E: Engine> Hub<E> {
         outlet: &mut impl Outlet,
     ) {
         let channel = &mut self.channels[index];
-        // What has a place must not be missed, whatever this worker knows of the namespace by now.
+        // A publication with a position must not be lost, whatever this worker knows of the namespace by now.
         let slow_miss =
             ordered.position.is_none() && self.namespaces.drops_when_slow(&channel.name);
         if is_immediate(channel) {
@@ -143,7 +141,7 @@ impl<E: Engine> Hub<E> {
         });
     }
 
-    /// Takes the swept batch off the channel's queue. True if more waits on it.
+    /// Removes the swept batch from the channel's queue. Returns whether more is queued.
     fn end_sweep(&mut self, index: u32, outlet: &mut impl Outlet) -> bool {
         let channel = &mut self.channels[index];
         let queue = channel.queue.as_mut().expect("busy channels have a queue");
@@ -178,13 +176,13 @@ impl<E: Engine> Hub<E> {
     }
 }
 
-/// Few enough subscribers, and nothing queued that must come first.
+/// Returns whether there are few enough subscribers and nothing is queued that must come first.
 fn is_immediate(channel: &Channel) -> bool {
     channel.queue.is_none() && channel.subscribers.len() <= IMMEDIATE_MAX
 }
 
-/// Delivers at most `deliveries_max` of the channel's batch; begins a batch where none is under
-/// way. Returns the deliveries and whether the batch is through.
+/// Delivers at most `deliveries_max` of the channel's batch, starting a batch if none is in progress. Returns the
+/// number of deliveries and whether the batch is finished.
 fn sweep_slice(
     channel: &mut Channel,
     session: impl Fn(u32) -> ConnectionId,
@@ -204,7 +202,7 @@ fn sweep_slice(
             let session = session(slot);
             while queue.next < batch {
                 let queued = &mut queue.waiting[queue.next];
-                // Those before it were ordered before this subscriber came.
+                // Earlier publications were ordered before this subscriber arrived.
                 if queue.cursor < queued.subscribers_below {
                     if used == deliveries_max {
                         return (used, false);

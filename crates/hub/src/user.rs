@@ -1,4 +1,4 @@
-//! A user: who his connections are here, what they are told, and when he was last there.
+//! Users: their connections, commands to them, and when they were last seen.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use crate::{
     RequestOutcome, Ticket, UserCommand, UserStatus,
 };
 
-/// Of so many users who have gone it is known when, on each worker; then the longest gone are forgotten.
+/// Maximum number of absent users per worker whose last-seen time is kept; beyond that the oldest are forgotten.
 const LAST_SEEN_MAX: usize = 100_000;
 
-/// When users went who are not there, by the names of their channels.
+/// When absent users were last connected, by the names of their personal channels.
 #[derive(Debug, Default)]
 pub(crate) struct LastSeen {
-    /// The latest; half of all that there is room for.
+    /// The most recent half of the capacity.
     recent: HashMap<Arc<str>, u64, RandomState>,
     older: HashMap<Arc<str>, u64, RandomState>,
 }
@@ -37,14 +37,14 @@ impl LastSeen {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Whose a session is, by the personal channel to which it is subscribed.
+    /// Returns the user of a session, by its subscription to a personal channel.
     pub fn user_of(&self, session: ConnectionId) -> Option<&str> {
         let mut channels = self.channels_of(session);
         channels.find_map(|name| name.strip_prefix('#'))
     }
 
-    /// Has something done to all connections of a user, on all workers. The answer, or [`RequestOutcome::Done`], says how many
-    /// he has, and how often [`Answer::Settled`](crate::Answer::Settled) follows until all of them have carried it out.
+    /// Sends a command to all connections of a user, on all workers. The reply, or [`RequestOutcome::Done`], tells the number
+    /// of connections, and how many [`Answer::CommandAcknowledged`](crate::Answer::CommandAcknowledged) follow until the command is complete.
     pub fn send_user_command(
         &mut self,
         from: Option<(ConnectionId, Ticket)>,
@@ -76,14 +76,14 @@ impl<E: Engine> Hub<E> {
         Ok(RequestOutcome::Pending)
     }
 
-    /// The connections of a user that are this worker's, in no order.
+    /// Iterates over the connections of a user on this worker, in unspecified order.
     pub fn sessions_of_user(&self, user: &str) -> impl Iterator<Item = ConnectionId> {
         let mut buffer = String::new();
         let name = ChannelName::of_user(user, &mut buffer).ok();
         self.sessions_of(name.map_or("", ChannelName::as_str))
     }
 
-    /// Home: tells all workers with subscribers.
+    /// Home: broadcasts a command to all workers with subscribers.
     pub(crate) fn broadcast_command(
         &mut self,
         channel: &str,
@@ -117,7 +117,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Local: tells those that are here.
+    /// Local: executes a command for local sessions.
     pub(crate) fn execute_locally(
         &self,
         channel: &str,
@@ -134,7 +134,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: whether a user is there, by his channel.
+    /// Home: returns the online status of the user of a personal channel.
     pub(crate) fn user_status(&self, channel: &str) -> UserStatus {
         let index = self.find(channel);
         let connections = index.map_or(0, |index| self.channels[index].total_subscribers());

@@ -1,14 +1,15 @@
-//! An order by weight that costs a few steps to keep: lists by class of weight, each from its oldest member to its newest.
+//! An approximate order by weight with constant-time updates: linked lists by weight class, each from its oldest member
+//! to its newest.
 //!
-//! What is ranked is kept elsewhere, with a [`Link`] each.
+//! The members live elsewhere and contain a [`Link`] each.
 
-/// No member.
+/// Marks the absence of a member.
 pub(crate) const NO_MEMBER: u32 = u32::MAX;
 
-/// Weights below this one are one class.
+/// Weights below this one form a single class.
 const LEAST: usize = 256;
 
-/// A member's class, and its neighbours there.
+/// A member's class and its neighbours in it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     older: u32,
@@ -16,12 +17,12 @@ pub(crate) struct Link {
     class: u8,
 }
 
-/// Where members of one kind are kept.
+/// Gives access to the links of the members.
 pub(crate) trait Linked {
     fn link(&mut self, member: u32) -> &mut Link;
 }
 
-/// See the module's text.
+/// The lists of all weight classes.
 #[derive(Debug, Default)]
 pub(crate) struct WeightClasses {
     /// A bit for each class that has members.
@@ -55,13 +56,13 @@ impl WeightClasses {
         self.classes == 0
     }
 
-    /// The oldest member of the highest class.
+    /// Returns the oldest member of the heaviest class.
     pub(crate) fn heaviest(&self) -> Option<u32> {
         let class = self.classes.checked_ilog2()?;
         Some(self.ends[class as usize].oldest)
     }
 
-    /// Adds a member, as the newest of its class.
+    /// Adds a member as the newest of its class.
     pub(crate) fn insert(&mut self, all: &mut (impl Linked + ?Sized), member: u32, weight: usize) {
         let class = class_of(weight);
         let place = usize::from(class);
@@ -104,7 +105,7 @@ impl WeightClasses {
         }
     }
 
-    /// A member weighs something else now.
+    /// Updates the weight of a member.
     pub(crate) fn set_weight(
         &mut self,
         all: &mut (impl Linked + ?Sized),
@@ -117,7 +118,7 @@ impl WeightClasses {
         }
     }
 
-    /// The same, and it is the newest of its class.
+    /// Updates the weight of a member and makes it the newest of its class.
     pub(crate) fn touch(&mut self, all: &mut (impl Linked + ?Sized), member: u32, weight: usize) {
         let link = *all.link(member);
         if link.newer != NO_MEMBER || class_of(weight) != link.class {
@@ -127,7 +128,7 @@ impl WeightClasses {
     }
 }
 
-/// Two classes for each power of two: members of one class differ by less than a half.
+/// Returns the class: two per power of two, so that weights of one class differ by less than half.
 fn class_of(weight: usize) -> u8 {
     let halves = (weight / (LEAST / 2)).max(2);
     let power = halves.ilog2();

@@ -1,4 +1,4 @@
-//! A home whose deliveries lack credit: what waits, what goes on, in which order.
+//! A home without credit for deliveries: which publications wait, which continue, and in which order.
 
 mod common;
 
@@ -12,14 +12,14 @@ use veche_hub::{
     PayloadRef, RequestOutcome, SubscribeOptions, Ticket, UserCommand, WorkerId,
 };
 
-use common::{name, session};
+use common::{name, session, subscribe};
 
 const HOME: WorkerId = WorkerId(0);
 const NEAR: WorkerId = WorkerId(1);
 const FAR: WorkerId = WorkerId(2);
 const SOURCE: WorkerId = WorkerId(3);
 
-/// Credits by worker; what went out, as words.
+/// An outlet with credits by worker that records its output as text.
 #[derive(Default)]
 struct Desk {
     credits: [usize; 4],
@@ -66,14 +66,14 @@ impl Outlet for Desk {
     fn command_dispatched(&mut self, _: Caller, _: &Arc<UserCommand>) {}
 }
 
-/// Names of channels whose home is worker 0 of 4.
+/// Names of channels homed on worker 0 of 4.
 fn names(hub: &Hub) -> Vec<String> {
     let all = (0..).map(|number| format!("channel-{number}"));
     let is_home = |text: &String| hub.home_of(name(text)) == HOME;
     all.filter(is_home).take(3).collect()
 }
 
-/// A subscriber of another worker, by way of that worker's hub.
+/// Subscribes a session of another worker through that worker's hub.
 fn subscribe_from(worker: WorkerId, channel: &str, home: &mut Hub, desk: &mut Desk) {
     struct Carry<'a>(&'a mut Hub, &'a mut Desk, WorkerId);
     impl Outlet for Carry<'_> {
@@ -91,15 +91,15 @@ fn subscribe_from(worker: WorkerId, channel: &str, home: &mut Hub, desk: &mut De
     }
     let mut there = Hub::new(worker, 4, 5, Options::default());
     let mut carry = Carry(home, desk, worker);
-    there
-        .subscribe(
-            session(0),
-            name(channel),
-            Ticket(0),
-            &SubscribeOptions::default(),
-            &mut carry,
-        )
-        .expect("there is room");
+    subscribe(
+        &mut there,
+        session(0),
+        name(channel),
+        Ticket(0),
+        &SubscribeOptions::default(),
+        &mut carry,
+    )
+    .expect("there is room");
 }
 
 fn publish_from_source(text: &'static str, channel: &str, home: &mut Hub, desk: &mut Desk) {
@@ -242,7 +242,8 @@ fn a_full_queue_refuses_and_a_sweep_makes_room() {
     let channel = names(&home).remove(0);
     for index in 0..20 {
         let joining = SubscribeOptions::default();
-        home.subscribe(
+        subscribe(
+            &mut home,
             session(index),
             name(&channel),
             Ticket(0),
@@ -306,8 +307,15 @@ fn joins_of_a_channel_without_credit_hold_up_no_others() {
             client: Some(Arc::new(client)),
             ..SubscribeOptions::default()
         };
-        home.subscribe(session(index), name(channel), Ticket(0), &joining, desk)
-            .expect("there is room");
+        subscribe(
+            home,
+            session(index),
+            name(channel),
+            Ticket(0),
+            &joining,
+            desk,
+        )
+        .expect("there is room");
     };
     for index in 0..MANY {
         join(&mut home, &mut desk, index, blocked);
@@ -319,7 +327,7 @@ fn joins_of_a_channel_without_credit_hold_up_no_others() {
     assert!(home.has_pending_output());
     assert!(!home.needs_sweep(), "only credit helps");
 
-    // With credit those that waited are told too, each to the one far away and to those who are here.
+    // With credit the waiting publications are delivered too, each to the remote and the local subscribers.
     desk.credits[usize::from(FAR.0)] = usize::MAX;
     while home.sweep(1 << 20, &mut desk) {}
     let told = desk.take();

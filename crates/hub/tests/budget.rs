@@ -1,4 +1,4 @@
-//! What channels remember within a budget of bytes, and what is left of it when the configuration changes.
+//! History budgets in bytes, also after changes of the configuration.
 
 mod common;
 
@@ -13,9 +13,9 @@ use veche_hub::{
     SubscribeOptions, Ticket, UserCommand, WorkerId,
 };
 
-use common::{name, session};
+use common::{name, session, subscribe};
 
-/// Keeps the last answer.
+/// Records the last reply.
 #[derive(Default)]
 struct Last(Option<HubReply>);
 
@@ -37,7 +37,7 @@ fn remembering() -> Arc<Namespaces> {
     namespaces(None)
 }
 
-/// All channels remember; those of the namespace `own` may have so many bytes for themselves.
+/// All channels have history; those of the namespace `own` have the given budget.
 fn namespaces(own: Option<usize>) -> Arc<Namespaces> {
     let mut namespaces = Namespaces::new();
     let own = own.map(|bytes| namespaces.add_budget("own", bytes));
@@ -86,7 +86,7 @@ fn info_of(user: &str) -> Arc<PublicationInfo> {
     })
 }
 
-/// A client of this user does.
+/// Publishes as a client of the given user.
 fn publish_as(hub: &mut Hub, user: &str, channel: &str, bytes: &[u8]) {
     let payload = PayloadRef {
         kind: PayloadKind::Binary,
@@ -101,7 +101,7 @@ fn publish_as(hub: &mut Hub, user: &str, channel: &str, bytes: &[u8]) {
     assert!(matches!(outcome, Ok(RequestOutcome::Done(_))));
 }
 
-/// The position that is joined, and what was recovered, if anything had been known.
+/// Returns the position that is joined, and what was recovered if a position was known.
 fn join(
     hub: &mut Hub,
     index: u32,
@@ -113,7 +113,8 @@ fn join(
         ..SubscribeOptions::default()
     };
     let mut last = Last::default();
-    let result = hub.subscribe(
+    let result = subscribe(
+        hub,
         session(index),
         name(channel),
         Ticket(0),
@@ -146,7 +147,8 @@ fn no_budget_is_too_small_to_go_on() {
             match random.u8(..10) {
                 0..5 => publish(&mut hub, &channel, &data[..random.usize(..2_000)]),
                 5..7 => {
-                    let _ = hub.subscribe(
+                    let _ = subscribe(
+                        &mut hub,
                         session(index),
                         name(&channel),
                         Ticket(0),
@@ -166,7 +168,7 @@ fn no_budget_is_too_small_to_go_on() {
                 }
                 _ => hub.maintain(),
             }
-            // What those who are subscribed cost by themselves has no limit but theirs.
+            // Empty streams in use are limited only by the number of subscriptions.
             base = base.max(hub.gauges().streams as usize * 300);
             let bytes = hub.gauges().history_bytes as usize;
             assert!(bytes <= bytes_max + base, "{bytes} of {bytes_max}");
@@ -174,7 +176,7 @@ fn no_budget_is_too_small_to_go_on() {
     }
 }
 
-/// How many publications of a channel are kept.
+/// Returns the number of stored publications of a channel.
 fn kept(hub: &mut Hub, channel: &str) -> usize {
     let asker = (session(0), Ticket(0));
     let all = HistoryQuery {
@@ -266,7 +268,7 @@ fn budgets_of_namespaces_are_kept_apart_and_changed_while_running() {
     let of_own = hub.budgets().find(|(name, ..)| *name == Some("own"));
     let (_, bytes, bytes_max) = of_own.expect("it has one");
     assert!(bytes <= bytes_max && bytes > bytes_max / 2, "{bytes}");
-    // Of one that is gone the channels share with the others, and nothing is lost for that.
+    // Channels of a removed namespace share the common budget, and nothing is lost because of that.
     let (held, evicted) = (hub.gauges().history_bytes, hub.evicted_total());
     hub.set_history(remembering(), 1 << 20);
     pass(&mut hub);
@@ -338,7 +340,7 @@ fn subscriptions_cost_no_publication() {
             hub.maintain();
         }
     }
-    // Those that nobody is subscribed to any more count no less.
+    // Channels without subscribers count the same.
     for index in 0..5_000 {
         let channel = format!("silent-{index}");
         hub.unsubscribe(session(index), name(&channel), &mut Last::default());
@@ -364,7 +366,7 @@ fn silent_channels_without_subscribers_have_a_bound_of_their_own() {
         assert!(silent <= (1 << 18) + 400, "{silent} after {number}");
     }
     assert_eq!(kept(&mut hub, "kept"), 1);
-    // Who is subscribed to such a channel keeps its position.
+    // A subscribed channel keeps its position.
     let (position, _) = join(&mut hub, 0, "used", None);
     for number in 0..20_000 {
         kept(&mut hub, &format!("asked-{number}"));
@@ -401,7 +403,7 @@ fn a_channel_that_did_not_remember_for_a_while_begins_again() {
     let (position, recovered) = join(&mut hub, 1, "news", Some(known));
     assert_eq!(recovered, Some((false, 0)));
     assert_ne!(position.epoch, start.epoch);
-    // Where nothing went out meanwhile nothing is missing.
+    // If nothing was delivered meanwhile, nothing is missing.
     publish(&mut hub, "news", b"two");
     hub.set_history(Arc::default(), 1 << 20);
     hub.set_history(remembering(), 1 << 20);

@@ -1,8 +1,8 @@
-//! Hubs joined by queues with credits, in random interleavings, against a plain model.
+//! Hubs connected by queues with credits, in random interleavings, compared with a plain model.
 //!
-//! The model knows of each channel only the order in which its home took the publications, and of
-//! each subscription where in that order it was registered. Everything else follows: what a
-//! subscriber received is the order from there on, up to now or to the moment it left.
+//! For each channel the model knows only the order in which its home took the publications, and for each subscription
+//! where in that order it was registered. Everything else follows: a subscriber receives the order from there on, up to
+//! now or to the moment it left.
 //!
 //! A failure prints its seed; `HUB_SEED=… cargo test -p veche-hub --test joined` repeats it.
 
@@ -22,7 +22,7 @@ impl Drop for Seed {
     }
 }
 
-/// How many deliveries came together with what was published before.
+/// Returns how many deliveries carried the preceding payload.
 fn run(seed: u64, steps: usize, is_logged: bool) -> u64 {
     let _seed = Seed(seed);
     let mut random = fastrand::Rng::with_seed(seed);
@@ -60,8 +60,8 @@ fn every_subscriber_gets_the_order_of_its_home() {
     run_all(false);
 }
 
-/// With logs that take their time, and processes that crash and begin again with another number of workers. Of what
-/// was handed over to a log, the crash leaves as much as it likes.
+/// With slow logs, and processes that crash and restart with another number of workers. A crash keeps a random part of
+/// what was submitted to a log.
 #[test]
 fn delivered_and_acknowledged_publications_survive_a_crash() {
     run_all(true);

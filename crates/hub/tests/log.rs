@@ -1,4 +1,4 @@
-//! A hub with a log: what waits until it is durable, in which order it goes on, and when too much waits.
+//! A hub with a log: what waits until it is durable, in which order it continues, and what happens when too much waits.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use veche_hub::{
     RestoredStream, SubscribeOptions, Ticket, UserCommand, Version, WorkerId,
 };
 
-/// What came out, as words.
+/// Output as text.
 #[derive(Default)]
 struct Desk(Vec<String>);
 
@@ -62,7 +62,7 @@ impl Outlet for Desk {
 struct World {
     hub: Hub,
     desk: Desk,
-    /// Of what was taken.
+    /// The last batch taken.
     batch: u64,
 }
 
@@ -114,10 +114,17 @@ impl World {
             index,
             generation: 1,
         };
-        let joining = SubscribeOptions::default();
-        self.hub
-            .subscribe(session, channel(), Ticket(0), &joining, &mut self.desk)
-            .expect("there is room");
+        self.join(session, &SubscribeOptions::default());
+    }
+
+    /// Subscribes at the home: the outcome comes at once, and is put beside the others.
+    fn join(&mut self, session: ConnectionId, joining: &SubscribeOptions) {
+        let (hub, desk) = (&mut self.hub, &mut self.desk);
+        let outcome = hub.subscribe(session, channel(), Ticket(0), joining, desk);
+        let Ok(RequestOutcome::Done(joined)) = outcome else {
+            panic!("{outcome:?}");
+        };
+        desk.send_reply(session, Ticket(0), HubReply::Subscribed(joined));
     }
 
     fn publish(
@@ -218,7 +225,7 @@ fn nothing_is_delivered_before_it_is_durable() {
     world.publish(2, "b", None).expect("room");
     assert_eq!(world.take(), ["published 1", "published 2"]);
     world.publish(3, "c", None).expect("room");
-    // Who comes in between joins what was fed, and sees no more of it.
+    // A subscriber in between joins what was delivered, and sees no more of it.
     world.subscribe(3);
     assert_eq!(world.desk.take(), ["joined at 0"]);
     assert_eq!(world.offsets(), []);
@@ -259,7 +266,7 @@ fn unstored_publications_keep_their_order_and_wait_only_for_earlier_ones() {
         "5: to 1 at 2",
     ];
     assert_eq!(world.durable(), fed);
-    // And when nothing waits, nothing waits for it.
+    // And when nothing waits, it does not wait either.
     world.publish(6, "b", keyed("k")).expect("room");
     world.publish(7, "old", versioned(5)).expect("room");
     assert_eq!(world.desk.take(), ["6: to 1 at 2", "7: to 0 at 2"]);
@@ -286,10 +293,7 @@ fn joins_and_leaves_follow_earlier_publications() {
         generation: 1,
     };
     let joins = |world: &mut World| {
-        world
-            .hub
-            .subscribe(bob, channel(), Ticket(0), &joining, &mut world.desk)
-            .expect("there is room");
+        world.join(bob, &joining);
         world.hub.sweep(9, &mut world.desk);
     };
     joins(&mut world);
@@ -315,13 +319,13 @@ fn a_removal_is_answered_when_the_log_has_it() {
     let outcome = world.hub.query(from, channel(), question, &mut world.desk);
     assert_eq!(outcome, RequestOutcome::Pending);
     world.publish(4, "c", None).expect("room");
-    // The batch that the answer waits for removes what was ordered before, also what is not fed yet.
+    // The batch that the reply waits for removes what was ordered before, including undelivered publications.
     let appends = ["published 2", "below 3", "published 3", "below 2"];
     assert_eq!(world.take(), appends);
     assert_eq!(world.offsets(), []);
     let fed = ["2: to 0 at 2", "3: removed Ok(())", "4: to 0 at 3"];
     assert_eq!(world.durable(), fed);
-    // What was ordered before it is gone, what came behind it is not; and so it will be on disk.
+    // Publications ordered before it are gone, later ones are not; the same will hold on disk.
     assert_eq!(world.offsets(), [3]);
     world.publish(5, "d", None).expect("room");
     assert_eq!(world.take(), ["published 4", "below 3"]);
@@ -331,7 +335,7 @@ fn a_removal_is_answered_when_the_log_has_it() {
 fn a_clock_that_is_ahead_at_a_start_has_nothing_forgotten() {
     let mut world = World::new();
     let at = |hub: &mut Hub, mono_ms, wall_ms| hub.set_now(Now { mono_ms, wall_ms });
-    // Years ahead, until it has been set.
+    // Years ahead, until NTP has set it.
     at(&mut world.hub, 1, 1_000_000_000_000);
     let epoch = Epoch::from_bits(7);
     let publications = [1, 2].map(|offset| Publication {
@@ -363,7 +367,7 @@ fn a_clock_that_is_ahead_at_a_start_has_nothing_forgotten() {
     assert_eq!(looks(&mut world), (vec![1, 2], None));
     at(&mut world.hub, 599_500, 10_000);
     assert_eq!(looks(&mut world), (vec![1, 2], None));
-    // It has had its time.
+    // Now it has expired.
     at(&mut world.hub, 600_001, 60_899);
     assert_eq!(looks(&mut world), (vec![1, 2], None));
     at(&mut world.hub, 600_002, 60_900);
@@ -383,7 +387,7 @@ fn changes_without_waiters_ride_along_with_the_next_batch() {
     }
     assert_eq!(world.take().len(), 6);
     world.durable();
-    // Three are kept.
+    // Three are stored.
     assert_eq!(world.take(), [""; 0]);
     assert!(world.hub.has_changes());
     world.publish(6, "a", None).expect("room");
@@ -406,7 +410,7 @@ fn a_log_that_is_slow_pauses_publishers() {
         assert!(count < 1_000, "there is a limit");
     }
     assert_eq!(count, 8);
-    // What waits for nothing goes on, but not before those of its channel.
+    // Unstored publications continue, but not before earlier ones of their channel.
     assert_eq!(world.publish(98, "now", passing()), Err(NoCredit));
     let other = ChannelName::new("chat:2").expect("a name");
     let payload = PayloadRef {
@@ -481,19 +485,19 @@ fn restored_streams_continue_at_their_position() {
     world.publish(1, "b", None).expect("room");
     assert_eq!(world.take(), ["published 4"]);
     assert_eq!(world.durable(), ["1: to 0 at 4"]);
-    // A hole: what is behind it is whole.
+    // A gap: what follows it is complete.
     let mut world = World::new();
     let mut torn = restored.clone();
     torn.publications[0].position = publications[0].position;
     assert_eq!(world.hub.restore(torn), Ok(true));
     assert_eq!(world.offsets(), [3]);
-    // Of a channel that does not remember any more the log hears.
+    // The log learns of a channel that no longer has history.
     let mut world = World::new();
     world.hub.set_history(Arc::default(), usize::MAX);
     assert_eq!(world.hub.restore(restored.clone()), Ok(false));
     let batch = world.hub.take_batch(true).expect("it was dropped");
     assert!(matches!(batch.records[..], [LogRecord::Dropped { .. }]));
-    // There is a budget for what is restored, too.
+    // Restored streams are subject to a budget too.
     let mut world = World::new();
     world.hub.set_history(namespaces(3), 1_000_000);
     let payload = Payload {

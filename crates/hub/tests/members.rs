@@ -1,4 +1,4 @@
-//! Who is in a channel: what homes say, and what subscribers are told, agree with who subscribed, whatever the order of
+//! Presence as reported by homes and observed by subscribers agrees with the subscriptions, whatever the order of
 //! events, with any number of workers.
 
 mod common;
@@ -12,13 +12,13 @@ use veche_hub::{
     PresenceStats, RequestOutcome, SubscribeOptions, Ticket, UserCommand, WorkerId,
 };
 
-use common::{name, session};
+use common::{name, session, subscribe};
 
-/// In `room` connections come and go, in `hall` users do, half a minute after their last connection.
+/// In `room` connections join and leave, in `hall` users do, half a minute after their last connection.
 const CHANNELS: [&str; 2] = ["room:1", "hall:1"];
 const DELAY_MS: u64 = 30_000;
 
-/// Sessions of each worker; the first only watches, from the beginning to the end.
+/// Sessions of each worker; the first only observes, from the beginning to the end.
 const SESSIONS: u32 = 7;
 
 fn namespaces() -> Arc<Namespaces> {
@@ -35,14 +35,14 @@ fn namespaces() -> Arc<Namespaces> {
     Arc::new(namespaces)
 }
 
-/// What those who watch were told, as who is there by it.
+/// The members according to the events seen by an observer.
 #[derive(Default)]
 struct Seen {
     clients: BTreeSet<String>,
     users: BTreeSet<String>,
 }
 
-/// All that is not a hub.
+/// Everything outside of the hubs.
 #[derive(Default)]
 struct Wires {
     lanes: BTreeMap<(WorkerId, WorkerId), VecDeque<HubMessage>>,
@@ -50,7 +50,7 @@ struct Wires {
     /// By worker and channel.
     seen: BTreeMap<(WorkerId, String), Seen>,
     answers: Vec<(ConnectionId, Ticket, HubReply)>,
-    /// Joins and leaves that any session was told.
+    /// Joins and leaves delivered to any session.
     told: usize,
 }
 
@@ -59,7 +59,7 @@ struct Port<'w> {
     wires: &'w mut Wires,
 }
 
-/// Deliveries under way from one worker to another.
+/// Deliveries in flight from one worker to another.
 const CREDITS: usize = 3;
 
 impl Outlet for Port<'_> {
@@ -120,7 +120,7 @@ struct World {
     hubs: Vec<Hub>,
     wires: Wires,
     generations: Vec<Vec<u32>>,
-    /// Who is subscribed where, beside those who watch.
+    /// The subscribers besides the observers.
     members: BTreeMap<(WorkerId, ConnectionId, usize), Arc<ClientInfo>>,
     now_ms: u64,
 }
@@ -145,7 +145,7 @@ impl World {
                 let watcher = session(0);
                 let (hub, mut port) = world.at(WorkerId(worker));
                 let nobody = SubscribeOptions::default();
-                let result = hub.subscribe(watcher, name(channel), Ticket(0), &nobody, &mut port);
+                let result = subscribe(hub, watcher, name(channel), Ticket(0), &nobody, &mut port);
                 result.expect("there is room");
             }
         }
@@ -223,7 +223,7 @@ impl World {
         };
         let (hub, mut port) = self.at(worker);
         let channel = name(CHANNELS[channel]);
-        let result = hub.subscribe(session, channel, Ticket(0), &joining, &mut port);
+        let result = subscribe(hub, session, channel, Ticket(0), &joining, &mut port);
         result.expect("there is room");
     }
 
@@ -282,7 +282,7 @@ impl World {
         }
     }
 
-    /// When all is quiet and nobody may come back any more.
+    /// Checks the state at rest, after all leave delays.
     fn check(&mut self) {
         self.settle();
         self.pass(DELAY_MS);
@@ -356,7 +356,14 @@ fn a_page_reload_is_no_leave_and_no_join() {
         };
         let (hub, mut port) = world.at(worker);
         let channel = name(CHANNELS[1]);
-        let result = hub.subscribe(session(generation), channel, Ticket(0), &joining, &mut port);
+        let result = subscribe(
+            hub,
+            session(generation),
+            channel,
+            Ticket(0),
+            &joining,
+            &mut port,
+        );
         result.expect("there is room");
         world.settle();
     };
@@ -377,7 +384,7 @@ fn a_page_reload_is_no_leave_and_no_join() {
         hub.close(session(generation), &mut port);
         world.pass(DELAY_MS - 1);
         world.settle();
-        // A second word of it would be an assertion in the outlet.
+        // Announcing it twice would fail an assertion in the outlet.
         assert_eq!((users(&world), count(&mut world)), (1, 1));
         join(&mut world, generation + 1);
         assert_eq!((users(&world), count(&mut world)), (1, 1));
@@ -395,7 +402,7 @@ fn a_page_reload_is_no_leave_and_no_join() {
 fn last_members_may_return() {
     let mut world = World::new(1, 1);
     let worker = WorkerId(0);
-    // Nobody watches.
+    // No observers.
     let (hub, mut port) = world.at(worker);
     hub.close(session(0), &mut port);
     let users = ["ann", "bob"];
@@ -416,7 +423,14 @@ fn last_members_may_return() {
                 generation,
             };
             let (hub, mut port) = world.at(worker);
-            let result = hub.subscribe(session, name(CHANNELS[1]), Ticket(0), &joining, &mut port);
+            let result = subscribe(
+                hub,
+                session,
+                name(CHANNELS[1]),
+                Ticket(0),
+                &joining,
+                &mut port,
+            );
             result.expect("there is room");
         }
     };

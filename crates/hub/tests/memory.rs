@@ -1,4 +1,4 @@
-//! What the hub allocates: nothing per push to a user, and little to remember somebody.
+//! Allocations of the hub: none per push to a user, and little memory per session.
 
 mod common;
 
@@ -36,7 +36,8 @@ fn alone() -> Hub {
 }
 
 fn subscribe(hub: &mut Hub, index: u32, channel: &str) {
-    hub.subscribe(
+    common::subscribe(
+        hub,
         session(index),
         name(channel),
         Ticket(0),
@@ -46,8 +47,7 @@ fn subscribe(hub: &mut Hub, index: u32, channel: &str) {
     .expect("there is room");
 }
 
-/// Bytes per one of `count` things that `add` adds, at the worst moment of all tables' growth
-/// within a doubling.
+/// Returns the bytes per item of `count` items added by `add`, at the worst moment of table growth within a doubling.
 fn bytes_each(mut add: impl FnMut(u32)) -> u64 {
     let mut worst = 0;
     let mut total = 0;
@@ -134,7 +134,7 @@ fn a_large_fan_out_allocates_per_publication_only() {
     };
     burst(&mut hub);
     let allocated = measure(|| burst(&mut hub));
-    // The bytes of each, and the count that `Bytes` shares them by; the queue is reused.
+    // The bytes of each, and the reference count of `Bytes`; the queue is reused.
     assert!(allocated.count_total <= 2 * 16, "{}", allocated.count_total);
     assert_eq!(tally.0, 2 * 16 * 5_000);
 }

@@ -1,5 +1,5 @@
-//! Channels that are heard together: who is subscribed to the wildcard gets all that those get who are subscribed to one
-//! channel, in the same order, whatever the order of events, with any number of workers and few credits.
+//! Wildcard channels: a wildcard subscriber receives the same as subscribers of each channel, in the same order,
+//! whatever the order of events, with any number of workers and few credits.
 
 mod common;
 
@@ -12,24 +12,24 @@ use veche_hub::{
     RequestOutcome, SubscribeOptions, Ticket, UserCommand, Wildcards, WorkerId,
 };
 
-use common::{name, session};
+use common::{name, session, subscribe};
 
 const WILDCARD: &str = "news:*";
-/// Heard by the wildcard, and not.
+/// Channels under the wildcard, and one outside of it.
 const HEARD: [&str; 3] = ["news:1", "news:2", "news:3"];
 const UNHEARD: [&str; 3] = ["news:$secret", "news:4#ann", "chat:1"];
 
 /// Credits of each lane for publications; there is one more for deliveries, and one in reserve.
 const CREDITS: usize = 2;
 
-/// By worker and session.
+/// A subscriber by worker and session.
 type Who = (WorkerId, u32);
 
 #[derive(Default)]
 struct Wires {
     lanes: BTreeMap<(WorkerId, WorkerId), VecDeque<HubMessage>>,
     taken: BTreeMap<(WorkerId, WorkerId), usize>,
-    /// What each was given: the channel that it was published to, and its number.
+    /// What each received: the channel that was published to, and the number.
     given: BTreeMap<Who, Vec<(String, u32)>>,
 }
 
@@ -126,7 +126,8 @@ impl World {
     fn subscribe(&mut self, worker: WorkerId, index: u32, channel: &'static str) {
         let (hub, mut port) = self.at(worker);
         let joining = SubscribeOptions::default();
-        let result = hub.subscribe(
+        let result = subscribe(
+            hub,
             session(index),
             name(channel),
             Ticket(0),
@@ -142,7 +143,7 @@ impl World {
         assert!(hub.unsubscribe(session(index), name(channel), &mut port));
     }
 
-    /// Whether it was taken.
+    /// Returns whether it was accepted.
     fn publish(&mut self, worker: WorkerId, channel: &str) -> bool {
         let number = self.published.to_be_bytes();
         let payload = PayloadRef {
@@ -215,7 +216,7 @@ impl World {
         taken
     }
 
-    /// All who heard a channel heard the same; returns how often each was heard.
+    /// Checks that all subscribers of a channel received the same.
     fn check(&self, taken: &BTreeMap<&'static str, u32>) {
         let mut orders: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
         for (who, subscribed) in &self.subscribed {
@@ -257,7 +258,7 @@ fn wildcard_and_direct_subscribers_receive_the_same() {
                 .all(|home| *home == world.hubs[0].home_of(name(WILDCARD)))
         );
         for worker in 0..workers {
-            // Few are served at once, many by sweeps.
+            // Few are served immediately, many by sweeps.
             let many = [3, 24][random.usize(..2)];
             for index in 0..many {
                 world.subscribe(WorkerId(worker), index, WILDCARD);
@@ -276,7 +277,7 @@ fn wildcard_and_direct_subscribers_receive_the_same() {
         );
         world.check(&taken);
 
-        // Who unsubscribes hears nothing more, and the others all the same.
+        // After unsubscribing nothing is received, while others still receive everything.
         let all: Vec<_> = world.subscribed.clone().into_iter().collect();
         for (who, channel) in all {
             if channel == WILDCARD && random.bool() {

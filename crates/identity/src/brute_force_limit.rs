@@ -1,7 +1,7 @@
-//! Who has guessed wrong: addresses whose passwords or keys were refused, and how long each has to wait for its next try.
+//! Limits guessing: counts rejected passwords and keys by address, and makes the address wait.
 //!
-//! What counts are answers, not questions, so that many people behind one address may come at once. Wrong ones are charged
-//! even beyond the rate: who sends many at a time pays for them later.
+//! Failures are counted, not attempts, so that many people behind one address can log in at once. Failures beyond the
+//! rate are charged too: parallel guesses are paid for later.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,17 +10,17 @@ use parking_lot::Mutex;
 use veche_frontends::rate::{Rate, RateMeter};
 use veche_types::network;
 
-/// Addresses that are remembered; beyond it further ones are not, until some have waited long enough.
+/// The most addresses tracked; beyond it no new ones are, until some have expired.
 const ADDRESSES_MAX: usize = 1 << 16;
-/// The table is looked through when it has twice as many as were left last time or is full, and has at least so many.
+/// The table is purged when it has at least this size and has doubled since the last purge, or is full.
 const PURGE_FROM: usize = 256;
-/// A full table is looked through so often at most: its workers wait meanwhile.
+/// The minimum interval between purges of a full table, during which workers wait, in milliseconds.
 const FULL_MS: u64 = 1_000;
 
-/// See the module's text. Times are in monotonic milliseconds.
+/// Delays by address. Times are in monotonic milliseconds.
 #[derive(Debug)]
 pub struct BruteForceLimit {
-    /// `None`: nobody has to wait.
+    /// `None`: no limit.
     rate: Option<Rate>,
     table: Mutex<FailureTable>,
 }
@@ -29,12 +29,12 @@ pub struct BruteForceLimit {
 struct FailureTable {
     meters: HashMap<IpAddr, RateMeter>,
     purge_at: usize,
-    /// When a full table is looked through next.
+    /// The time of the next purge of a full table.
     full_until_ms: u64,
 }
 
 impl BruteForceLimit {
-    /// Makes an empty table: wrong answers up to the rate cost no time, and without a rate none do.
+    /// Creates an empty table. Failures up to the rate cause no delay; without a rate none do.
     pub fn new(rate: Option<Rate>) -> Self {
         Self {
             rate,
@@ -42,7 +42,7 @@ impl BruteForceLimit {
         }
     }
 
-    /// How long an address has to wait.
+    /// Returns how long an address has to wait.
     pub fn wait_ms(&self, address: IpAddr, now_ms: u64) -> u64 {
         let Some(rate) = self.rate else { return 0 };
         let table = self.table.lock();
@@ -50,7 +50,7 @@ impl BruteForceLimit {
         meter.map_or(0, |meter| meter.wait_ms(&rate, 1, now_ms))
     }
 
-    /// A password of this address was wrong, or may have been.
+    /// Records a rejected or uncertain attempt of an address.
     pub fn record_failure(&self, address: IpAddr, now_ms: u64) {
         let Some(rate) = self.rate else { return };
         let mut table = self.table.lock();
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(guesses.wait_ms(address("2001:db8::2"), 1_000), 20_000);
         assert_eq!(guesses.wait_ms(ann, 1_000), 0);
         assert_eq!(guesses.wait_ms(eve, 21_000), 0);
-        // Those that were on their way already.
+        // Attempts that were already in progress.
         for _ in 0..10 {
             guesses.record_failure(eve, 1_000);
         }
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn a_full_table_has_room_again() {
         let guesses = BruteForceLimit::new(Some(Rate::new(1, 60_000)));
-        // All of them come before anybody can be forgotten.
+        // All of them arrive before an entry can expire.
         for number in 0..ADDRESSES_MAX as u32 + 10 {
             guesses.record_failure(IpAddr::V4(number.into()), 0);
         }

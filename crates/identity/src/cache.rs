@@ -1,18 +1,18 @@
-//! Answers, kept by the digest of what was asked with: neither cookies nor tokens nor passwords stay in memory.
+//! A cache of answers, keyed by a digest of the request, so that no cookies, tokens or passwords stay in memory.
 
 use std::collections::{HashMap, VecDeque};
 
 use veche_frontends::identity::IdentityResult;
 
-/// Of all that an answer depends on.
+/// The digest of everything that an answer depends on.
 pub(super) type Digest = [u8; 32];
 
-/// Bounded; the oldest answers go first. Times are in monotonic milliseconds.
+/// A bounded cache that evicts the oldest answers first. Times are in monotonic milliseconds.
 #[derive(Debug)]
 pub(super) struct AnswerCache {
     entries_max: usize,
     entries: HashMap<Digest, CachedAnswer>,
-    /// In the order in which they came; an answer that came again stands here more than once.
+    /// Keys in order of insertion; a key inserted again occurs more than once.
     order: VecDeque<(Digest, u64)>,
     count: u64,
 }

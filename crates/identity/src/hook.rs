@@ -1,5 +1,5 @@
-//! A back end that names the users of connections: its answers are cached, clients with the same question share one
-//! request, a limited number of requests is under way, and while it fails it is not asked.
+//! The identity hook: a back end that identifies users. Responses are cached, identical requests are merged,
+//! concurrency is limited, and requests are suspended while the back end fails.
 
 mod question;
 
@@ -28,10 +28,10 @@ use super::revoked_sessions::RevokedSessions;
 /// The target of this module's log lines.
 const TARGET: &str = "veche::identity::hook";
 
-/// Longest answer, in bytes.
+/// The longest response in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
-/// See the module's text.
+/// One hook URL with its cache, queue and breaker.
 #[derive(Debug)]
 pub(super) struct HookBackend {
     url: SecretUrl,
@@ -40,7 +40,7 @@ pub(super) struct HookBackend {
     figures: Arc<IdentityMetrics>,
     clock: Clock,
     state: Mutex<HookState>,
-    /// For what comes later.
+    /// A reference for completions on other threads.
     me: Weak<Self>,
 }
 
@@ -87,7 +87,7 @@ impl HookBackend {
         })
     }
 
-    /// Whether it is asked as a configuration wants it.
+    /// Returns whether the hook's configuration is unchanged.
     pub(super) fn matches(&self, options: &config::IdentityHookConfig) -> bool {
         self.options == *options
     }
@@ -96,7 +96,7 @@ impl HookBackend {
         self.state.lock().gate.is_open()
     }
 
-    /// What is known without asking; otherwise whether the question is a new one.
+    /// Returns a cached result; otherwise whether a request has to be sent.
     fn look_up(
         &self,
         digest: Digest,
@@ -193,7 +193,7 @@ impl HookBackend {
         }
     }
 
-    /// Answers queued questions without asking the back end.
+    /// Fails queued requests without sending them.
     pub(super) fn refuse_queued(&self) {
         let mut state = self.state.lock();
         let HookState {
@@ -213,7 +213,7 @@ impl HookBackend {
     }
 }
 
-/// The finding of a question that is not asked.
+/// The result of a request that is not sent.
 const NO_ANSWER: IdentityResult = IdentityResult::Failed(AuthError::HookUnavailable);
 
 impl IdentityBackend for HookBackend {
@@ -227,7 +227,7 @@ impl IdentityBackend for HookBackend {
         let headers = question::forwarded_headers(question, &self.options.headers);
         let digest = question::digest(&headers);
         let desk = Arc::clone(desk);
-        // Before it can be answered.
+        // Counted before a completion can decrease it.
         self.figures.waiting.add(1);
         match self.look_up(digest, WaitingClient { id, desk }) {
             Err((asked, finding)) => {

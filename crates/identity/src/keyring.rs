@@ -1,8 +1,8 @@
-//! The keys of `[jwt]`: those of a file, or those that the issuer publishes, fetched anew from time to time.
+//! The keys of `[jwt]`: read from a file, or published by the issuer and refreshed periodically.
 //!
-//! The keys that were read last stay in use until others have been read: an issuer that can't be reached turns nobody
-//! away whose key is known. A token with an unknown key has the set fetched at once, but only every [`ASK_EVERY`], so a
-//! flood of made-up names is no flood of requests.
+//! The last keys stay in use until others have been read: while an issuer is unreachable, tokens with known keys are
+//! accepted. A token with an unknown key triggers a refresh, but at most every [`ASK_EVERY`], so a flood of invented
+//! keys causes no flood of requests.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -24,25 +24,25 @@ use super::metrics::IdentityMetrics;
 /// The target of this module's log lines.
 const TARGET: &str = "veche::identity::keyring";
 
-/// Tokens with unknown keys have a set fetched so often at most.
+/// The minimum interval of refreshes caused by unknown keys.
 const ASK_EVERY: Duration = Duration::from_secs(10);
 
-/// After a failure the next try comes so soon, then after twice the time and so on, up to the usual time.
+/// The delay after a failed refresh; it doubles with each further one, up to the usual interval.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// Doublings of that.
+/// The most doublings of the delay.
 const RETRY_DOUBLINGS_MAX: u32 = 6;
 
-/// How long an issuer may take.
+/// The timeout of a request to the issuer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Longest set, in bytes.
+/// The longest key set in bytes.
 const SET_BYTES_MAX: u64 = 256 << 10;
 
-/// Handshakes that may wait for a set; others are judged by the keys that there are.
+/// The most handshakes that wait for a refresh; others are checked with the existing keys.
 const WAITING_MAX: usize = 4096;
 
-/// See the module's text.
+/// The keys of one issuer.
 #[derive(Debug)]
 pub(super) struct Keyring {
     source: KeySource,
@@ -50,25 +50,25 @@ pub(super) struct Keyring {
     figures: Arc<IdentityMetrics>,
     keys: RwLock<Option<Arc<Keys>>>,
     fetching: Mutex<FetchState>,
-    /// For what comes later.
+    /// A reference for completions on other threads.
     me: Weak<Self>,
 }
 
-/// Of a published set.
+/// The refresh state of a published set.
 #[derive(Debug, Default)]
 struct FetchState {
     is_under_way: bool,
-    /// Who is told when it has ended.
+    /// The handshakes to notify of the next result.
     waiting: Vec<(ConnectionId, Arc<dyn CompletionSink>)>,
-    /// `None`: at once.
+    /// The time of the next refresh; `None`: now.
     due: Option<Instant>,
-    /// When an unknown key had it fetched last.
+    /// The time of the last refresh caused by an unknown key.
     asked: Option<Instant>,
     failures: u32,
 }
 
 impl Keyring {
-    /// Without keys yet.
+    /// Creates a keyring without keys.
     pub(super) fn new(
         jwt: &JwtConfig,
         outbound: &Outbound,
@@ -84,12 +84,12 @@ impl Keyring {
         })
     }
 
-    /// Whether it has the keys that a configuration names.
+    /// Returns whether the configured source is unchanged.
     pub(super) fn matches(&self, jwt: &JwtConfig) -> bool {
         self.source == jwt.keys
     }
 
-    /// Takes these from now on.
+    /// Replaces the keys.
     pub(super) fn set_keys(&self, keys: Keys) {
         *self.keys.write() = Some(Arc::new(keys));
     }
@@ -102,7 +102,7 @@ impl Keyring {
         self.keys.read().as_ref().map_or(0, |keys| keys.len())
     }
 
-    /// Has the set fetched if that is due.
+    /// Refreshes the set if that is due.
     pub(super) fn fetch_if_due(&self) {
         let KeySource::Published(published) = &self.source else {
             return;
@@ -115,7 +115,7 @@ impl Keyring {
         }
     }
 
-    /// Whoever calls has said that a fetch is under way.
+    /// Starts a refresh; the caller has marked it as in progress.
     fn send_fetch(&self, published: &PublishedKeySet) {
         let get = FetchRequest {
             body: None,
@@ -206,7 +206,7 @@ impl KeyProvider for Keyring {
         }
         fetching.waiting.push((id, Arc::clone(desk)));
         if !std::mem::replace(&mut fetching.is_under_way, true) {
-            // The first of all is due anyway, whoever comes to it first.
+            // The first refresh is due anyway, whichever caller starts it.
             if fetching.due.is_some() {
                 fetching.asked = Some(now);
             }

@@ -1,12 +1,13 @@
-//! Who clients are, as far as others have to be asked: issuers for their keys, the back end for its word, PAM for passwords.
+//! The identity of clients as far as it is determined elsewhere: token keys of issuers, identity hooks of back ends,
+//! and passwords checked by PAM.
 //!
-//! The process's, shared by all workers: they ask, and go on at once; what has to be waited for is told at the worker's
-//! [`Desk`](veche_frontends::identity::Desk) from a thread of the outbound side, or of the helpers'. What is kept (keys,
-//! answers, the state of a breaker) stays over a reload as long as it is asked for in the same way; PAM's rules may be others
-//! by then, so its answers don't.
+//! Shared by all workers. Requests never block a worker; results are delivered to its
+//! [`Desk`](veche_frontends::identity::Desk) from a thread of the outbound crate or of the helper pool. State (keys,
+//! answers, breakers) survives a reload while its configuration is unchanged. PAM's answers do not, since its rules may
+//! have changed.
 //!
-//! The crate knows keys, logins, questions to an identity hook, and what of their answers may be kept. It does not know
-//! requests of clients, which are the front ends', or workers.
+//! The crate knows keys, logins, requests to an identity hook and the caching of their answers. It does not know
+//! clients' requests, which are in the front ends, or workers.
 
 #![forbid(unsafe_code)]
 
@@ -44,10 +45,10 @@ use revoked_sessions::RevokedSessions;
 /// The target of this module's log lines.
 const TARGET: &str = "veche::identity";
 
-/// How often is looked whether keys are due.
+/// The interval of checks for due keys.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// See the module's text.
+/// All identity providers of the process.
 #[derive(Debug, Default)]
 pub struct IdentityProviders {
     outbound: Outbound,
@@ -59,17 +60,17 @@ pub struct IdentityProviders {
 #[derive(Debug, Default)]
 struct ProviderState {
     tokens: Option<TokenAuth>,
-    /// Of connection tokens, and of subscription tokens that have their own.
+    /// The keys of connection tokens, and those of subscription tokens if they are separate.
     keyrings: [Option<Arc<Keyring>>; 2],
-    /// By their URLs.
+    /// The identity hooks by URL.
     hooks: HashMap<SecretUrl, Arc<HookBackend>>,
-    /// `None` where no route asks it.
+    /// PAM; `None` if no route uses it.
     pam: Option<Arc<PamContext>>,
     passwords: HashMap<PamService, Arc<PasswordService>>,
 }
 
 impl IdentityProviders {
-    /// Whose questions go out that way.
+    /// Creates the providers, which send their requests through `outbound`.
     pub fn new(outbound: Outbound) -> Self {
         Self {
             outbound,
@@ -77,7 +78,7 @@ impl IdentityProviders {
         }
     }
 
-    /// Reads the keys that a configuration names. Where that fails no token holds until they are good.
+    /// Reads the configured keys. If that fails, all tokens are rejected until the keys are valid.
     pub fn begin(&self, config: &Config) {
         let keys = self.read(config).unwrap_or_else(|why| {
             error!(target: TARGET, "jwt: no token can be checked: {why}");
@@ -86,11 +87,11 @@ impl IdentityProviders {
         self.reload(config, keys);
     }
 
-    /// Reads the keys that a new configuration names, of connection tokens and of subscription tokens; `None` where there
-    /// are none to read.
+    /// Reads the keys of a new configuration, of connection tokens and of subscription tokens; `None` for those without
+    /// keys to read.
     ///
     /// # Errors
-    /// They can't be read, as a line to act on.
+    /// The keys can't be read, as an actionable line.
     pub fn read(&self, config: &Config) -> Result<[Option<Keys>; 2], String> {
         let [connections, subscriptions] = sections_of(config).map(|jwt| match jwt {
             Some(jwt) => jwt.read(),
@@ -99,7 +100,7 @@ impl IdentityProviders {
         Ok([connections?, subscriptions?])
     }
 
-    /// Takes over a new configuration with the keys that were read.
+    /// Applies a new configuration with the keys that were read.
     pub fn reload(&self, config: &Config, keys: [Option<Keys>; 2]) {
         let mut kept = self.kept.lock();
         let sections = sections_of(config).into_iter().zip(keys);
@@ -164,7 +165,7 @@ impl IdentityProviders {
         kept.pam = Some(pam);
     }
 
-    /// Has keys fetched that are due; when to look again, if ever.
+    /// Refreshes keys that are due; returns when to check again, if ever.
     pub fn fetch_due_keys(&self) -> Option<Instant> {
         let keyrings = self.kept.lock().keyrings.clone();
         let published = keyrings.iter().flatten();
@@ -176,7 +177,7 @@ impl IdentityProviders {
         Some(now() + LOOK_EVERY)
     }
 
-    /// What a route asks for, by its configuration.
+    /// Returns the provider of a route's identity.
     pub fn identity(&self, identity: &config::IdentitySource) -> Option<Identity> {
         let kept = self.kept.lock();
         match identity {
@@ -201,8 +202,8 @@ impl IdentityProviders {
         }
     }
 
-    /// Refuses handshakes whose questions are queued for a back end: those would be refused after their answers, since
-    /// the process drains.
+    /// Fails handshakes whose requests are queued for a back end: the process is draining and would reject them after
+    /// the response anyway.
     pub fn refuse_queued(&self) {
         let back_ends: Vec<_> = self.kept.lock().hooks.values().cloned().collect();
         for back_end in back_ends {
@@ -210,17 +211,17 @@ impl IdentityProviders {
         }
     }
 
-    /// Whose connections the back end has ended.
+    /// Returns the sessions that the back end has ended.
     pub fn revoked_sessions(&self) -> &RevokedSessions {
         &self.ended
     }
 
-    /// For the metrics.
+    /// Returns the counters.
     pub fn metrics(&self) -> &Arc<IdentityMetrics> {
         &self.figures
     }
 
-    /// Keys that are in use, and back ends that are left alone for now.
+    /// Returns the number of keys in use, and of suspended back ends.
     pub fn state(&self) -> (usize, usize) {
         let kept = self.kept.lock();
         let keyrings = kept.keyrings.iter().flatten();
@@ -230,7 +231,7 @@ impl IdentityProviders {
     }
 }
 
-/// What the routes ask for.
+/// Returns the identity sources of all routes.
 fn identities_of(config: &Config) -> impl Iterator<Item = &config::IdentitySource> {
     config
         .routes

@@ -1,30 +1,30 @@
-//! What has come of questions to issuers, back ends and PAM; read by `/metrics`.
+//! Counters of requests to issuers, back ends and PAM, for `/metrics`.
 
 use veche_outbound::{LatencyHistogram, SharedCounter};
 
-/// How a question to a back end or to PAM has ended.
+/// The outcome of a request to a back end or to PAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookupOutcome {
-    /// It named a user.
+    /// The answer named a user.
     Named,
-    /// 401 or 403; a password that is wrong.
+    /// The answer was 401 or 403, or the password was wrong.
     Refused,
-    /// Neither, or nothing.
+    /// There was no usable answer.
     Failed,
-    /// An answer was kept from before.
+    /// The answer was cached.
     Cached,
-    /// Somebody else was asking the same.
+    /// The request was merged with an identical one.
     Joined,
-    /// The back end is left alone for now.
+    /// Requests are suspended after failures.
     Paused,
-    /// Too many wait already.
+    /// Too many requests were waiting.
     Crowded,
-    /// Of PAM: too many passwords of the address were wrong.
+    /// PAM only: the address has sent too many wrong passwords.
     Throttled,
 }
 
 impl LookupOutcome {
-    /// How questions to back ends end, with the labels in the metrics.
+    /// The outcomes of identity hooks with their metric labels.
     pub const OF_HOOKS: [(Self, &'static str); 7] = [
         (Self::Named, "named"),
         (Self::Refused, "refused"),
@@ -34,7 +34,7 @@ impl LookupOutcome {
         (Self::Paused, "paused"),
         (Self::Crowded, "crowded"),
     ];
-    /// How questions to PAM end.
+    /// The outcomes of PAM with their metric labels.
     pub const OF_PAM: [(Self, &'static str); 7] = [
         (Self::Named, "named"),
         (Self::Refused, "refused"),
@@ -47,48 +47,48 @@ impl LookupOutcome {
     const COUNT: usize = Self::Throttled as usize + 1;
 }
 
-/// Of passwords.
+/// Counters of password checks.
 #[derive(Debug, Default)]
 pub struct PasswordMetrics {
-    /// Checks of passwords, by how they ended.
+    /// Password checks by outcome.
     pub checks: [SharedCounter; LookupOutcome::COUNT],
-    /// Requests that wait for a helper's word.
+    /// The number of requests that wait for a helper.
     pub waiting: SharedCounter,
-    /// Helpers that run.
+    /// The number of running helpers.
     pub helpers: SharedCounter,
-    /// Helpers that have begun.
+    /// The number of helpers started.
     pub started: SharedCounter,
 }
 
 impl PasswordMetrics {
-    /// A password was checked.
+    /// Counts a password check.
     pub fn asked(&self, how: LookupOutcome) {
         self.checks[how as usize].add(1);
     }
 }
 
-/// See the module's text.
+/// Counters of all identity providers.
 #[derive(Debug, Default)]
 pub struct IdentityMetrics {
-    /// Questions to the back end, by how they ended.
+    /// Identity hook requests by outcome.
     pub asked: [SharedCounter; LookupOutcome::COUNT],
-    /// Requests that wait for a back end.
+    /// The number of requests that wait for a back end.
     pub waiting: SharedCounter,
-    /// How long back ends took to answer.
+    /// The response times of back ends.
     pub took: LatencyHistogram,
-    /// Sets of keys that were fetched, and fetches that have failed.
+    /// Successful and failed refreshes of key sets.
     pub fetched: [SharedCounter; 2],
-    /// Those of PAM.
+    /// Counters of PAM.
     pub passwords: PasswordMetrics,
 }
 
 impl IdentityMetrics {
-    /// A question has ended.
+    /// Counts an identity hook request.
     pub fn count_lookup(&self, how: LookupOutcome) {
         self.asked[how as usize].add(1);
     }
 
-    /// A set of keys was fetched, or not.
+    /// Counts a refresh of keys.
     pub fn count_fetch(&self, is_good: bool) {
         self.fetched[usize::from(!is_good)].add(1);
     }

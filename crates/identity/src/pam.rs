@@ -1,8 +1,7 @@
-//! Passwords that PAM judges: each service keeps its answers for a moment, and all of them share the helpers and the memory
-//! of who has guessed wrong.
+//! Passwords checked by PAM. Each service caches its answers briefly; all share the helpers and the brute-force limit.
 //!
-//! A worker hands a password over and goes on. A thread of the [`pool`] has a [helper](veche_pam::client) of its own judge it, and tells the
-//! worker's desk.
+//! A worker submits a password and continues. A thread of the [`pool`] has its [helper](veche_pam::client) check it and
+//! delivers the result to the worker.
 
 mod per_address_quota;
 mod pool;
@@ -37,15 +36,15 @@ use pool::{CheckError, CheckObserver, CheckTicket, HelperPool, PasswordCheck};
 /// The target of this module's log lines.
 const TARGET: &str = "veche::identity::pam";
 
-/// Answers that are kept; each for a few seconds.
+/// The most cached answers; each is kept for a few seconds.
 const CACHE_ENTRIES_MAX: usize = 10_000;
 
-/// Passwords that are known to be wrong: a page that was left open sends its own again and again, which is no guess, and
-/// would lock out all of its address.
+/// The most passwords remembered as wrong: an open page that resends its password is not guessing, and would otherwise
+/// lock out its whole address.
 const REFUSED_MAX: usize = 1_000;
 const REFUSED_MS: u64 = 60_000;
 
-/// What all services share.
+/// The state shared by all services.
 #[derive(Debug)]
 pub(super) struct PamContext {
     options: config::PamConfig,
@@ -66,27 +65,27 @@ impl PamContext {
         })
     }
 
-    /// Whether it works as a configuration wants it.
+    /// Returns whether the configuration is unchanged.
     pub(super) fn matches(&self, options: &config::PamConfig) -> bool {
         self.options == *options
     }
 
-    /// How long an address has to wait, in seconds, if it has to.
+    /// Returns how long an address has to wait, in seconds, if it has to.
     fn barred(&self, client: IpAddr) -> Option<u32> {
         let wait_ms = self.guesses.wait_ms(client, self.clock.now_ms());
         (wait_ms > 0).then(|| u32::try_from(wait_ms.div_ceil(1000)).unwrap_or(u32::MAX))
     }
 }
 
-/// A service that judges the passwords of routes.
+/// A PAM service that checks passwords of routes.
 #[derive(Debug)]
 pub(super) struct PasswordService {
     service: PamService,
     pam: Arc<PamContext>,
-    /// Of the digests, and of nothing else.
+    /// The key of the digests only.
     key: Zeroizing<[u8; 32]>,
     state: Mutex<PamState>,
-    /// For what comes later.
+    /// A reference for completions on other threads.
     me: Weak<Self>,
 }
 
@@ -99,14 +98,14 @@ struct PamState {
 }
 
 impl PasswordService {
-    /// One that remembers no answers yet.
+    /// Creates a service without cached answers.
     pub(super) fn new(
         service: &PamService,
         pam: &Arc<PamContext>,
         ended: &Arc<RevokedSessions>,
     ) -> Arc<Self> {
         let mut key = Zeroizing::new([0; 32]);
-        // It has given some when the process began.
+        // The generator worked when the process started.
         getrandom::fill(&mut *key).expect("the system gives random numbers");
         Arc::new_cyclic(|me| Self {
             service: service.clone(),
@@ -122,8 +121,8 @@ impl PasswordService {
         })
     }
 
-    /// By which an answer is kept. Lengths are part of it, so that nothing can be moved from one part to the next, and so
-    /// is the address, which rules may ask for.
+    /// Returns the cache key. Lengths are included, so that no part can move to the next, and so is the address, which
+    /// PAM's rules may use.
     fn digest(&self, credentials: &Credentials, client: &str) -> Digest {
         let mut digest =
             Hmac::<Sha256>::new_from_slice(&*self.key).expect("HMAC takes keys of any length");
@@ -135,7 +134,7 @@ impl PasswordService {
         digest.finalize().into_bytes().into()
     }
 
-    /// What is known without asking; otherwise whether the question is a new one.
+    /// Returns a cached result; otherwise whether a check has to be submitted.
     fn look_up(
         &self,
         digest: Digest,
@@ -179,7 +178,7 @@ impl PasswordService {
         })
     }
 
-    /// What an outcome means to the client, and to the log.
+    /// Converts an outcome for the client and the log.
     fn read(
         &self,
         outcome: Result<PamReply, CheckError>,
@@ -234,7 +233,7 @@ impl PasswordVerifier for PasswordService {
         let digest = self.digest(&credentials, &address);
         let desk = Arc::clone(desk);
         let figures = &self.pam.figures.passwords;
-        // Before it can be answered.
+        // Counted before a completion can decrease it.
         figures.waiting.add(1);
         match self.look_up(digest, WaitingClient { id, desk }, client) {
             Err((asked, finding)) => {
@@ -314,8 +313,9 @@ fn user_answer(user: String) -> VerifiedUser {
     }
 }
 
-/// Whether it counts as a wrong password: all that a helper had, but for right ones and those that PAM itself could not
-/// judge. If what got no answer were free, one could guess without end by not waiting for the modules' pause.
+/// Returns whether an outcome counts as a wrong password: every check that a helper received, except successful ones
+/// and those that PAM itself could not decide. If unanswered checks were free, a client could guess without limit by
+/// not waiting for the modules' delay.
 fn counts_as_failure(outcome: &Result<PamReply, CheckError>) -> bool {
     match outcome {
         Ok(PamReply::Refused(_)) | Err(CheckError::Unanswered | CheckError::Gone) => true,
@@ -409,7 +409,7 @@ mod tests {
         assert_eq!(look_up(1, ann), Ok(false));
         assert_eq!(look_up(1, ann), Err(LookupOutcome::Crowded));
         assert_eq!(look_up(4, bob), Ok(true));
-        // With an answer there is room, and who sends the same again learns the same.
+        // After an answer there is room, and the same password gets the same result.
         passwords.checked(ticket(1, ann), Ok(PamReply::Refused("why".to_owned())));
         assert_eq!(look_up(3, ann), Ok(true));
         for _ in 0..5 {

@@ -1,5 +1,5 @@
-//! Questions who somebody is: what was answered before is kept, the same question is asked once at a time, and those who
-//! wait are counted. Who is asked, and how, is not known here.
+//! Deduplicates lookups: results are cached, identical lookups are merged, and waiting clients are counted. Independent
+//! of the provider.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,38 +10,38 @@ use veche_hub::ConnectionId;
 use super::cache::{AnswerCache, Digest};
 use super::revoked_sessions::RevokedSessions;
 
-/// Somebody who waits for an answer.
+/// A client that waits for an answer.
 #[derive(Debug)]
 pub(super) struct WaitingClient {
     pub(super) id: ConnectionId,
     pub(super) desk: Arc<dyn CompletionSink>,
 }
 
-/// Why a question is not asked.
+/// The reason why no new lookup is made.
 pub(super) enum NotAsked<E> {
-    /// It was answered before.
+    /// The result is cached.
     Known(IdentityResult),
-    /// Too many wait already.
+    /// Too many clients are waiting.
     Crowded,
-    /// Whoever would be asked is not to be.
+    /// The provider must not be asked now.
     Barred(E),
 }
 
-/// See the module's text. Times are in monotonic milliseconds.
+/// The lookups of one provider. Times are in monotonic milliseconds.
 #[derive(Debug)]
 pub(super) struct PendingLookups {
     cache: AnswerCache,
-    /// Whose connections were ended since counts no more.
+    /// Results for sessions that were ended since are discarded.
     ended: Arc<RevokedSessions>,
-    /// Who waits for which answer, and how many endings there were when it was asked for.
+    /// The clients that wait for each result, and the number of ended sessions when it was requested.
     asking: HashMap<Digest, (u64, Vec<WaitingClient>)>,
-    /// All of those.
+    /// The total number of waiting clients.
     waiting: u32,
     waiting_max: u32,
 }
 
 impl PendingLookups {
-    /// Keeps so many answers, and so many may wait.
+    /// Creates a table with limits for cached results and waiting clients.
     pub(super) fn new(entries_max: usize, waiting_max: u32, ended: &Arc<RevokedSessions>) -> Self {
         Self {
             cache: AnswerCache::new(entries_max),
@@ -52,10 +52,10 @@ impl PendingLookups {
         }
     }
 
-    /// Has somebody wait for an answer: `true` where the question is a new one, which is to be asked now.
+    /// Adds a waiting client; returns `true` if a new lookup has to be made.
     ///
     /// # Errors
-    /// Nobody waits, and why. `may_wait` is told whether the question would be a new one.
+    /// The client does not wait, for the given reason. `may_wait` receives whether the lookup would be a new one.
     pub(super) fn look_up<E>(
         &mut self,
         digest: Digest,
@@ -68,7 +68,7 @@ impl PendingLookups {
             return Err(NotAsked::Known(finding));
         }
         let is_new = !self.asking.contains_key(&digest);
-        // One that comes back while its question waits costs the back end nothing.
+        // A client that retries while its lookup is pending costs the back end nothing.
         if is_new && self.waiting >= self.waiting_max {
             return Err(NotAsked::Crowded);
         }
@@ -81,12 +81,12 @@ impl PendingLookups {
         Ok(is_new)
     }
 
-    /// Keeps an answer.
+    /// Caches a result.
     pub(super) fn store(&mut self, digest: Digest, finding: IdentityResult, until_ms: u64) {
         self.cache.insert(digest, finding, until_ms);
     }
 
-    /// Who has waited for this answer, and waits no longer; the answer learns when it was asked for.
+    /// Removes and returns the clients that wait for a result, and completes the result with the time of its request.
     pub(super) fn answered(
         &mut self,
         digest: &Digest,
@@ -100,7 +100,7 @@ impl PendingLookups {
         asking
     }
 
-    /// Removes questions that are not asked; returns the clients that wait for them.
+    /// Removes lookups that will not be made; returns the clients that wait for them.
     pub(super) fn take_unsent<'d>(
         &mut self,
         digests: impl Iterator<Item = &'d Digest>,

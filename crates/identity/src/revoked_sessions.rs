@@ -1,22 +1,23 @@
-//! Users whose connections, or subscriptions, were ended by the back end's word, in order: what was found out or decided
-//! before that does not let them in any more.
+//! Records the sessions and subscriptions ended by the back end, in order: earlier lookups and decisions no longer
+//! admit them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// Users that are kept in mind. Of those before, everybody counts as ended when the oldest of these was.
+/// The most users recorded. Once some have been evicted, every user counts as ended at the time of the last evicted
+/// one.
 const USERS_MAX: usize = 16_384;
 
-/// The same of subscriptions, and of connections.
+/// The most subscriptions, and connections, recorded.
 const SUBSCRIPTIONS_MAX: usize = 65_536;
 const CLIENTS_MAX: usize = 16_384;
 
-/// See the module's text.
+/// Users, connections and subscriptions ended recently.
 #[derive(Debug, Default)]
 pub struct RevokedSessions {
-    /// How often that was so, of any kind.
+    /// The number of endings of any kind.
     count: AtomicU64,
     tables: Mutex<RevocationTables>,
 }
@@ -24,9 +25,9 @@ pub struct RevokedSessions {
 #[derive(Debug, Default)]
 struct RevocationTables {
     users: RevocationTable,
-    /// Of single connections, by id and user.
+    /// Single connections, by id and user.
     clients: RevocationTable,
-    /// By channel and user, and by id where that is of one connection.
+    /// Subscriptions by channel and user, and by id if only one connection is meant.
     subscriptions: RevocationTable,
 }
 
@@ -34,27 +35,27 @@ struct RevocationTables {
 struct RevocationTable {
     by_name: HashMap<Box<str>, RecentRevocations>,
     order: BTreeMap<u64, Box<str>>,
-    /// Of the latest that was forgotten.
+    /// The number of the last evicted ending.
     forgotten: u64,
 }
 
-/// Of one user, or one subscription: what the count was after each of the last two.
+/// The numbers of the last two endings of a user or subscription.
 #[derive(Debug, Default)]
 struct RecentRevocations {
     last: u64,
-    /// Connections that the last one left alone.
+    /// Connections excluded from the last one.
     except: Box<[Box<str>]>,
-    /// The one before, which counts for all.
+    /// The previous one, which is taken to include all connections.
     before: u64,
 }
 
 impl RevokedSessions {
-    /// How often users, connections and subscriptions were ended so far.
+    /// Returns the number of endings so far.
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Acquire)
     }
 
-    /// A user's connections are ended now, but for these.
+    /// Records that a user's connections were ended, with exceptions.
     pub fn add(&self, user: &str, except: &[Box<str>]) {
         let mut tables = self.tables.lock();
         let number = self.count() + 1;
@@ -63,7 +64,7 @@ impl RevokedSessions {
         self.count.store(number, Ordering::Release);
     }
 
-    /// The connection of this id, which is the user's, is ended now.
+    /// Records that one connection of a user was ended.
     pub fn add_client(&self, user: &str, client: &str) {
         let name = joined_key(&[client, user]);
         let mut tables = self.tables.lock();
@@ -72,7 +73,7 @@ impl RevokedSessions {
         self.count.store(number, Ordering::Release);
     }
 
-    /// A user's connections are unsubscribed from a channel now, or only the one of this id.
+    /// Records that a user's connections, or one of them, were unsubscribed from a channel.
     pub fn add_subscription(&self, user: &str, channel: &str, client: Option<&str>) {
         let name = match client {
             Some(client) => joined_key(&[channel, user, client]),
@@ -85,8 +86,8 @@ impl RevokedSessions {
         self.count.store(number, Ordering::Release);
     }
 
-    /// Whether a user was ended since the count was `count`, for the connection of this id. Also where that is too long ago
-    /// to be known.
+    /// Returns whether a user, or the connection with this id, was ended since `count`. True if that is too long ago to
+    /// be known.
     pub fn has_since(&self, user: &str, count: u64, client: &str) -> bool {
         if self.count() <= count {
             return false;
@@ -100,7 +101,7 @@ impl RevokedSessions {
                     .has_since(&joined_key(&[client, user]), count, "")
     }
 
-    /// The same of a user's subscription to a channel.
+    /// Returns the same for a user's subscription to a channel.
     pub fn has_subscription_since(
         &self,
         user: &str,
@@ -117,7 +118,7 @@ impl RevokedSessions {
     }
 }
 
-/// With a character between them that none has.
+/// Joins names with a character that none contains.
 fn joined_key(names: &[&str]) -> String {
     names.join("\0")
 }
@@ -176,7 +177,7 @@ mod tests {
         ended.add("ann", &["c1".into()]);
         assert!(!ended.has_since("ann", before, "c1"));
         assert!(ended.has_since("ann", before, "c2") && ended.has_since("ann", before, ""));
-        // The one before counts for all.
+        // The previous ending includes all connections.
         let between = ended.count();
         ended.add("ann", &["c1".into()]);
         assert!(ended.has_since("ann", before, "c1") && !ended.has_since("ann", between, "c1"));

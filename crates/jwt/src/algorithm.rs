@@ -1,13 +1,13 @@
-//! How a token can be signed: the algorithms of RFC 7518 and RFC 8037 that are in use and sound.
+//! Signature algorithms of tokens: those of RFC 7518 and RFC 8037 that are in use and sound.
 
-/// A signature algorithm.
+/// A signature algorithm of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
-    /// HMAC: the key that checks a token can also sign one (RFC 7518, section 3.2).
+    /// HMAC: the verification key can also sign tokens (RFC 7518 section 3.2).
     Hs(Digest),
     /// RSA, PKCS #1 v1.5, with keys of 2048 to 8192 bits (RFC 7518, section 3.3).
     Rs(Digest),
-    /// ECDSA on the curve that belongs to the digest (RFC 7518, section 3.4).
+    /// ECDSA on the curve of the digest (RFC 7518 section 3.4).
     Es(Digest),
     /// Ed25519 (RFC 8037, section 3.1).
     EdDsa,
@@ -38,7 +38,7 @@ impl Algorithm {
         (Self::EdDsa, "EdDSA"),
     ];
 
-    /// Returns the algorithm with this name in `alg`. There is none for `none`.
+    /// Returns the algorithm with this name in `alg`; `none` is not one.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let mut all = Self::ALL.into_iter();

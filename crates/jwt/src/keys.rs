@@ -1,6 +1,6 @@
-//! Keys for checking tokens: a shared secret, public keys in PEM, or a set that an issuer publishes.
+//! Verification keys: a shared secret, PEM public keys, or an issuer's published key set.
 //!
-//! Each is read and judged once; a key that could not be used safely is refused here and not when a token comes.
+//! Each key is parsed and checked once; an unsafe key is refused here instead of when a token arrives.
 
 mod jwks;
 mod pem;
@@ -13,80 +13,80 @@ use ring::{hmac, signature};
 use crate::Algorithm;
 use crate::algorithm::Digest;
 
-/// Secrets below this many bytes are short: HS256 asks for as many as its digest has (RFC 7518, section 3.2).
+/// Shorter secrets, in bytes, are reported: HS256 requires the length of its digest (RFC 7518 section 3.2).
 pub const SECRET_BYTES_MIN: usize = 32;
 
-/// Most keys of one set: a token without `kid` is tried with each of its kind.
+/// Maximum number of keys in a set: a token without `kid` is tried with each key of its kind.
 pub const KEYS_MAX: usize = 32;
 
-/// Shortest and longest modulus of RSA, in bytes: 2048 and 8192 bits.
+/// Length of an RSA modulus in bytes: 2048 to 8192 bits.
 const MODULUS_BYTES: std::ops::RangeInclusive<usize> = 256..=1024;
 
-/// The first byte of a point that is not compressed (SEC 1, section 2.3.3); both coordinates follow.
+/// First byte of an uncompressed point (SEC 1 section 2.3.3); both coordinates follow.
 const UNCOMPRESSED: u8 = 4;
 
-/// A public key of Ed25519, in bytes.
+/// Length of an Ed25519 public key in bytes.
 const ED25519_BYTES: usize = 32;
 
-/// Why there are no keys.
+/// Why keys could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// The secret has no bytes.
+    /// The secret is empty.
     #[error("the secret is empty")]
     EmptySecret,
-    /// A public key in the place of a secret: everybody could sign with it.
-    #[error("this is a key in PEM, not a secret")]
+    /// A public key in place of a secret: anyone could sign with it.
+    #[error("this is a PEM key, not a secret")]
     PemAsSecret,
-    /// No block "PUBLIC KEY" in a file.
+    /// The file has no "PUBLIC KEY" block.
     #[error(
-        "no \"-----BEGIN PUBLIC KEY-----\" in it: `openssl pkey -in PRIVATE.pem -pubout` writes one"
+        "no \"-----BEGIN PUBLIC KEY-----\" found: create the public key with `openssl pkey -in PRIVATE.pem -pubout`"
     )]
     NoPem,
-    /// A private key where only its public half is needed.
-    #[error(
-        "this is a private key, which does not belong here: `openssl pkey -in FILE -pubout` writes the public one"
-    )]
+    /// A private key where the public key is sufficient.
+    #[error("this is a private key; extract the public key with `openssl pkey -in FILE -pubout`")]
     Private,
-    /// A block that can't be read.
+    /// A malformed block, by number.
     #[error("key {0} can't be read")]
     Unreadable(usize),
-    /// A kind of key for which there is no algorithm.
-    #[error("key {0} is none of RSA (2048 to 8192 bits), P-256, P-384, P-521 and Ed25519")]
+    /// A key type without a supported algorithm, by number.
+    #[error(
+        "key {0} has an unsupported type: expected RSA (2048 to 8192 bits), P-256, P-384, P-521 or Ed25519"
+    )]
     Unsupported(usize),
-    /// No JSON, or not the form of a set (RFC 7517, section 5).
-    #[error("no JSON Web Key Set")]
+    /// Not JSON, or not a key set (RFC 7517 section 5).
+    #[error("not a JSON Web Key Set")]
     NotASet,
-    /// A set of which nothing can be used.
-    #[error("a JSON Web Key Set without a key to check RS256, ES256, EdDSA or their like with")]
+    /// A set without a usable key.
+    #[error("the JSON Web Key Set has no usable key for RS, ES or EdDSA algorithms")]
     NothingUsable,
-    /// See [`KEYS_MAX`].
+    /// More than [`KEYS_MAX`] keys.
     #[error("more than {KEYS_MAX} keys")]
     TooMany,
 }
 
-/// Keys of one issuer; at least one.
+/// The keys of one issuer, at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
     keys: Vec<Key>,
-    /// They come from the issuer, who names them in tokens and changes them; among them there is never a secret.
+    /// Published by the issuer, which names them in tokens and rotates them; never contains a secret.
     is_published: bool,
 }
 
-/// One key. It shows its kind and its name, never itself.
+/// A verification key. Debug output shows its kind and id only.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key {
     id: Option<String>,
     material: Material,
-    /// The only algorithm that its issuer allows for it.
+    /// The only algorithm that its issuer permits for it.
     algorithm: Option<Algorithm>,
-    /// Until when it counts, in seconds since 1970.
+    /// Expiry in seconds since 1970.
     until_s: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
 enum Material {
     Secret(Box<[u8]>),
-    /// Big-endian, without zeros in front.
+    /// Big-endian, without leading zeros.
     Rsa {
         modulus: Box<[u8]>,
         exponent: Box<[u8]>,
@@ -95,7 +95,6 @@ enum Material {
     Ed25519([u8; ED25519_BYTES]),
 }
 
-/// A curve of ECDSA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Curve {
     P256,
@@ -133,10 +132,10 @@ impl Curve {
 }
 
 impl Keys {
-    /// A shared secret, as it is.
+    /// Creates keys from a shared secret.
     ///
     /// # Errors
-    /// It is empty, or no secret.
+    /// The secret is empty, or a PEM key.
     pub fn secret(secret: &[u8]) -> Result<Self, KeyError> {
         if secret.starts_with(b"-----BEGIN ") {
             return Err(KeyError::PemAsSecret);
@@ -147,10 +146,10 @@ impl Keys {
         Self::own(vec![Key::new(None, Material::Secret(secret.into()))])
     }
 
-    /// Adds keys that were in use before these; they count until then, in seconds since 1970.
+    /// Adds previous keys, which are valid until this time in seconds since 1970.
     ///
     /// # Errors
-    /// There are too many together.
+    /// There are too many keys in total.
     pub fn with_previous(mut self, previous: Self, until_s: Option<u64>) -> Result<Self, KeyError> {
         let previous = previous.keys.into_iter();
         self.keys.extend(previous.map(|key| Key { until_s, ..key }));
@@ -167,19 +166,19 @@ impl Keys {
         lengths.min().filter(|length| *length < SECRET_BYTES_MIN)
     }
 
-    /// Public keys of a PEM file (RFC 7468, section 13): each block "PUBLIC KEY" is one. Several are for the time of a
-    /// change, while tokens of both are around.
+    /// Parses the public keys of a PEM file (RFC 7468 section 13), one per "PUBLIC KEY" block. Several keys permit a
+    /// rotation while tokens of both are in use.
     ///
     /// # Errors
-    /// There is none, or one that can't be used.
+    /// There is no key, or an unusable one.
     pub fn pem(text: &[u8]) -> Result<Self, KeyError> {
         Self::own(pem::read(text)?)
     }
 
-    /// A JSON Web Key Set (RFC 7517). What can't be used in it is left out: keys for encryption, of other kinds, secrets.
+    /// Parses a JSON Web Key Set (RFC 7517). Unusable keys are skipped: for encryption, of other types, secrets.
     ///
     /// # Errors
-    /// It is none, or nothing is left.
+    /// The set is malformed or has no usable key.
     pub fn published(json: &[u8]) -> Result<Self, KeyError> {
         let list = jwks::read(json)?;
         Ok(Self {
@@ -198,7 +197,7 @@ impl Keys {
         })
     }
 
-    /// How many.
+    /// Returns the number of keys.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "there is always one")]
     pub fn len(&self) -> usize {
@@ -224,8 +223,8 @@ impl Key {
         }
     }
 
-    /// Whether it may check a token that is signed by this algorithm. A key is for one kind of signature, so that a public
-    /// key is never taken for a secret.
+    /// Returns whether the key may verify tokens with this algorithm. A key is for one kind of signature, so a public
+    /// key is never used as a secret.
     pub(crate) fn accepts_algorithm(&self, algorithm: Algorithm) -> bool {
         let is_its_kind = match (&self.material, algorithm) {
             (Material::Secret(_), Algorithm::Hs(_))
@@ -237,12 +236,12 @@ impl Key {
         is_its_kind && self.algorithm.is_none_or(|only| only == algorithm)
     }
 
-    /// Whether it counts at that time, in seconds since 1970.
+    /// Returns whether the key is valid at this time, in seconds since 1970.
     pub(crate) fn is_in_use(&self, now_s: u64) -> bool {
         self.until_s.is_none_or(|until_s| now_s < until_s)
     }
 
-    /// Whether a token that names `id` may be signed with it. A key without a name may have been meant by any.
+    /// Returns whether the key matches a token's `kid`. A key without an id, or a token without one, matches any.
     pub(crate) fn has_id(&self, id: Option<&str>) -> bool {
         match (&self.id, id) {
             (Some(own), Some(id)) => own == id,
@@ -250,7 +249,7 @@ impl Key {
         }
     }
 
-    /// Whether `signature` is its own for `message`, by an algorithm that it is for.
+    /// Returns whether `signature` is a valid signature of `message` by this key.
     pub(crate) fn verifies(&self, algorithm: Algorithm, message: &[u8], signature: &[u8]) -> bool {
         use signature::{ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ED25519};
         if !self.accepts_algorithm(algorithm) {
@@ -263,7 +262,7 @@ impl Key {
         match (&self.material, algorithm) {
             (Material::Secret(secret), Algorithm::Hs(digest)) => {
                 let key = hmac::Key::new(hmac_of(digest), secret);
-                // In constant time.
+                // Compares in constant time.
                 hmac::verify(&key, message, signature).is_ok()
             }
             (Material::Rsa { modulus, exponent }, Algorithm::Rs(digest)) => {
@@ -298,7 +297,7 @@ fn rsa_of(digest: Digest) -> &'static signature::RsaParameters {
     }
 }
 
-/// The one curve that ring does not have.
+/// Verifies on P-521, which ring does not support.
 fn verifies_p521(point: &[u8], message: &[u8], signature: &[u8]) -> bool {
     let key = p521::ecdsa::VerifyingKey::from_sec1_bytes(point);
     let signature = p521::ecdsa::Signature::from_slice(signature);
@@ -323,7 +322,7 @@ impl fmt::Debug for Key {
 }
 
 impl Material {
-    /// `None` where it is too short or too long.
+    /// Returns `None` if the modulus is too short or too long.
     fn rsa(modulus: &[u8], exponent: &[u8]) -> Option<Self> {
         let (modulus, exponent) = (without_zeros(modulus), without_zeros(exponent));
         let fits = MODULUS_BYTES.contains(&modulus.len()) && !exponent.is_empty();
@@ -333,7 +332,7 @@ impl Material {
         })
     }
 
-    /// `None` where it is not of that curve's form.
+    /// Returns `None` if the point is malformed for that curve.
     fn point(curve: Curve, point: &[u8]) -> Option<Self> {
         let is_whole = point.len() == 1 + 2 * curve.coordinate_bytes();
         let fits = is_whole && point.first() == Some(&UNCOMPRESSED);

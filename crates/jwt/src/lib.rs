@@ -1,10 +1,9 @@
-//! Tokens that say who somebody is (JWT, RFC 7519): whether they hold, and whose they are.
+//! Verification of JSON Web Tokens (RFC 7519).
 //!
-//! Pure: it knows neither where a token came from nor how keys come to be known, and the time is an argument. What makes
-//! a token dangerous is decided by the keys and never by the token (RFC 8725): each [`Key`] is for one kind of signature, `kid`
-//! is only compared, and what points elsewhere (`jku`, `jwk`, `x5u`, `x5c`) is not looked at. The arithmetic is ring's,
-//! but for P-521.
-//! Why there is a verifier of our own: docs/decisions/09-jwt.md.
+//! Pure: it does not know where tokens and keys come from, and the time is an argument. Keys alone determine security,
+//! never the token (RFC 8725): each [`Key`] is for one kind of signature, `kid` is only compared, and references
+//! (`jku`, `jwk`, `x5u`, `x5c`) are ignored. ring does the arithmetic, except for P-521. docs/decisions/09-jwt.md
+//! explains why this is a verifier of our own.
 
 mod algorithm;
 mod keys;

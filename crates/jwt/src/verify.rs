@@ -1,7 +1,7 @@
-//! Whether a token holds: its form, its signature, its time, whom it is of and whom it is for.
+//! Verification of a token: format, signature, validity period, issuer, audience and user.
 //!
-//! The signature comes before all that a token says of itself; of an unsigned one only `alg` and `kid` are read, and
-//! both are only compared.
+//! The signature is checked before any claim is used; of an unverified token only `alg` and `kid` are read, and both
+//! are only compared.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,24 +10,24 @@ use serde_json::{Map, Value};
 
 use crate::{Algorithm, Keys};
 
-/// Longest token, in bytes.
+/// Maximum length of a token in bytes.
 pub const TOKEN_BYTES_MAX: usize = 8 << 10;
 
-/// Longest `jti` of a token that is accepted, in bytes.
+/// Maximum length of an accepted `jti` in bytes.
 pub const TOKEN_ID_BYTES_MAX: usize = 255;
 
-/// What is asked of a token besides its signature.
+/// Requirements of a token besides its signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimRules {
-    /// Its `iss` has to be one of these; empty: it may be anything.
+    /// Accepted values of `iss`; empty: any.
     pub issuers: Vec<String>,
-    /// One of its `aud` has to be one of these; empty: it may have any (RFC 7519, section 4.1.3).
+    /// Accepted values of `aud`, one of which has to match; empty: any (RFC 7519 section 4.1.3).
     pub audiences: Vec<String>,
-    /// It has to have an `exp`.
+    /// Whether `exp` is required.
     pub needs_expiry: bool,
-    /// How far clocks may differ, in seconds.
+    /// Tolerated clock difference in seconds.
     pub leeway_s: u64,
-    /// The claim that holds the user: a string, or a whole number.
+    /// The claim that contains the user: a string or a whole number.
     pub user: String,
 }
 
@@ -43,66 +43,66 @@ impl Default for ClaimRules {
     }
 }
 
-/// What a token that holds says.
+/// Claims of a valid token with a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
-    /// Not empty; nothing else of it is checked.
+    /// The user; not empty, otherwise unchecked.
     pub user: String,
-    /// From when it holds no more, in seconds since 1970, leeway included; `None`: it always holds.
+    /// Expiry in seconds since 1970, including the leeway; `None`: never.
     pub expires_s: Option<u64>,
 }
 
-/// All that a token says that holds.
+/// All claims of a valid token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifiedClaims {
-    /// `None` where the claim is missing or empty.
+    /// The user; `None` if the claim is missing or empty.
     pub user: Option<String>,
-    /// As that of [`Claims`].
+    /// Expiry in seconds since 1970, including the leeway; `None`: never.
     pub expires_s: Option<u64>,
-    /// Its claims as they stand; nothing else of them is checked.
+    /// All claims, otherwise unchecked.
     pub all: Map<String, Value>,
 }
 
-/// Why a token does not hold. None of these shows any of it.
+/// Why a token is invalid. The texts contain nothing of the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum TokenError {
-    /// No token at all, or too long a one.
+    /// Not a token, or too long.
     #[error("malformed")]
     Malformed,
-    /// Signed by an algorithm that no key is for; `none` is one of those.
+    /// No key is for its algorithm, which may be `none`.
     #[error("algorithm not allowed")]
     Algorithm,
-    /// Its `kid` is no key's. The issuer may have newer ones.
+    /// No key has its `kid`. The issuer may have newer keys.
     #[error("unknown key")]
     UnknownKey,
-    /// No key has signed it.
+    /// No key verifies the signature.
     #[error("bad signature")]
     Signature,
-    /// Its `exp` is over.
+    /// Its `exp` has passed.
     #[error("expired")]
     Expired,
-    /// Its `nbf` is yet to come.
+    /// Its `nbf` is in the future.
     #[error("not yet valid")]
     NotYetValid,
-    /// It has no `exp`, so it would hold for ever, and the rules want one.
+    /// The required `exp` is missing.
     #[error("no expiry")]
     NoExpiry,
-    /// Another issuer's, or nobody's.
+    /// A wrong or missing issuer.
     #[error("wrong issuer")]
     Issuer,
-    /// For somebody else.
+    /// The `aud` claim does not match.
     #[error("wrong audience")]
     Audience,
-    /// The claim of the user is missing, or neither a string nor a whole number.
-    #[error("no user in it")]
+    /// The user claim is missing, or neither a string nor a whole number.
+    #[error("no user (sub)")]
     NoUser,
-    /// A claim that counts has a wrong type, or asks for what is not there: which, and what is expected.
+    /// A claim has a wrong type or is unsupported: names the claim and what is expected.
     #[error("{0}")]
     Claim(&'static str),
 }
 
 impl TokenError {
-    /// Every reason, with its label in metrics.
+    /// Every reason with its metric label.
     pub const ALL: [(Self, &'static str); 11] = [
         (Self::Malformed, "malformed"),
         (Self::Algorithm, "algorithm"),
@@ -117,14 +117,14 @@ impl TokenError {
         (Self::Claim(""), "claim"),
     ];
 
-    /// Whether it has the same label.
+    /// Returns whether it has the same label.
     #[must_use]
     pub fn looks_like_token(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 }
 
-/// The members of a token's header that count (RFC 7515, section 4.1); one that comes twice makes it malformed.
+/// The relevant members of a token's header (RFC 7515 section 4.1); duplicates make it malformed.
 #[derive(Deserialize)]
 struct Header {
     alg: String,
@@ -132,10 +132,10 @@ struct Header {
     crit: Option<Value>,
 }
 
-/// Judges a token in its compact form (RFC 7515, section 3.1) at a time, in seconds since 1970.
+/// Verifies a token in compact form (RFC 7515 section 3.1) at this time in seconds since 1970.
 ///
 /// # Errors
-/// It does not hold.
+/// The token is invalid.
 pub fn verify(
     token: &str,
     keys: &Keys,
@@ -149,10 +149,10 @@ pub fn verify(
     })
 }
 
-/// The same of a token that may be nobody's, with all that it says.
+/// Verifies a token that may have no user, and returns all its claims.
 ///
 /// # Errors
-/// It does not hold.
+/// The token is invalid.
 pub fn verify_open(
     token: &str,
     keys: &Keys,
@@ -170,7 +170,7 @@ pub fn verify_open(
     })
 }
 
-/// Returns the payload of a token that is signed with one of the keys.
+/// Returns the payload of a token signed with one of the keys.
 pub(crate) fn payload(token: &str, keys: &Keys, now_s: u64) -> Result<Vec<u8>, TokenError> {
     if token.len() > TOKEN_BYTES_MAX {
         return Err(TokenError::Malformed);
@@ -185,7 +185,7 @@ pub(crate) fn payload(token: &str, keys: &Keys, now_s: u64) -> Result<Vec<u8>, T
     let header: Header =
         serde_json::from_slice(&decode(header)?).map_err(|_| TokenError::Malformed)?;
     if header.crit.is_some() {
-        // Something that has to be understood, and is not (RFC 7515, section 4.1.11).
+        // A critical extension that is not supported (RFC 7515 section 4.1.11).
         return Err(TokenError::Malformed);
     }
     let algorithm = Algorithm::named(&header.alg).ok_or(TokenError::Algorithm)?;
@@ -232,7 +232,7 @@ fn check_claims(
     if claims.get("iat").is_some_and(|at| date(at).is_none()) {
         return Err(TokenError::Claim("iat has to be a number"));
     }
-    // Tokens are revoked by it, so one that could not be named must not be accepted.
+    // Revocation needs a usable id, so a token with an invalid one is refused.
     if claims.get("jti").is_some_and(|id| !is_id(id)) {
         return Err(TokenError::Claim(
             "jti has to be a string of 1 to 255 bytes",
@@ -257,23 +257,22 @@ fn check_claims(
     Ok((user, expires_s))
 }
 
-/// A NumericDate (RFC 7519, section 2): seconds since 1970, possibly with a fraction, which is left out. What lies before
-/// is 1970.
+/// Parses a NumericDate (RFC 7519 section 2): seconds since 1970; fractions are dropped, and earlier times are 0.
 fn date(value: &Value) -> Option<u64> {
     match value.as_u64() {
         Some(seconds) => Some(seconds),
-        // Saturating: also what lies far off is a time.
+        // Saturating: distant dates are valid.
         None => value.as_f64().map(|seconds| seconds as u64),
     }
 }
 
-/// A `jti` (RFC 7519, section 4.1.7) by which the token can be revoked.
+/// Returns whether a `jti` (RFC 7519 section 4.1.7) is usable for revocation.
 fn is_id(value: &Value) -> bool {
     let id = value.as_str();
     id.is_some_and(|id| (1..=TOKEN_ID_BYTES_MAX).contains(&id.len()))
 }
 
-/// Returns the members of a token's `aud`, which is one or several.
+/// Returns the members of `aud`, which is a string or a list.
 fn audience(claim: Option<&Value>) -> Result<Vec<&str>, TokenError> {
     let wrong = TokenError::Claim("aud has to be a string or an array of strings");
     match claim {

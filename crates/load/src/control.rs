@@ -1,4 +1,4 @@
-//! What the threads of a process and the one that waits for them tell each other.
+//! Shared state between the threads of a process and the thread that waits for them.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
@@ -7,33 +7,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::tally::Tally;
 
-/// Shared by all threads of a process.
+/// State shared by all threads of a process.
 #[derive(Debug)]
 pub(crate) struct Control {
     start_ns: AtomicU64,
-    /// How often somebody wanted it to end.
+    /// Number of requests to end the run.
     stops: AtomicU8,
     held: AtomicBool,
     threads: Vec<ThreadProgress>,
-    /// The index of the first thread among those of all processes.
+    /// Index of the first thread among those of all processes.
     first: u32,
 }
 
-/// How a thread is doing, for the progress line.
+/// Progress of a thread, for the progress line.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadProgress {
-    /// All its connections are open or have failed.
+    /// All its connections have opened or failed.
     pub(crate) ready: AtomicBool,
-    /// Its measurement is over.
+    /// Its measurement has ended.
     pub(crate) done: AtomicBool,
-    /// It has nothing more to do.
+    /// It has nothing left to do.
     pub(crate) finished: AtomicBool,
     pub(crate) asked: AtomicU64,
     pub(crate) opened: AtomicU64,
     pub(crate) failed: AtomicU64,
     pub(crate) received: AtomicU64,
     pub(crate) errors: AtomicU64,
-    /// Of the last second; 0 if nothing came in it.
+    /// 99th percentile of the last second; 0 without answers.
     pub(crate) p99_ns: AtomicU64,
 }
 
@@ -58,7 +58,7 @@ impl Control {
         }
     }
 
-    /// When the run starts, on the monotonic clock; `u64::MAX` while nobody knows.
+    /// Returns when the run starts, on the monotonic clock; `u64::MAX` while unknown.
     pub(crate) fn start_ns(&self) -> u64 {
         self.start_ns.load(SeqCst)
     }
@@ -67,7 +67,7 @@ impl Control {
         self.start_ns.store(at_ns, SeqCst);
     }
 
-    /// Ends the measurement; called again, the waiting for last answers too.
+    /// Ends the measurement; the second call also ends the wait for last answers.
     pub(crate) fn stop(&self) {
         let _ = self
             .stops
@@ -82,7 +82,7 @@ impl Control {
         self.stops.load(Relaxed) > 1
     }
 
-    /// Connections stay after the measurement until they are let go.
+    /// Keeps connections open after the measurement until they are released.
     pub(crate) fn hold(&self, held: bool) {
         self.held.store(held, SeqCst);
     }
@@ -95,7 +95,7 @@ impl Control {
         &self.threads[(index - self.first) as usize]
     }
 
-    /// All threads together.
+    /// Returns the total of all threads.
     pub(crate) fn sums(&self) -> TotalProgress {
         let sum = |of: fn(&ThreadProgress) -> &AtomicU64| {
             self.threads.iter().map(|live| of(live).load(Relaxed)).sum()
@@ -122,7 +122,7 @@ impl Control {
     }
 }
 
-/// How threads are doing together.
+/// Total progress of all threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TotalProgress {
     pub(crate) ready: bool,

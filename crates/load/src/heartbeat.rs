@@ -1,35 +1,35 @@
-//! Heartbeats of an application's protocol: texts of the server that a client has to answer, or it is closed.
+//! Application heartbeats: server messages that a client has to answer to stay connected.
 
 use serde::{Deserialize, Serialize};
 
-/// Stands for any text, at most once.
+/// Matches any text, at most once.
 const ANY: char = '*';
 
-/// A text that is answered with another.
+/// A heartbeat message with its answer.
 ///
-/// One `*` in the first stands for any text, also none, and in the second for the same text.
+/// One `*` in the message matches any text, including an empty one, and in the answer stands for the same text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heartbeat {
     before: String,
-    /// `None` where the text is always the same.
+    /// `None` for a constant message.
     after: Option<String>,
     answer: String,
 }
 
 impl Heartbeat {
-    /// A heartbeat that comes as `received` and is answered with `answer`.
+    /// Creates a heartbeat received as `received` and answered with `answer`.
     ///
     /// # Errors
-    /// There is no text in `received` beside a `*`, more than one `*`, or one in the answer alone.
+    /// `received` has no text beside `*`, or more than one `*`, or only the answer has one.
     pub fn new(received: &str, answer: &str) -> Result<Self, &'static str> {
         if received.trim_matches(ANY).is_empty() {
-            return Err("expected a text that is answered");
+            return Err("expected the text to answer");
         }
         if received.matches(ANY).count() > 1 || answer.matches(ANY).count() > 1 {
-            return Err("expected one * at most on each side");
+            return Err("expected at most one * on each side");
         }
         if answer.contains(ANY) && !received.contains(ANY) {
-            return Err("the * of the answer stands for that of the text, which has none");
+            return Err("the answer has a * but the text has none");
         }
         let (before, after) = match received.split_once(ANY) {
             Some((before, after)) => (before, Some(after.to_owned())),
@@ -67,7 +67,7 @@ mod tests {
         let answer = ping.answer(br#"{"type":"ping","id":17}"#);
         assert_eq!(answer.as_deref(), Some(&br#"{"type":"pong","id":17}"#[..]));
         assert_eq!(ping.answer(br#"{"type":"ping"}"#), None);
-        // The ends may not overlap.
+        // Prefix and suffix must not overlap.
         let short = Heartbeat::new("aba*ba", "x").unwrap();
         assert_eq!(short.answer(b"aba"), None);
         for (received, answer) in [("", "x"), ("*", "*"), ("a**", "x"), ("a", "*")] {

@@ -1,4 +1,4 @@
-//! Distributions of times, as a whole and second by second.
+//! Latency distributions, total and per second.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 use crate::clock::SECOND;
 use crate::report::model::{Bucket, Distribution, Interval, Latency, Point};
 
-/// Finer times than this are not told apart.
+/// Resolution limit in nanoseconds.
 const NS_MIN: u64 = 100;
-/// An hour; longer ones count as this.
+/// One hour; longer times count as this.
 const NS_MAX: u64 = 3600 * SECOND;
-/// Steps of a timeline; beyond that the steps grow.
+/// Maximum number of timeline steps; beyond it steps are merged.
 const INTERVALS_MAX: usize = 600;
 
-/// Nanoseconds with three digits.
+/// A histogram of nanoseconds with three significant digits.
 #[derive(Clone, Debug)]
 pub(crate) struct Times(Histogram<u64>);
 
@@ -37,11 +37,11 @@ impl Times {
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
-        // Of the same bounds.
+        // The bounds are equal.
         let _ = self.0.add(&other.0);
     }
 
-    /// The shortest; 0 if nothing was recorded.
+    /// Returns the minimum; 0 without samples.
     pub(crate) fn min_ns(&self) -> u64 {
         self.0.min()
     }
@@ -50,7 +50,7 @@ impl Times {
         self.0.value_at_quantile(percent / 100.0)
     }
 
-    /// The numbers; `None` if nothing was recorded.
+    /// Returns the summary; `None` without samples.
     pub(crate) fn summary(&self) -> Option<Latency> {
         let at = |percent: f64| us(self.percentile_ns(percent));
         (!self.0.is_empty()).then(|| Latency {
@@ -66,7 +66,7 @@ impl Times {
         })
     }
 
-    /// The distribution by percentiles; `None` if nothing was recorded.
+    /// Returns the distribution by percentiles; `None` without samples.
     pub(crate) fn distribution(&self) -> Option<Distribution> {
         let mut count = 0;
         let points = self.0.iter_quantiles(TICKS_PER_HALVING).map(|step| {
@@ -86,7 +86,7 @@ impl Times {
         })
     }
 
-    /// The distribution in logarithmic steps of a tenth of an octave.
+    /// Returns the distribution in logarithmic steps of a tenth of an octave.
     pub(crate) fn buckets(&self) -> Vec<Bucket> {
         self.0
             .iter_log(NS_MIN, 2f64.powf(0.1))
@@ -99,14 +99,14 @@ impl Times {
     }
 }
 
-/// Percentiles in each halving of the distance to 100 %.
+/// Percentiles per halving of the distance to 100 %.
 const TICKS_PER_HALVING: u32 = 5;
 
 fn us(ns: u64) -> f64 {
     ns as f64 / 1000.0
 }
 
-/// Latencies of messages due in the measured time, and, with their place, of answers that arrived in it.
+/// Latencies of messages due in the measured time, and a timeline of answers that arrived in it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Recorder {
     pub(crate) times: Times,
@@ -121,12 +121,13 @@ struct Step {
     times: Option<Coarse>,
 }
 
-/// Two digits are enough for a curve.
+/// Two significant digits suffice for a chart.
 #[derive(Clone, Debug)]
 struct Coarse(Histogram<u64>);
 
 impl Recorder {
-    /// An answer that came `at_ns` since the beginning of the measurement: its place in time only, not in `times`.
+    /// Records an answer that arrived at `at_ns` since the beginning of the measurement: in the timeline only, not in
+    /// `times`.
     #[inline]
     pub(crate) fn came(&mut self, at_ns: u64, latency_ns: u64) {
         let step = self.step(at_ns);
@@ -157,7 +158,7 @@ impl Recorder {
         }
     }
 
-    /// Two steps become one.
+    /// Merges pairs of steps.
     fn coarsen(&mut self) {
         self.step_ns = self.step_ns.max(SECOND) * 2;
         let mut pairs = std::mem::take(&mut self.steps).into_iter();
@@ -189,7 +190,7 @@ impl Recorder {
         }
     }
 
-    /// The 99th percentile of the step before the one that `at_ns` is in; 0 if it has none.
+    /// Returns the 99th percentile of the step before that of `at_ns`; 0 without one.
     pub(crate) fn recent_p99_ns(&self, at_ns: u64) -> u64 {
         let index = (at_ns / self.step_ns.max(SECOND)) as usize;
         let step = index.checked_sub(1).and_then(|index| self.steps.get(index));
@@ -197,7 +198,7 @@ impl Recorder {
             .map_or(0, |times| times.0.value_at_quantile(0.99))
     }
 
-    /// The timeline of `seconds`.
+    /// Returns the timeline of `seconds`.
     pub(crate) fn timeline(&self, seconds: f64) -> Vec<Interval> {
         let step_s = self.step_ns as f64 / SECOND as f64;
         self.steps

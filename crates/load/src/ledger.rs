@@ -1,11 +1,10 @@
-//! The ledger: what became of each message to each receiver.
+//! The ledger: the fate of each message at each receiver.
 //!
-//! A message names its publisher and its number, and carries a checksum. A receiver keeps, by publisher, the number
-//! that is due next and the gaps before it. When all is over, publishers' logs say what there was to receive.
+//! A message contains its publisher, its number and a checksum. A receiver tracks per publisher the next expected
+//! number and the gaps before it. At the end, the publishers' logs determine what was to be received.
 //!
-//! Where receivers come back to where they were, nothing is excused that was published while they were away, unless
-//! the server has said that it is gone. What was never answered may have happened or not: it counts nowhere, but twice
-//! is twice.
+//! With recovery, publications sent while receivers were disconnected are expected, unless the server reported them as
+//! lost. Unacknowledged publications have an unknown outcome: they are not counted, except duplicates.
 
 use std::collections::BTreeMap;
 
@@ -13,24 +12,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::model;
 
-/// In front of a numbered message, so that it is found in whatever a server puts around it.
+/// Marks the start of a numbered message within whatever a server puts around it.
 const MARK: &[u8] = b"vb:";
-/// Mark, run, publisher, number, time and checksum, each in hex with a colon behind it.
+/// Length of mark, run, publisher, number, time and checksum, each in hexadecimal followed by a colon.
 pub const NOTE_BYTES_MIN: usize = 3 + 9 + 9 + 9 + 17 + 9;
 
-/// What stands in a message.
+/// The tag of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MessageTag {
-    /// Which run it is of: there may be others on the same channel, or what a server has kept of one.
+    /// Identifies the run: the channel may have messages of others, or history of an earlier run.
     pub(crate) run: u32,
     pub(crate) publisher: u32,
     pub(crate) number: u32,
-    /// When it was to be sent, on the monotonic clock.
+    /// Intended send time on the monotonic clock.
     pub(crate) at_ns: u64,
 }
 
 impl MessageTag {
-    /// Appends the message, filled up to `bytes`.
+    /// Appends the message, padded to `bytes`.
     pub(crate) fn write(self, out: &mut Vec<u8>, bytes: usize) {
         let start = out.len();
         out.extend_from_slice(MARK);
@@ -40,7 +39,7 @@ impl MessageTag {
         hex(out, self.at_ns, 16);
         let head = out.len();
         hex(out, 0, 8);
-        // Letters only: nothing that JSON would escape. The last one is the end's mark.
+        // Only letters, which JSON does not escape. The last one is the end mark.
         let length = bytes.max(NOTE_BYTES_MIN + 1);
         let mut letter = self.number as u8;
         while out.len() - start < length - 1 {
@@ -52,7 +51,7 @@ impl MessageTag {
         write_hex(&mut out[head..head + 8], u64::from(sum));
     }
 
-    /// Finds the message in what a server has sent.
+    /// Finds the tag in data from a server.
     pub(crate) fn find(data: &[u8]) -> TagSearch {
         let Some(start) = data.windows(MARK.len()).position(|window| window == MARK) else {
             return if is_well_formed(data) {
@@ -68,7 +67,7 @@ impl MessageTag {
             let number = parse(rest.get(21..29)?)?;
             let at_ns = parse(rest.get(30..46)?)?;
             let sum = parse(rest.get(47..55)?)?;
-            // The one byte that no checksum covers.
+            // The only byte that no checksum covers.
             if rest.get(55)? != &b':' {
                 return None;
             }
@@ -86,7 +85,7 @@ impl MessageTag {
     }
 }
 
-/// Whether the data has the colons of a note, at most one missing: a note with a damaged mark.
+/// Returns whether the data has the colons of a tag, with at most one missing: a tag with a damaged mark.
 fn is_well_formed(data: &[u8]) -> bool {
     const COLONS: [usize; 6] = [2, 11, 20, 29, 46, 55];
     let are_there = |window: &[u8]| COLONS.iter().filter(|at| window[**at] == b':').count();
@@ -94,14 +93,11 @@ fn is_well_formed(data: &[u8]) -> bool {
         .any(|window| are_there(window) >= COLONS.len() - 1)
 }
 
-/// What was found in a message.
+/// The result of searching a message for a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TagSearch {
-    /// No message of ours.
     Nothing,
-    /// One of ours, as it was sent.
     Note(MessageTag),
-    /// One of ours, changed on its way.
     Corrupt,
 }
 
@@ -119,7 +115,7 @@ fn write_hex(out: &mut [u8], mut value: u64) {
     }
 }
 
-/// Reads at most 16 digits of lower-case hexadecimal.
+/// Parses at most 16 lower-case hexadecimal digits.
 fn parse(digits: &[u8]) -> Option<u64> {
     let mut value = 0;
     for byte in digits {
@@ -140,12 +136,12 @@ fn checksum(head: &[u8], filler: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// What one receiver has got of one publisher.
+/// The messages that one receiver got of one publisher.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DeliveryTracker {
-    /// The number behind the highest that came.
+    /// The number after the highest received one.
     next: u32,
-    /// Numbers below `next` that did not come: from, up to but without.
+    /// Missing numbers below `next`, as half-open ranges.
     gaps: Vec<(u32, u32)>,
     duplicated: u64,
     reordered: u64,
@@ -175,7 +171,7 @@ impl DeliveryTracker {
         }
     }
 
-    /// The numbers below `published` that did not come.
+    /// Returns the numbers below `published` that were not received.
     fn missing(&self, published: u32) -> Vec<(u32, u32)> {
         let below = |gap: &(u32, u32)| (gap.0, gap.1.min(published));
         let mut missing: Vec<_> = self
@@ -191,16 +187,16 @@ impl DeliveryTracker {
     }
 }
 
-/// A time in which a receiver was not there.
+/// A period in which a receiver was disconnected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AbsencePeriod {
-    /// By publisher, what was due next when it went.
+    /// By publisher, the next expected number at its start.
     next: BTreeMap<u32, u32>,
-    /// From when on it is to get everything again; absent if it stayed away.
+    /// Time from which on everything is expected again; absent if it did not return.
     pub(crate) until_ns: Option<u64>,
 }
 
-/// One receiver's page while the run goes on.
+/// The ledger of one receiver during the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ClientLedger {
     pub(crate) receiver: u32,
@@ -229,12 +225,12 @@ impl ClientLedger {
         self.corrupted += 1;
     }
 
-    /// A message that no publisher of the run has sent.
+    /// Counts a message that no publisher of the run has sent.
     pub(crate) fn foreign(&mut self) {
         self.foreign += 1;
     }
 
-    /// The receiver's connection is gone. If it has not returned from the time before, that one goes on.
+    /// Begins an absence. If the receiver has not returned from the previous one, that continues.
     pub(crate) fn begin_absence(&mut self) {
         if self.is_away() {
             return;
@@ -246,7 +242,6 @@ impl ClientLedger {
         });
     }
 
-    /// It is there again.
     pub(crate) fn end_absence(&mut self, at_ns: u64) {
         if let Some(away) = self.aways.last_mut()
             && away.until_ns.is_none()
@@ -255,14 +250,14 @@ impl ClientLedger {
         }
     }
 
-    /// It is there again, and is to get what it has missed: nothing of it is excused.
+    /// Ends an absence with recovery: everything missed is expected.
     pub(crate) fn recover(&mut self) {
         if self.is_away() {
             self.aways.pop();
         }
     }
 
-    /// It is there again, and has been told that what it missed is gone.
+    /// Ends an absence whose history the server reported as lost.
     pub(crate) fn exclude_until(&mut self, at_ns: u64) {
         // Another of its channels may have been recovered already.
         self.begin_absence();
@@ -276,36 +271,34 @@ impl ClientLedger {
     }
 }
 
-/// What a publisher has sent to all, or to one receiver.
+/// The messages that a publisher sent to all, or to one receiver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SentMessage {
-    /// By number, when.
+    /// Send times by number.
     pub(crate) at_ns: Vec<u64>,
-    /// The numbers that may have been published or not, rising: they were never answered, or refused.
+    /// Ascending numbers with an unknown outcome: unacknowledged or refused.
     pub(crate) unsure: Vec<u32>,
 }
 
 impl SentMessage {
-    /// Those of a range that were published for sure.
+    /// Returns how many of a range were certainly published.
     fn sure(&self, from: u32, until: u32) -> u64 {
         let below = |number: u32| self.unsure.partition_point(|unsure| *unsure < number);
         let unsure = below(until.max(from)) - below(from);
         u64::from(until.saturating_sub(from)) - unsure as u64
     }
 
-    /// All of them.
+    /// Returns the number of messages.
     pub(crate) fn published(&self) -> u64 {
         self.sure(0, self.at_ns.len() as u32)
     }
 }
 
-/// What publishers have sent. The messages to all stand under receiver `None`.
+/// Sent messages by publisher. Those to all receivers have receiver `None`.
 pub(crate) type SentLog = BTreeMap<(u32, Option<u32>), SentMessage>;
 
-/// How receivers came back, where they come back to where they were.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RecoveryCounts {
-    /// As in [`model::Recovery`].
     pub(crate) returned: u64,
     pub(crate) refused: u64,
     pub(crate) ended: u64,
@@ -323,13 +316,12 @@ impl RecoveryCounts {
     }
 }
 
-/// One thread's part of the books.
+/// One thread's part of the ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DeliveryLedger {
     pub(crate) pages: Vec<ClientLedger>,
     #[serde(with = "entries")]
     pub(crate) log: SentLog,
-    /// Only where receivers come back to where they were.
     pub(crate) returns: Option<RecoveryCounts>,
 }
 
@@ -342,7 +334,6 @@ impl DeliveryLedger {
         }
     }
 
-    /// Adds everything up.
     pub(crate) fn reconcile(&self) -> model::Ledger {
         let mut ledger = model::Ledger {
             receivers: self.pages.len() as u64,
@@ -360,7 +351,7 @@ impl DeliveryLedger {
             for publisher in &publishers {
                 self.reconcile_stream(page, *publisher, &mut line);
             }
-            // A message that came corrupted is missing too, but it is known what became of it.
+            // A corrupted message is missing too, but its fate is known.
             let corrupted = page.corrupted.min(line.missing);
             let lost = line.missing - corrupted;
             ledger.expected += line.expected;
@@ -411,7 +402,7 @@ impl DeliveryLedger {
         let Some(sent) = sent else {
             return;
         };
-        // Where receivers come back, one that has not is owed all the same.
+        // With recovery, messages for a receiver that has not returned are expected as well.
         let owes_the_absent = self.returns.is_some();
         let nothing = DeliveryTracker::default();
         let stream = page.streams.get(&publisher).unwrap_or(&nothing);
@@ -451,7 +442,7 @@ impl DeliveryLedger {
                 stream.duplicated, stream.reordered
             ));
         }
-        // Times away may overlap where connections failed again and again.
+        // Absences may overlap where connections failed repeatedly.
         let away = away.min(missing);
         line.delivered += expected - missing;
         line.away += away;
@@ -471,7 +462,7 @@ struct LedgerLine {
     first: Option<String>,
 }
 
-/// Keys that are no strings, as a list.
+/// Serialises maps with keys other than strings as lists.
 mod entries {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -514,7 +505,7 @@ mod tests {
             let end = message.len();
             message.extend_from_slice(b"\",\"x\":1.5}");
             assert_eq!(MessageTag::find(&message), TagSearch::Note(note(77)));
-            // Whatever byte of it changes, it is no longer right.
+            // A change of any byte is detected.
             for at in start..end {
                 let mut changed = message.clone();
                 changed[at] ^= 1;
@@ -527,12 +518,12 @@ mod tests {
         assert_eq!(MessageTag::find(ping), TagSearch::Nothing);
     }
 
-    /// A page that got these numbers, of ten published at 0, 10, 20…
+    /// A ledger with these numbers, of ten published at 0, 10, 20…
     fn settle(got: &[u32], change: impl FnOnce(&mut ClientLedger)) -> model::Ledger {
         settle_with(got, &[], None, change)
     }
 
-    /// The same, of which some were never answered, and where receivers come back to where they were.
+    /// The same with unacknowledged publications and recovery.
     fn settle_with(
         got: &[u32],
         unsure: &[u32],
@@ -593,7 +584,7 @@ mod tests {
 
     #[test]
     fn what_came_while_away_is_not_lost() {
-        // Away after 2 and back at 50, when 5 is sent; 6 is lost.
+        // Absent after 2 and back at 50, when 5 is sent; 6 is lost.
         let mut page = ClientLedger::new(0);
         for number in 0..=2 {
             page.receive(note(number));
@@ -607,7 +598,7 @@ mod tests {
             }
         });
         assert_eq!((ledger.delivered, ledger.away, ledger.lost), (7, 2, 1));
-        // A server with a memory sends what was missed.
+        // A server with history sends missed messages.
         let ledger = settle(&[], |own| {
             *own = page.clone();
             for number in 3..10 {
@@ -615,7 +606,7 @@ mod tests {
             }
         });
         assert_eq!((ledger.delivered, ledger.away, ledger.lost), (10, 0, 0));
-        // Away for good.
+        // Absent for good.
         let ledger = settle(&[0, 1], ClientLedger::begin_absence);
         assert_eq!((ledger.delivered, ledger.away, ledger.lost), (2, 8, 0));
     }
@@ -629,18 +620,18 @@ mod tests {
                 page.receive(note(number));
             }
             page.begin_absence();
-            // Cut off again before anything was said: it is one time away.
+            // Disconnected again before any message: a single absence.
             page.begin_absence();
             page
         };
-        // Told that all is there; 3 and 4, sent meanwhile, are not.
+        // Reported as completely recovered; 3 and 4, sent meanwhile, are missing.
         let ledger = settle_with(&[], &[], returns(), |own| {
             *own = away();
             own.recover();
             (5..10).for_each(|number| own.receive(note(number)));
         });
         assert_eq!((ledger.delivered, ledger.away, ledger.lost), (8, 0, 2));
-        // Told that something is gone at 50: 6 is lost all the same.
+        // Reported as lost at 50: 6 is lost all the same.
         let ledger = settle_with(&[], &[], returns(), |own| {
             *own = away();
             own.exclude_until(50);
@@ -657,7 +648,7 @@ mod tests {
             (5..10).for_each(|number| own.receive(note(number)));
         });
         assert_eq!((ledger.delivered, ledger.away, ledger.lost), (8, 2, 0));
-        // It never came back, and was never told anything.
+        // It never returned and got no report.
         let ledger = settle_with(&[], &[], returns(), |own| *own = away());
         assert_eq!((ledger.delivered, ledger.away, ledger.lost), (3, 0, 7));
     }
@@ -671,7 +662,7 @@ mod tests {
             (&all[..], 7, 0, 0, 3),
             (&[0, 1, 2, 5, 6, 8, 9], 7, 0, 0, 0),
             (&[0, 1, 2, 4, 5, 6, 8, 9], 7, 0, 0, 1),
-            // What was answered is not excused beside it, nor is a second copy.
+            // Acknowledged messages are not excused, nor are second copies.
             (&[0, 1, 6, 8, 9], 5, 2, 0, 0),
             (&[0, 1, 2, 3, 3, 5, 6, 8, 9], 7, 0, 1, 1),
         ] {

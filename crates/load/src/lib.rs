@@ -1,22 +1,22 @@
-//! The load tester behind `veche bench`: it opens connections, sends, checks each answer, and says what it found and
-//! whether it can be believed.
+//! The load tester behind `veche bench`: it opens connections, sends messages, checks each answer, and reports the
+//! results and their reliability.
 //!
 //! One thread is an engine: sockets of [`veche_net`], clients that speak through [`veche_proto`], and a load that
-//! decides what is sent when. It knows nothing of the server beyond its URL.
+//! decides what to send and when. It knows nothing of the server beyond its URL.
 //!
 //! # What is counted when
 //!
 //! A run has one measured window. Three sets of answers belong to it, and no figure mixes them:
 //!
-//! - answers to messages that were *due* in the window (closed loop: answers that arrived in it) make `received` and the
-//!   percentiles. Those of a slow server may arrive after the end of the window;
-//! - answers that *arrived* in the window, whenever their messages were due, make the throughput, the CPU per message and the
-//!   timeline. Count and time belong together: a queue that drains after the end adds to neither;
-//! - answers to messages due in the window that arrived *in time*, by its end or shortly after (`engine::Net::answered`), decide
-//!   whether the rate was reached: at least 99 of 100 have to.
+//! - answers to messages that were *due* in the window (closed loop: answers that arrived in it) make `received` and
+//!   the percentiles. Those of a slow server may arrive after the end of the window;
+//! - answers that *arrived* in the window, whenever their messages were due, make the throughput, the CPU per message
+//!   and the timeline. Count and time belong together: a queue that drains after the end adds to neither;
+//! - answers to messages due in the window that arrived *in time*, by its end or shortly after
+//!   (`engine::EngineState::answered`), decide whether the rate was reached: at least 99 of 100 have to.
 //!
-//! Errors, connections and the ledger are of the whole run. A verdict (the exit code, a promise) is a function of the finished
-//! [`report::Report`]; a thread decides nothing.
+//! Errors, connections and the ledger are of the whole run. A verdict (the exit code, a promise) is a function of the
+//! finished [`report::Report`]; a thread decides nothing.
 
 pub mod cli;
 mod client;

@@ -1,5 +1,5 @@
-//! Whether the messages of a run fit into memory, asked before one is sent: a machine that runs out of it ends
-//! processes, the server under test perhaps first.
+//! Checks before a run whether its messages fit into memory: a machine out of memory kills processes, possibly the
+//! server under test first.
 
 use std::fs;
 
@@ -8,18 +8,18 @@ use crate::payload::{PayloadContent, PayloadPlan};
 use crate::plan::Plan;
 use crate::report::units::{bytes, count};
 
-/// What the messages of a run may take at a time.
+/// The memory for messages of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageMemory {
-    /// In bytes, over all processes of the tester and both directions: what waits to be sent and what comes back. An
-    /// estimate of the most, without connections and frame headers.
+    /// Bytes over all processes of the tester and both directions, queued and received. An upper estimate without
+    /// connections and frame headers.
     pub bytes: u64,
-    /// What it is the product of, in words.
+    /// Its factors, as text.
     pub words: String,
 }
 
 impl MessageMemory {
-    /// The weight of a plan's messages. Of an open loop, those of a second are taken to be under way.
+    /// Estimates the memory for a plan's messages. In an open loop those of one second are assumed in flight.
     #[must_use]
     pub fn of(plan: &Plan) -> Self {
         let clients = u64::from(plan.clients());
@@ -38,7 +38,7 @@ impl MessageMemory {
                 Self::in_a_second(fanout.size, second(fanout.rate, fanout.rate_to))
             }
             LoadPlan::Fanout(fanout) => Self::on_each(fanout.size, clients, 1),
-            // Its messages are a line, and few are in flight.
+            // Its messages are one line, and few are in flight.
             LoadPlan::Shootout(_) => Self::on_each(0, clients, 1),
         }
     }
@@ -77,11 +77,11 @@ fn size(payload: &PayloadPlan) -> usize {
     }
 }
 
-/// Says, as an error in words, that runs of these weights at the same time don't fit into the memory that this machine
-/// has available. Where the system does not say how much that is, they do.
+/// Checks that concurrent runs with these needs fit into the available memory. Skipped if the system does not report
+/// it.
 ///
 /// # Errors
-/// What they would take, and what there is.
+/// Describes needed and available memory.
 pub fn check(weights: &[MessageMemory]) -> Result<(), String> {
     match available_bytes() {
         Some(available) => compare(weights, available),
@@ -98,14 +98,14 @@ fn compare(weights: &[MessageMemory], available: u64) -> Result<(), String> {
     }
     let words: Vec<&str> = weights.iter().map(|weight| weight.words.as_str()).collect();
     Err(format!(
-        "messages may take {} of memory, and {} are available: {}, both ways; take fewer or smaller ones",
+        "messages may need {} of memory, but only {} are available: {}, in both directions; use fewer or smaller messages",
         bytes(needed as f64),
         bytes(available as f64),
         words.join(", and ")
     ))
 }
 
-/// What the kernel takes to be available without swapping.
+/// Returns the kernel's estimate of memory available without swapping.
 fn available_bytes() -> Option<u64> {
     available_in(&fs::read_to_string("/proc/meminfo").ok()?)
 }
@@ -161,7 +161,7 @@ mod tests {
             closed.words,
             "3 in flight of 4 MiB on each of 1,000 connections"
         );
-        // A thousand connections do not all have one under way because they could.
+        // Not every connection has a message in flight.
         let open = echo(4, 1000, 1, Some(20.0));
         assert_eq!(open.bytes, 2 * 20 * 4 * MIB);
         assert_eq!(open.words, "20 of 4 MiB in each second");
@@ -174,8 +174,8 @@ mod tests {
         assert_eq!(compare(&weights, 120 * MIB), Ok(()));
         assert_eq!(
             compare(&weights, 119 * MIB).unwrap_err(),
-            "messages may take 120 MiB of memory, and 119 MiB are available: 1 in flight of 4 MiB on each of 10 \
-             connections, and 1 in flight of 1 MiB on each of 20 connections, both ways; take fewer or smaller ones"
+            "messages may need 120 MiB of memory, but only 119 MiB are available: 1 in flight of 4 MiB on each of 10 \
+             connections, and 1 in flight of 1 MiB on each of 20 connections, in both directions; use fewer or smaller messages"
         );
     }
 

@@ -1,33 +1,33 @@
-//! The messages that are sent, and how their answers are recognized.
+//! The messages to send, and matching of their answers.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use veche_proto::websocket::MessageKind;
 
-/// Who sent it and its number, 8 hex digits each.
+/// Client and message number, 8 hexadecimal digits each.
 const STAMP_BYTES: usize = 16;
 
-/// What messages hold.
+/// The content of messages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PayloadPlan {
-    /// Binary instead of text.
+    /// Whether messages are binary instead of text.
     pub binary: bool,
-    /// What is sent.
+    /// The content of a message.
     pub content: PayloadContent,
 }
 
-/// What a message is made of.
+/// The kind of content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PayloadContent {
-    /// So many bytes, which name the client and count its messages if there are at least 16.
+    /// Generated messages of this length in bytes; from 16 on they contain client and message number.
     Size(usize),
-    /// Always this.
+    /// The same message every time.
     Fixed(Vec<u8>),
 }
 
 impl PayloadPlan {
-    /// Whether each message names its client and its number, so that its answer is known wherever it comes.
+    /// Returns whether messages contain client and number, so that answers can be matched in any order.
     #[must_use]
     pub fn is_stamped(&self) -> bool {
         matches!(self.content, PayloadContent::Size(size) if size >= STAMP_BYTES)
@@ -43,18 +43,18 @@ impl Default for PayloadPlan {
     }
 }
 
-/// The meaning of a received message to its client.
+/// The classification of a received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recognized {
-    /// The message of this number, as it was sent.
+    /// The message with this number, unchanged.
     Answer(u32),
-    /// A message of this run that was changed on its way, with its number if that can be read.
+    /// A changed message of this run, with its number if readable.
     Altered(Option<u32>),
     /// A message that this run did not send.
     Foreign,
 }
 
-/// Makes messages, and knows them again.
+/// Creates messages and classifies answers.
 #[derive(Clone, Debug)]
 pub(crate) struct Payload {
     pub(crate) kind: MessageKind,
@@ -66,7 +66,7 @@ impl Payload {
     pub(crate) fn new(plan: &PayloadPlan) -> Self {
         let is_stamped = plan.is_stamped();
         let bytes = match &plan.content {
-            // Letters that deflate can't make nothing of, but text all the same.
+            // Text that does not compress to nothing.
             PayloadContent::Size(size) => {
                 let mut rng = fastrand::Rng::with_seed(*size as u64);
                 (0..*size).map(|_| rng.alphanumeric() as u8).collect()
@@ -84,7 +84,7 @@ impl Payload {
         }
     }
 
-    /// Message `number` of client `who`.
+    /// Returns message `number` of client `who`.
     #[inline]
     pub(crate) fn stamp(&mut self, who: u32, number: u32) -> &[u8] {
         if self.is_stamped {
@@ -94,12 +94,12 @@ impl Payload {
         &self.bytes
     }
 
-    /// Whether messages carry the numbers of their client and of themselves.
+    /// Returns whether messages contain client and number.
     pub(crate) fn is_stamped(&self) -> bool {
         self.is_stamped
     }
 
-    /// Classifies a message to client `who` by its stamp; `None` if messages carry none. The answer to number `due` is
+    /// Classifies a message to client `who` by its stamp; `None` if messages have none. The answer to number `due` is
     /// expected.
     pub(crate) fn recognize(
         &mut self,
@@ -137,8 +137,8 @@ impl Payload {
         })
     }
 
-    /// Whether it is message `number` of client `who` but for its kind: text as binary or the other way round. That is
-    /// no greeting.
+    /// Returns whether it is message `number` of client `who` with the wrong kind, text instead of binary or vice
+    /// versa, which is not a greeting.
     pub(crate) fn is_of_other_kind(
         &mut self,
         who: u32,
@@ -149,7 +149,7 @@ impl Payload {
         kind != self.kind && data == self.stamp(who, number)
     }
 
-    /// What is wrong with an answer that is not the one that was due.
+    /// Describes an unexpected answer.
     pub(crate) fn explain(&self, kind: MessageKind, data: &[u8]) -> String {
         if kind == self.kind {
             return format!("instead of the message that was due: {}", excerpt(data));
@@ -162,7 +162,7 @@ impl Payload {
         )
     }
 
-    /// Whether it is message `number` of client `who`.
+    /// Returns whether it is message `number` of client `who`.
     #[inline]
     pub(crate) fn is(&mut self, who: u32, number: u32, kind: MessageKind, data: &[u8]) -> bool {
         kind == self.kind && data == self.stamp(who, number)
@@ -184,7 +184,7 @@ fn write_hex(out: &mut [u8], mut number: u32) {
     }
 }
 
-/// The beginning of a message for an error's example.
+/// Returns the beginning of a message for an error's example.
 pub(crate) fn excerpt(data: &[u8]) -> String {
     let text = String::from_utf8_lossy(&data[..data.len().min(60)]);
     let more = if data.len() > 60 { "…" } else { "" };
@@ -217,7 +217,7 @@ mod tests {
         for (at, number) in [(17, Some(7)), (3, None), (15, Some(6))] {
             let mut changed = seventh.clone();
             changed[at] ^= 1;
-            // A number that was changed is another message's, whose answer this would be.
+            // A changed number is that of another message, whose answer this would be.
             let expected = if at == 15 {
                 Recognized::Answer(6)
             } else {

@@ -1,4 +1,4 @@
-//! What is to be run: everything that a thread has to know, as plain data that also reaches other processes.
+//! The plan of a run: everything that a thread needs, as plain data that is sent to other processes.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -11,41 +11,41 @@ use crate::heartbeat::Heartbeat;
 use crate::loads::LoadPlan;
 use crate::target::{Target, Template};
 
-/// One run of one load.
+/// A run of one load.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
-    /// Where clients go and how they speak. Clients are numbered through, endpoint by endpoint.
+    /// The endpoints. Clients are numbered consecutively over all of them.
     pub endpoints: Vec<Endpoint>,
-    /// What they do.
+    /// What the clients send.
     pub load: LoadPlan,
     /// Measured time in nanoseconds; `None` if the load ends by itself.
     pub duration_ns: Option<u64>,
-    /// Left out before it.
+    /// Warm-up before the measured time in nanoseconds.
     pub warmup_ns: u64,
-    /// How long a handshake, and each answer, may take.
+    /// Time limit for a handshake and for each answer in nanoseconds.
     pub timeout_ns: u64,
-    /// Most connections that are being opened at a time, in all.
+    /// Maximum number of connections being opened at a time, over all threads.
     pub opening_max: u32,
-    /// Connections begun a second, in all.
+    /// Connections started per second, over all threads.
     pub connect_rate: Option<f64>,
-    /// Local addresses, taken in turn; empty: the kernel's choice.
+    /// Local addresses, used in turn; empty: the kernel's choice.
     pub sources: Vec<IpAddr>,
-    /// Seed of everything random.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Threads of each process.
+    /// Number of threads per process.
     pub threads: u32,
-    /// Processes.
+    /// Number of processes of the tester.
     pub processes: u32,
 }
 
 /// Clients of one kind.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Endpoint {
-    /// Where to.
+    /// The URL of the endpoint.
     pub target: Target,
-    /// How many.
+    /// The number of clients.
     pub clients: u32,
-    /// Further header lines of the handshake or of each request.
+    /// Additional header lines of the handshake or of each request.
     pub headers: Vec<(String, Template)>,
     /// Subprotocols to offer, in order.
     pub subprotocols: Vec<String>,
@@ -53,12 +53,12 @@ pub struct Endpoint {
     pub deflate: bool,
     /// How certificates are verified.
     pub tls: TlsPlan,
-    /// WebSocket messages that are answered at once, and reach no load.
+    /// WebSocket messages answered immediately and not passed to the load.
     pub heartbeats: Vec<Heartbeat>,
 }
 
 impl Endpoint {
-    /// `clients` plain clients of a target.
+    /// Creates `clients` plain clients of a target.
     #[must_use]
     pub fn new(target: Target, clients: u32) -> Self {
         Self {
@@ -76,23 +76,22 @@ impl Endpoint {
 /// How certificates are verified.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct TlsPlan {
-    /// Not at all.
+    /// Whether any certificate is accepted.
     pub insecure: bool,
-    /// Against the certificates of this PEM file instead of the system's.
+    /// Trust the certificates of this PEM file instead of the system's.
     pub ca: Option<PathBuf>,
-    /// No connection resumes the session of an earlier one.
+    /// No connection resumes an earlier session.
     pub full_handshakes: bool,
 }
 
 impl Plan {
-    /// Clients of all endpoints.
+    /// Returns the number of clients of all endpoints.
     #[must_use]
     pub fn clients(&self) -> u32 {
         self.endpoints.iter().map(|endpoint| endpoint.clients).sum()
     }
 
-    /// The part of thread `index` of all threads of all processes: of each endpoint a range of its clients, counted
-    /// within the endpoint.
+    /// Returns the part of thread `index` among all threads of all processes: a range of clients of each endpoint.
     pub(crate) fn share(self: &Arc<Self>, index: u32) -> ThreadPlan {
         let parts = self.threads.max(1) * self.processes.max(1);
         ThreadPlan {
@@ -108,47 +107,45 @@ impl Plan {
     }
 }
 
-/// Part `index` of so many consecutive parts, equal but for 1, of the numbers up to `total`.
+/// Returns part `index` of consecutive parts of the numbers up to `total`, equal but for 1.
 pub(crate) fn part(total: u32, index: u32, parts: u32) -> Range<u32> {
     let cut = |at: u32| (u64::from(total) * u64::from(at) / u64::from(parts)) as u32;
     cut(index)..cut(index + 1)
 }
 
-/// What one thread does of a plan.
+/// One thread's part of a plan.
 #[derive(Clone, Debug)]
 pub(crate) struct ThreadPlan {
     pub(crate) plan: Arc<Plan>,
-    /// Which of `parts`.
     pub(crate) index: u32,
     pub(crate) parts: u32,
-    /// Of each endpoint, which of its clients.
+    /// The range of clients of each endpoint.
     pub(crate) ranges: Vec<Range<u32>>,
 }
 
 impl ThreadPlan {
-    /// This thread's part of something that is so much a second in all.
+    /// Returns this thread's part of a total rate per second.
     pub(crate) fn rate(&self, total: f64) -> f64 {
         total / f64::from(self.parts)
     }
 
-    /// This thread's part of what all clients do together so often a second: each client has the same part. 0 without
-    /// clients.
+    /// Returns this thread's part of a total rate that all clients share equally. 0 without clients.
     pub(crate) fn rate_of_clients(&self, total: f64) -> f64 {
         let all = self.plan.clients().max(1);
         total * self.clients() as f64 / f64::from(all)
     }
 
-    /// Clients of all endpoints.
+    /// Returns the number of clients of all endpoints.
     pub(crate) fn clients(&self) -> usize {
         self.ranges.iter().map(ExactSizeIterator::len).sum()
     }
 
-    /// Where in a step of all threads this one has its turn, from 0 to 1.
+    /// Returns the phase of this thread among all threads, from 0 to 1.
     pub(crate) fn phase(&self) -> f64 {
         f64::from(self.index) / f64::from(self.parts)
     }
 
-    /// This thread's part of a limit, at least 1.
+    /// Returns this thread's part of a limit, at least 1.
     pub(crate) fn limit(&self, total: u32) -> u32 {
         (total / self.parts).max(1)
     }

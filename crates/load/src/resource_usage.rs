@@ -1,4 +1,4 @@
-//! What processes use, as `/proc` tells it: the server's, and our own.
+//! Resource use of processes from `/proc`: the server's and our own.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ pub(crate) struct CpuMark {
 }
 
 impl CpuMark {
-    /// Called every turn; takes its marks once the measurement has begun.
+    /// Called every turn; records the CPU time once the measurement has begun.
     pub(crate) fn begin_at(&mut self, from_ns: u64, now_ns: u64, tally: &mut Tally) {
         if self.begun.is_none() && now_ns >= from_ns {
             self.begun = Some((thread_cpu_ns(), thread_waited_ns()));
@@ -35,7 +35,7 @@ impl CpuMark {
     }
 }
 
-/// How long the calling thread was ready to run and had no core.
+/// Returns how long the calling thread was ready to run without a core.
 fn thread_waited_ns() -> u64 {
     fs::read_to_string("/proc/thread-self/schedstat")
         .ok()
@@ -43,19 +43,18 @@ fn thread_waited_ns() -> u64 {
         .unwrap_or(0)
 }
 
-/// What a process and its descendants have used so far.
+/// The resource use of a process and its descendants so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProcessUsage {
     pub(crate) processes: u64,
-    /// With that of threads that have ended.
     pub(crate) cpu_ns: u64,
-    /// CPU time of each thread that runs, by its number.
+    /// CPU time by thread id.
     pub(crate) threads: BTreeMap<u32, u64>,
     pub(crate) rss_bytes: u64,
 }
 
 impl ProcessUsage {
-    /// `None` if there is no such process, or it has ended.
+    /// Returns `None` if the process does not exist or has ended.
     pub(crate) fn of(pid: u32) -> Option<Self> {
         if !is_running(pid) {
             return None;
@@ -74,7 +73,7 @@ impl ProcessUsage {
         (usage.processes > 0).then_some(usage)
     }
 
-    /// CPU time since `began` of the thread that has used most.
+    /// Returns the CPU time since `began` of the busiest thread.
     pub(crate) fn busiest_ns(&self, began: &Self) -> u64 {
         let since = |(thread, cpu_ns): (&u32, &u64)| {
             let before = began.threads.get(thread).copied().unwrap_or(0);
@@ -84,7 +83,7 @@ impl ProcessUsage {
     }
 }
 
-/// A process and all that descend from it.
+/// Returns a process and its descendants.
 fn family(root: u32) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -106,7 +105,7 @@ fn family(root: u32) -> Vec<u32> {
     family
 }
 
-/// Whether a process is there and has not ended. One that has ended keeps its number until its parent asks for it.
+/// Returns whether a process exists and has not ended. An ended process keeps its number until its parent waits for it.
 pub(crate) fn is_running(pid: u32) -> bool {
     state_and_parent(pid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
 }
@@ -117,24 +116,24 @@ fn parent(pid: u32) -> Option<u32> {
 
 fn state_and_parent(pid: u32) -> Option<(char, u32)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name stands in parentheses and may hold anything.
+    // The name is in parentheses and may contain anything.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
     Some((state, fields.next()?.parse().ok()?))
 }
 
-/// CPU time of a process, those of its threads that have ended included.
+/// Returns the CPU time of a process, including ended threads.
 fn process_cpu_ns(pid: u32) -> Option<u64> {
     let clock = clock_getcpuclockid(Pid::from_raw(pid.try_into().ok()?)).ok()?;
     let used: Duration = clock_gettime(clock).ok()?.into();
     used.as_nanos().try_into().ok()
 }
 
-/// The CPU time of each of its threads, and resident memory.
+/// Returns the CPU time of each of its threads, and its resident memory.
 fn of_one(pid: u32) -> Option<(Vec<(u32, u64)>, u64)> {
     let mut threads = Vec::new();
     for task in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
-        // A thread may end between the listing and the reading.
+        // A thread may end between listing and reading.
         let cpu_ns = fs::read_to_string(task.path().join("schedstat"))
             .ok()
             .and_then(|text| text.split_ascii_whitespace().next()?.parse::<u64>().ok());
@@ -146,12 +145,12 @@ fn of_one(pid: u32) -> Option<(Vec<(u32, u64)>, u64)> {
     Some((threads, pages * rustix::param::page_size() as u64))
 }
 
-/// Resident memory of this process.
+/// Returns the resident memory of this process.
 pub(crate) fn own_rss_bytes() -> u64 {
     of_one(std::process::id()).map_or(0, |(_, rss)| rss)
 }
 
-/// Sockets of this machine in TIME_WAIT whose one end is one of these addresses.
+/// Returns the number of this machine's sockets in TIME_WAIT with one of these addresses at either end.
 pub(crate) fn time_wait(targets: &[SocketAddr]) -> u64 {
     let targets: Vec<SocketAddr> = targets.iter().map(canonical).collect();
     ["/proc/net/tcp", "/proc/net/tcp6"]
@@ -164,7 +163,7 @@ pub(crate) fn time_wait(targets: &[SocketAddr]) -> u64 {
         .sum()
 }
 
-/// Whether a line of the table is such a socket; `targets` are canonical.
+/// Returns whether a line of the table is such a socket; `targets` are canonical.
 fn is_time_wait(line: &str, targets: &[SocketAddr]) -> bool {
     let mut fields = line.split_ascii_whitespace().skip(1);
     let ends = [fields.next(), fields.next()];
@@ -176,13 +175,13 @@ fn is_time_wait(line: &str, targets: &[SocketAddr]) -> bool {
             .any(|end| targets.contains(&end))
 }
 
-/// IPv4 as such, also if it comes mapped into IPv6; without scope and flow, which the table does not have.
+/// Converts IPv4-mapped addresses to IPv4, and drops scope and flow, which the table lacks.
 fn canonical(address: &SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// An end of a socket as the table writes it: address and port in hex, the address as words of 32 bits in the
-/// machine's own order of what lies in memory in the network's.
+/// Parses one end of a socket in the table: address and port in hexadecimal, the address as 32-bit words in native
+/// order of network-order memory.
 fn socket_address(text: &str) -> Option<SocketAddr> {
     let (address, port) = text.split_once(':')?;
     let words = address.as_bytes().chunks(8).map(|digits| {
@@ -198,7 +197,7 @@ fn socket_address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip.to_canonical(), port))
 }
 
-/// Name of the processor, and the kernel's release.
+/// Returns the processor's name and the kernel's release.
 pub(crate) fn machine() -> (String, String) {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let cpu = cpu
@@ -220,7 +219,7 @@ mod tests {
 
     #[test]
     fn usage_of_a_process() {
-        // Idle whenever it is looked at.
+        // Idle whenever it is sampled.
         let mut child = Command::new("sh")
             .args([
                 "-c",
@@ -258,7 +257,7 @@ mod tests {
         assert!(process_cpu_ns(std::process::id()).unwrap() - before >= used_ns);
     }
 
-    /// A line of the table, written as the kernel of a machine of either order does.
+    /// Returns a line of the table, as a kernel of either byte order writes it.
     fn line(local: &str, remote: &str, state: &str) -> String {
         let end = |address: &str| {
             let address: SocketAddr = address.parse().unwrap();
@@ -286,11 +285,11 @@ mod tests {
             is_time_wait(&line(local, remote, TIME_WAIT), &targets)
         };
         let (here, there) = ("127.0.0.1:50000", "192.0.2.7:8080");
-        // Whichever side has closed first.
+        // Either side may have closed first.
         assert!(is(here, there, &[there]));
         assert!(is(there, here, &[there]));
         assert!(is(here, there, &["192.0.2.8:8080", there]));
-        // The port alone is nobody's, at either end.
+        // The port alone does not match, at either end.
         assert!(!is(here, there, &["192.0.2.8:8080", "192.0.2.7:8081"]));
         assert!(!is(here, "127.0.0.1:9", &["192.0.2.7:50000"]));
         assert!(!is(here, there, &["7.2.0.192:8080"]));
@@ -308,7 +307,7 @@ mod tests {
         ));
     }
 
-    /// As a machine of Intel's order writes it.
+    /// As written by a little-endian machine.
     #[cfg(target_endian = "little")]
     #[test]
     fn a_line_as_it_is() {

@@ -23,24 +23,24 @@ use crate::script::ScriptRun;
 use crate::tally::Tally;
 use crate::thread_group::{Generators, POLL_INTERVAL, RunProgress, RunStage, ThreadGroup};
 
-/// What surrounds a run.
+/// Control and observation of a run.
 pub struct RunControl<'a> {
-    /// The server's process, if it is known.
+    /// The server's process, if known.
     pub pid: Option<u32>,
-    /// Interrupts so far: one ends the measurement, a second all waiting.
+    /// Number of interrupts so far: the first ends the measurement, the second all waits.
     pub interrupts: &'a AtomicUsize,
-    /// Set to end the measurement early; the report says so.
+    /// Set to end the measurement early, which the report mentions.
     pub stop: &'a AtomicBool,
     /// How long connections stay open after the measurement, in nanoseconds.
     pub hold_ns: u64,
-    /// The program that becomes a member of a run in several processes, with its arguments: it has to call
-    /// [`serve`](crate::member::serve).
+    /// The program for worker processes with its arguments: it has to call the `serve` function of this crate's worker
+    /// process module.
     pub worker_args: Option<Command>,
-    /// Told now and then how it goes.
+    /// Called regularly with the progress.
     pub progress: &'a mut dyn FnMut(RunProgress),
 }
 
-/// Whether there is a process with this number that has not ended: what [`RunControl::pid`] has to be.
+/// Returns whether this process exists and has not ended, as required for `pid` of a run.
 #[must_use]
 pub fn is_running(pid: u32) -> bool {
     resource_usage::is_running(pid)
@@ -51,7 +51,7 @@ pub fn is_running(pid: u32) -> bool {
 pub enum RunError {
     /// There is no process with this number.
     NoProcess(u32),
-    /// The system, or a file that was named.
+    /// A system error, also for named files.
     System(io::Error),
 }
 
@@ -72,10 +72,10 @@ impl From<io::Error> for RunError {
     }
 }
 
-/// Runs a plan and reports; `kind`, `settings` and `started` of the report are the caller's to fill in.
+/// Runs a plan; the caller fills in `kind`, `settings` and `started` of the report.
 ///
 /// # Errors
-/// See [`RunError`]. What servers do wrong is no error but part of the report.
+/// See [`RunError`]. Server faults are part of the report.
 pub fn run(plan: Plan, mut around: RunControl<'_>) -> Result<Report, RunError> {
     let plan = Arc::new(plan);
     let own_before = resource_usage::own_rss_bytes();
@@ -105,7 +105,7 @@ pub fn run(plan: Plan, mut around: RunControl<'_>) -> Result<Report, RunError> {
         refuse_latencies(&mut report, tally);
     }
     let grown = course.own_open_bytes.saturating_sub(own_before) as f64;
-    // Of fewer, the tester's own needs would be most of it.
+    // With fewer connections the tester's own needs would dominate.
     if tally.opened >= 1000 && plan.processes <= 1 {
         report.generator.bytes_per_connection = Some(grown / tally.opened as f64);
     }
@@ -113,8 +113,8 @@ pub fn run(plan: Plan, mut around: RunControl<'_>) -> Result<Report, RunError> {
     Ok(report)
 }
 
-/// Lets the users of a script run and reports; `settings` and `started` of the report are the caller's to fill in. The
-/// users are played by the caller, whose threads have to be up: see [`ScriptRun`].
+/// Runs users of a script; the caller fills in `settings` and `started` of the report, and simulates the users on its
+/// threads, which have to be running: see [`ScriptRun`].
 ///
 /// # Errors
 /// See [`RunError`].
@@ -134,16 +134,15 @@ pub fn run_script(run: &Arc<ScriptRun>, around: RunControl<'_>) -> Result<Report
     Ok(report)
 }
 
-/// A run that is over.
 struct FinishedRun {
     tally: Tally,
     lost: Vec<LostProcess>,
     interrupted: bool,
     stopped: bool,
-    /// When the measured time began and ended.
+    /// Start and end of the measured time.
     from_ns: u64,
     ended_ns: u64,
-    /// What the server used before the run, and when the measured time began and ended.
+    /// The server's resource use before the run, and at the start and end of the measured time.
     server: Option<[ProcessUsage; 3]>,
     /// The tester's resident memory with all connections open.
     own_open_bytes: u64,
@@ -194,10 +193,10 @@ impl FinishedRun {
             let until = ended_ns.saturating_add(watcher.around.hold_ns);
             let stops = watcher.stops;
             watcher.wait_until(|_, now| now >= until);
-            // An interrupt that ends the holding has not ended the measurement.
+            // An interrupt that ends the hold has not ended the measurement.
             watcher.stops = watcher.stops.min(stops);
             watcher.party.hold(false);
-            // What connections need that have come to rest.
+            // The memory of idle connections.
             let held = watcher.around.pid.and_then(ProcessUsage::of);
             ended = ended.zip(held).map(|(ended, held)| ProcessUsage {
                 rss_bytes: held.rss_bytes,
@@ -225,7 +224,7 @@ impl FinishedRun {
         })
     }
 
-    /// The report of what all kinds of runs have.
+    /// Creates the parts common to all kinds of runs.
     fn report(&self, pid: Option<u32>, seconds: f64) -> Report {
         let mut report = assemble(&self.tally, seconds);
         report.interrupted = self.interrupted;
@@ -253,7 +252,7 @@ struct Watcher<'a> {
 }
 
 impl Watcher<'_> {
-    /// What this process has used; `None` where its threads count for themselves.
+    /// Returns this process's resource use; `None` if its threads are counted separately.
     fn own_usage(&self) -> Option<ProcessUsage> {
         let is_script = matches!(self.party, Generators::Script(_));
         is_script
@@ -266,8 +265,8 @@ impl Watcher<'_> {
         self.since_ns = now_ns();
     }
 
-    /// Waits for something, passes interrupts on, and tells how it goes. An interrupt ends the waiting for
-    /// connections, and any holding of them.
+    /// Waits for a condition, forwards interrupts, and reports progress. An interrupt ends the wait for connections,
+    /// and any hold.
     fn wait_until(&mut self, is: impl Fn(TotalProgress, u64) -> bool) {
         loop {
             let sums = self.party.sums();
@@ -303,7 +302,7 @@ impl Watcher<'_> {
     }
 }
 
-/// What was planned, or what it took.
+/// Returns the planned or the actual duration.
 fn measured_seconds(plan: &Plan, course: &FinishedRun) -> f64 {
     let from_ns = course.from_ns;
     let from = match plan.duration_ns {
@@ -320,8 +319,8 @@ fn measured_seconds(plan: &Plan, course: &FinishedRun) -> f64 {
     length.max(1) as f64 / SECOND as f64
 }
 
-/// Removes the latencies from a report. Without stamps answers are matched by their order, so a loss or a duplicate shifts
-/// all later ones.
+/// Removes the latencies from a report. Without stamps answers are matched by order, so a loss or duplicate shifts all
+/// later ones.
 fn refuse_latencies(report: &mut Report, tally: &Tally) {
     report.latency_us = None;
     report.histogram.clear();
@@ -331,7 +330,7 @@ fn refuse_latencies(report: &mut Report, tally: &Tally) {
     }
     let unpaired = tally.unpaired + tally.unanswered;
     report.latency_refused = Some(format!(
-        "messages carry no stamp, and {unpaired} of them and of their answers do not pair up"
+        "messages carry no stamp, and {unpaired} messages and answers can't be matched"
     ));
 }
 
@@ -401,10 +400,10 @@ fn assemble(tally: &Tally, seconds: f64) -> Report {
     }
 }
 
-/// Share of the messages due that an open loop needs answered in time.
+/// Share of due messages that an open loop needs answered in time.
 const IN_TIME: f64 = 0.99;
 
-/// Whether the rate of an open loop was reached; `None` without one, and where nothing was due.
+/// Returns whether the rate of an open loop was reached; `None` without one, or if nothing was due.
 fn rate_reached(plan: &Plan, tally: &Tally) -> Option<bool> {
     plan.load.rate()?;
     let due = match &plan.load {
@@ -435,25 +434,25 @@ fn server_use(
     }
 }
 
-/// A thread that burns more than this share of a core has nothing to spare.
+/// A thread above this share of a core has no reserve.
 const BUSY: f64 = 0.9;
-/// Parts of the time for which a thread may wait for a core: beyond the first that is said, beyond the second it is not the
-/// server's client but its rival.
+/// Shares of the time in which a thread may wait for a core: above the first it is a remark; above the second the
+/// tester competes with the server for a core.
 const WAITED: [f64; 2] = [0.05, 0.25];
-/// Sends that may be late, likewise.
+/// Shares of late sends, likewise.
 const LATE: [f64; 2] = [0.01, 0.1];
 
-/// Fewer late ones are nobody's fault.
+/// Fewer late sends are ignored.
 const LATE_MIN: u64 = 10;
 
-/// Says whether the tester was the bottleneck.
+/// Determines whether the tester was the bottleneck.
 fn judge(report: &mut Report, tally: &Tally) {
-    // A thread is compared with a thread: several that are half idle add up to more than one that is busy.
+    // Threads are compared individually: several half-idle threads add up to more than one busy one.
     let server_cpu = report.server.as_ref().map(|server| server.cpu_busiest);
     let generator = &mut report.generator;
     if generator.cpu >= BUSY && server_cpu.is_none_or(|cpu| cpu < generator.cpu) {
         generator.reasons.push(format!(
-            "a thread of the tester used {:.0} % of a core: give it more --threads",
+            "a thread of the tester used {:.0} % of a core: increase --threads",
             generator.cpu * 100.0
         ));
     }
@@ -488,7 +487,7 @@ fn judge(report: &mut Report, tally: &Tally) {
     }
     if generator.pause_us_max > 0.0 {
         generator.reasons.push(format!(
-            "the tester stood still for {}: it was stopped, or had no core",
+            "the tester was suspended for {}: it was stopped or had no core",
             time(generator.pause_us_max)
         ));
     }
@@ -499,7 +498,7 @@ fn judge(report: &mut Report, tally: &Tally) {
 mod tests {
     use super::*;
 
-    /// Eight threads of a server that have a sixth of a core each are not busier than one of the tester that has it all.
+    /// Eight server threads with a sixth of a core each are not busier than one tester thread with a whole core.
     #[test]
     fn a_thread_is_compared_with_a_thread() {
         for (busiest, is_bottleneck) in [(0.17, true), (0.99, false)] {

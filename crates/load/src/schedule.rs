@@ -1,34 +1,34 @@
-//! When things are due that happen so many times a second.
+//! Schedules of events with a given rate.
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::SECOND;
 
-/// How the times of an open loop are spaced.
+/// Spacing of the times of an open loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Arrivals {
-    /// All gaps have the same length.
+    /// All gaps have equal length.
     #[default]
     Even,
-    /// As a Poisson process, like users that know nothing of each other: gaps are exponentially distributed.
+    /// A Poisson process, like independent users: exponentially distributed gaps.
     Random,
 }
 
-/// Evenly spaced times, or random ones of the same rate. They are computed from the beginning, not from the time before, so they don't drift, and
-/// lateness does not thin them out: what was missed is due at once.
+/// A schedule with even or random spacing. Times are computed from the beginning, not from the previous one, so they
+/// don't drift, and delays do not reduce the rate: missed times are due immediately.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     per_second: f64,
     from_ns: Option<u64>,
     count: u64,
-    /// A part of a step, so that the threads of a run take turns.
+    /// A fraction of a step, so that the threads of a run alternate.
     phase: f64,
     ramp: Option<Ramp>,
     random: Option<PoissonTimes>,
 }
 
-/// The times of a Poisson process, in steps of its mean gap.
+/// Times of a Poisson process, in mean gaps.
 #[derive(Clone, Debug)]
 struct PoissonTimes {
     rng: Rng,
@@ -43,18 +43,18 @@ impl PoissonTimes {
     }
 }
 
-/// A rate that goes from one to another in a straight line.
+/// A linear change of the rate.
 #[derive(Clone, Copy, Debug)]
 struct Ramp {
     to_per_second: f64,
-    /// How long the first rate holds before.
+    /// Duration of the first rate.
     hold_s: f64,
-    /// How long it takes to get to the second, which then holds.
+    /// Duration of the change; the second rate follows.
     over_s: f64,
 }
 
 impl Ramp {
-    /// When that many steps have been done, in seconds since the beginning: the integral of the rate, solved for time.
+    /// Returns the time of this many steps in seconds since the beginning: the integral of the rate, solved for time.
     fn time_s(&self, per_second: f64, steps: f64) -> f64 {
         let held = per_second * self.hold_s;
         if steps <= held {
@@ -73,7 +73,7 @@ impl Ramp {
 }
 
 impl Schedule {
-    /// `per_second` above 0.
+    /// Creates a schedule; `per_second` must be above 0.
     pub(crate) fn new(per_second: f64) -> Self {
         Self {
             per_second,
@@ -85,7 +85,7 @@ impl Schedule {
         }
     }
 
-    /// Times from `from_ns` on; `phase` of 0 to 1 is a part of a step.
+    /// Creates a schedule that starts at `from_ns`; `phase` from 0 to 1 is a fraction of a step.
     pub(crate) fn starting(per_second: f64, from_ns: u64, phase: f64) -> Self {
         Self {
             from_ns: Some(from_ns),
@@ -94,7 +94,7 @@ impl Schedule {
         }
     }
 
-    /// The rate goes to `per_second`, above 0, over the measured time; the warm-up has the first rate.
+    /// Changes the rate linearly to `per_second`, above 0, over the measured time; the warm-up has the first rate.
     pub(crate) fn ramping(
         mut self,
         per_second: Option<f64>,
@@ -110,7 +110,7 @@ impl Schedule {
         self
     }
 
-    /// Spaces the times by `arrivals`; random ones are drawn from a fork of `rng`.
+    /// Sets the spacing; random times are drawn from a fork of `rng`.
     pub(crate) fn arriving(mut self, arrivals: Arrivals, rng: &mut Rng) -> Self {
         self.random = (arrivals == Arrivals::Random).then(|| {
             let mut random = PoissonTimes {
@@ -123,7 +123,7 @@ impl Schedule {
         self
     }
 
-    /// The next time. The first call begins, if no beginning was given.
+    /// Returns the next time. The first call starts the schedule if it has no start.
     pub(crate) fn due(&mut self, now_ns: u64) -> u64 {
         let from_ns = *self.from_ns.get_or_insert(now_ns);
         let steps = match &self.random {
@@ -137,7 +137,7 @@ impl Schedule {
         from_ns.saturating_add((seconds * SECOND as f64) as u64)
     }
 
-    /// The next time if it has come and lies before `until_ns`; it counts as done then.
+    /// Returns the next time if it has passed and is before `until_ns`, and advances.
     pub(crate) fn pass(&mut self, now_ns: u64, until_ns: u64) -> Option<u64> {
         let due = self.due(now_ns);
         (due <= now_ns && due < until_ns).then(|| {
@@ -146,7 +146,7 @@ impl Schedule {
         })
     }
 
-    /// It has been done; on to the one behind it.
+    /// Advances to the next time.
     pub(crate) fn next(&mut self) {
         self.count += 1;
         if let Some(random) = &mut self.random {

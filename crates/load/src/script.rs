@@ -1,10 +1,9 @@
-//! Users that a script plays. What they do is counted and timed here; the script runtime is the caller's, and calls
-//! [`ScriptRun`] from its threads.
+//! Users simulated by a script. This module counts and times their actions; the caller provides the script runtime,
+//! which calls [`ScriptRun`] from its threads.
 //!
-//! A user begins one session after the other until the time is over. In a session it performs actions, which are what is
-//! timed. An action counts in the latencies if it began in the measured time, whenever it ends, and in the throughput if
-//! it ended in it. Once the time is over nothing begins any more, and actions under way have [`ScriptPlan::grace_ns`] to
-//! end.
+//! A user runs one session after the other until the time is over. In a session it performs timed actions. An action
+//! counts in the latencies if it began in the measured time, and in the throughput if it ended in it. Once the time is
+//! over nothing begins, and running actions have [`ScriptPlan::grace_ns`] to end.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,44 +19,44 @@ use crate::plan::part;
 use crate::report::model::{Action, ScriptTally};
 use crate::tally::{ErrorCase, ErrorCause, Tally};
 
-/// Different names of actions in a run.
+/// Maximum number of action names per run.
 const NAMES_MAX: usize = 1000;
 
-/// The users of a script, and how long they are measured.
+/// The users of a script, and the measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScriptPlan {
-    /// The server's address, for the script and for the report.
+    /// The server's address, for the script and the report.
     pub url: String,
-    /// Number of users, on all threads together.
+    /// Number of users over all threads.
     pub users: u32,
-    /// Users that begin a second in all; `None`: all begin at once.
+    /// Users started per second; `None`: all at once.
     pub users_per_second: Option<f64>,
-    /// Threads that play them.
+    /// Number of threads that simulate them.
     pub threads: u32,
     /// Measured time in nanoseconds.
     pub duration_ns: u64,
-    /// Left out before it.
+    /// Warm-up before it in nanoseconds.
     pub warmup_ns: u64,
-    /// How long actions may take to end once the time is over.
+    /// Time limit for running actions after the end, in nanoseconds.
     pub grace_ns: u64,
 }
 
-/// A run of users, as all threads share it. Threads are counted from 0; times are nanoseconds of the monotonic clock.
+/// A run of users, shared by all threads. Threads are counted from 0; times are nanoseconds of the monotonic clock.
 #[derive(Debug)]
 pub struct ScriptRun {
     plan: ScriptPlan,
-    /// `u64::MAX` until it is known.
+    /// `u64::MAX` while unknown.
     start_ns: AtomicU64,
-    /// When it was stopped early; `u64::MAX` if it was not.
+    /// Time of an early stop; `u64::MAX` without one.
     stopped_ns: AtomicU64,
-    /// The waiting for actions under way ends too.
+    /// The wait for running actions is ended too.
     is_aborted: AtomicBool,
     begun_users: AtomicU64,
     under_way: AtomicU64,
     parts: Vec<Mutex<ThreadScriptTally>>,
 }
 
-/// What one thread has counted.
+/// The tally of one thread.
 #[derive(Debug, Default)]
 struct ThreadScriptTally {
     tally: Tally,
@@ -76,7 +75,7 @@ struct Timed {
 }
 
 impl ScriptRun {
-    /// A run that has not started.
+    /// Creates a run that has not started.
     #[must_use]
     pub fn new(plan: ScriptPlan) -> Self {
         let parts = (0..plan.threads).map(|_| Mutex::default()).collect();
@@ -91,19 +90,19 @@ impl ScriptRun {
         }
     }
 
-    /// What was asked for.
+    /// Returns the plan of the run.
     #[must_use]
     pub fn plan(&self) -> &ScriptPlan {
         &self.plan
     }
 
-    /// Numbers of the users that a thread plays, from 0.
+    /// Returns the numbers of a thread's users, from 0.
     #[must_use]
     pub fn users(&self, thread: u32) -> Range<u32> {
         part(self.plan.users, thread, self.plan.threads.max(1))
     }
 
-    /// Seconds from now until a user begins; `None` while it is not known when the run starts.
+    /// Returns the seconds until a user begins; `None` while the start is unknown.
     #[must_use]
     pub fn begins_in(&self, user: u32) -> Option<f64> {
         let start_ns = self.start_ns.load(SeqCst);
@@ -116,7 +115,7 @@ impl ScriptRun {
         (start_ns != u64::MAX).then(|| wait_ns as f64 / SECOND as f64)
     }
 
-    /// Counts a user that begins.
+    /// Counts a started user.
     pub fn user_begins(&self) {
         self.begun_users.fetch_add(1, Relaxed);
     }
@@ -127,14 +126,14 @@ impl ScriptRun {
         now_ns()
     }
 
-    /// Whether the time is over.
+    /// Returns whether the time is over.
     #[must_use]
     pub fn is_over(&self) -> bool {
         now_ns() >= self.until_ns()
     }
 
-    /// Counts an action that begins, which has to be followed by [`action_ended`](Self::action_ended); `None` once the time is
-    /// over, when none may begin. Returns the time.
+    /// Counts a started action, which has to be followed by [`action_ended`](Self::action_ended), and returns the time;
+    /// `None` once the time is over, when none may begin.
     #[must_use]
     pub fn action_begins(&self, thread: u32) -> Option<u64> {
         let now_ns = now_ns();
@@ -147,13 +146,13 @@ impl ScriptRun {
         Some(now_ns)
     }
 
-    /// Counts an action that has ended, well or with an error.
+    /// Counts an ended action, successful or not.
     pub fn action_ended(&self, thread: u32, name: &str, began_ns: u64, error: Option<&str>) {
         self.count(thread, name, began_ns, error);
         self.under_way.fetch_sub(1, SeqCst);
     }
 
-    /// Counts an action that has ended well and lasted so long.
+    /// Counts a successful action with its duration.
     pub fn record(&self, thread: u32, name: &str, latency_ns: u64) {
         let began_ns = now_ns().saturating_sub(latency_ns);
         let mut part = self.parts[thread as usize].lock();
@@ -200,7 +199,7 @@ impl ScriptRun {
         }
     }
 
-    /// Counts a session that has ended before the time was over; an error that one of its actions raised is passed to
+    /// Counts a session that ended before the time was over; an error of one of its actions is passed to
     /// [`action_ended`](Self::action_ended) instead.
     pub fn session_ended(&self, thread: u32, is_well: bool, error: Option<&str>) {
         let is_measured = now_ns() >= self.measured_from_ns();
@@ -228,7 +227,7 @@ impl ScriptRun {
         self.start_ns.store(at_ns, SeqCst);
     }
 
-    /// Ends the measured time; called again, the waiting for actions too.
+    /// Ends the measured time; the second call also ends the wait for actions.
     pub(crate) fn stop(&self) {
         let earlier = self.stopped_ns.fetch_min(now_ns(), SeqCst);
         if earlier != u64::MAX {
@@ -261,7 +260,7 @@ impl ScriptRun {
         sums
     }
 
-    /// The counts of all threads. Actions that are still under way are without an answer.
+    /// Returns the tally of all threads. Running actions count as unanswered.
     pub(crate) fn tally(&self) -> Tally {
         let mut all = Tally::default();
         for part in &self.parts {
@@ -275,7 +274,7 @@ impl ScriptRun {
         all
     }
 
-    /// The sessions, and the actions by name.
+    /// Returns sessions, and actions by name.
     pub(crate) fn actions(&self, seconds: f64) -> ScriptTally {
         let mut tally = ScriptTally::default();
         let mut all: BTreeMap<String, Timed> = BTreeMap::new();
@@ -356,7 +355,7 @@ mod tests {
         let sums = run.sums(now_ns());
         assert!(sums.done && !sums.finished);
         assert_eq!((sums.received, sums.errors), (1, 1));
-        // Under way when the time was over: in the latencies, not in the throughput.
+        // Running when the time was over: in the latencies, not in the throughput.
         run.action_ended(1, "join", late_ns, None);
         run.stop();
         assert!(run.sums(now_ns()).finished, "nothing is waited for");

@@ -1,4 +1,4 @@
-//! What one thread has counted; the parts of a run add up.
+//! The counts of one thread, which add up over a run.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::latency::{Recorder, Times};
 use crate::ledger::DeliveryLedger;
 use crate::report::model::{Errors, HttpTally, Step};
 
-/// Why something went wrong. The causes that a report tells apart.
+/// A cause of errors, as distinguished by reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ErrorCause {
@@ -27,7 +27,7 @@ pub(crate) enum ErrorCause {
 }
 
 impl ErrorCause {
-    /// Its name in a report.
+    /// Returns its name in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Refused => "refused",
@@ -45,7 +45,7 @@ impl ErrorCause {
     }
 }
 
-/// A cause, and the case in words.
+/// An error with its cause and description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ErrorCase {
     pub(crate) cause: ErrorCause,
@@ -66,11 +66,8 @@ impl From<CloseReason> for ErrorCase {
         match reason {
             CloseReason::Requested => Self::new(ErrorCause::Closed, "the connection was closed"),
             CloseReason::Reset => Self::new(ErrorCause::Reset, "the connection was reset"),
-            CloseReason::Refused => Self::new(
-                ErrorCause::Refused,
-                "connection refused: nobody listens there",
-            ),
-            CloseReason::TimedOut => Self::new(ErrorCause::TimedOut, "the network gave up"),
+            CloseReason::Refused => Self::new(ErrorCause::Refused, "connection refused"),
+            CloseReason::TimedOut => Self::new(ErrorCause::TimedOut, "network error"),
             CloseReason::Error(errno) => Self::new(
                 ErrorCause::System,
                 std::io::Error::from_raw_os_error(errno).to_string(),
@@ -79,7 +76,7 @@ impl From<CloseReason> for ErrorCase {
     }
 }
 
-/// What one thread has counted.
+/// The counts of one thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Tally {
     pub(crate) asked: u64,
@@ -89,17 +86,17 @@ pub(crate) struct Tally {
     pub(crate) reconnected: u64,
     pub(crate) dead: u64,
     pub(crate) sent: u64,
-    /// Answers to what was due in the measured time, whenever they came.
+    /// Answers to messages due in the measured time, whenever they arrived.
     pub(crate) received: u64,
-    /// Of these, those that came by its end, or so soon after it that the server kept up.
+    /// Answers that arrived by its end, or so soon after it that the server kept up.
     pub(crate) in_time: u64,
-    /// Answers that came in the measured time, whenever they were due.
+    /// Answers that arrived in the measured time, whenever they were due.
     pub(crate) came: u64,
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
     pub(crate) unasked: u64,
     pub(crate) heartbeats: u64,
-    /// Of echoes without a stamp: messages that show that answers and messages do not pair up.
+    /// For echoes without a stamp: messages which show that answers can't be matched.
     pub(crate) unpaired: u64,
     pub(crate) duplicated: u64,
     pub(crate) late: u64,
@@ -109,7 +106,7 @@ pub(crate) struct Tally {
     pub(crate) examples: BTreeMap<ErrorCause, String>,
     pub(crate) latency: Recorder,
     pub(crate) handshake: Times,
-    /// When the first connect began, and when the last connection was open or had failed.
+    /// When the first connect began, and when the last connection had opened or failed.
     pub(crate) first_connect_ns: Option<u64>,
     pub(crate) settled_ns: Option<u64>,
     pub(crate) http: Option<HttpTally>,
@@ -118,12 +115,11 @@ pub(crate) struct Tally {
     /// Of the busiest thread, and of all.
     pub(crate) cpu_ns_max: u64,
     pub(crate) cpu_ns: u64,
-    /// Ready to run, but without a core: of the thread with the worst luck.
+    /// Time ready to run without a core: the maximum over threads.
     pub(crate) waited_ns_max: u64,
     pub(crate) lag_ns_max: u64,
-    /// The longest time in which a thread did not look at its clock although it was to.
+    /// Longest overdue pause of a thread.
     pub(crate) pause_ns_max: u64,
-    /// Of the thread that had most.
     pub(crate) unsent_bytes_max: u64,
     pub(crate) late_sends: u64,
     pub(crate) late_connects: u64,
@@ -134,7 +130,7 @@ impl Tally {
         self.faults(fault, 1);
     }
 
-    /// Counts a fault so many times; none is no fault.
+    /// Counts an error several times; 0 has no effect.
     pub(crate) fn faults(&mut self, fault: &ErrorCase, count: u64) {
         if count == 0 {
             return;

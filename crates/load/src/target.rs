@@ -1,65 +1,65 @@
-//! Where a load goes: a URL taken apart, and templates that differ from client to client.
+//! Targets of a load: parsed URLs, and templates that differ per client.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use serde::{Deserialize, Serialize};
 
-/// Why a URL is of no use.
+/// Why a URL can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
-    /// Not a URL of a kind that is known here.
+    /// Not a supported URL.
     #[error(
-        "{0:?} is no URL that can be tested: expected ws://, wss://, http:// or https://, host, port and path"
+        "{0:?} can't be tested: expected ws://, wss://, http:// or https://, host, port and path"
     )]
     Malformed(String),
-    /// The scheme does not fit the question.
+    /// The scheme is not supported by the command.
     #[error("{url:?}: expected {expected}")]
     Scheme {
-        /// As given.
+        /// The URL as given.
         url: String,
-        /// In words.
+        /// The schemes that the command supports.
         expected: &'static str,
     },
     /// The name has no address.
     #[error("{host}: {error}")]
     Unknown {
-        /// Host and port.
+        /// The host with its port.
         host: String,
-        /// What the resolver said.
+        /// The error of the resolver.
         error: String,
     },
 }
 
-/// The first part of a URL.
+/// The scheme of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Scheme {
-    /// `ws://`
+    /// WebSocket without TLS: `ws://`.
     Ws,
-    /// `wss://`
+    /// WebSocket over TLS: `wss://`.
     Wss,
-    /// `http://`
+    /// HTTP without TLS: `http://`.
     Http,
-    /// `https://`
+    /// HTTP over TLS: `https://`.
     Https,
-    /// `tcp://`: lines
+    /// Lines over TCP: `tcp://`.
     Tcp,
 }
 
 impl Scheme {
-    /// Whether TLS lies between.
+    /// Returns whether it uses TLS.
     #[must_use]
     pub fn is_tls(self) -> bool {
         matches!(self, Self::Wss | Self::Https)
     }
 
-    /// Whether frames are spoken.
+    /// Returns whether it uses WebSocket.
     #[must_use]
     pub fn is_websocket(self) -> bool {
         matches!(self, Self::Ws | Self::Wss)
     }
 
-    /// Whether requests are spoken.
+    /// Returns whether it uses HTTP.
     #[must_use]
     pub fn is_http(self) -> bool {
         matches!(self, Self::Http | Self::Https)
@@ -86,26 +86,27 @@ impl fmt::Display for Scheme {
     }
 }
 
-/// A URL, resolved.
+/// A parsed and resolved URL.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
-    /// How to speak.
+    /// The scheme of the URL.
     pub scheme: Scheme,
-    /// The name or address without port and brackets: what a certificate must be for.
+    /// The name or address without port and brackets, which a certificate must be for.
     pub host: String,
-    /// Host and port as the `Host` header has them.
+    /// Host and port as in the `Host` header.
     pub authority: String,
-    /// Path and query, at least `/`; may hold `{i}`.
+    /// Path and query, at least `/`; may contain `{i}`.
     pub path: Template,
-    /// Where connections go: to those of the first family in turn, and to the other family where the first does not answer.
+    /// Addresses for connections: those of the first family are used in turn, those of the other family if the first
+    /// does not answer.
     pub addresses: Vec<SocketAddr>,
 }
 
 impl Target {
-    /// Takes a URL apart and resolves its name.
+    /// Parses a URL and resolves its name.
     ///
     /// # Errors
-    /// It is no such URL, or the name has no address.
+    /// It is not a supported URL, or the name has no address.
     pub fn parse(url: &str) -> Result<Self, TargetError> {
         let malformed = || TargetError::Malformed(url.to_owned());
         let (scheme, rest) = url.split_once("://").ok_or_else(malformed)?;
@@ -120,7 +121,7 @@ impl Target {
         let at = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(at);
         let path = path.split('#').next().unwrap_or_default();
-        // Only what may stand in a request line and in a header.
+        // Only characters valid in a request line and a header.
         let is_safe = |part: &str| part.bytes().all(|byte| byte.is_ascii_graphic());
         if authority.is_empty() || authority.contains('@') || !is_safe(authority) || !is_safe(path)
         {
@@ -154,7 +155,7 @@ impl Target {
 }
 
 impl Target {
-    /// The addresses by family, that of the first address first.
+    /// Returns the addresses by family, that of the first address first.
     pub(crate) fn families(&self) -> Vec<Vec<SocketAddr>> {
         let is_first_v4 = self.addresses.first().is_some_and(SocketAddr::is_ipv4);
         let (first, second): (Vec<_>, Vec<_>) = self
@@ -166,7 +167,7 @@ impl Target {
     }
 }
 
-/// `host`, `host:port`, `[v6]` or `[v6]:port`.
+/// Splits `host`, `host:port`, `[v6]` or `[v6]:port`.
 fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
         let (host, after) = rest.split_once(']')?;
@@ -197,32 +198,32 @@ fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
 pub struct Template(String);
 
 impl Template {
-    /// Any text is one.
+    /// Creates a template from any text.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(text.to_owned())
     }
 
-    /// The text for client `number`.
+    /// Returns the text for client `number`.
     #[must_use]
     pub fn fill(&self, number: u64) -> String {
         self.0.replace("{i}", &number.to_string())
     }
 
-    /// As it was given.
+    /// Returns the unexpanded text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether it is the same for all.
+    /// Returns whether it is the same for all clients.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         !self.0.contains("{i}")
     }
 }
 
-/// Bytes of any kind in which `{i}` stands for the number of the client, from 0.
+/// Bytes in which `{i}` stands for the number of the client, from 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BodyTemplate(Vec<u8>);
@@ -230,25 +231,25 @@ pub struct BodyTemplate(Vec<u8>);
 impl BodyTemplate {
     const NUMBER: &[u8] = b"{i}";
 
-    /// Any bytes are one.
+    /// Creates a template from any bytes.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 
-    /// Bytes before the numbers are filled in.
+    /// Returns the unexpanded length.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The bytes for client `number`.
+    /// Returns the bytes for client `number`.
     pub(crate) fn fill(&self, number: u64) -> Vec<u8> {
         let digits = number.to_string();
         let mut out = Vec::with_capacity(self.0.len() + digits.len());
@@ -262,7 +263,7 @@ impl BodyTemplate {
         out
     }
 
-    /// Whether it is the same for all.
+    /// Returns whether they are the same for all clients.
     pub(crate) fn is_plain(&self) -> bool {
         Self::split(&self.0).is_none()
     }

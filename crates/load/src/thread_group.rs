@@ -1,4 +1,4 @@
-//! The threads of a run, and the one that waits for them: start together, end together, one tally.
+//! The threads of a run and the thread that waits for them: common start, common end, one tally.
 
 use std::io;
 use std::process::Command;
@@ -16,9 +16,9 @@ use crate::script::ScriptRun;
 use crate::tally::Tally;
 use crate::worker_process::WorkerProcess;
 
-/// How often the one that waits looks.
+/// Polling interval of the waiting thread.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Between "start" and the start, so that all hear of it before.
+/// Delay of the start, so that all threads know it in time.
 const START_NS: u64 = 50 * MILLISECOND;
 
 /// The threads of one process.
@@ -41,7 +41,7 @@ impl ThreadGroup {
                     .spawn(move || {
                         let mut load = share.plan.load.load(&share);
                         let result = engine::run(&share, &mut *load, &control);
-                        // Nobody is to wait for a thread that has failed.
+                        // Other threads must not wait for a failed one.
                         control.thread(index).ready.store(true, Relaxed);
                         control.thread(index).done.store(true, Relaxed);
                         control.thread(index).finished.store(true, Relaxed);
@@ -52,12 +52,12 @@ impl ThreadGroup {
         Ok(Self { control, threads })
     }
 
-    /// Whether all threads have nothing more to do.
+    /// Returns whether all threads have nothing left to do.
     pub(crate) fn is_finished(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// The time of a start that everybody can keep.
+    /// Returns a start time that all threads can meet.
     pub(crate) fn soon() -> u64 {
         now_ns() + START_NS
     }
@@ -75,16 +75,16 @@ impl ThreadGroup {
     }
 }
 
-/// All who take part in a run: the threads of this process, or of several.
+/// The participants of a run: threads of this process, several processes, or users of a script.
 pub(crate) enum Generators {
     Threads(ThreadGroup),
     Processes(Vec<WorkerProcess>),
-    /// Users of a script, which the caller's threads play.
+    /// Users of a script, simulated by the caller's threads.
     Script(Arc<ScriptRun>),
 }
 
 impl Generators {
-    /// `member` is the program that becomes a member; without it there is but one process.
+    /// `member` is the program of worker processes; without it there is only this process.
     pub(crate) fn spawn(plan: &Arc<Plan>, member: Option<&Command>) -> io::Result<Self> {
         match member {
             Some(program) if plan.processes > 1 => (0..plan.processes)
@@ -133,10 +133,10 @@ impl Generators {
         }
     }
 
-    /// Waits for all, and adds up what they have counted. Processes that were lost are named instead.
+    /// Waits for all participants and adds up their tallies. Lost processes are reported instead.
     ///
     /// # Errors
-    /// Nobody is left who could have counted anything.
+    /// All participants are lost.
     pub(crate) fn join(self) -> io::Result<(Tally, Vec<LostProcess>)> {
         match self {
             Self::Threads(crew) => crew.join().map(|tally| (tally, Vec::new())),
@@ -163,39 +163,39 @@ impl Generators {
     }
 }
 
-/// How a run is doing.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunProgress {
-    /// Connections asked for.
+    /// Number of requested connections.
     pub asked: u64,
-    /// Of them, open.
+    /// Number of opened connections.
     pub opened: u64,
-    /// Of them, failed.
+    /// Number of failed connections.
     pub failed: u64,
-    /// Answers or deliveries received in the measured time so far.
+    /// Answers or deliveries so far in the measured time.
     pub received: u64,
-    /// Errors so far.
+    /// Number of errors so far.
     pub errors: u64,
-    /// Of the answers of the last second, in nanoseconds: of the thread where it is longest.
+    /// 99th percentile of the last second's answers in nanoseconds, of the thread where it is longest.
     pub p99_ns: Option<u64>,
-    /// What it is doing.
+    /// The current stage of the run.
     pub stage: RunStage,
-    /// Since the beginning of that, in nanoseconds.
+    /// Nanoseconds since the start of the stage.
     pub for_ns: u64,
-    /// Since the beginning of the run, in nanoseconds.
+    /// Nanoseconds since the start of the run.
     pub elapsed_ns: u64,
 }
 
-/// What a run is doing.
+/// A stage of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RunStage {
-    /// Opening connections.
+    /// Connections are being opened.
     #[default]
     Connecting,
-    /// Sending, not measuring.
+    /// The load runs without measuring.
     WarmingUp,
-    /// Measuring.
+    /// The load is being measured.
     Measuring,
-    /// Waiting for last answers and good-byes.
+    /// Waiting for last answers and closing handshakes.
     Finishing,
 }

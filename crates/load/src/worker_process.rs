@@ -1,8 +1,8 @@
-//! A run in several processes: the first one leads, the others are members, which it starts, tells when to begin and
-//! end, and whose tallies it adds up.
+//! A run in several processes: the first one coordinates the others, which it starts, tells when to begin and end, and
+//! whose tallies it adds up.
 //!
-//! They talk in lines. To a member: its part of the plan, then [`CoordinatorMessage`]s. From a member: [`WorkerReport`]. The monotonic
-//! clock is the same for all of them, so "start" can name a time.
+//! They exchange lines. To a worker process: its part of the plan, then orders. From it: reports. The monotonic clock
+//! is common to all, so a start order contains a time.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -18,14 +18,14 @@ use crate::plan::Plan;
 use crate::tally::Tally;
 use crate::thread_group::{POLL_INTERVAL, ThreadGroup};
 
-/// What a member is.
+/// The assignment of a worker process.
 #[derive(Serialize, Deserialize)]
 struct WorkerPlan {
     plan: Plan,
     process: u32,
 }
 
-/// What a member is told.
+/// A message to a worker process.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum CoordinatorMessage {
     Start { at_ns: u64 },
@@ -33,7 +33,7 @@ enum CoordinatorMessage {
     Hold(bool),
 }
 
-/// What a member tells.
+/// A message from a worker process.
 #[derive(Debug, Serialize, Deserialize)]
 enum WorkerReport {
     Live(TotalProgress),
@@ -41,10 +41,11 @@ enum WorkerReport {
     Failed(String),
 }
 
-/// Runs one process's part, as a member: orders come in, news go out. For the program that the leader starts.
+/// Runs one process's part of a run; orders are read and reports written. Called by the program that the coordinator
+/// starts.
 ///
 /// # Errors
-/// The leader is gone, or was none.
+/// The coordinator is gone or was missing.
 pub fn serve(orders: impl io::Read + Send + 'static, mut news: impl Write) -> io::Result<()> {
     let mut orders = BufReader::new(orders);
     let mut line = String::new();
@@ -61,7 +62,7 @@ pub fn serve(orders: impl io::Read + Send + 'static, mut news: impl Write) -> io
                 Err(_) => break,
             }
         }
-        // Nobody leads any more.
+        // The coordinator is gone.
         control.stop();
         control.stop();
     });
@@ -83,7 +84,7 @@ fn send(out: &mut impl Write, news: &WorkerReport) -> io::Result<()> {
     out.flush()
 }
 
-/// A member as its leader sees it.
+/// A worker process, as seen by the coordinator.
 #[derive(Debug)]
 pub(crate) struct WorkerProcess {
     child: Child,
@@ -93,14 +94,14 @@ pub(crate) struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    /// Starts `program` (with `arguments`), which is to call [`serve`].
+    /// Starts `program` (with `arguments`), which has to call [`serve`].
     pub(crate) fn start(program: &Command, plan: &Plan, process: u32) -> io::Result<Self> {
         let mut command = Command::new(program.get_program());
         command
             .args(program.get_args())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Ctrl-C is for the leader.
+            // Ctrl-C is for the coordinator.
             .process_group(0);
         let mut child = command.spawn()?;
         let (Some(mut orders), Some(news)) = (child.stdin.take(), child.stdout.take()) else {
@@ -117,7 +118,7 @@ impl WorkerProcess {
         let shared = Arc::clone(&state);
         let reader = thread::spawn(move || {
             let result = read(BufReader::new(news), &shared);
-            // Nobody is to wait for a member that has failed.
+            // Other processes must not wait for a failed one.
             let mut sums = shared.lock();
             (sums.ready, sums.done, sums.finished) = (true, true, true);
             result
@@ -146,7 +147,7 @@ impl WorkerProcess {
         self.order(CoordinatorMessage::Hold(held));
     }
 
-    /// One that does not hear is told by its reader.
+    /// A failure is noticed by the reader.
     fn order(&mut self, order: CoordinatorMessage) {
         if let (Some(orders), Ok(mut line)) = (&mut self.orders, serde_json::to_vec(&order)) {
             line.push(b'\n');
@@ -154,7 +155,7 @@ impl WorkerProcess {
         }
     }
 
-    /// Waits for its end and takes its tally; or says in words how it was lost.
+    /// Waits for its end and returns its tally, or a description of how it was lost.
     pub(crate) fn dismiss(mut self) -> Result<Tally, String> {
         let reader = self.reader.take();
         let tally = reader.map(JoinHandle::join);
@@ -168,7 +169,7 @@ impl WorkerProcess {
     }
 }
 
-/// How a member without a tally ended: a signal explains its silence, otherwise it may have said why.
+/// Describes how a worker process ended without a tally: by a signal, or with an error.
 fn exit_description(status: ExitStatus, said: &io::Error) -> String {
     match (status.signal(), status.code()) {
         (Some(signal), _) => format!("killed by signal {signal}"),
@@ -208,7 +209,7 @@ mod tests {
     use crate::plan::Endpoint;
     use crate::target::Target;
 
-    /// A member that reads its part and then does as the shell is told.
+    /// A worker process that reads its part and then executes a shell script.
     fn member(script: &str) -> WorkerProcess {
         let target = Target::parse("ws://127.0.0.1:1/").unwrap();
         let plan = Plan {

@@ -1,8 +1,8 @@
-//! A log file: appended to, rotated by size, opened anew when told.
+//! A log file: appended to, rotated by size, and reopened on request.
 //!
-//! Several processes may append to one file (supervisor and server process do, and two server processes during an
-//! upgrade). Whoever finds it full renames it under a lock on the old file; the others find another file under its
-//! name before their next write, and follow. What is written is not known here.
+//! Several processes may append to one file (supervisor and server process, and two server processes during an
+//! upgrade). The one that finds it full renames it under a lock on the old file; the others notice another file under
+//! its name before their next write, and switch to it. The content is not known here.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -17,20 +17,20 @@ use veche_files::{Owner, PinnedPath, WriteOptions};
 use crate::settings::Rotation;
 use crate::sink::Output;
 
-/// Logs have addresses and names in them: for their user and group only.
+/// Logs contain addresses and names, so only their user and group may read them.
 pub const MODE: u32 = 0o640;
 
-/// See the module.
+/// An open log file.
 pub(super) struct LogFile {
     path: PathBuf,
     rotation: Option<Rotation>,
-    /// Of files that it makes; `None`: the user of this process.
+    /// The owner of files that it creates; `None`: the user of this process.
     owner: Option<Owner>,
     file: File,
 }
 
 impl LogFile {
-    /// Opens `path` for appending, and makes it for `owner` if it is not there.
+    /// Opens `path` for appending, and creates it for `owner` if it is missing.
     pub(super) fn open(
         path: &Path,
         rotation: Option<Rotation>,
@@ -38,14 +38,14 @@ impl LogFile {
     ) -> io::Result<Self> {
         Ok(Self {
             path: path.to_owned(),
-            // The names below /dev stay what they are.
+            // Files below /dev are not rotated.
             rotation: rotation.filter(|_| standard(path).is_none()),
             owner,
             file: open(path, owner)?,
         })
     }
 
-    /// Sees to it that `length` more bytes may be written: follows somebody else's rotation, or does its own.
+    /// Prepares writing `length` more bytes: follows another process's rotation, or rotates.
     fn make_room(&mut self, length: usize) -> io::Result<()> {
         let Some(rotation) = self.rotation else {
             return Ok(());
@@ -54,9 +54,9 @@ impl LogFile {
             self.open_next()?;
         }
         if self.is_full(rotation, length)? {
-            // Until it is closed, which is when the next one has been opened.
+            // Until it is closed, which happens when the next one has been opened.
             flock(&self.file, FlockOperation::LockExclusive)?;
-            // Somebody else may have been faster.
+            // Another process may have rotated first.
             if self.is_in_place()? {
                 shift(&self.path, rotation.keep)?;
             }
@@ -65,7 +65,7 @@ impl LogFile {
         Ok(())
     }
 
-    /// Goes on in the file that has the name now; where that can't be opened the old one stays.
+    /// Switches to the file that has the name now; stays with the old one if that can't be opened.
     fn open_next(&mut self) -> io::Result<()> {
         self.file = open(&self.path, self.owner)?;
         Ok(())
@@ -77,7 +77,7 @@ impl LogFile {
         Ok(bytes > 0 && bytes.saturating_add(length as u64) > rotation.bytes_max)
     }
 
-    /// Whether the open file is the one that has the name.
+    /// Returns whether the open file still has its name.
     fn is_in_place(&self) -> io::Result<bool> {
         let ours = self.file.metadata()?;
         Ok(PinnedPath::open(&self.path)?.identity()? == Some((ours.dev(), ours.ino())))
@@ -104,8 +104,8 @@ impl Output for LogFile {
     }
 }
 
-/// The outputs that a process is started with, by the names by which a container's log is written, and the null device:
-/// no files that could be made, judged or renamed.
+/// Opens a standard output of the process, by the names used in containers, or the null device. These can't be created,
+/// checked or renamed.
 pub fn standard(path: &Path) -> Option<io::Result<OwnedFd>> {
     match path.to_str()? {
         "/dev/stdout" => Some(io::stdout().as_fd().try_clone_to_owned()),
@@ -124,11 +124,11 @@ fn open(path: &Path, owner: Option<Owner>) -> io::Result<File> {
     Ok(how.open(path)?.file)
 }
 
-/// `log` becomes `log.1`, which becomes `log.2`; the one after the `keep`th goes.
+/// Renames `log` to `log.1`, that to `log.2` and so on; the one after the `keep`th is deleted.
 fn shift(path: &Path, keep: u32) -> io::Result<()> {
     let place = PinnedPath::open(path)?;
     let name = path.file_name().unwrap_or_default();
-    // Only as far as there are files, so that a large `keep` costs nothing.
+    // Stops at the first missing file, so that a large `keep` costs nothing.
     let mut last = 0;
     while last < keep && place.has(&numbered(name, last + 1))? {
         last += 1;
@@ -165,7 +165,7 @@ mod tests {
             self.0.join("log")
         }
 
-        /// Each file's content, by name.
+        /// Returns each file's content by name.
         fn files(&self) -> Vec<(String, String)> {
             let mut files: Vec<_> = fs::read_dir(&self.0)
                 .expect("it is there")
@@ -257,10 +257,10 @@ mod tests {
         let expected = ["a", "b"].map(|name| (0..500).map(move |n| format!("{name}{n:03}")));
         assert_eq!(lines, expected.into_iter().flatten().collect::<Vec<_>>());
         for (name, text) in &files {
-            // The other's write may come between a look at the size and one's own.
+            // The other's write may come between the size check and one's own.
             assert!(text.len() <= 1000 + 5, "{name} has {}", text.len());
         }
-        // 5,000 bytes: not a file more than rotating once each time makes.
+        // 5,000 bytes: not a file more than separate rotations would make.
         assert!((5..=6).contains(&files.len()), "{} files", files.len());
     }
 
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(folder.files(), named(&files));
     }
 
-    /// What is in its place is told, and the old file goes on.
+    /// The replacement is reported, and the old file stays in use.
     #[test]
     fn a_link_in_its_place_is_not_followed() {
         let folder = Folder::new("link");

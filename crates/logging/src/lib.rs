@@ -1,11 +1,11 @@
-//! Logs: `tracing` events as lines of text or JSON, to standard error or to the end of a file.
+//! Logs: `tracing` events as lines of text or JSON, to standard error or a file.
 //!
-//! A thread that logs never waits for a disk or a terminal: a line is copied into one bounded buffer (`sink`), and a
-//! thread of its own writes the buffer out. Lines that find the buffer full are dropped, and a line says how many. Files
-//! are rotated by size, and opened anew when told (`file`). What peers send can't forge a line or steer a terminal:
-//! control characters are escaped there, for all events alike. Panics are logged too (`panics`).
+//! A thread that logs never waits for a disk or a terminal: a line is copied into a bounded buffer (`sink`), which a
+//! separate thread writes out. Lines that don't fit are dropped and counted in the log. Files are rotated by size and
+//! reopened on request (`file`). Data from peers can't forge a line or control a terminal: control characters of all
+//! events are escaped. Panics are logged too (`panics`).
 //!
-//! Knows neither what is logged at which level nor where settings come from.
+//! The crate does not know what is logged at which level, or the origin of settings.
 
 #![forbid(unsafe_code)]
 
@@ -36,35 +36,35 @@ pub use self::log_throttle::LogThrottle;
 pub use self::settings::{LogFormat, LogLevel, LogSettings, Rotation};
 use self::sink::{LineWriter, LogSink};
 
-/// Why there are no logs.
+/// The reason why logging can't start.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The file can't be opened for appending.
     #[error("can't open the log file {path}: {source}")]
     File {
-        /// As it was configured
+        /// The configured path.
         path: PathBuf,
-        /// Why not
+        /// The error of the system.
         source: io::Error,
     },
-    /// The system has no thread to write them.
+    /// The writing thread can't be started.
     #[error("can't start the log thread: {0}")]
     Thread(io::Error),
-    /// Logs were started before in this process.
+    /// Logging was already started in this process.
     #[error("logs were started twice")]
     Twice,
 }
 
-/// The running logs; dropping it writes out what waits.
+/// The running logs. Dropping them writes out pending lines.
 pub struct Logs {
     sink: Arc<LogSink>,
     level: reload::Handle<LevelFilter, Registry>,
 }
 
-/// Where lines go: made by [`open`].
+/// The destination of lines, made by [`open`].
 pub struct Output(Box<dyn sink::Output>);
 
-/// Opens what `log` names, without using it yet; a new file is given to `owner`.
+/// Opens the destination of `log` without using it yet; a new file is created for `owner`.
 ///
 /// # Errors
 /// The file can't be opened.
@@ -82,7 +82,7 @@ fn standard_error(format: LogFormat) -> Output {
     }
 }
 
-/// Opens a file for lines of some log, without using it yet; a new one is given to `owner`.
+/// Opens a file for the lines of any log without using it yet; a new one is created for `owner`.
 ///
 /// # Errors
 /// The file can't be opened.
@@ -100,65 +100,65 @@ pub fn open_file(
     }
 }
 
-/// Where nothing is kept.
+/// Returns a destination that discards all lines.
 #[must_use]
 pub fn nowhere() -> Output {
     Output(Box::new(io::sink()))
 }
 
-/// A log beside the server's: whole lines, made by somebody else.
+/// A log besides the server's, of lines formatted elsewhere.
 pub struct Appender(Arc<LogSink>);
 
 impl Appender {
-    /// With a thread of its own, which lives as long as the process.
+    /// Starts its writing thread, which lives as long as the process.
     ///
     /// # Errors
-    /// The system has no thread for it.
+    /// The thread can't be started.
     pub fn start(output: Output) -> Result<Self, LogError> {
         let sink = Arc::new(LogSink::silent());
         sink.start(output.0).map_err(LogError::Thread)?;
         Ok(Self(sink))
     }
 
-    /// Takes so many lines, each with its newline, or loses them; does not wait.
+    /// Queues `count` lines, each with its newline, or drops them; never blocks.
     pub fn push(&self, lines: &[u8], count: u64) {
         self.0.push_lines(lines, count);
     }
 
-    /// Goes on in `output`.
+    /// Switches to another destination.
     pub fn switch(&self, output: Output) {
         self.0.switch(false, output.0);
     }
 
-    /// Goes on in the file that has the name now.
+    /// Reopens the file by its name.
     pub fn reopen(&self) {
         self.0.reopen();
     }
 
-    /// Waits until all lines so far are written, but not for long.
+    /// Waits a limited time until all lines so far are written.
     pub fn flush(&self) {
         self.0.flush();
     }
 
-    /// Lines lost since the start.
+    /// Returns the number of lines lost since the start.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.0.lost()
     }
 }
 
-/// Sends this process's events and panics where `log` says, from now on; new files are given to `owner`.
+/// Starts logging events and panics of this process as configured; new files are created for `owner`.
 ///
 /// # Errors
-/// There are no logs, for one of the reasons of [`LogError`].
+/// See [`LogError`].
 pub fn start(log: &LogSettings, owner: Option<Owner>) -> Result<Logs, LogError> {
     start_with(log, open(log, owner)?)
 }
 
-/// The same, and to standard error where the file can't be opened.
+/// Starts logging, to standard error if the file can't be opened.
 ///
 /// # Errors
-/// Logs were started twice, or the system has no thread for them.
+/// Logging was already started, or the thread can't be.
 pub fn start_or_stderr(log: &LogSettings, owner: Option<Owner>) -> Result<Logs, LogError> {
     match open(log, owner) {
         Ok(output) => start_with(log, output),
@@ -201,37 +201,37 @@ fn filter(level: LogLevel) -> LevelFilter {
 }
 
 impl Logs {
-    /// Goes on with the level and format of `log`, in `output`, which [`open`] made of it.
+    /// Switches to the level and format of `log`, and to `output`, which [`open`] made of it.
     pub fn switch(&self, log: &LogSettings, output: Output) {
-        // Fails only when the subscriber is gone, which lives as long as the process.
+        // Fails only without the subscriber, which lives as long as the process.
         let _ = self.level.reload(filter(log.level));
         self.sink.switch(log.format == LogFormat::Json, output.0);
     }
 
-    /// Goes on in the file that has the name now: somebody who keeps logs has moved the old one away.
+    /// Reopens the file by its name, after it was moved away.
     pub fn reopen(&self) {
         self.sink.reopen();
     }
 
-    /// As the rest of the process sees them.
+    /// Returns the log as seen by the rest of the process.
     #[must_use]
     pub fn seen(&self) -> ServerLog {
         ServerLog(Some(Arc::clone(&self.sink)))
     }
 }
 
-/// The server's log as the rest of the process sees it; empty without logs.
+/// The server's log as seen by the rest of the process; empty without logs.
 #[derive(Clone, Default)]
 pub struct ServerLog(Option<Arc<LogSink>>);
 
 impl ServerLog {
-    /// Lines lost since the start.
+    /// Returns the number of lines lost since the start.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.0.as_ref().map_or(0, |sink| sink.lost())
     }
 
-    /// The last lines without so many first ones of all that there were, and how many there were.
+    /// Returns the last lines without the first `after` of all lines so far, and the number of all lines.
     #[must_use]
     pub fn recent(&self, after: u64) -> (Vec<Box<str>>, u64) {
         self.0
@@ -247,7 +247,7 @@ impl std::fmt::Debug for ServerLog {
 }
 
 impl Logs {
-    /// Writes out what waits, if that does not take too long.
+    /// Waits a limited time until pending lines are written.
     pub fn flush(&self) {
         self.sink.flush();
     }
@@ -259,10 +259,10 @@ impl Drop for Logs {
     }
 }
 
-/// Text or JSON, as the sink says at the moment.
+/// Formats lines as the sink's current format requires.
 struct LineFormat {
     sink: Arc<LogSink>,
-    /// Text is short.
+    /// Whether text is in the short form.
     is_short: bool,
     text: format::Format,
     json: format::Format<format::Json>,

@@ -1,14 +1,14 @@
-//! Lines of the log that clients can bring about: one now and then is enough.
+//! Limits log lines that clients can cause.
 
-/// What a client can bring about is said so often.
+/// The minimum interval of such a line in milliseconds.
 const EVERY_MS: u64 = 10_000;
 
-/// When the last line was written. Times are in monotonic milliseconds.
+/// The time of the last line, in monotonic milliseconds.
 #[derive(Debug, Default)]
 pub struct LogThrottle(Option<u64>);
 
 impl LogThrottle {
-    /// Whether one is due; then it counts as written.
+    /// Returns whether a line may be written, and counts it as written if so.
     pub fn is_due(&mut self, now_ms: u64) -> bool {
         let is_due = self.0.is_none_or(|at| now_ms >= at + EVERY_MS);
         if is_due {
@@ -17,7 +17,7 @@ impl LogThrottle {
         is_due
     }
 
-    /// One was written.
+    /// Records that a line was written.
     pub fn mark_logged(&mut self, now_ms: u64) {
         self.0 = Some(now_ms);
     }

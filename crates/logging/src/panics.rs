@@ -1,8 +1,8 @@
-//! Panics as lines of the log: a panic is a bug of ours, and where the log is a file nobody reads standard error.
+//! Logs panics, which are bugs: if the log is a file, standard error may go unnoticed.
 //!
-//! The process ends then, in every thread: what a panic has left behind can't be trusted, and the supervisor has
-//! another process up at once. So the line is written out before. Where logging can't tell it, the standard library
-//! does as always, on standard error.
+//! A panic in any thread ends the process: its state can't be trusted, and the supervisor starts another process at
+//! once. The line is written out before. If logging fails, the standard library reports the panic on standard error as
+//! usual.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::{self, PanicHookInfo};
@@ -16,7 +16,7 @@ use super::sink::LogSink;
 /// The target of these lines.
 const TARGET: &str = "veche::logging::panics";
 
-/// Has every panic of the process logged, and end it, from now on.
+/// Makes every panic of the process be logged and end the process.
 pub(super) fn log(sink: Arc<LogSink>) {
     let standard = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -38,7 +38,7 @@ fn tell(info: &PanicHookInfo<'_>) {
         Some(place) => error!(target: TARGET, thread, "panicked at {place}: {message}"),
         None => error!(target: TARGET, thread, "panicked: {message}"),
     }
-    // Where RUST_BACKTRACE asks for it; a line each, since that is how people read it.
+    // Included if RUST_BACKTRACE requests it; a record per line, which is how people read it.
     let backtrace = Backtrace::capture();
     if backtrace.status() == BacktraceStatus::Captured {
         for line in backtrace.to_string().lines() {
@@ -58,7 +58,7 @@ mod tests {
 
     const TELLS: &str = "VECHE_TEST_PANIC";
 
-    /// Logs to the file that the environment names, and dies of a panic.
+    /// Logs to the file named in the environment, and panics.
     #[test]
     #[ignore = "not a test: a process that panics, for the test"]
     fn act_as_panicking() {
@@ -122,7 +122,7 @@ mod tests {
         let (_, stderr) = dies("info", Path::new(""), "0");
         assert!(stderr.lines().any(is_told), "{stderr}");
 
-        // Without a log it is said as by any other program.
+        // Without a log it is reported as in any other program.
         let (log, stderr) = dies("off", &file, "0");
         assert_eq!(log, "");
         assert!(

@@ -1,59 +1,60 @@
-//! How a log is kept: plain values.
+//! Settings of a log, as plain values.
 
 use std::path::PathBuf;
 
-/// What is logged, how and to where.
+/// The settings of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSettings {
-    /// What is important enough
+    /// The lowest severity logged.
     pub level: LogLevel,
-    /// Text or JSON
+    /// The format of lines.
     pub format: LogFormat,
-    /// `None`: standard error.
+    /// The path; `None`: standard error.
     pub file: Option<PathBuf>,
-    /// `None`: the file grows until somebody else moves it away.
+    /// Rotation; `None`: the file grows until it is moved externally.
     pub rotation: Option<Rotation>,
 }
 
-/// When a log file is replaced by a new one.
+/// When a log file is rotated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// Before it would have more.
+    /// The size that it does not exceed, in bytes.
     pub bytes_max: u64,
-    /// How many old ones are kept; at least 1.
+    /// The number of old files kept; at least 1.
     pub keep: u32,
 }
 
-/// The least important events that are logged.
+/// The lowest severity that is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
-    /// Nothing at all
+    /// Nothing.
     Off,
-    /// What went wrong, and can't be ignored
+    /// Errors that need action.
     Error,
-    /// What may need a person's attention
+    /// Conditions that may need attention.
     Warn,
-    /// What happens to the process
+    /// Events of the process.
     Info,
-    /// What happens to connections
+    /// Events of connections.
     Debug,
-    /// What happens to messages
+    /// Events of messages.
     Trace,
 }
 
-/// What a line looks like.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// A line of text for each event
+    /// A line of text for each event.
     Text,
-    /// A JSON object on a line for each event
+    /// A JSON object on a line for each event.
     Json,
-    /// For development: short, in local time, in colours on a terminal.
+    /// For development: short, in local time, and coloured on a terminal.
     Short,
 }
 
 impl LogSettings {
-    /// The same as `veche dev` has it: short where it goes to the terminal and the file asks for nothing else.
+    /// Returns the settings for `veche dev`: short if it goes to the terminal and the configuration does not choose
+    /// otherwise.
     #[must_use]
     pub fn for_dev(&self, is_dev: bool) -> Self {
         let mut log = self.clone();

@@ -1,7 +1,7 @@
-//! The buffer between those who log and the log thread: bounded, so that neither waits for the other.
+//! The bounded buffer between logging threads and the writing thread, so that neither waits for the other.
 //!
-//! Lines come in whole and leave in batches, with their control characters escaped on the way. What a line says
-//! and where it is written is not known here.
+//! Whole lines come in and leave in batches, with control characters escaped. The content and destination of lines are
+//! not known here.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -15,28 +15,28 @@ use serde_json::json;
 use tracing::{error, warn};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// So many of the last lines are kept, to be shown,
+/// The number of the last lines kept for display.
 const RECENT_LINES_MAX: usize = 500;
-/// and so much of each.
+/// The bytes kept of each.
 const RECENT_LINE_BYTES_MAX: usize = 2048;
-/// What may wait to be written; twice that while a write is under way.
+/// The buffer limit in bytes; twice that while a write is in progress.
 const BUFFER_BYTES_MAX: usize = 1 << 20;
-/// How long the last lines of a process may take.
+/// The time limit for writing the last lines of a process.
 const FLUSH_WAIT: Duration = Duration::from_secs(1);
-/// Where lines of the log's own come from.
+/// The target of the log's own lines.
 const TARGET: &str = "veche::logging";
-/// The name of the log thread.
+/// The name of the writing thread.
 const THREAD: &str = "log";
 
-/// Where lines are written: the log thread's own, so it may take its time.
+/// A destination of lines, owned by the writing thread, so it may block.
 pub(super) trait Output: Write + Send {
-    /// About to be handed so many bytes.
+    /// Called before a batch of `length` bytes.
     fn prepare(&mut self, length: usize) -> io::Result<()> {
         let _ = length;
         Ok(())
     }
 
-    /// What has its name may be another file by now: goes on with that one.
+    /// Reopens the destination by its name.
     fn reopen(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -46,12 +46,12 @@ impl Output for io::Stderr {}
 
 impl Output for io::Sink {}
 
-/// See the module.
+/// The buffer and its state.
 pub(super) struct LogSink {
     json: AtomicBool,
-    /// What it has to say itself stands among its lines; else it goes to the server's log.
+    /// Whether its own messages are among its lines; otherwise they go to the server's log.
     speaks: bool,
-    /// Lines lost since the start: no room, or a write that failed.
+    /// Lines lost since the start: the buffer was full, or a write failed.
     lost: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
@@ -61,21 +61,21 @@ pub(super) struct LogSink {
 struct State {
     waiting: Vec<u8>,
     recent: RecentLines,
-    /// And how much of what waits is still for the one before.
+    /// The next destination, and the number of pending bytes that still belong to the previous one.
     next_output: Option<(usize, Box<dyn Output>)>,
-    /// To be done before the next write.
+    /// Reopen before the next write.
     reopen: bool,
     dropped: u64,
-    /// Lines that a failed write has lost; told with the next ones.
+    /// Lines lost by failed writes, to be reported with the next batch.
     unwritten: u64,
     is_writing: bool,
 }
 
-/// The last lines, as they were written.
+/// The last lines as they were written.
 #[derive(Default)]
 struct RecentLines {
     lines: VecDeque<Box<str>>,
-    /// Of all that there were.
+    /// The number of all lines so far.
     count: u64,
 }
 
@@ -98,7 +98,7 @@ impl State {
 }
 
 impl LogSink {
-    /// Of the server's log.
+    /// Creates the sink of the server's log.
     pub(super) fn new(json: bool) -> Self {
         Self {
             json: AtomicBool::new(json),
@@ -109,7 +109,7 @@ impl LogSink {
         }
     }
 
-    /// Of another log, whose lines somebody else makes.
+    /// Creates the sink of another log, with lines formatted elsewhere.
     pub(super) fn silent() -> Self {
         Self {
             speaks: false,
@@ -117,7 +117,7 @@ impl LogSink {
         }
     }
 
-    /// Starts the log thread, which lives as long as the process.
+    /// Starts the writing thread, which lives as long as the process.
     pub(super) fn start(self: &Arc<Self>, output: Box<dyn Output>) -> io::Result<()> {
         let sink = Arc::clone(self);
         let name = if self.speaks { THREAD } else { "access log" };
@@ -127,17 +127,17 @@ impl LogSink {
             .map(drop)
     }
 
-    /// Whether the calling thread is the log thread, which can't wait for itself.
+    /// Returns whether the calling thread is the writing thread, which can't wait for itself.
     pub(super) fn is_writer() -> bool {
         thread::current().name() == Some(THREAD)
     }
 
-    /// Whether lines are JSON.
+    /// Returns whether lines are JSON.
     pub(super) fn is_json(&self) -> bool {
         self.json.load(Ordering::Relaxed)
     }
 
-    /// Goes on in another format and output; what waits goes to the old one.
+    /// Switches to another format and destination; pending lines go to the old one.
     pub(super) fn switch(&self, json: bool, output: Box<dyn Output>) {
         self.json.store(json, Ordering::Relaxed);
         let mut state = self.state.lock();
@@ -146,29 +146,29 @@ impl LogSink {
         self.changed.notify_all();
     }
 
-    /// Opens the output anew before the next line: it was moved away by somebody who keeps logs.
+    /// Reopens the destination before the next line, since the file was moved away.
     pub(super) fn reopen(&self) {
         self.state.lock().reopen = true;
         self.changed.notify_all();
     }
 
-    /// Lines lost since the start.
+    /// Returns the number of lines lost since the start.
     pub(super) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// The last lines without so many first ones of all that there were, and how many there were.
+    /// Returns the last lines without the first `after` of all lines so far, and the number of all lines.
     pub(super) fn recent(&self, after: u64) -> (Vec<Box<str>>, u64) {
         let state = self.state.lock();
         let RecentLines { lines, count } = &state.recent;
         let gone = count - lines.len() as u64;
-        // Whoever knows of more than there were speaks of another process.
+        // A larger number refers to another process.
         let after = if after > *count { 0 } else { after };
         let known = after.saturating_sub(gone) as usize;
         (lines.iter().skip(known).cloned().collect(), *count)
     }
 
-    /// Takes so many lines as they are: nothing is to be escaped any more.
+    /// Queues `count` lines that need no escaping.
     pub(super) fn push_lines(&self, lines: &[u8], count: u64) {
         let mut state = self.state.lock();
         if state.waiting.len() + lines.len() > BUFFER_BYTES_MAX {
@@ -203,7 +203,8 @@ impl LogSink {
         }
     }
 
-    /// The log thread. A write that fails loses its lines: the log itself says so once it can be written again.
+    /// The main function of the writing thread. A failed write loses its lines, which the log reports once it can be
+    /// written again.
     fn write_out(&self, mut output: Box<dyn Output>) {
         let mut batch = Vec::new();
         let mut rotates = true;
@@ -211,26 +212,26 @@ impl LogSink {
             let mut state = self.state.lock();
             state.is_writing = false;
             while state.has_nothing_to_do() {
-                // For who waits in `flush`.
+                // Wakes the callers of `flush`.
                 self.changed.notify_all();
                 self.changed.wait(&mut state);
             }
             std::mem::swap(&mut batch, &mut state.waiting);
             let dropped = std::mem::take(&mut state.dropped) + std::mem::take(&mut state.unwritten);
             let next_output = state.next_output.take().map(|(until, next)| {
-                // What came later is for the next one.
+                // Later lines belong to the next destination.
                 state.waiting = batch.split_off(until);
                 next
             });
             let reopen = std::mem::take(&mut state.reopen);
             state.is_writing = true;
             drop(state);
-            // A name that can't be opened any more is no reason to stop: the old file is still good.
+            // If the new file can't be opened, the old one stays in use.
             if reopen && let Err(error) = output.reopen() {
                 self.tell("can't open the log file anew", &error, &mut batch);
             }
             if let Err(error) = output.prepare(batch.len()) {
-                // Once is enough: it is tried again with each batch.
+                // Reported once; it is retried with each batch.
                 if std::mem::take(&mut rotates) {
                     self.tell("can't rotate the log file", &error, &mut batch);
                 }
@@ -244,7 +245,7 @@ impl LogSink {
             if written.is_err() {
                 let lines = batch.iter().filter(|&&byte| byte == b'\n').count() as u64;
                 self.lost.fetch_add(lines, Ordering::Relaxed);
-                // Told with the next ones: at once it would fail again.
+                // Reported with the next batch: at once it would fail again.
                 self.state.lock().unwritten += lines + dropped;
             } else if dropped > 0 && !self.speaks {
                 warn!(target: TARGET, dropped, "lines of the access log dropped");
@@ -267,7 +268,7 @@ impl LogSink {
         batch.push(b'\n');
     }
 
-    /// A line of the log's own.
+    /// Adds a line of the log's own.
     fn tell(&self, what: &str, error: &io::Error, batch: &mut Vec<u8>) {
         if !self.speaks {
             error!(target: TARGET, %error, "access log: {what}");
@@ -283,7 +284,7 @@ impl LogSink {
         batch.push(b'\n');
     }
 
-    /// Waits until all lines so far are written, but not for long.
+    /// Waits a limited time until all lines so far are written.
     pub(super) fn flush(&self) {
         let mut state = self.state.lock();
         let is_busy = |state: &mut State| state.is_writing || !state.has_nothing_to_do();
@@ -291,9 +292,9 @@ impl LogSink {
     }
 }
 
-/// Copies a line with its control characters escaped as `\n`, `\t`, `\u001b`: C0 but for the closing newline, DEL, C1.
+/// Copies a line with its control characters escaped as `\n`, `\t`, `\u001b`: C0 except the final newline, DEL, C1.
 ///
-/// JSON comes with C0 escaped, and the others can only stand within a string there: it stays JSON.
+/// JSON arrives with C0 escaped, and the others can only be inside a string there: it stays valid.
 fn escape(line: &[u8], out: &mut Vec<u8>) {
     let (body, end) = match line.split_last() {
         Some((b'\n', body)) => (body, &line[body.len()..]),
@@ -324,7 +325,7 @@ fn escape(line: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(end);
 }
 
-/// Hands each event's line, which the layer writes in one piece, to the sink.
+/// Passes each event's line, which the layer writes in one piece, to the sink.
 pub(super) struct LineWriter(pub(super) Arc<LogSink>);
 
 impl<'a> MakeWriter<'a> for LineWriter {
@@ -395,7 +396,7 @@ mod tests {
         assert_eq!(texts(0), ["one", "two\\u001b"]);
         assert_eq!(texts(1), ["two\\u001b"]);
         assert_eq!(texts(2), [""; 0]);
-        // Of another process.
+        // The number is of another process.
         assert_eq!(texts(99), ["one", "two\\u001b"]);
         for number in 0..RECENT_LINES_MAX {
             sink.push(format!("{number}\n").as_bytes());
@@ -407,7 +408,7 @@ mod tests {
         assert_eq!(texts(count)[0].len(), RECENT_LINE_BYTES_MAX);
     }
 
-    /// An output whose first write lasts until it is let go.
+    /// A destination whose first write blocks until it is released.
     struct Stuck {
         started: Arc<Mutex<bool>>,
         let_go: Arc<Mutex<()>>,
@@ -429,7 +430,7 @@ mod tests {
 
     impl Output for Stuck {}
 
-    /// An output that has no room at first.
+    /// A destination whose first write fails for lack of space.
     struct Full {
         refusals: usize,
         written: Arc<Mutex<Vec<u8>>>,

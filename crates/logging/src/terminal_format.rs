@@ -1,7 +1,7 @@
-//! The log of `veche dev`: `18:30:02 WARN  what happened`, in local time, without what concerns operators alone.
+//! The log format of `veche dev`: `18:30:02 WARN  what happened`, in local time, without lines that concern only
+//! operators.
 //!
-//! Lines are plain until they reach the terminal: the buffer between escapes control characters, and so it would escape
-//! colours.
+//! Colours are added when lines reach the terminal: the buffer escapes control characters and would escape them.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use veche_terminal::{Colour, Colours};
 
 use super::sink::Output;
 
-/// Whose information, such as processes that start and end, tells developers nothing.
+/// Targets whose information, such as the start and end of processes, is not useful to developers.
 const OPERATIONS: &[&str] = &[
     "veche::history",
     "veche::process",
@@ -26,7 +26,7 @@ const OPERATIONS: &[&str] = &[
     "veche::supervisor::stopping",
 ];
 
-/// Whether a line of that kind is for developers.
+/// Returns whether a line is useful to developers.
 pub(super) fn is_shown(metadata: &Metadata<'_>) -> bool {
     *metadata.level() != Level::INFO || !OPERATIONS.contains(&metadata.target())
 }
@@ -54,7 +54,7 @@ where
     writeln!(writer)
 }
 
-/// Standard error, with times and levels in colours where it is a terminal.
+/// Standard error, with coloured times and levels if it is a terminal.
 pub(super) struct TerminalFormat {
     out: io::Stderr,
     colours: Colours,
@@ -71,7 +71,7 @@ impl TerminalFormat {
 impl Output for TerminalFormat {}
 
 impl Write for TerminalFormat {
-    /// Whole lines, as the log thread hands them over.
+    /// Receives whole lines from the writing thread.
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(lines);
         let painted: String = text
@@ -87,7 +87,7 @@ impl Write for TerminalFormat {
     }
 }
 
-/// A line with its time dimmed and its level in its colour.
+/// Returns a line with its time dimmed and its level coloured.
 fn painted(line: &str, colours: Colours) -> String {
     const TIME: usize = "18:30:02".len();
     const LEVEL: usize = TIME + " ERROR".len();
@@ -101,7 +101,7 @@ fn painted(line: &str, colours: Colours) -> String {
         "WARN" => Colour::Yellow,
         "INFO" => Colour::Green,
         "DEBUG" | "TRACE" => Colour::Dim,
-        // What the log itself has to say.
+        // A message of the log itself.
         _ => return line.to_owned(),
     };
     format!(

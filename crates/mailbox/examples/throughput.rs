@@ -1,7 +1,7 @@
-//! Nanoseconds per piece of mail between two threads, wakes included.
+//! Measures nanoseconds per message between two threads, wake-ups included.
 //!
-//! `cargo run --release -p veche-mailbox --example throughput`. The receiver
-//! sleeps whenever it has nothing to do, as a worker does.
+//! `cargo run --release -p veche-mailbox --example throughput`. The receiver sleeps whenever it has nothing to do, like a
+//! worker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,32 +1,32 @@
-//! What two workers share in one direction.
+//! The shared state of one direction between two workers.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use crate::sync::{AtomicBool, AtomicU32, Mutex};
 
-/// Which room a piece of mail takes.
+/// The resource that a message needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Takes a credit, which comes back when the receiver has finished it.
-    /// Without credit the source has to wait.
+    /// Takes a credit, which returns when the receiver has processed the message. Without credit the source has to
+    /// wait.
     Data,
-    /// Replies, membership, closes: has room of its own, so that a lane full of
-    /// data never blocks the answers that would empty it.
+    /// Replies, membership, closes: has reserved room, so that a lane full of data never blocks the replies that would
+    /// empty it.
     Control,
 }
 
-/// Mail on its way from one worker to another.
+/// Messages from one worker to another.
 #[derive(Debug)]
 pub(crate) struct Lane<T> {
     queue: Mutex<Queue<T>>,
-    /// The queue has mail; set under the lock, a hint outside of it.
+    /// The queue is not empty; set under the lock, a hint outside of it.
     waiting: AtomicBool,
-    /// Data finished by the receiver, and control taken by it, since the start.
-    /// They wrap; only the distance to what was posted counts.
+    /// Data processed and control messages taken by the receiver since the start. Both wrap; only the difference to the
+    /// number posted counts.
     pub(crate) finished: AtomicU32,
     pub(crate) taken: AtomicU32,
-    /// The sender was refused a credit and wants to hear of the next one.
+    /// The sender was refused a credit and wants to be woken by the next one.
     pub(crate) starved: AtomicBool,
 }
 
@@ -62,9 +62,9 @@ impl<T> Lane<T> {
         self.waiting.store(true, Ordering::Relaxed);
     }
 
-    /// Moves everything out into `batch`, which is empty.
+    /// Moves all messages out into `batch`, which must be empty.
     pub(crate) fn take(&self, batch: &mut VecDeque<T>) {
-        // A push that this misses rings the bell after it.
+        // A push that this misses notifies the receiver afterwards.
         if !self.waiting.load(Ordering::Relaxed) {
             return;
         }

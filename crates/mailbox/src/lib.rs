@@ -1,12 +1,10 @@
 //! The bounded queue between worker threads, with its wake.
 //!
-//! A worker never waits for another and never touches another's state: it
-//! posts mail. There is one lane per ordered pair of workers, first in first
-//! out. A turn's mail for one worker is pushed under one short lock, and the
-//! receiver swaps the whole batch out under another; the receiver is woken
-//! only if it sleeps.
+//! A worker never waits for another and never touches another's state: it posts messages. There is one first-in
+//! first-out lane per ordered pair of workers. The messages of a turn for one worker are pushed under one short lock,
+//! and the receiver swaps the whole batch out under another; the receiver is woken only if it sleeps.
 //!
-//! The crate does not know what mail means, except its [`Class`].
+//! The crate does not interpret messages except for their [`Class`].
 
 mod lane;
 mod mailbox;

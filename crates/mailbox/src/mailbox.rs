@@ -1,4 +1,4 @@
-//! One worker's end of all its lanes.
+//! A worker's end of all its lanes.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,13 +9,13 @@ use crate::Wake;
 use crate::lane::{Class, Lane};
 use crate::wake_flag::WakeFlag;
 
-/// The limits of each lane.
+/// Limits of each lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Data that may be unfinished per ordered pair. Default 1,024.
+    /// Maximum number of unprocessed data messages per lane. Default 1,024.
     pub credits: u32,
-    /// Control mail that may wait per ordered pair, beside what the receiver
-    /// has taken already. Default 65,536.
+    /// Maximum number of waiting control messages per lane, not counting those that the receiver has taken. Default
+    /// 65,536.
     pub control_max: u32,
 }
 
@@ -28,8 +28,8 @@ impl Default for Options {
     }
 }
 
-/// There is no room of the mail's class in the lane: no credit for data, or
-/// control at its maximum. The mail comes back.
+/// The lane has no room for the message's class: no credit for data, or the maximum of control messages. Contains the
+/// message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full<T>(pub T);
 
@@ -41,10 +41,10 @@ impl<T> fmt::Display for Full<T> {
 
 impl<T: fmt::Debug> std::error::Error for Full<T> {}
 
-/// What all ends share.
+/// The state shared by all ends.
 struct Mesh<T> {
     workers: usize,
-    /// Lane from `a` to `b` at `a * workers + b`.
+    /// The lane from `a` to `b` is at `a * workers + b`.
     lanes: Vec<Lane<T>>,
     wake_flags: Vec<WakeFlag>,
 }
@@ -55,38 +55,37 @@ impl<T> Mesh<T> {
     }
 }
 
-/// What this end has posted to one worker.
+/// Messages posted by this end to one worker.
 struct Outgoing<T> {
     batch: VecDeque<T>,
     batch_control: u32,
-    /// Since the start, wrapping: to compare with the lane's counters.
+    /// Counts since the start, wrapping, to compare with the lane's counters.
     data_posted: u32,
     control_posted: u32,
 }
 
-/// One worker's end: it posts to all, and receives from all.
+/// A worker's end: posts to all workers and receives from all.
 ///
-/// A turn of a worker: [`pop`](Self::pop) and work, [`post`](Self::post) as
-/// needed, [`flush`](Self::flush); then [`sleep`](Self::sleep) decides whether
-/// the wait may last, and [`awake`](Self::awake) follows it.
+/// In a turn, a worker calls [`pop`](Self::pop) and works, calls [`post`](Self::post) as needed, then
+/// [`flush`](Self::flush); then [`sleep`](Self::sleep) decides whether it may wait, and [`awake`](Self::awake) follows
+/// the wait.
 pub struct Mailbox<T> {
     me: usize,
     mesh: Arc<Mesh<T>>,
     options: Options,
     outgoing: Vec<Outgoing<T>>,
-    /// Targets whose batch is not empty.
+    /// Targets with a non-empty batch.
     dirty: Vec<usize>,
     /// Batches taken from the lanes, by sender.
     incoming: Vec<VecDeque<T>>,
-    /// Mail in `incoming`, and the sender whose turn it is.
+    /// The number of messages in `incoming`, and the current sender.
     incoming_count: usize,
     cursor: usize,
 }
 
 impl<T> Mailbox<T> {
-    /// The ends of `workers` workers, each connected to each (and to itself);
-    /// end `i` is worker `i`'s. Threads that are no workers but want to post or
-    /// receive take ends of their own.
+    /// Creates the ends of `workers` workers, each connected to each, including itself; end `i` belongs to worker `i`.
+    /// Other threads that post or receive take ends of their own.
     #[must_use]
     pub fn mesh(workers: usize, options: &Options) -> Vec<Self> {
         let mesh = Arc::new(Mesh {
@@ -115,39 +114,38 @@ impl<T> Mailbox<T> {
             .collect()
     }
 
-    /// Sets what ends this end's wait. Once, before the first
-    /// [`sleep`](Self::sleep); mail posted earlier is not lost.
+    /// Sets the wake that ends this end's wait. Call it once before the first [`sleep`](Self::sleep); messages posted
+    /// earlier are not lost.
     pub fn attach(&self, wake: impl Wake + 'static) {
         self.mesh.wake_flags[self.me].attach(Box::new(wake));
     }
 
-    /// Which end this is.
+    /// Returns the index of this end.
     #[must_use]
     pub fn me(&self) -> usize {
         self.me
     }
 
-    /// How many ends there are.
+    /// Returns the number of ends.
     #[must_use]
     pub fn workers(&self) -> usize {
         self.mesh.workers
     }
 
-    /// Data posted to `to` and not finished by it, up to the number of credits.
+    /// Returns the number of data messages posted to `to` that are not processed, at most the number of credits.
     #[must_use]
     pub fn unfinished(&self, to: usize) -> u32 {
         let finished = self.mesh.lane(self.me, to).finished.load(Ordering::Acquire);
         self.outgoing[to].data_posted.wrapping_sub(finished)
     }
 
-    /// Whether `to` takes another piece of data. If not, this end is woken when
-    /// it does again.
+    /// Returns whether there is credit for a data message to `to`. If not, this end is woken when credit returns.
     #[inline]
     pub fn has_credit(&mut self, to: usize) -> bool {
         if self.unfinished(to) < self.options.credits {
             return true;
         }
-        // Ask to be rung, then look again: the credit may come in between.
+        // Request a wake, then check again: the credit may return in between.
         self.mesh
             .lane(self.me, to)
             .starved
@@ -156,10 +154,10 @@ impl<T> Mailbox<T> {
         self.outgoing[to].data_posted.wrapping_sub(finished) < self.options.credits
     }
 
-    /// Adds to this turn's batch for `to`; it leaves with [`flush`](Self::flush).
+    /// Adds a message to this turn's batch for `to`; it leaves with [`flush`](Self::flush).
     ///
     /// # Errors
-    /// [`Full`] gives the mail back: no credit, or too much control waiting.
+    /// [`Full`] returns the message: no credit, or too many control messages waiting.
     #[inline]
     pub fn post(&mut self, to: usize, class: Class, mail: T) -> Result<(), Full<T>> {
         match class {
@@ -186,8 +184,7 @@ impl<T> Mailbox<T> {
         Ok(())
     }
 
-    /// Hands over what was posted: one lock per target, and a wake for those
-    /// who sleep.
+    /// Hands over the posted messages: one lock per target, and a wake for sleeping receivers.
     pub fn flush(&mut self) {
         for to in self.dirty.drain(..) {
             let outgoing = &mut self.outgoing[to];
@@ -199,8 +196,8 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// The next piece of mail and its sender. Of one sender in the order of its
-    /// posts; a sender's batch is finished before the next one's begins.
+    /// Returns the next message and its sender. Messages of one sender come in the order of posting; a sender's batch
+    /// is finished before that of the next one.
     #[inline]
     pub fn pop(&mut self) -> Option<(usize, T)> {
         if self.incoming_count == 0 && !self.collect() {
@@ -215,7 +212,7 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Takes over what waits in the lanes, if the bell was rung.
+    /// Takes the waiting messages from all lanes if this end was notified.
     fn collect(&mut self) -> bool {
         if !self.mesh.wake_flags[self.me].take_notified() {
             return false;
@@ -224,13 +221,12 @@ impl<T> Mailbox<T> {
             self.mesh.lane(from, self.me).take(batch);
             self.incoming_count += batch.len();
         }
-        // Not always from worker 0: a flood of its mail would starve the rest.
+        // Not always from worker 0: a flood of its messages would starve the others.
         self.cursor = (self.cursor + 1) % self.mesh.workers;
         self.incoming_count != 0
     }
 
-    /// A piece of data from `from` is finished: its credit goes back, and
-    /// `from` is woken if it waits for one.
+    /// Marks a data message from `from` as processed: its credit returns, and `from` is woken if it waits for one.
     #[inline]
     pub fn done(&mut self, from: usize) {
         let lane = self.mesh.lane(from, self.me);
@@ -240,14 +236,14 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Whether this end may wait: nothing is here and nothing came. After true
-    /// any mail, and any credit that was refused, ends the wait by the wake.
+    /// Returns whether this end may wait because there are no messages. If so, any message, and any credit that was
+    /// refused, ends the wait through the wake.
     #[inline]
     pub fn sleep(&mut self) -> bool {
         self.incoming_count == 0 && self.mesh.wake_flags[self.me].sleep()
     }
 
-    /// The wait is over. Senders need not wake this end any more.
+    /// Ends the wait: senders need not wake this end any more.
     #[inline]
     pub fn awake(&mut self) {
         self.mesh.wake_flags[self.me].awake();

@@ -1,6 +1,6 @@
-//! Two workers with one credit, in thousands of orders that a model checker chooses. A wake that is lost leaves both
-//! asleep, which the checker reports as a deadlock with the order that led there.
-//! `cargo test -p veche-mailbox --features model --lib model_tests`; `make test` has it.
+//! Two workers with one credit, in thousands of schedules chosen by a model checker. A lost wake leaves both asleep,
+//! which the checker reports as a deadlock with the schedule that led to it. Run by `cargo test -p veche-mailbox
+//! --features model --lib model_tests` and `make test`.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use shuttle::thread;
 
 use crate::{Class, Mailbox, Options, Wake};
 
-/// Orders of each kind that each model is tried in.
+/// Number of schedules of each kind per model.
 const ORDERS: usize = 3000;
 
-/// Publications of a worker: enough for a credit to come back while its source falls asleep, and again after that.
+/// Messages per worker: enough for a credit to return while its source falls asleep, and again after that.
 const MAIL: u32 = 4;
 
 fn check(model: impl Fn() + Send + Sync + 'static) {
@@ -31,7 +31,7 @@ fn one_credit() -> [Mailbox<u32>; 2] {
     ends.try_into().expect("two ends")
 }
 
-/// The wait of one worker. It has no timeout and does not end by itself.
+/// The wait of one worker, without a timeout.
 #[derive(Clone, Default)]
 struct Wait(Arc<(Mutex<bool>, Condvar)>);
 
@@ -57,7 +57,7 @@ impl Wait {
 enum Next {
     /// Takes another turn, as for an event of a socket.
     Turn,
-    /// Sleeps when the mailbox lets it.
+    /// Sleeps if the mailbox permits it.
     Sleep,
     /// Ends.
     End,
@@ -79,7 +79,7 @@ fn run(mut mailbox: Mailbox<u32>, mut turn: impl FnMut(&mut Mailbox<u32>) -> Nex
     }
 }
 
-/// Sends a number in each turn and, without a credit, waits for one.
+/// Sends a number in each turn and waits if there is no credit.
 #[derive(Default)]
 struct Source {
     sent: u32,
@@ -137,7 +137,7 @@ fn who_waits_for_the_only_credit_is_woken_by_it() {
     });
 }
 
-/// The credit that came back was taken by another publication of the same turn, before the one that waits was asked.
+/// The returned credit is taken by another message of the same turn, before the waiting source retries.
 #[test]
 fn who_waits_is_woken_though_another_took_the_credit() {
     const URGENT: u32 = 1000;
@@ -173,7 +173,7 @@ fn who_waits_is_woken_though_another_took_the_credit() {
     });
 }
 
-/// Each sends the other data, and answers the other's with control mail, which has room of its own.
+/// Each sends data to the other and replies with control messages, which have reserved room.
 #[test]
 fn both_ways_with_answers() {
     const ANSWER: u32 = 1000;

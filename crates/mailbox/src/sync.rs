@@ -1,5 +1,5 @@
-//! What threads share a lane by: the real thing, or, with the feature `model`, types at which a model checker chooses the
-//! thread that runs next. With that feature only the tests of `model_tests.rs` work.
+//! Synchronisation types of a lane: the real ones, or, with the feature `model`, those of a model checker that chooses
+//! which thread runs next. With that feature only the tests in `model_tests.rs` work.
 
 #[cfg(not(feature = "model"))]
 pub(crate) use parking_lot::Mutex;
@@ -15,7 +15,7 @@ pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32};
 mod model {
     use shuttle::sync::MutexGuard;
 
-    /// The interface of `parking_lot`.
+    /// Has the interface of `parking_lot`.
     #[derive(Debug)]
     pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
 

@@ -1,12 +1,12 @@
-//! How one thread gets another out of its wait.
+//! How one thread ends another's wait.
 //!
-//! This crate knows *when* a wake is needed; what it is made of (an eventfd,
-//! a condition variable in a test) is the receiver's business.
+//! This crate knows *when* a wake is needed; its implementation (an eventfd, or a condition variable in a test) is up
+//! to the receiver.
 
 /// Ends the receiver's current wait, or its next one if it is not waiting.
 ///
-/// Called from any thread, possibly several times for one wait; it must not
-/// block and has no way to fail: a wake that could be lost is no wake.
+/// Called from any thread, possibly several times for one wait; it must neither block nor fail: the receiver relies on
+/// every wake.
 pub trait Wake: Send + Sync {
     /// Makes the receiver's current or next wait return.
     fn wake(&self);

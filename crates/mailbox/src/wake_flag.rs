@@ -1,10 +1,8 @@
-//! The sleeping flag: mail is never missed, and a wake is rarely paid for.
+//! The sleep flag of a receiver: no message is missed, and wakes are rare.
 //!
-//! The one who rings first leaves its work where the sleeper will look, then
-//! sets `notified`, then looks at `sleeping`. The sleeper first sets `sleeping`,
-//! then looks at `notified`. All four are sequentially consistent, so at least one
-//! of the two sees the other: either the sleeper stays awake or it is woken.
-//! (With acquire and release alone both could miss: that is the store-buffer
+//! A sender first stores its message, then sets `notified`, then checks `sleeping`. The receiver first sets `sleeping`,
+//! then checks `notified`. All four operations are sequentially consistent, so at least one side sees the other: either the
+//! receiver stays awake or it is woken. (With acquire and release alone both could miss; this is the store-buffer
 //! case.)
 
 use std::sync::OnceLock;
@@ -13,7 +11,7 @@ use std::sync::atomic::Ordering;
 use crate::Wake;
 use crate::sync::AtomicBool;
 
-/// One per receiver, rung by all.
+/// The sleep flag of a receiver, set by all senders.
 #[derive(Default)]
 pub(crate) struct WakeFlag {
     notified: AtomicBool,
@@ -22,16 +20,16 @@ pub(crate) struct WakeFlag {
 }
 
 impl WakeFlag {
-    /// Sets what wakes the receiver; later calls change nothing.
+    /// Sets the wake of the receiver; later calls have no effect.
     pub(crate) fn attach(&self, wake: Box<dyn Wake>) {
         let _ = self.wake.set(wake);
     }
 
-    /// Any thread: there is something to look at.
+    /// Any thread: notifies the receiver that there is something to check.
     #[inline]
     pub(crate) fn notify(&self) {
         self.notified.store(true, Ordering::SeqCst);
-        // The load keeps a busy receiver's cache line shared among the ringers.
+        // The load keeps a busy receiver's cache line shared among the senders.
         if self.sleeping.load(Ordering::SeqCst) && self.sleeping.swap(false, Ordering::SeqCst) {
             // A receiver sleeps only after `attach`.
             if let Some(wake) = self.wake.get() {
@@ -40,13 +38,13 @@ impl WakeFlag {
         }
     }
 
-    /// Receiver: was it rung since the last call? If so, look everywhere.
+    /// Receiver: returns whether it was notified since the last call. If so, all lanes must be checked.
     #[inline]
     pub(crate) fn take_notified(&self) -> bool {
         self.notified.load(Ordering::Relaxed) && self.notified.swap(false, Ordering::SeqCst)
     }
 
-    /// Receiver: about to wait. False: do not, it was rung.
+    /// Receiver: announces that it is about to wait. Returns `false` if it must not, because it was notified.
     #[inline]
     pub(crate) fn sleep(&self) -> bool {
         debug_assert!(
@@ -61,7 +59,7 @@ impl WakeFlag {
         true
     }
 
-    /// Receiver: the wait is over, for whatever reason.
+    /// Receiver: ends the wait, for whatever reason.
     #[inline]
     pub(crate) fn awake(&self) {
         if self.sleeping.load(Ordering::Relaxed) {

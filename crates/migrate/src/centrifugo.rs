@@ -1,4 +1,4 @@
-//! What settings of Centrifugo mean here.
+//! Translates settings of Centrifugo.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -9,13 +9,13 @@ use super::namespaces::{self, NamespaceContext};
 use super::old_names;
 use super::settings::Settings;
 
-/// Where it listens unless it says otherwise.
+/// Centrifugo's default port.
 const PORT: u16 = 8000;
 
-/// Where operators and the back end connect if it has no internal port.
+/// The port of the internal listener if Centrifugo has no internal port.
 const INTERNAL: u16 = 9000;
 
-/// The ends of paths by which clients connect.
+/// The path suffixes of transports.
 const TRANSPORTS: [(&str, &str); 6] = [
     ("websocket", "/connection/websocket"),
     ("http_stream", "/connection/http_stream"),
@@ -25,7 +25,7 @@ const TRANSPORTS: [(&str, &str); 6] = [
     ("uni_sse", "/connection/uni_sse"),
 ];
 
-/// Settings that mean nothing here, or need no counterpart.
+/// Settings without an effect here, or that need no counterpart.
 const NEEDLESS: [&str; 16] = [
     "admin.secret",
     "admin.handler_prefix",
@@ -45,7 +45,7 @@ const NEEDLESS: [&str; 16] = [
     "usage_stats_disable",
 ];
 
-/// Writes the configuration that means the same.
+/// Writes the equivalent configuration.
 pub(super) fn draft(mut settings: Settings) -> ConfigDraft {
     old_names::renew(&mut settings);
     let mut draft = ConfigDraft::default();
@@ -185,20 +185,20 @@ fn tls(settings: &mut Settings, draft: &mut ConfigDraft) {
     }
 }
 
-/// Where the keys of tokens are, and what tokens have to say.
+/// The settings of token keys and required claims.
 struct TokenSettings {
     header: &'static str,
     lines: Vec<(&'static str, String)>,
 }
 
-/// The files of the secrets of one kind of tokens.
+/// The secret files of one kind of token.
 struct Files {
     secret: &'static str,
     previous: &'static str,
     pem: &'static str,
 }
 
-/// Of connections: where their settings are, the section, the files.
+/// Connection tokens: the path of their settings, the section, the files.
 const CONNECTIONS: (&str, &str, Files) = (
     "client.token",
     "[jwt]",
@@ -209,7 +209,7 @@ const CONNECTIONS: (&str, &str, Files) = (
     },
 );
 
-/// Of subscriptions, where they have keys of their own.
+/// Subscription tokens, if they have separate keys.
 const SUBSCRIPTIONS: (&str, &str, Files) = (
     "client.subscription_token",
     "[subscription_jwt]",
@@ -266,7 +266,7 @@ impl TokenSettings {
         let (setting, value) = found.into_iter().next()?;
         let mut lines = vec![(setting, string_literal(&value))];
         lines.extend(previous);
-        // As there: a token without an end holds.
+        // As in Centrifugo: tokens without an expiry are valid.
         lines.push(("require_exp", "false".to_owned()));
         for name in ["audience", "issuer"] {
             let values = settings.list(&path(name));
@@ -287,7 +287,7 @@ impl TokenSettings {
     }
 }
 
-/// Where the back end is asked.
+/// The settings of hook URLs.
 #[derive(Default)]
 struct HookSettings {
     urls: Vec<(&'static str, String)>,
@@ -374,7 +374,7 @@ fn identity(
     }
 }
 
-/// Returns which clients of a route with tokens may have no user.
+/// Returns which clients of a route with tokens may be anonymous.
 fn anonymous(settings: &mut Settings) -> Option<&'static str> {
     let without_tokens = settings.flag("client.allow_anonymous_connect_without_token");
     let never = settings.flag("client.disallow_anonymous_connection_tokens");
@@ -443,7 +443,7 @@ fn clients(settings: &mut Settings, identity: &str, draft: &mut ConfigDraft) {
     }
 }
 
-/// Writes the route of the API, unless it is on a listener of its own.
+/// Writes the route of the API, unless it has a listener of its own.
 fn api(settings: &mut Settings, has_key: bool, is_apart: bool, draft: &mut ConfigDraft) {
     let prefix = settings.text("http_api.handler_prefix");
     let prefix = prefix.unwrap_or_else(|| "/api".to_owned());

@@ -1,4 +1,4 @@
-//! A configuration while it is written: its sections, its secrets, and what a person has to know of it.
+//! A configuration under construction: its sections, secrets, and notes for the reader.
 
 use std::fmt;
 
@@ -8,15 +8,15 @@ struct Section {
     lines: Vec<String>,
 }
 
-/// A secret, for a file of its own.
+/// A secret for a separate file.
 pub(super) struct SecretFile {
-    /// The setting that had it.
+    /// The setting that contained it.
     pub(super) setting: String,
     pub(super) file: &'static str,
     pub(super) content: String,
 }
 
-/// See the module's text.
+/// A configuration under construction.
 #[derive(Default)]
 pub(super) struct ConfigDraft {
     sections: Vec<Section>,
@@ -24,18 +24,18 @@ pub(super) struct ConfigDraft {
     notes: Vec<String>,
 }
 
-/// A text as TOML has it.
+/// Formats a text as a TOML string.
 pub(super) fn string_literal(text: &str) -> String {
     toml::Value::from(text).to_string()
 }
 
-/// A list of texts as TOML has it.
+/// Formats texts as a TOML array.
 pub(super) fn list_literal(texts: &[String]) -> String {
     toml::Value::from(texts.to_vec()).to_string()
 }
 
 impl ConfigDraft {
-    /// Begins a section; the lines that follow are its own.
+    /// Starts a section; the following lines belong to it.
     pub(super) fn section(&mut self, header: &'static str) {
         self.sections.push(Section {
             header,
@@ -43,21 +43,21 @@ impl ConfigDraft {
         });
     }
 
-    /// Adds a setting, whose value is TOML.
+    /// Adds a setting with a TOML value.
     pub(super) fn set(&mut self, name: &str, value: impl fmt::Display) {
         if let Some(section) = self.sections.last_mut() {
             section.lines.push(format!("{name} = {value}"));
         }
     }
 
-    /// Adds a setting if it has a value, which is a text.
+    /// Adds a setting with a text value, if there is one.
     pub(super) fn set_text(&mut self, name: &str, value: Option<String>) {
         if let Some(value) = value {
             self.set(name, string_literal(&value));
         }
     }
 
-    /// Has a secret written into a file.
+    /// Adds a secret to be written to a file.
     pub(super) fn secret(&mut self, setting: &str, file: &'static str, content: String) {
         self.secrets.push(SecretFile {
             setting: setting.to_owned(),

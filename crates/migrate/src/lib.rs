@@ -24,14 +24,14 @@ mod namespaces;
 mod old_names;
 mod settings;
 
-/// Whose configuration it is.
+/// The server that the configuration is from.
 #[derive(Debug, Subcommand)]
 pub enum MigrationSource {
     /// From Centrifugo 5 or 6; options without a counterpart are listed on standard error and at the head of the file
     Centrifugo(CentrifugoArgs),
 }
 
-/// What to read, and where to write.
+/// The input and the output.
 #[derive(Args, Debug)]
 pub struct CentrifugoArgs {
     /// Its configuration file, JSON or TOML; "-" reads standard input
@@ -46,7 +46,7 @@ pub struct CentrifugoArgs {
 /// Writes the configuration.
 ///
 /// # Errors
-/// What can't be read, understood or written.
+/// The input can't be read or understood, or the output can't be written.
 pub fn run(from: &MigrationSource) -> Result<(), CommandFailure> {
     let MigrationSource::Centrifugo(args) = from;
     let value = parse(&read(&args.source)?).map_err(|why| {
@@ -80,7 +80,7 @@ fn read(source: &Path) -> Result<String, CommandFailure> {
     text.map_err(|error| CommandFailure::new(Exit::Failed, format!("{}: {error}", shown(source))))
 }
 
-/// Reads JSON, or else TOML.
+/// Parses JSON, or else TOML.
 fn parse(text: &str) -> Result<Value, String> {
     if text.trim_start().starts_with('{') {
         return serde_json::from_str(text).map_err(|error| error.to_string());
@@ -97,7 +97,7 @@ fn write(output: &Path, draft: &ConfigDraft) -> Result<(), CommandFailure> {
         .secrets()
         .iter()
         .map(|secret| folder.join(secret.file));
-    // All or nothing: otherwise a second try would find what the first has written.
+    // All or nothing: otherwise a second attempt would find the files of the first.
     for file in files.chain([output.to_owned()]) {
         if fs::symlink_metadata(&file).is_ok() {
             let why = format!("{}: File exists; nothing was written", shown(&file));

@@ -1,20 +1,20 @@
-//! Options of channels.
+//! Translates channel options.
 
 use super::draft::{ConfigDraft, string_literal};
 use super::settings::Settings;
 
-/// What the rest of the configuration means for namespaces.
+/// Properties of the rest of the configuration that affect namespaces.
 pub(super) struct NamespaceContext {
-    /// Whether the configuration has keys for tokens.
+    /// Whether the configuration has token keys.
     pub(super) has_tokens: bool,
-    /// There are hooks for subscriptions and publications.
+    /// Whether there are hooks for subscriptions and publications.
     pub(super) asks_to_subscribe: bool,
     pub(super) asks_to_publish: bool,
-    /// How long positions are kept where a namespace does not say so.
+    /// The default lifetime of positions.
     pub(super) position_ttl: Option<String>,
 }
 
-/// Options that hold here wherever they are possible, or by other means.
+/// Options that always apply here where possible, or are covered otherwise.
 const ALWAYS: [&str; 10] = [
     "force_positioning",
     "allow_positioning",
@@ -54,7 +54,7 @@ pub(super) fn namespace(
         }
     }
     if presence || join_leave {
-        // Connections come and go, as there.
+        // Each connection joins and leaves individually, as in Centrifugo.
         draft.set("leave_delay", string_literal("off"));
     }
     if options.flag("allow_tags_filter") {
@@ -69,7 +69,7 @@ pub(super) fn namespace(
     }
 }
 
-/// Writes which clients read the history or the presence of channels that have one. Without an option there are none.
+/// Writes which clients may read the history or presence of channels that have it. The default is none.
 fn readers(
     shown: &str,
     what: &str,
@@ -125,7 +125,8 @@ fn history(
     true
 }
 
-/// Returns whether every client may do that. There an option for anonymous clients only adds them to the others.
+/// Returns whether all clients have a permission. In Centrifugo the option for anonymous clients extends that of the
+/// others.
 fn is_for_client(shown: &str, what: &str, options: &mut Settings, draft: &mut ConfigDraft) -> bool {
     let for_client = options.flag(&format!("allow_{what}_for_client"));
     let for_anonymous = options.flag(&format!("allow_{what}_for_anonymous"));

@@ -1,4 +1,4 @@
-//! Settings of Centrifugo 5, and where version 6 has them.
+//! The paths of Centrifugo 5's settings in version 6.
 
 use super::settings::Settings;
 
@@ -249,7 +249,7 @@ const NAMES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Switches of version 5, which in version 6 are objects of the same name.
+/// Switches of version 5 that are objects of the same name in version 6.
 const SWITCHES: [&str; 9] = [
     "admin",
     "health",
@@ -262,7 +262,7 @@ const SWITCHES: [&str; 9] = [
     "debug",
 ];
 
-/// Gives settings of version 5 the names of version 6. Namespaces have theirs where they are read.
+/// Renames settings of version 5 to those of version 6. Settings of namespaces are renamed where they are read.
 pub(super) fn renew(settings: &mut Settings) {
     if settings.has_objects(&OBJECTS) {
         return;

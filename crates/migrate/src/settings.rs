@@ -1,13 +1,13 @@
-//! The settings of a configuration that is read: each is taken once, and those that are left have no counterpart.
+//! The settings of a parsed configuration: each is taken once, and the rest has no counterpart.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-/// A tree of settings. Those that say nothing (`false`, `0`, empty) count as absent.
+/// A tree of settings. Empty values (`false`, `0`, `""`) count as absent.
 pub(super) struct Settings {
     root: Value,
-    /// By their path here, the names that settings have in the file.
+    /// The names of settings in the file, by their path here.
     names: HashMap<String, String>,
 }
 
@@ -19,7 +19,7 @@ impl Settings {
         }
     }
 
-    /// Whether the root has one of these objects.
+    /// Returns whether the root has one of these objects.
     pub(super) fn has_objects(&self, names: &[&str]) -> bool {
         names.iter().any(|name| self.root[*name].is_object())
     }
@@ -40,7 +40,7 @@ impl Settings {
         *place = value;
     }
 
-    /// Returns the name that a setting has in the file.
+    /// Returns the name of a setting in the file.
     pub(super) fn name<'p>(&'p self, path: &'p str) -> &'p str {
         self.names.get(path).map_or(path, String::as_str)
     }
@@ -56,7 +56,7 @@ impl Settings {
         (!is_nothing(&value)).then_some(value)
     }
 
-    /// Takes a text; numbers count as their digits.
+    /// Takes a text; numbers are converted to their digits.
     pub(super) fn text(&mut self, path: &str) -> Option<String> {
         match self.take(path)? {
             Value::String(text) => Some(text),
@@ -70,7 +70,7 @@ impl Settings {
         self.take(path) == Some(Value::Bool(true))
     }
 
-    /// Takes a number, also one that is written as a text.
+    /// Takes a number, possibly written as a text.
     pub(super) fn number(&mut self, path: &str) -> Option<u64> {
         self.text(path)?.parse().ok()
     }
@@ -81,7 +81,7 @@ impl Settings {
         milliseconds(&text).filter(|ms| *ms > 0).map(written)
     }
 
-    /// Takes a list of texts; a text is a list of what stands between blanks or commas.
+    /// Takes a list of texts; a single text is split at blanks and commas.
     pub(super) fn list(&mut self, path: &str) -> Vec<String> {
         let text = |value: Value| match value {
             Value::String(text) => Some(text),
@@ -106,14 +106,14 @@ impl Settings {
         }
     }
 
-    /// Takes settings that mean nothing here, or always hold.
+    /// Takes settings that have no effect here, or always apply.
     pub(super) fn skip(&mut self, paths: &[&str]) {
         for path in paths {
             self.take(path);
         }
     }
 
-    /// Returns the names of those that are left.
+    /// Returns the names of the remaining settings.
     pub(super) fn left(&self) -> Vec<String> {
         let mut left = Vec::new();
         self.collect("", &self.root, &mut left);
@@ -149,7 +149,7 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// Reads a duration as Go writes it.
+/// Parses a duration in Go's format.
 fn milliseconds(text: &str) -> Option<u64> {
     if let Ok(seconds) = text.parse::<u64>() {
         return seconds.checked_mul(1_000);
@@ -182,7 +182,7 @@ fn milliseconds(text: &str) -> Option<u64> {
     Some(sum as u64)
 }
 
-/// Writes a duration in the largest unit that has no rest.
+/// Formats a duration in the largest unit without a remainder.
 fn written(ms: u64) -> String {
     let units = [(3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
     let unit = units

@@ -1,13 +1,13 @@
-//! What a message costs on each back end: processor time of the server's thread, in turns of the two.
+//! Compares the cost of a message on both back ends: CPU time of the server's thread, measured alternately.
 //!
 //! ```sh
 //! cargo run --profile bench -p veche-net --example back_ends                    # all, fifteen pairs of 300 ms or a second
-//! cargo run --profile bench -p veche-net --example back_ends -- 5 echo          # five pairs of what has "echo" in its name
+//! cargo run --profile bench -p veche-net --example back_ends -- 5 echo          # five pairs of cases with "echo" in their names
 //! cargo run --profile bench -p veche-net --example back_ends -- 5 echo 64 16384 # with 64 buffers of 16 KiB in the ring
 //! ```
 //!
-//! Two servers and their clients stand side by side, each in a process, and one at a time has something to do. Servers
-//! have core 0, clients core 1; clients stand on epoll in every case.
+//! Two servers with their clients run side by side, each pair in a process of its own, and only one pair works at a time.
+//! Servers run on core 0 and clients on core 1; clients always use epoll.
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _, stdin};
 use std::net::SocketAddr;
@@ -25,14 +25,14 @@ use veche_net::{
     Buffer, ConnectionId, Driver, Epoll, Event, ListenOptions, Options, Uring, Waker, bind,
 };
 
-/// What is under way when a pair is stopped comes to rest.
+/// Time for messages in flight to settle when a pair is stopped.
 const REST: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Copy)]
 enum Case {
     /// Each message is sent back: connections, bytes, in flight on each.
     Echo(usize, usize, usize),
-    /// A message of the first connection goes to all others: connections, bytes.
+    /// A message of the first connection is sent to all others: connections, bytes.
     FanOut(usize, usize),
 }
 
@@ -48,7 +48,7 @@ impl Case {
         }
     }
 
-    /// Long enough for each connection to have its turn many times.
+    /// Returns the duration of a slice, long enough to serve each connection many times.
     fn slice(self) -> Duration {
         Duration::from_millis(if self.connections() > 2000 { 1000 } else { 300 })
     }
@@ -67,7 +67,7 @@ impl Case {
     }
 }
 
-/// Processor time of a thread that sleeps, in nanoseconds.
+/// Returns the CPU time of a sleeping thread in nanoseconds.
 fn processor_ns(thread: u32) -> u64 {
     let path = format!("/proc/self/task/{thread}/schedstat");
     let text = std::fs::read_to_string(path).expect("the thread lives");
@@ -78,25 +78,25 @@ fn processor_ns(thread: u32) -> u64 {
 fn pin(core: usize) {
     let mut set = CpuSet::new();
     set.set(core);
-    // On one core alone both share it.
+    // With a single core, both share it.
     let _ = sched_setaffinity(None, &set);
 }
 
-/// What the threads of a pair tell each other.
+/// State shared by the threads of a pair.
 #[derive(Default)]
 struct Shared {
     is_over: AtomicBool,
-    /// Messages are sent, not kept.
+    /// True while messages are sent, false while they are held back.
     is_on: AtomicBool,
-    /// The server's thread.
+    /// Id of the server's thread.
     server: AtomicU32,
-    /// Connections that clients have.
+    /// Number of connections that clients have opened.
     open: AtomicU64,
-    /// Bytes that clients got.
+    /// Number of bytes that clients received.
     received: AtomicU64,
 }
 
-/// Serves until it is over.
+/// Runs the server until the measurement ends.
 fn serve<D: Driver>(case: Case, mut driver: D, shared: &Shared, ready: impl FnOnce(SocketAddr)) {
     pin(0);
     let thread = gettid().as_raw_nonzero().get();
@@ -136,19 +136,19 @@ fn serve<D: Driver>(case: Case, mut driver: D, shared: &Shared, ready: impl FnOn
     }
 }
 
-/// Clients of all connections.
+/// Runs the clients of all connections.
 fn load(case: Case, address: SocketAddr, shared: &Shared, ready: impl FnOnce(Waker)) {
     pin(1);
     let mut driver = Epoll::new(Options::default()).expect("descriptors");
     ready(driver.waker());
     let message = Bytes::from(vec![5; case.bytes()]);
     let mut all: Vec<ConnectionId> = Vec::new();
-    // What is to be sent when it is this pair's turn.
+    // Buffers held back until it is this pair's turn.
     let mut kept: Vec<(ConnectionId, Buffer)> = Vec::new();
     let (mut received, mut told) = (0, 0);
     let (mut asked, mut open) = (0, 0);
     while !shared.is_over.load(Ordering::Relaxed) {
-        // One after the other, so that the server knows the first.
+        // One after another, so that the server knows which is the first.
         if asked == open && open < case.connections() {
             all.push(driver.connect(address).expect("a descriptor"));
             asked += 1;
@@ -193,7 +193,7 @@ fn load(case: Case, address: SocketAddr, shared: &Shared, ready: impl FnOnce(Wak
     }
 }
 
-/// A server and its clients.
+/// A server with its clients.
 struct Pair {
     case: Case,
     shared: Arc<Shared>,
@@ -233,7 +233,7 @@ impl Pair {
         pair
     }
 
-    /// Runs for a slice; nanoseconds of the server for a message.
+    /// Runs for a slice and returns the server's CPU time per message in nanoseconds.
     fn run(&self) -> f64 {
         let look = || {
             let server = self.shared.server.load(Ordering::Relaxed);
@@ -267,7 +267,7 @@ impl Pair {
     }
 }
 
-/// A pair in a process of its own, which runs a slice for each line that it reads.
+/// A pair in a separate process, which runs a slice for each line it reads.
 struct Process {
     child: Child,
     orders: ChildStdin,
@@ -294,7 +294,7 @@ impl Process {
         }
     }
 
-    /// Nanoseconds of the server for a message, during a slice.
+    /// Returns the server's CPU time per message during a slice, in nanoseconds.
     fn run(&mut self) -> f64 {
         self.orders.write_all(b"\n").expect("it reads");
         let answer = self.answers.next().expect("it answers").expect("text");
@@ -349,7 +349,7 @@ fn main() {
         }
         let mut epoll = Process::new(place, false, &options);
         let mut uring = Process::new(place, true, &options);
-        // Warm, and not counted.
+        // Warm-up, not counted.
         epoll.run();
         uring.run();
         let mut pairs: Vec<_> = (0..rounds).map(|_| (epoll.run(), uring.run())).collect();
@@ -358,7 +358,7 @@ fn main() {
         pairs.sort_by(|one, other| (one.1 / one.0).total_cmp(&(other.1 / other.0)));
         let middle = pairs[pairs.len() / 2];
         let ratio = |place: usize| pairs[place].1 / pairs[place].0;
-        // Of fifteen the fourth and the twelfth hold the median with 96 %: binomial.
+        // Of fifteen values, the fourth and the twelfth enclose the median with a probability of 96 % (binomial).
         let edge = pairs.len() / 5;
         println!(
             "{:50} epoll {:6.0} ns, io_uring {:6.0} ns, ratio {:.3} [{:.3} - {:.3}]",

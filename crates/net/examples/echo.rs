@@ -1,8 +1,7 @@
-//! Raw echo on the epoll back end, no protocol: what the loop itself costs.
+//! Echo on the epoll back end without a protocol: measures the cost of the event loop itself.
 //!
-//! `cargo run --release --example echo -- [ADDRESS] [RECEIVE_KIB]`, then drive
-//! it with anything that sends and reads back; every two seconds it says what a
-//! receive and a KiB cost of its CPU time, the send back included.
+//! Start it with `cargo run --release --example echo -- [ADDRESS] [RECEIVE_KIB]` and connect any client that sends and
+//! reads. Every two seconds it prints the CPU time per receive and per KiB, including the send.
 
 use std::net::SocketAddr;
 
@@ -47,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     if let Some(buffer) = driver.send(id, Buffer::Owned(out), false) {
                         spare.extend(buffer.reclaim());
                     }
-                    // A peer that does not read gets no more until it does.
+                    // A peer that does not read gets no further data until it does.
                     if driver.unsent(id) > driver.options().low_water_bytes {
                         driver.pause(id);
                     }

@@ -1,5 +1,4 @@
-//! The other side of `echo`: connections with messages in flight, each sent
-//! again as soon as it is back.
+//! The client for `echo`: connections with messages in flight, each sent again as soon as it returns.
 //!
 //! `pingpong [ADDRESS] [CONNECTIONS] [BYTES] [SECONDS]`
 

@@ -1,4 +1,4 @@
-//! Listeners: accepting in batches, pausing, and running out of descriptors. The same on every back end on sockets.
+//! Listeners: accepting in batches, pausing, and running out of descriptors. Shared by all socket back ends.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,12 +15,12 @@ pub(crate) struct Listener {
     is_paused: bool,
 }
 
-/// A back end that knows when connections wait.
+/// A back end that is notified of waiting connections.
 pub(crate) trait AcceptBackEnd: SocketBackEnd {
-    /// Looks for waiting connections of a listener, or no more, as `is_wanted` now says.
+    /// Starts or stops watching a listener for waiting connections.
     fn watch_listener(&mut self, id: ListenerId, is_wanted: bool);
 
-    /// Takes over a connection that was accepted.
+    /// Registers an accepted connection.
     fn add_accepted(&mut self, socket: OwnedFd) -> ConnectionId;
 
     fn add_listener(&mut self, socket: OwnedFd) -> io::Result<ListenerId> {
@@ -50,7 +50,7 @@ pub(crate) trait AcceptBackEnd: SocketBackEnd {
         self.watch_listener(id, is_wanted);
     }
 
-    /// Accepts what waits, as much of it as a turn may.
+    /// Accepts waiting connections up to the limit of a turn.
     fn accept(&mut self, id: ListenerId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
         for _ in 0..self.base().options.accepts_max {
             // The sink may pause the listener between two connections.
@@ -67,7 +67,7 @@ pub(crate) trait AcceptBackEnd: SocketBackEnd {
                     };
                     sink(self, event);
                 }
-                // Another process or worker was faster, or there is no more.
+                // Another process or worker was faster, or no more are waiting.
                 Err(Errno::AGAIN) => return,
                 Err(errno) if is_connection_error(errno) => {}
                 Err(errno) => return self.stall(id, errno, sink),
@@ -75,7 +75,7 @@ pub(crate) trait AcceptBackEnd: SocketBackEnd {
         }
     }
 
-    /// Descriptors or memory are short.
+    /// Backs off because descriptors or memory have run out.
     #[cold]
     fn stall(&mut self, id: ListenerId, errno: Errno, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
         self.base().back_off(id);
@@ -94,8 +94,8 @@ pub(crate) trait AcceptBackEnd: SocketBackEnd {
     }
 }
 
-/// Errors of the one connection that was taken off the backlog: accept(2) says
-/// to go on with the next.
+/// Returns whether an error concerns only the connection that was taken off the backlog: accept(2) says to continue
+/// with the next.
 fn is_connection_error(errno: Errno) -> bool {
     matches!(
         errno,

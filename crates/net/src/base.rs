@@ -1,7 +1,7 @@
-//! What the back ends on sockets have in common: transports, timers, listeners that rest, and what the sink has not been
-//! told yet.
+//! The common parts of the socket back ends: transports, timers, listeners that back off, and events not delivered to
+//! the sink yet.
 //!
-//! It waits for nothing and watches nothing: that is what the back ends differ in.
+//! It neither waits nor watches descriptors; this is where the back ends differ.
 
 use std::io;
 use std::mem;
@@ -16,7 +16,7 @@ use crate::timer::Wheel;
 use crate::transport::{State, Transports};
 use crate::{Buffer, CloseReason, ConnectionId, Detached, Event, ListenerId, Options, Waker};
 
-/// What a call caused and the sink has not been told yet.
+/// An event caused by a call and not delivered to the sink yet.
 #[derive(Debug)]
 pub(crate) enum Pending {
     Sent(ConnectionId, Buffer),
@@ -24,7 +24,7 @@ pub(crate) enum Pending {
     Drained(ConnectionId),
 }
 
-/// See the module.
+/// The state shared by the socket back ends.
 pub(crate) struct DriverBase {
     pub(crate) options: Options,
     pub(crate) transports: Transports,
@@ -35,12 +35,12 @@ pub(crate) struct DriverBase {
     pub(crate) closed: Vec<(ConnectionId, CloseReason)>,
     pub(crate) queues: Queues,
     pub(crate) listeners: Vec<Listener>,
-    /// Listeners that wait for their next attempt, and when that is.
+    /// Listeners that back off, with the time of the next attempt.
     backing_off: Vec<(ListenerId, u64)>,
 }
 
 impl DriverBase {
-    /// At most `spare_queues_max` queues are kept for the next sends.
+    /// Creates the state; keeps at most `spare_queues_max` queues for reuse.
     ///
     /// # Errors
     /// No descriptor for the waker.
@@ -60,10 +60,10 @@ impl DriverBase {
         })
     }
 
-    /// Begins to connect; whoever watches the new transport learns how it goes on, unless it has failed already.
+    /// Starts to connect; the result shows in events of the new transport, unless it has failed already.
     ///
     /// # Errors
-    /// No descriptor, or `from` is not an address of this machine.
+    /// No descriptor, or `from` is not a local address.
     pub(crate) fn connect(
         &mut self,
         addr: SocketAddr,
@@ -77,7 +77,7 @@ impl DriverBase {
         Ok((self.transports.add(socket, State::Connecting), begun))
     }
 
-    /// Bytes of a transport that the kernel has not taken.
+    /// Returns the bytes of a transport that the kernel has not taken.
     pub(crate) fn unsent(&self, id: ConnectionId) -> usize {
         self.transports
             .peek(id)
@@ -85,7 +85,7 @@ impl DriverBase {
             .map_or(0, SendQueue::unsent)
     }
 
-    /// Ends an open transport whose descriptor nobody has told the kernel anything of any more.
+    /// Removes an open transport whose descriptor is no longer registered with the kernel.
     pub(crate) fn detach(&mut self, id: ConnectionId, received: Vec<u8>) -> Option<Detached> {
         let transport = self.transports.live(id)?;
         let socket = transport.socket.take()?;
@@ -105,8 +105,8 @@ impl DriverBase {
     #[inline]
     pub(crate) fn set_timer(&mut self, id: ConnectionId, deadline_ms: u64) {
         if self.transports.live(id).is_some() {
-            // Never in the millisecond that is being fired: a sink that sets
-            // the same timer again and again must not hold up the turn.
+            // Never in the millisecond that is being fired: a sink that sets the same timer repeatedly must not prolong
+            // the turn.
             let deadline_ms = deadline_ms.max(self.now_ms + 1);
             self.wheel.set(&mut self.transports, id.index, deadline_ms);
         }
@@ -119,8 +119,7 @@ impl DriverBase {
         }
     }
 
-    /// Descriptors or memory are short: waiting connections would make the
-    /// loop spin, so the listener rests.
+    /// Pauses a listener because descriptors or memory have run out: waiting connections would make the loop spin.
     #[cold]
     pub(crate) fn back_off(&mut self, listener: ListenerId) {
         if !self.is_backing_off(listener) {
@@ -136,7 +135,7 @@ impl DriverBase {
             .any(|(resting, _)| *resting == listener)
     }
 
-    /// The next listener that has rested enough.
+    /// Returns the next listener whose back-off has ended.
     #[inline]
     pub(crate) fn next_listener_to_retry(&mut self) -> Option<ListenerId> {
         let is_due = |(_, until_ms): &(ListenerId, u64)| *until_ms <= self.now_ms;
@@ -144,7 +143,7 @@ impl DriverBase {
         Some(self.backing_off.swap_remove(place).0)
     }
 
-    /// How long the wait may last.
+    /// Returns the maximum duration of the wait.
     pub(crate) fn wait_ms(&self) -> Option<u64> {
         if !self.pending.is_empty() || !self.closed.is_empty() {
             return Some(0);
@@ -157,7 +156,7 @@ impl DriverBase {
     }
 }
 
-/// A driver on a [`DriverBase`]: how the sink is told what that has for it.
+/// A driver built on a [`DriverBase`], which delivers its events.
 pub(crate) trait SocketBackEnd: Sized {
     fn base(&mut self) -> &mut DriverBase;
 
@@ -172,7 +171,7 @@ pub(crate) trait SocketBackEnd: Sized {
         }
     }
 
-    /// What calls have caused up to now; what the sink causes comes next turn.
+    /// Delivers the events caused by calls so far; those caused by the sink come in the next turn.
     fn deliver_pending(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
         let mut pending = mem::take(&mut self.base().pending);
         for event in pending.drain(..) {

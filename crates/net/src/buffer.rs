@@ -1,18 +1,18 @@
-//! What is sent.
+//! Outgoing buffers.
 
 use bytes::Bytes;
 
-/// Bytes on their way out.
+/// Bytes to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Buffer {
-    /// This transport's own bytes; the vector is reusable when it comes back.
+    /// Owned by this transport; the vector is reusable when it comes back.
     Owned(Vec<u8>),
-    /// Bytes that many transports send: one encoding of one publication.
+    /// Shared by many transports: one encoding of one publication.
     Shared(Bytes),
 }
 
 impl Buffer {
-    /// The bytes.
+    /// Returns the bytes.
     #[inline]
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
@@ -22,21 +22,21 @@ impl Buffer {
         }
     }
 
-    /// How many bytes.
+    /// Returns the number of bytes.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.as_slice().len()
     }
 
-    /// Whether there is nothing to send.
+    /// Returns whether there are no bytes.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.as_slice().is_empty()
     }
 
-    /// The vector, for the next bytes; shared ones are just let go.
+    /// Returns the vector for reuse; drops shared bytes.
     #[inline]
     #[must_use]
     pub fn reclaim(self) -> Option<Vec<u8>> {

@@ -1,14 +1,11 @@
-//! The fake asynchronous back end: any driver, badly timed.
+//! A driver for tests that makes any driver badly timed.
 //!
-//! It completes late and in parts, as a completion queue may: received bytes
-//! arrive in odd pieces and turns after the kernel had them, some even after
-//! `pause`; sends are kept for some turns, go out in pieces and come back as
-//! `Sent`; `Accepted`, `Ended` and `Closed` are late. It keeps every promise of
-//! [`Driver`] and no other, so what runs on it does not depend on epoll's
-//! habits. All chance comes from one seed. For tests; speed is no aim.
+//! It completes late and in parts, as a completion queue may: received bytes arrive in odd pieces and turns after the
+//! kernel had them, some even after `pause`; sends are kept for some turns, go out in pieces and come back as `Sent`;
+//! `Accepted`, `Ended` and `Closed` are late. It keeps every guarantee of [`Driver`] and no other, so code that runs on
+//! it does not depend on epoll's habits. All randomness comes from one seed. Speed is no goal.
 //!
-//! A transport has an id of its own here, because the driver below is done with
-//! its id before `Closed` has been told above.
+//! A transport has its own id here, because the inner driver is done with its id before `Closed` has been delivered.
 
 mod link;
 
@@ -26,7 +23,7 @@ use crate::{
 
 use link::{Arrival, Link};
 
-/// Most turns that anything is late.
+/// Maximum delay in turns.
 const LATE_TURNS_MAX: u64 = 4;
 
 /// A [`Driver`] that completes late and in parts.
@@ -37,7 +34,7 @@ pub struct Delayed<D> {
     turn: u64,
     links: Vec<Link>,
     free: Vec<u32>,
-    /// Our index of a live transport of the driver below.
+    /// Our index of a live transport of the inner driver.
     indexes: HashMap<ConnectionId, u32>,
 }
 
@@ -78,12 +75,12 @@ impl<D: Driver> Delayed<D> {
             .filter(|link| link.generation == id.generation && link.live)
     }
 
-    /// The turn in which something of now is told.
+    /// Returns the turn in which a current event is delivered.
     fn delivery_turn(&mut self) -> u64 {
         self.turn + self.rng.u64(0..=LATE_TURNS_MAX)
     }
 
-    /// Takes an event of the driver below into the link it belongs to.
+    /// Records an event of the inner driver.
     fn arrive(&mut self, below: ConnectionId, arrival: Arrival) {
         let due = self.delivery_turn();
         if let Some(&index) = self.indexes.get(&below) {
@@ -95,11 +92,11 @@ impl<D: Driver> Delayed<D> {
         }
     }
 
-    /// Lets queued sends go down, in pieces.
+    /// Passes pieces of queued sends to the inner driver.
     fn advance_sends(&mut self, index: u32) {
         let link = &mut self.links[index as usize];
         link.advance_sends(self.turn, &mut self.rng, &mut self.driver);
-        // Whatever is held for the caller stands still below.
+        // Bytes held for the caller must not grow in the inner driver.
         if let Some(below) = link.below {
             if link.wants_bytes() {
                 self.driver.resume(below);
@@ -109,7 +106,7 @@ impl<D: Driver> Delayed<D> {
         }
     }
 
-    /// Tells the caller what is due on a link.
+    /// Delivers the due events of a transport.
     fn deliver(&mut self, index: u32, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
         let id = self.id(index);
         let low_water = self.driver.options().low_water_bytes;
@@ -156,7 +153,7 @@ impl<D: Driver> Delayed<D> {
     }
 }
 
-/// What of an event outlives the call.
+/// The parts of an event that outlive the call.
 enum OwnedEvent {
     Transport(ConnectionId, Arrival),
     Timer(ConnectionId),
@@ -192,7 +189,7 @@ impl<D: Driver> Driver for Delayed<D> {
         if buffer.is_empty() || link.shutdown {
             return Some(buffer);
         }
-        // Now and then as epoll does it: callers must live with both.
+        // Sometimes immediately as with epoll: callers must cope with both.
         if at_once
             && let Some(below) = link.below
             && link.sends.is_empty()
@@ -313,7 +310,7 @@ impl<D: Driver> Driver for Delayed<D> {
                 Event::Timer { id } => OwnedEvent::Timer(id),
                 Event::AcceptStalled { listener, errno } => OwnedEvent::Stalled(listener, errno),
                 Event::Woken => OwnedEvent::Woken,
-                // Ours follow from what is unsent.
+                // Ours follow from the unsent bytes.
                 Event::Sent { .. } | Event::Progressed { .. } | Event::Drained { .. } => return,
             });
         })?;

@@ -1,26 +1,26 @@
-//! The limit on open descriptors, raised as far as this user may.
+//! The limit on open descriptors, raised as far as permitted.
 //!
-//! Each connection takes one, and the usual soft limit of 1,024 is there for programs that use `select`.
-//! The server process inherits what the supervisor sets here and derives its connection cap from it; the load tester's
-//! processes inherit it likewise.
+//! Each connection takes a descriptor, and the usual soft limit of 1,024 exists for programs that use `select`. The
+//! server process inherits the limit from the supervisor and derives its connection cap from it; so do the processes of
+//! the load tester.
 
 use std::io;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What [`raise`] did; `None` is "no limit".
+/// The result of [`raise`]; `None` means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct RaisedLimit {
-    /// The soft limit as it was.
+    /// The previous soft limit.
     pub from: Option<u64>,
-    /// The soft limit as it is: the hard one.
+    /// The new soft limit, equal to the hard limit.
     pub to: Option<u64>,
 }
 
-/// Raises the soft limit to the hard one.
+/// Raises the soft limit to the hard limit.
 ///
 /// # Errors
-/// The system's.
+/// A system call failed.
 pub fn raise() -> io::Result<RaisedLimit> {
     let limit = getrlimit(Resource::Nofile);
     let raised = RaisedLimit {

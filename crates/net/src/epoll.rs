@@ -1,12 +1,11 @@
-//! The back end that works everywhere: level-triggered epoll.
+//! The portable back end: level-triggered epoll.
 //!
-//! One `epoll_wait` brings a batch; each ready transport costs one receive,
-//! and a send that fits the socket's buffer costs one send and nothing else.
-//! Level-triggered, so what a turn leaves behind is told again and the kernel
-//! goes round robin. Interest is changed lazily: a `pause` costs a system call
-//! only if bytes come while it lasts.
+//! One `epoll_wait` returns a batch; each ready transport costs one receive, and a send that fits the socket's buffer
+//! costs one send and nothing else. Level-triggered, so readiness left over from a turn is reported again and the
+//! kernel goes round robin. Interest is changed lazily: a `pause` costs a system call only if bytes arrive while it
+//! lasts.
 //!
-//! Decides nothing about bytes: they go to the sink, to be parsed above.
+//! The back end does not interpret bytes: they go to the sink.
 
 mod receive;
 mod send;
@@ -28,15 +27,15 @@ use crate::{
     Buffer, CloseReason, ConnectionId, Detached, Driver, Event, ListenerId, Options, Waker,
 };
 
-/// Bits of `Transport::interest`: what epoll has been told.
+/// Bits of `Transport::interest`: the interest registered with epoll.
 const REGISTERED: u8 = 1;
 const INPUT: u8 = 2;
 const OUTPUT: u8 = 4;
 
-/// Queues that are kept for the next slow readers.
+/// Maximum number of queues kept for slow readers.
 const SPARE_QUEUES_MAX: usize = 64;
 
-/// The waker's tag. Tags with generation 0 are no transport's.
+/// The waker's tag. Tags with generation 0 belong to no transport.
 const TAG_WAKER: u32 = u32::MAX;
 
 fn tag(id: ConnectionId) -> u64 {
@@ -56,19 +55,19 @@ pub struct Epoll {
     poller: Poller,
     events: Vec<Ready>,
     receive: Box<[u8]>,
-    /// Transports that hold bytes back because `more` was promised.
+    /// Transports that hold bytes back because `more` was announced.
     held: Vec<ConnectionId>,
 }
 
 impl Epoll {
-    /// Makes a driver with no sockets.
+    /// Creates a driver without sockets.
     ///
     /// # Errors
     /// No descriptor for the epoll instance or the eventfd.
     pub fn new(options: Options) -> io::Result<Self> {
         let poller = Poller::new()?;
         let base = DriverBase::new(options, SPARE_QUEUES_MAX)?;
-        // Edge-triggered: each wake is told once, and nobody has to read it.
+        // Edge-triggered: each wake is reported once, and the eventfd need not be read.
         poller.add(
             base.waker.eventfd(),
             u64::from(TAG_WAKER),
@@ -84,7 +83,7 @@ impl Epoll {
         })
     }
 
-    /// Tells epoll what to look for on a live transport, if that is news.
+    /// Updates the registered interest of a live transport if it has changed.
     fn set_interest(&mut self, id: ConnectionId, interest: u8) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
@@ -109,7 +108,7 @@ impl Epoll {
         }
     }
 
-    /// The end of a live transport, whatever the reason.
+    /// Ends a live transport.
     #[cold]
     fn end(&mut self, id: ConnectionId, reason: CloseReason) {
         let Some(transport) = self.base.transports.live(id) else {
@@ -120,8 +119,8 @@ impl Epoll {
         if let Some(socket) = transport.socket.take()
             && transport.interest & REGISTERED != 0
         {
-            // A duplicate of the descriptor in another process would keep the
-            // registration alive beyond our close. Failing means it is gone.
+            // A duplicate of the descriptor in another process would keep the registration alive beyond our close.
+            // Failing means it is gone.
             let _ = self.poller.delete(&socket);
         }
         self.base.wheel.clear(&mut self.base.transports, id.index);
@@ -281,7 +280,7 @@ impl Driver for Epoll {
         }
         self.base.now_ms = socket::now_ms();
 
-        // Lent to the sink beside `self`, so they leave it for the batch.
+        // Lent to the sink beside `self`, so taken out for the batch.
         let mut bytes = mem::take(&mut self.receive);
         let mut events = mem::take(&mut self.events);
         for ready in events.drain(..) {

@@ -1,13 +1,11 @@
-//! A worker's sockets: the seam, its back ends, and timers.
+//! A worker's sockets: the driver interface, its back ends, and timers.
 //!
-//! [`Driver`] is the seam: everything above it sees transports by
-//! [`ConnectionId`], bytes lent for one call and [`Event`]s; nothing above it
-//! names a descriptor, epoll or io_uring. [`Epoll`] is the back end that works
-//! everywhere, [`Uring`] the one that makes messages cheaper; [`Delayed`] wraps any back end and behaves like a badly timed
-//! asynchronous one, for tests. [`Simulated`] has no system below it: for tests of
-//! what runs on all of it.
+//! Code above [`Driver`] sees transports by [`ConnectionId`], bytes lent for one call and [`Event`]s, but no
+//! descriptor, epoll or io_uring. [`Epoll`] is the portable back end, [`Uring`] the one with cheaper messages.
+//! [`Delayed`] wraps any back end and behaves like a badly timed asynchronous one, for tests. [`Simulated`] has no
+//! operating system below it, for tests of the whole stack.
 //!
-//! The crate does not know what the bytes mean: they go on to `frontends`.
+//! The crate does not interpret bytes: they go on to `frontends`.
 
 mod accept;
 mod base;

@@ -1,4 +1,4 @@
-//! Making a listening socket. Accepting is the driver's.
+//! Creation of listening sockets; accepting is part of the driver.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,19 +8,16 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::sys::reuseport;
 
-/// How a listening socket is made.
+/// Options of a listening socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenOptions {
-    /// Connections that may wait for `accept`. The kernel cuts it to
-    /// `net.core.somaxconn`. Default 4,096.
+    /// Maximum number of connections waiting for `accept`. The kernel caps it at `net.core.somaxconn`. Default 4,096.
     pub backlog: u32,
-    /// Lets several sockets listen at one address, the kernel spreading
-    /// connections over them. Default true.
+    /// Lets several sockets listen at one address, with the kernel distributing connections among them. Default true.
     pub reuse_port: bool,
-    /// Accepted sockets inherit it: small messages leave at once. Default true.
+    /// Inherited by accepted sockets: small messages leave at once. Default true.
     pub nodelay: bool,
-    /// Whether an IPv6 socket leaves IPv4 alone. Default true: an operator who
-    /// wants both writes both.
+    /// Whether an IPv6 socket excludes IPv4. Default true: for both, list both addresses.
     pub ipv6_only: bool,
 }
 
@@ -37,13 +34,11 @@ impl Default for ListenOptions {
 
 /// Binds and listens, non-blocking and close-on-exec.
 ///
-/// `SO_REUSEADDR` is always set: a restart must not wait for the connections
-/// of the last run to leave TIME_WAIT. `TCP_DEFER_ACCEPT` is not: it would hide
-/// silent connections from our own timeouts.
+/// `SO_REUSEADDR` is always set: a restart must not wait for connections of the previous run to leave TIME_WAIT.
+/// `TCP_DEFER_ACCEPT` is not: it would hide silent connections from our own timeouts.
 ///
 /// # Errors
-/// What the operating system says: the address is in use, not ours, or needs a
-/// privilege.
+/// The address is in use, not local, or needs a privilege.
 pub fn bind(addr: SocketAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
     if addr.is_ipv6() {
@@ -58,16 +53,17 @@ pub fn bind(addr: SocketAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
-/// Has connections spread evenly over workers that share the sockets of one address: `sockets`, in the order in which they
-/// began to listen, of which worker `i` accepts from every `j` with `j mod workers == i`.
+/// Distributes connections evenly over workers that share the sockets of an address: `sockets`, in the order in which
+/// they began to listen; worker `i` accepts from every `j` with `j mod workers == i`.
 ///
-/// By itself the kernel takes each socket equally often, so where `workers` does not divide their number some workers get
-/// one socket's share more than others, up to twice as much. From here on it draws among as many of them as `workers`
-/// divides. The rest stays open, for another number of workers; no socket has to be closed, and what is queued stays where
-/// it is. It holds for all processes that have the sockets, until it is said anew.
+/// By default the kernel chooses each socket equally often, so if `workers` does not divide their number, some workers
+/// get one socket's share more than others, up to twice as much. This call makes it choose among the largest number of
+/// them that `workers` divides. The other sockets stay open for another number of workers; no socket has to be closed,
+/// and queued connections stay where they are. The setting applies to all processes that have the sockets until it is
+/// changed.
 ///
 /// # Errors
-/// What the operating system says: the sockets are no group (`SO_REUSEPORT`), or the kernel lacks this (Linux 4.5).
+/// The sockets are not a group (`SO_REUSEPORT`), or the kernel does not support this (Linux 4.5).
 pub fn spread_evenly(sockets: &[OwnedFd], workers: usize) -> io::Result<()> {
     let uneven = sockets.len() % workers.max(1);
     match (sockets.first(), sockets.len() - uneven) {

@@ -1,27 +1,27 @@
-//! What a transport still has to send.
+//! The send queue of a transport.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use crate::Buffer;
 
-/// Most buffers that one system call takes, and most that are held back.
+/// Maximum number of buffers in one system call, and of buffers held back.
 pub(crate) const SLICES_MAX: usize = 64;
 
-/// A transport has one only while there is something in it.
+/// A send queue; a transport has one only while it is not empty.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
     buffers: VecDeque<Buffer>,
-    /// Bytes of the first buffer that the kernel has.
+    /// Bytes of the first buffer that the kernel has taken.
     front_sent: usize,
-    /// Bytes of all buffers that the kernel does not have.
+    /// Bytes of all buffers that the kernel has not taken.
     unsent: usize,
-    /// The caller promised more: no attempt has been made yet.
+    /// More was announced: no attempt has been made yet.
     pub(crate) held: bool,
 }
 
 impl SendQueue {
-    /// Bytes that the kernel does not have.
+    /// Returns the bytes that the kernel has not taken.
     pub(crate) fn unsent(&self) -> usize {
         self.unsent
     }
@@ -30,7 +30,7 @@ impl SendQueue {
         self.buffers.is_empty()
     }
 
-    /// How many buffers wait.
+    /// Returns the number of queued buffers.
     pub(crate) fn len(&self) -> usize {
         self.buffers.len()
     }
@@ -40,7 +40,7 @@ impl SendQueue {
         self.buffers.push_back(buffer);
     }
 
-    /// The beginning of what waits, in as many pieces as one call takes.
+    /// Iterates over the front of the queue, as many slices as one call takes.
     pub(crate) fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let buffers = self.buffers.iter().take(SLICES_MAX).enumerate();
         buffers.map(|(place, buffer)| {
@@ -49,7 +49,7 @@ impl SendQueue {
         })
     }
 
-    /// Fills a list for one call; how many pieces and bytes these are.
+    /// Fills a list for one call. Returns the numbers of slices and bytes.
     pub(crate) fn fill_slices<'a>(
         &'a self,
         list: &mut [IoSlice<'a>; SLICES_MAX],
@@ -63,7 +63,7 @@ impl SendQueue {
         (count, bytes)
     }
 
-    /// All that the kernel does not have.
+    /// Returns a copy of all bytes that the kernel has not taken.
     pub(crate) fn remaining(&self) -> Vec<u8> {
         let mut rest = Vec::with_capacity(self.unsent);
         for (place, buffer) in self.buffers.iter().enumerate() {
@@ -73,7 +73,7 @@ impl SendQueue {
         rest
     }
 
-    /// The kernel has taken so many bytes more: `done` gets the buffers that are gone.
+    /// Removes `sent` bytes; `done` gets the buffers that are sent completely.
     pub(crate) fn advance(&mut self, sent: usize, mut done: impl FnMut(Buffer)) {
         self.unsent -= sent;
         self.front_sent += sent;
@@ -86,7 +86,7 @@ impl SendQueue {
     }
 }
 
-/// Spare queues, so that a slow reader costs no allocation each time.
+/// Spare queues, so that a slow reader does not cause an allocation each time.
 #[derive(Debug)]
 pub(crate) struct Queues {
     #[expect(clippy::vec_box, reason = "transports hold the box: it moves as it is")]
@@ -95,7 +95,7 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    /// At most `spare_max` are kept.
+    /// Keeps at most `spare_max` queues.
     pub(crate) fn new(spare_max: usize) -> Self {
         Self {
             spare: Vec::new(),

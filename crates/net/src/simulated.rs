@@ -1,15 +1,15 @@
-//! A network that is not there: the other sides of all transports are the caller's, and so is the clock.
+//! A simulated network: the caller controls the remote ends of all transports, and the clock.
 //!
-//! It keeps every promise of [`Driver`], so whatever runs on a driver runs on it unchanged, as fast as the processor
-//! allows and as often as wanted in the same way: where the order of events is open, because several transports have
-//! something or several timers are due in the same millisecond, a seed decides. Nothing here waits. When nothing is
-//! left to tell, [`idle_until_ms`](Simulated::rests_until_ms) says so, and the caller moves the clock or writes
-//! something.
+//! It keeps every guarantee of [`Driver`], so code that runs on a driver runs on it unchanged, as fast as the processor
+//! permits and reproducibly: where the order of events is open, because several transports are ready or several timers
+//! are due in the same millisecond, a seed decides. Nothing here waits. When there are no events left,
+//! [`idle_until_ms`](Simulated::idle_until_ms) says so, and the caller advances the clock or writes something.
 //!
-//! How much a transport takes of what it is sent can be [limited](Simulated::set_room), so that some of it stays here.
+//! The number of sent bytes that a transport accepts can be [limited](Simulated::set_room), so that some of them stay
+//! queued.
 //!
-//! A *far side* is whoever dialed, or whom [`accept_dial`](Simulated::take_up) lets the driver reach: its bytes go in by
-//! [`write`](Simulated::write), what it is sent comes out by [`read`](Simulated::read), also after the transport's end.
+//! A *remote end* is the peer that dialed, or that the driver reaches through [`accept_dial`](Simulated::accept_dial): its
+//! input is [`write`](Simulated::write), its output [`read`](Simulated::read), also after the transport's end.
 
 mod remote;
 
@@ -29,19 +29,19 @@ use crate::queue::SendQueue;
 use remote::RemoteEnd;
 pub use remote::RemoteState;
 
-/// How often of four times a transport that has something is heard in a turn: the others wait, so that each may get
-/// ahead of each.
+/// How many times out of four a ready transport is served in a turn: the others wait, so that any may overtake any
+/// other.
 const SERVED_OF_FOUR: u8 = 3;
 
-/// Turns in a row in which one that has something may be passed over: as with other drivers, each has its turn however much
-/// others send.
+/// Maximum number of consecutive turns in which a ready transport is skipped: as with other drivers, each gets its turn
+/// however much others send.
 const SKIPPED_MAX: u8 = 4;
 
-/// A [`Driver`] without a system below it.
+/// A [`Driver`] without an operating system below it.
 #[derive(Debug)]
 pub struct Simulated {
     options: Options,
-    /// Decides where the order is open; without it ids do.
+    /// Decides where the order is open; without it the ids do.
     rng: Option<Rng>,
     waker: Waker,
     now_ms: u64,
@@ -54,14 +54,14 @@ pub struct Simulated {
     remote_ends: HashMap<ConnectionId, RemoteEnd>,
     /// Not accepted yet.
     dialed: VecDeque<(ConnectionId, ListenerId, SocketAddr)>,
-    /// The driver connects, and nobody has been told.
+    /// Dialed by the driver and not reported yet.
     dialing: Vec<(ConnectionId, SocketAddr)>,
-    /// Taken up, which the driver has not told.
+    /// Accepted dials whose `Connected` was not delivered yet.
     accepted_dials: Vec<ConnectionId>,
-    /// Set timers by deadline; the second number is the seed's, the third the transport's index.
+    /// Set timers by deadline; the second number is random, the third the transport's index.
     timers: BTreeMap<(u64, u64, u32), ConnectionId>,
     idle_until_ms: Option<u64>,
-    /// Something was told in the last turn.
+    /// Whether the last turn delivered events.
     has_delivered: bool,
 }
 
@@ -69,23 +69,23 @@ pub struct Simulated {
 #[derive(Debug)]
 struct LocalEnd {
     id: ConnectionId,
-    /// We have dialed, and nobody has taken it up.
+    /// Dialed, but not accepted yet.
     is_connecting: bool,
     is_paused: bool,
-    /// Turns in a row in which it was not heard.
+    /// Consecutive turns in which it was skipped.
     skipped: u8,
     timer: Option<(u64, u64)>,
-    /// Sent and not taken by the far side, in order.
+    /// Sent, but not taken by the remote end, in order.
     unsent: SendQueue,
     was_high: bool,
     is_shut_down: bool,
     has_ended: bool,
-    /// To be told as the last event.
+    /// To be delivered as the last event.
     closing: Option<CloseReason>,
 }
 
 impl Simulated {
-    /// A network without anybody in it, at `now_ms`; equal seeds make equal choices.
+    /// Creates an empty network at `now_ms`; equal seeds make equal choices.
     ///
     /// # Errors
     /// No descriptor for the [`Waker`].
@@ -95,8 +95,7 @@ impl Simulated {
         Ok(Self { rng, ..network })
     }
 
-    /// One that chooses nothing: every transport is heard in every turn, and where the order is open it is that of their
-    /// indices.
+    /// Creates a network without random choices: every transport is served in every turn, in the order of indices.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -120,13 +119,13 @@ impl Simulated {
         })
     }
 
-    /// Adds a listener that nobody but [`dial`](Self::dial) reaches; ids count as those of [`Driver::listen`].
+    /// Adds a listener that is reached only by [`dial`](Self::dial); ids count like those of [`Driver::listen`].
     pub fn add_listener(&mut self) -> ListenerId {
         self.listeners.push(true);
         ListenerId(self.listeners.len() as u32 - 1)
     }
 
-    /// Opens a connection to a listener, from that address. It is accepted in one of the next turns.
+    /// Opens a connection to a listener from an address. It is accepted in one of the next turns.
     pub fn dial(&mut self, listener: ListenerId, from: SocketAddr) -> ConnectionId {
         let id = self.add();
         self.dialed.push_back((id, listener, from));
@@ -149,12 +148,13 @@ impl Simulated {
         id
     }
 
-    /// Whom the driver has dialed since the last call, in order: each is to be taken up or refused, or waits.
+    /// Returns the connections dialed by the driver since the last call, in order; each waits to be accepted or
+    /// refused.
     pub fn take_dials(&mut self) -> Vec<(ConnectionId, SocketAddr)> {
         std::mem::take(&mut self.dialing)
     }
 
-    /// Somebody is there: it is connected in the next turn.
+    /// Accepts a dial: it is connected in the next turn.
     pub fn accept_dial(&mut self, id: ConnectionId) {
         self.stir();
         if self.live(id).is_some_and(|near| near.is_connecting) {
@@ -162,7 +162,7 @@ impl Simulated {
         }
     }
 
-    /// Nobody is there.
+    /// Refuses a dial.
     pub fn refuse_dial(&mut self, id: ConnectionId) {
         self.stir();
         if let Some(near) = self.live(id) {
@@ -170,7 +170,7 @@ impl Simulated {
         }
     }
 
-    /// The far side writes: the bytes arrive as they are here, in one piece, after what it wrote before.
+    /// Writes from the remote end: the bytes arrive in one piece, after earlier writes.
     pub fn write(&mut self, id: ConnectionId, bytes: Vec<u8>) {
         self.stir();
         if let Some(far) = self.remote_ends.get_mut(&id) {
@@ -178,7 +178,7 @@ impl Simulated {
         }
     }
 
-    /// The far side sends FIN behind what it wrote.
+    /// Sends FIN from the remote end after its writes.
     pub fn finish(&mut self, id: ConnectionId) {
         self.stir();
         if let Some(far) = self.remote_ends.get_mut(&id) {
@@ -186,7 +186,7 @@ impl Simulated {
         }
     }
 
-    /// The far side is gone without a word; what it wrote and nobody received is lost.
+    /// Resets the connection from the remote end; writes that were not received are lost.
     pub fn reset(&mut self, id: ConnectionId) {
         self.stir();
         if let Some(far) = self.remote_ends.get_mut(&id) {
@@ -197,14 +197,14 @@ impl Simulated {
         }
     }
 
-    /// Takes what the far side was sent, appended to `into`; what its end of the connection is like.
+    /// Appends the bytes sent to the remote end to `into`; returns the state of its end of the connection.
     pub fn read(&mut self, id: ConnectionId, into: &mut Vec<u8>) -> RemoteState {
         self.remote_ends
             .get_mut(&id)
             .map_or(RemoteState::Closed, |far| far.read(into))
     }
 
-    /// Whether the far side reads what it is sent; one that does not lets it pile up here.
+    /// Sets whether the remote end reads; if not, sent bytes pile up.
     pub fn set_reading(&mut self, id: ConnectionId, reads: bool) {
         self.stir();
         if let Some(far) = self.remote_ends.get_mut(&id) {
@@ -212,8 +212,8 @@ impl Simulated {
         }
     }
 
-    /// The transport takes no more than so many bytes of what it is sent, until [`make_room`](Self::make_room). Without
-    /// this call it takes all.
+    /// Limits the sent bytes that the transport accepts until [`make_room`](Self::make_room). By default it accepts
+    /// all.
     pub fn set_room(&mut self, id: ConnectionId, bytes: usize) {
         self.stir();
         if let Some(far) = self.remote_ends.get_mut(&id) {
@@ -221,7 +221,7 @@ impl Simulated {
         }
     }
 
-    /// The transport takes so many bytes more.
+    /// Lets the transport accept more bytes.
     pub fn make_room(&mut self, id: ConnectionId, bytes: usize) {
         self.stir();
         if let Some(far) = self.remote_ends.get_mut(&id) {
@@ -229,25 +229,25 @@ impl Simulated {
         }
     }
 
-    /// The far side is of no interest any more; before its end it is a [`reset`](Self::reset).
+    /// Forgets the remote end; before its end this is a [`reset`](Self::reset).
     pub fn forget(&mut self, id: ConnectionId) {
         self.reset(id);
         self.remote_ends.remove(&id);
     }
 
-    /// Moves the clock; never back.
+    /// Advances the clock, never backwards.
     pub fn set_now_ms(&mut self, now_ms: u64) {
         self.now_ms = self.now_ms.max(now_ms);
         self.stir();
     }
 
-    /// When there is something to do, if time alone passes: `u64::MAX` for never, `None` while there is something now.
+    /// Returns the time of the next event if only time passes: `u64::MAX` for never, `None` while there are events now.
     #[must_use]
     pub fn idle_until_ms(&self) -> Option<u64> {
         self.idle_until_ms
     }
 
-    /// Whether the last turn had anything to tell.
+    /// Returns whether the last turn delivered events.
     #[must_use]
     pub fn has_delivered(&self) -> bool {
         self.has_delivered
@@ -264,12 +264,12 @@ impl Simulated {
             .filter(|near| near.id == id)
     }
 
-    /// One that is not ended by us or by the far side.
+    /// Returns a transport that neither side has ended.
     fn live(&mut self, id: ConnectionId) -> Option<&mut LocalEnd> {
         self.local_end(id).filter(|near| near.closing.is_none())
     }
 
-    /// Transports in the order in which they are heard.
+    /// Returns the transports in the order of service.
     fn shuffled(&mut self) -> Vec<ConnectionId> {
         let near = self.local_ends.iter().flatten();
         let mut ids: Vec<ConnectionId> = near.map(|near| near.id).collect();
@@ -279,7 +279,8 @@ impl Simulated {
         ids
     }
 
-    /// What there is room for leaves; ids of which something left, with the buffers that are done with.
+    /// Moves sent bytes to the remote ends as far as there is room; returns the ids concerned with the completed
+    /// buffers.
     fn drain_unsent(&mut self) -> Vec<(ConnectionId, Vec<Buffer>, bool)> {
         let low = self.options.low_water_bytes;
         let mut left = Vec::new();
@@ -291,7 +292,7 @@ impl Simulated {
                 continue;
             }
             let mut buffers = Vec::new();
-            // One call of a system takes a limited number of pieces.
+            // A system call takes a limited number of slices.
             while far.room() > 0 && !near.unsent.is_empty() {
                 let taken: usize = near.unsent.slices().map(|piece| far.receive(piece)).sum();
                 near.unsent.advance(taken, |buffer| buffers.push(buffer));
@@ -306,7 +307,7 @@ impl Simulated {
         left
     }
 
-    /// What a far side has for us next.
+    /// Returns the next input of a transport.
     fn arrival(&mut self, id: ConnectionId) -> Option<Arrival> {
         if self.dialed.iter().any(|(dialed, ..)| *dialed == id) {
             return None;
@@ -330,7 +331,7 @@ impl Simulated {
         }
     }
 
-    /// Whether one that is to wait has not waited long enough.
+    /// Returns whether a transport is skipped in this turn.
     fn is_skipped(&mut self, id: ConnectionId) -> bool {
         let Some(near) = self.local_end(id) else {
             return true;
@@ -352,7 +353,7 @@ impl Simulated {
                 && far.is_some_and(RemoteEnd::has_something))
     }
 
-    /// Lets go of a transport whose end is told.
+    /// Removes a transport whose end is being delivered.
     fn end(&mut self, id: ConnectionId) -> CloseReason {
         self.clear_timer(id);
         let near = self.local_ends[id.index as usize].take();
@@ -364,7 +365,7 @@ impl Simulated {
             .unwrap_or(CloseReason::Requested)
     }
 
-    /// Timers that are due.
+    /// Returns the due timers.
     fn due(&mut self) -> Vec<ConnectionId> {
         let later = self.timers.split_off(&(self.now_ms + 1, 0, 0));
         let due = std::mem::replace(&mut self.timers, later);
@@ -402,7 +403,7 @@ impl LocalEnd {
 }
 
 impl Driver for Simulated {
-    /// Nobody comes in by a socket here: it is closed, and the listener is one of [`Simulated::add_listener`].
+    /// Real sockets have no clients here: this one is closed, and the listener is one of [`Simulated::add_listener`].
     fn listen(&mut self, _: OwnedFd) -> io::Result<ListenerId> {
         Ok(self.add_listener())
     }
@@ -416,7 +417,7 @@ impl Driver for Simulated {
         self.stir();
     }
 
-    /// [`Simulated::take_dials`] tells of it.
+    /// Reported by [`Simulated::take_dials`].
     fn connect_from(&mut self, to: SocketAddr, _: Option<IpAddr>) -> io::Result<ConnectionId> {
         let id = self.add();
         if let Some(near) = self.local_end(id) {
@@ -605,7 +606,7 @@ impl Driver for Simulated {
                 self.now_ms.saturating_add(ms.max(1))
             });
             let until_ms = timer_ms.into_iter().chain(wake_ms).min();
-            // A timer that was set to now meanwhile is not over with.
+            // A timer set to the current time meanwhile is still due.
             self.idle_until_ms = Some(until_ms.unwrap_or(u64::MAX)).filter(|ms| *ms > self.now_ms);
         }
         Ok(())

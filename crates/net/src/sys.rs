@@ -1,4 +1,4 @@
-//! What we ask of the kernel, call by call, with its flags and nothing more.
+//! The system calls in use, with their flags and nothing more.
 //!
 //! The only place where `unsafe` is allowed; io_uring needs it, and a socket option.
 

@@ -1,10 +1,8 @@
-//! The timer wheel: one timer per transport, its links kept in the transport.
+//! The timer wheel: one timer per transport, with its links stored in the transport.
 //!
-//! Eleven levels of 64 slots: level 0 holds the milliseconds that differ from
-//! now in their lowest six bits only, level 1 those that differ in the next
-//! six, and so on, so that every `u64` has its slot and none needs a special
-//! case. Setting and clearing cost the same however many timers there are; a
-//! timer moves down at most once per level on its way.
+//! Eleven levels of 64 slots: level 0 holds the milliseconds that differ from now only in their lowest six bits, level
+//! 1 those that differ in the next six, and so on, so that every `u64` has its slot and none needs a special case.
+//! Setting and clearing are O(1); a timer moves down at most once per level.
 //!
 //! The wheel reads no clock: time comes with each call.
 
@@ -12,10 +10,9 @@ const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
 const LEVELS: usize = 11;
 
-/// No node.
+/// Marks the absence of a node.
 pub(crate) const NIL: u32 = u32::MAX;
-/// In `previous`: not a node but the head of the slot in the lower bits. It
-/// bounds the number of nodes to 2^31.
+/// In `previous`: the lower bits are the slot whose head this is, not a node. Limits the number of nodes to 2^31.
 const HEAD: u32 = 1 << 31;
 
 /// A timer: its deadline and its neighbours in the slot's list.
@@ -42,7 +39,7 @@ impl Node {
     }
 }
 
-/// Where the nodes live; the wheel knows them by index only.
+/// Gives access to the nodes; the wheel knows them only by index.
 pub(crate) trait Nodes {
     fn node(&mut self, index: u32) -> &mut Node;
 }
@@ -51,11 +48,10 @@ pub(crate) trait Nodes {
 pub(crate) struct Wheel {
     /// First node of each slot, level by level.
     heads: Box<[u32; LEVELS * SLOTS]>,
-    /// One bit per slot that holds a node.
+    /// One bit per non-empty slot.
     occupied: [u64; LEVELS],
-    /// Every deadline before this has been popped. Each node shares with it
-    /// all digits above its level's, and its own digit there is larger (or, at
-    /// level 0, equal).
+    /// Every earlier deadline has been popped. Each node shares with it all digits above its level's, and its own digit
+    /// there is larger (or, at level 0, equal).
     now_ms: u64,
 }
 
@@ -68,15 +64,14 @@ impl Wheel {
         }
     }
 
-    /// Sets timer `index`, in place of an earlier deadline. A deadline in the
-    /// past counts as now.
+    /// Sets a timer and replaces an earlier deadline. A deadline in the past counts as now.
     #[inline]
     pub(crate) fn set(&mut self, nodes: &mut impl Nodes, index: u32, deadline_ms: u64) {
         self.clear(nodes, index);
         self.link(nodes, index, deadline_ms.max(self.now_ms));
     }
 
-    /// Unsets timer `index`, if it is set.
+    /// Clears a timer if it is set.
     #[inline]
     pub(crate) fn clear(&mut self, nodes: &mut impl Nodes, index: u32) {
         let node = nodes.node(index);
@@ -99,17 +94,16 @@ impl Wheel {
         }
     }
 
-    /// When [`pop`](Self::pop) has work again: the next deadline, or earlier
-    /// when timers have to move down a level before.
+    /// Returns when [`pop`](Self::pop) has work again: the next deadline, or earlier if timers have to move down a
+    /// level before.
     #[inline]
     pub(crate) fn next_ms(&self) -> Option<u64> {
         let (level, slot) = self.first_slot()?;
         Some(self.start_ms(level, slot))
     }
 
-    /// Takes out a timer whose deadline is `until_ms` or before, the earliest
-    /// first; equal deadlines come in any order. `None`: there are no more, and
-    /// the wheel's time is now `until_ms`.
+    /// Removes a timer whose deadline is `until_ms` or earlier, the earliest first; equal deadlines come in any order.
+    /// `None`: there are no more, and the wheel's time is now `until_ms`.
     pub(crate) fn pop(&mut self, nodes: &mut impl Nodes, until_ms: u64) -> Option<u32> {
         loop {
             let due = self
@@ -137,15 +131,15 @@ impl Wheel {
         }
     }
 
-    /// The slot of the earliest nodes: any on a lower level is before all on a
-    /// higher one, and slots of one level stand in the order of time.
+    /// Returns the slot of the earliest nodes: any on a lower level is before all on a higher one, and slots of one
+    /// level are in the order of time.
     #[inline]
     fn first_slot(&self) -> Option<(usize, usize)> {
         let level = self.occupied.iter().position(|&slots| slots != 0)?;
         Some((level, self.occupied[level].trailing_zeros() as usize))
     }
 
-    /// The first millisecond that belongs to a slot.
+    /// Returns the first millisecond of a slot.
     #[inline]
     fn start_ms(&self, level: usize, slot: usize) -> u64 {
         let shift = level as u32 * SLOT_BITS;

@@ -1,7 +1,7 @@
 //! The table of transports: one compact slot each, reused by generation.
 //!
-//! What every transport needs stands in the slot; what only a slow or busy one
-//! needs (a queue) is boxed, so an idle connection costs the slot and no more.
+//! The slot contains what every transport needs; the queue, which only a slow or busy one needs, is boxed, so an idle
+//! connection costs only the slot.
 
 use std::os::fd::OwnedFd;
 
@@ -11,7 +11,7 @@ use crate::timer::{NIL, Node, Nodes};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nobody's; linked into the free list by `timer.next`.
+    /// Unused; linked into the free list by `timer.next`.
     Free,
     /// The kernel is connecting.
     Connecting,
@@ -20,7 +20,7 @@ pub(crate) enum State {
     Closed,
 }
 
-/// Our half of the connection's end.
+/// The state of our half of the connection's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fin {
     None,
@@ -31,23 +31,23 @@ pub(crate) enum Fin {
 
 #[derive(Debug)]
 pub(crate) struct Transport {
-    /// There is one only while something waits to be sent.
+    /// Present only while there is something to send.
     pub(crate) queue: Option<Box<SendQueue>>,
     pub(crate) timer: Node,
     pub(crate) socket: Option<OwnedFd>,
     generation: u32,
     pub(crate) state: State,
     pub(crate) fin: Fin,
-    /// What the back end has registered, in its own bits.
+    /// The registration of the back end, in its own bits.
     pub(crate) interest: u8,
     pub(crate) paused: bool,
     /// The peer sent FIN.
     pub(crate) ended: bool,
-    /// More than low water is queued: its fall is to be told.
+    /// More than low water is queued, so `Drained` is due later.
     pub(crate) is_above_low_water: bool,
 }
 
-// The promise of the crate: at most 48 bytes of our own per idle transport.
+// The crate guarantees at most 48 bytes of our own per idle transport.
 const _: () = assert!(size_of::<Transport>() <= 40);
 
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Transports {
         }
     }
 
-    /// Gives a socket its id.
+    /// Adds a socket and returns its id.
     pub(crate) fn add(&mut self, socket: OwnedFd, state: State) -> ConnectionId {
         if self.free == NIL {
             let index = self.slots.len() as u32;
@@ -103,18 +103,18 @@ impl Transports {
         }
     }
 
-    /// Frees the slot of a closed transport: its id is stale from now on.
+    /// Frees the slot of a closed transport, which makes its id stale.
     pub(crate) fn remove(&mut self, id: ConnectionId) {
         let slot = &mut self.slots[id.index as usize];
         debug_assert!(slot.generation == id.generation && slot.state == State::Closed);
         slot.state = State::Free;
-        // 0 is what the epoll tags of listeners and the waker use.
+        // The epoll tags of listeners and the waker use 0.
         slot.generation = slot.generation.wrapping_add(1).max(1);
         slot.timer.next = self.free;
         self.free = id.index;
     }
 
-    /// The transport of `id`, unless the id is stale or its `close` is done.
+    /// Returns the transport of `id`, unless the id is stale or its `close` is done.
     #[inline]
     pub(crate) fn live(&mut self, id: ConnectionId) -> Option<&mut Transport> {
         self.slots.get_mut(id.index as usize).filter(|slot| {
@@ -123,7 +123,7 @@ impl Transports {
         })
     }
 
-    /// As [`live`](Self::live), to look only.
+    /// As [`live`](Self::live), for reading only.
     #[inline]
     pub(crate) fn peek(&self, id: ConnectionId) -> Option<&Transport> {
         self.slots.get(id.index as usize).filter(|slot| {
@@ -132,12 +132,12 @@ impl Transports {
         })
     }
 
-    /// What is in a slot, whether it lives or not.
+    /// Returns the content of a slot, live or not.
     pub(crate) fn slot(&mut self, index: u32) -> &mut Transport {
         &mut self.slots[index as usize]
     }
 
-    /// The id of the transport that lives in a slot.
+    /// Returns the id of the live transport in a slot.
     pub(crate) fn id(&self, index: u32) -> ConnectionId {
         ConnectionId {
             index,

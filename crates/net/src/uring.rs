@@ -1,20 +1,20 @@
-//! The back end for Linux's io_uring: what a turn asks of the kernel goes in one call.
+//! The io_uring back end: the requests of a turn go to the kernel in one call.
 //!
-//! Receives are multishot: asked for once, they go on by themselves, into buffers that belong to the ring. Listeners are
-//! polled and accepted from as with epoll: what the kernel accepts by itself comes without the peer's address, and comes
-//! also when nobody has room for it any more.
+//! Receives are multishot: requested once, they continue by themselves into buffers of the ring. Listeners are polled
+//! and accepted from as with epoll: connections that the kernel accepts by itself come without the peer's address, and
+//! keep coming when there is no room for them.
 //!
-//! The kernel fills buffers in the order in which bytes arrive, so a few busy transports could take all of them. What the
-//! sink is told is therefore not the order of completions: transports that have something stand in a ring, each once, and
-//! each is served at most once in a turn. A transport that has taken more than its share of the buffers, or found none
-//! left, is received from as with epoll until it is quiet: by a call when its turn comes, and a poll between.
+//! The kernel fills buffers in the order in which bytes arrive, so a few busy transports could take all of them.
+//! Therefore events are not delivered in the order of completions: ready transports form a queue, each once, and each
+//! is served at most once in a turn. A transport that has used more than its share of the buffers, or found none left,
+//! is received from as with epoll until it is quiet: by a call when its turn comes, and a poll in between.
 //!
-//! Sends are collected during a turn and submitted together when it ends; they don't wait in the kernel, so each is
-//! done when that call returns, and what a socket did not take waits for a poll as with epoll. So a transport has nothing
-//! in flight but a receive and polls. Its end cancels these, and its descriptor is closed when the last of them has
-//! answered: a number that is used again can't be meant by something old.
+//! Sends are collected during a turn and submitted together at its end; they don't wait in the kernel, so each is done
+//! when that call returns, and bytes that a socket did not accept wait for a poll as with epoll. So a transport has
+//! nothing in flight except a receive and polls. Its end cancels these, and its descriptor is closed after the last of
+//! them has completed: a reused descriptor number can't be meant by a stale operation.
 //!
-//! Decides nothing about bytes: they go to the sink, to be parsed above.
+//! The back end does not interpret bytes: they go to the sink.
 
 mod receive;
 mod send;
@@ -37,62 +37,62 @@ use crate::{
 
 use receive::{Part, Ready};
 
-/// Bits of `Transport::interest`: what is in flight. The kernel will tell of bytes, by a receive or a poll.
+/// Bits of `Transport::interest`: operations in flight. The kernel will report bytes, by a receive or a poll.
 const RECEIVING: u8 = 1;
-/// What `RECEIVING` stands for is being cancelled.
+/// The operation of `RECEIVING` is being cancelled.
 const CANCELLING: u8 = 2;
 /// A poll for room to send.
 const WRITABLE: u8 = 4;
-/// A poll for a reset, since nothing is received that would tell it.
+/// A poll for a reset while nothing is received that would report it.
 const CHANGES: u8 = 8;
-/// It has parts in `later_parts`.
+/// It has entries in `later_parts`.
 const HAS_LATER_PARTS: u8 = 16;
 /// It is in `unsent`.
 const UNSENT: u8 = 32;
 /// It is in `ready`.
 const READY: u8 = 64;
-/// What `RECEIVING` stands for is a poll.
+/// The operation of `RECEIVING` is a poll.
 const POLLING: u8 = 128;
 
-/// Queues that are kept for the next sends: of a publication to many.
+/// Maximum number of queues kept for reuse, as for a publication with many receivers.
 const SPARE_QUEUES_MAX: usize = 8192;
-/// Queues that are kept for the next parts.
+/// Maximum number of part queues kept for reuse.
 const SPARE_PARTS_MAX: usize = 64;
 
 /// A [`Driver`] on io_uring.
 pub struct Uring {
     base: DriverBase,
-    /// The poll for wakes has ended and has to be asked for again.
+    /// The poll for wakes has ended and has to be requested again.
     needs_wake_poll: bool,
-    /// Somebody has called the waker, and the sink was not told.
+    /// The waker was called, and the sink was not notified yet.
     is_woken: bool,
-    /// Listeners whose waiting connections the kernel will tell of.
+    /// Listeners that the kernel watches for waiting connections.
     watched: Vec<ListenerId>,
-    /// Listeners and transports that are to be served, each at most once; a turn serves some, from the front.
+    /// Listeners and transports to be served, each at most once; a turn serves some from the front.
     ready: VecDeque<Ready>,
-    /// What came of a transport behind the part that stands in `ready`, or while it was paused, in order.
+    /// Parts of a transport after the one in `ready`, or received while it was paused, in order.
     later_parts: HashMap<u32, VecDeque<Part>>,
-    /// Empty queues for the next of `later_parts`: where a buffer ends in a message, it has two parts.
+    /// Empty queues for `later_parts`: a message that crosses the end of a buffer has two parts.
     spare: Vec<VecDeque<Part>>,
-    /// What is received by a call comes here, one transport after the other.
+    /// The buffer of receiving calls, used for one transport after the other.
     receive: Box<[u8]>,
-    /// Transports that were paused in this turn, some of them not for long.
+    /// Transports that were paused in this turn, some only briefly.
     pausing: Vec<ConnectionId>,
-    /// Transports with something to send that was not submitted yet.
+    /// Transports with bytes that were not submitted yet.
     unsent: Vec<ConnectionId>,
-    /// Bytes that were to be sent since that was done last.
+    /// Bytes queued since the last submission.
     unsent_bytes: usize,
-    /// Transports that have ended and wait for what is in flight.
+    /// Ended transports with operations in flight.
     closing: Vec<(ConnectionId, CloseReason)>,
-    // Last, so that nothing of a transport outlives it but by accident of a panic.
+    // Last, so that no transport data outlives it except after a panic.
     ring: Ring,
 }
 
 impl Uring {
-    /// Makes a driver with no sockets. It belongs to the thread that makes it.
+    /// Creates a driver without sockets. It belongs to the creating thread.
     ///
     /// # Errors
-    /// No descriptor, or the kernel lacks io_uring, something that is needed of it (6.1 has all), or the right to it.
+    /// No descriptor, or the kernel lacks io_uring, a required feature (6.1 has all), or the permission.
     pub fn new(options: Options) -> io::Result<Self> {
         let mut ring = Ring::new(&options)?;
         let receive = vec![0; options.receive_bytes.max(1)].into_boxed_slice();
@@ -115,8 +115,8 @@ impl Uring {
         })
     }
 
-    /// Whether [`new`](Self::new) would work here, on any thread. `true` if receives can share buffers (Linux 6.12): it
-    /// costs less than epoll then or about the same, whatever comes.
+    /// Returns whether [`new`](Self::new) would succeed here, on any thread. `true` if receives can share buffers
+    /// (Linux 6.12): it then costs less than epoll or about the same for any workload.
     ///
     /// # Errors
     /// As `new`.
@@ -129,7 +129,7 @@ impl Uring {
         Ok(Ring::new(&options)?.shares_buffers())
     }
 
-    /// The end of a live transport, whatever the reason.
+    /// Ends a live transport.
     fn end(&mut self, id: ConnectionId, reason: CloseReason) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
@@ -147,7 +147,7 @@ impl Uring {
         self.closing.push((id, reason));
     }
 
-    /// Takes what is in flight of an open transport back from the kernel, at once.
+    /// Reclaims the operations of an open transport from the kernel, synchronously.
     fn reclaim(&mut self, id: ConnectionId) -> Option<()> {
         loop {
             let transport = self.base.transports.live(id)?;
@@ -158,13 +158,13 @@ impl Uring {
                 return Some(());
             }
             self.cancel_all(id.index);
-            // It is a moment between two steps of the kernel.
+            // The kernel is between two steps for a moment.
             self.ring.wait(Some(Duration::from_millis(1))).ok()?;
             self.collect();
         }
     }
 
-    /// Takes the completions of all sends: nobody may do anything with their transports before.
+    /// Takes the completions of all sends; their transports must not be touched before.
     fn reap_sends(&mut self) -> io::Result<()> {
         while self.ring.has_in_flight() {
             self.ring.wait(Some(Duration::ZERO))?;
@@ -173,7 +173,7 @@ impl Uring {
         Ok(())
     }
 
-    /// Asks for the end of what is in flight of a transport.
+    /// Cancels all operations of a transport.
     fn cancel_all(&mut self, index: u32) {
         let interest = self.base.transports.slot(index).interest;
         if interest & (RECEIVING | CANCELLING) == RECEIVING {
@@ -187,7 +187,7 @@ impl Uring {
         }
     }
 
-    /// Asks for the end of what would tell of a transport's bytes.
+    /// Cancels the operation that reports a transport's bytes.
     fn cancel_receive(&mut self, index: u32) {
         let is_poll = self.base.transports.slot(index).interest & POLLING != 0;
         let kind = if is_poll {
@@ -198,7 +198,7 @@ impl Uring {
         self.ring.cancel(kind, index);
     }
 
-    /// Closes the descriptors of those that have nothing in flight any more.
+    /// Closes the descriptors of ended transports without operations in flight.
     fn close_finished(&mut self) {
         let Self {
             closing: dying,
@@ -216,14 +216,14 @@ impl Uring {
         });
     }
 
-    /// A transport by its index, if it has not ended.
+    /// Returns a transport by its index, if it has not ended.
     fn at(&mut self, index: u32) -> Option<(ConnectionId, &mut Transport)> {
         let id = self.base.transports.id(index);
         let transport = self.base.transports.live(id)?;
         Some((id, transport))
     }
 
-    /// How long the wait may last.
+    /// Returns the maximum duration of the wait.
     fn wait_ms(&self) -> Option<u64> {
         let is_busy = self.is_woken || !self.closing.is_empty() || !self.ready.is_empty();
         if is_busy {
@@ -232,7 +232,7 @@ impl Uring {
         self.base.wait_ms()
     }
 
-    /// Takes what the kernel has done: sends and polls at once, the rest to be told in its turn.
+    /// Takes completions: handles sends and polls at once, queues the rest for delivery.
     fn collect(&mut self) {
         while let Some(done) = self.ring.next() {
             match done {
@@ -273,7 +273,7 @@ impl Uring {
         }
     }
 
-    /// A cancellation found nothing: where the thing is still in flight it was between two steps of the kernel.
+    /// A cancellation found nothing: if the operation is still in flight, the kernel was between two steps.
     #[cold]
     fn cancel_again(&mut self, kind: OperationKind, index: u32) {
         let wanted = match kind {
@@ -282,7 +282,7 @@ impl Uring {
             _ => CHANGES,
         };
         let slot = self.base.transports.slot(index);
-        // Somebody else may have the index by now, who is not to be cancelled.
+        // The index may have been reused by another transport, which must not be cancelled.
         let is_ending = slot.state == State::Closed || slot.interest & CANCELLING != 0;
         if is_ending && slot.interest & wanted != 0 {
             self.ring.cancel(kind, index);
@@ -291,7 +291,7 @@ impl Uring {
 }
 
 impl Drop for Uring {
-    /// Gives back what was not told: its memory would stay for ever.
+    /// Returns undelivered buffers; otherwise their memory would leak.
     fn drop(&mut self) {
         for ready in mem::take(&mut self.ready) {
             if let Ready::Transport(_, Some(filled)) = ready {
@@ -313,7 +313,7 @@ impl SocketBackEnd for Uring {
 }
 
 impl AcceptBackEnd for Uring {
-    /// A poll that nobody wants any more is left alone: when it answers, nothing is accepted.
+    /// An unwanted poll is not cancelled: when it completes, nothing is accepted.
     fn watch_listener(&mut self, id: ListenerId, is_wanted: bool) {
         if is_wanted && !self.watched.contains(&id) {
             self.watched.push(id);
@@ -388,7 +388,7 @@ impl Driver for Uring {
     }
 
     fn close(&mut self, id: ConnectionId) {
-        // What was sent in this turn would have left by now on a back end that waits for nothing: last words, an alert.
+        // On a synchronous back end the sends of this turn would be out by now: a final message, an alert.
         self.send_now(id);
         self.end(id, CloseReason::Requested);
     }

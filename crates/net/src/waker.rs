@@ -8,17 +8,16 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use veche_mailbox::Wake;
 
-/// Wakes one driver. Cheap to clone, usable from any thread, harmless after
-/// the driver's end. Each wake costs a system call: the mailbox's sleeping
-/// flag is what makes it rare.
+/// Wakes one driver. Cheap to clone, usable from any thread, harmless after the driver's end. Each wake costs a system
+/// call; the mailbox's sleep flag makes them rare.
 #[derive(Clone, Debug)]
 pub struct Waker {
     eventfd: Arc<OwnedFd>,
 }
 
 impl Waker {
-    /// Makes one for a driver of another crate, which has no wait to end: wakes are counted by the kernel and read by
-    /// nobody.
+    /// Creates a waker for a driver of another crate that has no wait to end: the kernel counts the wakes, which are
+    /// never read.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -36,8 +35,7 @@ impl Waker {
 
 impl Wake for Waker {
     fn wake(&self) {
-        // The only failure is EAGAIN at a count of 2^64 - 2, and then a wake is
-        // pending anyhow.
+        // The only failure is EAGAIN at a count of 2^64 - 2, and then a wake is pending anyway.
         let _ = rustix::io::write(&*self.eventfd, &1_u64.to_ne_bytes());
     }
 }

@@ -1,6 +1,6 @@
-//! In the steady state a message costs no allocation.
+//! In the steady state, a message causes no allocation.
 //!
-//! The only test of its binary, because it counts the process's allocations.
+//! This is the only test of its binary, because it counts all allocations of the process.
 
 mod common;
 
@@ -18,22 +18,22 @@ thread_local! {
 }
 
 #[expect(unsafe_code, reason = "a global allocator is unsafe to implement")]
-// SAFETY: every call goes to the system's allocator unchanged.
+// SAFETY: every call is forwarded to the system allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.dealloc(place, layout) }
     }
 
     unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.realloc(place, layout, size) }
     }
 }
@@ -69,7 +69,7 @@ fn echo_without_allocations<D: Driver>(mut driver: D) {
             }
             let mut left = peers.len() * 100;
             let mut is_last = false;
-            // One turn more: what the last one has left to send may leave with it.
+            // One more turn: it may send what the last one left in the queue.
             while !is_last {
                 is_last = left == 0;
                 let timeout_ms = is_last.then_some(0);

@@ -1,8 +1,8 @@
-//! Connections come and go by the thousand, in every way: no descriptor stays behind, nobody gets another's bytes and
-//! nobody is closed in another's place.
+//! Connections come and go by the thousand, in every way: no descriptor leaks, no connection gets another's bytes, and
+//! none is closed in place of another.
 //!
-//! The only test of its binary, because it counts the process's descriptors. `VECHE_CHURN_SECONDS` says how long a ring
-//! of four buffers is troubled by what comes in every way, the other back ends half or a fifth of that; 5 unless told.
+//! The only test of its binary, because it counts the process's descriptors. `VECHE_CHURN_SECONDS` (default 5) is the
+//! duration for a ring of four buffers; the other back ends take half or a fifth of it.
 
 mod common;
 
@@ -24,7 +24,7 @@ fn descriptors() -> usize {
 fn churn<D: Driver>(driver: D, connections: usize) {
     let mut world = World::new(driver, |driver: &mut D, log: &mut Log, event: Event<'_>| {
         echo(driver, log, event);
-        // Bounded: the log would otherwise remember every connection.
+        // Bounded: the log would otherwise keep every connection.
         log.received.clear();
     });
     let before = descriptors();
@@ -56,10 +56,10 @@ fn churn<D: Driver>(driver: D, connections: usize) {
     assert_eq!(descriptors(), before, "descriptors leaked");
 }
 
-/// What somebody writes who reads nothing, ten megabytes on the average: more than all buffers on the way hold.
+/// Writes of a peer that reads nothing, ten megabytes on average: more than all buffers on the way hold.
 const WRITES_MAX: usize = 1000;
 
-/// The byte that asks the server to close; no other byte of ours is that.
+/// The byte that asks the server to close; it does not occur elsewhere.
 const CLOSE: u8 = 0xFF;
 
 fn message(random: &mut fastrand::Rng, bytes_max: usize) -> Vec<u8> {
@@ -103,10 +103,10 @@ fn visit(addr: SocketAddr, random: &mut fastrand::Rng) {
             peer.write_all(&[CLOSE]).expect("open");
             assert_eq!(peer.read(&mut [0]).expect("an end"), 0);
         }
-        // Reads nothing of what it asks for.
+        // Reads none of its echo.
         _ => {
             peer.set_nonblocking(true).expect("a socket");
-            // Short ones may be taken as fast as they come.
+            // Short writes may be accepted as fast as they come.
             let _ = (0..WRITES_MAX).try_for_each(|_| peer.write(&sent).map(drop));
         }
     }
@@ -114,7 +114,7 @@ fn visit(addr: SocketAddr, random: &mut fastrand::Rng) {
     reset(peer);
 }
 
-/// All of that at once, and beside it somebody who stays and is served all the while.
+/// All of that at once, while another peer stays and is served throughout.
 fn trouble<D: Driver>(driver: D, lasts: Duration) {
     const VISITORS: u64 = 4;
     let mut world = World::new(driver, ignore);

@@ -1,4 +1,4 @@
-//! Descriptors run out: the listener rests, nothing spins, and it goes on.
+//! Descriptors run out: the listener backs off, nothing spins, and it recovers.
 //!
 //! The only test of its binary: it lowers the limit of the whole process.
 
@@ -33,7 +33,7 @@ fn a_listener_without_descriptors_rests_and_recovers() {
 
 fn rests_and_recovers<D: Driver>(driver: D) {
     let mut world = World::new(driver, ignore);
-    // The peers have their descriptors before we have none.
+    // The peers get their descriptors before ours run out.
     let peers: Vec<_> = (0..3)
         .map(|_| TcpStream::connect(world.addr).expect("listening"))
         .collect();

@@ -1,9 +1,8 @@
-//! Bans of users and revocations of tokens, as back ends order them.
+//! Bans of users and revocations of tokens, as ordered by back ends.
 
 use serde::{Deserialize, Serialize};
 
-/// An order of the back end about a user or a token. It is in force until it is revoked or expires; times are in seconds
-/// since 1970.
+/// A ban or revocation. It is in force until it is lifted or expires; times are in seconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ban {
@@ -11,7 +10,7 @@ pub enum Ban {
     User {
         /// The name of the user to refuse.
         user: String,
-        /// When the ban expires; `None`: not before the user is allowed again.
+        /// When the ban expires; `None`: not until the user is allowed again.
         until_s: Option<u64>,
     },
     /// Allows a banned user to connect again.
@@ -20,32 +19,32 @@ pub enum Ban {
         /// The name of the user to allow.
         user: String,
     },
-    /// Revokes a token.
+    /// Revokes a single token.
     Token {
-        /// Its `jti` (RFC 7519, section 4.1.7).
+        /// The token's `jti` (RFC 7519, section 4.1.7).
         id: String,
         /// When the revocation expires; `None`: never.
         until_s: Option<u64>,
     },
-    /// Revokes tokens of a user.
+    /// Revokes all tokens of a user.
     TokensOf {
-        /// The name of the tokens' user.
+        /// The user of the tokens.
         user: String,
-        /// Those that were issued before, by `iat` (RFC 7519, section 4.1.6), and those that don't say when.
+        /// Applies to tokens issued before, by `iat` (RFC 7519, section 4.1.6), and to those without this claim.
         issued_before_s: u64,
         /// When the revocation expires; `None`: never.
         until_s: Option<u64>,
     },
 }
 
-/// Why a block is not taken, or not for good.
+/// Why a ban is not in force, or only temporarily.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum BanError {
-    /// There are as many as there may be.
-    #[error("too many users and tokens are blocked")]
+    /// The limit of bans is reached.
+    #[error("too many users and tokens are banned")]
     TooMany,
-    /// It is in force, and could not be written down: the next process may not know it.
-    #[error("it holds until the server process ends, since it can't be written down: {0}")]
+    /// The ban is in force, but could not be saved: the next process may not know it.
+    #[error("it is in force, but could not be saved and ends with the server process: {0}")]
     NotWritten(String),
 }

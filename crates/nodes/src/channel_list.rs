@@ -1,15 +1,16 @@
-//! Which channels there are.
+//! Lists of channels.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::wire;
 
-/// The most channels that are listed at once.
+/// Maximum number of channels in a list.
 pub const CHANNELS_LISTED_MAX: usize = 10_000;
 
-/// Channels with subscribers, and how many each has.
+/// Channels with their numbers of subscribers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChannelList {
     #[serde(with = "wire::channels")]
@@ -18,7 +19,7 @@ pub struct ChannelList {
 }
 
 impl ChannelList {
-    /// Adds a channel and its number of subscribers. Returns `false` if there are too many.
+    /// Adds a channel and its number of subscribers. Returns `false` once the list exceeds [`CHANNELS_LISTED_MAX`].
     pub fn push(&mut self, channel: Arc<str>, clients: u32) -> bool {
         match self.channels.len() < CHANNELS_LISTED_MAX {
             true => self.channels.push((channel, clients)),
@@ -27,13 +28,34 @@ impl ChannelList {
         !self.is_too_long
     }
 
-    /// Those of another worker as well.
+    /// Adds the channels of another worker.
     pub fn add(&mut self, more: Self) {
         self.channels.extend(more.channels);
         self.is_too_long |= more.is_too_long || self.channels.len() > CHANNELS_LISTED_MAX;
     }
 
-    /// All of them, in no order; `None` if there are more than [`CHANNELS_LISTED_MAX`].
+    /// Adds the channels of another node: subscribers of one channel add up.
+    pub fn merge(&mut self, more: Self) {
+        self.is_too_long |= more.is_too_long;
+        let known = self.channels.iter().enumerate();
+        let mut places: HashMap<Arc<str>, usize> = known
+            .map(|(place, (name, _))| (Arc::clone(name), place))
+            .collect();
+        for (name, clients) in more.channels {
+            match places.get(&name) {
+                Some(place) => {
+                    let all = &mut self.channels[*place].1;
+                    *all = all.saturating_add(clients);
+                }
+                None => {
+                    places.insert(Arc::clone(&name), self.channels.len());
+                    self.push(name, clients);
+                }
+            }
+        }
+    }
+
+    /// Returns all channels in unspecified order; `None` if there are more than [`CHANNELS_LISTED_MAX`].
     pub fn channels(&self) -> Option<&[(Arc<str>, u32)]> {
         (!self.is_too_long).then_some(&self.channels)
     }

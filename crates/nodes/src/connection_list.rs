@@ -1,4 +1,4 @@
-//! Which connections hear a channel, and what they are.
+//! Lists of connections with their properties.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -8,36 +8,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire;
 
-/// The most connections that are listed at once.
+/// Maximum number of connections in a list.
 pub const CONNECTIONS_LISTED_MAX: usize = 1000;
 
-/// A connection, as back ends see it.
+/// A connection as back ends see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectionInfo {
-    /// Its id: its protocol's own, or one that tells it apart from others here.
+    /// The client id: that of its protocol, or a unique one.
     pub client: Box<str>,
     /// The user; empty for an anonymous connection.
     pub user: Box<str>,
     /// The handler of its route, such as `push`.
     pub handler: Cow<'static, str>,
-    /// What carries its messages, such as `websocket`.
+    /// The transport of its messages, such as `websocket`.
     pub transport: Cow<'static, str>,
-    /// The encoding of its messages, where the protocol has several.
+    /// The encoding of its messages, if the protocol has several.
     pub protocol: Cow<'static, str>,
     /// The path of its route.
     pub route: Box<str>,
-    /// The client's address, as trusted proxies determine it.
+    /// The client's address, as determined by trusted proxies.
     pub address: IpAddr,
-    /// The name that the client gives itself, where its protocol has one.
+    /// The name that the client sent, if its protocol has one.
     pub name: Box<str>,
-    /// The version that the client gives itself.
+    /// The version that the client sent.
     pub version: Box<str>,
     /// The channels that it is subscribed to.
     #[serde(with = "wire::texts")]
     pub channels: Box<[Arc<str>]>,
 }
 
-/// Connections of several workers.
+/// A list of connections of several workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectionList {
     all: Vec<ConnectionInfo>,
@@ -45,7 +45,7 @@ pub struct ConnectionList {
 }
 
 impl ConnectionList {
-    /// Adds a connection; `false` once the list exceeds [`CONNECTIONS_LISTED_MAX`].
+    /// Adds a connection. Returns `false` once the list exceeds [`CONNECTIONS_LISTED_MAX`].
     pub fn push(&mut self, one: ConnectionInfo) -> bool {
         match self.all.len() < CONNECTIONS_LISTED_MAX {
             true => self.all.push(one),
@@ -54,7 +54,7 @@ impl ConnectionList {
         !self.is_too_long
     }
 
-    /// Those of another worker as well.
+    /// Adds the connections of another worker.
     pub fn add(&mut self, more: Self) {
         self.is_too_long |= more.is_too_long;
         for one in more.all {
@@ -65,7 +65,7 @@ impl ConnectionList {
         }
     }
 
-    /// All of them, in no order; `None` if there are more than [`CONNECTIONS_LISTED_MAX`].
+    /// Returns all connections in unspecified order; `None` if there are more than [`CONNECTIONS_LISTED_MAX`].
     pub fn all(&self) -> Option<&[ConnectionInfo]> {
         (!self.is_too_long).then_some(&self.all)
     }

@@ -1,4 +1,5 @@
-//! Commands that come for a response of another connection, and the address by which they find it.
+//! Commands that arrive on another connection than the response of their session, and the address by which they find
+//! it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,16 +9,16 @@ use veche_types::{ConnectionId, WorkerId};
 
 use crate::wire;
 
-/// Random bytes that only the client of a response knows.
+/// Length of the secret, which is random and known only to the client of a response.
 const SECRET_BYTES: usize = 16;
 
-/// The place of a response, with a secret that authorises commands for its client.
+/// The address of a response, with a secret that authorises commands of its client.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmulationAddress {
     /// The worker of the response.
     #[serde(with = "wire::WireWorker")]
     pub worker: WorkerId,
-    /// The connection that carries it.
+    /// The connection of the response.
     #[serde(with = "wire::WireConnection")]
     pub session: ConnectionId,
     #[serde(with = "wire::raw")]
@@ -25,7 +26,7 @@ pub struct EmulationAddress {
 }
 
 impl EmulationAddress {
-    /// The secret is known to the client alone.
+    /// Creates an address; only the client may learn the secret.
     #[must_use]
     pub fn new(worker: WorkerId, session: ConnectionId, secret: [u8; SECRET_BYTES]) -> Self {
         Self {
@@ -35,7 +36,7 @@ impl EmulationAddress {
         }
     }
 
-    /// Whether it is the same, in a time that does not depend on how much of it is.
+    /// Compares in constant time.
     #[must_use]
     pub fn equals_constant_time(&self, other: &Self) -> bool {
         let is_there = self.worker == other.worker && self.session == other.session;
@@ -53,7 +54,7 @@ impl EmulationAddress {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// What a client was told, if it was.
+    /// Parses an address sent by a client.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
@@ -72,18 +73,18 @@ impl EmulationAddress {
 }
 
 impl std::fmt::Debug for EmulationAddress {
-    /// Leaves out the secret.
+    /// Omits the secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?} of {:?}", self.session, self.worker)
     }
 }
 
-/// Commands of a client, on their way to its response.
+/// Commands of a client for its response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmulationRequest {
-    /// The response that they are for.
+    /// The address of the response.
     pub to: EmulationAddress,
-    /// The bytes as the client sent them.
+    /// The commands as sent by the client.
     #[serde(with = "wire::raw")]
     pub commands: Box<[u8]>,
 }

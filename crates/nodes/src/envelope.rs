@@ -1,24 +1,24 @@
-//! The serialised form: a header of fixed length, and the message in MessagePack behind it.
+//! The serialised form: a header of fixed length, followed by the message in MessagePack.
 //!
 //! | bytes | content |
 //! |---|---|
 //! | 0–3 | `vche` |
 //! | 4, 5 | [major and minor version](VERSION) |
-//! | 6, 7 | kind; the upper bit is set for numbered messages |
+//! | 6, 7 | kind; the upper bit is set for sequenced messages |
 //! | 8–15 | source node |
 //! | 16–23 | sequence number |
-//! | 24–27 | milliseconds within which an answer is of use, from arrival; 0 without limit |
-//! | 28– | the message: maps with the names of fields, bytes as they are |
+//! | 24–27 | milliseconds from arrival within which a reply is useful; 0 without limit |
+//! | 28– | the message: maps with field names, bytes as they are |
 //!
-//! Numbers of the header are big-endian.
+//! Numbers in the header are big-endian.
 //!
 //! # Versions
 //!
-//! Nodes of one major version understand each other. A minor version adds kinds, variants and fields, and changes none:
-//! a node ignores the fields that it does not know, and ignores and counts messages of kinds or with variants that it does
-//! not know. A field that narrows what a message does would be ignored by an older node, which then does too much: such a
-//! message is a kind or a variant of its own. A field that a message of an older node lacks has a default. The files in
-//! `tests/vectors` are never changed, only new ones are added.
+//! Nodes with the same major version understand each other. A minor version adds kinds, variants and fields, and
+//! changes none: a node ignores unknown fields, and ignores and counts messages of unknown kinds or variants. An older
+//! node would ignore a field that narrows the effect of a message and then do too much: such a message is a kind or
+//! variant of its own. A field missing in the message of an older node has a default. The files in `tests/vectors` are
+//! never changed, only added to.
 
 use std::sync::Arc;
 
@@ -27,19 +27,19 @@ use thiserror::Error;
 
 use crate::{NodeId, NodeMessage};
 
-/// Major and minor version of what this program sends.
+/// Major and minor version sent by this program.
 pub const VERSION: (u8, u8) = (1, 0);
 
-/// The longest message, with its header. A longer one is not sent, and is ignored where it arrives.
+/// Maximum length of a message with its header. Longer messages are neither sent nor accepted.
 pub const MESSAGE_BYTES_MAX: usize = 8 << 20;
 
 const MAGIC: [u8; 4] = *b"vche";
 const HEADER_BYTES: usize = 28;
 
-/// The deepest nesting of a message, of fields that are ignored too.
+/// Maximum nesting depth of a message, including ignored fields.
 const DEPTH_MAX: usize = 32;
 
-/// The upper bit of the kind of a numbered message.
+/// The bit in the kind of sequenced messages.
 const SEQUENCED: u16 = 0x8000;
 
 const ANNOUNCE: u16 = 1;
@@ -53,21 +53,21 @@ const APP: u16 = 8;
 const INSTRUCT: u16 = SEQUENCED | 1;
 const BLOCK: u16 = SEQUENCED | 2;
 
-/// A message on its way.
+/// A message with its metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// The node that sends it. Callers and places in the message are on that node, except the caller of an answer and the
-    /// place that an address or order names: those are on the receiving node.
+    /// The sending node. Callers and addresses in the message refer to that node, except the caller of a reply and the
+    /// target of a request or order, which refer to the receiving node.
     pub source: NodeId,
-    /// See [`Numbers`](crate::Numbers).
+    /// See [`Sequencer`](crate::Sequencer).
     pub sequence: u64,
-    /// Answers that leave the receiver later than this after the arrival of the question are of no use; 0 without limit.
+    /// Replies that leave the receiver later than this after the arrival of the query are useless; 0 without limit.
     pub within_ms: u32,
     /// The message.
     pub message: NodeMessage,
 }
 
-/// What precedes each message.
+/// The header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EnvelopeHeader {
     /// The minor version of the sender.
@@ -82,38 +82,38 @@ pub struct EnvelopeHeader {
     pub within_ms: u32,
 }
 
-/// Why a message is not encoded.
+/// Why a message can't be encoded.
 #[derive(Debug, Error)]
 pub enum EncodeError {
     /// It would be longer than [`MESSAGE_BYTES_MAX`].
-    #[error("a message between nodes has at most {MESSAGE_BYTES_MAX} bytes, this one has {0}")]
+    #[error("a node message has at most {MESSAGE_BYTES_MAX} bytes, this one has {0}")]
     TooLarge(usize),
-    /// The codec has failed.
-    #[error("a message between nodes can't be encoded: {0}")]
+    /// The serialiser failed.
+    #[error("a node message can't be encoded: {0}")]
     Codec(#[from] rmp_serde::encode::Error),
 }
 
-/// Why bytes that have arrived are ignored.
+/// Why received bytes are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
-    /// They are no message between nodes.
-    #[error("not a message between nodes")]
+    /// The bytes are not a node message.
+    #[error("not a node message")]
     Foreign,
-    /// They are more than [`MESSAGE_BYTES_MAX`].
-    #[error("a message between nodes of more than {MESSAGE_BYTES_MAX} bytes")]
+    /// The message is longer than [`MESSAGE_BYTES_MAX`].
+    #[error("a node message of more than {MESSAGE_BYTES_MAX} bytes")]
     TooLarge,
     /// The major version differs; with that version.
-    #[error("a message between nodes of version {0}")]
+    #[error("a node message of the unsupported version {0}")]
     OtherVersion(u8),
-    /// A kind or a variant that this version does not know.
-    #[error("a message between nodes of a kind that is not known: {}", .0.kind)]
+    /// The kind or a variant is unknown to this version.
+    #[error("a node message of an unknown kind: {}", .0.kind)]
     Unknown(EnvelopeHeader),
-    /// A known kind that can't be read.
-    #[error("a malformed message between nodes, of kind {}", .0.kind)]
+    /// The kind is known, but the message can't be parsed.
+    #[error("a malformed node message of kind {}", .0.kind)]
     Malformed(EnvelopeHeader),
 }
 
-/// How many messages were ignored, by reason.
+/// Numbers of ignored messages by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecodeErrorCounts {
     /// See [`DecodeError::Foreign`].
@@ -129,7 +129,7 @@ pub struct DecodeErrorCounts {
 }
 
 impl DecodeErrorCounts {
-    /// Counts one ignored message by its reason.
+    /// Counts an ignored message.
     pub fn add(&mut self, ignored: DecodeError) {
         let count = match ignored {
             DecodeError::Foreign => &mut self.foreign,
@@ -143,7 +143,7 @@ impl DecodeErrorCounts {
 }
 
 impl DecodeError {
-    /// Returns the header, if there is one that can be read: its number counts also where its message is ignored.
+    /// Returns the header if it could be parsed: its sequence number counts even if the message is ignored.
     #[must_use]
     pub fn header(&self) -> Option<&EnvelopeHeader> {
         match self {
@@ -154,16 +154,16 @@ impl DecodeError {
 }
 
 impl EnvelopeHeader {
-    /// Returns whether the message has a number of its own; also of kinds that are not known.
+    /// Returns whether the message has a sequence number of its own, also for unknown kinds.
     #[must_use]
     pub fn is_sequenced(&self) -> bool {
         self.kind & SEQUENCED != 0
     }
 
-    /// Reads a header, and returns what follows it.
+    /// Parses a header and returns the remaining bytes.
     ///
     /// # Errors
-    /// There is none of this major version.
+    /// The bytes have no header of this major version.
     pub fn read(bytes: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
         if bytes.len() > MESSAGE_BYTES_MAX {
             return Err(DecodeError::TooLarge);
@@ -201,7 +201,7 @@ fn split(bytes: &[u8]) -> Option<(Versioned, &[u8])> {
 }
 
 impl Envelope {
-    /// Encodes it.
+    /// Encodes the envelope.
     ///
     /// # Errors
     /// It is too large, as a long list of connections may be.
@@ -220,10 +220,10 @@ impl Envelope {
         }
     }
 
-    /// Decodes what another node has encoded, whatever it is.
+    /// Decodes an envelope from untrusted bytes.
     ///
     /// # Errors
-    /// It is ignored.
+    /// The bytes are to be ignored.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (header, body) = EnvelopeHeader::read(bytes)?;
         match NodeMessage::read(header.kind, body) {
@@ -233,7 +233,7 @@ impl Envelope {
                 within_ms: header.within_ms,
                 message,
             }),
-            // What a later version has added within a known kind can't be told from what is malformed.
+            // Additions of a later version within a known kind can't be distinguished from malformed messages.
             Err(_) if header.minor <= VERSION.1 => Err(DecodeError::Malformed(header)),
             Ok(None) | Err(_) => Err(DecodeError::Unknown(header)),
         }
@@ -272,7 +272,7 @@ impl NodeMessage {
         }
     }
 
-    /// `None`: a kind that is not known.
+    /// Parses the body; `None` for an unknown kind.
     fn read(kind: u16, body: &[u8]) -> Result<Option<Self>, rmp_serde::decode::Error> {
         Ok(Some(match kind {
             ANNOUNCE => Self::Announce(whole(body)?),
@@ -290,7 +290,7 @@ impl NodeMessage {
     }
 }
 
-/// Reads all of the bytes as one value.
+/// Deserialises all of the bytes as a single value.
 fn whole<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, rmp_serde::decode::Error> {
     let mut deserializer = rmp_serde::Deserializer::new(bytes);
     deserializer.set_max_depth(DEPTH_MAX);
@@ -298,7 +298,7 @@ fn whole<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, rmp_serde::dec
     match deserializer.get_ref() {
         [] => Ok(value),
         _ => Err(rmp_serde::decode::Error::Syntax(
-            "bytes behind it".to_owned(),
+            "trailing bytes".to_owned(),
         )),
     }
 }

@@ -1,54 +1,54 @@
-//! Patterns by which names are chosen: `*`, `?`, `[a-c]`, `[!a-c]` and `{one,two}`.
+//! Glob patterns: `*`, `?`, `[a-c]`, `[!a-c]` and `{one,two}`.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest pattern, in bytes.
+/// Maximum length of a pattern in bytes.
 const PATTERN_BYTES_MAX: usize = 1024;
 
-/// A pattern of names: `*` is any text, `?` any character, `[a-cx]` one of these characters, `[!a-cx]` any other one,
-/// `{chat:*,news}` any of these patterns, and a `\` takes its meaning from what follows.
+/// A glob pattern: `*` matches any text, `?` any character, `[a-cx]` one of these characters, `[!a-cx]` any other one,
+/// `{chat:*,news}` any of these patterns; `\` escapes the next character.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Glob(Form);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Form {
-    /// Nothing but `*` and `?` among its characters.
+    /// Only `*` and `?` are special.
     Wildcards(Box<str>),
     /// Matched by simulating its automaton, in time proportional to pattern times name.
     Steps {
-        /// The pattern itself.
+        /// The source text.
         pattern: Box<str>,
         steps: Box<[Step]>,
     },
 }
 
-/// One instruction of the automaton. The places that are reached are those of all ways through the pattern.
+/// An instruction of the automaton. Matching tracks the set of reachable instructions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     /// This character.
     Is(char),
     /// Any character.
     Any,
-    /// A character within, or outside of, these ranges.
+    /// A character inside, or outside of, these ranges.
     Within(Box<[(char, char)]>, bool),
-    /// Both the next step and the one at this place.
+    /// Continues at both the next step and the given one.
     Fork(usize),
-    /// The step at this place.
+    /// Continues at the given step.
     Jump(usize),
 }
 
-/// Why a text is no pattern.
+/// Why a text is not a valid pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GlobError {
-    /// A `[` or a `{` without its end, or a `]` without characters.
-    #[error("a [ or a {{ has no end")]
+    /// A `[` or `{` without its end, or a set without characters.
+    #[error("a [ or {{ is not closed")]
     Open,
-    /// A `}` without its beginning.
-    #[error("a }} has no beginning")]
+    /// A `}` without its start.
+    #[error("a }} without an opening {{")]
     Close,
     /// A range whose end comes before its beginning.
     #[error("a range ends before it begins")]
@@ -62,10 +62,10 @@ pub enum GlobError {
 }
 
 impl Glob {
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// It is none.
+    /// The text is not a valid pattern.
     pub fn new(pattern: &str) -> Result<Self, GlobError> {
         if pattern.len() > PATTERN_BYTES_MAX {
             return Err(GlobError::Long);
@@ -84,7 +84,7 @@ impl Glob {
         }))
     }
 
-    /// Returns the pattern.
+    /// Returns the source text.
     #[must_use]
     pub fn pattern(&self) -> &str {
         match &self.0 {
@@ -92,7 +92,7 @@ impl Glob {
         }
     }
 
-    /// Whether a name fits. Takes time in proportion to the lengths of both.
+    /// Returns whether a name matches. Takes time proportional to the product of both lengths.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         match &self.0 {
@@ -116,7 +116,7 @@ impl TryFrom<String> for Glob {
     }
 }
 
-/// Whether an automaton accepts a name.
+/// Returns whether an automaton accepts a name.
 fn accepts(steps: &[Step], name: &str) -> bool {
     let end = steps.len();
     let (mut here, mut next) = (StateSet::new(end), StateSet::new(end));
@@ -145,10 +145,10 @@ fn accepts(steps: &[Step], name: &str) -> bool {
     here.is_reached[end]
 }
 
-/// Whether a text fits a pattern. Takes at most their lengths' product.
+/// Returns whether a text matches. Takes at most time proportional to the product of both lengths.
 fn fits(text: &str, pattern: &str) -> bool {
     let (mut text, mut pattern) = (text.chars(), pattern.chars());
-    // Behind the last `*`, and from where its text is taken to begin there.
+    // The position after the last `*`, and the position in the text where its match is assumed to end.
     let mut again = None;
     loop {
         let at = (text.clone(), pattern.clone());
@@ -175,11 +175,11 @@ fn fits(text: &str, pattern: &str) -> bool {
     }
 }
 
-/// Places in a pattern, each at most once.
+/// A set of automaton states.
 struct StateSet {
     list: Vec<usize>,
     is_reached: Vec<bool>,
-    /// Those that are still to be looked at.
+    /// States whose successors are still to be added.
     open: Vec<usize>,
 }
 
@@ -192,7 +192,7 @@ impl StateSet {
         }
     }
 
-    /// Adds a place and those that are reached from there without a character.
+    /// Adds a state and those reachable from it without a character.
     fn reach(&mut self, place: usize, steps: &[Step]) {
         self.open.push(place);
         while let Some(place) = self.open.pop() {
@@ -214,7 +214,8 @@ struct Reader<'p> {
 }
 
 impl Reader<'_> {
-    /// Reads up to the end, or to the `,` or `}` that ends an alternative, which stays. `depth` alternatives are open.
+    /// Parses up to the end, or to the `,` or `}` that ends an alternative, which is not consumed. `depth` is the
+    /// number of open alternatives.
     fn sequence(&mut self, depth: usize) -> Result<(), GlobError> {
         while let Some(&character) = self.rest.peek() {
             if depth > 0 && matches!(character, ',' | '}') {
@@ -245,7 +246,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads what stands between `{` and `}`.
+    /// Parses the alternatives between `{` and `}`.
     fn alternatives(&mut self, depth: usize) -> Result<(), GlobError> {
         let mut ends = Vec::new();
         loop {
@@ -254,7 +255,7 @@ impl Reader<'_> {
             self.sequence(depth)?;
             let is_last = self.rest.next() != Some(',');
             if is_last {
-                // Nothing else is left to try.
+                // The last alternative needs no fork.
                 self.steps[fork] = Step::Jump(fork + 1);
                 break;
             }
@@ -269,7 +270,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads what stands between `[` and `]`.
+    /// Parses the ranges between `[` and `]`.
     fn ranges(&mut self) -> Result<(), GlobError> {
         let is_within = self
             .rest
@@ -287,7 +288,7 @@ impl Reader<'_> {
             if self.rest.next_if_eq(&'-').is_some() {
                 to = match self.rest.next().ok_or(GlobError::Open)? {
                     ']' => {
-                        // The `-` was one of the characters.
+                        // The `-` was a literal character.
                         ranges.extend([(from, from), ('-', '-')]);
                         break;
                     }
@@ -352,7 +353,7 @@ mod tests {
                 assert!(!glob.matches(name), "{name} {pattern}");
             }
         }
-        // Patterns that take exponential time by backtracking.
+        // Patterns that take exponential time with backtracking.
         let name = "a".repeat(250);
         for pattern in ["*a".repeat(100) + "b", "{a,a}".repeat(150) + "b"] {
             assert!(!Glob::new(&pattern).expect("a pattern").matches(&name));

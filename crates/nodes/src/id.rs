@@ -1,4 +1,4 @@
-//! Ids of nodes, tickets of requests, and the callers that answers go to.
+//! Ids of nodes, tickets of requests, and callers.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use veche_types::{ConnectionId, WorkerId};
 
 use crate::wire;
 
-/// A node, by a number that its process chooses at random when it starts: a node that is started again is another one.
+/// A node, identified by a random number chosen at the start of its process: a restarted node is another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u64);
 
@@ -17,14 +17,13 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// Names a request of a session; the hub gives it back with the answer and does not
-/// look at it.
+/// Identifies a request of a session; the hub returns it with the reply and does not interpret it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Ticket(pub u32);
 
-/// A request that waits for an answer: of a back end's call, or of another session. Its worker, session and ticket are
-/// those of the node that asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A request that waits for a reply: an API call of a back end, or a request of another session. The worker, session
+/// and ticket belong to the requesting node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Caller {
     /// The worker of its connection.
     #[serde(with = "wire::WireWorker")]
@@ -32,6 +31,6 @@ pub struct Caller {
     /// Its connection.
     #[serde(with = "wire::WireConnection")]
     pub session: ConnectionId,
-    /// Which of its calls.
+    /// The ticket of the request.
     pub ticket: Ticket,
 }

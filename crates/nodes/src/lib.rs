@@ -1,43 +1,43 @@
-//! Messages between nodes: what they are, and how they are serialised.
+//! Messages between nodes and their serialised form.
 //!
-//! A *node* is a server process with its workers. Workers of one node exchange messages of two sorts: those that make sense
-//! there only, and those that mean the same on another node. The second sort is defined here, as plain data without
-//! handles, shared state or callbacks; `WorkerMessage::into_node_message` is the list that tells the sorts apart. What
-//! carries them is a [`NodeTransport`]: the mailbox between workers carries their parts as values, and a carrier between processes
-//! the [serialised form](envelope).
+//! A *node* is a server process with its workers. Workers of one node exchange two sorts of messages: those that are
+//! meaningful only there, and those that mean the same on another node. The second sort is defined here, as plain data
+//! without handles, shared state or callbacks; `WorkerMessage::into_node_message` distinguishes the sorts. A
+//! [`NodeTransport`] transports them: the mailbox between workers passes their parts as values, and a transport between
+//! processes uses the [serialised form](envelope).
 //!
-//! # One node only
+//! # Within one node
 //!
-//! The home of a channel is a worker of each node, so all that concerns the order of a channel stays there: subscriptions,
-//! publications on their way to the home and from it to workers with subscribers, the questions for history and presence
-//! that the home answers from its engine, waiting for the log, and the steps by which a home passes an instruction on and
-//! counts that it was carried out. Nodes share channels by their engine: a publication to a user or a channel, a join, a
-//! member's presence and a history reach other nodes by the engine's feed and reads, not by messages.
+//! A channel has a home on each node, so everything that concerns the order of a channel stays there: subscriptions,
+//! publications on their way to the home and from it to workers with subscribers, queries for history and presence that
+//! the home answers from its engine, waiting for the log, and the steps by which a home dispatches a command and counts
+//! its execution. Nodes share channels through their engine: a publication to a user or a channel, a join, a member's
+//! presence and a history reach other nodes by the engine's feed and reads, not by messages.
 //!
 //! # Between nodes
 //!
-//! | message | goes to | lost | twice | answered |
+//! | message | sent to | if lost | if repeated | reply |
 //! |---|---|---|---|---|
-//! | [`Announce`](Message::Announce) | all, every few seconds | the next one replaces it | harmless | no |
-//! | [`Leave`](Message::Leave) | all, at the end | the lease ends instead | harmless | no |
-//! | [`Instruct`](Message::Instruct) | all | noticed by its number, and had again | ignored by its number; carried out twice, a subscription or a refresh is the same, and a connection that came between is closed as well | [`Instructed`](Answer::Instructed) behind the last change |
-//! | [`Ban`](Message::Block) | all | noticed by its number, and had again | the last one counts | [`Blocked`](Answer::Blocked) |
-//! | [`ConnectionList`](Message::Connections), [`Channels`](Message::Channels), [`UserStatus`](Message::UserStatus) | all | the answer covers fewer nodes, and says so | answered twice, the second answer is ignored | by each node for itself: lists are joined, [channels](ChannelList::add) and counts of one user added, the latest time counts |
-//! | [`NodeAnswer`](Message::Answer) | the node of the caller | as if the question were | ignored: its ticket is used up | – |
-//! | [`EmulationRequest`](Message::Relay) | the node of the response | the client's own time limit finds out | a command is carried out twice: not to be repeated by a carrier | by the response |
-//! | [`App`](Message::App) | the node of the connections; a search to all | as a message to a connection that has just closed | not to be repeated by a carrier | a search by each node |
+//! | [`Announce`](NodeMessage::Announce) | all, every few seconds | replaced by the next one | harmless | no |
+//! | [`Leave`](NodeMessage::Leave) | all, at the end | the lease expires instead | harmless | no |
+//! | [`Instruct`](NodeMessage::Instruct) | all | noticed by its sequence number, and fetched again | ignored by its sequence number; if executed twice, a subscription or refresh has the same effect, and a connection opened in between is closed as well | [`Instructed`](Answer::Instructed) after the last change |
+//! | [`Ban`](NodeMessage::Block) | all | noticed by its sequence number, and fetched again | the last one counts | [`Blocked`](Answer::Blocked) |
+//! | [`ConnectionList`](NodeMessage::Connections), [`Channels`](NodeMessage::Channels), [`UserStatus`](NodeMessage::UserStatus) | all | the result covers fewer nodes, and says so | answered twice, the second reply is ignored | from each node: lists are joined, [channels](ChannelList::add) and counts of a user added, the latest time counts |
+//! | [`NodeAnswer`](NodeMessage::Answer) | the node of the caller | as if the query were lost | ignored: its ticket is used up | – |
+//! | [`EmulationRequest`](NodeMessage::Relay) | the node of the response | noticed by the client's own timeout | executes a command twice: must not be repeated by a transport | on the response |
+//! | [`App`](NodeMessage::App) | the node of the connections; a search to all | as a message to a connection that has just closed | must not be repeated by a transport | a search by each node |
 //!
-//! *Order.* Messages of one node to another arrive in the order of sending. Between nodes there is no order: a block and
-//! its withdrawal, given to two nodes, come as they come.
+//! *Order.* Messages from one node to another arrive in the order of sending. There is no order between nodes: a ban
+//! and its withdrawal given to two nodes may arrive in either order.
 //!
-//! *Addresses.* A [`NodeId`] and a worker's number make an address. [`Caller`]s, [`ConnectionAddress`]s and [`EmulationAddress`]es have the
-//! worker, and belong to the source or the target of the envelope that they travel in; applications travel by name.
+//! *Addresses.* A [`NodeId`] and a worker number form an address. [`Caller`]s, [`ConnectionAddress`]es and [`EmulationAddress`]es contain
+//! the worker and belong to the source or the target of their envelope; applications are identified by name.
 //!
-//! *Time.* Clocks of nodes differ, so an envelope says how many milliseconds an answer is of use from its arrival. The
-//! caller's own clock ends its waiting.
+//! *Time.* Clocks of nodes differ, so an envelope says for how many milliseconds after its arrival a reply is useful.
+//! The caller's own clock ends its wait.
 //!
-//! *Numbers.* Commands are numbered by their source, and every message tells the number of the last command: [`Sequencer`],
-//! [`SequenceTracker`].
+//! *Sequence.* Commands are numbered by their source, and every message carries the number of the last command:
+//! [`Sequencer`], [`SequenceTracker`].
 
 #![forbid(unsafe_code)]
 
@@ -45,11 +45,13 @@ mod ban;
 mod channel_list;
 mod connection_list;
 mod emulation;
+pub mod engine;
 pub mod envelope;
 mod glob;
 mod id;
 mod list_connections;
 mod message;
+pub mod node;
 mod sequence;
 mod status;
 pub mod transport;

@@ -1,4 +1,4 @@
-//! Which connections there are: asked by a back end of one worker, and told by all of them.
+//! The query for a list of connections, answered by every worker.
 
 use std::sync::Arc;
 
@@ -6,14 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Caller, wire};
 
-/// Who hears a channel, which may be a user's own. Every worker says it of its connections.
+/// Lists the connections subscribed to a channel, which may be a personal one. Every worker answers for its own
+/// connections.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListConnections {
-    /// Which channel.
+    /// The channel name.
     #[serde(with = "wire::text")]
     pub channel: Arc<str>,
-    /// Only clients that call themselves so.
+    /// Only clients that sent this name.
     pub name: Option<Box<str>>,
-    /// Whose the answer is.
+    /// The caller that waits for the answers.
     pub caller: Caller,
 }

@@ -1,4 +1,4 @@
-//! The messages themselves.
+//! The types of messages.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use crate::{
     UserCommand, UserStatus,
 };
 
-/// A message between nodes; the [crate](crate)'s text says what each promises.
+/// A message between nodes; the [crate](crate) documents the guarantees of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeMessage {
     /// Announces the node, every few seconds.
     Announce(Box<Announcement>),
-    /// The node has ended, and has no connections any more.
+    /// The node has ended and has no connections.
     Leave,
     /// Orders an action on the connections of a user.
     Instruct(UserCommandRequest),
-    /// Keep a user or a token out, or let a user in again.
+    /// Bans a user or revokes a token, or lifts a ban.
     Block(BanRequest),
     /// Asks for a list of connections.
     Connections(Arc<ListConnections>),
@@ -28,85 +28,85 @@ pub enum NodeMessage {
     Channels(ChannelsQuery),
     /// Asks whether a user is connected.
     UserStatus(UserStatusQuery),
-    /// The answer to one of the above.
+    /// The reply to one of the above.
     Answer(NodeReply),
-    /// Commands of a client whose response is on the node.
+    /// Commands of a client whose response is on the receiving node.
     Relay(EmulationRequest),
-    /// For the same application on the node.
+    /// A message for the same application on the receiving node.
     App(AppMessage),
 }
 
 /// The state that a node publishes about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announcement {
-    /// The name that its configuration gives it.
+    /// The configured name of the node.
     pub name: Box<str>,
     /// The version of the program.
     pub version: Box<str>,
-    /// A hash of the settings on which nodes have to agree.
+    /// A hash of the settings that must be equal on all nodes.
     pub settings: u64,
     /// The time since its start, in seconds.
     pub uptime_s: u64,
-    /// The number of its open sessions.
+    /// The number of open sessions.
     pub clients: u64,
     /// Users among them; a user with connections to two nodes is counted by both.
     pub users: u64,
     /// Channels with subscribers on the node.
     pub channels: u64,
-    /// Subscriptions of its sessions.
+    /// Subscriptions of the sessions.
     pub subscriptions: u64,
-    /// It takes no new connections and ends soon.
+    /// The node accepts no new connections and will end soon.
     pub is_draining: bool,
 }
 
 /// See [`NodeMessage::Instruct`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserCommandRequest {
-    /// The user.
+    /// The user name.
     #[serde(with = "wire::text")]
     pub user: Arc<str>,
     /// The action, and the connections of the user that it applies to.
     #[serde(with = "wire::shared")]
     pub instruction: Arc<UserCommand>,
-    /// Gets [`NodeAnswer::Instructed`].
+    /// The receiver of [`NodeAnswer::Instructed`].
     pub caller: Option<Caller>,
 }
 
-/// See [`NodeMessage::Ban`].
+/// See [`NodeMessage::Block`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BanRequest {
-    /// The command itself.
+    /// The ban or revocation.
     pub block: Ban,
-    /// Gets [`NodeAnswer::Blocked`].
+    /// The receiver of [`NodeAnswer::Blocked`].
     pub caller: Option<Caller>,
 }
 
 /// See [`NodeMessage::Channels`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChannelsQuery {
-    /// The pattern of their names.
+    /// The pattern of the channel names.
     #[serde(with = "wire::shared")]
     pub pattern: Arc<Glob>,
-    /// Gets [`NodeAnswer::Channels`].
+    /// The receiver of [`NodeAnswer::Channels`].
     pub caller: Caller,
 }
 
 /// See [`NodeMessage::UserStatus`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserStatusQuery {
-    /// The user.
+    /// The user name.
     #[serde(with = "wire::text")]
     pub user: Arc<str>,
-    /// Gets [`NodeAnswer::UserStatus`].
+    /// The receiver of [`NodeAnswer::UserStatus`].
     pub caller: Caller,
 }
 
-/// See [`NodeMessage::NodeAnswer`].
+/// See [`NodeMessage::Answer`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeReply {
-    /// The caller of the message that is answered.
+    /// The caller of the answered message.
     pub caller: Caller,
-    /// The answer of one node, for its own connections.
+    /// The answer of one node for its own connections.
     pub answer: NodeAnswer,
 }
 
@@ -114,16 +114,16 @@ pub struct NodeReply {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeAnswer {
-    /// All connections of the user on the node have carried the instruction out, and their channels know.
+    /// All connections of the user on the node have executed the command, and their channels have counted the changes.
     Instructed {
-        /// The connections.
+        /// The number of connections.
         connections: u32,
     },
-    /// The block is in force on the node.
+    /// The ban is in force on the node.
     Blocked(Result<(), BanError>),
     /// The connections of the node.
     Connections(ConnectionList),
-    /// The channels with subscribers on the node, and the number of these.
+    /// The channels with subscribers on the node, with their numbers of subscribers.
     Channels(ChannelList),
     /// The user's connections to the node, and when the last one ended.
     UserStatus(UserStatus),
@@ -135,17 +135,17 @@ pub struct AppMessage {
     /// The name of the application.
     #[serde(with = "wire::text")]
     pub app: Arc<str>,
-    /// The orders, to be carried out in sequence.
+    /// The orders, to be executed in sequence.
     pub orders: Vec<AppOrder>,
 }
 
-/// The place of a connection on its node.
+/// The address of a connection on its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ConnectionAddress {
-    /// Its worker.
+    /// The worker of the connection.
     #[serde(with = "wire::WireWorker")]
     pub worker: WorkerId,
-    /// Its id there.
+    /// The connection's id on that worker.
     #[serde(with = "wire::WireConnection")]
     pub session: ConnectionId,
 }
@@ -154,62 +154,62 @@ pub struct ConnectionAddress {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AppOrder {
-    /// Send a message.
+    /// Sends a message.
     Send {
-        /// The connection.
+        /// The target connection.
         to: ConnectionAddress,
-        /// The kind of the message.
+        /// The type of the message.
         #[serde(with = "wire::WireMessageKind")]
         kind: MessageKind,
-        /// Its bytes.
+        /// The content of the message.
         #[serde(with = "wire::raw")]
         data: Vec<u8>,
     },
-    /// Close a connection.
+    /// Closes a connection.
     Close {
-        /// The connection.
+        /// The target connection.
         to: ConnectionAddress,
         /// The close code.
         code: u16,
-        /// The reason.
+        /// The close reason.
         reason: String,
     },
-    /// Find connections of a user that the application has.
+    /// Finds the connections of a user to the application.
     Find {
-        /// The user.
+        /// The user name.
         user: String,
         /// The maximum number of connections to return.
         limit: u32,
-        /// Gets [`Found`](Self::Found).
+        /// The receiver of [`Found`](Self::Found).
         caller: AppCaller,
     },
     /// The answer to [`Find`](Self::Find).
     Found {
-        /// The call that asked for them.
+        /// The call that requested them.
         caller: AppCaller,
-        /// Connections of the node that answers.
+        /// The matching connections of the answering node.
         places: Vec<ConnectionAddress>,
     },
 }
 
-/// A call of an application's script that waits for answers.
+/// A pending call of an application's script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AppCaller {
-    /// The worker on the node that asked.
+    /// The worker on the requesting node.
     #[serde(with = "wire::WireWorker")]
     pub worker: WorkerId,
-    /// The call on that worker.
+    /// Identifies the call on that worker.
     pub token: u64,
 }
 
 impl NodeMessage {
-    /// Returns whether the message has a number of its own, so that each node notices its loss.
+    /// Returns whether the message has a sequence number of its own, so that each node notices its loss.
     #[must_use]
     pub fn is_sequenced(&self) -> bool {
         matches!(self, Self::Instruct(_) | Self::Block(_))
     }
 
-    /// Returns whether the message uses a credit until its receiver has finished it.
+    /// Returns whether the message uses a credit until its receiver has processed it.
     #[must_use]
     pub fn is_data(&self) -> bool {
         matches!(self, Self::Relay(_) | Self::App(_))

@@ -1,50 +1,51 @@
-//! The numbers by which a node notices that it has missed a command of another one.
+//! Sequence numbers by which a node notices a missed command of another node.
 
 use std::collections::HashMap;
 
 use crate::{Envelope, NodeId, NodeMessage};
 
-/// The most nodes whose numbers are followed.
+/// Maximum number of nodes that are tracked.
 const NODES_MAX: usize = 1024;
 
-/// Gives the messages of a node their numbers: a numbered message has the next one, from 1 on, and any other message the
-/// number of the last numbered one before it. So whatever arrives shows that a command is missing, also the latest.
+/// Assigns sequence numbers to the messages of a node: a sequenced message gets the next number, from 1 on, and any
+/// other message the number of the last sequenced one. So every message reveals a missing command, including the
+/// latest.
 #[derive(Debug)]
 pub struct Sequencer {
     source: NodeId,
     last: u64,
 }
 
-/// Follows the numbers of other nodes.
+/// Tracks the sequence numbers of other nodes.
 #[derive(Debug, Default)]
 pub struct SequenceTracker {
     last: HashMap<NodeId, u64>,
 }
 
-/// What the number of a message says.
+/// The result of checking a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SequenceCheck {
-    /// Nothing is missing before it.
+    /// No message is missing before it.
     InOrder,
-    /// The source was not known. It is followed from here on; commands before this number were not seen.
+    /// The source was unknown. It is tracked from now on; commands before this number were not seen.
     First,
-    /// A numbered message that was there already, to be ignored.
+    /// A sequenced message that was seen before and is to be ignored.
     Repeated,
-    /// Commands behind this number, up to that of the message, are missing. Everything up to there counts as seen now.
+    /// Commands after this number, up to that of the message, are missing. From now on they count as seen.
     Gap {
-        /// The last one that was seen.
+        /// The last number that was seen.
         after: u64,
     },
 }
 
 impl Sequencer {
-    /// Returns the numbers of a node that has sent nothing yet.
+    /// Returns the sequencer of a node that has not sent anything yet.
     #[must_use]
     pub fn new(source: NodeId) -> Self {
         Self { source, last: 0 }
     }
 
-    /// Puts a message into its envelope.
+    /// Wraps a message in an envelope.
     pub fn wrap(&mut self, message: NodeMessage, within_ms: u32) -> Envelope {
         self.last += u64::from(message.is_sequenced());
         Envelope {
@@ -57,7 +58,7 @@ impl Sequencer {
 }
 
 impl SequenceTracker {
-    /// Looks at the number of a message that has arrived, whether it was read or ignored.
+    /// Checks the sequence number of a message that has arrived, whether it was parsed or ignored.
     pub fn check(&mut self, source: NodeId, sequence: u64, is_numbered: bool) -> SequenceCheck {
         let Some(last) = self.last.get_mut(&source) else {
             if self.last.len() < NODES_MAX {
@@ -77,7 +78,7 @@ impl SequenceTracker {
         }
     }
 
-    /// Forgets a node that has ended.
+    /// Stops tracking a node that has ended.
     pub fn forget(&mut self, source: NodeId) {
         self.last.remove(&source);
     }
@@ -98,7 +99,7 @@ mod tests {
             (4, true, SequenceCheck::InOrder),
             (4, true, SequenceCheck::Repeated),
             (2, true, SequenceCheck::Repeated),
-            // Sent before the last command, by another way.
+            // Sent before the last command over another path.
             (3, false, SequenceCheck::InOrder),
             (4, false, SequenceCheck::InOrder),
             (6, true, SequenceCheck::Gap { after: 4 }),

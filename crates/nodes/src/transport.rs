@@ -1,44 +1,44 @@
-//! The seam to what carries messages between nodes.
+//! The transport of messages between nodes, as a trait.
 //!
 //! # Contract
 //!
-//! Each clause has a test of its name in `tests/carriers`, which runs on every carrier there is.
+//! Each clause has a test of the same name in `tests/carriers`, which runs on every implementation.
 //!
-//! * `order`: of what one node sends to another one, whatever arrives arrives in the order of sending.
-//! * `once`: while the link lasts, each message arrives once, and equal to what was sent.
-//! * `credit`: a data message ([`Message::is_data`](crate::Message::is_data)) takes a credit, which
-//!   [`NodeTransport::return_credit`] gives back on the other side. Without one it stays with the sender, as [`NodeTransportFull`], until
-//!   credits return. Other messages need none, so answers and commands never wait for it.
-//! * `gap`: a link may break at any time and loses what was under way, whole messages only. The numbers of what arrives
-//!   later show whether a command is missing: see [`Numbers`](crate::Numbers). How the command is had again (a log that
-//!   is read, or a node that is asked) is the carrier's matter.
-//! * `hostile`: bytes that are no message are counted and ignored, and so is a length that no message has.
+//! * `order`: messages from one node to another that arrive do so in the order of sending.
+//! * `once`: while the link lasts, each message arrives once, equal to what was sent.
+//! * `credit`: a data message ([`NodeMessage::is_data`](crate::NodeMessage::is_data)) takes a credit, which
+//!   [`NodeTransport::return_credit`] returns on the other side. Without a credit the message stays with the sender, as [`NodeTransportFull`],
+//!   until credits return. Other messages need none, so replies and commands never wait for credit.
+//! * `gap`: a link may break at any time and lose whole messages in flight. The sequence numbers of later messages
+//!   reveal a missing command: see [`Sequencer`](crate::Sequencer). How the command is obtained again (from a log, or by
+//!   asking a node) is up to the implementation.
+//! * `hostile`: bytes that are not a message are counted and ignored, and so is a length that no message can have.
 //!
-//! No method waits. A carrier between processes sends [`Envelope::encode`] and reads by [`Envelope::decode`]; between
-//! workers of one process messages stay values.
+//! No method blocks. A transport between processes sends [`Envelope::encode`] and reads with [`Envelope::decode`];
+//! between workers of one process messages stay values.
 //!
-//! # Carriers to come
+//! # Planned implementations
 //!
-//! * *Redis*: numbered messages go to a stream that each node reads from the last entry that it has carried out, before it
-//!   serves again; the others to the channel of their node. Nothing tells there what a receiver has finished, so credits
-//!   return when the bytes are written, and the receiver's queue is bounded.
-//! * *A Unix socket* to the process before, at an upgrade: one link, frames of a length and an envelope, credits as frames
-//!   of their own. The socket of `tests/carriers` is that.
+//! * *Redis*: sequenced messages go to a stream that each node reads from the last entry it has executed before it
+//!   serves again; the others go to the channel of their node. Redis does not tell what a receiver has processed, so
+//!   credits return when the bytes are written, and the receiver's queue is bounded.
+//! * *A Unix socket* to the previous process during an upgrade: one link, frames of a length and an envelope, and
+//!   credits as separate frames. The socket in `tests/carriers` works like this.
 
 use crate::{Envelope, NodeId};
 
-/// Carries messages to other nodes, see the [module](self).
+/// Transports messages to other nodes; see the [module](self).
 pub trait NodeTransport {
     /// Sends a message to a node.
     ///
     /// # Errors
-    /// There is no credit for it, or no room.
+    /// There is no credit or no room.
     fn send(&mut self, to: NodeId, envelope: Envelope) -> Result<(), NodeTransportFull>;
 
-    /// Returns the next message that has arrived.
+    /// Returns the next received message.
     fn receive(&mut self) -> Option<Envelope>;
 
-    /// Gives back the credit of a data message of that node.
+    /// Returns the credit of a data message from that node.
     fn return_credit(&mut self, from: NodeId);
 }
 

@@ -1,4 +1,4 @@
-//! What a back end has done to the connections of a user.
+//! Commands of back ends for the connections of a user.
 
 use std::sync::Arc;
 
@@ -7,79 +7,79 @@ use veche_types::{Payload, Since};
 
 use crate::wire;
 
-/// See the module's text. Carried out by the sessions, each as its protocol has it.
+/// A command for the connections of a user. Sessions execute it according to their protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserCommand {
-    /// Only the connection of this id.
+    /// Applies only to the connection with this client id.
     pub client: Option<Box<str>>,
-    /// Only the connection whose connect reply had this session id: one without a WebSocket.
+    /// Applies only to the connection whose connect reply had this session id, which is one without a WebSocket.
     pub session: Option<Box<str>>,
-    /// Not those of these ids.
+    /// Does not apply to connections with these client ids.
     #[serde(default)]
     pub except: Box<[Box<str>]>,
-    /// What is to be done.
+    /// The action to perform.
     #[serde(rename = "action")]
     pub action: UserAction,
 }
 
-/// What is to be done to a connection.
+/// An action on a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UserAction {
-    /// It is closed.
+    /// Closes the connection.
     Disconnect {
-        /// With this code.
+        /// The close code.
         code: u16,
-        /// For people.
+        /// A human-readable reason.
         #[serde(with = "wire::text")]
         reason: Arc<str>,
     },
-    /// It is subscribed to a channel.
+    /// Subscribes the connection to a channel.
     Subscribe(Box<SubscribeAction>),
-    /// It is subscribed to this channel no more.
+    /// Unsubscribes the connection from a channel.
     Unsubscribe {
-        /// Which.
+        /// The channel name.
         #[serde(with = "wire::text")]
         channel: Arc<str>,
     },
-    /// It may stay longer, or ends.
+    /// Extends or ends the lifetime of the connection.
     Refresh {
-        /// It ends now.
+        /// Ends the connection now.
         is_expired: bool,
-        /// Until when it may stay, in seconds since 1970; `None` for as long as it likes.
+        /// The new expiry in seconds since 1970; `None`: it does not expire.
         expires_at_s: Option<u64>,
-        /// What others are to know of the connection from now on, if that changes.
+        /// The new public data of the connection, if it changes.
         #[serde(default, with = "wire::payload")]
         info: Option<Payload>,
     },
 }
 
-/// How a back end subscribes a connection.
+/// A subscription made by a back end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubscribeAction {
-    /// To which channel.
+    /// The channel name.
     #[serde(with = "wire::text")]
     pub channel: Arc<str>,
-    /// Up to where the client knows it.
+    /// The position up to which the client knows the channel.
     #[serde(default, with = "wire::since")]
     pub since: Option<Since>,
-    /// What others are to know of the subscription.
+    /// Public data of the subscription.
     #[serde(default, with = "wire::payload")]
     pub chan_info: Option<Payload>,
-    /// For the client itself.
+    /// Data for the client itself.
     #[serde(default, with = "wire::payload")]
     pub data: Option<Payload>,
-    /// Until when it lasts, in seconds since 1970; `None` for as long as the connection.
+    /// The expiry in seconds since 1970; `None`: as long as the connection.
     pub expires_at_s: Option<u64>,
-    /// Neither presence nor joins and leaves show it.
+    /// Hides the subscription from presence, joins and leaves.
     pub is_hidden: bool,
-    /// Whether the client gets joins and leaves without asking; `None`: as the namespace says.
+    /// Whether the client gets joins and leaves without requesting them; `None`: as configured for the namespace.
     #[serde(rename = "push_join_leave")]
     pub push_join_leave: Option<bool>,
 }
 
 impl UserCommand {
-    /// To all connections.
+    /// Returns a command for all connections of the user.
     pub fn to_all(deed: UserAction) -> Self {
         Self {
             client: None,
@@ -89,13 +89,13 @@ impl UserCommand {
         }
     }
 
-    /// Whether it means the connection of this id, as far as [`session`](Self::session) does not exclude it.
+    /// Returns whether the command applies to the client, as far as [`session`](Self::session) does not exclude it.
     pub fn applies_to(&self, client: &str) -> bool {
         self.client.as_deref().is_none_or(|only| only == client)
             && !self.except.iter().any(|except| &**except == client)
     }
 
-    /// Whether it means all connections of the user.
+    /// Returns whether the command applies to all connections of the user.
     pub fn applies_to_all(&self) -> bool {
         self.client.is_none() && self.session.is_none() && self.except.is_empty()
     }

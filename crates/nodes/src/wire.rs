@@ -1,6 +1,7 @@
-//! How bytes, shared texts and types of other crates are serialised.
+//! Serialisation of bytes, shared texts and types of other crates.
 //!
-//! The names in here and in the types that derive `Serialize` are those on the wire: they are pinned by the test vectors.
+//! The names in this module and in types that derive `Serialize` are part of the wire format; the test vectors pin
+//! them.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -52,7 +53,7 @@ struct WireSince {
     offset: u64,
 }
 
-/// Bytes as they are.
+/// Unmodified bytes.
 pub(crate) mod raw {
     use super::*;
 
@@ -84,12 +85,12 @@ pub(crate) mod raw {
 
         fn visit_byte_buf<E: Error>(self, bytes: Vec<u8>) -> Result<T, E> {
             let length = bytes.len();
-            T::try_from(bytes).map_err(|_| E::invalid_length(length, &"another number of bytes"))
+            T::try_from(bytes).map_err(|_| E::invalid_length(length, &"unexpected number of bytes"))
         }
     }
 }
 
-/// A text that is shared.
+/// A shared text.
 pub(crate) mod text {
     use super::*;
 
@@ -158,7 +159,7 @@ pub(crate) mod channels {
     }
 }
 
-/// A value behind an [`Arc`].
+/// A value in an [`Arc`].
 pub(crate) mod shared {
     use super::*;
 
@@ -176,7 +177,7 @@ pub(crate) mod shared {
     }
 }
 
-/// A payload, if there is one.
+/// An optional payload.
 pub(crate) mod payload {
     use super::*;
 
@@ -211,7 +212,7 @@ pub(crate) mod payload {
     }
 }
 
-/// A place in a channel's stream, if there is one.
+/// An optional position in a channel's stream.
 pub(crate) mod since {
     use super::*;
 

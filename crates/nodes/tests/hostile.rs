@@ -1,4 +1,4 @@
-//! Bytes that are not as they should be: from a later version, from another program, or made up.
+//! Invalid input: from a later version, from another program, or made up.
 
 #[path = "../../../fuzz/src/nodes.rs"]
 #[expect(unreachable_pub, reason = "public in the fuzz crate")]
@@ -13,7 +13,7 @@ use veche_nodes::{
 };
 use veche_types::{ConnectionId, WorkerId};
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 const HEADER: usize = 28;
 
 /// Kinds of messages, by their numbers on the wire.
@@ -218,7 +218,7 @@ fn deep_nesting_is_refused() {
             let deep = [&whole[..HEADER], &vec![byte; 1 << 20]].concat();
             assert!(Envelope::decode(&deep).is_err(), "{name}");
         }
-        // One field more, that would be ignored.
+        // An additional field, which would be ignored.
         let mut more = whole.clone();
         more[HEADER] += 1;
         more.extend_from_slice(b"\xa1x");

@@ -1,6 +1,7 @@
-//! The serialised form of version 1.0, pinned: what was written once is read for ever, and is still written so.
+//! The serialised form of version 1.0, pinned: vectors stay readable forever, and messages are still encoded the same
+//! way.
 //!
-//! `VECHE_BLESS=1` writes the file of vectors; that of a version that nodes have spoken is never written again.
+//! `VECHE_BLESS=1` writes the file of vectors; that of a released version is never written again.
 
 mod samples;
 

@@ -1,5 +1,5 @@
-//! What a hundred coroutines of a script do, as tasks of tokio: `GET` in a loop over one connection of the same crate.
-//! `redis_get PORT SECONDS` prints the calls and the CPU time of the process in nanoseconds.
+//! Runs the Redis benchmark of a hundred script coroutines as tokio tasks: `GET` in a loop over one connection of the
+//! same crate. `redis_get PORT SECONDS` prints the calls and the CPU time of the process in nanoseconds.
 
 use std::fs;
 use std::time::Duration;
@@ -53,7 +53,7 @@ async fn run(port: u64, time: Duration) -> (u64, u64) {
     (calls, cpu_ns() - before)
 }
 
-/// Of all threads so far.
+/// Returns the CPU time of all threads so far.
 fn cpu_ns() -> u64 {
     let tasks = fs::read_dir("/proc/self/task").expect("Linux");
     let of = |task: fs::DirEntry| fs::read_to_string(task.path().join("schedstat")).ok();

@@ -1,12 +1,12 @@
-//! The authority that a script names for TLS to a database: its file is read before the driver sees it, whose own words
-//! for a bad one do not say which file it is.
+//! The CA file that a script names for TLS to a database. It is read before the driver uses it, whose own errors don't
+//! name the file.
 
 use std::path::PathBuf;
 
 use veche_calls::{CallError, CallErrorKind, TlsMode};
 use veche_tls::Roots;
 
-/// What the file has, if one is named; `whose` begins the words of the error.
+/// Reads the file, if one is named; `whose` is the prefix of errors.
 pub(crate) async fn read(whose: &'static str, tls: &TlsMode) -> Result<Option<Roots>, CallError> {
     let TlsMode::Authority(file) = tls else {
         return Ok(None);

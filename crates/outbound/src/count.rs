@@ -1,23 +1,23 @@
-//! A number that any thread adds to.
+//! A counter for all threads.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// See the module's text: questions are rare beside messages.
+/// A shared counter. A single cell suffices, since calls are rare compared with messages.
 #[derive(Debug, Default)]
 pub struct SharedCounter(AtomicU64);
 
 impl SharedCounter {
-    /// Adds to it.
+    /// Adds to the counter.
     pub fn add(&self, count: u64) {
         self.0.fetch_add(count, Relaxed);
     }
 
-    /// Takes away from it.
+    /// Subtracts from the counter.
     pub fn sub(&self, count: u64) {
         self.0.fetch_sub(count, Relaxed);
     }
 
-    /// Returns the sum so far.
+    /// Returns the current value.
     #[must_use]
     pub fn read(&self) -> u64 {
         self.0.load(Relaxed)

@@ -1,13 +1,13 @@
-//! How long back ends take to answer, as a histogram; read by `/metrics`.
+//! A histogram of back ends' response times, for `/metrics`.
 
 use std::time::Duration;
 
 use crate::SharedCounter;
 
-/// Bounds of the times, in milliseconds; above the last one there is one more bucket.
+/// The upper bounds of the buckets in milliseconds; one more bucket holds the rest.
 const BUCKETS_MS: [u64; 9] = [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500];
 
-/// See the module's text.
+/// A latency histogram.
 #[derive(Debug, Default)]
 pub struct LatencyHistogram {
     counts: [SharedCounter; BUCKETS_MS.len() + 1],
@@ -15,7 +15,7 @@ pub struct LatencyHistogram {
 }
 
 impl LatencyHistogram {
-    /// An answer took so long, whatever it was.
+    /// Records a response time, of any outcome.
     pub fn record(&self, time: Duration) {
         let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let bucket = BUCKETS_MS.partition_point(|&ms| ms * 1000 < us);
@@ -23,7 +23,7 @@ impl LatencyHistogram {
         self.sum_us.add(us);
     }
 
-    /// The bounds in seconds, each with the answers up to it and above the one before.
+    /// Returns the bounds in seconds with the count of each bucket.
     #[must_use]
     pub fn buckets(&self) -> Vec<(f64, u64)> {
         let bounds = BUCKETS_MS.iter().map(|&ms| ms as f64 / 1e3);
@@ -31,7 +31,7 @@ impl LatencyHistogram {
         bounds.chain([f64::INFINITY]).zip(counts).collect()
     }
 
-    /// All of the times together, in seconds.
+    /// Returns the sum of all times in seconds.
     #[must_use]
     pub fn sum(&self) -> f64 {
         self.sum_us.read() as f64 / 1e6

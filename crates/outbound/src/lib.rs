@@ -1,11 +1,13 @@
-//! What Veche asks of others: databases, other servers, names. It performs [calls](veche_calls::Call) on a tokio runtime.
+//! Outgoing calls: databases, other servers, host names. Performs [calls](veche_calls::Call) on a tokio runtime.
 //!
-//! A worker has a [`Port`]: it hands in a turn's calls at once and takes what has become of earlier ones when it is
-//! woken. Nothing here knows who asks or what for. Each kind of call is a file of its own and a row in [`perform`].
+//! A worker has a [`Port`]: it submits a turn's calls at once and takes outcomes when it is woken. Nothing here knows
+//! the origin or purpose of a call. Each kind of call is a file of its own and a row in [`perform`].
 
 pub mod acme;
 mod authority;
 mod count;
+pub mod engine;
+mod fastcgi;
 mod http;
 mod latency;
 mod metrics;
@@ -31,7 +33,7 @@ use veche_tls::TrustStores;
 
 use perform::ClientCache;
 
-/// The outbound side of a process. Its threads begin with the first call; clones are the same one.
+/// The outgoing side of a process. Its threads start with the first call; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Outbound(Arc<Inner>);
 
@@ -41,19 +43,19 @@ struct Inner {
     clients: Arc<ClientCache>,
 }
 
-/// Cores for each thread of the runtime: it waits more than it works.
+/// The number of cores per thread of the runtime, which mostly waits.
 const CORES_PER_THREAD: usize = 4;
 
 impl Outbound {
-    /// A worker's end. `wake` is called from another thread when there is something to take, and not again before it
-    /// was taken.
+    /// Creates a worker's port. `wake` is called from another thread when outcomes are available, and not again before
+    /// they were taken.
     #[must_use]
     pub fn port(&self, wake: impl Fn() + Send + Sync + 'static) -> Port {
         Port::new(self.clone(), Box::new(wake))
     }
 
-    /// Has one call performed for somebody who is no worker; `done` is called with what has become of it, on a thread of
-    /// the runtime, or on this one if there is none.
+    /// Performs a call outside of workers; `done` receives the outcome on a thread of the runtime, or on this one if
+    /// there is none.
     pub fn ask(&self, call: Call, done: impl FnOnce(CallOutcome) + Send + 'static) {
         let runtime = match self.runtime() {
             Ok(runtime) => runtime,
@@ -66,13 +68,13 @@ impl Outbound {
         runtime.spawn(async move { done(perform::perform(&clients, call).await) });
     }
 
-    /// What calls have come to so far.
+    /// Returns the counters of calls.
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.0.clients.metrics
     }
 
-    /// What its clients of TLS believe, for others of the process who dial.
+    /// Returns the trust stores of its TLS clients, for other outgoing connections of the process.
     #[must_use]
     pub fn trusts(&self) -> &Arc<TrustStores> {
         self.0.clients.trusts()
@@ -89,7 +91,7 @@ impl Outbound {
             .thread_name("outbound")
             .enable_all()
             .build()?;
-        // Another worker may have been quicker; what is left over ends without being waited for.
+        // Another worker may have been first; the surplus runtime ends in the background.
         if let Err(runtime) = inner.runtime.set(runtime) {
             runtime.shutdown_background();
         }

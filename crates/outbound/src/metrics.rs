@@ -1,7 +1,7 @@
-//! What calls come to, counted: `/metrics` reads it at the moment of asking.
+//! Counters of calls, read by `/metrics`.
 //!
-//! To add a client: a variant of [`ClientKind`] and its name. What a pool counts it holds as a guard, so that a call that is
-//! cancelled is counted right too.
+//! To add a client: a variant of [`ClientKind`] and its name. Gauges are held as guards, so that cancelled calls are
+//! counted correctly.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,32 +9,35 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tokio::time::Instant;
 use veche_calls::{CallErrorKind, CallOutcome};
 
-/// Whose figures they are.
+/// The client that counters belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientKind {
-    /// Names of hosts.
+    /// Host name resolution.
     Resolve,
-    /// Other servers' HTTP.
+    /// HTTP requests.
     Http,
     /// MySQL and MariaDB.
     Mysql,
     /// Redis.
     Redis,
-    /// Hashing of passwords, in threads of this process.
+    /// Password hashing, on threads of this process.
     Password,
+    /// Scripts behind FastCGI.
+    Fastcgi,
 }
 
 impl ClientKind {
     /// All of them, in order.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Resolve,
         Self::Http,
         Self::Mysql,
         Self::Redis,
         Self::Password,
+        Self::Fastcgi,
     ];
 
-    /// As the label of a metric.
+    /// Returns the metric label.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -43,18 +46,19 @@ impl ClientKind {
             Self::Mysql => "mysql",
             Self::Redis => "redis",
             Self::Password => "password",
+            Self::Fastcgi => "fastcgi",
         }
     }
 }
 
-/// Upper bounds of the buckets of waits, in milliseconds; one more holds the rest.
+/// The upper bounds of the wait buckets in milliseconds; one more holds the rest.
 pub const WAIT_BUCKETS_MS: [u64; 9] = [1, 5, 10, 50, 100, 500, 1_000, 5_000, 10_000];
 
-/// The figures of all clients.
+/// The counters of all clients.
 #[derive(Debug, Default)]
 pub struct Metrics([Arc<ClientMetrics>; ClientKind::ALL.len()]);
 
-/// The figures of one client.
+/// The counters of one client.
 #[derive(Debug, Default)]
 pub struct ClientMetrics {
     calls: AtomicU64,
@@ -67,7 +71,7 @@ pub struct ClientMetrics {
 }
 
 impl Metrics {
-    /// Those of one client.
+    /// Returns the counters of one client.
     #[must_use]
     pub fn of(&self, client: ClientKind) -> &Arc<ClientMetrics> {
         &self.0[client as usize]
@@ -75,49 +79,49 @@ impl Metrics {
 }
 
 impl ClientMetrics {
-    /// Calls that have ended, well or not.
+    /// Returns the number of completed calls.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.calls.load(Relaxed)
     }
 
-    /// Those of them that have failed in that way.
+    /// Returns the number of calls that failed with a kind of error.
     #[must_use]
     pub fn errors(&self, kind: CallErrorKind) -> u64 {
         self.errors[kind as usize].load(Relaxed)
     }
 
-    /// Connections that are open at the moment.
+    /// Returns the number of open connections.
     #[must_use]
     pub fn connections(&self) -> u64 {
         self.connections.load(Relaxed)
     }
 
-    /// Connections that calls use at the moment, or are about to.
+    /// Returns the number of connections in use.
     #[must_use]
     pub fn busy(&self) -> u64 {
         self.busy.load(Relaxed)
     }
 
-    /// Calls that wait for a connection at the moment.
+    /// Returns the number of calls that wait for a connection.
     #[must_use]
     pub fn waiting(&self) -> u64 {
         self.waiting.load(Relaxed)
     }
 
-    /// Waits for a connection that are over, by [bucket](WAIT_BUCKETS_MS).
+    /// Returns the completed waits for a connection by [bucket](WAIT_BUCKETS_MS).
     #[must_use]
     pub fn waits(&self) -> [u64; WAIT_BUCKETS_MS.len() + 1] {
         self.waits.each_ref().map(|waits| waits.load(Relaxed))
     }
 
-    /// The time of all of them together, in microseconds.
+    /// Returns the total wait time in microseconds.
     #[must_use]
     pub fn wait_us(&self) -> u64 {
         self.wait_us.load(Relaxed)
     }
 
-    /// A call is over.
+    /// Counts a completed call.
     pub(crate) fn ended(&self, outcome: &CallOutcome) {
         self.calls.fetch_add(1, Relaxed);
         if let Err(fault) = outcome {
@@ -125,19 +129,19 @@ impl ClientMetrics {
         }
     }
 
-    /// A connection is open as long as what this returns is there.
+    /// Counts an open connection while the guard exists.
     pub(crate) fn connected(self: &Arc<Self>) -> ConnectionGuard {
         self.connections.fetch_add(1, Relaxed);
         ConnectionGuard(Arc::clone(self))
     }
 
-    /// A connection is in use as long as what this returns is there.
+    /// Counts a connection in use while the guard exists.
     pub(crate) fn used(self: &Arc<Self>) -> BusyGuard {
         self.busy.fetch_add(1, Relaxed);
         BusyGuard(Arc::clone(self))
     }
 
-    /// A call waits for a connection as long as what this returns is there. To be called where there is none at once.
+    /// Counts a waiting call while the guard exists. Only called if no connection is free.
     pub(crate) fn wait(self: &Arc<Self>) -> WaitGuard {
         self.waiting.fetch_add(1, Relaxed);
         WaitGuard {

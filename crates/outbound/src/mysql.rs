@@ -1,4 +1,4 @@
-//! MySQL and MariaDB, by `mysql_async`. Every statement of a script is prepared, and its values are bound.
+//! MySQL and MariaDB, with `mysql_async`. All statements of scripts are prepared, with bound values.
 
 mod errors;
 mod traces;
@@ -24,10 +24,10 @@ use crate::pool::{ConnectionPool, Dial, PoolLimits, PooledConnection};
 use errors::{call_error, has_ended_transaction, lost, not_connected};
 use traces::changes_session_state;
 
-/// Statements that a connection keeps prepared.
+/// The most prepared statements of a connection.
 const STATEMENTS: usize = 256;
 
-/// A database's connections.
+/// The connections to a database.
 #[derive(Debug)]
 pub(crate) struct MysqlClient {
     database: Arc<Database>,
@@ -35,7 +35,7 @@ pub(crate) struct MysqlClient {
 }
 
 impl MysqlClient {
-    /// To be called on the runtime.
+    /// Has to be called on the runtime.
     pub(crate) fn new(database: &Arc<Database>, figures: Arc<ClientMetrics>) -> Self {
         let limits = PoolLimits {
             size: database.pool,
@@ -84,7 +84,7 @@ impl MysqlClient {
         reply.map(Reply::Mysql)
     }
 
-    /// On a connection of its own.
+    /// Runs a statement on a pooled connection.
     async fn run(&self, statement: Statement) -> Result<MysqlReply, CallError> {
         let mut taken = self.pool.take(shortened(&statement.sql)).await?;
         let leaves_traces = changes_session_state(&statement.sql);
@@ -119,9 +119,9 @@ impl MysqlClient {
         statement: Statement,
     ) -> Result<MysqlReply, CallError> {
         let transaction = transaction(lease)?;
-        // Another coroutine may have a statement under way in it.
+        // Another coroutine may be running a statement in it.
         let mut slot = transaction.open.lock().await;
-        // Whoever is cancelled from here on closes the connection.
+        // From here on, a cancelled call closes the connection.
         let mut open = slot.take().ok_or_else(over)?;
         if let Some(why) = open.ended {
             *slot = Some(open);
@@ -165,7 +165,7 @@ impl MysqlClient {
         Ok(MysqlReply::Done)
     }
 
-    /// A statement of ours. If it fails the connection is closed.
+    /// Runs one of our own statements; if it fails the connection is closed.
     async fn command(
         &self,
         taken: &mut PooledConnection<MysqlDialer>,
@@ -179,7 +179,7 @@ impl MysqlClient {
         done.map_err(|error| call_error(&error))
     }
 
-    /// The reply, and whether the connection can be used further.
+    /// Returns the reply, and whether the connection can still be used.
     async fn within_time(
         &self,
         taken: &mut PooledConnection<MysqlDialer>,
@@ -192,7 +192,7 @@ impl MysqlClient {
                 return (Ok(reply), true);
             }
             Ok(Err(StatementError::Driver(error))) => error,
-            // The rest of the result is still to come.
+            // The rest of the result has not been read.
             Ok(Err(StatementError::Result(fault))) => return (Err(fault), false),
             Err(_) => return (Err(self.too_slow()), false),
         };
@@ -205,11 +205,11 @@ impl MysqlClient {
         CallError::new(CallErrorKind::Timeout, words)
     }
 
-    /// Gives a connection back as it was when it was new; if that fails, it is closed.
+    /// Returns a connection in its initial state; closes it if that fails.
     async fn clean(&self, mut taken: PooledConnection<MysqlDialer>) {
         let connection = taken.begin();
         let reset = async {
-            // It leaves the database as it is.
+            // The reset leaves the selected database unchanged.
             let is_reset = connection.reset().await?;
             match &self.database.name {
                 Some(name) if is_reset => {
@@ -230,24 +230,24 @@ impl MysqlClient {
     }
 }
 
-/// What a lease is on: a connection with a transaction.
+/// A connection in a transaction, held by a lease.
 struct Transaction {
-    /// `None` once it is over, or its connection was lost.
+    /// `None` once it has ended or its connection was lost.
     open: Mutex<Option<OpenTransaction>>,
     runtime: Handle,
 }
 
 struct OpenTransaction {
     taken: PooledConnection<MysqlDialer>,
-    /// Something was done that outlives the transaction.
+    /// A statement may have changed the session beyond the transaction.
     has_traces: bool,
-    /// Why there is no transaction any more.
+    /// The reason why the transaction has ended.
     ended: Option<&'static str>,
 }
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        // The driver closes connections on the runtime, and whoever lets go of this one may be anywhere.
+        // The driver closes connections on the runtime, and this may be dropped on any thread.
         let _runtime = self.runtime.enter();
         self.open.get_mut().take();
     }
@@ -267,7 +267,7 @@ fn over() -> CallError {
     CallError::new(CallErrorKind::Invalid, "mysql: the transaction is over")
 }
 
-/// How connections to a database come about.
+/// Establishes connections to a database.
 struct MysqlDialer {
     options: Opts,
     tls: TlsMode,
@@ -293,7 +293,7 @@ impl Dial for MysqlDialer {
         connection.ping().await.is_ok()
     }
 
-    /// A server goes on with a statement though nobody listens any more: it is told.
+    /// A server continues a statement although the client is gone, so it is killed.
     async fn abort(&self, connection: Conn) {
         let connection = UnreadConnection(Some(connection));
         if let (Some(unheard), Ok(mut other)) =
@@ -305,12 +305,12 @@ impl Dial for MysqlDialer {
     }
 }
 
-/// A connection with an answer to come that nobody wants.
+/// A connection with an unread response.
 struct UnreadConnection(Option<Conn>);
 
 impl Drop for UnreadConnection {
     fn drop(&mut self) {
-        // Within the runtime the driver would wait for that answer before it closes the socket.
+        // Inside the runtime the driver would wait for that response before it closes the socket.
         let connection = self.0.take();
         let _ = thread::Builder::new().spawn(move || drop(connection));
     }
@@ -347,7 +347,7 @@ fn is_in_transaction(connection: &mut Conn) -> bool {
     status.is_some_and(|status| status.contains(StatusFlags::SERVER_STATUS_IN_TRANS))
 }
 
-/// In lower case.
+/// Returns the first word in lower case.
 fn first_word(sql: &str) -> String {
     let word = sql
         .trim_start()
@@ -362,9 +362,9 @@ struct Statement {
     wanted: ResultMode,
 }
 
-/// Why a statement has no result.
+/// The reason why a statement has no result.
 enum StatementError {
-    /// The result is not as it may be.
+    /// The result violates a limit.
     Result(CallError),
     Driver(mysql_async::Error),
 }
@@ -418,7 +418,7 @@ impl Statement {
         };
         let (mut count, mut bytes) = (0, 0);
         while let Some(row) = result.next().await? {
-            // The rest of what only the first row is wanted of is read and forgotten.
+            // Rows after the first are read and dropped if only that is wanted.
             if matches!(self.wanted, ResultMode::Row | ResultMode::Value) && count > 0 {
                 continue;
             }
@@ -453,7 +453,7 @@ impl Statement {
         Ok(match self.wanted {
             ResultMode::Row => MysqlReply::Row(rows),
             ResultMode::Value => MysqlReply::Value(rows.values.into_iter().next()),
-            // The server's figures would be those of a statement before: one that gives rows (RETURNING) has no others.
+            // The server's figures would be those of an earlier statement: one that returns rows (RETURNING) has none.
             ResultMode::Changes => MysqlReply::Changes {
                 affected: if changes { rows.count() as u64 } else { 0 },
                 last_id: None,

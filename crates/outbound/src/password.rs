@@ -1,4 +1,4 @@
-//! Passwords, hashed by Argon2id: a few at a time, on threads that may block, behind a queue that has an end.
+//! Password hashing with Argon2id: a few at a time, on blocking threads, with a bounded queue.
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -13,37 +13,38 @@ use veche_calls::{CallError, CallErrorKind, CallOutcome, PasswordCall, Reply};
 
 use crate::metrics::ClientMetrics;
 
-/// Memory of one new hash, in KiB, and passes over it: the first choice of OWASP's Password Storage Cheat Sheet that
-/// needs less than 32 MiB.
+/// Memory of a new hash in KiB, and the passes over it: the first option of OWASP's Password Storage Cheat Sheet below
+/// 32 MiB.
 const MEMORY_KIB: u32 = 19 * 1024;
 const PASSES: u32 = 2;
 const LANES: u32 = 1;
 
-/// What a hash from elsewhere may ask for: memory in KiB, and passes times memory, four times the work of our own.
+/// Limits of foreign hashes: memory in KiB, and passes times memory, which is four times the work of our own.
 const MEMORY_KIB_MAX: u32 = 64 * 1024;
 const WORK_MAX: u64 = 4 * MEMORY_KIB as u64 * PASSES as u64;
 
-/// Most hashes at a time: half of the cores, so that workers keep the others, and at most so many for memory's sake.
+/// The most concurrent hashes: half of the cores, which leaves the others to workers, and at most this many because of
+/// memory.
 const RUNNING_MAX: usize = 4;
 const CORES_PER_HASH: usize = 2;
 
-/// Calls that may wait for each one that runs.
+/// The most waiting calls for each running one.
 const WAITING_PER_RUNNING: usize = 32;
 
-/// How much work a new hash takes.
+/// The work of a new hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cost {
     /// 19 MiB and two passes.
     Usual,
-    /// The least that Argon2 allows: for tests, whose passwords protect nothing.
+    /// The minimum of Argon2, for tests.
     Least,
 }
 
-/// Does the work of a call, on the calling thread.
+/// Performs a call on the calling thread.
 ///
 /// # Errors
-/// [`CallErrorKind::Invalid`]: the hash is no PHC string of Argon2, or asks for more than 64 MiB or four times the usual work.
-/// [`CallErrorKind::Broken`]: no memory, no random numbers.
+/// [`CallErrorKind::Invalid`]: the hash is not a PHC string of Argon2, or needs more than 64 MiB or four times the
+/// usual work. [`CallErrorKind::Broken`]: no memory or random numbers.
 pub fn run(call: &PasswordCall, cost: Cost) -> Result<PasswordReply, CallError> {
     let (memory_kib, passes) = match cost {
         Cost::Usual => (MEMORY_KIB, PASSES),
@@ -74,7 +75,7 @@ pub fn run(call: &PasswordCall, cost: Cost) -> Result<PasswordReply, CallError> 
     }
 }
 
-/// A hash that this process can afford to compare with.
+/// Parses a hash within the limits.
 fn parse(hash: &str) -> Result<PasswordHash, CallError> {
     let invalid = |why: &str| CallError::new(CallErrorKind::Invalid, format!("password: {why}"));
     let hash = PasswordHash::new(hash)
@@ -98,12 +99,12 @@ fn broken(error: &dyn std::fmt::Display) -> CallError {
     CallError::new(CallErrorKind::Broken, format!("password: {error}"))
 }
 
-/// Does the work of calls on other threads.
+/// Performs calls on other threads.
 #[derive(Debug)]
 pub(crate) struct Hasher {
-    /// One permit for each call that runs or waits.
+    /// One permit for each running or waiting call.
     places: Arc<Semaphore>,
-    /// One for each that runs.
+    /// One permit for each running call.
     turns: Arc<Semaphore>,
     figures: Arc<ClientMetrics>,
 }
@@ -123,7 +124,8 @@ impl Hasher {
         }
     }
 
-    /// Refused where too many wait. A call that is cancelled gives up its place, or its turn once its work is done.
+    /// Performs a call, or refuses it if too many wait. A cancelled call gives up its place, or its permit once its
+    /// work is done.
     pub(crate) async fn perform(&self, call: PasswordCall) -> CallOutcome {
         let too_many = |_| {
             CallError::new(
@@ -198,7 +200,7 @@ mod tests {
         }
     }
 
-    /// Of the reference implementation's tests (`src/test.c`).
+    /// From the reference implementation's tests (`src/test.c`).
     #[test]
     fn hashes_of_other_programs_are_known() {
         for known in [
@@ -241,7 +243,7 @@ mod tests {
         let figures = Arc::new(ClientMetrics::default());
         let hasher = Hasher::with_turns(1, Arc::clone(&figures));
         let calls = (0..100).map(|_| hasher.perform(verify("x", Some("no hash"))));
-        // Until all have come, none of them runs: the first would make room for another.
+        // None runs until all have arrived: the first would make room for another.
         let turn = Arc::clone(&hasher.turns).acquire_owned().await;
         let begun = select(join_all(calls), std::future::ready(())).await;
         let Either::Right((_, calls)) = begun else {
@@ -266,7 +268,7 @@ mod tests {
         for _ in 0..5 {
             let calls = (0..1 + WAITING_PER_RUNNING).map(|_| Box::pin(hasher.perform(hash("x"))));
             let mut calls: FuturesUnordered<_> = calls.collect();
-            // All have begun; then nobody waits for them any more.
+            // All have started; then they are cancelled.
             select(calls.next(), std::future::ready(())).await;
         }
         let outcomes = join_all((0..10).map(|_| hasher.perform(hash("x")))).await;

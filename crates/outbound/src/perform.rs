@@ -1,4 +1,4 @@
-//! Who performs which call.
+//! Assigns calls to their clients.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,13 +7,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use veche_calls::mysql::Database;
 use veche_calls::redis::RedisDatabase;
-use veche_calls::{Call, CallOutcome};
+use veche_calls::{Call, CallOutcome, FastcgiPool};
 use veche_tls::TrustStores;
 
 use crate::metrics::{ClientKind, Metrics};
-use crate::{http, mysql, password, redis, resolve};
+use crate::{fastcgi, http, mysql, password, redis, resolve};
 
-/// What calls share: pools and clients, by what they lead to.
+/// Pools and clients, shared by calls with the same settings.
 #[derive(Debug)]
 pub(crate) struct ClientCache {
     pub(crate) metrics: Metrics,
@@ -21,9 +21,10 @@ pub(crate) struct ClientCache {
     mysql: ClientsByServer<Database, mysql::MysqlClient>,
     redis: ClientsByServer<RedisDatabase, redis::RedisClient>,
     password: password::Hasher,
+    fastcgi: ClientsByServer<FastcgiPool, fastcgi::Client>,
 }
 
-/// Clients by their servers.
+/// Clients by server.
 type ClientsByServer<K, C> = Mutex<HashMap<Arc<K>, Arc<C>>>;
 
 impl Default for ClientCache {
@@ -37,6 +38,7 @@ impl Default for ClientCache {
             mysql: Mutex::default(),
             redis: Mutex::default(),
             password: password::Hasher::new(hashing),
+            fastcgi: Mutex::default(),
         }
     }
 }
@@ -59,7 +61,15 @@ impl ClientCache {
     }
 }
 
-/// The client for a server, made when it is first asked for.
+impl ClientCache {
+    fn fastcgi(&self, pool: &Arc<FastcgiPool>) -> Arc<fastcgi::Client> {
+        find(&self.fastcgi, pool, || {
+            fastcgi::Client::new(pool, Arc::clone(self.metrics.of(ClientKind::Fastcgi)))
+        })
+    }
+}
+
+/// Returns the client of a server, creating it on first use.
 fn find<K: Eq + Hash, C>(
     known: &ClientsByServer<K, C>,
     server: &Arc<K>,
@@ -70,7 +80,7 @@ fn find<K: Eq + Hash, C>(
     Arc::clone(place.or_insert_with(|| Arc::new(make())))
 }
 
-/// Performs one.
+/// Performs one call.
 pub(crate) async fn perform(clients: &ClientCache, call: Call) -> CallOutcome {
     let (client, outcome) = match call {
         Call::Resolve(resolve) => (ClientKind::Resolve, resolve::perform(resolve).await),
@@ -84,6 +94,10 @@ pub(crate) async fn perform(clients: &ClientCache, call: Call) -> CallOutcome {
             (ClientKind::Redis, client.perform(redis).await)
         }
         Call::Password(call) => (ClientKind::Password, clients.password.perform(call).await),
+        Call::Fastcgi(call) => {
+            let client = clients.fastcgi(&call.pool);
+            (ClientKind::Fastcgi, client.perform(*call).await)
+        }
     };
     clients.metrics.of(client).ended(&outcome);
     outcome

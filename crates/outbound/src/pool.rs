@@ -1,8 +1,8 @@
-//! Connections that are used again, at most so many at once.
+//! A pool of reusable connections with a limit.
 //!
-//! Whoever has to wait is served in order. What is handed out has just answered: an idle connection is asked first, so a
-//! dead one never gets to anybody. What is not given back on purpose is closed: a call that was cancelled or took too
-//! long leaves nothing behind.
+//! Waiting calls are served in order. An idle connection is checked before it is handed out, so a dead one never
+//! reaches a call. A connection that is not explicitly returned is closed: a cancelled call or one that timed out
+//! leaves nothing behind.
 
 pub(crate) mod active_uses;
 
@@ -21,21 +21,21 @@ use veche_calls::{CallError, CallErrorKind};
 use crate::metrics::{BusyGuard, ClientMetrics, ConnectionGuard};
 use active_uses::{ActiveUse, ActiveUses};
 
-/// How connections come about.
+/// Establishes connections.
 pub(crate) trait Dial: Send + Sync + 'static {
     type Connection: Send + fmt::Debug + 'static;
 
-    /// A new one.
+    /// Establishes a connection.
     fn dial(&self) -> impl Future<Output = Result<Self::Connection, CallError>> + Send;
 
-    /// Whether one that was idle still answers.
+    /// Returns whether an idle connection still responds.
     fn is_alive(&self, connection: &mut Self::Connection) -> impl Future<Output = bool> + Send;
 
-    /// Ends one on which an answer is still to come.
+    /// Closes a connection with an unread response.
     fn abort(&self, connection: Self::Connection) -> impl Future<Output = ()> + Send;
 }
 
-/// Limits of a pool.
+/// The limits of a pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PoolLimits {
     pub(crate) size: usize,
@@ -47,27 +47,27 @@ pub(crate) struct PoolLimits {
 /// The connections to one server.
 #[derive(Debug)]
 pub(crate) struct ConnectionPool<D: Dial> {
-    /// What is spoken, for words.
+    /// The kind of server, for errors.
     kind: &'static str,
-    /// For words as well.
+    /// The name of the pool, for errors.
     name: String,
     dial: D,
     limits: PoolLimits,
     free: Arc<Semaphore>,
     held: Arc<ActiveUses>,
-    /// With the time since when they are idle: the longest first.
+    /// Idle connections with the time since they are; the longest first.
     idle: Mutex<VecDeque<(CountedConnection<D>, Instant)>>,
     figures: Arc<ClientMetrics>,
 }
 
-/// A connection that is counted.
+/// A connection with its metrics guard.
 type CountedConnection<D> = (<D as Dial>::Connection, ConnectionGuard);
 
-/// How often idle connections are looked at: so many times in the time that they may be idle.
+/// The number of checks during the idle limit.
 const LOOKS: u32 = 4;
 
 impl<D: Dial> ConnectionPool<D> {
-    /// To be called on the runtime.
+    /// Has to be called on the runtime.
     pub(crate) fn new(
         kind: &'static str,
         name: String,
@@ -89,21 +89,21 @@ impl<D: Dial> ConnectionPool<D> {
         pool
     }
 
-    /// A connection that answers, and what it is for. Waits for one to be free.
+    /// Returns a checked connection for a use, waiting for a free one.
     pub(crate) async fn take(
         self: &Arc<Self>,
         use_text: String,
     ) -> Result<PooledConnection<D>, CallError> {
         let permit = self.permit(use_text).await?;
         let alive = loop {
-            // Of those that were used last: the others may be closed one day.
+            // Takes the most recently used one, so that surplus connections become idle and are closed.
             let Some((mut open, _)) = self.idle.lock().pop_back() else {
                 break None;
             };
             match timeout(self.limits.connect_timeout, self.dial.is_alive(&mut open.0)).await {
                 Ok(true) => break Some(open),
                 Ok(false) => {}
-                // Nobody says no either: the others would be as silent.
+                // The others would time out too.
                 Err(_) => self.idle.lock().clear(),
             }
         };
@@ -166,16 +166,16 @@ impl<D: Dial> ConnectionPool<D> {
 struct Permit {
     place: ActiveUse,
     _busy: BusyGuard,
-    /// Freed last.
+    /// Dropped last.
     _free: OwnedSemaphorePermit,
 }
 
-/// A connection in use. Dropped it is closed.
+/// A connection in use. Dropping it closes it.
 #[derive(Debug)]
 pub(crate) struct PooledConnection<D: Dial> {
-    /// `None` only while it goes.
+    /// `None` only while it is dropped.
     of: Option<Of<D>>,
-    /// An answer is still to come.
+    /// A response is pending.
     is_midway: bool,
 }
 
@@ -184,25 +184,25 @@ struct Of<D: Dial> {
     connection: D::Connection,
     connected: ConnectionGuard,
     pool: Arc<ConnectionPool<D>>,
-    /// Freed last.
+    /// Dropped last.
     permit: Permit,
 }
 
 impl<D: Dial> PooledConnection<D> {
-    /// For something that has an answer; until [`finish_use`](Self::settled) is called, the connection is of no other use.
+    /// Starts an exchange; until [`finish_use`](Self::finish_use) is called, the connection can't be reused.
     pub(crate) fn begin(&mut self) -> &mut D::Connection {
         self.is_midway = true;
         self.connection()
     }
 
-    /// What it is for from now on.
+    /// Changes the description of the current use.
     pub(crate) fn set_use(&self, text: String) {
         if let Some(of) = &self.of {
             of.permit.place.set(text);
         }
     }
 
-    /// The answer has come, or none will.
+    /// Ends an exchange whose response was read or will not come.
     pub(crate) fn finish_use(&mut self) {
         self.is_midway = false;
     }
@@ -215,7 +215,7 @@ impl<D: Dial> PooledConnection<D> {
             .connection
     }
 
-    /// For others to use: whoever used it has left nothing behind on it.
+    /// Returns the connection for other uses; its session has to be unchanged.
     pub(crate) fn give_back(mut self) {
         if let Some(of) = self.of.take() {
             let open = (of.connection, of.connected);
@@ -230,7 +230,7 @@ impl<D: Dial> Drop for PooledConnection<D> {
             return;
         }
         if let (Some(of), Ok(runtime)) = (self.of.take(), Handle::try_current()) {
-            // Its place is taken until the other side has let go too.
+            // Its permit is held until the other side has closed too.
             runtime.spawn(async move {
                 let within = of.pool.limits.connect_timeout;
                 let _ = timeout(within, of.pool.dial.abort(of.connection)).await;
@@ -240,7 +240,7 @@ impl<D: Dial> Drop for PooledConnection<D> {
     }
 }
 
-/// Closes connections that nobody has used for long, as long as there is their pool.
+/// Closes idle connections while the pool exists.
 async fn close_idle<D: Dial>(pool: Weak<ConnectionPool<D>>, idle_timeout: Duration) {
     loop {
         sleep(idle_timeout / LOOKS).await;

@@ -1,7 +1,7 @@
-//! A worker's end: calls go in, outcomes come out, neither waits.
+//! A worker's port: submits calls and receives outcomes without blocking.
 //!
-//! All calls of a worker are driven by one task. What becomes ready together is handed over together, so a busy worker
-//! is woken once for many.
+//! All calls of a worker are driven by one task. Outcomes that are ready together are delivered together, so a busy
+//! worker is woken once for many.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,18 +19,18 @@ use crate::Outbound;
 use crate::perform::{ClientCache, perform};
 use crate::redis::RedisBatches;
 
-/// Most calls of a worker that are under way; beyond that each is refused at once. It bounds the queue to the task too.
+/// The most concurrent calls of a worker; each further one is refused at once. It also bounds the task's queue.
 pub const CALLS_MAX: usize = 1 << 16;
 
-/// A worker's end.
+/// A worker's port.
 #[derive(Debug)]
 pub struct Port {
     outbound: Outbound,
-    /// Of this turn.
+    /// Commands of this turn.
     orders: Vec<PortCommand>,
-    /// Refused in this turn.
+    /// Calls refused in this turn.
     refused: Vec<PortCommand>,
-    /// `None` before the first call; [`CALLS_MAX`] bounds what is in it.
+    /// `None` before the first call; [`CALLS_MAX`] bounds its content.
     task: Option<UnboundedSender<Vec<PortCommand>>>,
     inbox: Arc<Inbox>,
 }
@@ -41,9 +41,9 @@ enum PortCommand {
     Cancel(CallId),
 }
 
-/// What has become of calls.
+/// Outcomes for the worker.
 struct Inbox {
-    /// Calls that were submitted and are not over.
+    /// The number of submitted calls without an outcome.
     open: AtomicUsize,
     done: Mutex<Vec<(CallId, CallOutcome)>>,
     /// The worker was woken and has not looked since.
@@ -68,9 +68,10 @@ impl Port {
         }
     }
 
-    /// Has a call performed, once [`flush`](Self::flush) is called; with [`CALLS_MAX`] under way it is refused there.
+    /// Submits a call, which starts with the next [`flush`](Self::flush); with [`CALLS_MAX`] in progress it is refused
+    /// there.
     pub fn submit(&mut self, id: CallId, call: Call) {
-        // Only this end counts up.
+        // Only this end increases the number.
         let orders = match self.inbox.open.load(Ordering::Relaxed) < CALLS_MAX {
             true => &mut self.orders,
             false => &mut self.refused,
@@ -79,12 +80,12 @@ impl Port {
         self.inbox.open.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Nobody waits for that call any more. Its outcome may come all the same.
+    /// Cancels a call. Its outcome may arrive all the same.
     pub fn cancel(&mut self, id: CallId) {
         self.orders.push(PortCommand::Cancel(id));
     }
 
-    /// Hands over what was submitted; to be called once a turn.
+    /// Sends submitted calls; has to be called once a turn.
     pub fn flush(&mut self) {
         if !self.refused.is_empty() {
             let words = format!("{CALLS_MAX} calls are under way already");
@@ -95,7 +96,7 @@ impl Port {
         if self.orders.is_empty() {
             return;
         }
-        // The next turn has about as many.
+        // The next turn has a similar number.
         let next = Vec::with_capacity(self.orders.len());
         let orders = std::mem::replace(&mut self.orders, next);
         if let Err(error) = self.hand_over(orders) {
@@ -128,22 +129,22 @@ impl Port {
         })
     }
 
-    /// Whether there is something to [`take`](Self::take).
+    /// Returns whether outcomes can be [taken](Self::take).
     #[must_use]
     pub fn has_outcomes(&self) -> bool {
         self.inbox.is_told.load(Ordering::Acquire)
     }
 
-    /// Takes what has become of calls, behind what `into` has already.
+    /// Appends outcomes to `into`.
     pub fn take(&mut self, into: &mut Vec<(CallId, CallOutcome)>) {
-        // Cleared before the look: what comes after it wakes again.
+        // Cleared first, so that a later outcome wakes again.
         if self.inbox.is_told.swap(false, Ordering::AcqRel) {
             into.append(&mut self.inbox.done.lock());
         }
     }
 }
 
-/// Orders that nobody carries out.
+/// Commands whose task is gone.
 struct PortClosed {
     orders: Vec<PortCommand>,
     why: String,
@@ -183,15 +184,15 @@ impl fmt::Debug for Inbox {
     }
 }
 
-/// What has become of one call, or of those that went out together.
+/// The outcome of one call, or of those sent together.
 enum CompletedCalls {
     One(CallId, CallOutcome),
-    /// Nobody wanted to know any more.
+    /// The call was cancelled.
     Cancelled(CallId),
     Many(Vec<(CallId, CallOutcome)>),
 }
 
-/// Performs a worker's calls until its port is gone.
+/// Performs a worker's calls until its port is dropped.
 async fn serve(
     clients: Arc<ClientCache>,
     mut incoming: UnboundedReceiver<Vec<PortCommand>>,
@@ -234,7 +235,7 @@ async fn serve(
                     running.push(Either::Left(call));
                 }
                 for (keyspace, commands) in batches.drain() {
-                    // Not worth a cancel: it is on its way with those of others.
+                    // Not worth cancelling: it was sent together with others.
                     let client = clients.redis(&keyspace);
                     let batch = async move { CompletedCalls::Many(client.perform_all(commands).await) };
                     running.push(Either::Right(batch));
@@ -258,7 +259,7 @@ async fn serve(
                             done.append(&mut outcomes);
                         }
                     }
-                    // What is ready too goes along.
+                    // Other ready outcomes are delivered along with it.
                     next = running.next().now_or_never().flatten();
                 }
                 inbox.open.fetch_sub(over, Ordering::Relaxed);

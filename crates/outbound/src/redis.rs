@@ -1,11 +1,11 @@
-//! Redis, by the `redis` crate, in RESP3.
+//! Redis, with the `redis` crate and RESP3.
 //!
-//! Ordinary commands of all workers share one connection, on which many are under way at once. Those that wait in the
-//! server have connections of their own, from a pool; so have subscriptions.
+//! Ordinary commands of all workers share one pipelined connection. Blocking commands have connections from a pool, and
+//! each subscription has its own.
 
-mod shared_connection;
+pub(crate) mod shared_connection;
 mod subscription;
-mod values;
+pub(crate) mod values;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use subscription::RedisSubscription;
 use values::{call_error, from_server};
 
 /// First and longest pause between two attempts to connect.
-const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
+pub(crate) const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
 
 /// The connections to one server.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(crate) struct RedisClient {
 }
 
 impl RedisClient {
-    /// To be called on the runtime.
+    /// Has to be called on the runtime.
     pub(crate) fn new(keyspace: &Arc<RedisDatabase>, figures: Arc<ClientMetrics>) -> Self {
         let dialer = RedisDialer::new(keyspace);
         let limits = PoolLimits {
@@ -98,7 +98,7 @@ impl RedisClient {
         Ok(Reply::Redis(reply))
     }
 
-    /// Commands of several coroutines, each with a reply of its own.
+    /// Performs commands of several coroutines, each with its own reply.
     pub(crate) async fn perform_all(
         &self,
         commands: Vec<(CallId, RedisCommand)>,
@@ -123,7 +123,7 @@ impl RedisClient {
         outcomes
     }
 
-    /// The replies of commands that go out together; of a transaction the one of its end.
+    /// Returns the replies of commands sent together; of a transaction that of its end.
     async fn run(
         &self,
         commands: &[&RedisCommand],
@@ -143,7 +143,7 @@ impl RedisClient {
                 Err(call_error(&error))
             }
             Err(_) => {
-                // Others may wait in vain too.
+                // Other commands may be waiting in vain too.
                 if connection.is_silent() {
                     self.link.lost(&connection);
                 }
@@ -178,7 +178,7 @@ impl RedisClient {
 
     async fn block(&self, command: &RedisCommand) -> Result<RedisReply, CallError> {
         let mut taken = self.blocking.take(shown(command)).await?;
-        // The server ends the wait, by the command's own timeout.
+        // The command's own timeout ends it in the server.
         let reply = send(taken.begin(), &[command], false).await;
         taken.finish_use();
         let mut replies = reply.map_err(|error| call_error(&error))?;
@@ -196,7 +196,7 @@ impl RedisClient {
     }
 }
 
-/// A reply of its own: an error is none.
+/// Converts a reply; an error becomes the call's error.
 fn one(value: RedisValue) -> Result<RedisReply, CallError> {
     match value {
         RedisValue::Error(words) => Err(CallError::new(
@@ -207,7 +207,7 @@ fn one(value: RedisValue) -> Result<RedisReply, CallError> {
     }
 }
 
-/// The command and its first argument, in short: a key, as a rule.
+/// Describes a command by its name and first argument, usually a key.
 fn shown(command: &RedisCommand) -> String {
     let parts: Vec<_> = command
         .parts()
@@ -238,7 +238,7 @@ async fn send(
     for command in commands {
         pipeline.add_command(packed(command));
     }
-    // A transaction has a reply to MULTI and one to each command before the one to EXEC.
+    // A transaction has a reply to MULTI and one to each command before that to EXEC.
     let (skipped, expected) = if is_atomic {
         pipeline.atomic();
         (commands.len() + 1, 1)
@@ -250,19 +250,19 @@ async fn send(
         .await
 }
 
-/// Commands of one turn that go to the same server together.
+/// Commands of one turn for the same server.
 #[derive(Debug, Default)]
 pub(crate) struct RedisBatches(Vec<Batch>);
 
 type Batch = (Arc<RedisDatabase>, Vec<(CallId, RedisCommand)>);
 
 impl RedisBatches {
-    /// Takes a call if it is one of those.
+    /// Takes a call if it can be batched.
     pub(crate) fn take(&mut self, id: CallId, call: RedisCall) -> Result<(), RedisCall> {
         let RedisCall { keyspace, action } = call;
         match action {
             RedisAction::Run(command) => {
-                // An application's calls have the same one in their hands; there are few of them.
+                // An application's calls share one object, and there are few of them.
                 let is_it =
                     |(known, _): &mut Batch| Arc::ptr_eq(known, &keyspace) || *known == keyspace;
                 match self
@@ -299,7 +299,7 @@ impl Dial for RedisDialer {
     }
 
     async fn abort(&self, connection: MultiplexedConnection) {
-        // Closed with its last clone; the server sees that and forgets the wait.
+        // Closed with its last clone; the server then ends the blocking command.
         drop(connection);
     }
 }

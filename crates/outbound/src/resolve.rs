@@ -1,4 +1,4 @@
-//! Names of hosts, by the system's resolver.
+//! Resolves host names with the system's resolver.
 
 use tokio::net::lookup_host;
 use tokio::time::timeout;
@@ -6,7 +6,7 @@ use veche_calls::{CallError, CallErrorKind, CallOutcome, Reply, ResolveCall};
 
 pub(crate) async fn perform(call: ResolveCall) -> CallOutcome {
     let host = &call.host;
-    // The port is not asked about; the system's function takes one.
+    // The system's function requires a port, which is ignored.
     let found = match timeout(call.timeout, lookup_host((host.as_str(), 0))).await {
         Err(_) => {
             let words = format!(

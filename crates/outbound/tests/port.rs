@@ -1,4 +1,4 @@
-//! Calls go in and outcomes come out, in another thread's time.
+//! Calls and outcomes through a port, performed on another thread.
 
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, channel};
@@ -101,7 +101,7 @@ fn a_port_that_is_gone_holds_up_no_other() {
         bench.resolve(token, "localhost");
     }
     bench.port.flush();
-    // Its calls are under way, and their outcomes lead nowhere.
+    // Its calls are in progress, and their outcomes are dropped.
     drop(std::mem::replace(
         &mut bench.port,
         bench.outbound.port(|| {}),
@@ -138,7 +138,7 @@ fn calls_beyond_the_limit_are_refused_and_nothing_else_is() {
         .map(|(id, _)| id.token)
         .collect();
     assert_eq!(refused, [most, most + 1]);
-    // Once they are over there is room again, also for those that were cancelled.
+    // Once they are complete there is room again, also for cancelled ones.
     for token in 0..most {
         bench.resolve(token, "127.0.0.1");
         bench.port.cancel(CallId { app: 7, token });

@@ -1,4 +1,4 @@
-//! One helper process, from the side of its parent: started, asked one question at a time, and killed if it takes too long.
+//! The parent's side of a helper process: starts it, sends one request at a time, and kills it if it takes too long.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,20 +11,20 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 
 use crate::wire::{PamReply, PamRequest};
 
-/// This program, which is its own helper.
+/// This program serves as its own helper.
 const PROGRAM: &str = "/proc/self/exe";
 
-/// How long one may take to load the library when nobody but the check of a configuration waits for it.
+/// Maximum time to load the library when only a configuration check waits for it.
 const PROBE_WAIT: Duration = Duration::from_secs(3);
 
-/// Why there is no answer.
+/// Why there is no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HelperError {
-    /// The helper had ended before it was asked
+    /// The helper had ended before the request was sent.
     Unsent,
-    /// The helper gave no answer in its time
+    /// The helper did not reply in time.
     Unanswered,
-    /// The helper ended before it answered
+    /// The helper ended before it replied.
     Gone,
 }
 
@@ -36,39 +36,42 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// A running helper. It is the child of the thread that has started it, and the kernel kills it when that thread ends;
-/// dropping it kills and reaps it, with what its modules have started in its process group. Nobody else reaps it, so its
-/// number is not another's.
+/// A running helper. It is a child of the thread that started it, and the kernel kills it when that thread ends;
+/// dropping it kills and reaps it, together with the processes its modules have started in its process group. It is
+/// reaped only here, so its process id can't have been reused.
 #[derive(Debug)]
 pub struct Helper {
     child: Child,
     socket: UnixStream,
 }
 
-/// Whether there can be a helper at all.
+/// Checks whether a helper can be started.
 ///
 /// # Errors
-/// Why not, as a line to act on.
+/// The reason, as a message for the operator.
 pub fn probe() -> Result<(), String> {
     Helper::start(PROBE_WAIT).map(|_| ())
 }
 
 impl Helper {
-    /// Starts one and waits until it has loaded libpam.
+    /// Starts a helper and waits until it has loaded libpam.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// The reason, as a message for the operator.
     pub fn start(wait: Duration) -> Result<Self, String> {
         let mut command = Command::new(PROGRAM);
         command.arg0("veche").arg(crate::helper::ARGUMENT);
         let helper = Self::spawn(command);
-        let mut helper = helper.map_err(|why| format!("a helper can't be started: {why}"))?;
+        let mut helper =
+            helper.map_err(|why| format!("the helper process can't be started: {why}"))?;
         match helper.receive(now() + wait) {
             Ok(PamReply::Ready) => Ok(helper),
             Ok(PamReply::Unusable(why)) => Err(why),
-            Ok(_) => Err("a helper did not begin as it should".to_owned()),
-            Err(HelperError::Unanswered) => Err("a helper took too long to load PAM".to_owned()),
-            Err(_) => Err("a helper has ended before it began".to_owned()),
+            Ok(_) => Err("the helper process sent an unexpected first message".to_owned()),
+            Err(HelperError::Unanswered) => {
+                Err("the helper process took too long to load PAM".to_owned())
+            }
+            Err(_) => Err("the helper process ended during its start".to_owned()),
         }
     }
 
@@ -79,11 +82,11 @@ impl Helper {
             .current_dir("/")
             .process_group(0)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
-            // What modules print may be anything.
+            // Output of modules is arbitrary and is discarded.
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let child = command.spawn()?;
-        // It has the other end of the socket, which is to close with it: the command goes with its own.
+        // The command owns the other end of the socket, which must be closed here: it is dropped with the command.
         Ok(Self {
             child,
             socket: ours,
@@ -94,16 +97,16 @@ impl Helper {
         Pid::from_child(&self.child)
     }
 
-    /// Whether nobody has killed it.
+    /// Returns whether the helper was not killed.
     pub fn is_alive(&self) -> bool {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         matches!(waitid(WaitId::Pid(self.pid()), look), Ok(None))
     }
 
-    /// Has it judge a password. After an error there is no use for it.
+    /// Sends a request and waits for the reply. After an error the helper must not be used again.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// There was no reply.
     pub fn ask(&mut self, question: &PamRequest, until: Instant) -> Result<PamReply, HelperError> {
         let sent = question.write(&mut self.socket);
         sent.map_err(|_| HelperError::Unsent)?;
@@ -127,7 +130,7 @@ impl Helper {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        // They can fail only if it is gone, which it is not before it is reaped.
+        // These fail only if the process is gone, which it is not before it is reaped.
         let _ = kill_process_group(self.pid(), Signal::KILL);
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -1,8 +1,8 @@
-//! The helper: the process in which PAM's modules run.
+//! The helper process, in which PAM's modules run.
 //!
-//! It has what it was started with, which is nothing: no environment, no descriptors but its socket, no way to more rights,
-//! no dumps of its memory. It judges one question at a time, since modules are not made for threads, and ends when
-//! whoever has started it goes: the kernel kills it then, even where it waits for a module.
+//! It starts with nothing: no environment, no descriptors except its socket, no way to gain privileges, no core dumps.
+//! It handles one request at a time, since modules are not thread-safe, and ends with its parent: the kernel kills it
+//! then, even while a module blocks.
 
 use std::fs::File;
 use std::io;
@@ -19,35 +19,35 @@ use crate::library::PamLibrary;
 use crate::raw;
 use crate::wire::{PamReply, PamRequest};
 
-/// The argument by which the program is a helper; nobody but the server has a use for it.
+/// The argument that makes the program a helper; only the server uses it.
 pub const ARGUMENT: &str = "pam-helper";
 
-/// Descriptors that a helper may have: modules that run programs close each that there might be, one by one.
+/// Maximum number of descriptors of a helper: modules that run programs close each possible one in a loop.
 const DESCRIPTORS_MAX: u64 = 256;
 
-/// The whole life of a helper, whose standard input is its socket.
+/// Runs a helper, whose standard input is its socket.
 pub fn run() -> ExitCode {
     let socket = match confine() {
         Ok(socket) => socket,
         Err(why) => {
-            eprintln!("veche: {ARGUMENT} is for the server itself: {why}");
+            eprintln!("veche: {ARGUMENT} is for internal use by the server: {why}");
             return ExitCode::FAILURE;
         }
     };
     match serve(socket) {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever would want to know has gone.
+        // The parent has gone, so there is nowhere to report it.
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-/// Gives up what it does not need; the socket is what is left.
+/// Drops everything that is not needed; the socket is what remains.
 fn confine() -> io::Result<UnixStream> {
     raw::close_others();
     let stdin = io::stdin();
     rustix::net::sockopt::socket_type(&stdin)?;
     let socket = UnixStream::from(stdin.as_fd().try_clone_to_owned()?);
-    // Programs that modules run get to see neither.
+    // Programs started by modules must not see either.
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     set_parent_process_death_signal(Some(Signal::KILL))?;
     rustix::thread::set_no_new_privs(true)?;

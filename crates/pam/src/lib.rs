@@ -1,11 +1,11 @@
-//! Names and passwords are judged by PAM, in a process of its own.
+//! Authentication of user names and passwords with PAM, in separate processes.
 //!
-//! PAM blocks, for seconds where a password was wrong, and loads modules of others into the process that asks it. So it
-//! is asked by [`helper`]s: each is this program once more, with nothing but a socket to whoever has started it, and
-//! judges one password at a time. What travels over the socket is in [`wire`]; libpam is loaded by the helper alone, when
-//! it starts ([`library`]), so that no other process depends on it.
+//! PAM blocks, for seconds after a wrong password, and loads third-party modules into the calling process. So it is
+//! called by [`helper`]s: each runs this program again, with nothing but a socket to its parent, and handles one
+//! password at a time. [`wire`] defines the protocol on the socket; only the helper loads libpam, when it starts
+//! ([`library`]), so that no other process depends on it.
 //!
-//! It does not know HTTP, who waits for an answer, or how many helpers there are.
+//! The crate does not know HTTP, the origin of requests, or the number of helpers.
 
 pub mod client;
 pub mod helper;

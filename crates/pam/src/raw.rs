@@ -1,7 +1,8 @@
-//! libpam by its C interface, and the door to descriptors: all that is unsafe here.
+//! The C interface of libpam, and closing of descriptors: all unsafe code of the crate.
 //!
-//! Types and numbers are those of Linux-PAM's `_pam_types.h` and `pam_appl.h`; they are its binary interface and the same
-//! on all of Linux. A [`Transaction`] is one `pam_start(3)` with its `pam_end(3)`. It decides nothing.
+//! Types and constants are those of Linux-PAM's `_pam_types.h` and `pam_appl.h`; they are its binary interface and the
+//! same on all Linux platforms. A [`Transaction`] spans a `pam_start(3)` and its `pam_end(3)`. No decisions are made
+//! here.
 
 #![allow(unsafe_code, reason = "libpam is C, and is found at run time")]
 
@@ -12,7 +13,7 @@ use std::ptr;
 use libloading::Library;
 use zeroize::Zeroizing;
 
-/// The library of Linux-PAM, in every version since 1999.
+/// The library of Linux-PAM in every version since 1999.
 const LIBRARY: &str = "libpam.so.0";
 
 pub(crate) const SUCCESS: c_int = 0;
@@ -82,14 +83,14 @@ pub(crate) struct Functions {
     set_item: SetItem,
     item: Item,
     words: StrError,
-    /// The functions are there as long as it is.
+    /// The functions are valid as long as this exists.
     _library: Library,
 }
 
 impl Functions {
     /// Loads the library. The error is the dynamic linker's.
     pub(crate) fn load() -> Result<Self, libloading::Error> {
-        // SAFETY: what runs now is the initialisers of a library of the system, in a process with one thread.
+        // SAFETY: only the initialisers of a system library run now, in a process with one thread.
         let library = unsafe { Library::new(LIBRARY) }?;
         // SAFETY: the type is that of pam_start(3).
         let start = *unsafe { library.get::<Start>("pam_start") }?;
@@ -121,12 +122,12 @@ impl Functions {
         })
     }
 
-    /// Whether rules may be in a folder of their own.
+    /// Returns whether a service folder is supported.
     pub(crate) fn knows_folders(&self) -> bool {
         self.start_in.is_some()
     }
 
-    /// Begins a transaction, in which `talk` answers. The error is PAM's number.
+    /// Starts a transaction, in which `talk` answers. The error is PAM's code.
     pub(crate) fn start<'t>(
         &'t self,
         service: &CStr,
@@ -141,8 +142,8 @@ impl Functions {
         let mut handle: Handle = ptr::null_mut();
         let code = match (folder, self.start_in) {
             (None, _) => {
-                // SAFETY: all pointers are good for the call, and the library copies what it keeps, but for `talk`, which
-                // outlives the transaction by its lifetime.
+                // SAFETY: all pointers are valid for the call, and the library copies what it keeps, except `talk`,
+                // which outlives the transaction by its lifetime.
                 unsafe {
                     (self.start)(
                         service.as_ptr(),
@@ -178,30 +179,30 @@ impl Functions {
         })
     }
 
-    /// What a number of PAM's means.
+    /// Returns PAM's description of a code.
     pub(crate) fn describe(&self, code: c_int) -> String {
         // SAFETY: Linux-PAM does not look at the handle.
         let words = unsafe { (self.words)(ptr::null_mut(), code) };
         if words.is_null() {
-            return format!("error {code} of PAM");
+            return format!("PAM error {code}");
         }
-        // SAFETY: it is a string that nobody changes, or was null.
+        // SAFETY: it is a constant string, and null was excluded.
         let words = unsafe { CStr::from_ptr(words) };
         words.to_string_lossy().into_owned()
     }
 }
 
-/// Between `pam_start` and `pam_end`.
+/// A transaction between `pam_start` and `pam_end`.
 pub(crate) struct Transaction<'t> {
     functions: &'t Functions,
     handle: Handle,
-    /// How the last step has ended.
+    /// The result of the last step.
     code: c_int,
     _talk: &'t PamCredentials,
 }
 
 impl Transaction<'_> {
-    /// Says where the client is.
+    /// Sets the client's address.
     pub(crate) fn set_client(&mut self, client: &CStr) -> Result<(), c_int> {
         let client = client.as_ptr().cast();
         // SAFETY: the handle is open, and the item is copied.
@@ -209,29 +210,29 @@ impl Transaction<'_> {
         self.result()
     }
 
-    /// Who it is: pam_authenticate(3).
+    /// Authenticates the user: pam_authenticate(3).
     pub(crate) fn authenticate(&mut self) -> Result<(), c_int> {
         // SAFETY: the handle is open.
         self.code = unsafe { (self.functions.authenticate)(self.handle, FLAGS) };
         self.result()
     }
 
-    /// Whether the account is in order: pam_acct_mgmt(3).
+    /// Checks the account: pam_acct_mgmt(3).
     pub(crate) fn account(&mut self) -> Result<(), c_int> {
         // SAFETY: the handle is open.
         self.code = unsafe { (self.functions.account)(self.handle, FLAGS) };
         self.result()
     }
 
-    /// Whom the modules take the user for by now.
+    /// Returns the user name as changed by the modules.
     pub(crate) fn user(&self) -> Option<CString> {
         let mut user: *const c_void = ptr::null();
-        // SAFETY: the handle is open, and the place for the item is ours.
+        // SAFETY: the handle is open, and the destination is ours.
         let code = unsafe { (self.functions.item)(self.handle, USER, &raw mut user) };
         if code != SUCCESS || user.is_null() {
             return None;
         }
-        // SAFETY: a string of the library's own, which is copied before the library is called again.
+        // SAFETY: the string belongs to the library and is copied before the next call.
         let user = unsafe { CStr::from_ptr(user.cast()) };
         Some(user.to_owned())
     }
@@ -246,22 +247,22 @@ impl Transaction<'_> {
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        // SAFETY: the handle is open, and nobody has it from now on.
+        // SAFETY: the handle is open, and is not used afterwards.
         unsafe { (self.functions.end)(self.handle, self.code) };
     }
 }
 
-/// What is answered when modules ask.
+/// The answers to the prompts of modules.
 pub(crate) struct PamCredentials {
     user: CString,
-    /// With a NUL at its end.
+    /// Ends with a NUL.
     password: Zeroizing<Vec<u8>>,
-    /// The password was given: what else is asked for is not a password.
+    /// The password was sent; further prompts ask for something else.
     is_password_sent: Cell<bool>,
 }
 
 impl PamCredentials {
-    /// `None`: one of them has a NUL in it.
+    /// Returns `None` if either contains a NUL.
     pub(crate) fn new(user: &str, password: &[u8]) -> Option<Self> {
         if password.contains(&0) {
             return None;
@@ -276,7 +277,7 @@ impl PamCredentials {
         })
     }
 
-    /// The answer to a message of this style, if it wants one. The error is PAM's number.
+    /// Returns the answer to a message of this style, if it expects one. The error is PAM's code.
     fn answer(&self, style: c_int) -> Result<Option<&CStr>, c_int> {
         match style {
             PROMPT_ECHO_OFF if !self.is_password_sent.replace(true) => {
@@ -284,7 +285,7 @@ impl PamCredentials {
                 password.map(Some).map_err(|_| CONV_ERR)
             }
             PROMPT_ECHO_ON => Ok(Some(&self.user)),
-            // What modules say is nothing for clients, and nothing for a log: it may have the password in it.
+            // Messages of modules are neither shown to clients nor logged: they may contain the password.
             ERROR_MSG | TEXT_INFO => Ok(None),
             _ => Err(CONV_ERR),
         }
@@ -302,25 +303,25 @@ extern "C" fn converse(
         Ok(count @ 1..=MESSAGES_MAX) if !messages.is_null() && !responses.is_null() => count,
         _ => return CONV_ERR,
     };
-    // SAFETY: what `start` has given to the library, and the transaction keeps borrowed.
+    // SAFETY: the pointer that `start` passed to the library, which the transaction keeps borrowed.
     let talk = unsafe { &*data.cast::<PamCredentials>().cast_const() };
     let mut answers = [None; MESSAGES_MAX];
     for (place, answer) in answers.iter_mut().take(count).enumerate() {
-        // SAFETY: Linux-PAM gives an array of `count` pointers.
+        // SAFETY: Linux-PAM passes an array of `count` pointers.
         let message = unsafe { messages.add(place) };
         // SAFETY: as above.
         let message = unsafe { *message };
         if message.is_null() {
             return CONV_ERR;
         }
-        // SAFETY: it points to a message for the time of the call.
+        // SAFETY: it points to a message for the duration of the call.
         let style = unsafe { (*message).style };
         match talk.answer(style) {
             Ok(text) => *answer = text,
             Err(code) => return code,
         }
     }
-    // SAFETY: the library frees it by free(3), as pam_conv(3) says; zeroes are a good `Response`.
+    // SAFETY: the library frees it with free(3), as pam_conv(3) says; zeroes are a valid `Response`.
     let given: *mut Response = unsafe { libc::calloc(count, size_of::<Response>()) }.cast();
     if given.is_null() {
         return BUF_ERR;
@@ -333,47 +334,47 @@ extern "C" fn converse(
             forget(given, place);
             return BUF_ERR;
         }
-        // SAFETY: one of the `count` that were made.
+        // SAFETY: one of the `count` that were allocated.
         let response = unsafe { given.add(place) };
         // SAFETY: as above.
         unsafe { (*response).text = text };
     }
-    // SAFETY: where the library wants to find them.
+    // SAFETY: the destination provided by the library.
     unsafe { *responses = given };
     SUCCESS
 }
 
-/// Frees answers of which so many were made, wiped.
+/// Wipes and frees the first `made` answers.
 fn forget(given: *mut Response, made: usize) {
     for place in 0..made {
-        // SAFETY: one of those that were made.
+        // SAFETY: one of those that were allocated.
         let response = unsafe { given.add(place) };
         // SAFETY: as above.
         let text = unsafe { (*response).text };
         if text.is_null() {
             continue;
         }
-        // SAFETY: a string of strdup's.
+        // SAFETY: a string from strdup.
         let length = unsafe { libc::strlen(text) };
-        // SAFETY: it has so many bytes.
+        // SAFETY: it has that many bytes.
         unsafe { libc::explicit_bzero(text.cast(), length) };
-        // SAFETY: made by strdup.
+        // SAFETY: allocated by strdup.
         unsafe { libc::free(text.cast()) };
     }
-    // SAFETY: made by calloc.
+    // SAFETY: allocated by calloc.
     unsafe { libc::free(given.cast()) };
 }
 
-/// Longest entry of an account, in bytes.
+/// Maximum length of a passwd entry in bytes.
 const ENTRY_BYTES_MAX: usize = 64 << 10;
 
-/// An account's name as the machine's directory writes it; what it was given where there is no such account.
+/// Returns an account's name as spelled in the user database; unchanged if there is no such account.
 pub(crate) fn account_name(name: CString) -> CString {
-    // SAFETY: zeroes are a good `passwd`: numbers and null pointers.
+    // SAFETY: zeroes are a valid `passwd`: numbers and null pointers.
     let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
     let mut texts: Vec<c_char> = vec![0; ENTRY_BYTES_MAX];
     let mut found = ptr::null_mut();
-    // SAFETY: all pointers are good for the call, and the buffer has the length that is said.
+    // SAFETY: all pointers are valid for the call, and the buffer has the given length.
     let code = unsafe {
         libc::getpwnam_r(
             name.as_ptr(),
@@ -391,9 +392,10 @@ pub(crate) fn account_name(name: CString) -> CString {
     written.to_owned()
 }
 
-/// Closes every descriptor but the first three. Kernels before 5.9 do not know how; all of ours close themselves then.
+/// Closes every descriptor except the first three. Kernels before 5.9 don't support this; all of ours are
+/// close-on-exec.
 pub(crate) fn close_others() {
-    // SAFETY: nobody in this process has opened any yet, so none of them has an owner.
+    // SAFETY: this process has not opened any descriptor yet, so none of them has an owner.
     unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
 }
 

@@ -1,15 +1,15 @@
-//! Which of PAM's services is asked: a file of rules, `/etc/pam.d/NAME`, or one in another folder.
+//! PAM service names: a file of rules, `/etc/pam.d/NAME`, or one in another folder.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Longest name, in bytes.
+/// Maximum length of a name in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
 /// Where Linux-PAM looks for rules, the administrator's before the distribution's: pam.d(5).
 const FOLDERS: [&str; 2] = ["/etc/pam.d", "/usr/lib/pam.d"];
 
-/// A service by its name, and the folder of its rules where that is not the system's.
+/// A service by its name, and the folder of its rules if that is not the system's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PamService {
     name: String,
@@ -17,24 +17,24 @@ pub struct PamService {
 }
 
 impl PamService {
-    /// Reads `NAME` or `/FOLDER/NAME`.
+    /// Parses `NAME` or `/FOLDER/NAME`.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// The reason, as a message for the operator.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (folder, name) = match text.rsplit_once('/') {
             None => (None, text),
             Some((folder, name)) if folder.starts_with('/') => (Some(PathBuf::from(folder)), name),
             Some(_) => {
                 return Err(
-                    "a service of PAM is the name of a file in /etc/pam.d, or the whole path of one elsewhere, from / on"
+                    "a PAM service is the name of a file in /etc/pam.d or an absolute path"
                         .to_owned(),
                 );
             }
         };
         if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
             return Err(format!(
-                "PAM takes names of services in small letters only: {:?}",
+                "PAM service names are lower case: {:?}",
                 name.to_ascii_lowercase()
             ));
         }
@@ -45,11 +45,11 @@ impl PamService {
             || !name.bytes().all(fits)
         {
             return Err(format!(
-                "{name:?} is no name of a service of PAM: 1 to {NAME_BYTES_MAX} of a-z, 0-9, \"_\", \"-\" and \".\""
+                "{name:?} is not a valid PAM service name: 1 to {NAME_BYTES_MAX} of a-z, 0-9, \"_\", \"-\" and \".\""
             ));
         }
         if text.contains('\0') {
-            return Err("no path has a NUL in it".to_owned());
+            return Err("a path can't contain a NUL".to_owned());
         }
         Ok(Self {
             name: name.to_owned(),
@@ -57,17 +57,17 @@ impl PamService {
         })
     }
 
-    /// Its name, as PAM knows it.
+    /// Returns the name, as PAM knows it.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where its rules are, if not where the system has them.
+    /// Returns the folder of its rules, if not the system's.
     pub fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
     }
 
-    /// The files that its rules may be in; the first that is there counts.
+    /// Returns the possible files of its rules; the first that exists counts.
     pub fn files(&self) -> Vec<PathBuf> {
         match &self.folder {
             Some(folder) => vec![folder.join(&self.name)],
@@ -78,11 +78,11 @@ impl PamService {
         }
     }
 
-    /// Says that none of [`Self::files`] is there.
+    /// Returns a message that none of [`Self::files`] exists.
     pub fn missing(&self) -> String {
         let file = &self.files()[0];
         format!(
-            "there is no file {}, and what PAM does without one is for services that nobody has thought of",
+            "there is no file {}, and PAM would fall back to its rules for unknown services",
             file.display()
         )
     }

@@ -1,6 +1,6 @@
-//! What is said between the server and a helper: frames of a length and fields, each field with a length of its own.
+//! The protocol between the server and a helper: length-prefixed frames of length-prefixed fields.
 //!
-//! All numbers are of 32 bits, little end first. The two are the same program, so the form may change with any version.
+//! All lengths are 32-bit little-endian. Both sides are the same program, so the format may change with any version.
 //! Buffers that have held a password are wiped.
 
 use std::fmt;
@@ -12,16 +12,16 @@ use zeroize::Zeroizing;
 
 use crate::service::PamService;
 
-/// Longest frame, in bytes.
+/// Maximum length of a frame in bytes.
 const FRAME_BYTES_MAX: usize = 16 << 10;
 
-/// A name and a password to be judged.
+/// A user name and password to check.
 pub struct PamRequest {
-    /// By whose rules.
+    /// The PAM service whose rules apply.
     pub service: PamService,
-    /// Without NUL.
+    /// The user name, without NUL.
     pub user: String,
-    /// Without NUL.
+    /// The password, without NUL.
     pub password: Zeroizing<Vec<u8>>,
     /// The client's address, which modules know as `PAM_RHOST`.
     pub client: String,
@@ -35,26 +35,26 @@ impl fmt::Debug for PamRequest {
     }
 }
 
-/// What a helper says.
+/// A message of a helper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PamReply {
     /// At its start: it has loaded libpam.
     Ready,
-    /// At its start: it has not, and why; it ends.
+    /// At its start: it could not load libpam, with the reason; it ends.
     Unusable(String),
-    /// The password is right and the account in order; whom PAM takes the user for.
+    /// The password is correct and the account valid; with the user name determined by PAM.
     Accepted(String),
-    /// It is not, or something else was asked for: PAM's reason, in its words.
+    /// PAM refused, or asked for something other than a password; with PAM's reason.
     Refused(String),
-    /// PAM could not tell.
+    /// PAM could not decide.
     Failed(String),
 }
 
 impl PamRequest {
-    /// Sends it.
+    /// Sends the request.
     ///
     /// # Errors
-    /// Of the socket; or it is longer than anybody's question is.
+    /// The socket failed, or the request is too long.
     pub fn write(&self, socket: &mut impl Write) -> io::Result<()> {
         let folder = self.service.folder();
         write_frame(
@@ -69,10 +69,10 @@ impl PamRequest {
         )
     }
 
-    /// Waits for one; `None` where the other side has gone.
+    /// Waits for a request; `None` if the other side has gone.
     ///
     /// # Errors
-    /// Of the socket; or it is no question.
+    /// The socket failed, or the frame is invalid.
     pub fn read(socket: &mut impl Read) -> io::Result<Option<Self>> {
         let Some(frame) = read_frame(socket)? else {
             return Ok(None);
@@ -96,10 +96,10 @@ impl PamRequest {
 }
 
 impl PamReply {
-    /// Sends it.
+    /// Sends the reply.
     ///
     /// # Errors
-    /// Of the socket.
+    /// The socket failed.
     pub fn write(&self, socket: &mut impl Write) -> io::Result<()> {
         let (kind, words) = match self {
             Self::Ready => (b"ready".as_slice(), ""),
@@ -111,10 +111,10 @@ impl PamReply {
         write_frame(socket, &[kind, words.as_bytes()])
     }
 
-    /// Waits for one; `None` where the helper has gone.
+    /// Waits for a reply; `None` if the helper has gone.
     ///
     /// # Errors
-    /// Of the socket; or it is no answer.
+    /// The socket failed, or the frame is invalid.
     pub fn read(socket: &mut impl Read) -> io::Result<Option<Self>> {
         let Some(frame) = read_frame(socket)? else {
             return Ok(None);
@@ -127,7 +127,7 @@ impl PamReply {
             b"named" => Self::Accepted(words),
             b"refused" => Self::Refused(words),
             b"failed" => Self::Failed(words),
-            _ => return Err(invalid("no kind of answer")),
+            _ => return Err(invalid("unknown kind of reply")),
         }))
     }
 }
@@ -137,7 +137,7 @@ fn write_frame(socket: &mut impl Write, fields: &[&[u8]]) -> io::Result<()> {
     if length > FRAME_BYTES_MAX {
         return Err(invalid("too long"));
     }
-    // Of its whole size at once: a buffer that grows leaves copies behind.
+    // Allocated at its final size: a growing buffer would leave copies behind.
     let mut frame = Zeroizing::new(Vec::with_capacity(4 + length));
     frame.extend_from_slice(&number(length));
     for field in fields {
@@ -147,7 +147,7 @@ fn write_frame(socket: &mut impl Write, fields: &[&[u8]]) -> io::Result<()> {
     socket.write_all(&frame)
 }
 
-/// `None`: nothing more comes, and no frame is half here.
+/// Returns `None` at the end of the stream, unless a frame is incomplete.
 fn read_frame(socket: &mut impl Read) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
     let mut length = [0; 4];
     let first = loop {
@@ -169,7 +169,7 @@ fn read_frame(socket: &mut impl Read) -> io::Result<Option<Zeroizing<Vec<u8>>>> 
     Ok(Some(frame))
 }
 
-/// Exactly so many fields.
+/// Splits a frame into exactly `COUNT` fields.
 fn fields<const COUNT: usize>(mut frame: &[u8]) -> io::Result<[&[u8]; COUNT]> {
     let mut fields = [&[][..]; COUNT];
     for field in &mut fields {
@@ -179,11 +179,11 @@ fn fields<const COUNT: usize>(mut frame: &[u8]) -> io::Result<[&[u8]; COUNT]> {
         let length = u32::from_le_bytes(*length) as usize;
         (*field, frame) = rest
             .split_at_checked(length)
-            .ok_or_else(|| invalid("a field is cut off"))?;
+            .ok_or_else(|| invalid("a field is truncated"))?;
     }
     match frame {
         [] => Ok(fields),
-        _ => Err(invalid("more than was to be said")),
+        _ => Err(invalid("trailing bytes after the last field")),
     }
 }
 

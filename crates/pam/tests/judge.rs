@@ -1,4 +1,4 @@
-//! The real libpam, by rules of the test's own.
+//! Runs the real libpam with service files made by the tests.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use veche_pam::library::PamLibrary;
 use veche_pam::{PamReply, PamRequest, PamService};
 
-/// A folder of rules that is gone with the test.
+/// A folder of service files, removed when the test ends.
 struct Rules(PathBuf);
 
 impl Rules {

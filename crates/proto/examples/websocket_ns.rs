@@ -1,5 +1,5 @@
-//! What a WebSocket message costs in the codec alone: decode a client's frame and append the server's echo of it, in
-//! nanoseconds per message, best of several rounds.
+//! The codec's cost of a WebSocket message: decodes a client's frame and appends the server's echo, in nanoseconds per
+//! message, best of several rounds.
 //!
 //! `cargo run --profile bench -p veche-proto --example websocket_ns`
 
@@ -38,9 +38,9 @@ fn main() {
     }
 }
 
-/// Nanoseconds per message.
+/// Returns nanoseconds per message.
 fn echo(kind: MessageKind, bytes: usize, agreed: Option<deflate::DeflateParams>, cut: bool) -> f64 {
-    // JSON-like, so that deflate has something to do.
+    // JSON-like, so that deflate has something to compress.
     let text = r#"{"channel":"news","offset":12345,"data":{"user":"tester01","text":"hello"}},"#;
     let data = &text.repeat(bytes / text.len() + 1).into_bytes()[..bytes];
     let mut codecs = Codecs::new();
@@ -56,8 +56,8 @@ fn echo(kind: MessageKind, bytes: usize, agreed: Option<deflate::DeflateParams>,
     let mut decoder = Decoder::new(Role::Server, agreed);
     let mut encoder = Encoder::new(Role::Server, agreed);
     let mut out = Vec::<u8>::with_capacity(2 * bytes + 64);
-    // Where two buffers lie nearly a multiple of 4 KiB apart, each load waits for an unrelated store, which costs 3 us
-    // for 8 KiB: put them half that apart.
+    // Buffers whose addresses differ by nearly a multiple of 4 KiB make each load wait for an unrelated store, which
+    // costs 3 us for 8 KiB: place them half of that apart.
     let mut receive = vec![0; 32 * 1024];
     let apart = (out.as_ptr() as usize).wrapping_sub(receive.as_ptr() as usize);
     let start = apart.wrapping_sub(2048) % 4096;
@@ -71,7 +71,7 @@ fn echo(kind: MessageKind, bytes: usize, agreed: Option<deflate::DeflateParams>,
     for _ in 0..ROUNDS {
         let start = Instant::now();
         for _ in 0..messages {
-            // The kernel would write the bytes here; the copy is part of neither, but small beside both.
+            // The kernel would write the bytes here; the copy belongs to neither, but is small compared with both.
             input.copy_from_slice(&frame);
             out.clear();
             let split = if cut { frame.len() / 2 } else { 0 };

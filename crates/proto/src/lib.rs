@@ -1,7 +1,7 @@
-//! Bytes to requests, frames and messages, and back: HTTP/1.x and WebSocket, both roles; and what proxies say before.
+//! Wire formats: HTTP/1.x and WebSocket, in both roles, and PROXY headers.
 //!
-//! Pure: nothing here knows a socket, a clock or a thread. Bytes come in as slices and go out by appending to a
-//! `Vec<u8>`; what to do with them is decided in `veche-frontends`.
+//! Pure: nothing here knows a socket, a clock or a thread. Input arrives as slices, and output is appended to a
+//! `Vec<u8>`; `veche-frontends` decides what to do with both.
 
 pub mod http;
 pub mod proxy;

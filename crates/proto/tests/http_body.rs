@@ -1,5 +1,5 @@
-//! Request bodies: every row of `vectors/http_bodies.json` whole, byte by byte and split at random; and chunks that
-//! are written and read again. The table's notation is that of `http_head.rs`.
+//! Request bodies: every row of `vectors/http_bodies.json` whole, byte by byte and split at random; and a round trip of
+//! chunks. The table's notation is that of `http_head.rs`.
 
 use proptest::prelude::*;
 use serde_json::Value;

@@ -194,7 +194,7 @@ fn compares_entity_tags() {
     }
 }
 
-/// Bytes looked at once are not looked at again: they could as well be others.
+/// Scanned bytes are not scanned again: they could have changed.
 #[test]
 fn a_head_byte_by_byte_takes_linear_time() {
     let limits = HeadLimits {
@@ -217,7 +217,7 @@ fn a_head_byte_by_byte_takes_linear_time() {
 }
 
 proptest! {
-    /// Whatever a head is turned into, and however it is split, the answer is the same.
+    /// Mutated heads give the same result in any split.
     #[test]
     fn splits_never_change_the_answer(
         row in any::<prop::sample::Index>(),
@@ -244,7 +244,7 @@ proptest! {
         prop_assert_eq!(&summary(read_split(&wire, &every_byte)), &whole);
     }
 
-    /// What passes says the same to a lenient reader, and could not mean anything else to it.
+    /// Accepted heads mean the same to a lenient reader, unambiguously.
     #[test]
     fn what_passes_is_unambiguous(wire in prop::collection::vec(any::<u8>(), 0..200)) {
         let head = [b"POST / HTTP/1.1\r\nHost: a\r\n", &wire[..], b"\r\n\r\n"].concat();
@@ -266,7 +266,7 @@ fn seeds() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Reads a head that comes in pieces, cut at `splits`. `None`: it never was complete.
+/// Parses a head that arrives in pieces, cut at `splits`. `None`: it was never complete.
 fn read_split<'b>(wire: &'b [u8], splits: &[usize]) -> Option<Result<Head<'b>, HttpError>> {
     let mut scan = HeadScan::default();
     splits.iter().copied().chain([wire.len()]).find_map(|end| {
@@ -326,7 +326,7 @@ fn check(row: &Value, what: &str, result: Option<Result<Head<'_>, HttpError>>) {
     }
 }
 
-/// Everything that a head says, or the status it is refused with.
+/// Returns everything in a head, or the status of its refusal.
 fn summary(result: Option<Result<Head<'_>, HttpError>>) -> String {
     match result {
         None => "incomplete".to_owned(),

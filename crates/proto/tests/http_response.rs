@@ -1,4 +1,4 @@
-//! Responses as bytes: a table of heads, what the writer refuses, and everything it writes read again by `httparse`.
+//! Encoded responses: a table of heads, refused headers, and everything written parsed again by `httparse`.
 
 use proptest::prelude::*;
 use veche_proto::http::{
@@ -29,7 +29,7 @@ fn heads_are_written_as_the_peer_needs_them() {
             "200 OK",
             "Connection: close|Content-Length: 0",
         ),
-        // What `ab -k` counts.
+        // As counted by `ab -k`.
         (
             Status::OK,
             Http10,

@@ -1,4 +1,4 @@
-//! Headers of the PROXY protocol: what is one, what is none, and what is read however it comes.
+//! PROXY protocol headers: valid ones, invalid ones, and any split.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,7 +18,7 @@ fn binary(command: u8, family: u8, block: &[u8]) -> Vec<u8> {
     [SIGNATURE, &[command, family], &length, block].concat()
 }
 
-/// Two addresses and two ports.
+/// Returns two addresses and two ports.
 fn block(client: IpAddr) -> Vec<u8> {
     let address = match client {
         IpAddr::V4(address) => address.octets().to_vec(),
@@ -94,7 +94,7 @@ fn a_block_says_who_speaks() {
             client(&binary(0x21, family, &block(address))),
             Ok(Some(address))
         );
-        // What TLS has agreed on, as HAProxy says it, and more than anybody says.
+        // TLS properties as sent by HAProxy, and the largest possible header.
         let more = [&block(address)[..], b"\x20\0\x0a\x07\0\0\0\0\x21\0\x02v3"].concat();
         assert_eq!(client(&binary(0x21, family, &more)), Ok(Some(address)));
         let mut most = block(address);
@@ -105,7 +105,7 @@ fn a_block_says_who_speaks() {
             client(&binary(0x21, family, &most)),
             Err(ProxyHeaderError::TooLong)
         );
-        // The proxy itself, whatever else it says; and who has no address of TCP.
+        // The proxy itself, regardless of the rest; and clients without a TCP address.
         assert_eq!(client(&binary(0x20, family, &block(address))), Ok(None));
         for family in [0x00, 0x12, 0x22, 0x31, 0x32] {
             assert_eq!(client(&binary(0x21, family, &[0; 216])), Ok(None));
@@ -190,7 +190,7 @@ proptest! {
     }
 }
 
-/// What the fuzzer has found once stays found.
+/// Replays the fuzzer's corpus as a regression test.
 #[test]
 fn the_corpus_holds() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/proxy_header");

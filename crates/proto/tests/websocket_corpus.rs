@@ -1,4 +1,4 @@
-//! Replays the fuzzers' corpora: what they have found once stays found.
+//! Replays the fuzzers' corpora as regression tests.
 
 use std::fs;
 use std::path::Path;

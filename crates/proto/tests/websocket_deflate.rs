@@ -1,4 +1,4 @@
-//! permessage-deflate: the negotiation's table, windows kept within what was agreed, and hostile streams.
+//! permessage-deflate: a table of negotiations, window limits, and hostile streams.
 
 use veche_proto::websocket::deflate::{
     DeflateParams, DeflatePolicy, negotiate, read_response, write_offer,
@@ -17,7 +17,7 @@ const WINDOWS: DeflatePolicy = DeflatePolicy {
     client_window_bits: 15,
 };
 
-/// The response to these offers; empty where compression is declined.
+/// Returns the response to these offers; empty if compression is declined.
 fn answer(policy: &DeflatePolicy, offers: &[&str]) -> String {
     let mut out = Vec::new();
     if let Some(agreed) = negotiate(offers.iter().copied(), policy) {
@@ -67,7 +67,7 @@ fn a_server_answers_offers() {
         "pd; client_no_context_takeover"
     );
     assert_eq!(answer(&WINDOWS, &["Permessage-Deflate"]), "pd");
-    // Offers that no server may take.
+    // Offers that no server may accept.
     for wrong in [
         "; server_max_window_bits",
         "; server_max_window_bits=7",
@@ -115,7 +115,7 @@ fn the_default_keeps_no_context() {
     };
     let expected = "pd; server_max_window_bits=11; client_max_window_bits=10";
     assert_eq!(answer(&small, &offer), expected);
-    // A client that does not say so can't be made to use a smaller window.
+    // A client that does not offer it can't be required to use a smaller window.
     assert_eq!(
         answer(&small, &["permessage-deflate"]),
         "pd; server_max_window_bits=11"
@@ -135,7 +135,7 @@ fn a_client_knows_the_contexts_that_are_kept() {
             true,
             true,
         ),
-        // What it has offered binds itself.
+        // The client's own offer binds it.
         ("; server_no_context_takeover", &forgets, true, true),
     ] {
         let response = pd(parameters);
@@ -218,7 +218,7 @@ fn agreed(bits: u8, takeover: bool) -> DeflateParams {
     .unwrap()
 }
 
-/// Repeats at every distance that tempts a deflater past its window.
+/// Returns data that repeat at every distance that could make a deflater exceed its window.
 fn tempting(random: &mut fastrand::Rng) -> Vec<u8> {
     let mut data: Vec<u8> = (0..random.usize(20..200)).map(|_| random.u8(..)).collect();
     while data.len() < 20_000 {
@@ -234,7 +234,7 @@ fn tempting(random: &mut fastrand::Rng) -> Vec<u8> {
     data
 }
 
-/// The library works with 9 bits and more; 8 is given 9, and must hold all the same.
+/// The library supports 9 bits and more; for 8 it gets 9, and must still stay within 8.
 #[test]
 fn distances_stay_within_the_window() {
     let mut random = fastrand::Rng::with_seed(7692);
@@ -279,7 +279,7 @@ fn distances_stay_within_the_window() {
                     other => panic!("{other:?}"),
                 }
             }
-            // The test would see it: the window is made use of, as far as the library's lookahead lets it.
+            // The test can fail: the window is used as far as the library's lookahead permits.
             assert!(
                 bits < 10 || reach > 1 << (bits - 2),
                 "{reach} with {bits} bits"
@@ -288,7 +288,7 @@ fn distances_stay_within_the_window() {
     }
 }
 
-/// One frame to a client.
+/// Returns one frame to a client.
 fn compressed_frame(payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     encode_message(&mut frame, MessageKind::Binary, payload, None);
@@ -342,7 +342,7 @@ fn bombs_stop_at_the_limit() {
     }
 }
 
-/// Zeros shrink a thousandfold: beyond 64 KiB that is too far, whoever keeps the context.
+/// Zeros compress a thousandfold, which is refused beyond 64 KiB, with and without context.
 #[test]
 fn a_message_that_inflates_too_far_is_refused() {
     let zeros = |length: usize, takeover| {
@@ -382,7 +382,7 @@ fn a_message_that_inflates_too_far_is_refused() {
     }
 }
 
-/// It shrinks as far as an attack does.
+/// It compresses as well as an attack.
 #[test]
 fn repetitive_json_is_taken() {
     let limits = MessageLimits {
@@ -416,7 +416,7 @@ fn repetitive_json_is_taken() {
     }
 }
 
-/// Too big, and corrupt behind the limit: scratch that a message before has enlarged must not change the verdict.
+/// Too big, and corrupt beyond the limit: scratch enlarged by an earlier message must not change the result.
 #[test]
 fn corrupt_and_too_big_is_too_big() {
     let mut payload = vec![0, 200, 0, 55, 255];
@@ -447,7 +447,7 @@ fn corrupt_and_too_big_is_too_big() {
     }
 }
 
-/// Two bytes each, and each costs a new stream.
+/// Two bytes each, and each needs a new stream.
 #[test]
 fn final_blocks_are_counted() {
     let limits = MessageLimits {

@@ -1,5 +1,5 @@
-//! Decoding what was encoded gives what was sent, however it is fragmented, interleaved with control frames and cut;
-//! and what a decoder holds on the way is bounded by what it was given and by its limits.
+//! Round trips for any fragmentation, interleaved control frames and splits; and a decoder's memory is bounded by its
+//! input and its limits.
 
 use proptest::prelude::*;
 use veche_proto::websocket::{
@@ -51,9 +51,9 @@ fn agreed() -> impl Strategy<Value = Option<deflate::DeflateParams>> {
     })
 }
 
-/// Takes a frame apart and appends it as fragments.
+/// Splits a frame into fragments and appends them.
 fn fragment(out: &mut Vec<u8>, whole: &[u8], sent: &Sent, mask: Option<[u8; 4]>) {
-    // What the encoder made is never masked here, so that the payload can be cut.
+    // The encoder's frames are not masked here, so that the payload can be cut.
     let header = match whole[1] {
         126 => 4,
         127 => 10,
@@ -148,7 +148,7 @@ proptest! {
     }
 }
 
-/// 16 MiB announced, little sent: what is held follows what was sent.
+/// 16 MiB announced, little sent: memory follows the received bytes.
 #[test]
 fn memory_follows_what_came() {
     let limits = MessageLimits {
@@ -174,7 +174,7 @@ fn memory_follows_what_came() {
     }
 }
 
-/// A message in one frame, in many pieces: its buffer grows a few times, by doubling, and ends at the message's length.
+/// A message in one frame, in many pieces: its buffer doubles a few times, and ends at the message's length.
 #[test]
 fn a_buffer_grows_seldom_and_to_no_more_than_its_message() {
     const BYTES: usize = 600_000;
@@ -220,7 +220,7 @@ fn large_fragmented_messages_are_linear() {
         let mut decoder = Decoder::new(Role::Client, None);
         let mut messages = 0;
         for piece in wire.chunks_mut(16 * 1024) {
-            // 16 MiB in 16 KiB reads: copied whole for each, they would be 8 GiB, and this test would not end.
+            // 16 MiB in 16 KiB reads: copying all of it each time would be 8 GiB, and this test would not end.
             if let (_, Some(FrameEvent::Message { data, .. })) =
                 decoder.decode(piece, &mut codecs, &limits).unwrap()
             {

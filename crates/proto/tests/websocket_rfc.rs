@@ -126,7 +126,7 @@ fn compressed_sharing_a_window() {
             })
         );
     }
-    // And our own second message is that short too.
+    // Our own second message is equally short.
     let mut encoder = Encoder::new(Role::Server, Some(agreed));
     let mut out = Vec::new();
     assert!(encoder.encode(&mut out, MessageKind::Text, b"Hello", &mut codecs, None));

@@ -1,5 +1,5 @@
-//! Kept compression contexts against streams that are kept as RFC 7692 has it: any sequence of messages comes through,
-//! whichever connection each belongs to, whole and split; what a context costs is bounded, and budgeted.
+//! Kept compression contexts against streams kept as in RFC 7692: any sequence of messages survives, for any mix of
+//! connections and splits; the memory of a context is bounded and budgeted.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const LIMITS: MessageLimits = MessageLimits {
 
 const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 
-/// Beside its window a context has its place, its share of the budget and a flag.
+/// Memory of a context in addition to its window: its box, its reservation and a flag.
 const CONTEXT_BYTES: usize = 64;
 
 fn agreed(offer: &str, takeover: bool) -> DeflateParams {
@@ -37,7 +37,7 @@ fn windows(server: u8, client: u8) -> DeflateParams {
     agreed(&format!("={client}; server_max_window_bits={server}"), true)
 }
 
-/// The payload of a frame without a mask, and whether it is compressed.
+/// Returns the payload of an unmasked frame, and whether it is compressed.
 fn payload(frame: &[u8]) -> (&[u8], bool) {
     let start = match frame[1] {
         126 => 4,
@@ -47,7 +47,7 @@ fn payload(frame: &[u8]) -> (&[u8], bool) {
     (&frame[start..], frame[0] & 0x40 != 0)
 }
 
-/// A connection's inflater as any other implementation has it: one stream for all messages.
+/// A connection's inflater as in other implementations: one stream for all messages.
 struct Receiver(Decompress);
 
 impl Receiver {
@@ -77,7 +77,7 @@ impl Receiver {
     }
 }
 
-/// A connection's deflater as any other implementation has it.
+/// A connection's deflater as in other implementations.
 struct Sender {
     stream: Compress,
     level: u32,
@@ -97,7 +97,7 @@ impl Sender {
         }
     }
 
-    /// The compressed message, ended by a flush or by a final block (RFC 7692 sections 7.2.3.3 and 7.2.3.4).
+    /// Returns the compressed message, ended by a flush or by a final block (RFC 7692 sections 7.2.3.3 and 7.2.3.4).
     fn write(&mut self, message: &[u8], is_final: bool) -> Vec<u8> {
         let flush = match is_final {
             true => FlushCompress::Finish,
@@ -108,7 +108,7 @@ impl Sender {
         status.expect("it takes any input");
         self.history.extend_from_slice(message);
         if is_final {
-            // The context goes on in a new stream.
+            // The context continues in a new stream.
             out.push(0);
             let level = Compression::new(self.level);
             self.stream = Compress::new_with_window_bits(level, false, self.window_bits);
@@ -127,7 +127,7 @@ impl Sender {
     }
 }
 
-/// Messages that repeat each other, and parts of themselves; some have nothing to repeat.
+/// Returns messages that repeat each other and parts of themselves; some without repetitions.
 fn message(random: &mut fastrand::Rng) -> Vec<u8> {
     let length = [0, 4, 5, 40, 300, 5_000, 40_000][random.usize(..7)];
     let length = random.usize(..=length);
@@ -152,7 +152,7 @@ fn whole_frame(payload: &[u8], mask: Option<[u8; 4]>) -> Vec<u8> {
     frame
 }
 
-/// The same in up to four fragments.
+/// Returns the same in up to four fragments.
 fn frames(payload: &[u8], mask: Option<[u8; 4]>, random: &mut fastrand::Rng) -> Vec<u8> {
     let parts = random.usize(1..=4);
     let size = payload.len().div_ceil(parts).max(1);
@@ -171,7 +171,7 @@ fn frames(payload: &[u8], mask: Option<[u8; 4]>, random: &mut fastrand::Rng) -> 
     out
 }
 
-/// Sends a message in parts of up to so many bytes, which are not empty. Returns a frame for each.
+/// Sends a message in nonempty parts up to this length. Returns a frame for each.
 fn in_parts(
     encoder: &mut Encoder,
     data: &[u8],
@@ -213,7 +213,7 @@ proptest! {
         for _ in 0..60 {
             let which = random.usize(..connections.len());
             let (encoder, receiver, bits) = &mut connections[which];
-            // In a row, too: then the stream goes on where it is.
+            // Several in a row, which continue the stream.
             for _ in 0..random.usize(1..4) {
                 let data = message(&mut random);
                 if random.u8(..4) == 0 && !data.is_empty() {
@@ -235,7 +235,7 @@ proptest! {
         }
     }
 
-    /// Several connections inflate with one stream what streams of their own have made.
+    /// Several connections inflate with one stream what separate streams have compressed.
     #[test]
     fn what_kept_streams_send_is_inflated(
         bits in prop::collection::vec(8..=15u8, 1..4),
@@ -255,7 +255,7 @@ proptest! {
             .iter()
             .zip(levels)
             .map(|(&bits, level)| {
-                // The library's streams have 9 bits and more, and reach as far as they like.
+                // The library's streams have at least 9 bits, and use the full window.
                 let bits = bits.max(9);
                 let agreed = Some(windows(bits, bits));
                 let decoder = match role {
@@ -290,7 +290,7 @@ proptest! {
         }
     }
 
-    /// Whole, or however it is split: the same work.
+    /// The work is the same for any split.
     #[test]
     fn work_depends_on_messages_alone(seed in any::<u64>(), piece_max in 1..40usize) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -314,7 +314,7 @@ proptest! {
     }
 }
 
-/// Whatever is agreed on, and with control frames between.
+/// For any negotiated parameters, with control frames in between.
 #[test]
 fn parts_make_the_message() {
     let data: Vec<u8> = (0..20_000_u32)
@@ -361,8 +361,7 @@ fn parts_make_the_message() {
     }
 }
 
-/// A block may end the stream inside a message too; what follows may refer to the messages before (RFC 7692 section
-/// 7.2.3.4).
+/// A block may end the stream within a message; later data may refer to earlier messages (RFC 7692 section 7.2.3.4).
 #[test]
 fn a_final_block_does_not_end_the_context() {
     let mut codecs = Codecs::new();
@@ -381,7 +380,7 @@ fn a_final_block_does_not_end_the_context() {
     assert_eq!(hear(&back), b"Hello");
 }
 
-/// What is agreed on without a context of one end, has one of the other.
+/// Parameters without a context of one end may have one of the other.
 #[test]
 fn one_direction_may_keep_no_context() {
     let text = b"the same words, the same words again";
@@ -419,7 +418,7 @@ fn one_direction_may_keep_no_context() {
     }
 }
 
-/// The client's window is taken before it is agreed on, ours as it grows; both come back.
+/// The client's window is reserved before it is agreed on, ours as it grows; both are released.
 #[test]
 fn contexts_stay_within_their_budget() {
     let budget = Arc::new(DeflateBudget::new(10_000));
@@ -440,7 +439,7 @@ fn contexts_stay_within_their_budget() {
             .unwrap()
             .contains("client_no_context_takeover")
     );
-    // Those that keep none need no room.
+    // Connections without contexts need no room.
     let alone = self::agreed("", false);
     assert_eq!(
         Decoder::accept(Some(alone), &receiving).deflate(),
@@ -448,7 +447,7 @@ fn contexts_stay_within_their_budget() {
     );
     assert_eq!(Decoder::accept(None, &receiving).deflate(), None);
 
-    // 1,808 bytes are left: the window grows to 1 KiB, and is given up where it would need more.
+    // 1,808 bytes are left: the window grows to 1 KiB, and is dropped where it would need more.
     let mut encoder = Encoder::new(Role::Server, Some(agreed));
     let mut receiver = Receiver::new(15);
     let mut largest = 0;
@@ -479,7 +478,7 @@ fn contexts_stay_within_their_budget() {
     assert_eq!(budget.bytes(), 0);
 }
 
-/// What the last interval did not need is given back, and the peer does not notice.
+/// A context unused in the last interval is released, unnoticed by the peer.
 #[test]
 fn a_context_that_rests_is_given_back() {
     let budget = Arc::new(DeflateBudget::default());
@@ -505,7 +504,7 @@ fn a_context_that_rests_is_given_back() {
     assert!(say(&mut encoder) < first);
 }
 
-/// Inflated bytes and streams count, also of what is refused; and so does compressing.
+/// Inflated bytes and streams count, even of refused messages; and so does compressing.
 #[test]
 fn work_is_counted() {
     let agreed = agreed("", false);
@@ -575,8 +574,8 @@ fn a_peer_may_not_refer_beyond_what_was_agreed() {
     assert_eq!(decoder.heap_bytes(), 0);
 }
 
-/// Two connections have sent the same last, so the stream goes on for the second where the first has left it. What only
-/// the first has sent before must not be referred to.
+/// Two connections last sent the same, so the stream continues for the second. Earlier data of the first must not be
+/// referred to.
 #[test]
 fn nothing_of_another_connection_is_referred_to() {
     let mut random = fastrand::Rng::with_seed(3);

@@ -25,10 +25,10 @@ struct Row {
     midway: bool,
 }
 
-/// What came of a row.
+/// The result of a row.
 struct Outcome {
     said: Vec<Said>,
-    /// The error, and how many bytes had been given by then.
+    /// The error, and the number of bytes consumed until then.
     error: Option<(ProtocolError, usize)>,
     midway: bool,
 }
@@ -63,7 +63,7 @@ fn check(name: &str, how: &str, row: &Row, outcome: &Outcome) {
     assert_eq!(outcome.midway, row.midway, "{name}, {how}: midway");
 }
 
-/// The events through our encoder give the same events.
+/// The events encoded by our encoder give the same events.
 fn encode_again(name: &str, mut row: Row, codecs: &mut Codecs) {
     use veche_proto::websocket::{Opcode, encode_close, encode_control};
     let (sender, mask) = match row.role {

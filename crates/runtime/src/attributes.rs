@@ -2,20 +2,20 @@
 
 use std::collections::BTreeMap;
 
-/// Attributes of one connection.
+/// The most attributes that one connection can have.
 const ATTRIBUTES_MAX: usize = 64;
 
-/// Bytes of one connection's attributes, names included.
+/// The limit of a connection's attributes in bytes, including names.
 pub const ATTRIBUTE_BYTES_MAX: usize = 64 << 10;
 
-/// The value of one.
+/// The value of an attribute.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Attribute {
     /// Either `true` or `false`.
     Boolean(bool),
-    /// A number of any kind.
+    /// A number: 64-bit floating point.
     Number(f64),
-    /// Text, or any bytes.
+    /// Text or arbitrary bytes.
     Bytes(Box<[u8]>),
 }
 
@@ -28,7 +28,7 @@ impl Attribute {
     }
 }
 
-/// Those of one connection.
+/// The attributes of one connection, ordered by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Attributes {
     values: BTreeMap<Box<str>, Attribute>,
@@ -38,13 +38,13 @@ pub struct Attributes {
 /// Why an attribute can't be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AttributeError {
-    /// Nothing is kept for it any more.
+    /// The connection is closed.
     #[error("the connection is closed")]
     Closed,
-    /// There are too many of them.
+    /// The connection already has the maximum number of attributes.
     #[error("a connection has at most {ATTRIBUTES_MAX} attributes")]
     TooMany,
-    /// They are too long together.
+    /// The attributes of the connection would exceed [`ATTRIBUTE_BYTES_MAX`].
     #[error("a connection's attributes have at most {ATTRIBUTE_BYTES_MAX} bytes")]
     TooLarge,
 }
@@ -56,7 +56,7 @@ impl Attributes {
         self.values.get(name)
     }
 
-    /// Returns names and values, by name.
+    /// Returns all names and values, ordered by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Attribute)> {
         self.values.iter().map(|(name, value)| (&**name, value))
     }
@@ -64,7 +64,7 @@ impl Attributes {
     /// Sets an attribute; `None` removes it.
     ///
     /// # Errors
-    /// There is no room for it: nothing changes.
+    /// A limit would be exceeded; nothing changes.
     pub fn set(&mut self, name: &str, value: Option<Attribute>) -> Result<(), AttributeError> {
         let before = self.values.get(name);
         let before_bytes = before.map_or(0, |value| name.len() + value.len());

@@ -1,6 +1,6 @@
 //! Events of channels and users, with borrowed fields.
 
-/// An event of a channel or a user, for an application.
+/// An event of a channel or a user, as passed to an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelEventView<'a> {
     /// The name of the event, such as `occupied`.
@@ -9,10 +9,10 @@ pub struct ChannelEventView<'a> {
     pub channel: Option<&'a str>,
     /// The user; `None` for an event of a channel alone.
     pub user: Option<&'a str>,
-    /// The id of the member's connection.
+    /// The id of the connection that joined or left.
     pub client: Option<&'a str>,
-    /// The public data of the connection: JSON.
+    /// The public data of the connection, as JSON.
     pub info: Option<&'a [u8]>,
-    /// When, in milliseconds since 1970.
+    /// When it happened, in milliseconds since 1970.
     pub at_ms: u64,
 }

@@ -1,34 +1,34 @@
-//! A connection to another WebSocket server that a script wants: checked, as plain data.
+//! A script's outgoing connection to another WebSocket server, validated and as plain data.
 
 use std::net::SocketAddr;
 
 use veche_calls::CertificateTrust;
 
-/// Where to, and how.
+/// The destination and the options of an outgoing connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dial {
-    /// One address of the host.
+    /// The resolved address of the host.
     pub address: SocketAddr,
-    /// The host without port and brackets: what a certificate has to be for.
+    /// The host without port and brackets, which the certificate has to match.
     pub host: String,
-    /// Host and port as the `Host` header has them.
+    /// The host and port of the `Host` header.
     pub authority: String,
-    /// Path and query, graphic ASCII.
+    /// Path and query, in printable ASCII.
     pub target: String,
-    /// Whom to believe, where TLS is asked for.
+    /// The certificates to trust; `None` for a connection without TLS.
     pub tls: Option<CertificateTrust>,
-    /// Subprotocols as the header has them, or empty.
+    /// The value of `Sec-WebSocket-Protocol`; may be empty.
     pub protocols: String,
-    /// Further headers; nothing in them ends a line.
+    /// Additional headers, free of line breaks.
     pub headers: Vec<(String, String)>,
-    /// Whether compression is offered.
+    /// Whether to offer compression (permessage-deflate).
     pub compresses: bool,
-    /// Largest message that is taken, in bytes.
+    /// The longest message to accept, in bytes.
     pub message_bytes_max: usize,
-    /// So long until it is open, in milliseconds.
+    /// The time limit for opening the connection, in milliseconds.
     pub timeout_ms: u64,
-    /// A silent server is pinged after so many milliseconds; 0: never.
+    /// The time without received data after which a ping is sent, in milliseconds; 0: never.
     pub ping_interval_ms: u64,
-    /// It has so many milliseconds to answer that.
+    /// The time limit for the pong, in milliseconds.
     pub pong_timeout_ms: u64,
 }

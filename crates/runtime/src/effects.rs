@@ -1,7 +1,7 @@
-//! What scripts want done: plain data, in the order in which it was asked for.
+//! Effects: the actions that scripts request, as plain data in order.
 //!
-//! A script never reaches a socket or the hub. It notes effects here; whoever ran it carries them out afterwards and
-//! answers those that have a [`Token`].
+//! A script never reaches a socket or the hub. It records effects here; its caller executes them afterwards and answers
+//! those that have a [`Token`].
 
 use veche_calls::Call;
 use veche_calls::channel::ChannelRequest;
@@ -10,24 +10,24 @@ use veche_types::{ConnectionId, MessageKind, Since};
 use crate::dial::Dial;
 use crate::hooks::HookResponse;
 
-/// What a waiting script waits for. Never used twice by one application of a worker.
+/// Identifies the wait of a suspended handler. An application on a worker never uses one twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token(pub u64);
 
-/// How much a log line matters.
+/// The severity of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// For developers.
+    /// Details of interest to developers only.
     Debug,
-    /// Worth knowing.
+    /// An event of normal operation.
     Info,
-    /// Something may be wrong.
+    /// A problem that may need attention.
     Warn,
-    /// Something is wrong.
+    /// A failure that needs attention.
     Error,
 }
 
-/// A part of [`Effects::bytes`].
+/// A range of [`Effects::bytes`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ByteSpan {
     from: u32,
@@ -35,14 +35,14 @@ pub struct ByteSpan {
 }
 
 impl ByteSpan {
-    /// That part.
+    /// Returns the bytes in the range.
     #[must_use]
     pub fn of(self, bytes: &[u8]) -> &[u8] {
         &bytes[self.from as usize..self.to as usize]
     }
 }
 
-/// A secret of a client, which shows itself to nobody.
+/// A client's token or password. Its debug form is redacted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credential(pub String);
 
@@ -52,307 +52,307 @@ impl std::fmt::Debug for Credential {
     }
 }
 
-/// The place at which a connection joins a channel is wanted.
+/// Requests the client's position in the channel along with a subscription.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PositionRequest {
-    /// Up to where its client knows the channel: it gets what it has missed.
+    /// The client's last known position; later publications are recovered.
     pub since: Option<Since>,
 }
 
-/// One thing to do.
+/// An action requested by a handler.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// A message to a connection.
+    /// Sends a message to a connection.
     Send {
-        /// Whom to.
+        /// The connection that receives the message.
         to: ConnectionId,
-        /// Text or binary.
+        /// Whether the message is text or binary.
         kind: MessageKind,
-        /// The message.
+        /// The content of the message.
         data: ByteSpan,
     },
-    /// The closing handshake of a connection.
+    /// Starts the closing handshake of a connection.
     Close {
-        /// Whose.
+        /// The connection to close.
         of: ConnectionId,
-        /// RFC 6455, section 7.4: 1000 to 1003, 1007 to 1014, 3000 to 4999.
+        /// The close code (RFC 6455, section 7.4): 1000 to 1003, 1007 to 1014, 3000 to 4999.
         code: u16,
-        /// At most 123 bytes.
+        /// The close reason, at most 123 bytes.
         reason: String,
     },
-    /// A subscription; answered by [`Answer::Done`](crate::Answer::Done) once the connection gets each publication, or by an
-    /// outcome where its place is wanted.
+    /// Subscribes a connection. Answered by [`Answer::Done`](crate::Answer::Done) once the connection receives
+    /// every new publication, or by an outcome if the position was requested.
     Subscribe {
-        /// Who.
+        /// The connection to subscribe.
         who: ConnectionId,
-        /// The channel's name, not checked.
+        /// The name of the channel, not validated.
         channel: String,
-        /// Where it joins the channel is to be said.
+        /// Requests the position at which the subscription starts.
         place: Option<PositionRequest>,
-        /// Whom to answer.
+        /// The token of the waiting handler.
         token: Token,
     },
-    /// The end of a subscription.
+    /// Ends a connection's subscription to a channel.
     Unsubscribe {
-        /// Who.
+        /// The connection to unsubscribe.
         who: ConnectionId,
-        /// The channel's name, not checked.
+        /// The name of the channel, not validated.
         channel: String,
     },
-    /// Another token in place of the one that has opened a connection; answered by
-    /// [`Answer::Number`](crate::Answer::Number), the seconds that it holds, or [`Answer::No`](crate::Answer::No).
+    /// Replaces the token that a connection was opened with. Answered by
+    /// [`Answer::Number`](crate::Answer::Number), the new token's lifetime in seconds, or
+    /// [`Answer::No`](crate::Answer::No).
     Renew {
-        /// Whose.
+        /// The connection whose token is replaced.
         who: ConnectionId,
-        /// What the client has sent.
+        /// The new token from the client.
         credential: Credential,
-        /// Whom to answer.
+        /// The token of the waiting handler.
         token: Token,
     },
-    /// A publication to a channel.
+    /// Publishes to a channel.
     Publish {
-        /// The channel's name, not checked; `#user` is a user's personal one.
+        /// The name of the channel, not validated; `#user` is a user's personal channel.
         channel: String,
-        /// Text or binary.
+        /// Whether the data is text or binary.
         kind: MessageKind,
-        /// It is text, and one value of JSON.
+        /// The data is text and a single JSON value.
         is_json: bool,
-        /// The publication.
+        /// The published data, in [`Effects::bytes`].
         data: ByteSpan,
     },
-    /// The answer to an HTTP request.
+    /// Responds to an HTTP request.
     Respond {
-        /// Whose.
+        /// The connection of the request.
         to: ConnectionId,
-        /// 200 to 599.
+        /// The status, from 200 to 599.
         status: u16,
-        /// Names as they were written, and values.
+        /// Header names as the handler wrote them, and values.
         headers: Vec<(String, String)>,
-        /// The body.
+        /// The response body, in [`Effects::bytes`].
         body: ByteSpan,
     },
-    /// The same with a file.
+    /// Responds to an HTTP request with a file.
     RespondFile {
-        /// Whose.
+        /// The connection of the request.
         to: ConnectionId,
-        /// 200 to 599.
+        /// The status, from 200 to 599.
         status: u16,
-        /// As those of [`Effect::Respond`].
+        /// Headers, as in [`Effect::Respond`].
         headers: Vec<(String, String)>,
-        /// Below the script's folder; no part of it is empty, or begins with a dot.
+        /// A path below the script's folder. No segment is empty or begins with a dot.
         path: String,
     },
-    /// The beginning of an answer that comes in parts.
+    /// Starts a streamed response.
     Begin {
-        /// Whose.
+        /// The connection of the request.
         to: ConnectionId,
-        /// 200 to 599.
+        /// The status, from 200 to 599.
         status: u16,
-        /// As those of [`Effect::Respond`].
+        /// Headers, as in [`Effect::Respond`].
         headers: Vec<(String, String)>,
     },
-    /// A part of it.
+    /// Sends a part of a streamed response.
     Part {
-        /// Whose.
+        /// The connection of the request.
         to: ConnectionId,
-        /// Never empty.
+        /// The bytes of the part; never empty.
         data: ByteSpan,
-        /// Whom to answer once there is room for more.
+        /// The token of a handler that waits for room to send more.
         token: Option<Token>,
     },
-    /// Its end.
+    /// Ends a streamed response.
     End {
-        /// Whose.
+        /// The connection of the request.
         to: ConnectionId,
-        /// Otherwise it breaks off.
+        /// `false` aborts the response so that the client sees an incomplete body.
         is_whole: bool,
     },
     /// The answer to an [`Event::Handshake`](crate::Event::Handshake).
     Handshake {
-        /// The connection to be.
+        /// The connection whose handshake is answered.
         of: ConnectionId,
-        /// Accepts or refuses it.
+        /// Whether the handshake is accepted or refused.
         reply: HandshakeReply,
     },
-    /// A message to a connection that is another worker's.
+    /// Sends a message to a connection on another worker.
     SendFar {
-        /// Which worker.
+        /// The worker of the connection.
         worker: u16,
-        /// Whom to.
+        /// The connection that receives the message.
         to: ConnectionId,
-        /// Text or binary.
+        /// Whether the message is text or binary.
         kind: MessageKind,
-        /// The message.
+        /// The content of the message.
         data: ByteSpan,
     },
-    /// The closing handshake of a connection that is another worker's.
+    /// Starts the closing handshake of a connection on another worker.
     CloseFar {
-        /// Which worker.
+        /// The worker of the connection.
         worker: u16,
-        /// Whose.
+        /// The connection to close.
         of: ConnectionId,
-        /// As that of [`Effect::Close`].
+        /// The close code, as in [`Effect::Close`].
         code: u16,
-        /// At most 123 bytes.
+        /// The close reason, at most 123 bytes.
         reason: String,
     },
-    /// Connections of a user are looked for, on all workers; answered by an outcome.
+    /// Searches all workers for connections of a user; answered by an outcome.
     Find {
-        /// Whose.
+        /// The user to search for.
         user: String,
-        /// Most of them.
+        /// The maximum number of results.
         limit: usize,
-        /// Whom to answer.
+        /// The token of the waiting handler.
         token: Token,
     },
-    /// Something is asked of a channel; answered by an outcome.
+    /// Queries a channel; answered by an outcome.
     Inquire {
-        /// The channel's name, not checked; `#user` is a user's personal one.
+        /// The name of the channel, not validated; `#user` is a user's personal channel.
         channel: String,
-        /// What.
+        /// The kind of the query.
         inquiry: ChannelRequest,
-        /// Whom to answer.
+        /// The token of the waiting handler.
         token: Token,
     },
-    /// A call of the API that back ends have; answered by an outcome with
-    /// [`Reply::Api`](veche_calls::Reply::Api).
+    /// Calls a method of the server API; answered by an outcome with [`Reply::Api`](veche_calls::Reply::Api).
     Command {
-        /// The method's name, not checked.
+        /// The name of the method, not validated.
         method: String,
-        /// One JSON object; empty for none.
+        /// The parameters as a JSON object; empty for none.
         body: ByteSpan,
-        /// Whom to answer.
+        /// The token of the waiting handler.
         token: Token,
     },
-    /// Something is asked of the world; answered by an outcome.
+    /// Performs a call to an external service; answered by an outcome.
     Call {
-        /// What.
+        /// The call to perform.
         call: Box<Call>,
-        /// Whom to answer.
+        /// The token of the waiting handler.
         token: Token,
     },
-    /// Nobody waits for that call any more, or for what is looked for.
+    /// Cancels a call or a search that no handler waits for any more.
     CancelCall {
-        /// Its.
+        /// The token of the call or search.
         token: Token,
     },
-    /// A connection to another server; the runtime hears whether it has opened or failed.
+    /// Opens an outgoing connection. The runtime is notified of success or failure.
     Dial {
-        /// Who dials.
+        /// The token of the dialing handler.
         token: Token,
-        /// Where to, and how.
+        /// The destination and the options.
         dial: Box<Dial>,
     },
-    /// What is dialed is not wanted any more; nothing is to be told.
+    /// Abandons an outgoing connection; no notification follows.
     HangUp {
-        /// Who dialed.
+        /// The token of the dialing handler.
         token: Token,
     },
-    /// The answer to an [`Event::Hook`](crate::Event::Hook): exactly one for each.
+    /// Responds to an [`Event::Hook`](crate::Event::Hook). Each gets exactly one response.
     Hook {
-        /// The request's.
+        /// The number of the request.
         number: u64,
-        /// What the application says to it.
+        /// The application's response to the request.
         response: HookResponse,
     },
-    /// A handler that had waited has ended: its connection takes the next message.
+    /// A suspended handler has finished, so its connection can process the next message.
     Ready {
-        /// Whose.
+        /// The connection of the handler.
         of: ConnectionId,
     },
-    /// A handler has failed; the error is logged, the connection is to be closed with 1011.
+    /// A handler failed. The error has been logged; the connection is closed with 1011.
     Failed {
-        /// Whose.
+        /// The connection of the handler.
         of: ConnectionId,
     },
-    /// A line for the log.
+    /// Writes a line to the log.
     Log {
-        /// How much it matters.
+        /// The severity of the line.
         level: Level,
         /// One line, or several with a traceback.
         text: String,
-        /// For whom the script ran, if for a client.
+        /// The client that the handler ran for, if any.
         about: Option<Box<LogContext>>,
     },
 }
 
-/// For whom a script runs.
+/// The client that a handler runs for, as shown in log lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogContext {
-    /// The connection's id, as scripts know it.
+    /// The connection's id, in the form that scripts see.
     pub connection: String,
-    /// Who it is, if that is known.
+    /// The user, if known.
     pub user: Option<String>,
-    /// Of the request: that which has opened a WebSocket.
+    /// The method of the request that opened the connection.
     pub method: String,
-    /// Its path.
+    /// The path of that request.
     pub path: String,
 }
 
-/// The answer to a handshake.
+/// The response to a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandshakeReply {
-    /// The 101 may go.
+    /// Accepts the handshake: the 101 can be sent.
     Accept {
-        /// Who it is, if the script says so.
+        /// The user, if the handler determines one.
         user: Option<String>,
-        /// The subprotocol.
+        /// The selected subprotocol, if any.
         protocol: Option<String>,
     },
-    /// No.
+    /// Refuses the handshake with an HTTP response.
     Refuse {
-        /// 300 to 599.
+        /// The status, from 300 to 599.
         status: u16,
-        /// Names as they were written, and values.
+        /// Header names as the handler wrote them, and values.
         headers: Vec<(String, String)>,
-        /// The body.
+        /// The complete body of the response.
         body: Vec<u8>,
     },
 }
 
-/// Effects of the calls since they were last carried out.
+/// The effects recorded since they were last executed.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// In order.
+    /// The effects in order of recording.
     pub list: Vec<Effect>,
     bytes: Vec<u8>,
-    /// Of lines for the log.
+    /// Total bytes of log lines, for the limit.
     text_bytes: usize,
 }
 
-/// Bytes of effects beyond which nothing more is taken of one run.
+/// Limit of bytes recorded by one run; further effects are refused.
 const BYTES_MAX: usize = 64 << 20;
-/// Effects of one run, likewise.
+/// Limit of effects recorded by one run.
 const COUNT_MAX: usize = 1 << 20;
-/// Bytes of lines for the log, likewise.
+/// Limit of log bytes recorded by one run.
 const LOG_BYTES_MAX: usize = 16 << 20;
-/// Longest message: it is checked and copied by one call.
+/// The longest message in bytes. A message is validated and copied by a single call.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
-/// Bytes after which effects are carried out before anything else runs.
+/// Recorded bytes from which effects are executed before another handler runs.
 const MUCH_BYTES: usize = 1 << 20;
 
-/// Memory that is kept between turns.
+/// Buffer capacity retained between turns.
 const KEPT_BYTES: usize = 256 << 10;
 
 impl Effects {
-    /// The bytes of an effect of this list.
+    /// Returns the bytes that an effect refers to.
     #[must_use]
     pub fn bytes(&self, span: ByteSpan) -> &[u8] {
         span.of(&self.bytes)
     }
 
-    /// Takes the effects out, in order, with the bytes that their [spans](ByteSpan::of) are parts of.
+    /// Takes the effects out in order, with the bytes that their [spans](ByteSpan::of) refer to.
     pub fn drain(&mut self) -> (impl Iterator<Item = Effect>, &[u8]) {
         (self.list.drain(..), &self.bytes)
     }
 
-    /// Whether there is nothing to do.
+    /// Returns whether no effect is recorded.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Forgets all of them; memory of ordinary size stays.
+    /// Removes all effects but retains a moderate buffer capacity.
     pub fn clear(&mut self) {
         self.list.clear();
         self.text_bytes = 0;
@@ -362,7 +362,7 @@ impl Effects {
         }
     }
 
-    /// Keeps bytes for an effect; `None` if there are too many already.
+    /// Stores bytes for an effect; `None` if the limit is reached.
     #[must_use]
     pub fn store(&mut self, data: &[u8]) -> Option<ByteSpan> {
         if self.bytes.len() + data.len() > BYTES_MAX || self.list.len() >= COUNT_MAX {
@@ -374,19 +374,19 @@ impl Effects {
         Some(ByteSpan { from, to })
     }
 
-    /// Whether they should be carried out soon.
+    /// Returns whether enough is recorded that the effects should be executed soon.
     #[must_use]
     pub fn is_large(&self) -> bool {
         self.bytes.len() + self.text_bytes > MUCH_BYTES || self.list.len() > MUCH_BYTES / 64
     }
 
-    /// Keeps a line for the log; drops it where the run has logged too much.
+    /// Records a line for the log; drops it if the run has exceeded its log limit.
     pub fn log(&mut self, level: Level, text: String, about: Option<Box<LogContext>>) {
         let bytes =
             |about: &LogContext| about.path.len() + about.user.as_ref().map_or(0, String::len);
         let bytes = text.len() + about.as_deref().map_or(0, bytes);
         if self.text_bytes + bytes > LOG_BYTES_MAX || self.list.len() >= COUNT_MAX {
-            // A script that writes so much in one run gets no more of it into the log.
+            // The log limit protects the log from a script that writes in a loop.
             return;
         }
         self.text_bytes += bytes;

@@ -1,4 +1,4 @@
-//! What happens to an application: each event is handed over once, in order, and lent for the call.
+//! Events of an application. Each is delivered once and in order, and borrowed for the call.
 
 use veche_types::{ConnectionId, MessageKind};
 
@@ -6,96 +6,97 @@ use crate::channel_event::ChannelEventView;
 use crate::hooks::AppHookRequest;
 use crate::request::Request;
 
-/// Something that an application has to know, or to answer.
+/// An event that an application is notified of or has to answer.
 ///
-/// For one connection the events come in this order: `Handshake` (where the application has a handler for it), `Open`, any
-/// number of `Message` and `Drain`, `Close`. An application handles those of one connection one by one.
+/// The events of one connection come in this order: `Handshake` (if the application has a handler for it), `Open`, any
+/// number of `Message` and `Drain`, `Close`. An application processes the events of one connection one after another.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A handshake whose 101 is not written yet; answered by one [`Effect::Handshake`](crate::Effect::Handshake).
+    /// A handshake whose 101 has not been sent. Answered by one [`Effect::Handshake`](crate::Effect::Handshake).
     Handshake {
-        /// Of the connection to be.
+        /// The id of the future connection.
         id: ConnectionId,
-        /// The request that opens it.
+        /// The request of the handshake.
         request: Box<Request>,
     },
-    /// A WebSocket is open: messages sent from now on follow the 101.
+    /// A WebSocket is open. Messages sent from now on follow the 101.
     Open {
-        /// The connection that it is about.
+        /// The id of the new connection.
         id: ConnectionId,
-        /// The request that has opened it.
+        /// The request of its handshake.
         request: Box<Request>,
     },
-    /// A whole message has come.
+    /// A complete message arrived.
     Message {
-        /// The connection that it is about.
+        /// The id of the connection.
         id: ConnectionId,
         /// Whether it is text or binary.
         kind: MessageKind,
-        /// Valid UTF-8 if it is text.
+        /// The content; valid UTF-8 if the message is text.
         data: &'a [u8],
     },
-    /// There is room again for messages to a connection that had too much to send.
+    /// A connection whose outbox was full can send again.
     Drain {
-        /// The connection that it is about.
+        /// The id of the connection.
         id: ConnectionId,
     },
-    /// A WebSocket has ended: nothing can be sent to it.
+    /// A WebSocket has closed; nothing can be sent to it any more.
     Close {
-        /// The connection that it is about.
+        /// The id of the closed connection.
         id: ConnectionId,
-        /// RFC 6455, section 7.1.5.
+        /// The close code (RFC 6455, section 7.1.5).
         code: u16,
-        /// Of the Close frame, or in our own words.
+        /// The reason of the Close frame, or a description by the server.
         reason: &'a str,
     },
-    /// A whole HTTP request; answered by one [`Effect::Respond`](crate::Effect::Respond),
-    /// [`RespondFile`](crate::Effect::RespondFile), or [`Begin`](crate::Effect::Begin) and what follows it.
+    /// A complete HTTP request. Answered by one [`Effect::Respond`](crate::Effect::Respond) or
+    /// [`RespondFile`](crate::Effect::RespondFile), or by [`Begin`](crate::Effect::Begin) and its parts.
     Request {
-        /// The connection that it came by.
+        /// The connection of the request.
         id: ConnectionId,
-        /// The request with its body.
+        /// The request, including its body.
         request: Box<Request>,
     },
-    /// The answer to a handshake or request is not waited for any more.
+    /// The response to a handshake or request is no longer needed.
     Gone {
-        /// The connection that had asked.
+        /// The connection of the request.
         id: ConnectionId,
-        /// The application took longer than it may; otherwise the connection has ended.
+        /// The application exceeded its time limit; otherwise the connection has closed.
         is_late: bool,
     },
-    /// A client of Centrifugo's protocol asks for leave; answered by one [`Effect::Hook`](crate::Effect::Hook).
+    /// A command of a client of Centrifugo's protocol needs a decision. Answered by one
+    /// [`Effect::Hook`](crate::Effect::Hook).
     Hook {
-        /// Of the request; no other has it.
+        /// The unique number of the request.
         number: u64,
-        /// What the client asks for.
+        /// The request to decide.
         request: &'a AppHookRequest<'a>,
     },
-    /// The answer to that is not waited for any more.
+    /// The response to a hook request is no longer needed.
     HookGone {
-        /// The number of the request of a hook.
+        /// The number of the hook request.
         number: u64,
     },
-    /// Something has happened to channels and users.
+    /// Events of channels and users occurred.
     Channels {
-        /// The events, in order.
+        /// The events in order of occurrence.
         events: &'a [ChannelEventView<'a>],
-        /// How many were lost before them for lack of room.
+        /// The number of events lost before these because the queue was full.
         lost: u64,
     },
-    /// A service begins its work.
+    /// Starts the application's service.
     Run,
-    /// The code or the server is about to end.
+    /// The code or the server is about to stop.
     Stop,
 }
 
-/// The kinds of events that an application may have a handler for, beside hooks.
+/// The kinds of events, apart from hooks, that an application may have a handler for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// See [`Event::Handshake`]. Without a handler each is accepted.
+    /// [`Event::Handshake`]. Without a handler every handshake is accepted.
     Handshake,
-    /// See [`Event::Request`]. Without a handler none is handed over.
+    /// [`Event::Request`]. Delivered only if there is a handler.
     Request,
-    /// See [`Event::Channels`]. Without a handler none is handed over.
+    /// [`Event::Channels`]. Delivered only if there is a handler.
     Channels,
 }

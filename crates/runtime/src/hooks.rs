@@ -26,7 +26,7 @@ pub enum Hook {
 }
 
 impl Hook {
-    /// All of them.
+    /// All kinds in the order of their declaration.
     pub const ALL: [Self; 8] = [
         Self::Connect,
         Self::Refresh,
@@ -38,7 +38,7 @@ impl Hook {
         Self::Disconnect,
     ];
 
-    /// Returns the name that handlers and metrics have for it.
+    /// Returns the kind's name in handlers and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -57,28 +57,28 @@ impl Hook {
 /// Borrowed data of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data<'a> {
-    /// One JSON value.
+    /// A single JSON value, as text.
     Json(&'a [u8]),
-    /// A string.
+    /// A string, which need not be JSON.
     Text(&'a str),
-    /// Any bytes.
+    /// Arbitrary bytes of a binary client.
     Binary(&'a [u8]),
 }
 
 /// The client that a request is about, borrowed.
 #[derive(Clone, Copy, Debug)]
 pub struct AppHookCaller<'a> {
-    /// The connection's id.
+    /// The id of the client's connection.
     pub id: &'a str,
     /// The user; empty for an anonymous client.
     pub user: &'a str,
     /// What carries its messages.
     pub transport: &'a str,
-    /// `json` or `protobuf`.
+    /// The message format: `json` or `protobuf`.
     pub protocol: &'a str,
-    /// The name that the client gives itself.
+    /// The client's name, as it reports it.
     pub name: &'a str,
-    /// The version that the client gives itself.
+    /// The client's version, as it reports it.
     pub version: &'a str,
     /// The client's address, as trusted proxies determine it.
     pub remote: IpAddr,
@@ -93,7 +93,7 @@ pub struct AppHookCaller<'a> {
 pub struct AppHookRequest<'a> {
     /// The kind of the request.
     pub hook: Hook,
-    /// The client that it is about.
+    /// The client that sent the request.
     pub caller: AppHookCaller<'a>,
     /// The channel, the method, or the reason of a disconnect; otherwise empty.
     pub subject: &'a str,
@@ -107,12 +107,12 @@ pub struct AppHookRequest<'a> {
     pub data: Option<Data<'a>>,
 }
 
-/// Data of an application.
+/// Data provided by an application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blob {
-    /// One JSON value.
+    /// A single JSON value, as text.
     Json(Vec<u8>),
-    /// Any bytes.
+    /// Arbitrary bytes that are not JSON.
     Bytes(Vec<u8>),
 }
 
@@ -123,7 +123,7 @@ pub enum HookResponse {
     Granted(Box<Grant>),
     /// The command fails with this error.
     Error {
-        /// The error code, from 1 on.
+        /// The error code, at least 1.
         code: u32,
         /// The text of the error.
         message: String,
@@ -132,12 +132,12 @@ pub enum HookResponse {
     },
     /// The client is disconnected.
     Disconnect {
-        /// From 3000 to 4999.
+        /// The disconnect code, from 3000 to 4999.
         code: u16,
         /// The reason of the close, at most 123 bytes.
         reason: String,
     },
-    /// The handler has failed, which the log says, or was never called.
+    /// The handler failed, which is logged, or was never called.
     Failed,
 }
 
@@ -148,17 +148,17 @@ pub struct Grant {
     pub user: String,
     /// The expiry in seconds since 1970; `None`: never.
     pub expires_at_s: Option<u64>,
-    /// Of refreshes: the connection or subscription ends.
+    /// For refreshes: the connection or subscription has expired.
     pub is_expired: bool,
     /// Public data of the client.
     pub info: Option<Blob>,
     /// Data for the client, or the published data.
     pub data: Option<Blob>,
-    /// Server-side subscriptions; of a repeated name the first is used.
+    /// Server-side subscriptions; the first of several with the same name is used.
     pub channels: Vec<ServerSubscription>,
-    /// JSON that each further request about the connection includes.
+    /// JSON that is included in every further request about the connection.
     pub meta: Option<Blob>,
-    /// The publication is not stored.
+    /// The publication is not stored in the history.
     pub skips_history: bool,
 }
 

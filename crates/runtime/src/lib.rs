@@ -1,13 +1,13 @@
-//! The contract between Veche and the handlers of applications, in any language: events go out, effects come back.
+//! The contract between Veche and the handlers of applications, in any language: events go in, effects come out.
 //!
-//! Plain data, and no runtime: [`Runtime`] is what one has to do, Lua's in `veche-script` is the first, and the server
-//! carries effects out. [`wire`] has the same as bytes, for handlers in processes of their own. This crate knows no
-//! socket, no hub, no clock and no language.
+//! Plain data without a runtime: [`Runtime`] is the interface of one, Lua's in `veche-script` is the first, and the
+//! server executes the effects. [`wire`] has the same data in serialised form, for handlers in separate processes. This
+//! crate knows no socket, hub, clock or language.
 //!
-//! What differs between runtimes stays with them: their modules and libraries (Lua's tables, queues and dictionaries are
-//! functions of a VM and no effects), how a handler waits, and where attributes of connections are kept
-//! ([`Attributes`] counts them for each). What a handler waits for is an effect with a [`Token`], whichever runtime it
-//! is of: the answer comes back by that token, once.
+//! Some things are left to each runtime: its modules and libraries (Lua's tables, queues and dictionaries are functions
+//! of a VM, not effects), how a handler waits, and where attributes of connections are stored ([`Attributes`] enforces
+//! their limits). Every wait of a handler is an effect with a [`Token`], in any runtime: the answer comes back with
+//! that token, once.
 
 mod attributes;
 mod channel_event;
@@ -37,11 +37,11 @@ pub use request::Request;
 pub use response::is_file_path;
 pub use runtime::{Host, Replacement, Runtime, ServiceState};
 
-/// The message of a call whose connection is gone.
+/// The error message of a call whose connection has closed.
 pub const CLOSED: &str = "the connection is closed";
 
-/// The message of a call whose client no longer waits for the answer.
+/// The error message of a call whose client no longer waits for the response.
 pub const GONE: &str = "the client is gone";
 
-/// The message of a call in a handler that took longer than it may.
+/// The error message of a call in a handler that exceeded its time limit.
 pub const TOO_LATE: &str = "the request took longer than request_timeout";

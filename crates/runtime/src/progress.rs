@@ -1,15 +1,15 @@
-//! How far handlers get, and what waits return to them.
+//! Progress of handlers and results of waits.
 
-/// How far a handler got at once.
+/// Whether a handler finished or suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandlerProgress {
     /// The handler has returned or failed.
     Done,
-    /// It waits; [`Effect::Ready`](crate::Effect::Ready) says when its connection may go on.
+    /// The handler is suspended; [`Effect::Ready`](crate::Effect::Ready) follows when its connection can continue.
     Waits,
 }
 
-/// What a wait returns to the script.
+/// The result of a wait, as returned to the script.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WaitResult {
     /// Success without a value; `true` in Lua.
@@ -22,11 +22,11 @@ pub enum WaitResult {
     Failed(String),
 }
 
-/// A handler that ran for long without waiting.
+/// A handler that ran for a long time without yielding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlowHandler {
-    /// Its name, or what it belongs to.
+    /// The handler's name, or the object that it belongs to.
     pub handler: &'static str,
-    /// How long about, in milliseconds.
+    /// The approximate duration in milliseconds.
     pub ms: u64,
 }

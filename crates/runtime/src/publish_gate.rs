@@ -1,21 +1,21 @@
-//! Channels to which scripts can't publish at the moment, since too much waits that they have published.
+//! Channels that scripts can't publish to at the moment because too many of their publications are queued.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
 use foldhash::quality::RandomState;
 
-/// See the module's text. The worker's: it knows what its applications have published and what was taken of it.
+/// Tells scripts which publications are refused. Maintained by the worker, which queues the publications.
 #[derive(Debug, Default)]
 pub struct PublishGate {
     all: Cell<bool>,
-    /// How often publications have been taken again.
+    /// The number of times that publishing was allowed again.
     openings: Cell<u64>,
     channels: RefCell<HashSet<Box<str>, RandomState>>,
 }
 
 impl PublishGate {
-    /// Refuses publications to a channel from now on, or takes them again.
+    /// Refuses or allows publications to a channel.
     pub fn set_refused(&self, channel: &str, is_refused: bool) {
         self.count_reopening(is_refused);
         let mut channels = self.channels.borrow_mut();
@@ -25,7 +25,7 @@ impl PublishGate {
         };
     }
 
-    /// Refuses all publications, or none but those to channels that are refused by themselves.
+    /// Refuses all publications, or lifts that; channels refused individually remain so.
     pub fn set_all_refused(&self, is_refused: bool) {
         self.count_reopening(is_refused);
         self.all.set(is_refused);
@@ -36,7 +36,7 @@ impl PublishGate {
         self.openings.set(openings);
     }
 
-    /// Returns a number that changes whenever publications are taken again.
+    /// Returns a counter that increases whenever publications are allowed again.
     #[must_use]
     pub fn reopenings(&self) -> u64 {
         self.openings.get()

@@ -1,15 +1,15 @@
-//! A request as scripts see it: a copy of its head, in one piece of memory, and its body.
+//! An HTTP request for handlers: a copy of its head in one allocation, and its body.
 
 use std::net::IpAddr;
 
-/// A part of the text.
+/// A range of the copied text.
 #[derive(Clone, Copy, Debug)]
 struct TextRange {
     from: u32,
     to: u32,
 }
 
-/// The opening request of a WebSocket, or a whole HTTP request. Built by what has the original.
+/// The handshake request of a WebSocket, or a complete HTTP request. Built by the front ends.
 #[derive(Debug)]
 pub struct Request {
     text: String,
@@ -19,14 +19,14 @@ pub struct Request {
     user: Option<TextRange>,
     headers: Vec<(TextRange, TextRange)>,
     params: Vec<(TextRange, TextRange)>,
-    /// Where the client is.
+    /// The IP address of the client.
     pub remote: IpAddr,
-    /// Empty for a WebSocket.
+    /// The request body; empty for a WebSocket.
     pub body: Vec<u8>,
 }
 
 impl Request {
-    /// `query` without its `?`, still encoded.
+    /// Creates a request without headers. `query` has no leading `?` and is not decoded.
     #[must_use]
     pub fn new(method: &str, path: &str, query: &str, remote: IpAddr) -> Self {
         let nothing = TextRange { from: 0, to: 0 };
@@ -58,7 +58,7 @@ impl Request {
         &self.text[part.from as usize..part.to as usize]
     }
 
-    /// A header; names in lower case.
+    /// Adds a header; `name` has to be in lower case.
     pub fn header(&mut self, name: &str, value: &str) {
         let name_part = self.append(name);
         self.text[name_part.from as usize..].make_ascii_lowercase();
@@ -66,36 +66,36 @@ impl Request {
         self.headers.push((name_part, value));
     }
 
-    /// A parameter of the route: `/room/:id` has `id`.
+    /// Adds a route parameter: `/room/:id` has `id`.
     pub fn param(&mut self, name: &str, value: &str) {
         let pair = (self.append(name), self.append(value));
         self.params.push(pair);
     }
 
-    /// Who the route's identity says it is.
+    /// Sets the user that the route's `identity` determined.
     pub fn set_user(&mut self, user: &str) {
         self.user = Some(self.append(user));
     }
 
-    /// Returns the method.
+    /// Returns the method of the request.
     #[must_use]
     pub fn method(&self) -> &str {
         self.at(self.method)
     }
 
-    /// Returns the path in normal form.
+    /// Returns the normalised path.
     #[must_use]
     pub fn path(&self) -> &str {
         self.at(self.path)
     }
 
-    /// Returns the query without its `?`, still encoded.
+    /// Returns the query without its `?`, not decoded.
     #[must_use]
     pub fn query(&self) -> &str {
         self.at(self.query)
     }
 
-    /// Returns the user by the route's identity.
+    /// Returns the user that the route's `identity` determined.
     #[must_use]
     pub fn user(&self) -> Option<&str> {
         self.user.map(|user| self.at(user))

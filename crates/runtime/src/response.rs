@@ -1,10 +1,10 @@
-//! What responses of applications may hold.
+//! Validation of application responses.
 
 /// The longest path of a file in bytes.
 const PATH_BYTES_MAX: usize = 1024;
 
-/// Returns whether an application may answer with a file of that path: one below its folder, whatever is there. Hidden
-/// files are not for strangers.
+/// Returns whether an application may respond with a file of a path: a relative one below its folder, whether it exists
+/// or not. Hidden files are excluded.
 #[must_use]
 pub fn is_file_path(path: &str) -> bool {
     path.len() <= PATH_BYTES_MAX

@@ -1,4 +1,4 @@
-//! What runs the handlers of applications has to do.
+//! The interface of runtimes, which execute the handlers of applications.
 
 use std::fmt::Display;
 use std::rc::Rc;
@@ -13,98 +13,99 @@ use crate::hooks::{AppHookRequest, Hook};
 use crate::progress::{HandlerProgress, SlowHandler, WaitResult};
 use crate::publish_gate::PublishGate;
 
-/// What a worker offers the applications that it runs.
+/// The facilities of a worker that its applications use.
 #[derive(Clone, Default)]
 pub struct Host {
-    /// Wakes the worker's thread, for what other threads end.
+    /// Wakes the worker's thread when another thread completes something.
     pub wake: Option<Arc<dyn Fn() + Send + Sync>>,
-    /// Says whether the process is short of memory: handlers may not take more of it then.
+    /// Returns whether the process is short of memory; handlers must not allocate more then.
     pub is_short: Option<Rc<dyn Fn() -> bool>>,
-    /// Channels to which nothing can be published at the moment.
+    /// The channels that can't be published to at the moment.
     pub refused: Rc<PublishGate>,
 }
 
-/// How far a service is.
+/// The lifecycle state of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceState {
-    /// It has not begun.
+    /// The service has not started.
     Idle,
-    /// It works, or has left work behind.
+    /// The service is running, or work that it started is.
     Runs,
-    /// It has ended, and nothing that it began is left.
+    /// The service and everything that it started have ended.
     Over,
-    /// It has ended with an error, which was logged.
+    /// The service ended with an error, which was logged.
     Failed,
 }
 
-/// Newer code takes over.
+/// The replacement of an application's code.
 pub struct Replacement<'a, 'h> {
-    /// The older code hears [`Event::Stop`].
+    /// Whether the older code receives [`Event::Stop`].
     pub stops: bool,
-    /// Handlers that are under way end in the older code, until this monotonic time in milliseconds.
+    /// The time by which suspended handlers of the older code have to end, in monotonic milliseconds.
     pub until_ms: u64,
-    /// Requests of hooks that are not answered, by number: those that the older code has not begun go to the newer one.
+    /// Unanswered hook requests by number; those that the older code has not started are passed to the newer.
     pub hooks: &'a mut dyn Iterator<Item = (u64, AppHookRequest<'h>)>,
     /// The time of the turn.
     pub now: Now,
 }
 
-/// One application on one worker, whatever its handlers are written in.
+/// An application on one worker, in whatever language its handlers are written.
 ///
-/// The worker hands over [events](Event), gives a [turn](Runtime::turn) its time, and after each call takes the
-/// [effects](Effects) and carries them out in order; nothing is called back from there. What an effect with a [`Token`] has
-/// led to comes back by [`answer`](Runtime::answer) or [`handle_outcome`](Runtime::replied), at most once.
+/// The worker delivers [events](Event), gives the runtime its time in [`turn`](Runtime::turn), and after each call
+/// takes the [effects](Effects) and executes them in order, without calling back in between. The outcome of an effect
+/// with a [`Token`] is delivered by [`answer`](Runtime::answer) or [`handle_outcome`](Runtime::handle_outcome), at most
+/// once.
 ///
-/// Each handshake, request and hook is answered by exactly one effect, also where its handler fails, and at the latest by
-/// [`fail_waiting`](Runtime::finish). A handler that fails leaves a line for the log, and
-/// [`Effect::Failed`](crate::Effect::Failed) where it was a connection's.
+/// Each handshake, request and hook is answered by exactly one effect, even if its handler fails, and at the latest in
+/// [`fail_waiting`](Runtime::fail_waiting). A failed handler records a log line, and
+/// [`Effect::Failed`](crate::Effect::Failed) if it was a connection's.
 pub trait Runtime: Sized {
-    /// The application as all workers share it: read and checked.
+    /// The validated application, shared by all workers.
     type Program;
-    /// Why a program can't begin.
+    /// The reason why a program can't start.
     type Error: Display;
 
-    /// Begins to run a program.
+    /// Starts a program.
     ///
     /// # Errors
-    /// The program can't begin to run.
+    /// The program can't start.
     fn start(program: &Self::Program, host: &Host, worker: u16) -> Result<Self, Self::Error>;
 
-    /// Takes what the worker has to offer by now; what was offered before stays.
+    /// Updates the worker's facilities; those provided earlier remain.
     fn attach(&mut self, host: &Host);
 
-    /// Runs newer code from now on. Connections stay.
+    /// Replaces the code. Connections stay open.
     ///
     /// # Errors
-    /// The newer code can't begin: nothing has changed.
+    /// The newer code can't start; nothing has changed.
     fn replace(
         &mut self,
         program: &Self::Program,
         replacement: Replacement<'_, '_>,
     ) -> Result<(), Self::Error>;
 
-    /// Ends running handlers and runs the same code from its beginning. Connections stay.
+    /// Ends running handlers and restarts the same code. Connections stay open.
     ///
     /// # Errors
-    /// It can't begin again: nothing runs.
+    /// The code can't start again; nothing runs.
     fn restart(&mut self, program: &Self::Program) -> Result<(), Self::Error>;
 
-    /// Returns whether the application has a handler for such events.
+    /// Returns whether the application has a handler for a kind of event.
     fn handles(&self, kind: EventKind) -> bool;
 
-    /// Returns whether the application answers requests of that hook.
+    /// Returns whether the application has a handler for a hook.
     fn decides_on(&self, hook: Hook) -> bool;
 
-    /// Hands an event over.
+    /// Delivers an event to the application's handler.
     fn handle_event(&mut self, event: Event<'_>, now: Now) -> HandlerProgress;
 
-    /// What was waited for with a token is done or has failed.
+    /// Completes the wait of a token.
     fn answer(&mut self, token: Token, answer: &WaitResult, now: Now);
 
-    /// What was asked with a token has an outcome.
+    /// Delivers the outcome of the call with a token.
     fn handle_outcome(&mut self, token: Token, outcome: CallOutcome, now: Now);
 
-    /// A connection that was dialed with a token is open; `false` where it is not wanted any more.
+    /// Reports that an outgoing connection is open; returns `false` if it is no longer wanted.
     fn client_opened(
         &mut self,
         token: Token,
@@ -113,71 +114,71 @@ pub trait Runtime: Sized {
         now: Now,
     ) -> bool;
 
-    /// A connection that was dialed with a token did not come to be.
+    /// Reports that an outgoing connection could not be opened.
     fn client_failed(&mut self, token: Token, why: &str, now: Now);
 
-    /// More waits to be sent to a connection than should, until [`Event::Drain`].
+    /// Marks a connection's outbox as full, until [`Event::Drain`].
     fn mark_full(&mut self, id: ConnectionId);
 
-    /// Continues what has become due.
+    /// Continues handlers that are due.
     fn turn(&mut self, now: Now);
 
-    /// Returns when [`turn`](Runtime::turn) has something to do, in monotonic milliseconds; `u64::MAX` for never.
+    /// Returns when [`turn`](Runtime::turn) has work to do, in monotonic milliseconds; `u64::MAX` for never.
     fn deadline_ms(&self) -> u64;
 
-    /// Returns whether there are effects to carry out.
+    /// Returns whether there are effects to execute.
     fn has_effects(&self) -> bool;
 
-    /// Takes the effects so far, in exchange for empty ones.
+    /// Takes the recorded effects and leaves `empty` in their place.
     fn take_effects(&mut self, empty: &mut Effects);
 
-    /// Takes the handler that ran for longest since the last call, if one ran for long.
+    /// Takes the longest-running handler since the last call, if it exceeded the reporting threshold.
     fn take_slow(&mut self) -> Option<SlowHandler>;
 
     /// Returns whether messages can be sent to a connection.
     fn is_open(&self, id: ConnectionId) -> bool;
 
-    /// Notes that a connection is being closed by another side than the application; returns whether it was open.
+    /// Marks a connection as closing for a reason other than the application; returns whether it was open.
     fn mark_closing(&mut self, id: ConnectionId) -> bool;
 
-    /// Returns the connections of clients that are open.
+    /// Returns the open client connections.
     fn connections(&self) -> Vec<ConnectionId>;
 
-    /// Returns whether the application can be handed [`Event::Channels`] now.
+    /// Returns whether the application can receive [`Event::Channels`] now.
     fn takes_channel_events(&self) -> bool;
 
-    /// Returns whether handlers have to wait until the application has begun.
+    /// Returns whether handlers have to wait until the application has started.
     fn is_starting(&self) -> bool;
 
-    /// Returns how far a service is.
+    /// Returns the lifecycle state of a service.
     fn service_state(&self) -> ServiceState;
 
-    /// Returns whether the handler of [`Event::Stop`] has not ended.
+    /// Returns whether the handler of [`Event::Stop`] is still running.
     fn is_stopping(&self) -> bool;
 
-    /// Returns whether nothing is under way in the newest code.
+    /// Returns whether no handler of the newest code is running or suspended.
     fn is_idle(&self) -> bool;
 
-    /// Returns whether no client is known, not even one whose last handler is under way.
+    /// Returns whether no client is left, including clients with a suspended last handler.
     fn has_no_clients(&self) -> bool;
 
-    /// Returns whether older code has not ended.
+    /// Returns whether older code is still running.
     fn has_older(&self) -> bool;
 
-    /// Returns whether nothing is under way in older code.
+    /// Returns whether no handler of older code is running or suspended.
     fn is_older_idle(&self) -> bool;
 
-    /// Ends older code that has nothing under way any more or whose time is over; returns for each that was late how many
-    /// handlers were under way.
+    /// Ends older code that is idle or past its time limit; for each that was late, returns the number of handlers that
+    /// were cut off.
     fn retire(&mut self, now: Now) -> Vec<usize>;
 
-    /// Returns whether it can't go on and has to be [restarted](Runtime::restart).
+    /// Returns whether the runtime can't continue and has to be [restarted](Runtime::restart).
     fn is_broken(&self) -> bool;
 
-    /// Returns how many handlers are under way or about to begin in the newest code.
+    /// Returns the number of handlers of the newest code that are running, suspended or about to start.
     fn tasks(&self) -> usize;
 
-    /// Returns how many are in any code.
+    /// Returns the number of handlers of all code.
     fn all_tasks(&self) -> usize;
 
     /// Returns the memory of the newest code in bytes.
@@ -186,9 +187,9 @@ pub trait Runtime: Sized {
     /// Returns the memory of all code in bytes.
     fn all_memory_bytes(&self) -> usize;
 
-    /// Fails everything that waits, so that no caller is left without an answer.
+    /// Fails all waits, so that every request gets a response.
     fn fail_waiting(&mut self);
 
-    /// The same, and handlers that are under way do not go on.
+    /// Fails all waits and does not continue their handlers.
     fn abort(&mut self);
 }

@@ -1,4 +1,4 @@
-//! What workers say: their answers and calls as effects of the contract, by the vectors.
+//! Compares the effects made from worker frames with the vectors.
 
 mod support;
 
@@ -19,7 +19,7 @@ const ANN: ConnectionId = ConnectionId {
     generation: 1,
 };
 
-/// Of a test: counts tokens, and keeps attributes as text.
+/// Counts tokens and stores attributes as text.
 #[derive(Default)]
 struct Own {
     tokens: u64,
@@ -37,7 +37,7 @@ impl CallBridge for Own {
     }
 }
 
-/// What a vector leads to, on worker 0.
+/// Returns the effects of a vector on worker 0.
 fn carried(file: &str, name: &str, origin: EventOrigin) -> (Vec<String>, Own) {
     let vector = vector(file, name);
     let wire = vector.wire();
@@ -348,7 +348,7 @@ fn calls_are_effects_whose_answer_is_a_result() {
             &["command info  77"],
         ),
         ("connections", EventOrigin::Worker, &["find ann 10 77"]),
-        // The runtime knows by itself.
+        // The runtime answers these itself.
         ("connection", request, &[]),
         ("renew", EventOrigin::Worker, &["renew 3 eyJ 77"]),
         ("part", request, &["part 3 x Some(Token(77))"]),
@@ -358,7 +358,7 @@ fn calls_are_effects_whose_answer_is_a_result() {
     }
     let (told, _) = carried("calls", "subscribe", EventOrigin::Handshake(ANN));
     assert!(
-        told[0].starts_with("subscribe 3 room:1 Some(WantedPlace { since: Some("),
+        told[0].starts_with("subscribe 3 room:1 Some(PositionRequest { since: Some("),
         "{told:?}"
     );
     let wire = |head: &ResultHead<'_>, payload: &[u8]| {
@@ -368,7 +368,7 @@ fn calls_are_effects_whose_answer_is_a_result() {
     };
     let outcome = |id, outcome: Result<Reply, CallError>| {
         let (head, payload) = ResultHead::of_outcome(id, &outcome);
-        wire(&head, payload)
+        wire(&head, &payload)
     };
     let place = |worker, index, generation| WorkerConnection {
         worker,

@@ -1,4 +1,4 @@
-//! What Veche says: events of the contract and the answer to a hello, by the vectors.
+//! Compares encoded events and hello answers with the vectors.
 
 mod support;
 
@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use support::{vector, vectors};
 use veche_runtime::hooks::{AppHookCaller, AppHookRequest, Data, Hook};
 use veche_runtime::wire::{
-    AppDescription, EventConnection, FrameKind, HelloHead, Limits, OutgoingEvent, encode,
+    AppDescription, EventConnection, EventName, FrameKind, HelloHead, Limits, OutgoingEvent, encode,
 };
 use veche_runtime::{Attribute, Attributes, Event, Request};
 use veche_types::{ConnectionId, MessageKind};
@@ -218,7 +218,7 @@ fn events_are_written_as_their_vectors() {
         let wire = written(event, *id, *known);
         assert_eq!(wire, Some(vector("events", name).wire()), "{name}");
     }
-    // The runtime's own are start and cancel.
+    // Start and cancel are made by the runtime.
     assert_eq!(table.len() + 2, vectors("events").len());
     for event in [
         Event::Run,
@@ -263,4 +263,11 @@ fn a_hello_is_answered_by_what_both_sides_have() {
         .answer(&hello(&events, &[1], 0))
         .expect_err("it takes nothing");
     assert!(idle.message.contains("concurrency"), "{idle:?}");
+}
+
+#[test]
+fn names_of_events_are_those_of_frames() {
+    for event in EventName::ALL {
+        assert_eq!(serde_json::json!(event), event.name());
+    }
 }

@@ -1,5 +1,4 @@
-//! Streams that mean no good, and streams that are cut anywhere: no panic, no more memory than the limits, and the same
-//! frames.
+//! Hostile streams and streams split at any point: no panic, memory within the limits, and the same frames.
 
 use proptest::prelude::*;
 use veche_runtime::wire::{
@@ -11,7 +10,7 @@ const SMALL: Limits = Limits {
     payload_bytes_max: 4096,
 };
 
-/// A stream of frames that were made by `encode`.
+/// Returns a stream of frames made by `encode`.
 fn stream(frames: &[(String, Vec<u8>)]) -> Vec<u8> {
     let mut wire = Vec::new();
     for (head, payload) in frames {
@@ -98,12 +97,12 @@ fn a_frame_in_pieces_takes_no_more_memory_than_it_may() {
             }
         });
         assert_eq!(frames, 1, "{size}");
-        // What is copied when it grows is there twice for that moment.
+        // A growing buffer exists twice while it is copied.
         let most = 2 * limits.frame_bytes_max() as u64;
         assert!(memory.bytes_max <= most, "{size}: {memory:?}");
         assert!(memory.count_total < 30, "{size}: {memory:?}");
     }
-    // A frame that is promised and never comes takes nothing.
+    // An announced frame that never arrives takes no memory.
     let promise = &wire[..PREFIX_BYTES + 1];
     let memory = allocation_counter::measure(|| {
         let mut decoder = Decoder::new(limits);

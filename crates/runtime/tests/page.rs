@@ -1,4 +1,4 @@
-//! The reference page: its examples are vectors, and it names everything that there is.
+//! Compares the reference page with the code: its examples are vectors, and it lists every name.
 
 mod support;
 
@@ -31,7 +31,7 @@ fn each_example_is_the_head_of_a_vector() {
     assert!(examples >= 20, "{examples}");
 }
 
-/// The names in the first column of the table that begins with this head.
+/// Returns the names in the first column of the table with a given head.
 fn column(page: &str, head: &str) -> Vec<String> {
     let (_, rows) = page
         .split_once(head)
@@ -80,7 +80,7 @@ fn fields_of_all_vectors_are_named() {
         match value {
             Value::Object(fields) => {
                 for (name, value) in fields {
-                    // Names that applications choose.
+                    // These names are chosen by applications.
                     if matches!(within, "attributes" | "set" | "options") {
                         continue;
                     }

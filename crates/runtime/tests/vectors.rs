@@ -1,4 +1,4 @@
-//! Each vector as it is and in pieces, read by the side that it is for, and written again by the other.
+//! Each vector, whole and in pieces, is decoded by its receiver and re-encoded by the sender.
 
 mod support;
 
@@ -15,7 +15,7 @@ use veche_runtime::wire::{
 /// Heads and payloads of frames.
 type Frames = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Decodes a stream that comes in pieces of these lengths.
+/// Decodes a stream split into pieces of the given lengths.
 fn decode(wire: &[u8], mut piece: impl FnMut(usize) -> usize) -> Result<Frames, FrameError> {
     let mut decoder = Decoder::new(Limits::default());
     let mut frames = Vec::new();
@@ -94,7 +94,7 @@ fn each_vector_is_read_by_the_side_that_it_is_for_and_by_no_other() {
             head: &head,
             payload: &payload,
         });
-        // Both sides cancel.
+        // Both sides may cancel.
         let is_of_both = vector.head().and_then(|head| head.get("type")) == Some(&"cancel".into());
         if vector.is_of_worker() {
             by_veche.unwrap_or_else(|(_, why)| panic!("{name}: {why}"));
@@ -148,7 +148,7 @@ fn what_a_worker_says_too_much_is_passed_over() {
         echo.contains("Send { to: None, kind: Text, data: [120] }"),
         "{echo}"
     );
-    // The vectors with `null` and in another order mean the same.
+    // The vectors with `null` and with another field order are equivalent.
     assert_eq!(&read[1..3], [echo.clone(), echo.clone()]);
     assert!(read[3].contains("moon_landing"), "{}", read[3]);
 }

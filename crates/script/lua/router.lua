@@ -213,7 +213,7 @@ end
 local function refuse(self, req, method, allowed)
   if not next(allowed) then
     if self.other then return self.other(req) end
-    return 404, "nothing here\n"
+    return 404, "not found\n"
   end
   local allow = { Allow = allow_line(allowed) }
   if method == "OPTIONS" then return 204, allow, "" end

@@ -1,4 +1,4 @@
-//! What an application is, before it runs.
+//! The definition of an application, before it runs.
 
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
@@ -12,54 +12,54 @@ use crate::host_context;
 use crate::role::AppRole;
 use veche_runtime::Host;
 
-/// An application as the configuration has it.
+/// An application as configured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScriptApp {
-    /// For logs.
+    /// The name shown in logs.
     pub name: String,
-    /// Handed to the script as `veche.config`.
+    /// The options that the script sees as `veche.config`.
     pub options: serde_json::Value,
-    /// There is a folder for what it answers with `veche.file`.
+    /// Whether a folder for `veche.file` is configured.
     pub has_files: bool,
-    /// What it may use.
+    /// The resource limits of its scripts.
     pub limits: ScriptLimits,
-    /// What it is there for.
+    /// Whether it serves clients or is a service.
     pub role: AppRole,
 }
 
-/// What an application may use.
+/// Resource limits of an application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptLimits {
     /// Memory of one VM in bytes; at least 1 MiB is needed to start.
     pub memory_bytes_max: usize,
-    /// CPU time between two waits.
+    /// CPU time of a run, which lasts from one wait to the next.
     pub cpu_budget: Duration,
-    /// Coroutines of one VM that wait or are about to begin; beyond it `spawn` fails.
+    /// The most coroutines of one VM that are suspended or about to start; beyond it `spawn` fails.
     pub tasks_max: usize,
-    /// Connections to other WebSocket servers on one worker, those included that are being opened.
+    /// The most outgoing WebSocket connections on one worker, including those being opened.
     pub clients_max: usize,
-    /// Connections of `veche.http` to one host, where a call does not say otherwise.
+    /// The default limit of `veche.http` connections to one host.
     pub http_per_host: u32,
-    /// Where it saves tables.
+    /// Where the application saves tables.
     pub snapshots: Snapshots,
 }
 
-/// Where tables are saved, and loaded from.
+/// The folder in which tables are saved and loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshots {
-    /// Relative paths begin there; `None`: in the folder of the script.
+    /// The base of relative paths; `None`: the script's folder.
     pub folder: Option<PathBuf>,
-    /// A sandbox lets nothing be written elsewhere.
+    /// The sandbox allows writing only there.
     pub is_confined: bool,
 }
 
 impl Snapshots {
-    /// Where a table is loaded from that a script in `folder` names by `path`.
+    /// Returns the path from which a script in `folder` loads a table called `path`.
     pub(crate) fn to_load(&self, folder: &Path, path: &str) -> PathBuf {
         self.folder.as_deref().unwrap_or(folder).join(path)
     }
 
-    /// Where it is saved; an error names the directive that lets it be.
+    /// Returns the path to save a table to; the error names the directive that would allow it.
     pub(crate) fn to_save(&self, folder: &Path, path: &str) -> Result<PathBuf, String> {
         let place = self.to_load(folder, path);
         if !self.is_confined {
@@ -84,7 +84,7 @@ impl Snapshots {
 }
 
 impl ScriptLimits {
-    /// Those of a script that plays users under load: each of them has connections of its own.
+    /// Returns the limits of a load script, each of whose users has its own connections.
     #[must_use]
     pub fn of_load_script() -> Self {
         Self {
@@ -95,7 +95,7 @@ impl ScriptLimits {
     }
 }
 
-/// Connections of a load script on one thread: those that there are descriptors for.
+/// The most connections of a load script on one thread, limited by descriptors.
 const LOAD_CONNECTIONS_MAX: usize = 65_536;
 
 impl Default for ScriptLimits {
@@ -111,20 +111,20 @@ impl Default for ScriptLimits {
     }
 }
 
-/// What the VMs of one application on one worker share, so that connections outlive a reload.
+/// The state that the VMs of one application on one worker share, so that connections survive a reload.
 #[derive(Clone, Default)]
 pub struct AppWorld(pub(crate) Rc<host_context::AppState>);
 
 impl AppWorld {
-    /// With the dictionaries and counters of the process; by default a world has some of its own.
+    /// Uses the dictionaries and counters of the process; the default is a separate store.
     #[must_use]
     pub fn with_store(store: Arc<Store>) -> Self {
         Self(Rc::new(host_context::AppState::with_store(store)))
     }
 
-    /// Takes what the worker has to offer; of each the first counts. Without a wake the owner of the VMs has to poll by
-    /// itself, at [`Vm::deadline_ms`](crate::Vm::deadline_ms); whether memory is short is asked each time that a VM has grown
-    /// by a megabyte.
+    /// Sets the worker's facilities; later calls don't replace those already set. Without a wake function the owner of
+    /// the VMs has to poll at [`Vm::deadline_ms`](crate::Vm::deadline_ms). Memory shortage is checked whenever a VM has
+    /// grown by a megabyte.
     pub fn attach(&self, host: &Host) {
         if let Some(wake) = &host.wake {
             let wake = Arc::clone(wake);
@@ -136,21 +136,21 @@ impl AppWorld {
         let _ = self.0.refused.set(Rc::clone(&host.refused));
     }
 
-    /// As the default one, for tests of turns: instead of the clock each run of a coroutine takes up a fixed part of its
-    /// turn's time.
+    /// Like the default, but each run takes a fixed part of the turn's time instead of a measured one. For tests of
+    /// turns.
     #[must_use]
     pub fn counting_runs() -> Self {
         Self(Rc::new(host_context::AppState::with_pace(ClockMode::Runs)))
     }
 
-    /// As the default one, for tests whose turns have all the time that they need, however busy the machine is.
+    /// Like the default, but turns have unlimited time. For tests that must not depend on the machine's load.
     #[must_use]
     pub fn with_virtual_time() -> Self {
         Self(Rc::new(host_context::AppState::with_pace(ClockMode::Still)))
     }
 
-    /// As [`with_store`](Self::with_store), for tests: whatever is chance or the system's clock elsewhere is the
-    /// seed's and the turn's here, so equal seeds and equal calls make equal runs.
+    /// Like [`with_store`](Self::with_store), but randomness comes from a seed and the time from the turn: equal seeds
+    /// and equal calls give equal runs. For tests.
     #[must_use]
     pub fn seeded(store: Arc<Store>, seed: u64) -> Self {
         Self(Rc::new(host_context::AppState::seeded(store, seed)))

@@ -4,18 +4,18 @@ use std::cell::Cell;
 
 use crate::watch::ThreadWatch;
 
-/// Looks at a clock without time after which a run counts as long.
+/// Checks after which a run counts as long if the clock does not advance.
 const LOOKS_MAX: u32 = 64;
 
-/// How time passes for turns and runs.
+/// The time source of turns and runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ClockMode {
-    /// By the watchdog's ticks.
+    /// The watchdog's ticks; the default.
     #[default]
     Real,
-    /// Each run takes one tick. For tests of turns.
+    /// One tick for each run, for tests of turns.
     Runs,
-    /// Not at all. For tests of applications, in which no real clock may decide what runs when.
+    /// Constant, for tests of applications that must not depend on real time.
     Still,
 }
 
@@ -23,11 +23,11 @@ pub(crate) enum ClockMode {
 pub(crate) struct VmClock {
     pace: ClockMode,
     watch: ThreadWatch,
-    /// Runs so far.
+    /// The number of runs so far.
     runs: Cell<u64>,
     /// The tick at which the current run began.
     run_began: Cell<u64>,
-    /// How often the current run has asked whether it is long.
+    /// The number of times that the current run has checked whether it is long.
     looks: Cell<u32>,
 }
 
@@ -51,18 +51,19 @@ impl VmClock {
         }
     }
 
-    /// A coroutine begins to run.
+    /// Starts a run of a coroutine.
     pub(crate) fn begin_run(&self) {
         self.run_began.set(self.ticks());
         self.looks.set(0);
     }
 
-    /// It has ended, or waits.
+    /// Ends the run of a coroutine.
     pub(crate) fn end_run(&self) {
         self.runs.set(self.runs.get() + 1);
     }
 
-    /// Returns whether the current run has used up its slice, so that a call that may wait lets others run first.
+    /// Returns whether the current run has used up its slice, so that a call that can wait lets other coroutines run
+    /// first.
     pub(crate) fn is_run_long(&self) -> bool {
         if self.pace == ClockMode::Real {
             return self.ticks() != self.run_began.get();

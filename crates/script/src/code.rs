@@ -1,6 +1,6 @@
-//! The source of an application: a script and the modules beside it.
+//! The source code of an application: a script and its modules.
 //!
-//! Each file is read once and kept, so that all workers run the same text, whatever happens to the files meanwhile.
+//! Each file is read once and cached, so that all workers run the same code even if the files change.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,32 +10,32 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Largest source file.
+/// The largest source file in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Longest name of a module.
+/// The longest module name in bytes.
 const NAME_BYTES_MAX: usize = 200;
 
-/// Why there is no source.
+/// The reason why source code can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum CodeError {
-    /// It can't be read.
+    /// The file can't be read.
     #[error("{}: {error}", path.display())]
     Unreadable {
-        /// Where.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         error: io::Error,
     },
-    /// It is larger than 16 MiB.
+    /// The file is larger than 16 MiB.
     #[error("{}: larger than 16 MiB", path.display())]
     TooLarge {
-        /// Where.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// The name of a module can't be one.
+    /// The module name is invalid.
     #[error(
-        "'{0}' is no name of a module: letters, digits, '_' and '-', with dots between the folders"
+        "'{0}' is not a module name: letters, digits, '_' and '-', with dots between the folders"
     )]
     BadName(String),
 }
@@ -43,16 +43,16 @@ pub enum CodeError {
 /// A snapshot of an application's source.
 #[derive(Debug)]
 pub struct SourceCode {
-    /// Where modules are looked for first.
+    /// The folder that is searched for modules first.
     folder: PathBuf,
-    /// Where they are looked for then, and what names in tracebacks begin behind.
+    /// The folder that is searched next, and that paths in tracebacks are relative to.
     root: PathBuf,
     script: PathBuf,
     files: Mutex<BTreeMap<PathBuf, Arc<str>>>,
 }
 
 impl SourceCode {
-    /// Reads the script; modules are read when they are asked for first.
+    /// Reads a script. Modules are read when they are first required.
     ///
     /// # Errors
     /// The file can't be read or is too large.
@@ -61,7 +61,7 @@ impl SourceCode {
         Self::read_within(folder, script)
     }
 
-    /// The same of a script somewhere below a folder, where its modules may lie as well as beside it.
+    /// Reads a script below a folder; its modules may be in that folder or beside the script.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -77,19 +77,19 @@ impl SourceCode {
         Ok(code)
     }
 
-    /// The files that were read so far: what a watcher has to watch.
+    /// Returns the files read so far, for a file watcher.
     #[must_use]
     pub fn files(&self) -> Vec<PathBuf> {
         self.files.lock().keys().cloned().collect()
     }
 
-    /// Where the script is.
+    /// Returns the script's folder.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Whether both are the same files with the same text, as far as they were read here. What a handler has asked for here
-    /// and nothing there so far is read there for that.
+    /// Returns whether both have the same files with the same content, as far as they were read here. A module that
+    /// only this one has read so far is read by the other for the comparison.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         if std::ptr::eq(self, other) {
@@ -110,7 +110,7 @@ impl SourceCode {
         Ok((name, self.file(&self.script)?))
     }
 
-    /// A module's source and the name it has in tracebacks; `None` if there is no such file.
+    /// Returns a module's source and its name in tracebacks; `None` if there is no such file.
     pub(crate) fn module(&self, name: &str) -> Result<Option<(String, Arc<str>)>, CodeError> {
         if !is_module_name(name) {
             return Err(CodeError::BadName(name.to_owned()));

@@ -1,54 +1,55 @@
-//! The connections of an application on one worker, as scripts know them: what outlives a VM when code is reloaded.
+//! The connections of an application on one worker, as seen by scripts. They outlive a VM when code is reloaded.
 
 use std::collections::HashMap;
 
 use crate::ConnectionId;
 use veche_runtime::{Attribute, AttributeError, Attributes, Request};
 
-/// Bytes of one run that are taken for a connection to another server; beyond that it is full.
+/// Bytes that one run can send to another server before the connection counts as full.
 const CLIENT_RUN_BYTES_MAX: usize = 1 << 20;
 
-/// One connection.
+/// A connection of the application.
 #[derive(Debug)]
 pub(crate) struct ScriptConnection {
     generation: u32,
-    /// Nothing is sent any more: our Close is out, or it is gone.
+    /// Nothing more is sent: our Close was sent, or the connection has closed.
     is_closing: bool,
-    /// None of one that we have opened to another server.
+    /// The request that opened it; `None` for an outgoing connection.
     pub(crate) request: Option<Box<Request>>,
     load: SendBacklog,
     attributes: Attributes,
 }
 
-/// What waits to be sent.
+/// Data that waits to be sent.
 #[derive(Clone, Copy, Debug, Default)]
 struct SendBacklog {
-    /// More than should be: whoever sends is told so.
+    /// The backlog exceeds its limit; sends report it.
     is_full: bool,
-    /// In which batch of effects `bytes` were sent.
+    /// The batch of effects in which `bytes` were sent.
     batch: u32,
     bytes: usize,
 }
 
-/// Whether a message is taken.
+/// Whether a message is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendRoom {
-    /// It is.
+    /// The message is accepted.
     Yes,
-    /// It is, and is one too many: whoever sends should wait.
+    /// The message is accepted, but the sender should wait before the next one.
     Over,
-    /// It goes to another server and is not.
+    /// The message to another server is rejected.
     No,
 }
 
-/// So many bytes to one of our clients in one run are much: what they are in its outbox is known afterwards.
+/// Bytes sent to one client in one run from which the connection may be full; its actual backlog is known after the
+/// effects are executed.
 const RUN_BYTES_HIGH: usize = 64 << 10;
 
-/// All of them, by index.
+/// All connections, by index.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionTable {
     slots: Vec<Option<ScriptConnection>>,
-    /// Those whose index is another's already, while a handler of theirs is under way.
+    /// Closed connections whose index is in use again while one of their handlers is suspended.
     leaving: HashMap<ConnectionId, ScriptConnection>,
 }
 
@@ -57,7 +58,7 @@ impl ConnectionTable {
         self.insert(id, Some(request));
     }
 
-    /// A connection to another server.
+    /// Adds an outgoing connection.
     pub(crate) fn open_client(&mut self, id: ConnectionId) {
         self.insert(id, None);
     }
@@ -93,12 +94,12 @@ impl ConnectionTable {
             .or_else(|| self.leaving.get_mut(&id))
     }
 
-    /// Whether something can be sent to it.
+    /// Returns whether data can be sent to a connection.
     pub(crate) fn is_open(&self, id: ConnectionId) -> bool {
         self.find(id).is_some_and(|slot| !slot.is_closing)
     }
 
-    /// Room for a message: `None` if the connection is closed.
+    /// Reserves room for a message; `None` if the connection is closed.
     pub(crate) fn take_room(
         &mut self,
         id: ConnectionId,
@@ -126,26 +127,28 @@ impl ConnectionTable {
         Some(SendRoom::Yes)
     }
 
-    /// Whether too much waits to be sent already; `None` if it is closed. See [`take_room`](Self::take_room).
+    /// Returns whether a connection's backlog exceeds its limit; `None` if it is closed. See
+    /// [`take_room`](Self::take_room).
     pub(crate) fn is_full(&self, id: ConnectionId) -> Option<bool> {
         let slot = self.find(id).filter(|slot| !slot.is_closing)?;
         Some(slot.load.is_full)
     }
 
-    /// Whether what was sent in this batch of effects may be too much: that is known when it is carried out.
+    /// Returns whether the data sent in this batch of effects may fill the connection; that is certain only after
+    /// execution.
     pub(crate) fn may_be_full(&self, id: ConnectionId, batch: u32) -> bool {
         let load = self.find(id).map(|slot| slot.load);
         load.is_some_and(|load| load.batch == batch && load.bytes > RUN_BYTES_HIGH)
     }
 
-    /// Notes whether what waits to be sent is more than should be.
+    /// Sets whether a connection's backlog exceeds its limit.
     pub(crate) fn set_full(&mut self, id: ConnectionId, is_full: bool) {
         if let Some(slot) = self.find_mut(id) {
             slot.load.is_full = is_full;
         }
     }
 
-    /// Those of our own clients that something can be sent to.
+    /// Returns the open client connections.
     pub(crate) fn open_ids(&self) -> impl Iterator<Item = ConnectionId> {
         let slots = self.slots.iter().enumerate();
         slots.filter_map(|(index, slot)| {
@@ -158,13 +161,12 @@ impl ConnectionTable {
         })
     }
 
-    /// Nothing is sent to it any more; whether it was open.
+    /// Marks a connection as closing; returns whether it was open.
     pub(crate) fn set_closing(&mut self, id: ConnectionId) -> bool {
         let slot = self.find_mut(id);
         slot.is_some_and(|slot| !std::mem::replace(&mut slot.is_closing, true))
     }
 
-    /// It is forgotten.
     pub(crate) fn remove(&mut self, id: ConnectionId) {
         let slot = self.slots.get_mut(id.index as usize);
         if self.leaving.remove(&id).is_none()

@@ -1,8 +1,7 @@
-//! What a running script can reach: the desk between a VM and the world.
+//! The interface between a VM and its host.
 //!
-//! Scripts run while the [`Vm`](crate::Vm) itself is busy with running them, so what they leave for it lies here:
-//! effects, coroutines that were spawned, waits that were answered, times to wake up at. All borrows are short: none
-//! lasts while Lua runs.
+//! Scripts run while the [`Vm`](crate::Vm) itself is borrowed, so their requests to it are stored here: effects,
+//! spawned coroutines, completed waits and wake-up times. All borrows are short; none lasts while Lua runs.
 
 mod hooks;
 mod publishers;
@@ -41,27 +40,27 @@ use veche_runtime::Request;
 use veche_runtime::{Effect, Effects, Level, LogContext, Token, WaitResult};
 pub(crate) use yields::YieldedCoroutines;
 
-/// What all VMs of one application on one worker share: it outlives a reload.
+/// The state shared by all VMs of one application on one worker; it outlives a reload.
 #[derive(Default)]
 pub(crate) struct AppState {
     pub(crate) effects: RefCell<Effects>,
     pub(crate) connections: RefCell<ConnectionTable>,
     pub(crate) now: Cell<Now>,
-    /// Shared with all other workers.
+    /// The store, shared by all workers.
     pub(crate) store: Arc<Store>,
     pub(crate) queues: QueueWaits,
     tokens: Cell<u64>,
-    /// All chance, in a test.
+    /// The random generator of a test.
     seeded: Option<RefCell<Rng>>,
-    /// How time passes for turns and runs.
+    /// The time source of turns and runs.
     pub(crate) pace: ClockMode,
-    /// Connections to other servers, those included that are being dialed.
+    /// The number of outgoing connections, including those being opened.
     pub(crate) clients: Cell<usize>,
-    /// How often effects were taken: what was sent before is no longer this run's.
+    /// The number of times that effects were taken; data sent in an earlier batch is not part of the current run.
     pub(crate) batch: Cell<u32>,
-    /// What can't be published at the moment.
+    /// The channels that can't be published to at the moment.
     pub(crate) refused: OnceCell<Rc<PublishGate>>,
-    /// Says whether the process is short of memory.
+    /// Returns whether the process is short of memory.
     pub(crate) is_short: OnceCell<IsShort>,
 }
 
@@ -88,96 +87,96 @@ impl AppState {
         }
     }
 
-    /// Whether a test decides what is chance elsewhere.
+    /// Returns whether randomness comes from a test's seed.
     pub(crate) fn is_seeded(&self) -> bool {
         self.seeded.is_some()
     }
 
-    /// The seed's next number, in a test.
+    /// Returns the seed's next number, in a test.
     pub(crate) fn seeds_word(&self) -> Option<u64> {
         let rng = self.seeded.as_ref()?;
         Some(rng.borrow_mut().u64(..))
     }
 }
 
-/// Fewer sleepers are not worth a look.
+/// The number of sleepers from which stale ones are purged.
 const SLEEPERS_MIN: usize = 1024;
 
-/// One VM's desk.
+/// The host interface of one VM.
 pub(crate) struct HostContext {
     pub(crate) world: Rc<AppState>,
     pub(crate) clock: VmClock,
-    /// Which worker it is, for the ids of connections.
+    /// The worker's number, for connection ids.
     pub(crate) worker: u16,
-    /// What the VM may use.
+    /// The VM's memory limit.
     pub(crate) memory_bytes_max: usize,
-    /// Its memory, once it has some.
+    /// The VM's memory accounting, once it exists.
     memory: OnceCell<Rc<VmMemory>>,
     is_retired: Cell<bool>,
-    /// Whose coroutine was last resumed.
+    /// The owner of the coroutine that was resumed last.
     running: Cell<Option<Owner>>,
     spawned: RefCell<VecDeque<SpawnedCoroutine>>,
     woken: RefCell<VecDeque<(Token, WakeReason)>>,
-    /// By time; the second number parts those of the same time: the seed in a test, otherwise whoever came first.
+    /// Sleeping coroutines by time. The second number breaks ties: random in a test, otherwise in order of arrival.
     sleepers: RefCell<BinaryHeap<Reverse<(u64, u64, Token)>>>,
     yields: RefCell<YieldedCoroutines>,
     publishers: PublishWaiters,
     requests: RefCell<OpenRequests>,
-    /// By number: what is not decided.
+    /// Undecided hook requests by number.
     questions: RefCell<BTreeMap<u64, OpenHook>>,
-    /// Calls to the world under way.
+    /// Tokens of the calls in progress.
     calls: RefCell<HashSet<Token, RandomState>>,
-    /// The Redis servers that the script knows, by number.
+    /// The Redis servers used by the script, by number.
     pub(crate) keyspaces: GrowingList<RedisDatabase>,
-    /// The tables that the script knows, by number.
+    /// The tables used by the script, by number.
     pub(crate) tables: RefCell<BoundTables>,
-    /// What has become of the call whose coroutine goes on at the moment.
+    /// The outcome of the call whose coroutine is being resumed.
     outcome: RefCell<Option<(Token, CallOutcome)>>,
-    /// Objects whose connections are being dialed.
+    /// Lua objects of connections that are being opened.
     dials: RefCell<HashMap<Token, Reference>>,
-    /// Who waits for room to send to another server.
+    /// Coroutines that wait for room to send to another server.
     senders: RefCell<HashMap<ConnectionId, Vec<Token>>>,
-    /// Whose that call was.
+    /// The coroutine that made that call.
     caller: Cell<Option<Reference>>,
-    /// Answers that are read piece by piece.
+    /// Responses that are read in parts.
     pub(crate) streams: RefCell<StreamTable>,
-    /// What is held over several calls.
+    /// Resources that are held across several calls.
     pub(crate) leases: HeldValues<Lease>,
 }
 
-/// A coroutine that is to begin.
+/// A coroutine that is about to start.
 pub(crate) struct SpawnedCoroutine {
     pub(crate) coroutine: Coroutine,
     pub(crate) number: u64,
-    /// It takes the place of one that has ended: it begins, however many there are.
+    /// Replaces a coroutine that has ended, so it is exempt from the limit.
     pub(crate) is_successor: bool,
 }
 
-/// What became of a message.
+/// The result of sending a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendResult {
-    /// It is on its way.
+    /// The message was accepted.
     Yes,
-    /// The connection is gone.
+    /// The connection has closed.
     Closed,
-    /// It is on its way, and too much already waits to be sent there.
+    /// The message was accepted, but the connection's backlog exceeds its limit.
     Over,
-    /// It is one to another server, and too much waits to be sent there.
+    /// The message to another server was rejected because the backlog is full.
     Full,
-    /// This run has sent too much already.
+    /// The run has exceeded its limit of effects.
     TooMuch,
 }
 
-/// How a wait ends.
+/// The result with which a wait ends.
 #[derive(Debug)]
 pub(crate) enum WakeReason {
-    /// It goes on.
+    /// The wait continues normally.
     Up,
-    /// It fails with "cancelled".
+    /// The wait fails with "cancelled".
     Cancelled,
-    /// With the answer to an effect.
+    /// The answer to an effect.
     Answered(WaitResult),
-    /// With what a call to the world has led to.
+    /// The outcome of a call.
     Replied(Box<CallOutcome>),
 }
 
@@ -215,30 +214,30 @@ impl HostContext {
         }
     }
 
-    /// Sets the VM's memory.
+    /// Sets the VM's memory accounting.
     pub(crate) fn set_memory(&self, memory: Rc<VmMemory>) {
         let _ = self.memory.set(memory);
     }
 
-    /// Returns whether the VM has no memory for anything that stays.
+    /// Returns whether the VM has no memory for allocations that last beyond the run.
     pub(crate) fn is_full(&self) -> bool {
         self.memory.get().is_some_and(|memory| memory.is_full())
     }
 
-    /// Returns whether a result of so many bytes would be granted to the run that is under way.
+    /// Returns whether the current run could allocate a result of a given size.
     pub(crate) fn has_room_for(&self, bytes: usize) -> bool {
         let memory = self.memory.get();
         memory.is_none_or(|memory| memory.has_room_for(bytes))
     }
 
-    /// A number that none had before: of a wait, or of a coroutine.
+    /// Returns a new unique number for a wait or a coroutine.
     pub(crate) fn token(&self) -> Token {
         let number = self.world.tokens.get() + 1;
         self.world.tokens.set(number);
         Token(number)
     }
 
-    /// Newer code has taken over: what repeats itself ends.
+    /// Marks the code as replaced, which ends repeating tasks.
     pub(crate) fn retire(&self) {
         self.is_retired.set(true);
     }
@@ -247,7 +246,6 @@ impl HostContext {
         self.is_retired.get()
     }
 
-    /// Sends a message.
     pub(crate) fn send(&self, to: ConnectionId, kind: MessageKind, data: &[u8]) -> SendResult {
         let batch = self.world.batch.get();
         let mut connections = self.world.connections.borrow_mut();
@@ -265,7 +263,7 @@ impl HostContext {
         sent
     }
 
-    /// Closes a connection; `false` if it was closed.
+    /// Closes a connection; returns `false` if it was already closed.
     pub(crate) fn close(&self, of: ConnectionId, code: u16, reason: &str) -> bool {
         let was_open = self.world.connections.borrow_mut().set_closing(of);
         if was_open {
@@ -275,23 +273,23 @@ impl HostContext {
         was_open
     }
 
-    /// The connection that is dialed with this token will be that object's.
+    /// Registers the Lua object that receives the connection opened with a token.
     pub(crate) fn expect_client(&self, token: Token, object: Reference) {
         self.dials.borrow_mut().insert(token, object);
     }
 
-    /// Takes the object for which a connection is dialed, if it still is.
+    /// Takes the object of an opening connection, if it is still wanted.
     pub(crate) fn take_dial(&self, token: Token) -> Option<Reference> {
         self.dials.borrow_mut().remove(&token)
     }
 
-    /// One connection to another server is no more, or is not dialed any more.
+    /// Counts an outgoing connection as closed or abandoned.
     pub(crate) fn client_gone(&self) {
         let clients = &self.world.clients;
         clients.set(clients.get().saturating_sub(1));
     }
 
-    /// A connection is not wanted before it is open; its object, if it is dialed.
+    /// Abandons an opening connection; returns its object, if there is one.
     pub(crate) fn hang_up(&self, token: Token) -> Option<Reference> {
         let object = self.take_dial(token)?;
         self.client_gone();
@@ -299,14 +297,14 @@ impl HostContext {
         Some(object)
     }
 
-    /// A wait until there is room for what is sent to a connection, or it is closed.
+    /// Starts a wait until a connection has room to send, or is closed.
     pub(crate) fn wait_for_room(&self, id: ConnectionId) -> Token {
         let token = self.token();
         self.senders.borrow_mut().entry(id).or_default().push(token);
         token
     }
 
-    /// Whoever waits for room goes on.
+    /// Resumes the coroutines that wait for room on a connection.
     pub(crate) fn wake_senders(&self, id: ConnectionId) {
         for token in self.senders.borrow_mut().remove(&id).unwrap_or_default() {
             self.wake(token, WakeReason::Up);
@@ -317,12 +315,12 @@ impl HostContext {
         self.dials.borrow().contains_key(&token)
     }
 
-    /// Whether a connection is being dialed.
+    /// Returns whether any connection is being opened.
     pub(crate) fn dials_any(&self) -> bool {
         !self.dials.borrow().is_empty()
     }
 
-    /// Tokens of all connections that are being dialed.
+    /// Returns the tokens of all connections that are being opened.
     pub(crate) fn dials(&self) -> Vec<Token> {
         self.dials.borrow().keys().copied().collect()
     }
@@ -331,19 +329,19 @@ impl HostContext {
         self.world.effects.borrow_mut().list.push(effect);
     }
 
-    /// Whose coroutine runs from now on.
+    /// Sets the owner of the running coroutine.
     pub(crate) fn set_running(&self, owner: Owner) {
         self.running.set(Some(owner));
     }
 
-    /// Writes into the log, with for whom the script runs, or has just failed.
+    /// Writes a log line with the client that the script runs for, or has just failed for.
     pub(crate) fn log(&self, level: Level, text: impl Into<String>) {
         let about = self.about().map(Box::new);
         let mut effects = self.world.effects.borrow_mut();
         effects.log(level, text.into(), about);
     }
 
-    /// For whom the coroutine runs that was last resumed.
+    /// Returns the client that the last resumed coroutine runs for.
     pub(crate) fn about(&self) -> Option<LogContext> {
         let about = |id: ConnectionId, request: &Request| LogContext {
             connection: WorkerConnection {
@@ -369,7 +367,7 @@ impl HostContext {
         }
     }
 
-    /// Takes a coroutine that is to begin; its number.
+    /// Queues a coroutine to be started; returns its number.
     pub(crate) fn spawned(&self, coroutine: Coroutine, is_successor: bool) -> u64 {
         let number = self.token().0;
         let spawned = SpawnedCoroutine {
@@ -385,14 +383,14 @@ impl HostContext {
         self.spawned.borrow_mut().pop_front()
     }
 
-    /// Takes a coroutine back that has not begun.
+    /// Withdraws a coroutine that has not started.
     pub(crate) fn withdraw_spawned(&self, number: u64) -> Option<SpawnedCoroutine> {
         let mut spawned = self.spawned.borrow_mut();
         let place = spawned.iter().position(|one| one.number == number)?;
         spawned.remove(place)
     }
 
-    /// A wait is over: its coroutine goes on in its turn.
+    /// Ends a wait; its coroutine is resumed in its turn.
     pub(crate) fn wake(&self, token: Token, how: WakeReason) {
         self.woken.borrow_mut().push_back((token, how));
     }
@@ -409,7 +407,7 @@ impl HostContext {
         !self.spawned.borrow().is_empty()
     }
 
-    /// A wait that ends in the next turn, behind everything else that can go on.
+    /// Starts a wait that ends in the next turn, after all other runnable coroutines.
     pub(crate) fn yield_turn(&self) -> Token {
         let token = self.token();
         let tie = self.world.seeds_word().unwrap_or(0);
@@ -417,19 +415,19 @@ impl HostContext {
         token
     }
 
-    /// The coroutines that have given way.
+    /// Returns the coroutines that have yielded their turn.
     pub(crate) fn yields(&self) -> RefMut<'_, YieldedCoroutines> {
         self.yields.borrow_mut()
     }
 
-    /// A wait that ends by itself.
+    /// Starts a wait that ends at a time.
     pub(crate) fn sleep_until(&self, at_ms: u64) -> Token {
         let token = self.token();
         self.wake_at(at_ms, token);
         token
     }
 
-    /// The wait with that token ends then, unless something else ends it before.
+    /// Ends the wait of a token at a time, unless it ends earlier.
     pub(crate) fn wake_at(&self, at_ms: u64, token: Token) {
         let tie = self.world.seeds_word().unwrap_or(0);
         self.sleepers
@@ -437,7 +435,7 @@ impl HostContext {
             .push(Reverse((at_ms, tie, token)));
     }
 
-    /// The next sleeper whose time has come.
+    /// Takes the next sleeper that is due.
     pub(crate) fn take_sleeper(&self, now_ms: u64) -> Option<Token> {
         let mut sleepers = self.sleepers.borrow_mut();
         let Reverse((at_ms, ..)) = sleepers.peek()?;
@@ -447,7 +445,7 @@ impl HostContext {
         sleepers.pop().map(|Reverse((.., token))| token)
     }
 
-    /// When the next one wakes up; `u64::MAX` if none sleeps.
+    /// Returns when the next sleeper is due; `u64::MAX` if there is none.
     pub(crate) fn wakes_ms(&self) -> u64 {
         let sleepers = self.sleepers.borrow();
         sleepers
@@ -459,7 +457,7 @@ impl HostContext {
         self.sleepers.borrow().len()
     }
 
-    /// Forgets who is to begin, to wake up or to be woken; the coroutines that have not begun.
+    /// Clears all queued starts, sleepers and wake-ups; returns the coroutines that have not started.
     pub(crate) fn clear(&self) -> Vec<Coroutine> {
         self.woken.take();
         self.sleepers.take();
@@ -469,12 +467,12 @@ impl HostContext {
         spawned.into_iter().map(|one| one.coroutine).collect()
     }
 
-    /// Whether something can go on at once.
+    /// Returns whether a coroutine can run at once.
     pub(crate) fn is_busy(&self) -> bool {
         self.has_spawned() || self.has_woken()
     }
 
-    /// Asks something of the world.
+    /// Starts a call to an external service.
     pub(crate) fn call(&self, call: Call) -> Token {
         let token = self.token();
         self.calls.borrow_mut().insert(token);
@@ -483,7 +481,7 @@ impl HostContext {
         token
     }
 
-    /// Looks for the connections of a user.
+    /// Starts a search for the connections of a user.
     pub(crate) fn find(&self, user: String, limit: usize) -> Token {
         let token = self.token();
         self.calls.borrow_mut().insert(token);
@@ -491,7 +489,7 @@ impl HostContext {
         token
     }
 
-    /// Asks something of a channel.
+    /// Starts a query of a channel.
     pub(crate) fn query_channel(&self, channel: String, inquiry: ChannelRequest) -> Token {
         let token = self.token();
         self.calls.borrow_mut().insert(token);
@@ -503,7 +501,7 @@ impl HostContext {
         token
     }
 
-    /// Calls a method of the API; `None` if the effects of this run are too many bytes already.
+    /// Starts an API call; `None` if the run's effects exceed their limit.
     pub(crate) fn command(&self, method: String, body: &[u8]) -> Option<Token> {
         let body = self.world.effects.borrow_mut().store(body)?;
         let token = self.token();
@@ -516,33 +514,32 @@ impl HostContext {
         Some(token)
     }
 
-    /// Whoever waited with that token is gone: if it was for a call, nobody needs it any more.
+    /// Cancels a call whose coroutine has ended.
     pub(crate) fn cancel_call(&self, token: Token) {
         if self.calls.borrow_mut().remove(&token) {
             self.effect(Effect::CancelCall { token });
         }
     }
 
-    /// The same for all calls.
     pub(crate) fn cancel_calls(&self) {
         for token in self.calls.take() {
             self.effect(Effect::CancelCall { token });
         }
     }
 
-    /// A call is over, and its coroutine gets what it has led to by itself.
+    /// Marks a call as completed whose outcome is passed to its coroutine directly.
     pub(crate) fn ended(&self, token: Token) {
         self.calls.borrow_mut().remove(&token);
     }
 
-    /// A call is over: its coroutine is about to go on.
+    /// Stores the outcome of a call whose coroutine is about to be resumed.
     pub(crate) fn set_outcome(&self, token: Token, outcome: CallOutcome, caller: Reference) {
         self.ended(token);
         self.caller.set(Some(caller));
         self.outcome.replace(Some((token, outcome)));
     }
 
-    /// What has become of that call; `None` unless its coroutine has just gone on.
+    /// Takes the outcome of a call; `None` unless its coroutine was just resumed.
     pub(crate) fn take_outcome(&self, token: Token) -> Option<CallOutcome> {
         let mut outcome = self.outcome.borrow_mut();
         outcome
@@ -550,24 +547,24 @@ impl HostContext {
             .map(|(_, what)| what)
     }
 
-    /// What nobody has taken is of no use any more.
+    /// Drops an outcome that was not taken.
     pub(crate) fn clear_outcome(&self) {
         self.caller.take();
         self.outcome.take();
     }
 
-    /// Keeps what the call has left open for the coroutine that goes on at the moment; its number.
+    /// Registers a streamed response for the coroutine being resumed; returns its number.
     pub(crate) fn open_stream(&self, handle: Handle) -> Option<u64> {
         let caller = self.caller.get()?;
         self.streams.borrow_mut().open(caller, handle)
     }
 
-    /// The requests under way.
+    /// Returns the requests in progress.
     pub(crate) fn requests(&self) -> RefMut<'_, OpenRequests> {
         self.requests.borrow_mut()
     }
 
-    /// Forgets sleepers that nobody is, where they are most of all: cancelled ones would stay until their time.
+    /// Purges cancelled sleepers once they are the majority; they would otherwise stay until their time.
     pub(crate) fn purge_sleepers(&self, tasks: usize, is_waiting: impl Fn(Token) -> bool) {
         let mut sleepers = self.sleepers.borrow_mut();
         if sleepers.len() > SLEEPERS_MIN + 2 * tasks {

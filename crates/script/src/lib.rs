@@ -1,20 +1,21 @@
-//! Applications in Lua: VMs, coroutines, limits, and what scripts can call.
+//! Applications in Lua: VMs, coroutines, limits, and the modules that scripts can use.
 //!
-//! There is one [`Vm`] per worker and application. Its handlers run in coroutines and are written as if they blocked:
-//! what has to be waited for yields a [`Token`], the worker goes on, and the [answer](Vm::answer) resumes it.
+//! There is one [`Vm`] per worker and application. Its handlers run in coroutines and are written in blocking style: an
+//! operation that has to wait yields a [`Token`], the worker continues, and the [answer](Vm::answer) resumes the
+//! coroutine.
 //!
-//! This crate knows no socket, no hub and no clock. What scripts want done they leave as [`Effects`], which whoever
-//! runs them carries out afterwards; time is an argument ([`Now`]). Begin with [`vm`](Vm).
+//! This crate knows no socket, hub or clock. Scripts record their actions as [`Effects`], which the caller executes
+//! afterwards; time is an argument ([`Now`]). Begin with [`vm`](Vm).
 //!
 //! # Calls
 //!
-//! * *The world speaks*: [`Vm::opened`], [`Vm::message`], [`Vm::drained`], [`Vm::closed`], [`Vm::request`],
+//! * *Input of clients*: [`Vm::opened`], [`Vm::message`], [`Vm::drained`], [`Vm::closed`], [`Vm::request`],
 //!   [`Vm::handshake`], [`Vm::decide`], [`Vm::answer`].
-//! * *Other servers speak*: [`Vm::client_opened`], [`Vm::client_failed`], [`Vm::client_full`]; then as a client.
-//! * *Time passes*: [`Vm::turn`], at [`Vm::deadline_ms`] at the latest.
-//! * *After each of them*: [`Vm::take_effects`].
+//! * *Input of other servers*: [`Vm::client_opened`], [`Vm::client_failed`], [`Vm::full`]; then as for clients.
+//! * *Time*: [`Vm::turn`], at [`Vm::deadline_ms`] at the latest.
+//! * *After each of these*: [`Vm::take_effects`].
 //!
-//! Tests of applications are scripts too: see [`TestVm`]. So are users of a server under load: see [`LoadRun`].
+//! Tests of applications are scripts too: see [`TestVm`]. So are the simulated users of a load test: see [`LoadRun`].
 
 mod app;
 mod clock;

@@ -1,4 +1,4 @@
-//! Load scripts: the functions of a script that plays users of a server under load, and the interface to the load tester.
+//! Load scripts: the functions for a script that simulates users, and the interface to the load tester.
 
 use std::cell::Cell;
 use std::fmt;
@@ -20,45 +20,46 @@ const SOURCE: &str = include_str!("../lua/bench.lua");
 /// Nanoseconds in a second.
 const SECOND_NS: f64 = 1e9;
 
-/// A run of users, as a load script sees it. Threads are counted from 0, as are users; times are nanoseconds of a
-/// monotonic clock.
+/// A load test, as seen by its script. Threads and users are counted from 0; times are nanoseconds of a monotonic
+/// clock.
 pub trait LoadRun: fmt::Debug + Send + Sync {
     /// The address of the server.
     fn url(&self) -> &str;
 
-    /// The users that a thread plays.
+    /// Returns the users simulated by a thread.
     fn users(&self, thread: u32) -> Range<u32>;
 
-    /// Seconds from now until a user begins; `None` while it is not known when the run starts.
+    /// Returns the seconds until a user starts; `None` while the start of the test is not known.
     fn begins_in(&self, user: u32) -> Option<f64>;
 
-    /// Counts a user that begins its first session.
+    /// Counts a user that starts its first session.
     fn user_begins(&self);
 
-    /// Whether the time of the run is over.
+    /// Returns whether the test's time is over.
     fn is_over(&self) -> bool;
 
     /// Returns the current time of the monotonic clock in nanoseconds.
     fn now_ns(&self) -> u64;
 
-    /// An action begins; returns the time, or `None` if it may not since the run is over.
+    /// Starts an action; returns the time, or `None` if the test is over.
     fn action_begins(&self, thread: u32) -> Option<u64>;
 
-    /// An action has ended, well or with an error.
+    /// Ends an action, with its error if it failed.
     fn action_ended(&self, thread: u32, name: &str, began_ns: u64, error: Option<&str>);
 
-    /// Something that is timed as an action has ended well and lasted so long.
+    /// Records the latency of a successful operation that is timed like an action.
     fn record(&self, thread: u32, name: &str, latency_ns: u64);
 
-    /// A session has ended; the error is one that no action of it has raised.
+    /// Ends a session; the error is one that was not raised by an action.
     fn session_ended(&self, thread: u32, is_well: bool, error: Option<&str>);
 }
 
 impl Vm {
-    /// Loads a load script, the service of one thread: its instance number says which. [`Vm::serve`] plays the users.
+    /// Loads a load script as the service of one thread, selected by its instance number. [`Vm::serve`] simulates the
+    /// users.
     ///
     /// # Errors
-    /// See [`LoadError`]; also a script that calls no `bench.user`.
+    /// See [`LoadError`]; also a script that never calls `bench.user`.
     pub fn load_script(
         app: &ScriptApp,
         code: &Arc<SourceCode>,
@@ -77,7 +78,7 @@ impl Vm {
         match has_session.get() {
             true => Ok(vm),
             false => Err(LoadError::Script(
-                "the script calls no bench.user: it plays no users".to_owned(),
+                "the script calls no bench.user, so there are no users to simulate".to_owned(),
             )),
         }
     }
@@ -99,7 +100,7 @@ fn install(
     })?;
     native.set("has_session", function)?;
     let own = Arc::clone(run);
-    // The first and the last.
+    // The first and the last user.
     let users = lua.create_function(move |_, ()| {
         let users = own.users(thread);
         Ok((users.start, i64::from(users.end) - 1))
@@ -123,7 +124,7 @@ fn install(
     let now = lua.create_function(move |_, ()| Ok(own.now_ns() as f64 / SECOND_NS))?;
     native.set("now", now)?;
     let own = Arc::clone(run);
-    // A double has room for the nanoseconds of a hundred days.
+    // A double holds the nanoseconds of a hundred days exactly.
     let begins = lua.create_function(move |_, ()| {
         Ok(own.action_begins(thread).map(|began_ns| began_ns as f64))
     })?;

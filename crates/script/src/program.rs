@@ -1,4 +1,4 @@
-//! An application's script with all that its VMs have in common, on all workers.
+//! The parts of an application that its VMs share on all workers.
 
 use std::sync::Arc;
 
@@ -9,23 +9,23 @@ use crate::code::SourceCode;
 use crate::load_run::LoadRun;
 use crate::vm::{LoadError, Vm};
 
-/// What each worker runs.
+/// The application as each worker runs it.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// The application.
+    /// The definition of the application.
     pub app: ScriptApp,
-    /// Its code.
+    /// The source code of the program.
     pub code: Arc<SourceCode>,
-    /// The process's dictionaries and counters: the same for all applications.
+    /// The process's dictionaries and counters, shared by all applications.
     pub store: Arc<Store>,
-    /// In a test: decides all chance.
+    /// The seed of all randomness, in a test.
     pub seed: Option<u64>,
-    /// It plays users of this run.
+    /// The load test whose users it simulates.
     pub load_run: Option<Arc<dyn LoadRun>>,
 }
 
 impl Program {
-    /// Returns what its VMs on one worker share.
+    /// Returns the state that the VMs of one worker share.
     #[must_use]
     pub fn world(&self) -> AppWorld {
         let store = Arc::clone(&self.store);
@@ -35,7 +35,7 @@ impl Program {
         }
     }
 
-    /// Loads it for a worker.
+    /// Loads the script on a worker.
     ///
     /// # Errors
     /// The script can't be loaded.
@@ -47,7 +47,7 @@ impl Program {
         }
     }
 
-    /// Returns whether the other one would run just the same.
+    /// Returns whether two programs would behave identically.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         self.app == other.app && self.code.is_same(&other.code)

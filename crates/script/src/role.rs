@@ -1,16 +1,16 @@
-//! What applications are there for.
+//! The roles of applications.
 
-/// What an application is there for.
+/// The role of an application.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AppRole {
-    /// Connections and requests: its handlers are called.
+    /// Serves connections and requests through its handlers.
     #[default]
     Clients,
-    /// Work of its own: `run` is called, in one of several VMs.
+    /// Runs in the background: `run` is called, in one of several VMs.
     Service {
-        /// Which of them, from 1.
+        /// The number of the instance, from 1.
         instance: u32,
-        /// How many there are.
+        /// The number of instances.
         instances: u32,
     },
 }

@@ -1,4 +1,4 @@
-//! A script on one worker: the VM of its code and, after a reload, the VMs before it whose handlers have not all ended.
+//! A script on one worker: the VM of its code and, after a reload, older VMs whose handlers have not finished.
 
 use veche_calls::CallOutcome;
 use veche_runtime::hooks::Hook;
@@ -12,7 +12,7 @@ use crate::app::AppWorld;
 use crate::program::Program;
 use crate::vm::{HandlerName, LoadError, Vm};
 
-/// See the module's text.
+/// Implements [`Runtime`](veche_runtime::Runtime) with Lua VMs.
 pub struct Script {
     worker: u16,
     world: AppWorld,
@@ -20,14 +20,14 @@ pub struct Script {
     before: Vec<RetiredVm>,
 }
 
-/// A VM of older code whose handlers have not all ended.
+/// A VM of older code with unfinished handlers.
 struct RetiredVm {
     vm: Vm,
     until_ms: u64,
 }
 
 impl Script {
-    /// All VMs, the newest last.
+    /// Returns all VMs, the newest last.
     fn vms(&mut self) -> impl Iterator<Item = &mut Vm> {
         let old = self.before.iter_mut().map(|old| &mut old.vm);
         old.chain([&mut self.vm])
@@ -37,7 +37,7 @@ impl Script {
         self.before.iter().map(|old| &old.vm).chain([&self.vm])
     }
 
-    /// The VM that gets a connection's messages: the newest, but for what an older one has dialed.
+    /// Returns the VM that handles a connection's messages: the newest, unless an older one has opened it.
     #[inline]
     fn vm_of(&mut self, id: ConnectionId) -> &mut Vm {
         let older = self.before.len();
@@ -64,7 +64,7 @@ impl Script {
         let is_there = |vm: &mut Vm| vm.is_busy_with(id) || vm.has_client(id);
         match old.find_map(|old| is_there(&mut old.vm).then_some(&mut old.vm)) {
             Some(busy) => {
-                // Behind the handler that waits there.
+                // After the handler that is suspended there.
                 busy.closed(id, code, reason, now);
                 self.vm.release_connection(id);
             }
@@ -77,7 +77,7 @@ impl Script {
         }
     }
 
-    /// Events that are rarer than messages.
+    /// Handles events that are rarer than messages.
     fn handle_other(&mut self, event: Event<'_>, now: Now) -> HandlerProgress {
         match event {
             Event::Message { id, kind, data } => return self.message(id, kind, data, now),
@@ -184,7 +184,7 @@ impl Runtime for Script {
         }
     }
 
-    /// Hands an answer to the VM that waits for it: the others don't know the token.
+    /// Passes an answer to all VMs; only the one that waits knows the token.
     fn answer(&mut self, token: Token, answer: &WaitResult, now: Now) {
         for vm in self.vms() {
             vm.answer(token, answer, now);

@@ -1,15 +1,15 @@
-//! Answers that a script reads piece by piece, by numbers that it knows.
+//! Streamed responses that a script reads in parts, by number.
 //!
-//! One belongs to the coroutine whose call brought it, and is given up when that ends: nothing of it can be left open.
+//! A stream belongs to the coroutine whose call returned it, and is closed when that ends.
 
 use veche_calls::Handle;
 
 use crate::raw::Reference;
 
-/// Bits of a number that are its place; all of a number's bits fit into Lua's.
+/// Bits of a number that are its index. The whole number is exact in Lua.
 const PLACE_BITS: u32 = 20;
 
-/// Those of one VM.
+/// The streams of one VM.
 #[derive(Debug, Default)]
 pub(crate) struct StreamTable {
     slots: Vec<Slot>,
@@ -23,7 +23,7 @@ struct Slot {
 }
 
 impl StreamTable {
-    /// Keeps one for a coroutine; its number. `None` if a million are open.
+    /// Registers a stream for a coroutine and returns its number; `None` if a million are open.
     pub(crate) fn open(&mut self, owner: Reference, handle: Handle) -> Option<u64> {
         let place = self.free.pop().or_else(|| {
             let place = self.slots.len() as u32;
@@ -37,21 +37,20 @@ impl StreamTable {
         Some(u64::from(slot.generation) << PLACE_BITS | u64::from(place))
     }
 
-    /// One that is open.
+    /// Returns an open stream.
     pub(crate) fn find(&self, number: u64) -> Option<Handle> {
         let slot = self.slots.get(place(number))?;
         let (_, handle) = slot.open.as_ref()?;
         (u64::from(slot.generation) == number >> PLACE_BITS).then(|| handle.clone())
     }
 
-    /// Gives one up.
     pub(crate) fn close(&mut self, number: u64) {
         if self.find(number).is_some() {
             self.clear(place(number));
         }
     }
 
-    /// Gives up those of a coroutine.
+    /// Closes the streams of a coroutine.
     pub(crate) fn close_of(&mut self, owner: Reference) {
         if self.free.len() == self.slots.len() {
             return;
@@ -64,7 +63,6 @@ impl StreamTable {
         }
     }
 
-    /// Gives up all.
     pub(crate) fn close_all(&mut self) {
         *self = Self::default();
     }

@@ -1,4 +1,4 @@
-//! Coroutines that are under way: whose they are, and what they wait for.
+//! Coroutines in progress: their owners and waits.
 
 use std::collections::HashMap;
 
@@ -10,14 +10,14 @@ use crate::vm::HandlerName;
 use veche_runtime::Token;
 use veche_runtime::hooks::Hook;
 
-/// Whose a coroutine is.
+/// The owner of a coroutine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// `app.start`.
+    /// A run of `app.start`.
     Start,
-    /// `app.stop`.
+    /// A run of `app.stop`.
     Stop,
-    /// A service's `run`.
+    /// A run of a service's `run` function.
     Run,
     /// A handler of a connection.
     Connection(ConnectionId, HandlerName),
@@ -25,16 +25,16 @@ pub(crate) enum Owner {
     Request(u64),
     /// A handshake, by the number of its request.
     Handshake(u64),
-    /// What a client of Centrifugo's protocol asks, by the question's number.
+    /// A hook request of a client of Centrifugo's protocol, by its number.
     Question(u64, Hook),
-    /// What has happened to channels and users.
+    /// A batch of channel and user events.
     Events,
-    /// What a script has spawned, by its number.
+    /// A coroutine spawned by a script, by its number.
     Spawned(u64),
 }
 
 impl Owner {
-    /// What is told of it.
+    /// Returns the name for logs.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Start => "start",
@@ -50,16 +50,16 @@ impl Owner {
     }
 }
 
-/// A coroutine that waits, or is prepared and has not begun.
+/// A coroutine that is suspended, or prepared but not started.
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) coroutine: Coroutine,
     pub(crate) owner: Owner,
-    /// What it waits for; none before it has begun.
+    /// The token that it waits for; `None` before it has started.
     pub(crate) token: Option<Token>,
 }
 
-/// All of them.
+/// All tasks of a VM.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     slots: Vec<Option<Task>>,
@@ -73,7 +73,7 @@ impl Tasks {
         self.slots.len() - self.free.len()
     }
 
-    /// Keeps a task; its place.
+    /// Stores a task and returns its index.
     pub(crate) fn keep(&mut self, task: Task) -> u32 {
         let place = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -89,7 +89,7 @@ impl Tasks {
         place
     }
 
-    /// Keeps a coroutine that has not begun; its place.
+    /// Stores a coroutine that has not started and returns its index.
     pub(crate) fn keep_prepared(&mut self, coroutine: Coroutine, owner: Owner) -> u32 {
         self.keep(Task {
             coroutine,
@@ -98,13 +98,13 @@ impl Tasks {
         })
     }
 
-    /// Whose the task in that place is.
+    /// Returns the owner of the task at an index.
     pub(crate) fn owner_at(&self, place: u32) -> Option<Owner> {
         let task = self.slots.get(place as usize)?.as_ref()?;
         Some(task.owner)
     }
 
-    /// Takes a task that is to go on, or to begin.
+    /// Takes a task that is to be started or resumed.
     pub(crate) fn take(&mut self, place: u32) -> Option<Task> {
         let task = self.vacate(place)?;
         if let Some(token) = task.token {
@@ -122,7 +122,7 @@ impl Tasks {
         Some(task)
     }
 
-    /// Whether a task waits for a token.
+    /// Returns whether a task waits for a token.
     pub(crate) fn is_waiting(&self, token: Token) -> bool {
         self.waits.contains_key(&token)
     }
@@ -133,7 +133,7 @@ impl Tasks {
         self.vacate(place)
     }
 
-    /// Takes the task whose owner is so, if it is not running at the moment, and its place. Looks through all of them.
+    /// Takes the task whose owner matches, with its index, unless it is running. Searches linearly.
     pub(crate) fn take_of(&mut self, is_it: impl Fn(Owner) -> bool) -> Option<(u32, Task)> {
         let mut slots = self.slots.iter();
         let place = slots.position(|task| task.as_ref().is_some_and(|task| is_it(task.owner)))?;
@@ -141,7 +141,7 @@ impl Tasks {
         Some((place, self.take(place)?))
     }
 
-    /// Requests and handshakes that are not answered yet.
+    /// Returns the requests and handshakes that have not been answered.
     pub(crate) fn requests(&self) -> Vec<(u64, Owner)> {
         let owners = self.slots.iter().flatten().map(|task| task.owner);
         owners
@@ -152,20 +152,19 @@ impl Tasks {
             .collect()
     }
 
-    /// Takes all of them.
     pub(crate) fn take_all(&mut self) -> Vec<Task> {
         let places = 0..self.slots.len() as u32;
         places.filter_map(|place| self.take(place)).collect()
     }
 
-    /// Takes a spawned task by its number, if it is not running at the moment.
+    /// Takes a spawned task by its number, unless it is running.
     pub(crate) fn take_spawned(&mut self, number: u64) -> Option<Task> {
         let place = self.spawned.get(&number).copied()?;
         self.take(place)
     }
 }
 
-/// Returns the name of a hook's function with the table that it stands in.
+/// Returns the name of a hook's function, qualified by its table.
 pub(crate) const fn hook_path(hook: Hook) -> &'static str {
     match hook {
         Hook::Connect => "centrifuge.connect",

@@ -1,14 +1,14 @@
-//! UTF-8 of texts that may be long.
+//! UTF-8 validation of long texts.
 
 use crate::raw::is_run_over;
 
-/// Bytes that are checked at once.
+/// Bytes validated at a time.
 const PART_BYTES: usize = 1 << 20;
 
-/// Longest encoding of a character.
+/// The longest encoding of a character.
 const CHARACTER_BYTES_MAX: usize = 4;
 
-/// Returns whether a text is UTF-8; `None` where the run that is under way ends before that is known.
+/// Returns whether a text is UTF-8; `None` if the current run has to end before that is known.
 #[inline]
 pub(crate) fn check(text: &[u8]) -> Option<bool> {
     match text.len() <= PART_BYTES {
@@ -19,7 +19,7 @@ pub(crate) fn check(text: &[u8]) -> Option<bool> {
 
 fn check_in_parts(mut rest: &[u8], is_over: fn() -> bool) -> Option<bool> {
     while rest.len() > PART_BYTES {
-        // A part ends where a character begins.
+        // A part ends at a character boundary.
         let begins = |&at: &usize| !(0x80..0xc0).contains(&rest[at]);
         let ends = (PART_BYTES - CHARACTER_BYTES_MAX + 1..=PART_BYTES).rev();
         let Some(end) = ends.into_iter().find(begins) else {

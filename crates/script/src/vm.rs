@@ -1,8 +1,8 @@
-//! One VM: a script that was loaded, its handlers, and its coroutines. Start reading here.
+//! One VM: a loaded script, its handlers and its coroutines. Start reading here.
 //!
-//! A handler that does not wait costs a pooled coroutine and its message's string. One that waits becomes a
-//! [`Task`]; its connection's further calls queue behind it, so that a connection's events are handled one by one and
-//! in order, whatever others do meanwhile.
+//! A handler that does not wait costs a pooled coroutine and its message's string. One that waits becomes a [`Task`];
+//! further calls of its connection queue behind it, so that a connection's events are handled one by one and in order,
+//! independently of others.
 
 mod clients;
 mod departed;
@@ -41,141 +41,141 @@ use veche_runtime::{Effects, HandlerProgress, Level, ServiceState, SlowHandler, 
 
 pub use load::LoadError;
 
-/// A run that the watchdog has seen so often is noted as slow; seen once it may have been short.
+/// The number of watchdog ticks from which a run is recorded as slow; a single one may be a short run.
 const SLOW_TICKS: u64 = 2;
 
-/// What a call says that could not begin.
+/// The error of a call that could not start.
 const OVER_MEMORY: &str = "not enough memory: the application is over its limit";
 
-/// How the line of a failed `app.start` begins.
+/// The beginning of the log line of a failed `app.start`.
 pub(crate) const START_FAILED: &str = "app.start failed: ";
 
-/// A script that runs.
+/// A Lua VM that runs a script.
 pub struct Vm {
     machine: LuaVm,
     tasks: Tasks,
-    /// By index of the connection.
+    /// Connections of this worker by index.
     locals: Vec<Option<LocalConnection>>,
-    /// Those whose index is another's already, while a handler of theirs is under way.
+    /// Closed connections whose index is in use again while one of their handlers is suspended.
     leaving: BTreeMap<ConnectionId, LocalConnection>,
     handlers: [Option<Reference>; HANDLERS],
-    /// What handles the events of connections to other servers: functions of `lua/websocket.lua`.
+    /// The handlers of outgoing connections: functions of `lua/websocket.lua`.
     client_handlers: [Option<Reference>; HANDLERS],
     /// The metatable of connections.
     metatable: Reference,
     kinds: [Reference; 2],
-    /// What decides on what clients of Centrifugo's protocol ask.
+    /// The hook handlers for clients of Centrifugo's protocol.
     hooks: [Option<Reference>; Hook::ALL.len()],
-    /// The first error that nobody has caught, until it is taken.
+    /// The first uncaught error, until it is taken.
     uncaught: Option<LuaError>,
-    /// Calls of `app.error` under way, by the numbers of their coroutines.
+    /// Running calls of `app.error`, by the numbers of their coroutines.
     reports: BTreeSet<u64>,
     serve: Reference,
     shake: Reference,
     rule: Reference,
     task_failed: Function,
-    /// Calls that could not begin at once, in order.
+    /// Calls that could not start at once, in order.
     postponed: VecDeque<DeferredCall>,
     slice: TurnSlice,
     slow: Option<SlowHandler>,
-    /// Gives back what coroutines held that have failed.
+    /// Releases the resources held by failed coroutines.
     reclaim: Function,
-    /// Nothing is dialed again by older code.
+    /// Stops older code from reconnecting.
     retire_clients: Function,
     has_begun: bool,
     role: AppRole,
-    /// Of a service: how far its `run` is.
+    /// The state of a service's `run`.
     run: ServiceState,
-    /// `app.events` is under way.
+    /// Whether `app.events` is running.
     is_told: bool,
-    /// `app.stop` is under way.
+    /// Whether `app.stop` is running.
     is_stopping: bool,
-    /// Wakes those who wait for being told to stop.
+    /// Wakes the coroutines that wait for the stop signal.
     told_to_stop: Function,
-    /// `app.start` has not ended: whatever comes waits here, in order.
+    /// `app.start` has not ended: calls wait here, in order.
     gate: Option<VecDeque<u32>>,
     desk: Rc<HostContext>,
     tasks_max: usize,
-    /// The last to go: everything above points into it.
+    /// Dropped last: all of the above refers to it.
     lua: Lua,
 }
 
-/// A call that begins in a turn.
+/// A call that starts in a turn.
 enum DeferredCall {
-    /// The first of a connection's queue.
+    /// The first call in a connection's queue.
     Of(ConnectionId),
-    /// A request's or a handshake's.
+    /// The call of a request or a handshake.
     Task(u32),
 }
 
-/// A connection as this VM knows it.
+/// The state of a connection in this VM.
 struct LocalConnection {
     generation: u32,
     object: Reference,
-    /// It is one to another server, and belongs to this VM.
+    /// An outgoing connection, which belongs to this VM.
     is_client: bool,
-    /// A handler waits, or others wait for `app.start`.
+    /// A handler is suspended, or calls wait for `app.start`.
     is_busy: bool,
-    /// The last handler is under way or has been.
+    /// The last handler is running or has run.
     is_ending: bool,
     /// Prepared calls, in order.
     queue: VecDeque<u32>,
-    /// What its handler waits for, or has waited for last.
+    /// The current or last wait of its handler.
     wait: Option<Token>,
-    /// Waits that have failed since it is gone.
+    /// Waits that have failed since the connection closed.
     failed_waits: u32,
 }
 
 impl Vm {
-    /// Whether the application has that function.
+    /// Returns whether the application has a handler.
     #[must_use]
     pub fn has(&self, handler: HandlerName) -> bool {
         self.handlers[handler as usize].is_some()
     }
 
-    /// The effects so far, in exchange for empty ones.
+    /// Takes the recorded effects and leaves `empty` in their place.
     pub fn take_effects(&mut self, empty: &mut Effects) {
         std::mem::swap(&mut *self.desk.world.effects.borrow_mut(), empty);
         let batch = &self.desk.world.batch;
         batch.set(batch.get().wrapping_add(1));
     }
 
-    /// The handler that ran for longest without a wait since the last call, if one ran for long.
+    /// Takes the longest-running handler since the last call, if it exceeded the threshold.
     pub fn take_slow(&mut self) -> Option<SlowHandler> {
         self.slow.take()
     }
 
-    /// Whether there is anything to carry out.
+    /// Returns whether there are effects to execute.
     #[must_use]
     pub fn has_effects(&self) -> bool {
         !self.desk.world.effects.borrow().is_empty()
     }
 
-    /// The VM's memory in bytes.
+    /// Returns the VM's memory in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.machine.used_bytes()
     }
 
-    /// Whether it is so far above its limit of memory that it has to end: another one should take its place.
+    /// Returns whether the VM exceeds its memory limit so far that it has to be replaced.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.machine.is_broken()
     }
 
-    /// Coroutines that wait or have not begun.
+    /// Returns the number of coroutines that are suspended or have not started.
     #[must_use]
     pub fn tasks(&self) -> usize {
         self.tasks.len()
     }
 
-    /// Times to wake up at that are kept, those of coroutines that were cancelled included.
+    /// Returns the number of stored wake-up times, including those of cancelled coroutines.
     #[must_use]
     pub fn sleepers(&self) -> usize {
         self.desk.sleepers()
     }
 
-    /// A connection was opened; the request is the one that opened it.
+    /// Handles an opened connection with its handshake request.
     pub fn opened(
         &mut self,
         id: ConnectionId,
@@ -189,7 +189,7 @@ impl Vm {
         self.call(id, HandlerName::Open, &[Argument::Registered(object)])
     }
 
-    /// A message came.
+    /// Handles a message of a connection.
     pub fn message(
         &mut self,
         id: ConnectionId,
@@ -202,7 +202,7 @@ impl Vm {
             return HandlerProgress::Done;
         };
         let (object, is_busy, is_client) = (local.object, local.is_busy, local.is_client);
-        // One that is queued is kept anyway; so is the order.
+        // A queued message is stored anyway; so is the order.
         if !is_busy && self.gate.is_none() && !self.has_room() {
             self.end_of(
                 id,
@@ -223,7 +223,7 @@ impl Vm {
         self.call(id, HandlerName::Message, &arguments)
     }
 
-    /// What was sent to a connection has left.
+    /// Handles a connection's drained outbox.
     pub fn drained(&mut self, id: ConnectionId, now: Now) -> HandlerProgress {
         self.set_now(now);
         let Some(local) = self.local(id) else {
@@ -238,7 +238,7 @@ impl Vm {
         self.call(id, HandlerName::Drain, &[object])
     }
 
-    /// A connection is gone. Its last call; `app.close` runs once its other handlers have ended.
+    /// Handles a closed connection. This is its last call; `app.close` runs once its other handlers have finished.
     pub fn closed(&mut self, id: ConnectionId, code: u16, reason: &str, now: Now) {
         self.set_now(now);
         self.desk.world.connections.borrow_mut().set_closing(id);
@@ -247,7 +247,7 @@ impl Vm {
         };
         local.is_ending = true;
         let (object, wait) = (local.object, local.wait);
-        // Who waits for room, perhaps within a handler, waits in vain.
+        // Coroutines that wait for room, possibly in a handler, wait in vain.
         self.desk.wake_senders(id);
         if let Some(token) = wait {
             self.fail_wait_of(id, token);
@@ -262,7 +262,7 @@ impl Vm {
         }
     }
 
-    /// An HTTP request, answered by [`Effect::Respond`].
+    /// Handles an HTTP request, answered by [`Effect::Respond`].
     pub fn request(&mut self, id: ConnectionId, request: impl Into<Box<Request>>, now: Now) {
         self.set_now(now);
         let request = request.into();
@@ -275,7 +275,7 @@ impl Vm {
         );
     }
 
-    /// A handshake, answered by [`Effect::Handshake`](veche_runtime::Effect::Handshake).
+    /// Handles a handshake, answered by [`Effect::Handshake`](veche_runtime::Effect::Handshake).
     pub fn handshake(&mut self, id: ConnectionId, request: impl Into<Box<Request>>, now: Now) {
         self.set_now(now);
         self.ask(
@@ -287,8 +287,8 @@ impl Vm {
         );
     }
 
-    /// Whoever waits for the answer to a request or a handshake is gone, or waits no longer because it `is_late`. The
-    /// handler goes on if it has not begun to answer and is not late; otherwise what it waits for fails.
+    /// Handles a request or handshake whose answer is no longer needed, because the connection closed or because it
+    /// `is_late`. The handler continues if it has not started to answer and is not late; otherwise its wait fails.
     pub fn gone(&mut self, id: ConnectionId, is_late: bool, now: Now) {
         self.set_now(now);
         let ended = self.desk.requests().end_all_of(id);
@@ -302,7 +302,7 @@ impl Vm {
         self.settle();
     }
 
-    /// The time of the turn; another one is another turn.
+    /// Sets the time of the turn; a new time starts a new turn.
     fn set_now(&mut self, now: Now) {
         if self.desk.world.now.replace(now) != now {
             self.slice.begin(self.desk.clock.ticks());
@@ -316,14 +316,14 @@ impl Vm {
             .or_else(|| self.leaving.get_mut(&id))
     }
 
-    /// A new object for a connection.
+    /// Creates an object for a connection.
     fn know(&mut self, id: ConnectionId) -> Reference {
         let object = self.machine.connection(self.metatable, id);
         self.know_as(id, object, false);
         object
     }
 
-    /// That object is a connection's.
+    /// Assigns an object to a connection.
     fn know_as(&mut self, id: ConnectionId, object: Reference, is_client: bool) {
         let index = id.index as usize;
         if self.locals.len() <= index {
@@ -346,7 +346,7 @@ impl Vm {
         }
     }
 
-    /// Calls a handler of a connection, or queues the call behind those that wait.
+    /// Calls a handler of a connection, or queues the call.
     fn call(
         &mut self,
         id: ConnectionId,
@@ -356,7 +356,7 @@ impl Vm {
         let local = self.local(id);
         let (is_busy, is_client) =
             local.map_or((false, false), |local| (local.is_busy, local.is_client));
-        // Also `app.start` may speak to other servers.
+        // `app.start` may use outgoing connections too.
         let is_gated = self.gate.is_some() && !is_client;
         let handlers = match is_client {
             true => &self.client_handlers,
@@ -399,7 +399,7 @@ impl Vm {
                 }
                 self.left(coroutine, owner, ran);
                 self.settle();
-                // It may have ended within the settling.
+                // The connection may have been removed meanwhile.
                 match self.local(id) {
                     Some(local) if local.is_busy => HandlerProgress::Waits,
                     _ => HandlerProgress::Done,
@@ -408,7 +408,7 @@ impl Vm {
         }
     }
 
-    /// Asks a handler that answers.
+    /// Calls a handler that returns an answer.
     fn ask(
         &mut self,
         id: ConnectionId,
@@ -436,13 +436,13 @@ impl Vm {
         self.begin_or_keep(coroutine, owner);
     }
 
-    /// Lets a coroutine begin, or go on with an answer, and sees to what comes of it.
+    /// Starts or resumes a coroutine and handles the result.
     fn run(&mut self, coroutine: Coroutine, owner: Owner, answer: &[Argument<'_>]) {
         let ran = self.resume(&coroutine, answer, owner, owner.name());
         self.left(coroutine, owner, ran);
     }
 
-    /// Runs it until it waits or ends, and notes where that took long.
+    /// Runs a coroutine until it waits or ends, and records slow runs.
     fn resume(
         &mut self,
         coroutine: &Coroutine,
@@ -468,7 +468,7 @@ impl Vm {
         ran
     }
 
-    /// Those of its connections that are so; of the same index the one that leaves comes first.
+    /// Returns the connections that match; of the same index the closed one comes first.
     fn ids(&self, which: impl Fn(&LocalConnection) -> bool) -> impl Iterator<Item = ConnectionId> {
         let placed = self.locals.iter().enumerate();
         let placed = placed.filter_map(|(index, local)| {
@@ -484,7 +484,7 @@ impl Vm {
         all.filter_map(move |(id, local)| which(local).then_some(id))
     }
 
-    /// A coroutine has left a run.
+    /// Handles the end of a coroutine's run.
     fn left(&mut self, coroutine: Coroutine, owner: Owner, ran: RunEnd) {
         match ran {
             RunEnd::Waits(token) => {
@@ -516,13 +516,13 @@ impl Vm {
         }
     }
 
-    /// What a coroutine has not read to its end nobody will. One that has not waited has none.
+    /// Closes streams that a coroutine has not read to the end. A coroutine that never waited has none.
     fn close_streams(&self, coroutine: &Coroutine) {
         let mut streams = self.desk.streams.borrow_mut();
         streams.close_of(coroutine.reference());
     }
 
-    /// Lets go of a coroutine that has failed, and of what it held.
+    /// Discards a failed coroutine and the resources it held.
     fn drop_dead(&self, coroutine: Coroutine) {
         self.machine.discard(coroutine);
         if let Err(error) = self

@@ -1,10 +1,10 @@
-//! The watchdog: who has run for too long without waiting is stopped, it alone.
+//! The watchdog: ends a run that has used its CPU time without waiting, and only that run.
 //!
-//! A worker only notes when a script begins and ends to run. One thread of the process looks every few milliseconds;
-//! where the same run has used up its CPU time, it sends that worker's thread a signal, and the signal's handler, which
-//! runs on that very thread, sets Lua's debug hook (what Lua's own interpreter does at Ctrl-C). The hook raises an
-//! error unless the run ends very soon: it may have been the collector that took its time. `raw` takes the hook off
-//! again. A signal that comes too late finds another run, or none, and does nothing.
+//! A worker only records when a script's run starts and ends. One thread of the process checks every few milliseconds;
+//! if the same run has used up its CPU time, it sends a signal to that worker's thread, and the signal's handler, on
+//! that very thread, sets Lua's debug hook (as Lua's own interpreter does at Ctrl-C). The hook raises an error unless
+//! the run ends very soon: the collector may have taken the time. `raw` removes the hook. A signal that arrives too
+//! late finds another run, or none, and does nothing.
 
 use std::cell::Cell;
 use std::ptr;
@@ -19,30 +19,29 @@ use parking_lot::Mutex;
 
 use crate::raw;
 
-/// How often the watchdog looks while scripts run: a run ends at most so much after its budget.
+/// The watchdog's interval while scripts run: a run ends at most this long after its budget.
 pub(crate) const TICK: Duration = Duration::from_millis(4);
-/// Looks without a script at work after which the watchdog sleeps until one begins.
+/// The number of idle checks after which the watchdog sleeps until a run starts.
 const QUIET_TICKS: u32 = 250;
-/// While it sleeps it looks so often all the same: who begins just when it falls asleep does not wake it.
+/// The interval while it sleeps: a run that starts just as it falls asleep does not wake it.
 const NAP: Duration = Duration::from_millis(100);
 
-/// The signal; ignored by default, so one that goes astray harms nobody.
+/// The signal; ignored by default, so a stray one is harmless.
 pub(crate) const SIGNAL: i32 = libc::SIGURG;
 
-/// What one thread that runs scripts tells the watchdog.
+/// The state shared by a thread that runs scripts and the watchdog.
 #[derive(Debug, Default)]
 struct WatchedThread {
-    /// The thread's number.
     thread: i32,
-    /// Odd while a script runs.
+    /// The number of the run; odd while a script runs.
     run: AtomicU64,
-    /// The run that is to end.
+    /// The number of the run that has to end.
     doomed: AtomicU64,
     budget_ns: AtomicU64,
     state: AtomicPtr<lua_State>,
 }
 
-/// A thread's side of the watch.
+/// A thread's side of the watchdog.
 #[derive(Clone, Debug)]
 pub(crate) struct ThreadWatch {
     watched: Arc<WatchedThread>,
@@ -54,7 +53,7 @@ struct WatchdogState {
     all: Mutex<Vec<Arc<WatchedThread>>>,
     asleep: AtomicBool,
     thread: OnceLock<Thread>,
-    /// Looks so far.
+    /// The number of checks so far.
     ticks: AtomicU64,
 }
 
@@ -71,10 +70,10 @@ thread_local! {
 }
 
 impl ThreadWatch {
-    /// The watch of the calling thread; begins to watch it.
+    /// Returns the watch of the calling thread and starts watching it.
     ///
     /// # Errors
-    /// The system gives no thread or no signal.
+    /// The system can't provide a thread or a signal.
     pub(crate) fn this_thread() -> std::io::Result<Self> {
         thread_local! {
             static OWN: Cell<Option<Arc<WatchedThread>>> = const { Cell::new(None) };
@@ -86,7 +85,7 @@ impl ThreadWatch {
                 thread: rustix::thread::gettid().as_raw_nonzero().get(),
                 ..WatchedThread::default()
             });
-            // The list keeps it for good, so the handler's pointer stays valid; threads that run scripts are few.
+            // The list is never shrunk, so the handler's pointer stays valid; few threads run scripts.
             DOG.all.lock().push(Arc::clone(&watched));
             CURRENT.set(Arc::as_ptr(&watched));
             raw::learn_stack();
@@ -96,7 +95,7 @@ impl ThreadWatch {
         Ok(Self { watched, dog: &DOG })
     }
 
-    /// A script begins to run.
+    /// Starts watching a run.
     pub(crate) fn enter(&self, state: *mut lua_State, budget_ns: u64) {
         raw::note_stack();
         let watched = &*self.watched;
@@ -110,12 +109,12 @@ impl ThreadWatch {
         }
     }
 
-    /// A clock that costs nothing to read: it goes on every [`TICK`] while scripts run.
+    /// Returns a clock that is free to read: it advances every [`TICK`] while scripts run.
     pub(crate) fn ticks(&self) -> u64 {
         self.dog.ticks.load(Relaxed)
     }
 
-    /// It has ended, or waits.
+    /// Ends the watch of the run.
     pub(crate) fn leave(&self) {
         let watched = &*self.watched;
         watched.run.store(watched.run.load(Relaxed) + 1, Release);
@@ -136,7 +135,7 @@ impl WatchdogState {
         Ok(())
     }
 
-    /// Looks until the process ends.
+    /// Runs the watchdog until the process ends.
     fn watch(&self) {
         let mut seen: Vec<ObservedThread> = Vec::new();
         let mut quiet = 0;
@@ -161,7 +160,7 @@ impl WatchdogState {
         }
     }
 
-    /// Looks at one thread; whether a script ran since the last look.
+    /// Checks one thread; returns whether a script has run since the last check.
     fn look(&self, watched: &WatchedThread, seen: &mut ObservedThread) -> bool {
         let run = watched.run.load(Acquire);
         let changed = run != seen.run;
@@ -185,14 +184,14 @@ impl WatchdogState {
     }
 }
 
-/// A thread as the watchdog saw it last.
+/// The last observed state of a thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct ObservedThread {
     run: u64,
     cpu_ns: u64,
 }
 
-/// The signal's handler. Nothing here allocates, locks or may panic.
+/// The signal's handler. Must not allocate, lock or panic.
 fn on_signal() {
     let current = CURRENT.try_with(Cell::get).unwrap_or(ptr::null());
     let Some((run, doomed, state)) = raw::peek(current, |watched: &WatchedThread| {

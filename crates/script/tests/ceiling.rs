@@ -1,4 +1,4 @@
-//! What a script may take of memory: its own limit, and what the process has.
+//! Tests of the memory limits of scripts: the limit of a VM and the limit of the process.
 
 mod support;
 
@@ -41,11 +41,11 @@ fn memory_has_a_cap() {
             told[0].contains("not enough memory") || told[0].contains("string too large"),
             "{body}: {told:?}"
         );
-        // And then there is room again, for messages that are large too.
+        // Afterwards there is memory again, for large messages too.
         let large = "y".repeat(1 << 20);
         for _ in 0..100 {
             bench.text(BOB, &large);
-            // It may have to wait for a collection.
+            // The VM may have to wait for a garbage collection.
             let told = bench.told_soon();
             assert!(told[0].starts_with("send bob"), "{body}: {:.100}", told[0]);
         }
@@ -53,7 +53,7 @@ fn memory_has_a_cap() {
     }
 }
 
-/// Results that are not made piece by piece are refused before they are made, whatever catches the error.
+/// A single large result is refused before it is allocated, whatever catches the error.
 #[test]
 fn one_result_can_not_take_more_than_there_is() {
     for body in [
@@ -86,7 +86,7 @@ fn one_result_can_not_take_more_than_there_is() {
         let told = bench.told();
         let is_ended = told[0].contains("not enough memory") || told[0].contains("ran too long");
         assert!(is_ended, "{body}: {told:?}");
-        // With what the run may exceed it by.
+        // Includes the amount by which the run may exceed the limit.
         let used = bench.vm.memory_bytes();
         assert!(used <= 44 << 20, "{body}: {} MiB", used >> 20);
         bench.text(BOB, "hello");
@@ -130,7 +130,7 @@ fn scripts_grow_only_while_the_process_has_memory() {
     for round in 0..40 {
         bench.open(BOB);
         bench.text(BOB, if round % 2 == 0 { "grow" } else { "leak" });
-        // It may have to wait for a collection.
+        // The VM may have to wait for a garbage collection.
         let told = bench.told_soon();
         if told[0].contains("not enough memory") {
             refused += 1;
@@ -141,9 +141,9 @@ fn scripts_grow_only_while_the_process_has_memory() {
     }
     assert!(refused >= 20, "{refused}");
     let grown = bench.vm.memory_bytes() - before;
-    // Besides the 4 MiB that it may have, what runs took up to the instruction at which they ended.
+    // The 4 MiB that the VM may use, plus what runs allocated until they were ended.
     assert!(grown < 12 << 20, "{grown}");
-    // What needs nothing more goes on, and what is given back is collected though the VM does nothing.
+    // A handler that needs no more memory continues, and garbage is collected although the VM is idle.
     bench.text(ANN, "drop");
     assert_eq!(bench.told_soon(), ["send ann text 0"]);
     for _ in 0..4000 {
@@ -197,7 +197,7 @@ fn memory_near_its_limit_is_collected_in_slices() {
         full > max / 8 * 7,
         "{full}: nothing is collected within a call"
     );
-    // Each turn looks at a bounded part.
+    // Each turn checks a limited number of handlers.
     let mut turns = 0;
     while bench.vm.memory_bytes() > max / 4 {
         bench.advance(1);
@@ -225,7 +225,7 @@ fn what_is_refused_at_the_limit_collects_nothing() {
     );
     bench.open(ANN);
     bench.open(BOB);
-    // A run may take more than the limit before it is ended; what it has kept stays.
+    // A run may exceed the limit before it is ended; what it has kept stays allocated.
     bench.text(ANN, "go");
     bench.pass_some_turns(500);
     bench.told();
@@ -247,7 +247,7 @@ fn what_is_refused_at_the_limit_collects_nothing() {
             "no collection begins"
         );
     }
-    // Later one is tried again, in turns, and the message waits for it.
+    // Later turns try again, and the message waits until then.
     bench.now.mono_ms += 1000;
     let progress = bench
         .vm

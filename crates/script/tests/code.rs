@@ -1,11 +1,11 @@
-//! Whether an application's source has changed.
+//! Tests of detecting whether the source code of an application has changed.
 
 mod support;
 
 use support::Folder;
 use veche_script::SourceCode;
 
-/// Has a handler of each ask for a module.
+/// Makes one handler of the script require a module.
 fn require(code: &std::sync::Arc<SourceCode>, module: &str) {
     let app = veche_script::ScriptApp {
         name: "test".into(),

@@ -1,4 +1,5 @@
-//! What a bad script can't do: stop its worker, take all memory, leak from one connection to another, leave its VM.
+//! Tests of isolation: a faulty script can't block its worker, use up all memory, leak data between connections or
+//! escape from its VM.
 
 mod support;
 
@@ -117,7 +118,7 @@ fn a_hundred_thousand_coroutines_sleep_and_wake() {
         bench.advance(1);
     }
     bench.close(ANN);
-    // The collector's pauses are nobody's fault.
+    // The pauses of the garbage collector are not counted.
     assert_eq!(bench.told(), ["100000"]);
 }
 
@@ -139,7 +140,7 @@ fn many_handlers_within_their_budgets_share_turns() {
     );
     bench.open(ANN);
     bench.open(BOB);
-    // One turn: the time is the same.
+    // It is the same turn, so the time is the same.
     bench.vm.turn(bench.now);
     let mut waits = 0;
     for i in 0..200 {
@@ -194,7 +195,7 @@ fn what_nests_in_c_is_an_error_in_time() {
         "local function f() table.sort({ 2, 1 }, function(a, b) f() return a < b end) end f()",
         "local function f() return load(function() f() return nil end) end f()",
     ] {
-        // As large a stack as a worker's, and time enough to use it up.
+        // The stack is as large as that of a worker, and the time is long enough to use it up.
         let body = body.to_owned();
         let thread = std::thread::Builder::new().stack_size(16 << 20);
         let run = thread.spawn(move || {
@@ -241,7 +242,7 @@ fn nobody_runs_unwatched() {
         bench.advance(1);
         assert!(!bench.told().is_empty(), "{body}");
     }
-    // It has no handlers, and nobody asks its metatable for any.
+    // The table has no handlers, and its metatable is not used to find any.
     Bench::new("return setmetatable({}, { __index = function() while true do end end })");
 }
 
@@ -288,7 +289,7 @@ fn a_pathological_pattern_is_an_error_in_time() {
     }
 }
 
-/// Errors of Rust functions are objects with destructors: as many as a script can make must be collected soundly.
+/// Errors of Rust functions are objects with destructors. The garbage collector must handle any number of them.
 #[test]
 fn errors_without_end_are_collected() {
     let mut bench = Bench::with(
@@ -470,7 +471,7 @@ fn a_traceback_shows_where_it_is_asked_for() {
     has(8, &["stack traceback:", "deep"]);
 }
 
-/// LuaJIT notes the line of an instruction that failed only in the message.
+/// LuaJIT records the line of a failed instruction only in the message.
 #[test]
 fn a_traceback_has_the_line_of_an_error() {
     for (body, line) in [

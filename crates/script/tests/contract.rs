@@ -1,4 +1,4 @@
-//! One contract: what a script wants done and what a worker process wants done by the protocol are the same effects.
+//! Tests that the requests of a script and the requests of a worker process become the same effects.
 
 mod support;
 
@@ -70,7 +70,7 @@ impl CallBridge for Own {
     fn set_attribute(&mut self, _: veche_calls::WorkerConnection, _: &str, _: Option<Attribute>) {}
 }
 
-/// The effects of a worker's answer.
+/// The effects of a response of a worker process.
 fn of_worker(origin: EventOrigin, event: EventName, head: &str, payload: &[u8]) -> Effects {
     let frame = Frame {
         head: head.as_bytes(),
@@ -111,7 +111,7 @@ fn told(mut effects: Effects) -> Vec<String> {
             "respond {to:?} {status} {headers:?} {:?}",
             body.of(bytes)
         )),
-        // A script has a traceback; a handler that did not wait has nothing to go on with.
+        // Only a script has a traceback, and a handler that did not wait has nothing to continue.
         Effect::Log { .. } | Effect::Ready { .. } => None,
         other => Some(format!("{other:?}")),
     });
@@ -240,7 +240,7 @@ fn a_script_and_a_worker_process_have_the_same_effects() {
     };
     assert!(of_script(open).1.is_empty());
     for (event, origin, name, head, payload) in table {
-        // After a failure nothing goes to the connection: the table has that last of its messages.
+        // After a failure the connection gets nothing more: the last row of its messages in the table is the failure.
         let (what, effects) = of_script(event);
         assert!(!effects.is_empty(), "{what}");
         let worker = of_worker(origin, name, head, payload.as_bytes());

@@ -1,5 +1,5 @@
-//! Replays the fuzzer's corpus: what it has found once stays found. Programs of chance too: `VECHE_FUZZ_ROUNDS=5000` tries
-//! more of them, `VECHE_FUZZ_SEED` others.
+//! Replays the corpus of the fuzzer, so that what it found once is checked in each run. Runs random programs too:
+//! `VECHE_FUZZ_ROUNDS=5000` runs more of them, and `VECHE_FUZZ_SEED` selects others.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Handlers whose connection is gone: none goes on for long, and `close` comes last.
+//! Tests of handlers whose connection is closed: each of them ends soon, and `close` runs last.
 
 mod support;
 
@@ -12,7 +12,7 @@ fn app(handlers: &str) -> Bench {
     ))
 }
 
-/// The log of some turns, the first line of each entry.
+/// Returns the log entries of several turns, only the first line of each entry.
 fn told(bench: &mut Bench) -> Vec<String> {
     bench.pass_some_turns(200);
     let told = bench.told().into_iter();
@@ -99,8 +99,7 @@ fn who_goes_on_waiting_is_stopped() {
     bench.text(ANN, "again");
     bench.close(ANN);
     let told = told(&mut bench);
-    let stopped =
-        "Error: a handler went on waiting after its connection was closed, and was stopped";
+    let stopped = "Error: a handler kept waiting after its connection was closed and was stopped";
     let stops = told.iter().filter(|line| *line == stopped).count();
     assert_eq!(stops, 2, "{told:?}");
     assert_eq!(told.last().map(String::as_str), Some("close\t128"));

@@ -1,4 +1,4 @@
-//! What happens to channels and users, as scripts are told it.
+//! Tests of the events of channels and users that scripts receive.
 
 mod support;
 
@@ -29,7 +29,7 @@ fn batches_are_told_one_by_one() {
         end
         return app",
     );
-    // Not before it has started.
+    // A service takes no events before it has started.
     assert!(!bench.vm.takes_events());
     bench.advance(1000);
     assert!(bench.vm.takes_events());
@@ -51,12 +51,12 @@ fn batches_are_told_one_by_one() {
     );
     bench.advance(1000);
     assert!(bench.vm.takes_events());
-    // One that fails is done with them.
+    // An event whose handler fails is not delivered again.
     bench.vm.deliver(&[NEWS; 3], 0, bench.now);
     assert!(bench.vm.takes_events());
     let told = bench.told();
     assert!(told[3].contains("no more"), "{told:?}");
-    // Who has no handler takes none.
+    // A script without an event handler takes no events.
     let mut bench = Bench::new("return { request = function() end }");
     bench.vm.turn(bench.now);
     assert!(!bench.vm.takes_events());

@@ -1,4 +1,4 @@
-//! Handlers: what calls them, in which order, and what they can do.
+//! Tests of handlers: what starts them, in which order, and what they can do.
 
 mod support;
 
@@ -23,7 +23,7 @@ fn an_echo() {
         bench.told(),
         ["send ann text hi", "send ann binary \0\u{fffd}"]
     );
-    // One that was never opened, and one of an earlier generation.
+    // A connection that was never opened, and one of an earlier generation.
     bench.text(BOB, "who?");
     let stale = ConnectionId {
         generation: 0,
@@ -65,7 +65,7 @@ fn events_of_a_connection_come_in_order_even_if_one_waits() {
     bench.close(ANN);
     assert_eq!(bench.told(), ["close\t1001\tbye\tnil\tclosed"]);
     assert_eq!(bench.vm.tasks(), 0);
-    // The index is another's now.
+    // The index belongs to another connection now.
     assert_eq!(bench.text(ANN, "late"), HandlerProgress::Done);
     assert_eq!(bench.told(), [""; 0]);
 }
@@ -151,7 +151,7 @@ fn who_leaves_before_start_has_ended_is_not_forgotten() {
     );
     bench.open(ANN);
     bench.close(ANN);
-    // Its place is another's already.
+    // Another connection already uses the slot.
     let next = ConnectionId {
         generation: ANN.generation + 1,
         ..ANN
@@ -279,7 +279,7 @@ fn subscribing_waits_for_the_home() {
         bench.told(),
         ["false\ttoo many", "unsubscribe ann room:7", "ready ann"]
     );
-    // Nobody waits for it any more.
+    // No handler waits for it any more.
     bench.answer(token, WaitResult::Done);
     assert_eq!(bench.told(), [""; 0]);
 }
@@ -474,7 +474,7 @@ fn scripts_that_do_not_load() {
             "can't wait while the script is loaded",
         ),
         ("require 'nothing' return {}", "module 'nothing' not found"),
-        ("require '../x' return {}", "no name of a module"),
+        ("require '../x' return {}", "not a module name"),
         ("while true do end", "ran too long"),
         ("return load(string.char(27) .. 'LJ')()", ""),
     ] {

@@ -1,4 +1,5 @@
-//! What scripts decide for clients of Centrifugo's protocol: what handlers get, what comes of what they return and raise.
+//! Tests of the hooks that scripts provide for clients of Centrifugo's protocol: the arguments of the handlers, and the
+//! results of what they return and raise.
 
 mod support;
 
@@ -37,7 +38,7 @@ fn asked(hook: Hook) -> AppHookRequest<'static> {
     }
 }
 
-/// A script with the handlers of `on`.
+/// Creates a VM whose script has these handlers in `on`.
 fn bench(handlers: &str) -> Bench {
     Bench::new(&format!(
         "local veche = require 'veche'
@@ -47,7 +48,7 @@ fn bench(handlers: &str) -> Bench {
     ))
 }
 
-/// The rulings so far, by their numbers; whatever else was done is told.
+/// Returns the responses so far, with their numbers, and a description of all other effects.
 fn rulings(bench: &mut Bench) -> (Vec<(u64, HookResponse)>, Vec<String>) {
     let (mut rulings, mut told) = (Vec::new(), Vec::new());
     for (line, effect) in bench.effects() {
@@ -72,7 +73,7 @@ fn ask(bench: &mut Bench, asked: &AppHookRequest<'_>) -> (HookResponse, Vec<Stri
     (ruling, told)
 }
 
-/// What one handler that consists of this comes to.
+/// Returns the response of a handler with this body.
 fn decided(hook: Hook, body: &str) -> (HookResponse, Vec<String>) {
     let name = hook.name();
     let mut bench = bench(&format!("on.{name} = function(...) {body} end"));
@@ -146,7 +147,7 @@ fn handlers_get_what_is_asked() {
         told,
         ["c1 nobody websocket json binary js 5 t 127.0.0.1 s b 1, 2 1 news 2"]
     );
-    // What came as bytes goes as bytes.
+    // A request with binary data gets a response with binary data.
     let HookResponse::Granted(granted) = ruling else {
         panic!("{ruling:?}");
     };
@@ -360,7 +361,7 @@ fn what_a_handler_does_wrong_is_told_and_fails_the_command() {
         (
             Hook::Rpc,
             "return { b64data = '?' }",
-            "centrifuge.rpc: b64data is no base64",
+            "centrifuge.rpc: b64data is not base64",
         ),
         (
             Hook::Rpc,
@@ -394,7 +395,7 @@ fn what_a_handler_does_wrong_is_told_and_fails_the_command() {
         assert!(told[0].starts_with("Error: "), "{told:?}");
         assert!(told[0].contains(why), "{} for {body}", told[0]);
     }
-    // A handler that was raised in says where.
+    // An error raised in a handler contains its location.
     let (_, told) = decided(Hook::Rpc, "local t = nil return t.x");
     assert!(told[0].contains("stack traceback:\n"), "{told:?}");
 }
@@ -423,7 +424,7 @@ fn handlers_wait_and_each_question_is_ruled_once() {
     };
     bench.advance(1000);
     assert_eq!(rulings(&mut bench).0, [(2, data("\"1\""))]);
-    // One that takes too long is given up; the others are not.
+    // A handler that takes too long is abandoned; the others continue.
     bench.vm.fail_undecided(1, bench.now);
     bench.vm.fail_undecided(1, bench.now);
     let (all, told) = rulings(&mut bench);
@@ -489,7 +490,7 @@ fn methods_may_stand_in_a_table() {
         assert_eq!((ruling, told.len()), (expected, 0), "{method}");
     }
     assert_eq!(bench.vm.hooks().collect::<Vec<_>>(), [Hook::Rpc]);
-    // What nobody handles fails.
+    // A hook without a handler fails.
     assert_eq!(
         ask(&mut bench, &asked(Hook::Publish)).0,
         HookResponse::Failed

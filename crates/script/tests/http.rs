@@ -1,4 +1,4 @@
-//! What scripts ask the HTTP client for, and how its answers come to them.
+//! Tests of the HTTP client of scripts: its requests, and how responses reach the script.
 
 mod support;
 
@@ -11,7 +11,7 @@ use veche_calls::{
 };
 use veche_script::{Effect, Token};
 
-/// A body that is read piece by piece; whoever made it sees whether it is still there.
+/// Returns a body that is read in pieces, and an `Arc` that shows whether the body still exists.
 fn stream() -> (Arc<()>, ReplyBody) {
     let life = Arc::new(());
     let handle = Handle::new(Arc::clone(&life));
@@ -42,7 +42,7 @@ fn whole(text: &str) -> Result<Reply, CallError> {
 struct Client(Bench);
 
 impl Client {
-    /// Runs this in `app.start`.
+    /// Runs this code in `app.start`.
     fn new(body: &str) -> Self {
         Self(Bench::new(&format!(
             "local veche = require 'veche'
@@ -53,7 +53,7 @@ impl Client {
         )))
     }
 
-    /// The one thing that is asked.
+    /// Returns the only request.
     fn asked(&mut self) -> (Token, HttpCall) {
         let effects = self.0.effects();
         match &effects[..] {
@@ -161,7 +161,7 @@ fn requests_are_what_was_said() {
             method
         );
     }
-    // More than the VM may hold can't come.
+    // A response larger than the memory of the VM is an error.
     assert_eq!(
         asked("http.get('http://a.test', { max_body = 1e12 })").body_bytes_max,
         32 << 20
@@ -232,7 +232,7 @@ fn streams_are_read_piece_by_piece() {
     assert_eq!(Arc::strong_count(&life), 1);
 }
 
-/// Opens a stream and does that with it; whether it is still open.
+/// Opens a stream and runs this script with it. The `Arc` shows whether the stream is still open.
 fn left_by(script: &str) -> (Client, Arc<()>) {
     let mut client = Client::new(&format!(
         "local answer = http.get('http://a.test/', {{ stream = true }})\n{script}"
@@ -266,7 +266,7 @@ fn nothing_is_left_open() {
     drop(client);
     assert!(!is_open(&life), "the VM is gone");
 
-    // A reply that nobody takes.
+    // A response that no handler reads.
     let mut client = Client::new(
         "veche.spawn(function() http.get('http://a.test/', { stream = true }) end):cancel()",
     );

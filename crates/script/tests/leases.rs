@@ -1,4 +1,4 @@
-//! What is held over several calls is let go of when nobody in the script has it any more.
+//! Tests that a resource that is kept across several calls is released when the script no longer refers to it.
 
 mod support;
 
@@ -10,7 +10,7 @@ use veche_calls::redis::{RedisAction, RedisReply};
 use veche_calls::{Call, Lease, Reply};
 use veche_script::Effect;
 
-/// Counts what is held.
+/// Counts the resources in use.
 struct Held(Arc<()>);
 
 impl Held {
@@ -22,7 +22,7 @@ impl Held {
         Arc::strong_count(&self.0) - 1
     }
 
-    /// Answers each call that asks for something to hold, and returns how many there were.
+    /// Answers each call that requests a resource, and returns the number of such calls.
     fn answer(&self, bench: &mut Bench) -> usize {
         let mut answers = 0;
         for (_, effect) in bench.effects() {
@@ -67,7 +67,7 @@ fn app(body: &str) -> Bench {
     bench
 }
 
-/// Lets the collector find what is garbage.
+/// Runs the garbage collector.
 fn collect(bench: &mut Bench) {
     for _ in 0..5 {
         bench.text(ANN, "collect");
@@ -113,7 +113,7 @@ fn a_coroutine_that_is_ended_lets_go_at_once() {
     bench.text(ANN, "cancel");
     bench.advance(1);
     assert!(bench.told().iter().any(|line| line.contains("End")));
-    // The call that ends it was the last to have it.
+    // The call that ends it had the last reference.
     bench.told();
     assert_eq!(held.count(), 0);
 }

@@ -1,5 +1,5 @@
 //! Runs the tests that are written in Lua: each file of `tests/lua` returns a table of functions, which run one after
-//! the other in an application's `start`. A failure names its file and line.
+//! the other in `start` of an application. A failure shows its file and line.
 
 mod support;
 
@@ -82,7 +82,7 @@ fn a_failing_assertion_names_its_line() {
     assert_eq!(told[1], "done 1");
 }
 
-/// What a script can call and no editor would know of.
+/// Finds functions that a script can call but that the type definitions for editors do not contain.
 #[test]
 fn every_function_has_its_types() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("types");
@@ -106,7 +106,7 @@ fn every_function_has_its_types() {
     }
 }
 
-/// The blocks of the guide are one script, from its beginning to its end.
+/// The code blocks of the guide form one script.
 #[test]
 fn the_guide_of_tables_runs() {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/tables.md");

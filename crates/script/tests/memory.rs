@@ -1,8 +1,9 @@
-//! Scripts that fill their memory to the brim, in every way and from every place, again and again: each attempt ends
-//! with an error, and the next script finds a VM in good order.
+//! Tests of scripts that use up their memory in every way and from every place, repeatedly: each attempt must end with
+//! an error and leave the VM usable for the next script.
 //!
-//! What LuaJIT does where memory is refused depends on the instruction, so pieces get smaller and smaller: whatever is
-//! too large leaves room for something else. Worth a run with `--profile bench` too, where frames lie otherwise.
+//! What LuaJIT does when an allocation is refused depends on the instruction. The pieces therefore get smaller and
+//! smaller, so that a piece that does not fit leaves memory for smaller ones. Run it with `--profile bench` too, which
+//! lays out stack frames differently.
 
 mod support;
 
@@ -12,7 +13,7 @@ use std::time::Duration;
 use support::{ANN, BOB, Bench, limits};
 use veche_script::ScriptLimits;
 
-/// What fills memory: a function of the list that keeps what was made and of the size of a piece.
+/// Functions that fill the memory. Each takes the function that keeps what was allocated, and the size of a piece.
 const FILLERS: &[(&str, &str)] = &[
     ("strings", "keep[#keep + 1] = ('x'):rep(size - 8) .. #keep"),
     ("one string", "keep[1] = (keep[1] or '') .. ('y'):rep(size)"),
@@ -90,7 +91,8 @@ const FILLERS: &[(&str, &str)] = &[
     ),
 ];
 
-/// From where it is filled: `fill(keep)` does so with pieces of decreasing size until there is an error.
+/// The places from which the memory is filled: `fill(keep)` allocates pieces of decreasing size until there is an
+/// error.
 const PLACES: &[(&str, &str)] = &[
     ("the handler", "fill {}"),
     (
@@ -155,11 +157,11 @@ fn script(filler: &str, place: &str) -> String {
     )
 }
 
-/// What LuaJIT's assertions say where memory ends just while a trace is being stitched to another one: a fault of its own
-/// (LuaJIT issue 1502), mended after the release that we build. It may strike here at any time, and is seldom.
+/// The message of LuaJIT's assertion if memory runs out while a trace is being stitched to another one. This is a bug
+/// of LuaJIT (issue 1502), fixed after the release that we build. It can occur here at any time, but rarely.
 const KNOWN_FAULT: &str = "unbalanced stack after hot instruction";
 
-/// In a process of its own, which that fault ends.
+/// Runs in its own process, because that bug ends the process.
 #[test]
 fn memory_that_is_filled_to_the_brim_ends_a_run_alone() {
     for _ in 0..5 {
@@ -208,7 +210,7 @@ fn fill_with(fillers: &[(&str, &str)]) {
                 bench.advance(1);
                 bench.told();
             }
-            // What was begun ends, and then there is room for others.
+            // Runs that have begun end, and then there is memory for others.
             for _ in 0..2000 {
                 bench.advance(10);
                 bench.told();
@@ -218,7 +220,7 @@ fn fill_with(fillers: &[(&str, &str)]) {
             }
             assert_eq!(bench.vm.tasks(), 0, "{what} in {from}");
             bench.text(BOB, "hello");
-            // It may have to wait for a collection.
+            // The VM may have to wait for a garbage collection.
             let told = bench.told_soon();
             assert_eq!(told[0], "send bob text hello", "{what} in {from}: {told:?}");
             let bytes = bench.vm.memory_bytes();
@@ -227,7 +229,7 @@ fn fill_with(fillers: &[(&str, &str)]) {
     }
 }
 
-/// Memory that a process has had at most so far.
+/// Returns the peak memory of the process.
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("the process's status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -235,7 +237,7 @@ fn peak_kib() -> u64 {
     number.expect("VmHWM").parse().expect("a number")
 }
 
-/// In a process of its own, whose peak no other test raises.
+/// Runs in its own process, so that no other test raises its peak.
 #[test]
 fn a_line_of_the_log_takes_no_more_memory_than_it_shows() {
     let output = Command::new(std::env::current_exe().expect("this binary"))
@@ -271,7 +273,7 @@ fn log_long_strings() {
     let grown_kib = peak_kib() - before_kib;
     assert!(grown_kib < 32 << 10, "{grown_kib} KiB for three lines");
     assert_eq!(told.len(), 3, "{told:?}");
-    // A character is not cut in two.
+    // A character is not split.
     let shown = told[0].matches('\u{e4}').count();
     assert_eq!(shown, (16 << 10) / 2, "{}", told[0].len());
     assert!(told[0].ends_with('\u{2026}'));

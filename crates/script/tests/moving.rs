@@ -1,4 +1,4 @@
-//! Newer code takes over while `app.start` of the older waits: no call is lost that has not begun.
+//! Tests of a reload while `app.start` of the older code waits: no call that has not begun is lost.
 
 mod support;
 
@@ -118,7 +118,7 @@ fn connections_go_on_where_newer_code_has_no_handler_for_what_waits() {
     assert_eq!(bench.vm.tasks() + older.tasks(), 1, "its start");
 }
 
-/// Who waits behind a handler that has begun waits on: calls of a connection keep their order.
+/// A call that waits behind a handler that has begun continues to wait, because calls of a connection keep their order.
 #[test]
 fn what_has_begun_stays() {
     let world = AppWorld::default();

@@ -1,5 +1,5 @@
-//! Responses that a function of the script writes in parts, server-sent events, files; and what becomes of a handler
-//! whose client is gone.
+//! Tests of responses that a function of the script writes in parts, of server-sent events and of files; and of
+//! handlers whose client is gone.
 
 mod support;
 
@@ -39,7 +39,7 @@ fn a_function_writes_the_body() {
     let begin = "begin ann 201 [A: b; Content-Type: application/octet-stream]";
     let whole = [begin, "part ann one", "part ann two", "end ann"];
     assert_eq!(told(handler), whole);
-    // To whom there is nothing to write nothing is written.
+    // No body is written in response to `HEAD`.
     let head = ask(&mut bench(handler), request("HEAD", "/x", ""));
     assert_eq!(head, [begin, "end ann"]);
     assert_eq!(
@@ -79,7 +79,7 @@ fn who_writes_much_waits_for_room() {
     );
     bench.vm.request(ANN, request("GET", "/x", ""), bench.now);
     let effects = bench.effects();
-    // 32 KiB and what goes beyond; then it waits.
+    // It writes up to slightly more than 32 KiB and then waits.
     assert_eq!(effects.len(), 1 + 33);
     bench.answer(token(&effects), WaitResult::Done);
     let told = bench.told();
@@ -99,7 +99,7 @@ fn an_error_breaks_off_what_has_begun() {
     );
     let told = self::told("return function(write) ('x'):gsub('x', write) end");
     assert!(told[1].contains("can't wait here"), "{told:?}");
-    // Whoever counts on another function than that is told so.
+    // A script that returns a value of another type gets an error.
     let told = self::told("return 200, {}, 7");
     assert!(
         told[0].contains("a file or a function that writes it, not a"),
@@ -127,7 +127,7 @@ fn a_client_that_goes_ends_whoever_writes_to_it() {
         assert!(!bench.told().iter().any(|line| line.starts_with("Error")));
         assert_eq!(bench.vm.tasks(), 0, "{wait}");
     }
-    // One that has not begun to answer goes on: it may be in the middle of something.
+    // A handler that has not begun its response continues, because it may be in the middle of other work.
     let mut bench = bench("veche.sleep(1) print 'done' return 'x'");
     ask(&mut bench, request("GET", "/x", ""));
     bench.vm.gone(ANN, false, bench.now);
@@ -147,7 +147,7 @@ fn who_takes_too_long_is_ended() {
         "{told:?}"
     );
     assert_eq!(bench.vm.tasks(), 0);
-    // So is what it has asked of the world.
+    // So are its calls of other servers.
     let mut bench = self::bench("veche.resolve('example.org') return 'x'");
     ask(&mut bench, request("GET", "/x", ""));
     bench.vm.gone(ANN, true, bench.now);
@@ -244,7 +244,7 @@ fn events_beat_while_there_are_none_and_end_with_their_client() {
     bench.advance(90_000_000);
     bench.pass_time();
     bench.told();
-    // The handler that has caught it waits on, but nothing beats.
+    // The handler that caught the error continues to wait, but no more heartbeats are sent.
     assert_eq!(bench.vm.tasks(), 1);
 }
 
@@ -304,7 +304,7 @@ fn files_are_named_below_the_folder() {
             && without[0].contains("files = \"FOLDER\""),
         "{without:?}"
     );
-    // It is an ordinary table: what is done to it afterwards leads nowhere.
+    // It is an ordinary table: changes after its creation have no effect.
     let changed = told("local file = veche.file 'a' file.path = '../b' return file");
     assert!(
         changed[0].contains("the path of the file was changed"),
@@ -312,7 +312,7 @@ fn files_are_named_below_the_folder() {
     );
 }
 
-/// Each VM has numbers of its own: other workers, restarts and applications do not repeat them.
+/// Each VM has its own random numbers: other workers, restarts and applications do not repeat them.
 #[test]
 fn math_random_is_seeded_for_each_vm() {
     let numbers =

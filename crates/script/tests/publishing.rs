@@ -1,4 +1,4 @@
-//! Publishing where there is no room for it: who can wait waits, who can't gets an error.
+//! Tests of publishing when the queue is full: a handler that can wait waits, and one that can't gets an error.
 
 mod support;
 
@@ -11,7 +11,7 @@ use veche_script::{
     AppRole, AppWorld, Effect, Effects, Now, PublishGate, ScriptApp, ScriptLimits, SourceCode, Vm,
 };
 
-/// A VM that learns from `refused` where it can't publish.
+/// A VM that reads from `refused` where it can't publish.
 struct Refusing {
     vm: Vm,
     refused: Rc<PublishGate>,
@@ -56,7 +56,7 @@ impl Refusing {
         }
     }
 
-    /// What some turns publish and print.
+    /// Returns what several turns publish and print.
     fn told(&mut self) -> Vec<String> {
         for _ in 0..10 {
             self.now_ms += 1;
@@ -144,7 +144,7 @@ fn those_who_wait_go_on_in_order_and_all_of_them() {
     assert_eq!(order.collect::<Vec<_>>(), (1..=1000).collect::<Vec<_>>());
 }
 
-/// What a turn has published leaves before more is taken.
+/// What a turn has published is sent before the VM accepts more.
 #[test]
 fn a_loop_that_publishes_much_lets_it_leave() {
     let mut bench = Bench::with(
@@ -182,7 +182,7 @@ fn a_loop_that_publishes_much_lets_it_leave() {
         bench.advance(1);
     }
     assert_eq!(pieces, 2000);
-    // Where nothing can wait a run may have more, up to its limit.
+    // Code that can't wait may publish more, up to its limit.
     bench
         .vm
         .request(ANN, support::request("GET", "/", ""), bench.now);

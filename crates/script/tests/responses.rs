@@ -1,4 +1,4 @@
-//! Responses of handlers, and their limits.
+//! Tests of the responses of handlers and their limits.
 
 mod support;
 

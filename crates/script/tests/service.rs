@@ -1,4 +1,4 @@
-//! Services: work without clients, and how it ends.
+//! Tests of services: scripts that run without clients, and how they end.
 
 mod support;
 

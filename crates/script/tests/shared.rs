@@ -1,4 +1,4 @@
-//! What the VMs of several workers share.
+//! Tests of the data that the VMs of several workers share.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! Scripts that test: their cases, what they ask, how they end; and worlds in which a seed decides all chance.
+//! Tests of scripts that are tests: their cases, their calls and their results; and of worlds in which a seed
+//! determines all random choices.
 
 mod support;
 
@@ -26,7 +27,7 @@ fn load(script: &str, seed: u64) -> Result<TestVm, String> {
     TestVm::load(&app(), &code, &world).map_err(|error| error.to_string())
 }
 
-/// Runs the one case of a script; whatever it asks is answered by `world`. How it ended, and what it printed.
+/// Runs the only case of a script, with `world` answering its calls. Returns the result and what was printed.
 fn run_with(
     body: &str,
     seed: u64,
@@ -65,7 +66,7 @@ fn run(body: &str) -> Option<Ended> {
     run_with(body, 1, |_| Ok(Plain::Nil)).0
 }
 
-/// What a failing case says; its first line of code is line 3.
+/// Returns the message of a failing case. Its first line of code is line 3.
 fn failure(body: &str) -> String {
     match run(body) {
         Some(Ended::Failed { words, .. }) => words,

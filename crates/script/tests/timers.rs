@@ -1,4 +1,4 @@
-//! Timers that repeat themselves: what ends them, and what does not.
+//! Tests of repeating timers: what stops them and what does not.
 
 mod support;
 
@@ -15,7 +15,7 @@ fn app(body: &str) -> String {
     )
 }
 
-/// The log of a script's turns, without tracebacks.
+/// Returns the log of the script's turns without tracebacks.
 fn lines(bench: &mut Bench) -> Vec<String> {
     let told = bench.told().into_iter();
     told.filter(|line| !line.starts_with("ready "))

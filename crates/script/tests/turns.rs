@@ -1,4 +1,5 @@
-//! How a turn is divided. Each run takes a tick of the slice here, whatever it does: no real clock decides.
+//! Tests of how a turn is divided. Each run takes one tick of the time slice here, so that the tests do not depend on a
+//! real clock.
 
 mod support;
 
@@ -6,13 +7,13 @@ use support::{ANN, BOB, Bench, request};
 use veche_calls::{CallOutcome, Reply};
 use veche_script::{ConnectionId, Effect, MessageKind, Token};
 
-/// What was printed.
+/// Returns what was printed.
 fn lines(bench: &mut Bench) -> Vec<String> {
     let told = bench.told().into_iter();
     told.filter(|line| !line.starts_with("ready ")).collect()
 }
 
-/// The `number`-th of many connections.
+/// Returns the id of connection `number`.
 fn client(number: u32) -> ConnectionId {
     ConnectionId {
         index: 10 + number,
@@ -20,7 +21,8 @@ fn client(number: u32) -> ConnectionId {
     }
 }
 
-/// One worker's turn: messages of all clients, each of whom always has the next one ready, then the VM's turn.
+/// Runs one turn of a worker: messages of all clients, each of which always has the next one ready, and then the VM's
+/// turn.
 fn turn_with_messages(bench: &mut Bench, clients: u32) {
     bench.now.mono_ms += 20;
     for number in 0..clients {
@@ -106,7 +108,7 @@ fn a_reply_waits_at_most_two_turns() {
                 break token;
             }
         };
-        // The outcome comes when the calls of the turn have taken their part of it.
+        // The result comes when the calls of the turn have used their share of it.
         turn_with_messages(&mut bench, 100);
         bench.vm.replied(token, addresses(), bench.now);
         bench.vm.turn(bench.now);
@@ -171,7 +173,7 @@ fn who_gives_way_goes_on_after_the_next_poll_and_behind_all_others() {
     bench.open(ANN);
     bench.open(BOB);
     bench.text(ANN, "yield");
-    // What has been polled for already is this turn's.
+    // Messages that were already received belong to this turn.
     bench.vm.turn(bench.now);
     assert_eq!(bench.told(), [""; 0]);
     assert_eq!(bench.vm.deadline_ms(), 0);

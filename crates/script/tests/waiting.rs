@@ -1,4 +1,4 @@
-//! Where waiting works, and where it says that it can't. The guide's table is this file.
+//! Tests of where waiting is possible and where it raises an error. The guide's table lists the same places.
 
 mod support;
 
@@ -176,11 +176,11 @@ fn cancelled_timers_leave_nothing() {
         bench.pass_time();
     }
     assert_eq!(bench.vm.tasks(), 0);
-    // Only what is too little to be looked through may be left.
+    // Only a number too small to be scanned may remain.
     assert!(bench.vm.sleepers() <= 1024 + 1, "{}", bench.vm.sleepers());
 }
 
-/// Begins the call of `veche.resolve` in `app.start` and gives its token.
+/// Starts a call of `veche.resolve` in `app.start` and returns its token.
 fn calling(body: &str) -> (Bench, Token) {
     let (bench, token, call) = beginning(body);
     let resolve = Call::Resolve(ResolveCall {
@@ -191,7 +191,7 @@ fn calling(body: &str) -> (Bench, Token) {
     (bench, token)
 }
 
-/// Begins a call in `app.start`.
+/// Starts a call in `app.start`.
 fn beginning(body: &str) -> (Bench, Token, Call) {
     let mut bench = Bench::new(&format!(
         "local veche = require 'veche'
@@ -215,7 +215,7 @@ fn calls_to_the_world_return_what_they_bring() {
     let reply = Ok(Reply::Addresses(addresses.to_vec()));
     bench.vm.replied(token, reply.clone(), bench.now);
     assert_eq!(bench.told(), ["2\t192.0.2.7\t2001:db8::1"]);
-    // Once is enough.
+    // One response is enough.
     bench.vm.replied(token, reply, bench.now);
     assert!(bench.told().is_empty());
 }
@@ -239,7 +239,7 @@ fn calls_to_the_world_fail_where_the_script_is() {
     );
 }
 
-/// Whatever way the error takes to where it is looked at.
+/// The kind of an error is known whichever way the error takes.
 #[test]
 fn errors_of_calls_are_known_by_their_kind() {
     let tell = "local function tell(why)

@@ -1,13 +1,14 @@
 ---@meta
--- The table that a script returns: the functions that Veche calls. All of them may wait. Calls for one connection come
--- one by one and in order. An error ends the call alone: it is logged, the client gets 1011 or 500. Once a connection is
--- gone, waits of its handlers but `close` fail with "the connection is closed"; after 64 of them a handler is ended.
+-- The table that the script of an application returns: the functions that Veche calls. All of them may wait. Calls for
+-- one connection are made one at a time and in order. An error ends only the call in which it occurs: it is logged, and
+-- the client gets the close code 1011 or the status 500. Once a connection is closed, calls that wait in its handlers,
+-- except `close`, fail with "the connection is closed"; a handler is ended after 64 such failures.
 
 ---@alias veche.headers table<string, string|number|string[]>
 
----Writes a part of a response's body; an empty one is nothing. It is sent at the end of the turn. Waits where more than
----some 64 KiB are on their way to a client that reads slowly. Not called for HEAD, 204 and 304.
----Errors: not a string; "the client is gone"; where nothing can wait.
+---Writes a part of a response's body; an empty string writes nothing. Parts are sent at the end of the turn. Waits while
+---more than about 64 KiB are queued for a client that reads slowly. Not called for HEAD, 204 and 304.
+---Errors: the argument is not a string; "the client is gone"; where waiting is impossible.
 ---@alias veche.write fun(data: string): true
 
 ---@alias veche.body string|table|veche.file|fun(write: veche.write)
@@ -15,41 +16,44 @@
 ---@alias veche.respond fun(req: veche.req): (integer|veche.headers|veche.body), (veche.headers|veche.body|nil), (veche.body|nil)
 
 ---@class veche.app
----Once per worker, before anything else; whatever comes meanwhile waits.
+---Called once per worker, before any other function; events that arrive meanwhile are queued.
 ---@field start? fun()
----Before a WebSocket is accepted. Nil, true or a table accept; false is a 403; a status from 300 to 599, headers and a
----body, each but the last optional, refuse with that.
+---Called before a WebSocket is accepted. Nil, true or a table accepts it; false refuses it with 403. To refuse it with
+---another response, return a status from 300 to 599, headers and a body, of which any but the last may be omitted.
 ---@field handshake? fun(req: veche.req): (boolean|integer|veche.accept|nil), (veche.headers|string|table|nil), (string|table|nil)
 ---A connection was opened.
 ---@field open? fun(conn: veche.conn)
----A message came, whole.
+---A complete message was received.
 ---@field message? fun(conn: veche.conn, data: string, kind: "text"|"binary")
----What was sent to a slow client has left: there is room again.
+---The messages queued for a slow client have been sent: there is room again.
 ---@field drain? fun(conn: veche.conn)
----The connection is gone: the last call for it.
+---The connection is closed. No other function is called for it afterwards.
 ---@field close? fun(conn: veche.conn, code: integer, reason: string)
----An HTTP request. A body, or a status from 200 to 599, headers and a body; each but the last may be left out. A table
----as the body is JSON; a file (`veche.file`) is sent; a function writes the body in parts. One that is not written in parts has
----at most 64 MiB: with more the client gets 500 and the error is logged. A router (`veche.router`) is as good as a function.
+---An HTTP request. Returns a body, or a status from 200 to 599, headers and a body, of which any but the last may be
+---omitted. A table as the body is sent as JSON, a file (`veche.file`) by its content, and a function writes the body in
+---parts. A body that is not written in parts may have up to 64 MiB: above that the client gets 500 and the error is
+---logged. A router (`veche.router`) may be used in place of the function.
 ---@field request? veche.respond
----What has happened to channels and users, where the app is that of `[events]`: in order, the next ones when it is done with
----these. `lost` were lost before, for lack of room.
+---Events of channels and users, for the application that `[events]` names: in order, and the next batch only when this
+---call has ended. `lost` events before these were dropped for lack of room.
 ---@field events? fun(events: veche.event[], lost: integer)
----An error that no `pcall` has caught, of any handler or task, once it is logged. Runs by itself, when the handler is over:
----it changes nothing for the client. Its own errors are only logged, and so are others while 64 calls of it are under way.
+---An error of any handler or task that no `pcall` caught, after it was logged. It is called after the handler has ended
+---and changes nothing for the client. Its own errors are only logged, as are further errors while 64 calls are running.
 ---@field error? fun(err: string, context: veche.error_context)
----The VM ends: newer code has taken over, the app was taken out of the configuration, or the server stops. In the last two
----cases its connections are still there, and close once it has ended or has taken too long.
+---The VM is about to end: newer code has replaced it, the application was removed from the configuration, or the server
+---is shutting down. In the latter two cases its connections are still open, and close when this function has ended or
+---has taken too long.
 ---@field stop? fun()
----What decides on what clients of Centrifugo's protocol ask, on routes with `handler = "centrifuge"` that lead to this app.
+---Decides on requests of clients that speak Centrifugo's protocol, on routes with `handler = "centrifuge"` that lead to
+---this application.
 ---@field centrifuge? veche.centrifuge
 
----Where an error came from. Of handlers of a connection or a request it has what is known of them.
+---Where an error occurred. Fields about the connection or the request are set if they are known.
 ---@class veche.error_context
 ---@field handler string "start", "handshake", "request", "connection", "events", "stop", "task" or "centrifuge.NAME".
----@field worker integer
----@field traceback string The error's words, and how it came there.
----@field connection? string Its id.
+---@field worker integer Number of the worker, from 0.
+---@field traceback string The error's text with the stack trace.
+---@field connection? string The connection's id.
 ---@field user? string
 ---@field method? string
 ---@field path? string
@@ -57,11 +61,11 @@
 ---@class veche.event
 ---@field type "online"|"offline"|"occupied"|"vacated"|"joined"|"left"|"empty"
 ---@field channel? string
----@field user? string Who has come or gone.
----@field client? string The id of his connection.
----@field info? any What others see of the connection.
----@field at number Seconds since 1970.
+---@field user? string The user that connected, disconnected, joined or left.
+---@field client? string The id of the user's connection.
+---@field info? any Information about the connection, as other clients see it.
+---@field at number Time of the event, in seconds since 1970.
 
 ---@class veche.accept
----@field user? string Who the client is.
----@field protocol? string The subprotocol that is answered.
+---@field user? string The user that the client is authenticated as.
+---@field protocol? string The subprotocol to choose.

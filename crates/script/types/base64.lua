@@ -1,27 +1,27 @@
 ---@meta
--- `veche.base64`: RFC 4648. The `_url` forms have `-` and `_` for `+` and `/`.
+-- `veche.base64`: Base64 (RFC 4648). The `_url` variants use `-` and `_` instead of `+` and `/`.
 
 ---@class veche.base64
 local base64 = {}
 
----With padding.
+---Encodes with padding.
 ---@param data string
 ---@return string
 function base64.encode(data) end
 
----Padding is needed; line breaks and other strange bytes are refused.
+---Decodes a text, which must have padding; line breaks and other invalid characters are rejected.
 ---@param text string
----@return string? data Nil if it is no base64.
+---@return string? data Nil if it is not valid base64.
 ---@return string? why
 function base64.decode(text) end
 
----Without padding.
+---Encodes without padding.
 ---@param data string
 ---@return string
 function base64.encode_url(data) end
 
----With or without padding.
+---Decodes a text with or without padding.
 ---@param text string
----@return string? data Nil if it is no base64.
+---@return string? data Nil if it is not valid base64.
 ---@return string? why
 function base64.decode_url(text) end

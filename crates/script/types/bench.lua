@@ -1,20 +1,20 @@
 ---@meta veche.bench
--- `require "veche.bench"`, in scripts of `veche bench script` alone: users of a server under load. Such a script has all of
--- `veche` beside it, and plays its users with `veche.http` and `veche.websocket`.
+-- `require "veche.bench"`, only in scripts of `veche bench script`: simulates users of a server under load. Such a script can
+-- also use all of `veche`, and acts for its users with `veche.http` and `veche.websocket`.
 
 ---@class veche.bench
 local bench = {}
 
----A user, as a session gets it: the same table in all sessions of the user, so that it can keep what it likes in it.
+---A simulated user. All sessions of the user get the same table, so a session can store values in it for later ones.
 ---@class veche.bench.user
 ---@field number integer From 0.
----@field session integer Which of the user's sessions it is, from 1.
----@field url string The address of the command line.
+---@field session integer Number of the user's session, from 1.
+---@field url string The URL from the command line.
 
----Says what a session of a user is. Users begin one session after the other, each in a coroutine of its own, until the
----time of the run is over; one that raises an error is counted as failed, and the user begins the next one a second later.
----Called once, while the script is loaded.
----Errors: no function; called before.
+---Sets the function that runs a session of a user. Each user runs one session after another, each in a new coroutine, until
+---the end of the run; a session that raises an error counts as failed, and the user starts the next one a second later. Call
+---it once, while the script is loaded.
+---Errors: not a function; called twice.
 ---@param session fun(user: veche.bench.user)
 ---
 ---```lua
@@ -25,26 +25,26 @@ local bench = {}
 ---```
 function bench.user(session) end
 
----Calls a function and times it. Whatever it raises is counted as a failure of the action, and raised again. Once the time
----of the run is over no action begins: the call ends the session instead.
----Errors: a bad name; no function; where nothing can wait.
----@param name string 1 to 64 bytes of UTF-8, the same for actions of one kind: at most 1,000 different ones are told apart.
+---Calls a function and measures its duration. An error counts as a failure of the action and is raised again. After the end
+---of the run no action is started: the call ends the session instead.
+---Errors: an invalid name; not a function; where waiting is impossible.
+---@param name string 1 to 64 bytes of UTF-8, the same for actions of one kind: up to 1,000 different names are reported.
 ---@param run function
 ---@param ... any Its arguments.
 ---@return any ... What the function returns.
 function bench.action(name, run, ...) end
 
----Counts an action that has taken so long, such as a delivery whose message says when it was sent.
----Errors: a bad name; bad seconds.
----@param name string As of `action`.
+---Records an action with a given duration, such as a delivery whose message contains the time of sending.
+---Errors: an invalid name; invalid seconds.
+---@param name string As for `action`.
 ---@param seconds number From 0 to 3600.
 function bench.record(name, seconds) end
 
----The time of a monotonic clock in seconds, to the nanosecond: the same for all users.
+---Returns the time of a monotonic clock, in seconds with nanosecond resolution; all users share the clock.
 ---@return number
 function bench.now() end
 
----Whether the time of the run is over: for sessions that wait for messages only.
+---Returns whether the run has ended, for sessions that only wait for messages.
 ---@return boolean
 function bench.is_over() end
 

@@ -1,113 +1,118 @@
 ---@meta
--- A connection of a WebSocket client, as handlers get it. It may be kept; once the connection is closed its calls say so.
+-- A WebSocket client's connection, as handlers get it. It may be stored; after the connection has closed, its methods
+-- report that.
 
 ---@class veche.conn
 ---@field id string "worker.index.generation": unique while the server runs.
----@field is_open boolean False from the moment it is closed, by whichever side.
----@field is_full boolean More waits to be sent than the client reads: see `send`.
----@field user? string Who it is, if the handshake has settled that. Nil once it is gone, like all that follows.
----@field path? string Path of the request that opened it.
----@field remote? string The client's address, without its port.
----@field query? table<string, string> Decoded; of a name that comes twice, the first.
----@field headers? table<string, string> Names in lower case; several lines of one name are joined by ", ".
+---@field is_open boolean False as soon as either side closes the connection.
+---@field is_full boolean More is queued than the client reads; see `send`.
+---@field user? string The user that the handshake authenticated, if any. Nil after the connection has closed, as are all
+---fields below.
+---@field path? string Path of the request that opened the connection.
+---@field remote? string The client's IP address, without the port.
+---@field query? table<string, string> Decoded query parameters; of several with one name, the first.
+---@field headers? table<string, string> Names in lower case; several lines with one name are joined by ", ".
 ---@field cookies? table<string, string>
----@field params? table<string, string> What the route's pattern has caught.
----@field attributes table<string, string|number|boolean|nil> Its own notes: at most 64, each at most 65536 bytes. They
----outlive a reload of the code. Errors: other values; more, or larger ones.
+---@field params? table<string, string> Parameters captured by the route's pattern.
+---@field attributes table<string, string|number|boolean|nil> The application's own values for this connection: up to 64,
+---each up to 65536 bytes. They survive a reload of the code. Errors: other types; more or larger values.
 local conn = {}
 
----Sends a message after all that was sent before. Nothing waits. Where more than some 64 KiB wait for a client that reads
----slowly, it returns `false, "full"`: the message is on its way all the same, but it should be the last until `drain`
----returns or `app.drain` is called. Who goes on beyond `limits.outbox_bytes` loses the client, with 1013.
+---Sends a message, in order with earlier ones. Never waits. If more than about 64 KiB are queued for a client that reads
+---slowly, it returns `false, "full"`: this message is sent all the same, but send no further one until `drain` returns or
+---`app.drain` is called. Beyond `limits.outbox_bytes` the connection is closed with 1013.
 ---Errors: not a string; text that is not UTF-8.
 ---@param data string
----@param kind? "text"|"binary" "text" unless told.
----@return boolean? sent Nil if it is closed; false if it is sent and the client is slow.
+---@param kind? "text"|"binary" "text" by default.
+---@return boolean? sent Nil if the connection is closed; false if the message is queued for a slow client.
 ---@return "closed"|"full"? why
 function conn:send(data, kind) end
 
----Waits until there is room for more, if there is none.
----Errors: "the connection is closed"; "cancelled"; where nothing can wait.
+---Waits until there is room for more messages. Returns at once if there is.
+---Errors: "the connection is closed"; "cancelled"; where waiting is impossible.
 ---@return true
 function conn:drain() end
 
----Closes it after all that was sent before. `app.close` is called later, when it is gone.
----Errors: a code that may not be sent; a reason over 123 bytes, or not UTF-8.
----@param code? integer 1000 to 1003, 1007 to 1014 or 3000 to 4999; 1000 unless told.
----@param reason? string At most 123 bytes.
----@return true? closing Nil if it was closed before.
+---Closes the connection after all messages sent before. `app.close` is called later, once it has closed.
+---Errors: a code that may not be sent; a reason of more than 123 bytes, or one that is not UTF-8.
+---@param code? integer 1000 to 1003, 1007 to 1014 or 3000 to 4999; 1000 by default.
+---@param reason? string Up to 123 bytes.
+---@return true? closing Nil if it was already closed.
 ---@return "closed"? why
 function conn:close(code, reason) end
 
 ---@class veche.subscribe.options
----@field since? string|{ offset: integer, epoch: string? } Up to where its client knows the channel, as it was told or the
----result of an earlier call says. Only on routes with `positions = true`.
+---@field since? string|{ offset: integer, epoch: string? } The position up to which the client knows the channel: from the
+---messages it received, or from the result of an earlier call. Only on routes with `positions = true`.
 
----Where a connection has joined a channel. Without `offset`: the channel keeps no history.
+---The result of subscribing. Without `offset` the channel keeps no history.
 ---@class veche.joined
----@field offset? integer Of the latest publication so far: what comes next has the next one.
+---@field offset? integer Offset of the newest publication; the next publication has the next offset.
 ---@field epoch? string
 ---@field position? string "EPOCH:OFFSET".
----@field recovered? boolean With `since`: whether the client gets all that it has missed, before anything else of the channel.
+---@field recovered? boolean With `since`: whether the client gets every publication it missed, before any newer one.
 
----Subscribes it to a channel: from the return on it gets each publication. Waits for that. On routes with
----`positions = true` the client first hears `{"subscribed":…}`, and publications come with their positions.
----Errors: a bad name or option; "the connection is closed"; a limit that is reached; "cancelled"; where nothing can wait.
+---Subscribes the connection to a channel: it gets every publication made after the call returns. Waits for the channel.
+---On routes with `positions = true` the client first gets `{"subscribed":…}`, and publications carry their positions.
+---Errors: an invalid name or option; "the connection is closed"; a limit that is reached; "cancelled"; where waiting is
+---impossible.
 ---@param channel string 1 to 255 bytes of UTF-8 without control characters.
 ---@param options? veche.subscribe.options
----@return true|veche.joined joined With options, even none of them, where it has joined.
+---@return true|veche.joined joined The position at which it joined, if an options table is given, even an empty one.
 function conn:subscribe(channel, options) end
 
----Takes another token (`identity = "jwt"`) of the same user in place of the one that has opened it, so that it goes on
----when that one expires. `user` stays as it is. Waits for the answer, which comes at once.
----Errors: not a string; "the connection is closed"; "cancelled"; where nothing can wait.
----@param token string As the client has sent it.
----@return number? seconds How long it holds from now, leeway included; `math.huge` for ever. Nil if it is refused: the one before stays.
----@return string? why Such as "the token is refused: expired"; "the token is another user's"; "no token has opened this
+---Replaces the token (`identity = "jwt"`) that opened the connection with another token of the same user, so that the
+---connection stays open when the first one expires. `user` does not change. Waits for the result, which comes at once.
+---Errors: not a string; "the connection is closed"; "cancelled"; where waiting is impossible.
+---@param token string As the client sent it.
+---@return number? seconds How long the token is valid from now, leeway included; `math.huge` if it does not expire. Nil if
+---it is refused: the previous token remains in force.
+---@return string? why For example "the token is refused: expired"; "the token is another user's"; "no token has opened this
 ---connection".
 function conn:renew(token) end
 
----Ends a subscription. Nothing waits; without one nothing happens.
+---Ends a subscription. Never waits; does nothing if there is no subscription.
 ---@param channel string
 function conn:unsubscribe(channel) end
 
 ---@class veche
 local veche = {}
 
----A connection of this application by its id. One of this worker's is as its handlers get it, or nil if it is closed (it
----is `==` to that, but another table key: use its id there). One of another worker's can be sent to and closed, and has
----its `id`; all else is an error. Nobody can say from here whether it is open: what is sent to a connection that is
----gone is dropped, and so is what a worker that lags can't take. What one handler sends to one connection comes in order.
+---Returns a connection of this application by its id. A connection of this worker is the same object that handlers get
+---(equal by `==`, but a different table key: use its id as the key), or nil if it is closed. A connection of another
+---worker supports only `send`, `close` and `id`; anything else is an error. Whether such a connection is open is not known
+---here: messages to a closed one are dropped, as are messages that an overloaded worker can't take. Messages from one
+---handler to one connection arrive in order.
 ---Error: not a string.
 ---@param id string
 ---@return veche.conn|veche.far_conn|nil
 function veche.connection(id) end
 
 ---@class veche.connections.options
----@field user string As `conn.user` has it.
----@field limit? integer Most connections, 1 to 10000; 1000 unless told.
+---@field user string As in `conn.user`.
+---@field limit? integer Maximum number of connections, 1 to 10000; 1000 by default.
 
----The open connections of a user to this application, on all workers; waits for their answers. Each is as
----`veche.connection` gives it. Those that were closed meanwhile are not among them, but another worker's may close at any
----moment. To send the same to all of them, `veche.push` is cheaper and needs no list.
----Errors: a bad option; "connections: a worker has not answered within 5 s"; "cancelled"; where nothing can wait.
+---Lists the open connections of a user to this application, on all workers; waits for their answers. The elements are as
+---returned by `veche.connection`. Connections that closed meanwhile are left out, but one of another worker may close at
+---any moment. To send the same message to all of them, `veche.push` is cheaper and needs no list.
+---Errors: an invalid option; "connections: a worker has not answered within 5 s"; "cancelled"; where waiting is impossible.
 ---@param options veche.connections.options
----@return (veche.conn|veche.far_conn)[] connections By worker; an empty list if there is none.
+---@return (veche.conn|veche.far_conn)[] connections Grouped by worker; empty if there is none.
 function veche.connections(options) end
 
----A connection of another worker. Calls return at once; nothing says what has become of them.
+---A connection of another worker. Calls return at once and do not report their outcome.
 ---@class veche.far_conn
 ---@field id string
 local far_conn = {}
 
----Errors: as those of `conn:send`.
+---Sends a message. Errors: those of `conn:send`.
 ---@param data string
----@param kind? "text"|"binary" "text" unless told.
+---@param kind? "text"|"binary" "text" by default.
 ---@return true
 function far_conn:send(data, kind) end
 
----Errors: as those of `conn:close`.
----@param code? integer 1000 unless told.
----@param reason? string At most 123 bytes.
+---Closes the connection. Errors: those of `conn:close`.
+---@param code? integer 1000 by default.
+---@param reason? string Up to 123 bytes.
 ---@return true
 function far_conn:close(code, reason) end

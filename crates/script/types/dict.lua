@@ -1,86 +1,86 @@
 ---@meta
--- `veche.dict` and `veche.counter`: what all workers and all applications of the process share. It outlives a reload of
--- the code and ends with the process. Every operation is atomic, and none waits.
+-- `veche.dict` and `veche.counter`: values shared by all workers and all applications of the process. They survive a reload
+-- of the code and end with the process. Every operation is atomic, and none waits.
 
 ---@class veche
 local veche = {}
 
----The dict of that name, which comes to be when it is first asked for. Errors: a bad name; other options than it has;
----1024 dicts already.
+---Returns the dict of that name, and creates it if it does not exist. Errors: an invalid name; options that differ from its
+---own; 1024 dicts already.
 ---@param name string 1 to 255 bytes.
----@param options? veche.dict_options Count when it comes to be; later they may be left out.
+---@param options? veche.dict_options Used when the dict is created; may be omitted later.
 ---@return veche.dict
 function veche.dict(name, options) end
 
----The counter of that name, which begins with 0. Errors: a bad name; 65536 counters already.
+---Returns the counter of that name; a new counter starts at 0. Errors: an invalid name; 65536 counters already.
 ---@param name string 1 to 255 bytes.
 ---@return veche.counter
 function veche.counter(name) end
 
 ---@class veche.dict_options
----@field bytes_max? integer About the memory that entries may take: keys, values and some 130 bytes each; at least 1024,
----64 MiB unless told. When it is reached, changes that need more are errors; nothing is thrown out.
+---@field bytes_max? integer Approximate memory limit for entries: keys, values and about 130 bytes each; at least 1024, 64 MiB
+---by default. When it is reached, changes that need more memory raise errors; nothing is evicted.
 
 ---@alias veche.scalar string|number|boolean
 
----Keys are strings of at most 1024 bytes. Tables go through `veche.json.encode`.
+---Keys are strings of up to 1024 bytes. Encode tables with `veche.json.encode`.
 ---@class veche.dict
 local dict = {}
 
 ---@param key string
----@return veche.scalar? value Nil if there is none, or it has expired.
+---@return veche.scalar? value Nil if there is none, or if it has expired.
 function dict:get(key) end
 
----Sets a value, or takes it out if it is nil. Error: the dict is full.
+---Sets a value; nil deletes it. Error: the dict is full.
 ---@param key string
 ---@param value veche.scalar?
----@param ttl? number Seconds that it stays, from 0.001 to 31536000; for good unless told.
+---@param ttl? number Lifetime in seconds, from 0.001 to 31536000; unlimited by default.
 function dict:set(key, value, ttl) end
 
----Sets a value if there is none. Error: the dict is full.
+---Sets a value if the key has none. Error: the dict is full.
 ---@param key string
 ---@param value veche.scalar
----@param ttl? number Seconds that it stays, from 0.001 to 31536000; for good unless told.
+---@param ttl? number Lifetime in seconds, from 0.001 to 31536000; unlimited by default.
 ---@return boolean added
 function dict:add(key, value, ttl) end
 
 ---@param key string
----@return boolean deleted False if there was none.
+---@return boolean deleted False if there was no value.
 function dict:delete(key) end
 
----Adds to a number; when it expires stays as it was. Errors: the value is no number; the sum is not finite, or of whole numbers
----and beyond 2^53, where not all of them are exact; the dict is full.
+---Adds to a number; its expiry does not change. Errors: the value is not a number; the sum is not finite, or is an integer
+---beyond 2^53, where integers are not exact; the dict is full.
 ---@param key string
----@param by? number 1 unless told.
----@param initial? number What a key without a value begins with, before `by` is added; 0 unless told.
+---@param by? number 1 by default.
+---@param initial? number The value of a missing key before `by` is added; 0 by default.
 ---@return number sum
 function dict:incr(key, by, initial) end
 
----Replaces a value by what a function makes of it. The function must not wait, and should do nothing else: if somebody
----changes the key meanwhile, it is called again with the new value.
----Errors: those of the function, and then nothing is changed; the dict is full; after 1000 calls in vain.
+---Replaces a value with the result of a function. The function must not wait, and should have no side effects: if the key
+---is changed meanwhile, it is called again with the new value.
+---Errors: those of the function, in which case nothing is changed; the dict is full; no success after 1000 calls.
 ---@param key string
----@param f fun(value: veche.scalar?): veche.scalar?, number? Gives the new value, nil to take it out; and seconds that it
----stays, otherwise it expires when it would have before.
----@return veche.scalar? value The new one.
+---@param f fun(value: veche.scalar?): veche.scalar?, number? Returns the new value, nil to delete it; and its lifetime in
+---seconds, without which its expiry does not change.
+---@return veche.scalar? value The new value.
 function dict:update(key, f) end
 
----Keys in the order of their bytes.
----@param prefix? string Their beginning; all unless given.
----@param limit? integer At most so many, from 1 to 10000; 1000 unless told.
+---Lists keys in byte order.
+---@param prefix? string Only keys with this prefix; all by default.
+---@param limit? integer Maximum number of keys, from 1 to 10000; 1000 by default.
 ---@return string[]
 function dict:keys(prefix, limit) end
 
----How many keys have a value. Takes longer with many that have just expired.
+---Counts the keys with a value. Takes longer if many have just expired.
 ---@return integer
 function dict:count() end
 
 ---@class veche.counter
 local counter = {}
 
----Errors: not a whole number; the counter would be beyond ±2^53, then it stays as it is.
----@param by? integer 1 unless told.
----@return integer value The new one.
+---Adds to the counter. Errors: not an integer; the result would be beyond ±2^53, in which case it is not changed.
+---@param by? integer 1 by default.
+---@return integer value The new value.
 function counter:add(by) end
 
 ---@return integer value

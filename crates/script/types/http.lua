@@ -1,16 +1,15 @@
 ---@meta
--- `veche.http`: requests to other servers, HTTP/1.1 with or without TLS. Every call waits; connections are kept and used
--- again.
+-- `veche.http`: an HTTP/1.1 client, with or without TLS. Every call waits; connections are kept open and reused.
 --
--- Errors of every call, raised where the script is and beginning with `http:`: a timeout, and what was waited for; nobody
--- can be reached; no TLS with whoever is there; an answer that is none, breaks off, or is longer than `max_body`; more
--- redirects than allowed. `veche.error` tells their kinds: "timeout", "unreachable", "connection_lost", "broken", "invalid". An
--- answer is no error, whatever its status. Bad arguments are errors that name the argument.
+-- Errors of every call, which begin with `http:` and are raised at the calling line: a timeout, with the step that timed
+-- out; the server is unreachable; the TLS handshake failed; the response is invalid, incomplete, or longer than
+-- `max_body`; too many redirects. `veche.error` gives their kinds: "timeout", "unreachable", "connection_lost", "broken",
+-- "invalid". A response is never an error, whatever its status. Invalid arguments raise errors that name the argument.
 
 ---@class veche.http
 local http = {}
 
----@param url string `http://` or `https://`, without name and password, of at most 16384 bytes.
+---@param url string `http://` or `https://`, without user name and password, up to 16384 bytes.
 ---@param options? veche.http_options
 ---@return veche.http_answer
 ---
@@ -22,18 +21,19 @@ local http = {}
 ---```
 function http.get(url, options) end
 
----@param url string As of `get`.
+---@param url string As for `get`.
 ---@param options? veche.http_options
 ---@return veche.http_answer # Its body is empty.
 function http.head(url, options) end
 
----@param url string As of `get`.
+---@param url string As for `get`.
 ---@param options? veche.http_options
 ---@return veche.http_answer
 function http.delete(url, options) end
 
----@param url string As of `get`.
----@param body? string|veche.http_options The body, or a table with `json`, `form` or `body`; that may have options too.
+---@param url string As for `get`.
+---@param body? string|veche.http_options The body, or a table with `json`, `form` or `body`, which may contain other options
+---too.
 ---@param options? veche.http_options
 ---@return veche.http_answer
 ---
@@ -42,14 +42,14 @@ function http.delete(url, options) end
 ---```
 function http.post(url, body, options) end
 
----@param url string As of `get`.
----@param body? string|veche.http_options As of `post`.
+---@param url string As for `get`.
+---@param body? string|veche.http_options As for `post`.
 ---@param options? veche.http_options
 ---@return veche.http_answer
 function http.put(url, body, options) end
 
----@param url string As of `get`.
----@param body? string|veche.http_options As of `post`.
+---@param url string As for `get`.
+---@param body? string|veche.http_options As for `post`.
 ---@param options? veche.http_options
 ---@return veche.http_answer
 function http.patch(url, body, options) end
@@ -59,45 +59,48 @@ function http.patch(url, body, options) end
 function http.request(options) end
 
 ---@class veche.http_options
----@field headers? table<string, string|number|string[]> The client writes `host`, `user-agent` and `accept-encoding` itself where they are
----not told, and the ones about the connection always. A value has no line breaks.
----@field query? table<string, string|number|boolean|any[]>|string Put behind the URL; a table is encoded.
----@field body? string At most one of these three.
----@field json? any Encoded; the type is `application/json` unless told.
+---@field headers? table<string, string|number|string[]> The client adds `host`, `user-agent` and `accept-encoding` unless they
+---are given, and always writes the headers about the connection. Values must not contain line breaks.
+---@field query? table<string, string|number|boolean|any[]>|string Appended to the URL; a table is encoded.
+---@field body? string At most one of `body`, `json` and `form`.
+---@field json? any Encoded as JSON, with the content type `application/json` unless another is given.
 ---@field form? table<string, string|number|boolean|any[]> Encoded as `application/x-www-form-urlencoded`.
----@field timeout? number Seconds for all of it, 30 unless told; with `stream` until the answer begins and then for each piece.
----@field connect_timeout? number Seconds for the name, the connection and TLS, 10 unless told.
----@field redirects? integer How many are followed, 5 unless told; 0: they are answers. 301 and 302 make a GET of a POST, 303 of
----everything but HEAD; `authorization` and `cookie` are not told to another host.
----@field max_body? integer Bytes of the answer's body, inflated; 16 MiB unless told, with `stream` no limit.
----@field max_per_host? integer Connections to one host at a time, 100 unless told; further calls wait, in order. Calls with
----another number have connections of their own.
----@field stream? boolean The body is not read: `read` and `chunks` do.
----@field ca_file? string Believe the certificates of this PEM file instead of the system's; beside the script, unless the path
----is absolute.
----@field insecure? boolean Believe every certificate.
+---@field timeout? number Seconds for the whole call, 30 by default; with `stream`, for the response head and then for each
+---piece.
+---@field connect_timeout? number Seconds for name resolution, connection and TLS, 10 by default.
+---@field redirects? integer Maximum number of redirects to follow, 5 by default; with 0 redirects are returned. 301 and 302
+---turn a POST into a GET, 303 every method but HEAD; `authorization` and `cookie` are not sent to another host.
+---@field max_body? integer Maximum size of the decompressed response body in bytes; 16 MiB by default, unlimited with `stream`.
+---@field max_per_host? integer Maximum number of concurrent connections to one host, 100 by default; further calls wait, in
+---order. Calls with different values use separate pools.
+---@field stream? boolean The body is not read by the call, but by `read` and `chunks`.
+---@field ca_file? string Trust the certificates in this PEM file instead of the system's; relative to the script, unless the
+---path is absolute.
+---@field insecure? boolean Do not verify certificates.
 
 ---@class veche.http_request: veche.http_options
 ---@field url string
----@field method? string `GET` unless told; anything but CONNECT and TRACE.
+---@field method? string `GET` by default; anything but CONNECT and TRACE.
 
 ---@class veche.http_answer
 ---@field status integer 200 to 999.
----@field headers table<string, string> Names in lower case; several values stand in one with commas, `set-cookie` is a list.
----@field body string Inflated if it came with gzip. Nil with `stream`.
----@field url string Where it came from after redirects.
+---@field headers table<string, string> Names in lower case; several values of one name are joined by commas, except
+---`set-cookie`, which is a list.
+---@field body string Decompressed if it was sent with gzip. Nil with `stream`.
+---@field url string The URL of the response, after redirects.
 local answer = {}
 
----The body as JSON. Errors: it is none; a streamed answer.
+---Parses the body as JSON. Errors: invalid JSON; a streamed response.
 ---@return any
 function answer:json() end
 
----With `stream`: the next piece, nil at the end. Waits. It belongs to the coroutine that asked, and is given up when that
----ends. Errors: the connection breaks off; nothing comes within the timeout (it may be tried again); the answer was closed.
+---With `stream`: returns the next piece of the body, nil at the end. Waits. The body belongs to the coroutine that made the
+---request, and is abandoned when that ends. Errors: the connection broke; nothing arrived within the timeout (the call may
+---be repeated); the response was closed.
 ---@return string?
 function answer:read() end
 
----With `stream`: all pieces that are left.
+---With `stream`: iterates over the remaining pieces.
 ---
 ---```lua
 ---for chunk in veche.http.get(url, { stream = true }):chunks() do conn:send(chunk, "binary") end
@@ -105,5 +108,5 @@ function answer:read() end
 ---@return fun(): string?
 function answer:chunks() end
 
----With `stream`: gives up what was not read, and the connection with it. Never an error.
+---With `stream`: discards the rest of the body and closes the connection. Never raises an error.
 function answer:close() end

@@ -1,23 +1,25 @@
 ---@meta
--- `veche.json`: tables to JSON and back.
+-- `veche.json`: encodes and decodes JSON.
 
 ---@class veche.json
----@field null lightuserdata JSON's null, which a table can hold.
+---@field null lightuserdata JSON's null, as a value that can be stored in a table.
 local json = {}
 
----A table with the keys 1 to n is an array, any other an object; an empty one is an object unless it is of `array`.
----Errors: functions, coroutines, NaN and infinity, strings that are not UTF-8, keys of both kinds, tables in themselves
----or deeper than 128. Whole numbers below 10^21 are written in digits alone, keys of objects in the order of their bytes.
+---Encodes a value. A table with the keys 1 to n is an array, any other table an object; an empty table is an object unless
+---it was made by `array`. Integers below 10^21 are written without an exponent, keys of objects in byte order.
+---Errors: functions, coroutines, NaN and infinity, strings that are not UTF-8, tables that mix both kinds of keys, contain
+---themselves, or are nested more than 128 levels deep.
 ---@param value any
 ---@return string
 function json.encode(value) end
 
----Whole numbers beyond ±2^53 are strings of their digits. Errors: no JSON, with line and column; deeper than 128.
+---Decodes a text. Integers beyond ±2^53 become strings of digits. Errors: invalid JSON, with line and column; nested more
+---than 128 levels deep.
 ---@param text string
 ---@return any
 function json.decode(text) end
 
----Marks a table as an array, so that it is one even when it is empty.
----@param table? table A new one unless given.
+---Marks a table as an array, so that it is encoded as one even if it is empty.
+---@param table? table A new table by default.
 ---@return table
 function json.array(table) end

@@ -1,22 +1,22 @@
 ---@meta
--- `veche.log`: lines of the server's log. Values stand side by side with tabs between, tables as JSON. A line has at
--- most 16384 bytes; what is beyond is cut off. `print` is `veche.log.info`.
+-- `veche.log`: writes to the server's log. Values are separated by tabs, tables are written as JSON. Lines are truncated to
+-- 16384 bytes. `print` is `veche.log.info`.
 
 ---@class veche.log
 local log = {}
 
----For developers.
+---Details for developers.
 ---@param ... any
 function log.debug(...) end
 
----Worth knowing.
+---Normal events.
 ---@param ... any
 function log.info(...) end
 
----Something may be wrong.
+---Possible problems.
 ---@param ... any
 function log.warn(...) end
 
----Something is wrong.
+---Failures.
 ---@param ... any
 function log.error(...) end

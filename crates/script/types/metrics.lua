@@ -1,61 +1,63 @@
 ---@meta
--- `veche.metrics`: what an application counts, on `/metrics` of the internal listener beside the server's own. All workers
--- and applications add to the same numbers. They outlive a reload and end with the process. Nothing here waits.
+-- `veche.metrics`: an application's own metrics, exported on `/metrics` of the internal listener together with the server's.
+-- All workers and applications share them. They survive a reload of the code and end with the process. No call waits.
 
----A name has letters, digits and `_`, and begins with no digit. Names that begin with `veche_`, or end in `_count`, `_sum`,
----`_bucket`, `_created` or `_info`, are taken. Asked for twice it is the same metric, with the help that came first.
----Errors: such a name; help of over 1024 bytes, with control characters or a backslash; labels that are no list of at most 8 different names, or `le`, or begin
----with `__`; other labels, buckets or another kind than the metric of that name has; 512 metrics already.
+---A name consists of letters, digits and `_`, and does not begin with a digit. Names that begin with `veche_`, or end in
+---`_count`, `_sum`, `_bucket`, `_created` or `_info`, are reserved. A second call with the same name returns the same
+---metric, with the first help text.
+---Errors: an invalid or reserved name; a help text of more than 1024 bytes, or with control characters or a backslash;
+---labels that are not a list of up to 8 different names, or include `le` or a name that begins with `__`; labels, buckets or
+---a type that differ from the existing metric's; 512 metrics already.
 ---@class veche.metrics
 local metrics = {}
 
----What only grows. A scrape says `name_total`, whether or not the name ends so.
+---A value that only grows. It is exported as `name_total`, whether or not the name ends with `_total`.
 ---@param name string
 ---@param help string
 ---@param labels? string[]
 ---@return veche.metrics.counter
 function metrics.counter(name, help, labels) end
 
----What goes up and down.
+---A value that goes up and down.
 ---@param name string
 ---@param help string
 ---@param labels? string[]
 ---@return veche.metrics.gauge
 function metrics.gauge(name, help, labels) end
 
----How many values were at most so large.
+---A distribution: counts values by buckets with upper bounds.
 ---@param name string
 ---@param help string
----@param buckets? number[] Bounds that rise, at most 64; from 0.005 to 10 unless told, for seconds.
+---@param buckets? number[] Upper bounds in ascending order, up to 64; by default from 0.005 to 10, for seconds.
 ---@param labels? string[]
 ---@return veche.metrics.histogram
 function metrics.histogram(name, help, buckets, labels) end
 
----Each call takes a value for each label, in their order. A metric has at most 1000 combinations of them: a label is for
----few values, not for users or addresses.
----Errors of all: not a finite number; other than one string of at most 128 bytes, number or boolean for each label; the
+---Each call takes a value for each label, in the order of the labels. A metric has up to 1000 combinations of label values:
+---labels are for a few values, not for users or addresses.
+---Errors of all calls: not a finite number; not exactly one string of up to 128 bytes, number or boolean per label; the
 ---1001st combination.
 ---@class veche.metrics.counter
 local counter = {}
 
----@param by? number Not negative; 1 unless told.
----@param ... string|number|boolean Values of labels.
+---@param by? number Not negative; 1 by default.
+---@param ... string|number|boolean Label values.
 function counter:add(by, ...) end
 
 ---@class veche.metrics.gauge
 local gauge = {}
 
----@param by? number 1 unless told.
----@param ... string|number|boolean Values of labels.
+---@param by? number 1 by default.
+---@param ... string|number|boolean Label values.
 function gauge:add(by, ...) end
 
 ---@param value number
----@param ... string|number|boolean Values of labels.
+---@param ... string|number|boolean Label values.
 function gauge:set(value, ...) end
 
 ---@class veche.metrics.histogram
 local histogram = {}
 
 ---@param value number
----@param ... string|number|boolean Values of labels.
+---@param ... string|number|boolean Label values.
 function histogram:observe(value, ...) end

@@ -1,27 +1,28 @@
 ---@meta
--- `veche.password`: hashes of passwords by Argon2id, for a list of users. They are computed on threads beside the workers,
--- for half of the cores at a time, and for four at most; each takes 19 MiB meanwhile. For each one that is computed 32 wait.
+-- `veche.password`: password hashing with Argon2id. Hashes are computed on separate threads, one for every two cores and at
+-- most four; each computation takes 19 MiB. Up to 32 calls per thread are queued.
 
 ---@class veche.password
 local password = {}
 
----A new hash with a salt of its own, as a PHC string: `$argon2id$v=19$m=19456,t=2,p=1$…`, 97 bytes. Waits.
+---Returns a new hash with a random salt, as a PHC string: `$argon2id$v=19$m=19456,t=2,p=1$…`, 97 bytes. Waits.
 ---
 ---```lua
 ---local hash = veche.password.hash(req.json.password)
 ---if not hash then return 503, { ["Retry-After"] = "2" }, "Try again in a moment.\n" end
 ---```
----@param password string At most 4096 bytes.
----@return string? hash Nil if too many wait already.
+---@param password string Up to 4096 bytes.
+---@return string? hash Nil if the queue is full.
 ---@return "busy"? why
----Errors: bad arguments; "cancelled"; where nothing can wait.
+---Errors: invalid arguments; "cancelled"; where waiting is impossible.
 function password.hash(password) end
 
----Whether a password belongs to a hash. The comparison takes the same time wherever they differ. Waits.
----@param password string At most 4096 bytes.
----@param hash string? A PHC string of Argon2id, Argon2i or Argon2d that asks for at most 64 MiB and four times the work of
----`password.hash`. With nil the answer is false, after as long as for a hash: so nobody learns which users there are.
----@return boolean? is_right Nil if too many wait already.
+---Returns whether a password matches a hash. The comparison takes constant time. Waits.
+---@param password string Up to 4096 bytes.
+---@param hash string? A PHC string of Argon2id, Argon2i or Argon2d that requires up to 64 MiB and up to four times the work
+---of `password.hash`. With nil the result is false after the time that a hash takes, so that the response time does not
+---reveal which users exist.
+---@return boolean? is_right Nil if the queue is full.
 ---@return "busy"? why
----Errors: no such hash; bad arguments; "cancelled"; where nothing can wait.
+---Errors: an invalid hash; invalid arguments; "cancelled"; where waiting is impossible.
 function password.verify(password, hash) end

@@ -1,5 +1,5 @@
 ---@meta
--- `veche.random`: unpredictable numbers from the system's generator. `math.random` is faster and
+-- `veche.random`: cryptographically secure random numbers from the system's generator. `math.random` is faster but
 -- predictable; each VM seeds it from the system's generator.
 
 ---@class veche.random
@@ -9,7 +9,7 @@ local random = {}
 ---@return string bytes
 function random.bytes(count) end
 
----A whole number, both ends included, all as likely. Errors: no whole numbers; `most` is below `least`.
+---Returns a uniformly distributed integer, both bounds included. Errors: not integers; `most` is below `least`.
 ---@param least integer From -2^53.
 ---@param most integer To 2^53.
 ---@return integer

@@ -1,16 +1,16 @@
 ---@meta
--- `veche.resolve`: the addresses of a host.
+-- `veche.resolve`: name resolution.
 
 ---@class veche
 local veche = {}
 
----The addresses of a host, as the system's resolver has them. Waits.
+---Returns the IP addresses of a host, from the system's resolver. Waits.
 ---
 ---```lua
 ---local addresses = veche.resolve("example.org")
 ---```
----@param host string A name, or an address as text; 1 to 253 bytes.
+---@param host string A name, or an IP address as text; 1 to 253 bytes.
 ---@param options? { timeout?: number } `timeout` in seconds, 10 by default.
----@return string[] # At least one, each once, in the resolver's order.
----Errors: the name has no address; no answer within the timeout; where nothing can wait.
+---@return string[] # At least one, without duplicates, in the resolver's order.
+---Errors: the name has no address; no answer within the timeout; where waiting is impossible.
 function veche.resolve(host, options) end

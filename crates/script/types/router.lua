@@ -1,23 +1,25 @@
 ---@meta
--- `veche.router`: functions by method and path, in one table that is called as `app.request` is.
+-- `veche.router`: dispatches requests by method and path. A router is a table that can be called like `app.request`.
 --
--- A segment `:name` of a path takes any one segment that is not empty, a last one `*` or `*name` all that is left. They
--- come decoded in `req.params`, beside those of the route in the configuration; `*` without a name as `params["*"]`. In
--- what a `*` takes, a slash that was sent as `%2F` stays `%2F`. What a path holds is compared decoded, as it is written
--- here, and by its case; `/users` and `/users/` are two paths. Where several routes match, a literal segment comes before
--- a parameter, and that before a tail.
+-- A segment `:name` of a path matches any one segment that is not empty; a final `*` or `*name` matches the rest of the
+-- path. Their values are stored, decoded, in `req.params`, together with those of the configured route; that of `*` without
+-- a name as `params["*"]`. In the rest matched by `*`, a slash sent as `%2F` stays `%2F`. Paths are compared decoded, as
+-- written here, and case-sensitively; `/users` and `/users/` are different paths. If several routes match, literal segments
+-- take precedence over parameters, and parameters over the rest.
 --
--- By itself it answers 404 where no path matches, 405 with `Allow` where only the method does not, OPTIONS with 204 and
--- `Allow`, and HEAD by what is there for GET, without the body.
+-- The router itself responds with 404 if no path matches; with 405 and `Allow` if only the method does not match; to OPTIONS
+-- with 204 and `Allow`; and to HEAD with the function for GET, without the body.
 
 ---@class veche
 local veche = {}
 
+---Creates a router.
 ---@return veche.router
 function veche.router() end
 
----Each gives the router back, so that calls can be chained. Errors: a path that does not begin with `/`, with `?` or `#`,
----over 1024 bytes, with a parameter twice or something behind a `*`; no function; a method and path that have one.
+---Every method returns the router, so that calls can be chained. Errors: a path that does not begin with `/`, contains `?`
+---or `#`, exceeds 1024 bytes, repeats a parameter or continues after `*`; not a function; a method and path that already
+---have a function.
 ---@class veche.router
 ---@operator call(veche.req): any
 local router = {}
@@ -47,7 +49,7 @@ function router:patch(path, f) end
 ---@return veche.router
 function router:delete(path, f) end
 
----HEAD, where it is not to be answered as GET is.
+---Handles HEAD, if it needs another response than GET.
 ---@param path string
 ---@param f veche.respond
 ---@return veche.router
@@ -58,26 +60,26 @@ function router:head(path, f) end
 ---@return veche.router
 function router:options(path, f) end
 
----All methods that have no function of their own at that path.
+---Handles all methods that have no function of their own for this path.
 ---@param path string
----@param f veche.respond Another router, too.
+---@param f veche.respond May be another router.
 ---@return veche.router
 function router:any(path, f) end
 
----Any other method.
----@param method string In capitals.
+---Handles any other method.
+---@param method string In upper case.
 ---@param path string
 ---@param f veche.respond
 ---@return veche.router
 function router:route(method, path, f) end
 
----Called before the function of each route, those that were added first first. If it returns something, that is the
----answer; nil goes on.
+---Adds a function that is called before the function of each route, in the order in which they were added. If it returns a
+---value, that is the response; if it returns nil, processing continues.
 ---@param f veche.respond
 ---@return veche.router
 function router:before(f) end
 
----Answers what would be a 404.
+---Handles requests that would get 404.
 ---@param f veche.respond
 ---@return veche.router
 function router:otherwise(f) end

@@ -1,5 +1,5 @@
 ---@meta
--- `veche.semaphore`: at most so many coroutines of one VM at once.
+-- `veche.semaphore`: limits how many coroutines of one VM do something at a time.
 
 ---@class veche
 local veche = {}
@@ -11,26 +11,27 @@ function veche.semaphore(permits) end
 ---@class veche.semaphore
 local semaphore = {}
 
----Takes a permit; waits while there is none. Who waits is served in order. Prefer `with`: a permit that is taken this
----way is lost if the coroutine fails before it is released.
----Errors: "cancelled": then there is none to release; where nothing can wait.
+---Acquires a permit; waits while none is free. Waiting coroutines are served in order. Prefer `with`: a permit acquired
+---here is lost if the coroutine fails before releasing it.
+---Errors: "cancelled": then there is no permit to release; where waiting is impossible.
 function semaphore:acquire() end
 
----Takes a permit if one is free.
+---Acquires a permit if one is free.
 ---@return boolean acquired
 function semaphore:try_acquire() end
 
----Gives a permit back, to whoever waits first. Error: more than were taken.
+---Releases a permit; the first waiting coroutine gets it. Error: more permits released than acquired.
 function semaphore:release() end
 
----Calls a function with a permit, which is given back whatever happens: an error, a cancellation, a run over the budget.
----Errors: those of the function, as they are; those of `acquire`.
+---Calls a function while holding a permit, which is released in any case: after an error, a cancellation, an exceeded CPU
+---budget.
+---Errors: those of the function, unchanged; those of `acquire`.
 ---@generic T, R
 ---@param f fun(...: T): R
 ---@param ... T
 ---@return R ... What the function returns.
 function semaphore:with(f, ...) end
 
----Permits that are free.
+---Returns the number of free permits.
 ---@return integer
 function semaphore:available() end

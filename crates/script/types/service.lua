@@ -1,12 +1,13 @@
 ---@meta
--- The table that the script of a `[[service]]` returns: work without clients, in a VM of its own per instance. It may use
--- all of `veche` but what belongs to connections and requests.
+-- The table that the script of a `[[service]]` returns: background work without clients, with a separate VM per instance. It
+-- may use everything in `veche` except functions for connections and requests.
 
 ---@class veche.service
----Called once the server is up. It may wait, and should look at `veche.stopping()` now and then. The service is over when
----it has returned and all coroutines that it has begun have ended; after an error, which is logged, it begins again in
----a new VM, as `restart` of the `[[service]]` says.
----@field run fun(instance: integer, instances: integer) Which instance this is, from 1, and how many there are.
----While `run` goes on: newer code takes over, the service was taken out of the configuration, or the server stops. Then
----`run` has ten seconds (at the server's end what is left of `drain_time`) before its coroutines are ended.
+---Called once the server has started. It may wait, and should check `veche.stopping()` from time to time. The service ends
+---when this function has returned and all coroutines that it started have ended. After an error, which is logged, it is
+---started again in a new VM, as configured by `restart` of the `[[service]]`.
+---@field run fun(instance: integer, instances: integer) The number of this instance, from 1, and the number of instances.
+---Called while `run` is running, when newer code replaces this one, the service was removed from the configuration, or the
+---server is shutting down. `run` then has ten seconds (at shutdown, the rest of `drain_time`) before its coroutines are
+---cancelled.
 ---@field stop? fun()

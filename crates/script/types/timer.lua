@@ -1,14 +1,14 @@
 ---@meta
--- `veche.timer`: later, and again and again.
+-- `veche.timer`: delayed and periodic calls.
 
 ---@class veche.timer
 local timer = {}
 
----The same as `veche.sleep`.
+---Same as `veche.sleep`.
 ---@param seconds number From 0 to 31536000.
 function timer.sleep(seconds) end
 
----Calls a function later, in a task of its own; cancelling that before leaves it out.
+---Calls a function later, in a new task; cancel the task to prevent the call.
 ---@generic T
 ---@param seconds number From 0 to 31536000.
 ---@param f fun(...: T)
@@ -18,15 +18,15 @@ function timer.after(seconds, f, ...) end
 
 ---@class veche.timer.options
 ---@field seconds number From 0.001 to 31536000.
----What an error of the function leads to. "log", the default: it is logged, and the function is called again when it is
----due. "fail": the task fails with it, and so does the service whose timer it is.
+---What happens after an error of the function. "log", the default: it is logged, and the function is called again at the
+---next time. "fail": the task fails with it, and so does the service that the timer belongs to.
 ---@field on_error? "log"|"fail"
 
----Calls a function every so many seconds, in a task of its own, until that is cancelled or newer code takes over. Calls
----never overlap; what is missed while one takes its time is left out. An error of the function, and whatever else ends a
----call, such as `cpu_budget`, is logged and ends that call alone, unless the options say otherwise.
+---Calls a function periodically, in a new task, until the task is cancelled or newer code replaces this one. Calls never
+---overlap; times that pass during a call are skipped. An error of the function, or anything else that ends a call, such as
+---`cpu_budget`, is logged and ends only that call, unless the options say otherwise.
 ---@generic T
----@param every number|veche.timer.options Seconds, from 0.001 to 31536000, or those and what an error leads to.
+---@param every number|veche.timer.options Interval in seconds, from 0.001 to 31536000, or options.
 ---@param f fun(...: T)
 ---@param ... T
 ---@return veche.task

@@ -1,5 +1,5 @@
 ---@meta
--- `veche.waitgroup`: waits until as many have said that they are done as were announced.
+-- `veche.waitgroup`: waits until a number of operations have finished.
 
 ---@class veche
 local veche = {}
@@ -10,13 +10,13 @@ function veche.waitgroup() end
 ---@class veche.waitgroup
 local waitgroup = {}
 
----Announces some. Errors: not a whole number; the count would be below 0, or over 2^53.
----@param count? integer 1 unless told.
+---Adds operations to wait for. Errors: not an integer; the count would be below 0, or above 2^53.
+---@param count? integer 1 by default.
 function waitgroup:add(count) end
 
----One of them is done. Error: more than were announced.
+---Marks one operation as finished. Error: more than were added.
 function waitgroup:done() end
 
----Waits until all are done; not at all if none is announced.
----Errors: "cancelled"; where nothing can wait.
+---Waits until all operations have finished; returns at once if there are none.
+---Errors: "cancelled"; where waiting is impossible.
 function waitgroup:wait() end

@@ -1,8 +1,8 @@
-//! The access log: a line for each request that was answered and each session that has ended.
+//! The access log: a line for each answered request and each ended session.
 //!
-//! The front ends' [`Journal`](veche_frontends::Journal) has the entries, [`template`] makes lines of them, and a log
-//! thread of its own writes them ([`veche_logging`]): a worker hands over the lines of a turn in one piece,
-//! and waits for nobody. Lines that find no room are lost, which a metric counts.
+//! The entries come from the front ends' [`AccessLogBatch`](veche_frontends::AccessLogBatch), [`template`] formats them, and a
+//! separate thread writes them ([`veche_logging`]): a worker passes on all lines of a turn at once and never blocks.
+//! Lines that don't fit are dropped, which a metric counts.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use veche_frontends::access_log_buffer::{AccessLogEntry, AccessLogFilter};
 use veche_config::{self as config, AccessLogConfig, Template};
 use veche_logging::{self as logging, Appender, LogError};
 
-/// What a worker needs to write its lines.
+/// A worker's access to the log.
 #[derive(Clone)]
 pub(crate) struct AccessLogWriter {
     pub(crate) choice: AccessLogFilter,
@@ -21,7 +21,7 @@ pub(crate) struct AccessLogWriter {
 }
 
 impl AccessLogWriter {
-    /// Writes these entries, using `scratch`.
+    /// Formats and writes entries, using `scratch` as a buffer.
     pub(crate) fn write(&self, entries: &mut Vec<AccessLogEntry>, scratch: &mut Vec<u8>) {
         let count = entries.len() as u64;
         for entry in entries.drain(..) {
@@ -33,7 +33,7 @@ impl AccessLogWriter {
     }
 }
 
-/// The access log of the process: on or off, and whose lines go where.
+/// The access log of the process, which may be off.
 #[derive(Default)]
 pub(crate) struct AccessLogFile {
     kept: Mutex<AccessLogState>,
@@ -41,16 +41,16 @@ pub(crate) struct AccessLogFile {
 
 #[derive(Default)]
 struct AccessLogState {
-    /// The log thread, once there was a use for it.
+    /// The log, once it was enabled.
     lines: Option<Arc<Appender>>,
     scribe: Option<AccessLogWriter>,
 }
 
-/// Where a log goes that was opened but is not in use yet.
+/// An opened log that is not in use yet.
 pub(crate) struct OpenedLog(Option<(AccessLogConfig, logging::Output)>);
 
 impl AccessLogFile {
-    /// Opens what a configuration names, which may fail, without using it.
+    /// Opens the configured log without using it, which may fail.
     pub(crate) fn open(config: &config::Config) -> Result<OpenedLog, LogError> {
         let Some(log) = &config.access_log else {
             return Ok(OpenedLog(None));
@@ -59,7 +59,7 @@ impl AccessLogFile {
         Ok(OpenedLog(Some((log.clone(), output))))
     }
 
-    /// Goes on with what was opened.
+    /// Switches to an opened log.
     pub(crate) fn switch(&self, opened: OpenedLog) -> Result<(), LogError> {
         let mut kept = self.kept.lock();
         let Some((log, output)) = opened.0 else {
@@ -91,19 +91,19 @@ impl AccessLogFile {
         Ok(())
     }
 
-    /// For a worker; `None` while it is off.
+    /// Returns a writer for a worker; `None` while the log is off.
     pub(crate) fn writer(&self) -> Option<AccessLogWriter> {
         self.kept.lock().scribe.clone()
     }
 
-    /// Opens the file anew.
+    /// Reopens the file.
     pub(crate) fn reopen(&self) {
         if let Some(lines) = &self.kept.lock().lines {
             lines.reopen();
         }
     }
 
-    /// Waits until all lines so far are written, but not for long.
+    /// Waits a limited time until all lines so far are written.
     pub(crate) fn flush(&self) {
         let lines = self.kept.lock().lines.clone();
         if let Some(lines) = lines {
@@ -111,7 +111,7 @@ impl AccessLogFile {
         }
     }
 
-    /// Lines lost since the start.
+    /// Returns the number of lines lost since the start.
     pub(crate) fn lost(&self) -> u64 {
         self.kept
             .lock()

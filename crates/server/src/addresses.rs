@@ -1,7 +1,7 @@
-//! What each client address takes of the process: its connections, and how fast it makes new ones.
+//! Connections and handshake rates by client address.
 //!
-//! Touched at accept, handshake and close; never per message. An address that has no connection and whose rate is
-//! unused again is forgotten, so the table is never larger than what really goes on.
+//! Used at accept, handshake and close, never per message. An address without connections whose rate has recovered is
+//! removed, so the table is bounded by current activity.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,18 +11,17 @@ use parking_lot::{Mutex, RwLock};
 use veche_frontends::rate::{Rate, RateMeter};
 use veche_types::network;
 
-/// Shards of the table.
+/// The number of shards of the table.
 const SHARDS: usize = 16;
-/// A shard is looked through for what can be forgotten when it has twice as many addresses as were left last time, and
-/// at least so many.
+/// A shard is purged when it has at least this size and has doubled since the last purge.
 const PURGE_FROM: usize = 1_024;
 
-/// See the module's text.
+/// Connection counts and rates by address.
 #[derive(Default)]
 pub(crate) struct AddressCounters {
-    /// Connections of one address; 0: off.
+    /// The limit of connections of one address; 0: off.
     connections_max: AtomicUsize,
-    /// New connections and handshakes of one address.
+    /// The rate limit of connections and handshakes of one address.
     rate: RwLock<Option<Rate>>,
     shards: [Mutex<Shard>; SHARDS],
 }
@@ -40,13 +39,13 @@ struct AddressUse {
 }
 
 impl AddressCounters {
-    /// Sets the limits; `connections_max` 0 is off.
+    /// Sets the limits; `connections_max` 0 disables that one.
     pub(crate) fn set_limits(&self, connections_max: usize, rate: Option<Rate>) {
         self.connections_max.store(connections_max, Relaxed);
         *self.rate.write() = rate;
     }
 
-    /// Counts a connection in; whether the address has not too many now.
+    /// Counts an opened connection; returns whether the address is within its limit.
     pub(crate) fn opened(&self, address: IpAddr) -> bool {
         let key = network(address);
         let mut shard = self.shard(key).lock();
@@ -56,7 +55,7 @@ impl AddressCounters {
         max == 0 || used.connections as usize <= max
     }
 
-    /// Counts it out.
+    /// Counts a closed connection.
     pub(crate) fn closed(&self, address: IpAddr) {
         let key = network(address);
         let mut shard = self.shard(key).lock();
@@ -68,7 +67,7 @@ impl AddressCounters {
         }
     }
 
-    /// Whether the address may have one more connection.
+    /// Returns whether the address may open another connection.
     pub(crate) fn have_room(&self, address: IpAddr) -> bool {
         let max = self.connections_max.load(Relaxed);
         let key = network(address);
@@ -81,7 +80,7 @@ impl AddressCounters {
                 .is_none_or(|used| (used.connections as usize) < max)
     }
 
-    /// Whether the address may begin one more connection or handshake now, which counts.
+    /// Returns whether the address may start another connection or handshake now, and counts it.
     pub(crate) fn may_begin(&self, address: IpAddr, now_ms: u64) -> bool {
         let Some(rate) = *self.rate.read() else {
             return true;

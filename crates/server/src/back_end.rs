@@ -1,4 +1,4 @@
-//! How workers wait for sockets: what `io` asks for, and what this machine allows.
+//! Selects the workers' I/O driver from `io` and the machine's capabilities.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use veche_net::{Delayed, Driver as _, Epoll, Options, Uring, Waker};
 
 use veche_config::IoBackend;
 
-/// What all workers of a process run on.
+/// The I/O driver of all workers of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DriverKind {
     Epoll,
@@ -15,7 +15,7 @@ pub(crate) enum DriverKind {
 }
 
 impl DriverKind {
-    /// As the directive says it.
+    /// Returns the name in the configuration.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Epoll => "epoll",
@@ -24,10 +24,10 @@ impl DriverKind {
         }
     }
 
-    /// Takes what is asked for, and says why it is what it is.
+    /// Selects the driver and explains the choice for the log.
     ///
     /// # Errors
-    /// io_uring is asked for and the kernel or the container does not have it.
+    /// io_uring is required, but the kernel or the container does not support it.
     pub(crate) fn choose(io: IoBackend) -> Result<(Self, String), String> {
         const ASKED: &str = "the configuration says so";
         match io {
@@ -36,30 +36,30 @@ impl DriverKind {
             IoBackend::Uring => match Uring::probe() {
                 Ok(_) => Ok((Self::Uring, ASKED.to_owned())),
                 Err(error) => Err(format!(
-                    "server.io: \"io_uring\" can't be had here: {}; \"auto\" and \"epoll\" work everywhere",
+                    "server.io: \"io_uring\" is not available here: {}; \"auto\" and \"epoll\" work everywhere",
                     why_not(&error)
                 )),
             },
             IoBackend::Auto => Ok(match Uring::probe() {
                 Ok(true) => (
                     Self::Uring,
-                    "io_uring can be had, and costs less than epoll or about the same".to_owned(),
+                    "io_uring is available and costs less CPU than epoll or about the same".to_owned(),
                 ),
                 Ok(false) => (
                     Self::Epoll,
-                    "io_uring can be had, but before Linux 6.12 costs more than epoll where much comes at once"
+                    "io_uring is available, but costs more CPU than epoll under load before Linux 6.12"
                         .to_owned(),
                 ),
                 Err(error) => (
                     Self::Epoll,
-                    format!("io_uring can't be had: {}", why_not(&error)),
+                    format!("io_uring is not available: {}", why_not(&error)),
                 ),
             }),
         }
     }
 }
 
-/// A worker's own driver. It belongs to the thread that opens it.
+/// A worker's driver. It belongs to the thread that opens it.
 pub(crate) enum DriverInstance {
     Epoll(Box<Epoll>),
     Uring(Box<Uring>),
@@ -67,10 +67,10 @@ pub(crate) enum DriverInstance {
 }
 
 impl DriverInstance {
-    /// `seed` is for delays.
+    /// Opens a driver; `seed` is for random delays in tests.
     ///
     /// # Errors
-    /// Descriptors or memory are short.
+    /// Too few descriptors or too little memory.
     pub(crate) fn open(back_end: DriverKind, seed: u64) -> io::Result<Self> {
         let options = Options::default();
         Ok(match back_end {
@@ -91,7 +91,7 @@ impl DriverInstance {
     }
 }
 
-/// What the operating system's answer means.
+/// Explains an error of the operating system.
 fn why_not(error: &io::Error) -> String {
     let means = match error.kind() {
         io::ErrorKind::PermissionDenied => {

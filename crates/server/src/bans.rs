@@ -1,11 +1,11 @@
-//! Users and tokens that are not let in: one table for all workers, and a file, so that a new process knows them too.
+//! Banned users and revoked tokens: one table for all workers, and a file that preserves them across processes.
 //!
-//! The file has a line of JSON for each command of the back end, in order; the last one of a user or token counts. It is
-//! written before the back end gets its answer, and synced by the control thread within about a second, so that no worker
-//! waits for the disk: a power cut loses the commands since the last sync. What can't be written is in force all the same,
-//! the back end is told, and it is tried again. What is over stays in the table and in the file, since the clock may be
-//! ahead for a while. While one process takes over from another both have it: each writes under a lock, and reads about
-//! once a second what the other one has written. Where most of it is over it is written anew.
+//! The file has a JSON line for each command of the back end, in order; the last one of a user or token counts. It is
+//! written before the command is answered, and synced by the control thread within about a second, so that no worker
+//! waits for the disk: a power cut loses the commands since the last sync. A ban that can't be written is in force all
+//! the same; the back end gets an error, and writing is retried. Expired bans stay in the table and the file for a
+//! while, since the clock may have been ahead. During a handover both processes use the file: each writes under a lock,
+//! and reads the other's lines about once a second. When most lines are expired the file is rewritten.
 
 #[cfg(test)]
 mod tests;
@@ -26,51 +26,51 @@ use veche_clock::now;
 use veche_files::WriteOptions;
 use veche_frontends::issued_token::{Ban, BanError, IssuedToken};
 
-/// Most users, and most tokens, and most users whose tokens don't hold.
+/// Limits of banned users, of revoked tokens, and of users with invalidated tokens.
 const BLOCKS_MAX: usize = 100_000;
 
-/// So many lines may be over before the file is written anew.
+/// The number of expired lines after which the file is rewritten.
 const OVER_MAX: usize = 1000;
 
-/// So long after the start nothing is taken out of the file: the clock may not be right before.
+/// The time after the start before which no line is removed: the clock may not be set yet.
 const SETTLED: Duration = Duration::from_secs(3600);
 
-/// So often somebody looks at the file.
+/// The interval of checking the file.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// So many may wait to be written.
+/// The most bans that wait to be written.
 const UNWRITTEN_MAX: usize = 100_000;
 
-/// How often, and how long each time, a worker waits for the other process's lock.
+/// The number of attempts, and the delay of each, with which a worker waits for the other process's lock.
 const LOCK_TRIES: u32 = 20;
 const LOCK_WAIT: Duration = Duration::from_millis(1);
 
-/// When it is over, in seconds since 1970.
+/// The expiry in seconds since 1970; `None`: never.
 type ExpiryTime = Option<u64>;
 
-/// See the module's text.
+/// The bans of the process.
 #[derive(Debug, Default)]
 pub(crate) struct Bans {
-    /// Nobody was ever blocked: the usual case costs nothing.
+    /// False while nothing was ever banned, which makes the usual check free.
     is_used: AtomicBool,
     table: RwLock<BanTable>,
-    /// Held while the file is written, so that it has the order of the table.
+    /// Locked while the file is written, so that it has the order of the table.
     file: Mutex<Option<BanFile>>,
 }
 
-/// The file.
+/// The file of bans.
 #[derive(Debug)]
 struct BanFile {
     path: PathBuf,
-    /// What of it the table has: which file, and how many bytes.
+    /// The part that the table contains: the file's identity, and the number of bytes.
     known: (u64, u64),
-    /// How many lines it has.
+    /// The number of lines.
     lines: usize,
-    /// How many of them could not be read, after a power cut.
+    /// The number of unreadable lines, after a power cut.
     holes: usize,
-    /// Entries in force that could not be written, in order.
+    /// Bans in force that could not be written, in order.
     unwritten: Vec<Ban>,
-    /// Something was written that may not be on the disk.
+    /// Some writes may not be on disk.
     is_unsynced: bool,
     /// When the file was opened.
     opened: Instant,
@@ -80,15 +80,15 @@ struct BanFile {
 struct BanTable {
     users: HashMap<Box<str>, ExpiryTime>,
     tokens: HashMap<Box<str>, ExpiryTime>,
-    /// With the time before which they were issued.
+    /// The time before which a user's tokens are invalid, and the ban's expiry.
     tokens_of: HashMap<Box<str>, (u64, ExpiryTime)>,
 }
 
 impl Bans {
-    /// Knows what the file says; what comes is written there.
+    /// Loads the file, to which new bans are appended.
     ///
     /// # Errors
-    /// The file can't be read or written, on one line.
+    /// The file can't be read or written, as one line.
     pub(crate) fn open(path: Option<&Path>) -> Result<Self, String> {
         let blocks = Self::default();
         let Some(path) = path else {
@@ -100,17 +100,17 @@ impl Bans {
             lines: 0,
             holes: 0,
             unwritten: Vec::new(),
-            // A process that was killed may have left it so.
+            // A killed process may not have synced.
             is_unsynced: true,
             opened: now(),
         };
         let failed = |error: io::Error| format!("{}: {error}", path.display());
-        // Nobody but another process waits for it here. A full disk keeps no process from starting.
+        // Only another process can hold the lock here. A full disk must not prevent the start.
         let _lock = or_retry_later(log.lock()).map_err(failed)?;
         let table = log.read().map_err(failed)?;
         if log.holes > 0 {
             let (path, lines) = (path.display(), log.holes);
-            warn!(%path, lines, "[api] blocks: a power cut has left lines that can't be read");
+            warn!(%path, lines, "[api] blocks: skipped lines that are damaged, probably by a power failure");
         }
         if log.known == (0, 0) || log.holes > 0 {
             or_retry_later(log.rewrite(&table)).map_err(failed)?;
@@ -121,11 +121,10 @@ impl Bans {
         Ok(blocks)
     }
 
-    /// Learns what another process has written, keeps the file small, and has the disk take what was written. When to be
-    /// called next.
+    /// Reads the lines of another process, compacts the file and syncs it; returns when to call it next.
     ///
     /// # Errors
-    /// The file can't be read or written; what was known is known.
+    /// The file can't be read or written; the table is unchanged.
     pub(crate) fn refresh(&self, now_s: u64) -> Option<(Instant, io::Result<()>)> {
         let mut file = self.file.lock();
         let log = file.as_mut()?;
@@ -137,13 +136,13 @@ impl Bans {
         Some((now() + LOOK_EVERY, result.and(synced)))
     }
 
-    /// Has the disk take the file, and its name.
+    /// Syncs the file and its folder.
     fn sync(&self, path: &Path) -> io::Result<()> {
         let folder = path
             .parent()
             .filter(|folder| !folder.as_os_str().is_empty());
         let file = match veche_files::read(path) {
-            // There was no room for it yet.
+            // It could not be created yet because the disk is full.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             file => file,
         };
@@ -180,7 +179,12 @@ impl Bans {
         log.write_pending()
     }
 
-    /// Whether a user is not let in.
+    /// Returns all blocks, also those that are over.
+    pub(crate) fn all(&self) -> Vec<Ban> {
+        self.table.read().bans().collect()
+    }
+
+    /// Returns whether a user is banned.
     pub(crate) fn has_user(&self, user: &str, now_s: u64) -> bool {
         if !self.is_used.load(Relaxed) {
             return false;
@@ -192,7 +196,7 @@ impl Bans {
             .is_some_and(|it| is_in_force(*it, now_s))
     }
 
-    /// Whether a token does not hold.
+    /// Returns whether a token is revoked.
     pub(crate) fn has_token(&self, token: &IssuedToken<'_>, now_s: u64) -> bool {
         if !self.is_used.load(Relaxed) {
             return false;
@@ -206,10 +210,10 @@ impl Bans {
             })
     }
 
-    /// From now on.
+    /// Adds a ban.
     ///
     /// # Errors
-    /// There are too many, or it is in force and could not be written.
+    /// There are too many, or it is in force but could not be written.
     pub(crate) fn add(&self, block: &Ban, now_s: u64) -> Result<(), BanError> {
         let mut log = self.file.lock();
         let is_crowded = { log.iter() }.any(|log| log.unwritten.len() >= UNWRITTEN_MAX);
@@ -223,7 +227,7 @@ impl Bans {
                 return Err(BanError::TooMany);
             }
         }
-        // Whoever is being let in does not wait for the disk.
+        // Checks by other workers don't wait for the disk.
         let written = log.as_mut().map_or(Ok(()), |log| log.write(block));
         self.table.write().add(block);
         self.is_used.store(true, Relaxed);
@@ -231,7 +235,7 @@ impl Bans {
     }
 }
 
-/// What waits for room on the disk is done later.
+/// Treats a full disk as success, to be retried later.
 fn or_retry_later<T>(done: io::Result<T>) -> io::Result<Option<T>> {
     match done {
         Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(None),
@@ -248,7 +252,7 @@ impl BanTable {
         self.users.len() + self.tokens.len() + self.tokens_of.len()
     }
 
-    /// How many are not over.
+    /// Returns the number of bans in force.
     fn in_force(&self, now_s: u64) -> usize {
         let users = self.users.values().chain(self.tokens.values());
         let all = users.chain(self.tokens_of.values().map(|(_, until)| until));
@@ -292,7 +296,7 @@ impl BanTable {
         }
     }
 
-    /// What is over.
+    /// Removes expired bans.
     fn remove_expired(&mut self, now_s: u64) {
         self.users.retain(|_, until| is_in_force(*until, now_s));
         self.tokens.retain(|_, until| is_in_force(*until, now_s));
@@ -319,7 +323,7 @@ impl BanTable {
 }
 
 impl BanFile {
-    /// What is locked: another process may have the file, one of them at a time.
+    /// Opens the lock file, which serialises access by several processes.
     fn lock_file(&self) -> io::Result<File> {
         let path = sibling_path(&self.path, ".lock");
         Ok(WriteOptions::private().open(&path)?.file)
@@ -331,7 +335,7 @@ impl BanFile {
         Ok(file)
     }
 
-    /// The same by a worker, which does not wait long.
+    /// Takes the lock within a short time, for a worker.
     fn lock_within(&self) -> io::Result<File> {
         let file = self.lock_file()?;
         for _ in 1..LOCK_TRIES {
@@ -344,7 +348,7 @@ impl BanFile {
         Ok(file)
     }
 
-    /// Which file it is now, and how long; nothing where there is none.
+    /// Returns the file's identity and length; zeros if it does not exist.
     fn file_identity(&self) -> io::Result<(u64, u64)> {
         match fs::symlink_metadata(&self.path) {
             Ok(found) => Ok((found.ino(), found.len())),
@@ -353,7 +357,7 @@ impl BanFile {
         }
     }
 
-    /// All that it says.
+    /// Reads the whole file.
     fn read(&mut self) -> io::Result<BanTable> {
         let mut table = BanTable::default();
         let mut bytes = Vec::new();
@@ -364,13 +368,13 @@ impl BanFile {
         };
         (self.lines, self.holes) = (0, 0);
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-            // The last one was being written when the machine went down: nobody was told that it is in force.
+            // The last line was being written when the machine went down: its command was never acknowledged.
             let Some(line) = line.strip_suffix(b"\n") else {
                 break;
             };
             self.lines += 1;
-            // A file system may have made the file longer and not have written all of it when the power was cut. JSON has
-            // no such byte.
+            // After a power cut the file system may have extended the file without writing all of it. JSON never
+            // contains this byte.
             if line.contains(&0) {
                 self.holes += 1;
                 continue;
@@ -386,7 +390,7 @@ impl BanFile {
         Ok(table)
     }
 
-    /// All of it, in place of what was there.
+    /// Replaces the file by the table's content.
     fn rewrite(&mut self, table: &BanTable) -> io::Result<()> {
         let new = sibling_path(&self.path, ".new");
         let mut file = BufWriter::new(WriteOptions::private().replace(&new)?);
@@ -401,7 +405,7 @@ impl BanFile {
         Ok(())
     }
 
-    /// Writes it, behind what could not be written before.
+    /// Appends a ban after those that could not be written before.
     fn write(&mut self, block: &Ban) -> io::Result<()> {
         let written = self.write_pending().and_then(|()| self.append(block));
         if written.is_err() {
@@ -410,7 +414,7 @@ impl BanFile {
         written
     }
 
-    /// Writes what could not be written before.
+    /// Appends the bans that could not be written before.
     fn write_pending(&mut self) -> io::Result<()> {
         let late = std::mem::take(&mut self.unwritten);
         for (at, block) in late.iter().enumerate() {
@@ -424,7 +428,7 @@ impl BanFile {
 
     fn append(&mut self, block: &Ban) -> io::Result<()> {
         let _lock = self.lock_within()?;
-        // Opened each time: whoever has taken over may have written it anew.
+        // Opened each time, since the other process may have replaced it.
         let mut file = WriteOptions::private()
             .append()
             .readable()
@@ -438,7 +442,7 @@ impl BanFile {
             file.seek(SeekFrom::End(-1))?;
             file.read_exact(&mut last)?;
             if last != *b"\n" {
-                // Half a line, of a process that was killed: what comes shall not be a part of it.
+                // An incomplete line of a killed process must not become part of the next one.
                 before = whole_bytes(&mut file)?;
                 file.set_len(before)?;
             }
@@ -446,7 +450,7 @@ impl BanFile {
         let mut line = Vec::new();
         write_line(&mut line, block)?;
         if let Err(error) = file.write_all(&line) {
-            // Half a line would spoil the next one.
+            // An incomplete line would corrupt the next one.
             let _ = file.set_len(before);
             return Err(error);
         }
@@ -465,7 +469,7 @@ fn sibling_path(path: &Path, suffix: &str) -> PathBuf {
     beside.into()
 }
 
-/// Up to where a file has whole lines.
+/// Returns the length of a file's complete lines.
 fn whole_bytes(file: &mut File) -> io::Result<u64> {
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(0))?;

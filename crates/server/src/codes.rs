@@ -1,8 +1,9 @@
-//! The page of codes: every close code and every status of an error, what each says, when, and what it depends on.
+//! The reference page of codes: every close code and error status with its text, its cause, the settings that affect it
+//! and the metric that counts it.
 //!
-//! A table for people beside the code, which a test holds against the code: each line's words stand in a source, each
-//! status and close code of the sources has a line, each setting is a directive, each metric is on `/metrics`. The
-//! page docs/reference/codes.md is written from it.
+//! The table is written by hand and tests compare it with the code: each text occurs in a source file, each status and
+//! close code of the sources has a row, each setting is a directive, and each metric is on `/metrics`.
+//! docs/reference/codes.md is generated from it.
 
 mod centrifuge;
 mod closes;
@@ -31,52 +32,52 @@ fn every() -> impl Iterator<Item = &'static CodeEntry> {
 
 fn page() -> String {
     let mut page = String::from(
-        "# Codes\n\nWhat clients and back ends are told when Veche sends them away: which code, with which words, when, \
-         by which [setting](config.md), and which [metric](metrics.md) counts it. What an application answers or closes \
-         with is its own.\n\nThis page is written by a test that holds it against the code; \
-         `VECHE_BLESS=1 cargo test -p veche reference` writes it anew.\n",
+        "# Codes\n\nThe close codes, error codes and HTTP statuses that Veche sends: the text of each, when it is sent, the \
+         [settings](config.md) that affect it and the [metric](metrics.md) that counts it. Codes that an application \
+         sends itself are not listed.\n\nThis page is generated, and a test compares it with the code; \
+         `VECHE_BLESS=1 cargo test -p veche reference` regenerates it.\n",
     );
     write_table(&mut page);
     for (title, text, first, rows) in [
         (
-            "Close codes of WebSockets",
-            "The reason in the Close frame is the words. 1000 to 1015 are RFC 6455's; those from 3500 on are for clients that should not come back.",
+            "WebSocket close codes",
+            "The text is the reason in the Close frame. 1000 to 1015 are defined by RFC 6455; codes from 3500 on tell clients not to reconnect.",
             "code",
             CLOSES,
         ),
         (
             "Close codes of Centrifugo's protocol",
-            "On routes with `handler = \"centrifuge\"`, beside those of WebSockets. Clients come back by themselves but after those from 3500 to 3999; see [the guide](../guide/centrifuge.md).",
+            "Sent on routes with `handler = \"centrifuge\"`, in addition to the WebSocket close codes. SDKs reconnect on their own after every code except 3500 to 3999; see [the guide](../guide/centrifuge.md).",
             "code",
             centrifuge::CLOSES,
         ),
         (
             "Errors of Centrifugo's protocol",
-            "Of single commands; the connection stays.",
+            "Replies to single commands; the connection stays open.",
             "code",
             centrifuge::ERRORS,
         ),
         (
-            "WebSockets that end without a Close",
-            "Nobody would hear one.",
+            "WebSockets closed without a Close frame",
+            "The peer would not receive one.",
             "code",
             SILENT,
         ),
         (
-            "Statuses of requests and handshakes",
-            "The words are the body, or in the answers of the API its `message`. Browsers don't show a page's script the status of a handshake: the WebSocket fails with 1006.",
+            "HTTP statuses of requests and handshakes",
+            "The text is the response body; in responses of the API it is the `message`. Browsers hide the status of a failed handshake from scripts: the WebSocket fails with 1006.",
             "status",
             STATUSES,
         ),
         (
-            "Errors of the API",
-            "`{\"error\":{\"code\":…,\"message\":…}}`, as the answer of a call, a line or a message.",
+            "API errors",
+            "`{\"error\":{\"code\":…,\"message\":…}}`, in response to an API call, a push line or a message on `/api/socket`.",
             "code",
             ERRORS,
         ),
         (
-            "Connections that are closed without a word",
-            "Before there is a request nothing could be said. They are counted by reason.",
+            "Connections closed without a response",
+            "These end before a request was read, so nothing can be sent. They are counted by reason.",
             "",
             UNSAID,
         ),
@@ -84,7 +85,7 @@ fn page() -> String {
         let _ = write!(page, "\n## {title}\n\n{text}\n\n");
         let named = match first {
             "" => "reason".to_owned(),
-            first => format!("{first} | words"),
+            first => format!("{first} | text"),
         };
         let columns = named.matches('|').count() + 4;
         let _ = writeln!(
@@ -102,9 +103,9 @@ fn page() -> String {
 /// Writes the table of all codes.
 fn write_table(page: &mut String) {
     page.push_str(
-        "\n## All codes\n\nA code without a text is sent with one of those that the sections below list. \
-         *Again* is yes where a client connects, subscribes or sends its command again by itself.\n\n\
-         | code | name | text | meaning | again | used in |\n|---|---|---|---|---|---|\n",
+        "\n## All codes\n\nWhere the text is empty, the sections below list the texts that occur. *Retry* says whether clients reconnect, \
+         resubscribe or resend the command on their own.\n\n\
+         | code | name | text | meaning | retry | used in |\n|---|---|---|---|---|---|\n",
     );
     for code in codes::all() {
         let meaning: Vec<&str> = code.meaning.iter().map(|part| part.trim()).collect();
@@ -130,11 +131,11 @@ fn write_table(page: &mut String) {
 fn context_name(place: CodeContext) -> &'static str {
     match place {
         CodeContext::WebSocket => "WebSocket close",
-        CodeContext::CentrifugeDisconnect => "Centrifugo's protocol: close",
-        CodeContext::CentrifugeUnsubscribe => "Centrifugo's protocol: end of a subscription",
-        CodeContext::CentrifugeError => "Centrifugo's protocol: error of a command",
-        CodeContext::Api => "error of the API",
-        CodeContext::Exit => "exit code of a command",
+        CodeContext::CentrifugeDisconnect => "Centrifugo's protocol: disconnect",
+        CodeContext::CentrifugeUnsubscribe => "Centrifugo's protocol: unsubscribe",
+        CodeContext::CentrifugeError => "Centrifugo's protocol: command error",
+        CodeContext::Api => "API error",
+        CodeContext::Exit => "exit code",
     }
 }
 
@@ -161,7 +162,7 @@ fn reference_of_codes_is_current() {
     assert_page_is_current("codes.md", &page());
 }
 
-/// The sources that answer peers, as far as they are no tests.
+/// Returns the sources that respond to peers, without their tests.
 fn sources() -> Vec<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut folders: Vec<PathBuf> = [
@@ -201,7 +202,7 @@ fn what_the_page_says_stands_in_the_code() {
         let quoted = format!("\"{}", row.words);
         assert!(
             sources.iter().any(|source| source.contains(&quoted)),
-            "no source says {:?}",
+            "no source contains {:?}",
             row.words
         );
         for setting in row.settings {
@@ -223,7 +224,7 @@ fn every_code_of_the_code_is_on_the_page() {
             let Some(status) = status_called(&name).filter(|status| status.0 >= 400) else {
                 continue;
             };
-            // What files and ranges are about is HTTP's own (RFC 9110).
+            // The statuses of conditional and range requests are those of plain HTTP (RFC 9110).
             let is_plain_http = matches!(
                 status,
                 Status::PRECONDITION_FAILED | Status::RANGE_NOT_SATISFIABLE
@@ -234,7 +235,7 @@ fn every_code_of_the_code_is_on_the_page() {
             );
         }
     }
-    // A code without a text has one for each case.
+    // Codes without a text have a row for each of their texts instead.
     for code in CloseCode::ALL {
         let is_for_clients = code.row().is_retried.is_some() && !code.text().is_empty();
         let is_there = CLOSES
@@ -242,7 +243,7 @@ fn every_code_of_the_code_is_on_the_page() {
             .any(|row| (row.code, row.words) == code.parts());
         assert!(!is_for_clients || is_there, "{code:?} has no row");
     }
-    // What breaks the protocol; the frame that only servers could get wrong is not for clients.
+    // Protocol errors. A masked frame from a server is our own client's error, so it has no row.
     let errors = include_str!("../../proto/src/websocket/error.rs");
     for words in errors.split("#[error(\"").skip(1) {
         let words = words.split('"').next().unwrap_or_default();
@@ -254,7 +255,7 @@ fn every_code_of_the_code_is_on_the_page() {
     }
 }
 
-/// The status with that name among the constants.
+/// Returns the status of a constant's name.
 fn status_called(name: &str) -> Option<Status> {
     let source = include_str!("../../proto/src/http/status.rs");
     let line = source

@@ -1,7 +1,7 @@
-//! Decisions about clients, filtered by user and channel for `veche log`, and in the log at level `debug`.
+//! Decisions about clients, filtered by user and channel for `veche log`, and logged at level `debug`.
 //!
-//! A watcher's descriptor comes over the control socket and from there to the server process, and a thread of its own writes
-//! to it, so that no worker waits for a reader. Lines beyond a bounded number are dropped, and the next line gives their
+//! A watcher's descriptor arrives over the control socket and is passed to the server process, where a separate thread
+//! writes to it, so that no worker waits for a reader. Lines beyond a limit are dropped, and the next line gives their
 //! number. A watcher ends when its reader is gone. Without watchers a decision costs one load of a flag.
 
 use std::fmt::Write as _;
@@ -20,13 +20,13 @@ use veche_config::unix_now_ms;
 use veche_frontends::AuthDecision;
 use veche_supervisor::message::DecisionFilter;
 
-/// Most watchers at once: each has a thread.
+/// The most watchers, since each has a thread.
 const WATCHERS_MAX: usize = 4;
-/// Lines that wait for one watcher.
+/// The most queued lines of one watcher.
 const LINES_MAX: usize = 4096;
-/// How often a thread without lines checks that its reader is there.
+/// The interval at which an idle thread checks that its reader is there.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// What the lines are called in the log.
+/// The log target of the lines.
 const TARGET: &str = "veche::decision";
 
 /// Returns whether a watcher wants a decision.
@@ -36,7 +36,7 @@ fn wants(filter: &DecisionFilter, decision: &AuthDecision<'_>) -> bool {
     is(&filter.user, decision.user) && is(&filter.channel, decision.channel)
 }
 
-/// See the module's text.
+/// The watchers of the process.
 #[derive(Default)]
 pub(crate) struct DecisionLog {
     is_watched: AtomicBool,
@@ -74,7 +74,7 @@ impl DecisionLog {
         self.is_watched.store(!watchers.is_empty(), Relaxed);
     }
 
-    /// Adds a watcher, which writes from now on; returns at once. Beyond the limit the descriptor is closed.
+    /// Adds a watcher and returns at once. Beyond the limit the descriptor is closed.
     pub(crate) fn add_watcher(&self, wanted: DecisionFilter, to: OwnedFd) {
         let (lines, waiting) = sync_channel(LINES_MAX);
         let mut watchers = self.watchers.lock();
@@ -98,7 +98,7 @@ impl DecisionLog {
 }
 
 impl DecisionWatcher {
-    /// Takes a line without a wait; `false` once the reader is gone.
+    /// Queues a line without blocking; returns `false` once the reader is gone.
     fn offer(&mut self, decision: &AuthDecision<'_>) -> bool {
         let mut line = line(decision);
         if self.dropped > 0 {
@@ -112,7 +112,7 @@ impl DecisionWatcher {
         true
     }
 
-    /// Whether its thread has ended.
+    /// Returns whether its thread has ended.
     fn is_gone(&self) -> bool {
         matches!(
             self.lines.try_send(String::new()),
@@ -121,7 +121,8 @@ impl DecisionWatcher {
     }
 }
 
-/// `2026-11-27T18:30:02.123Z subscribe user="bob" client="…" channel="news" code=103 reason="permission denied"`
+/// Formats a line: `2026-11-27T18:30:02.123Z subscribe user="bob" client="…" channel="news" code=103 reason="permission
+/// denied"`
 fn line(decision: &AuthDecision<'_>) -> String {
     let now = UNIX_EPOCH + Duration::from_millis(unix_now_ms());
     let now = humantime::format_rfc3339_millis(now);
@@ -132,7 +133,7 @@ fn line(decision: &AuthDecision<'_>) -> String {
         ("channel", decision.channel),
     ] {
         if !text.is_empty() {
-            // Quoted: what a client sent can forge no line. Writing into a string can't fail.
+            // Quoted, so that data from clients can't forge a line. Writing to a string can't fail.
             let _ = write!(line, " {name}={text:?}");
         }
     }
@@ -159,7 +160,7 @@ fn write(lines: &Receiver<String>, to: OwnedFd) {
     }
 }
 
-/// Whether the other end of a socket is there. It never says anything.
+/// Returns whether the other end of a socket is open. It never sends data.
 fn is_open(socket: &impl AsFd) -> bool {
     let peeked = rustix::net::recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
     peeked.is_err_and(|error| error == rustix::io::Errno::AGAIN)

@@ -1,8 +1,8 @@
-//! What `veche dev` tells the pages: errors of scripts, what the scripts that run were warned of, reloads that were refused, files that have changed.
+//! Notices of `veche dev` for pages: script errors, warnings of loaded scripts, rejected reloads, and changed files.
 //!
-//! Notices lie here for a few seconds, and worker 0 publishes them again and again meanwhile: a page that has just been
-//! loaded hears of what its loading has caused. The script that shows them, each once, is `web/dev/dev.js`, which
-//! `files` adds to the HTML that is served. It does not know who reads, and nothing of it is there under `veche serve`.
+//! Notices are kept for a few seconds, in which worker 0 publishes them repeatedly: a page that has just loaded
+//! receives those about its own loading. They are displayed, each once, by `web/dev/dev.js`, which `files` adds to
+//! served HTML. None of it is active under `veche serve`.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::DefaultHasher;
@@ -18,29 +18,29 @@ use veche_clock::now;
 use veche_config::{Config, RouteHandler, StaticRoot};
 use veche_supervisor::message::PROCESS_REFUSED;
 
-/// The channel that pages listen on.
+/// The channel of the pages.
 pub(crate) const CHANNEL: &str = "veche-dev";
-/// Where they do.
+/// The path of the pages' WebSocket.
 pub(crate) const SOCKET_PATH: &str = "/_veche/dev";
-/// The path of what is in `web/dev`.
+/// The path of the files in `web/dev`.
 pub(crate) const PAGES_PATH: &str = "/_veche/*";
-/// That folder as a root of static files.
+/// The static root of that folder.
 pub(crate) const PAGES_ROOT: &str = "builtin:dev";
-/// What is added to HTML.
+/// The tag added to HTML.
 pub(crate) const TAG: &[u8] = b"\n<script type=\"module\" src=\"/_veche/dev.js\"></script>\n";
 
-/// A page that is loading has so long to listen.
+/// How long a notice is published, so that a loading page receives it.
 const KEPT: Duration = Duration::from_secs(3);
-/// Notices that are kept at most: a flood of errors is one story.
+/// The most notices kept; a flood of errors needs no more.
 const NOTICES_MAX: usize = 32;
-/// Longest text of one.
+/// The longest text of a notice in bytes.
 const TEXT_BYTES_MAX: usize = 16 << 10;
-/// Files below static roots that are looked at for changes.
+/// The most files below static roots that are checked for changes.
 const FILES_MAX: usize = 10_000;
 
-/// See the module's text.
+/// The notices of the process.
 pub(crate) struct DevMode {
-    /// Of this process: notices of another one are others.
+    /// The process's id, which distinguishes its notices from those of others.
     run: String,
     board: Mutex<DevNotices>,
 }
@@ -49,16 +49,16 @@ pub(crate) struct DevMode {
 struct DevNotices {
     last: u64,
     recent: VecDeque<(Instant, String)>,
-    /// The last reload was refused.
+    /// The reason of the last rejected reload.
     refused: Option<String>,
-    /// What should be looked at in the code that runs; until the next reload.
+    /// Warnings about the running code, until the next reload.
     warnings: Vec<String>,
-    /// Of the files that are served.
+    /// The state of the served files.
     fingerprint: u64,
 }
 
 impl DevMode {
-    /// Nothing has happened yet. `run` is unlike that of other processes.
+    /// Creates an empty list; `run` has to be unique to the process.
     pub(crate) fn new(run: String, config: &Config) -> Self {
         let board = DevNotices {
             fingerprint: fingerprint(config),
@@ -70,7 +70,7 @@ impl DevMode {
         }
     }
 
-    /// These applications run from now on, each with what it was warned of.
+    /// Reports the loaded applications with their warnings.
     pub(crate) fn apps_loaded(&self, warnings: &[(String, String)]) {
         let mut board = self.board.lock();
         let notices = warnings
@@ -81,20 +81,20 @@ impl DevMode {
         board.warnings = notices;
     }
 
-    /// A script has failed.
+    /// Reports a failed script.
     pub(crate) fn failed(&self, app: &str, text: &str) {
         self.add_notice(&mut self.board.lock(), "error", app, text);
     }
 
-    /// A reload was refused; the old code goes on.
+    /// Reports a rejected reload; the old code continues.
     pub(crate) fn refused(&self, why: &str) {
-        // Developers know what they have saved, and of no processes.
+        // Processes are of no concern to developers.
         let why = why.strip_prefix(PROCESS_REFUSED).unwrap_or(why);
         let mut board = self.board.lock();
         board.refused = Some(self.notice(&mut board, "refused", "What was saved last", why));
     }
 
-    /// A reload is done.
+    /// Reports a completed reload.
     pub(crate) fn reloaded(&self, config: &Config) {
         let fingerprint = fingerprint(config);
         let mut board = self.board.lock();
@@ -127,7 +127,7 @@ impl Notices for DevMode {
         CHANNEL
     }
 
-    /// Each notice is JSON.
+    /// Returns the notices as JSON texts.
     fn due(&self) -> Vec<String> {
         let mut board = self.board.lock();
         let now = now();
@@ -138,13 +138,13 @@ impl Notices for DevMode {
     }
 }
 
-/// Whether a file is a page.
+/// Returns whether a file is an HTML page.
 pub(crate) fn is_page(name: &str) -> bool {
     let extension = Path::new(name).extension();
     extension.is_some_and(|extension| extension == "html" || extension == "htm")
 }
 
-/// Names, sizes and times of the files below the static routes' folders.
+/// Returns a hash of names, sizes and times of the files below the static routes' folders.
 fn fingerprint(config: &Config) -> u64 {
     let mut hasher = DefaultHasher::new();
     let mut left = FILES_MAX;
@@ -160,7 +160,7 @@ fn fingerprint(config: &Config) -> u64 {
     hasher.finish()
 }
 
-/// What can't be read counts as what is not there.
+/// Unreadable files count as missing.
 fn visit(folder: &Path, left: &mut usize, hasher: &mut DefaultHasher) {
     let Ok(entries) = fs::read_dir(folder) else {
         return;

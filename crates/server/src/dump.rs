@@ -1,10 +1,10 @@
-//! `veche dump`: the rows of a table on their way out, written by a thread of their own to a descriptor of whoever asked.
+//! `veche dump`: writes the rows of a table to the descriptor of a client, on a separate thread.
 //!
-//! The descriptor comes over the control socket and from there to the server process, so that rows pass nobody in
-//! between. What is written are frames: four bytes of length, little-endian, and so many bytes of rows. A length of 0
-//! says that there are no more; behind it stands an [`DumpEnd`] as JSON. Without that the rows are not all.
+//! The descriptor arrives over the control socket and is passed to the server process, so that rows don't pass through
+//! the supervisor. The output consists of frames: a little-endian length of four bytes and that many bytes of rows. A
+//! length of 0 ends the rows and is followed by a [`DumpEnd`] as JSON, without which the rows are incomplete.
 //!
-//! The table is locked for one frame at a time, never while somebody is waited for. Memory is that of one frame.
+//! The table is locked for one frame at a time, and never during a write. Only one frame is in memory.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -20,41 +20,41 @@ use veche_store::Store;
 use veche_store::table::{Row, Scan, ScanOptions, Table};
 use veche_supervisor::message::DumpRequest;
 
-/// Most dumps at once: who reads slowly holds a thread.
+/// The most concurrent dumps: a slow reader occupies a thread.
 const DUMPS_MAX: usize = 4;
-/// A frame ends with the row that takes it this far.
+/// A frame ends with the row that reaches this size.
 const FRAME_BYTES: usize = 64 << 10;
-/// Most rows of a frame, and so of what is looked at under the table's lock.
+/// The most rows of a frame, which are read under the table's lock.
 const FRAME_ROWS_MAX: usize = 1_000;
-/// Bytes of a length.
+/// Bytes of the length.
 const LENGTH_BYTES: usize = 4;
-/// Longest [`DumpEnd`].
+/// The longest [`DumpEnd`] in bytes.
 const END_BYTES_MAX: u64 = 64 << 10;
-/// By so much others go first.
+/// The priority of the thread, lower than that of others.
 const NICE: i32 = 10;
-/// Most names that an error lists.
+/// The most names listed in an error.
 const NAMES_SHOWN_MAX: usize = 20;
 
-/// How it ended.
+/// The end of a dump.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct DumpEnd {
-    /// So many rows were written.
+    /// The number of rows written.
     pub(crate) rows: u64,
-    /// Why not all that were wanted.
+    /// The reason why rows are missing.
     #[serde(default)]
     pub(crate) error: Option<String>,
 }
 
-/// The dumps of the process that are going on.
+/// The running dumps of the process.
 #[derive(Debug, Default)]
 pub(crate) struct Dumps(Arc<AtomicUsize>);
 
 impl Dumps {
-    /// Begins to write what is wanted, and returns at once.
+    /// Starts a dump and returns at once.
     pub(crate) fn begin(&self, store: &Arc<Store>, wanted: DumpRequest, to: OwnedFd) {
         let place = DumpSlot(Arc::clone(&self.0));
         if self.0.fetch_add(1, Ordering::Relaxed) >= DUMPS_MAX {
-            let why = format!("{DUMPS_MAX} dumps are going on: wait for one of them to end");
+            let why = format!("{DUMPS_MAX} dumps are running: wait until one of them ends");
             return refuse(&to, why);
         }
         let store = Arc::clone(store);
@@ -63,19 +63,19 @@ impl Dumps {
             .name("dump".to_owned())
             .spawn(move || {
                 let _place = place;
-                // Of this thread alone, as Linux has it; without it rows are written all the same.
+                // On Linux this applies to the thread only; errors are ignored.
                 let _ = rustix::process::nice(NICE);
                 write(&store, &wanted, File::from(to));
             });
         match spawned {
             Ok(_) => tracing::info!(table = name, "a table is dumped"),
-            // What was to tell whoever asked went with the thread: he sees the end.
+            // The descriptor was dropped with the thread, so the client sees the end.
             Err(error) => tracing::warn!(%error, "no thread for a dump"),
         }
     }
 }
 
-/// One of [`DUMPS_MAX`], until it is dropped.
+/// One of [`DUMPS_MAX`] slots, freed when it is dropped.
 struct DumpSlot(Arc<AtomicUsize>);
 
 impl Drop for DumpSlot {
@@ -84,21 +84,21 @@ impl Drop for DumpSlot {
     }
 }
 
-/// Says no, without a wait for whoever it is.
+/// Sends an error without blocking.
 fn refuse(to: &OwnedFd, why: String) {
     let end = ending(&DumpEnd {
         rows: 0,
         error: Some(why),
     });
-    // If he does not take even that, he sees the end.
+    // If the client does not read even that, it sees the end.
     let _ = rustix::net::send(to, &end, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
-/// Why there are no more rows.
+/// The reason why a dump stops.
 enum StopReason {
-    /// Nobody takes them.
+    /// The reader is gone.
     Gone,
-    /// In words.
+    /// An error.
     Error(String),
 }
 
@@ -109,7 +109,7 @@ fn write(store: &Store, wanted: &DumpRequest, mut to: File) {
         Err(StopReason::Gone) => return,
         Err(StopReason::Error(why)) => Some(why),
     };
-    // Whoever goes now has seen all of it.
+    // A reader that is gone now has received everything.
     let _ = to.write_all(&ending(&DumpEnd { rows, error }));
 }
 
@@ -140,7 +140,7 @@ fn write_rows(
             more.map_err(|error| StopReason::Error(format!("table {:?}: {error}", wanted.table)));
         let length = frame.len() - LENGTH_BYTES;
         if length > 0 {
-            // Rows are far from 4 GiB.
+            // A frame is far below 4 GiB.
             frame[..LENGTH_BYTES].copy_from_slice(&(length as u32).to_le_bytes());
             to.write_all(&frame).map_err(|_| StopReason::Gone)?;
         }
@@ -152,7 +152,7 @@ fn write_rows(
     }
 }
 
-/// The table, and where to begin.
+/// Returns the table and the scan.
 fn find(store: &Store, wanted: &DumpRequest) -> Result<(Arc<Table>, Scan), String> {
     let Ok(table) = store.table(&wanted.table, None) else {
         let tables = store.tables();
@@ -190,7 +190,7 @@ fn find(store: &Store, wanted: &DumpRequest) -> Result<(Arc<Table>, Scan), Strin
     Ok((table, scan))
 }
 
-/// What there is, for who has asked for something else.
+/// Lists the existing names for an error.
 fn listed<'n>(what: &str, names: impl Iterator<Item = &'n str>) -> String {
     let names: Vec<String> = names.map(|name| format!("{name:?}")).collect();
     let others = names.len().saturating_sub(NAMES_SHOWN_MAX);
@@ -208,22 +208,22 @@ fn ending(end: &DumpEnd) -> Vec<u8> {
     bytes
 }
 
-/// The clock of tables: that of the workers.
+/// Returns the time of the tables' clock, which is that of workers.
 fn now_ms() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec.unsigned_abs() * 1_000 + now.tv_nsec.unsigned_abs() / 1_000_000
 }
 
-/// Why rows did not come through.
+/// The reason why receiving rows failed.
 #[derive(Debug)]
 pub(crate) enum ReceiveError {
-    /// There came no more, and no end.
+    /// The source ended without a `DumpEnd`.
     Source(io::Error),
-    /// They can't be written where they belong.
+    /// The rows can't be written to the sink.
     Sink(io::Error),
 }
 
-/// The other side: what comes `from` a dump goes `to` where its rows belong, frame by frame.
+/// The receiving side: copies rows from `from` to `to`, frame by frame.
 pub(crate) fn receive(from: &mut impl Read, to: &mut impl Write) -> Result<DumpEnd, ReceiveError> {
     let mut bytes = vec![0; FRAME_BYTES];
     loop {

@@ -1,7 +1,6 @@
-//! Files for the static handler: opened below a root and never outside of it, small ones kept in memory; and the
-//! pages that are built into the binary.
+//! Files for the static handler: opened strictly below a root, with small ones cached; and pages built into the binary.
 //!
-//! It does not know HTTP: which name is asked for and what is answered is decided in `veche-frontends`.
+//! It does not know HTTP: names and responses are decided in `veche-frontends`.
 
 use std::borrow::Cow;
 use std::io;
@@ -23,47 +22,47 @@ mod cache;
 
 use cache::{CacheKey, FileCache, FileVersion};
 
-/// Files up to this size are kept in memory.
+/// The largest file that is cached, in bytes.
 pub(crate) const SMALL_FILE_BYTES_MAX: u64 = 64 * 1024;
 
-/// How long a kept file is believed unseen.
+/// How long a cached file is used without a check, in milliseconds.
 const FRESH_MS: u64 = 1000;
 
-/// Under `veche dev` pages up to this size get its script.
+/// The largest page that gets the developer's script, in bytes.
 const PAGE_BYTES_MAX: u64 = 4 << 20;
 
-/// What roots begin with that are built into the binary.
+/// The prefix of roots built into the binary.
 const BUILTIN: &str = "builtin:";
 
-/// The demo's pages. In debug builds they are read from the folder at each request.
+/// The demo's pages. Debug builds read them from the folder at each request.
 #[derive(Embed)]
 #[folder = "../../web/demo"]
 struct Demo;
 
-/// The admin page.
+/// The files of the admin page.
 #[derive(Embed)]
 #[folder = "../../web/admin"]
 struct AdminPages;
 
-/// What these pages take from others, as tests/setup/uplot.sh and centrifuge_page.sh have fetched it; without it the
-/// admin page has no charts, and the demo is no client of the SDK.
+/// Third-party files of these pages, fetched by tests/setup/uplot.sh and centrifuge_page.sh. Without them the admin
+/// page has no charts, and the demo has no SDK client.
 #[derive(Embed)]
 #[folder = "../../web/vendor"]
 #[allow_missing = true]
 struct Vendor;
 
-/// What pages load under `veche dev`.
+/// Files that pages load under `veche dev`.
 #[derive(Embed)]
 #[folder = "../../web/dev"]
 struct DevPages;
 
-/// The files of all roots, as one worker sees them.
+/// The files of all roots, as seen by one worker.
 #[derive(Default)]
 pub(crate) struct DiskFiles {
     cache: FileCache,
-    /// It is `veche dev`: pages get its script, and nothing is believed unseen.
+    /// Whether this is `veche dev`: pages get its script, and every file is checked.
     dev: bool,
-    /// Whether `openat2` is refused here (an old kernel, a container's filter).
+    /// Whether `openat2` is not available (an old kernel, a container's filter).
     is_openat2_refused: bool,
 }
 
@@ -90,7 +89,7 @@ impl Files for DiskFiles {
         encoding: ContentCoding,
         now_ms: u64,
     ) -> Result<Option<File>, OpenError> {
-        // Under `veche dev` a variant would be an earlier build, and that of a page without the script.
+        // Under `veche dev` a variant would be an earlier build, and a page's variant would lack the script.
         if self.dev || builtin(root).is_some() {
             return Ok(None);
         }
@@ -113,7 +112,7 @@ impl Files for DiskFiles {
 }
 
 impl DiskFiles {
-    /// For one worker; `dev` adds the developer's script to pages.
+    /// Creates the files of one worker; `dev` adds the developer's script to pages.
     pub(crate) fn new(dev: bool) -> Self {
         Self {
             dev,
@@ -121,7 +120,7 @@ impl DiskFiles {
         }
     }
 
-    /// Opens the file as it is on disk now, and caches it if it is small.
+    /// Opens the file on disk, and caches it if it is small.
     fn open_on_disk(
         &mut self,
         root: &Path,
@@ -168,7 +167,7 @@ impl DiskFiles {
         }
         let version = version.with_len(bytes.len() as u64);
         let file = describe(name, version, FileContent::InMemory(bytes.into()));
-        // A file whose length has changed is being written: it is sent with the length that was read, and not cached.
+        // A file whose length has changed is being written: it is sent with the length read and not cached.
         if is_settled {
             let found = Some((file.clone(), version));
             self.cache.insert(root, name, found, now_ms);
@@ -183,7 +182,7 @@ impl DiskFiles {
         relative: &str,
         now_ms: u64,
     ) -> Result<OpenResult, OpenError> {
-        // In debug builds the name goes to the file system.
+        // Debug builds pass the name to the file system.
         if relative.split('/').any(|name| name == "..") {
             return Err(OpenError::NotFound);
         }
@@ -223,12 +222,12 @@ impl DiskFiles {
     }
 }
 
-/// The pages that a root in the binary is of.
+/// Returns the name of a root built into the binary.
 fn builtin(root: &Path) -> Option<&str> {
     root.to_str()?.strip_prefix(BUILTIN)
 }
 
-/// A page that is built in, or `None` for a folder of such.
+/// Returns a built-in page, or `None` for a folder of pages.
 fn embedded<Pages: Embed>(relative: &str) -> Result<Option<EmbeddedFile>, OpenError> {
     let page = Pages::get(relative);
     let is_below = |name: &str| {
@@ -259,7 +258,7 @@ fn describe(name: CacheKey<'_>, version: FileVersion, content: FileContent) -> F
     }
 }
 
-/// An open file too large to be kept.
+/// An open file too large to be cached.
 struct Stored(std::fs::File);
 
 impl ReadAt for Stored {
@@ -279,7 +278,7 @@ impl ReadAt for Stored {
 
 fn open_error(errno: Errno) -> OpenError {
     match errno {
-        // XDEV: openat2's word for a way out of the root. LOOP: a link that may not be followed.
+        // XDEV: openat2's error for leaving the root. LOOP: a link that must not be followed.
         Errno::NOENT
         | Errno::NOTDIR
         | Errno::NAMETOOLONG

@@ -14,11 +14,13 @@ mod addresses;
 mod back_end;
 mod bans;
 mod cli;
+mod cluster;
 #[cfg(test)]
 mod codes;
 mod decisions;
 mod dev;
 mod dump;
+mod engine;
 mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -43,7 +45,7 @@ mod tls_listeners;
 mod users;
 mod worker;
 
-/// The program: what its arguments ask for.
+/// Runs the program with the arguments of this process.
 #[must_use]
 pub fn main() -> ExitCode {
     match std::env::args_os().nth(1) {

@@ -1,26 +1,26 @@
-//! How much memory the process has in use, against how much it may: nothing new is begun above that.
+//! Compares the memory of the process with its limit: above it, new work is rejected.
 //!
-//! What counts is the process's resident memory without pages of files, as the system says it (`/proc/self/statm`):
-//! that is what the kernel ends processes for. A sum of what Veche itself knows of would be blind to what allocators
-//! keep, to scripts and to libraries. It is read fifty times a second at most, by whichever worker has a turn then, and
-//! costs one read of a file that is open; without a limit nothing is read.
+//! The resident memory without file pages counts, as reported by the system (`/proc/self/statm`), since that determines
+//! when the kernel kills processes. A sum of Veche's own data would miss memory held by allocators, scripts and
+//! libraries. It is read at most fifty times a second, by whichever worker has its turn, and costs one read of an open
+//! file; without a limit nothing is read.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// How often the system is asked: what answers can take between two looks is what the limit may be exceeded by.
+/// The interval of checks: the limit may be exceeded by what is allocated between two of them.
 const LOOK_INTERVAL_MS: u64 = 20;
 
-/// Of a thousand parts of the limit: below so many new work is welcome again.
+/// The part of the limit, in thousandths, below which new work is accepted again.
 const WELCOME_PERMILLE: u64 = 950;
 
-/// `"auto"`, in tenths of what the machine, or the group of processes that Veche is in, may use.
+/// The share of `"auto"`, in tenths of the memory available to the machine or the control group.
 const AUTO_TENTHS: u64 = 9;
 
-/// Has the allocator give unused pages back also while no thread allocates, by a thread of its own. Without it an idle
-/// worker keeps what a spike has left. To be called once the process is confined: threads inherit that.
+/// Makes the allocator return unused pages even while no thread allocates, with a thread of its own. Otherwise an idle
+/// worker keeps the memory of a spike. Has to be called after the process is confined, which threads inherit.
 ///
 /// # Errors
 /// The thread could not be started.
@@ -28,12 +28,12 @@ pub(crate) fn release_when_idle() -> Result<(), String> {
     tikv_jemalloc_ctl::background_thread::write(true).map_err(|error| error.to_string())
 }
 
-/// See the module's text.
+/// The memory state of the process.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryMonitor {
-    /// In bytes; 0: off.
+    /// The limit in bytes; 0: off.
     limit: AtomicU64,
-    /// In bytes, when it was read last.
+    /// The last reading in bytes.
     used: AtomicU64,
     looked_ms: AtomicU64,
     is_short: AtomicBool,
@@ -41,7 +41,7 @@ pub(crate) struct MemoryMonitor {
 }
 
 impl MemoryMonitor {
-    /// Without a limit.
+    /// Creates a monitor without a limit.
     pub(crate) fn new() -> Self {
         Self {
             statm: File::open("/proc/self/statm").ok(),
@@ -55,26 +55,26 @@ impl MemoryMonitor {
         self.looked_ms.store(0, Relaxed);
     }
 
-    /// The limit in bytes; 0: there is none.
+    /// Returns the limit in bytes; 0 if there is none.
     pub(crate) fn limit(&self) -> u64 {
         self.limit.load(Relaxed)
     }
 
-    /// Bytes in use now, as the system says.
+    /// Returns the current resident memory in bytes.
     pub(crate) fn used(&self) -> u64 {
         let used = self.statm.as_ref().and_then(resident_bytes).unwrap_or(0);
         self.used.store(used, Relaxed);
         used
     }
 
-    /// Whether nothing new should be begun; looks again if it is time.
+    /// Returns whether new work should be rejected; takes a new reading if one is due.
     pub(crate) fn is_short(&self, now_ms: u64) -> bool {
         let limit = self.limit();
         if limit == 0 {
             return false;
         }
         let looked_ms = self.looked_ms.load(Relaxed);
-        // The first of several workers looks.
+        // The first of several workers takes the reading.
         if (looked_ms == 0 || now_ms >= looked_ms + LOOK_INTERVAL_MS)
             && self
                 .looked_ms
@@ -86,7 +86,7 @@ impl MemoryMonitor {
         self.is_short.load(Relaxed)
     }
 
-    /// The same, without regard to the time of the last look: scripts may take much within one.
+    /// Does the same with a new reading each time, since scripts may allocate much within an interval.
     pub(crate) fn is_short_now(&self) -> bool {
         let limit = self.limit();
         if limit > 0 {
@@ -106,14 +106,18 @@ impl MemoryMonitor {
             return;
         }
         if is_short {
-            tracing::warn!(used, limit, "memory_limit is reached: no new work is begun");
+            tracing::warn!(
+                used,
+                limit,
+                "memory_limit is reached: no new work is accepted"
+            );
         } else {
             tracing::info!(used, limit, "below memory_limit again");
         }
     }
 }
 
-/// Resident pages that are no file's: the second field without the third (`proc(5)`).
+/// Returns the resident memory without file pages: the second field minus the third (`proc(5)`).
 fn resident_bytes(statm: &File) -> Option<u64> {
     let mut text = [0; 128];
     let length = statm.read_at(&mut text, 0).ok()?;
@@ -126,7 +130,7 @@ fn resident_bytes(statm: &File) -> Option<u64> {
     Some(resident.saturating_sub(shared) * rustix::param::page_size() as u64)
 }
 
-/// What `"auto"` means here, in bytes; 0 where nobody says how much there is.
+/// Returns the value of `"auto"` in bytes; 0 if the available memory is unknown.
 pub(crate) fn auto_limit() -> u64 {
     let machine = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let machine = machine
@@ -144,7 +148,7 @@ pub(crate) fn auto_limit() -> u64 {
     least.map_or(0, |bytes| bytes / 10 * AUTO_TENTHS)
 }
 
-/// The least `memory.max` of a control group and those it is in.
+/// Returns the lowest `memory.max` of a control group and its parents.
 fn group_limit(root: &Path, group: &str) -> Option<u64> {
     let folder = root.join(group);
     folder

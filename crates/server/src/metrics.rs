@@ -1,10 +1,10 @@
-//! What `/metrics`, `/api/info` and `veche status` say: every worker's counters, summed or side by side at the moment
-//! of asking.
+//! `/metrics`, `/api/info` and `veche status`: the counters of all workers, summed or side by side.
 
 mod acme;
 mod admin;
 mod calls;
 mod certificates;
+mod engine;
 mod events;
 mod front;
 mod histogram;
@@ -12,6 +12,7 @@ mod history;
 mod hooks;
 mod identity;
 mod logs;
+mod nodes;
 mod process;
 mod scripts;
 mod tables;
@@ -34,26 +35,27 @@ use veche_frontends::stats::{
 };
 use veche_jwt::TokenError;
 use veche_outbound::Outbound;
+use veche_outbound::engine::RemoteStore;
 use veche_store::Store;
 
 use crate::dev::DevMode;
 use crate::process_state::ProcessState;
 use histogram::NoExemplar;
 
-/// The process as the front ends ask it.
+/// Reports about the process for the front ends.
 pub(crate) struct MetricsReport {
     common: Arc<ProcessState>,
     registry: Registry,
     store: Arc<Store>,
     uid: String,
-    /// The configuration in force, as the admin page shows it.
+    /// The configuration in force, for the admin page.
     shown: Mutex<Value>,
-    /// Under `veche dev`.
+    /// Notices for pages, under `veche dev`.
     dev: Option<Arc<DevMode>>,
 }
 
 impl MetricsReport {
-    /// A report on these workers.
+    /// Creates a report about these workers.
     pub(crate) fn new(
         common: Arc<ProcessState>,
         outbound: Outbound,
@@ -70,6 +72,7 @@ impl MetricsReport {
         ))));
         registry.register_collector(Box::new(acme::AcmeCollector(common.orders.clone())));
         registry.register_collector(Box::new(history::HistoryCollector(Arc::clone(&common))));
+        registry.register_collector(Box::new(nodes::Nodes(Arc::clone(&common))));
         registry.register_collector(Box::new(events::EventCollector(Arc::clone(&common))));
         registry.register_collector(Box::new(hooks::HookCollector(Arc::clone(&common))));
         registry.register_collector(Box::new(logs::LogCollector(Arc::clone(&common))));
@@ -89,17 +92,24 @@ impl MetricsReport {
         }
     }
 
-    /// The same, which tells the developer's pages what fails.
+    /// The same, with the figures of an engine outside the process, if there is one.
+    pub(crate) fn with_engine(mut self, engine: Option<RemoteStore>) -> Self {
+        let engine = Box::new(engine::Engine(engine));
+        self.registry.register_collector(engine);
+        self
+    }
+
+    /// Adds the notices of developer pages.
     pub(crate) fn with_dev(self, dev: Option<Arc<DevMode>>) -> Self {
         Self { dev, ..self }
     }
 
-    /// This configuration is in force from now on.
+    /// Stores the configuration in force.
     pub(crate) fn configured(&self, config: &Config) {
         *self.shown.lock() = config.effective.shown();
     }
 
-    /// Figures for `veche status`.
+    /// Returns the figures of `veche status`.
     pub(crate) fn status(&self) -> Value {
         let mut status = json!({
             "workers": self.common.stats.len(),
@@ -118,6 +128,10 @@ impl MetricsReport {
             "tables": tables::figures(&self.store),
         });
         let history = self.common.history.stats();
+        if let Some(cluster) = &self.common.cluster {
+            let now_ms = veche_clock::monotonic_ms();
+            status["cluster"] = cluster.seen().status(now_ms);
+        }
         if let Some(error) = history.last_error.filter(|_| history.is_failing) {
             status["history_error"] = error.into();
         }
@@ -143,7 +157,7 @@ impl fmt::Debug for Workers {
 
 type Read = fn(&Stats) -> &SharedCounter;
 
-/// Plain counters: name, help, where.
+/// Plain counters: name, help, accessor.
 const COUNTERS: &[(&str, &str, Read)] = &[
     ("veche_connections_accepted", "Connections accepted", |s| {
         &s.accepted
@@ -301,10 +315,10 @@ const GAUGES: &[(&str, &str, Read)] = &[
     ),
 ];
 
-/// The cells of one metric, each with the value of its label.
+/// Returns the cells of a metric, each with the value of its label.
 type Cells = for<'s> fn(&'s Stats) -> Vec<(&'static str, &'s SharedCounter)>;
 
-/// Counters of several cells: name, help, what tells the cells apart, where.
+/// Labelled counters: name, help, label, accessor.
 const LABELLED: &[(&str, &str, &str, Cells)] = &[
     ("veche_messages", "Messages", "direction", |s| {
         vec![("in", &s.messages_received), ("out", &s.messages_sent)]
@@ -443,7 +457,7 @@ impl Workers {
         stats.map(|(index, stats)| (index.to_string(), &**stats))
     }
 
-    /// One counter; a label without a name is left out.
+    /// Encodes one counter; an empty label name is omitted.
     fn counters<'s>(
         &'s self,
         encoder: &mut DescriptorEncoder<'_>,
@@ -463,7 +477,7 @@ impl Workers {
         Ok(())
     }
 
-    /// Of the whole process.
+    /// Encodes metrics of the whole process.
     fn memory(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let memory = &self.0.memory;
         for (name, help, bytes) in [
@@ -521,6 +535,7 @@ mod tests {
             store,
             "0".to_owned(),
         );
+        let report = report.with_engine(None);
         (common, report)
     }
 
@@ -547,7 +562,7 @@ mod tests {
         assert!(text.ends_with("# EOF\n"));
     }
 
-    /// The page of the reference, from what a scrape says.
+    /// Generates the reference page from a scrape.
     #[test]
     fn the_reference_lists_every_metric() {
         let store = Arc::new(Store::default());

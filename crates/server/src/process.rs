@@ -1,6 +1,6 @@
-//! The server process: what it gives up before it serves, and what the supervisor's library starts in it.
+//! The server process: drops privileges before it serves, and starts the server for the supervisor's library.
 //!
-//! Its life, from the first message of the supervisor to the end of the drain, is led by [`veche_supervisor::process`].
+//! [`veche_supervisor::process`] runs it, from the supervisor's first message to the end of the drain.
 
 use tracing::{info, warn};
 use veche_config::Config;
@@ -11,14 +11,14 @@ use crate::memory;
 use crate::sandbox::{self, SandboxState};
 use crate::server::{self, RunningServer};
 
-/// A server process before its server runs.
+/// A server process before its server starts.
 #[derive(Debug, Default)]
 pub(crate) struct ServerProcess {
     /// The sandbox, if it is in one.
     confined: Option<SandboxState>,
-    /// Which start of the machine this is, as read outside of the sandbox.
+    /// The boot id of the machine, read outside of the sandbox.
     boot: Option<String>,
-    /// The reason why unused memory is given back late.
+    /// The reason why unused memory is returned late.
     keeps_memory: Option<String>,
 }
 
@@ -26,7 +26,7 @@ impl Program for ServerProcess {
     type Control = RunningServer;
 
     fn confine(&mut self, config: &Config) -> Result<(), String> {
-        // The sandbox hides it.
+        // Not accessible in the sandbox.
         self.boot = veche_archive::boot_id();
         self.confined = confine(config)?;
         self.keeps_memory = memory::release_when_idle().err();
@@ -35,7 +35,7 @@ impl Program for ServerProcess {
 
     fn log_confined(&self) {
         if let Some(error) = &self.keeps_memory {
-            warn!(error, "unused memory is given back late");
+            warn!(error, "unused memory is returned to the system late");
         }
         if let Some(confined) = &self.confined {
             info!(enforced = %confined, missing = confined.missing(), "sandbox");
@@ -50,7 +50,7 @@ impl Program for ServerProcess {
         {
             warn!(
                 port,
-                "server.sandbox: what is named on another port is out of reach until a restart"
+                "server.sandbox: back ends on other ports can't be reached until a restart"
             );
         }
     }
@@ -60,10 +60,10 @@ impl Program for ServerProcess {
     }
 }
 
-/// Gives up what the process does not need, while it has one thread only.
+/// Drops privileges while the process is single-threaded.
 fn confine(config: &Config) -> Result<Option<SandboxState>, String> {
     rustix::thread::set_no_new_privs(true).map_err(|error| format!("no_new_privs: {error}"))?;
-    // Where that fails, it is told when something is to be kept there.
+    // Errors are reported when a certificate has to be stored.
     let _ = veche_acme::prepare(config);
     let history = config.history.iter().map(|history| &history.path);
     for folder in history.chain(&config.server.snapshots) {

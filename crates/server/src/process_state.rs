@@ -1,6 +1,6 @@
-//! What all workers of the process share: counts of connections, readiness, everybody's counters.
+//! The state that all workers of the process share: connection counts, readiness, counters and services.
 //!
-//! Touched at accept, registration and close; never per message.
+//! Used at accept, registration and close, never per message.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -25,6 +25,7 @@ use veche_webhooks::hooks::HookClient;
 use crate::access_log::AccessLogFile;
 use crate::addresses::AddressCounters;
 use crate::bans::Bans;
+use crate::cluster::Cluster;
 use crate::decisions::DecisionLog;
 use crate::history::HistoryArchive;
 use crate::memory::MemoryMonitor;
@@ -32,71 +33,73 @@ use crate::slow_log::SlowLog;
 use crate::tls_listeners::TlsListeners;
 use crate::users::UserCounters;
 
-/// Wrong keys of one address that are answered as usual.
+/// Returns the rate of wrong keys of one address that are answered with 401.
 fn wrong_keys_rate() -> Rate {
     Rate::new(10, 60_000)
 }
 
-/// See the module's text.
+/// The shared state of the process.
 pub(crate) struct ProcessState {
-    /// By worker.
+    /// Counters by worker.
     pub(crate) stats: Vec<Arc<Stats>>,
-    /// By worker.
+    /// Turn progress by worker.
     pub(crate) pulses: Vec<Arc<WorkerPulse>>,
     pub(crate) started: Instant,
     ready: AtomicBool,
     connections: AtomicUsize,
-    /// Workers whose applications have not done yet what they do at the end.
+    /// Workers whose applications have not stopped, in a shutdown.
     unstopped: AtomicUsize,
-    /// Workers whose last client is not known to be gone, in a drain.
+    /// Workers that may still have clients, in a drain.
     with_clients: AtomicUsize,
-    /// Workers whose services have not ended, in a drain.
+    /// Workers with running services, in a drain.
     with_services: AtomicUsize,
     connections_max: AtomicUsize,
-    /// What each client address takes.
+    /// Limits by client address.
     pub(crate) addresses: AddressCounters,
-    /// Which addresses have shown wrong keys.
+    /// Limits guessing of API keys by address.
     pub(crate) wrong_keys: BruteForceLimit,
-    /// How many connections users have.
+    /// Connection counts by user.
     pub(crate) users: UserCounters,
-    /// What the process takes.
+    /// The memory of the process.
     pub(crate) memory: MemoryMonitor,
-    /// What connections that compress with context keep.
+    /// The memory budget of compression contexts.
     pub(crate) contexts: Arc<DeflateBudget>,
-    /// Of the workers, so that all of them hear of the cap at once.
+    /// Wakes all workers when the connection limit is reached or left.
     wakers: Mutex<Vec<Waker>>,
-    /// Whom clients of TLS believe.
+    /// Trusted certificates of outgoing TLS connections.
     pub(crate) trusts: Arc<TrustStores>,
     /// TLS of our listeners.
     pub(crate) sealing: Arc<TlsListeners>,
-    /// Certificates that are ordered.
+    /// Certificates ordered by ACME.
     pub(crate) orders: CertificateManager,
-    /// Where what channels remember is kept.
+    /// The archive of channel history.
     pub(crate) history: HistoryArchive,
     /// The server's log.
     pub(crate) log: ServerLog,
     /// The access log.
     pub(crate) access: AccessLogFile,
-    /// Who clients are, by the word of others.
+    /// Providers of client identity.
     pub(crate) identities: Arc<IdentityProviders>,
-    /// Who is not let in.
+    /// Banned users and revoked tokens.
     pub(crate) blocks: Bans,
-    /// Who decides on clients' commands.
+    /// Hooks that decide on clients' commands.
     pub(crate) hooks: HookClient,
-    /// What happens, for the back end.
+    /// Event webhooks.
     pub(crate) events: EventDelivery,
-    /// What took longest.
+    /// The slowest recent operations.
     pub(crate) slow: SlowLog,
-    /// How often server processes before this one ended by themselves.
+    /// Counts of server processes that ended unexpectedly.
     pub(crate) restarts: Restarts,
-    /// What is decided about clients, for who looks.
+    /// Watchers of decisions about clients.
     pub(crate) decisions: DecisionLog,
-    /// When `warn_throttled` last spoke, in seconds since the start, plus one.
+    /// The other nodes, if this process belongs to a cluster.
+    pub(crate) cluster: Option<Arc<Cluster>>,
+    /// The time of the last line of `warn_throttled` in seconds since the start, plus one.
     warned: AtomicU64,
 }
 
 impl ProcessState {
-    /// For so many workers.
+    /// Creates the state of a number of workers.
     pub(crate) fn new(workers: usize, started: Instant) -> Self {
         Self {
             stats: (0..workers).map(|_| Arc::default()).collect(),
@@ -127,11 +130,12 @@ impl ProcessState {
             hooks: HookClient::default(),
             events: EventDelivery::new(Outbound::default()),
             slow: SlowLog::default(),
+            cluster: None,
             warned: AtomicU64::new(0),
         }
     }
 
-    /// What asks or dials others does it as all of the process do, and believes the same.
+    /// Makes all services send requests through `outbound` and use its trust stores.
     pub(crate) fn with_outbound(self, outbound: &Outbound) -> Self {
         let orders = CertificateManager::new(outbound.clone());
         Self {
@@ -145,120 +149,125 @@ impl ProcessState {
         }
     }
 
-    /// The same, after server processes that ended by themselves.
+    /// Sets the counts of server processes that ended unexpectedly.
     pub(crate) fn with_restarts(self, restarts: Restarts) -> Self {
         Self { restarts, ..self }
     }
 
-    /// The server's log can be seen here.
+    /// Sets the server's log.
     pub(crate) fn with_log(self, log: ServerLog) -> Self {
         Self { log, ..self }
     }
 
-    /// Those are not let in.
+    /// Returns it as a part of a cluster.
+    pub(crate) fn with_cluster(self, cluster: Option<Arc<Cluster>>) -> Self {
+        Self { cluster, ..self }
+    }
+
+    /// Sets the bans.
     pub(crate) fn with_blocks(self, blocks: Bans) -> Self {
         Self { blocks, ..self }
     }
 
-    /// What channels remember is kept there.
+    /// Sets the archive of channel history.
     pub(crate) fn with_history(self, history: HistoryArchive) -> Self {
         Self { history, ..self }
     }
 
-    /// Sets the cap on connections.
+    /// Sets the connection limit.
     pub(crate) fn set_connections_max(&self, connections: usize) {
         self.connections_max.store(connections, Relaxed);
     }
 
-    /// Says whether new work is welcome.
+    /// Sets whether new work is accepted.
     pub(crate) fn set_ready(&self, ready: bool) {
         self.ready.store(ready, Relaxed);
     }
 
-    /// Whether new work is welcome.
+    /// Returns whether new work is accepted.
     pub(crate) fn is_ready(&self) -> bool {
         self.ready.load(Relaxed)
     }
 
-    /// Connections of all workers.
+    /// Returns the number of connections of all workers.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Relaxed)
     }
 
-    /// A worker's applications have stopped, which they are told to at the end.
+    /// Records that a worker's applications have stopped, in a shutdown.
     pub(crate) fn mark_apps_stopped(&self) {
         self.unstopped.fetch_sub(1, Relaxed);
     }
 
-    /// Workers whose applications have not.
+    /// Returns the number of workers whose applications have not stopped.
     #[cfg(test)]
     pub(crate) fn running_workers(&self) -> usize {
         self.unstopped.load(Relaxed)
     }
 
-    /// Whether the applications of all workers have.
+    /// Returns whether the applications of all workers have stopped.
     pub(crate) fn have_apps_stopped(&self) -> bool {
         self.unstopped.load(Relaxed) == 0
     }
 
-    /// A worker that drains has no client any more.
+    /// Records that a draining worker has no more clients.
     pub(crate) fn mark_clients_gone(&self) {
         self.with_clients.fetch_sub(1, Relaxed);
     }
 
-    /// Whether no worker has, in a drain.
+    /// Returns whether no worker has clients, in a drain.
     pub(crate) fn are_clients_gone(&self) -> bool {
         self.with_clients.load(Relaxed) == 0
     }
 
-    /// The services of a worker that drains have ended.
+    /// Records that the services of a draining worker have ended.
     pub(crate) fn mark_services_ended(&self) {
         self.with_services.fetch_sub(1, Relaxed);
     }
 
-    /// Whether those of all workers have, in a drain.
+    /// Returns whether the services of all workers have ended, in a drain.
     pub(crate) fn have_services_ended(&self) -> bool {
         self.with_services.load(Relaxed) == 0
     }
 
-    /// The cap on them.
+    /// Returns the connection limit.
     pub(crate) fn connections_max(&self) -> usize {
         self.connections_max.load(Relaxed)
     }
 
-    /// A worker is woken by this.
+    /// Adds a worker's waker.
     pub(crate) fn attach(&self, waker: Waker) {
         self.wakers.lock().push(waker);
     }
 
-    /// Has every worker look around.
+    /// Wakes every worker.
     pub(crate) fn wake_workers(&self) {
         self.wakers.lock().iter().for_each(Waker::wake);
     }
 
-    /// Counts a connection in; whether no further one should be accepted.
+    /// Counts an opened connection; returns whether the limit is now reached.
     pub(crate) fn connection_opened(&self) -> bool {
         self.connections.fetch_add(1, Relaxed);
         self.is_at_cap()
     }
 
-    /// Counts it out.
+    /// Counts a closed connection.
     pub(crate) fn connection_closed(&self) {
         self.connections.fetch_sub(1, Relaxed);
     }
 
-    /// Whether no further connection should be accepted.
+    /// Returns whether the connection limit is reached.
     pub(crate) fn is_at_cap(&self) -> bool {
         self.connections.load(Relaxed) >= self.connections_max.load(Relaxed)
     }
 
-    /// Whether accepting may go on. A little below the cap, so that it does not flap.
+    /// Returns whether accepting may be resumed. Slightly below the limit, for hysteresis.
     pub(crate) fn is_below_cap(&self) -> bool {
         let max = self.connections_max.load(Relaxed);
         self.connections.load(Relaxed) < max - (max / 64).min(max.saturating_sub(1)).min(64)
     }
 
-    /// Says something at most every ten seconds.
+    /// Calls `say` at most every ten seconds.
     pub(crate) fn warn_throttled(&self, say: impl FnOnce()) {
         let now = self.started.elapsed().as_secs() + 1;
         let last = self.warned.load(Relaxed);

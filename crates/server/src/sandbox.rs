@@ -1,10 +1,9 @@
-//! The sandbox of the server process: by Landlock it sees the files that its configuration names, and no others.
+//! The sandbox of the server process: Landlock restricts it to the files named in its configuration.
 //!
-//! Entered once, before the process has a second thread, and for good: what a later configuration names in other
-//! folders stays out of reach until a restart. Nothing may be run from then on. As far as the kernel knows how, the
-//! process binds no TCP port (its sockets come from the supervisor), connects to the ports of the back ends that are
-//! named and to no others where no script is there to connect where it likes, and sends no signal to, and has no
-//! abstract socket of, what is outside.
+//! Entered once, before a second thread exists, and permanently: other folders of a later configuration stay
+//! inaccessible until a restart. No program can be executed. As far as the kernel supports it, the process binds no TCP
+//! port (its sockets come from the supervisor), connects only to the ports of configured back ends (unless scripts may
+//! connect anywhere), and neither signals processes outside nor uses their abstract sockets.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,22 +15,24 @@ use landlock::{
     RulesetStatus, Scope, make_bitflags,
 };
 
-use veche_config::{Config, IdentitySource, JwtConfig, KeySource, RouteHandler, StaticRoot};
+use veche_config::{
+    Config, Engine, IdentitySource, JwtConfig, KeySource, RedisEngine, RouteHandler, StaticRoot,
+};
 use veche_logging as logging;
 
-/// The newest that is asked for; of what a kernel does not know it enforces the rest. What came after this one
-/// (sockets that have a path, V9) would keep scripts from the databases of this machine.
+/// The newest version requested; older kernels enforce what they support. The next one (path sockets, V9) would keep
+/// scripts from local databases.
 const KERNEL: ABI = ABI::V8;
 
-/// What is done in folders that are written: no link, device, FIFO or socket is made there, and no device commanded.
+/// Operations in writable folders: no link, device, FIFO or socket can be created, and no device controlled.
 const WRITES: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
     ReadFile | ReadDir | WriteFile | Truncate | MakeReg | MakeDir | RemoveFile | RemoveDir | Refer
 });
 
-/// Names are asked for over TCP too, when an answer is long.
+/// DNS uses TCP for long answers.
 const DNS_PORT: u16 = 53;
 
-/// What a kernel enforces from which version of Landlock on, as it is told at start.
+/// What kernels enforce from which version of Landlock on, as reported at the start.
 const PARTS: [(ABI, &str); 7] = [
     (ABI::V1, "files"),
     (ABI::V2, "links between folders"),
@@ -42,7 +43,7 @@ const PARTS: [(ABI, &str); 7] = [
     (ABI::V6, "signals"),
 ];
 
-/// What libraries read: names, zones, authorities; the number of cores; random bytes.
+/// Paths that libraries read: host names, time zones, certificates; the number of cores; random bytes.
 const SYSTEM: [&str; 13] = [
     "/etc/hosts",
     "/etc/localtime",
@@ -59,28 +60,28 @@ const SYSTEM: [&str; 13] = [
     "/dev/urandom",
 ];
 
-/// Why there is no sandbox.
+/// The reason why the sandbox can't be entered.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SandboxError {
     #[error("server.sandbox: {0}")]
     Rules(#[from] RulesetError),
-    /// Whoever asks for one should not be left without.
+    /// A requested sandbox is required.
     #[error(
         "server.sandbox: this kernel has no Landlock, or it is switched off (see lsm= of the kernel)"
     )]
     NoLandlock,
 }
 
-/// What the process is locked in by.
+/// The restrictions in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SandboxState {
     abi: ABI,
-    /// Ports that may be connected to; `None`: all.
+    /// The ports that may be connected to; `None`: all.
     ports: Option<BTreeSet<u16>>,
 }
 
 impl SandboxState {
-    /// Ports that a later configuration names and that can't be connected to before a restart.
+    /// Returns the ports of a later configuration that can't be connected to before a restart.
     pub(crate) fn out_of_reach(&self, config: &Config) -> Vec<u16> {
         let Some(ports) = self.ports.as_ref().filter(|_| self.abi >= ABI::V4) else {
             return Vec::new();
@@ -89,7 +90,7 @@ impl SandboxState {
         named.difference(ports).copied().collect()
     }
 
-    /// What this kernel does not enforce, in words.
+    /// Describes what this kernel does not enforce.
     pub(crate) fn missing(&self) -> String {
         let parts = PARTS.iter().filter(|(since, _)| self.abi < *since);
         let parts: Vec<&str> = parts.map(|(_, part)| *part).collect();
@@ -97,7 +98,7 @@ impl SandboxState {
     }
 }
 
-/// What is enforced, in words.
+/// Describes what is enforced.
 impl fmt::Display for SandboxState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, (_, part)) in (0..).zip(PARTS.iter().filter(|(since, _)| self.abi >= *since)) {
@@ -120,7 +121,7 @@ impl fmt::Display for SandboxState {
     }
 }
 
-/// The calling thread, and all that it starts from now on, sees only what `config` names.
+/// Restricts the calling thread, and all threads that it starts, to the paths in `config`.
 pub(crate) fn enter(config: &Config) -> Result<SandboxState, SandboxError> {
     let reads = make_bitflags!(AccessFs::{ReadFile | ReadDir});
     let ports = connects_to(config);
@@ -156,17 +157,20 @@ pub(crate) fn enter(config: &Config) -> Result<SandboxState, SandboxError> {
     }
 }
 
-/// The ports that the process connects to; `None`: scripts connect where they like, and an authority of certificates
-/// names ports itself.
+/// Returns the ports that the process connects to; `None` if scripts connect anywhere or a certificate authority
+/// chooses ports.
 fn connects_to(config: &Config) -> Option<BTreeSet<u16>> {
-    let is_free = !config.apps.is_empty() || !config.services.is_empty();
+    // Sentinels name the ports of servers.
+    let has_sentinels = |redis: &RedisEngine| redis.sentinels.is_some();
+    let is_found = matches!(&config.engine, Engine::Redis(redis) if has_sentinels(redis));
+    let is_free = is_found || !config.apps.is_empty() || !config.services.is_empty();
     match is_free || !config.ordered().is_empty() {
         true => None,
         false => Some(config_ports(config)),
     }
 }
 
-/// Those of the URLs that a configuration names, and that of names.
+/// Returns the ports of the configured URLs, and that of DNS.
 fn config_ports(config: &Config) -> BTreeSet<u16> {
     let routes = config.routes.iter();
     let identities = routes.filter_map(|route| route.handler.identity());
@@ -182,11 +186,20 @@ fn config_ports(config: &Config) -> BTreeSet<u16> {
     let events = config.events.iter().map(|events| events.url.expose());
     let urls = identities.chain(keys).chain(hooks).chain(events);
     urls.filter_map(|url| url::Url::parse(url).ok()?.port_or_known_default())
+        .chain(engine_port(config))
         .chain([DNS_PORT])
         .collect()
 }
 
-/// What is not there can't be read either way.
+/// That of the engine outside the process.
+fn engine_port(config: &Config) -> Option<u16> {
+    match &config.engine {
+        Engine::Redis(redis) => Some(redis.keyspace.server.port),
+        Engine::Memory => None,
+    }
+}
+
+/// Missing paths can't be accessed either way.
 fn allow(
     rules: RulesetCreated,
     path: &Path,
@@ -197,21 +210,25 @@ fn allow(
     };
     let access = match path.is_dir() {
         true => access,
-        // The kernel refuses what makes sense for folders only.
+        // The kernel rejects folder rights on files.
         false => access & AccessFs::from_file(KERNEL),
     };
     Ok(rules.add_rule(PathBeneath::new(opened, access))?)
 }
 
-/// Folders rather than files: files that are replaced are other files.
+/// Folders rather than files, since files may be replaced by new ones.
 fn read_by(config: &Config) -> BTreeSet<PathBuf> {
     let mut paths: BTreeSet<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
     let mut folder_of = |file: &Path| {
         paths.extend(file.parent().map(Path::to_owned));
     };
     folder_of(&config.file);
-    for app in &config.apps {
-        folder_of(&app.script);
+    for script in config
+        .apps
+        .iter()
+        .filter_map(veche_config::AppConfig::own_script)
+    {
+        folder_of(script);
     }
     for service in &config.services {
         folder_of(&service.app.script);
@@ -263,8 +280,8 @@ fn read_by(config: &Config) -> BTreeSet<PathBuf> {
     paths
 }
 
-/// Logs are made and renamed, and certificates that were ordered; what channels remember, tables that are saved, and
-/// who is not let in.
+/// Returns the folders of logs, ordered certificates, history, saved tables and bans, in which files are created and
+/// renamed.
 fn written_by(config: &Config) -> BTreeSet<PathBuf> {
     let access = config.access_log.as_ref().map(|log| &log.file);
     let files = config.server.log.file.iter().chain(access);
@@ -289,7 +306,7 @@ mod tests {
 
     const TELLS: &str = "VECHE_TEST_SANDBOX";
 
-    /// Enters the sandbox of the config that the environment names, and says what it can still do.
+    /// Enters the sandbox of the configuration named in the environment, and prints what it can still access.
     #[test]
     #[ignore = "not a test: a process that locks itself up, for the test"]
     fn apply_for_test() {
@@ -361,7 +378,7 @@ mod tests {
             "abstract socket",
             rustix::net::connect(&socket, &address).is_ok(),
         );
-        // What is started later is in it as well.
+        // A thread started later is restricted too.
         let path = folder.join("out/secret");
         let elsewhere = std::thread::spawn(move || fs::read(path).is_ok());
         told("thread", elsewhere.join().expect("it ends"));
@@ -424,7 +441,7 @@ mod tests {
         }
         let output = Command::new(std::env::current_exe().expect("this binary"))
             .args([
-                "sandbox::tests::act_as_sandboxed",
+                "sandbox::tests::apply_for_test",
                 "--exact",
                 "--ignored",
                 "--nocapture",
@@ -441,7 +458,7 @@ mod tests {
         let enforced = said.lines().find(|line| line.starts_with("enforced: "));
         let enforced = enforced.expect("said");
         let (enforced, missing) = enforced.split_once("; missing: ").expect("two parts");
-        // What this kernel does not know is not tested.
+        // What this kernel does not support is not tested.
         let has = |part: &str| {
             assert_ne!(enforced.contains(part), missing.contains(part), "{part}");
             enforced.contains(part)
@@ -457,7 +474,7 @@ mod tests {
                 let line = format!("{what}: false");
                 assert!(said.contains(&line), "{line} not in\n{said}");
             } else {
-                // Past the harness, which shows nothing of a test that passes.
+                // Written past the test harness, which hides the output of passing tests.
                 let line = format!("\nSKIPPED in part: {part}: this kernel does not enforce it\n");
                 let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
             }

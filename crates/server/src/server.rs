@@ -1,4 +1,4 @@
-//! The server process: workers come up on inherited sockets, and the control thread's orders reach them.
+//! The running server: starts workers on inherited sockets, and passes the control thread's commands to them.
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -14,6 +14,8 @@ use veche_frontends::{Context, HubMailer, Outboxes, Requests, ShutdownReason};
 use veche_hub::{Hub, Now, WorkerId};
 use veche_mailbox::{Class, Mailbox, Wake as _};
 use veche_net::Driver;
+use veche_nodes::NodeId;
+use veche_outbound::engine::RemoteStore;
 use veche_script::LoadRun;
 use veche_supervisor::message::{DecisionFilter, DumpRequest};
 use veche_supervisor::process::{DrainReason, ServerControl, StartOptions, distribute};
@@ -23,8 +25,11 @@ use veche_terminal::as_ms;
 use crate::access_log::AccessLogFile;
 use crate::back_end::{DriverInstance, DriverKind};
 use crate::bans::Bans;
+use crate::cluster::Cluster;
+use crate::cluster::thread::{self as cluster_thread, Identity};
 use crate::dev::DevMode;
 use crate::dump::Dumps;
+use crate::engine;
 use crate::files::DiskFiles;
 use crate::history::HistoryArchive;
 use crate::memory;
@@ -34,18 +39,18 @@ use crate::site;
 use crate::tls_listeners::TlsAcceptors;
 use crate::worker::{WorkerLoop, WorkerMail};
 
-/// Descriptors that are no connections: listeners, logs, epoll, what the system opens.
+/// Descriptors reserved for listeners, logs, epoll and libraries.
 const SPARE_DESCRIPTORS: u64 = 64;
 
-/// What scripts share is looked through so often for what has expired; the second, while there is more.
+/// The interval of expiring scripts' shared data; the second applies while there is more.
 const EXPIRED_EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(20)];
 
-/// Kept compression contexts have one in so many parts of `memory_limit`.
+/// Retained compression contexts may use one part in this many of `memory_limit`.
 const CONTEXTS_PART: u64 = 4;
 
-/// The running server, as the control thread holds it.
+/// The running server, held by the control thread.
 pub(crate) struct RunningServer {
-    /// The control thread's end of the mesh.
+    /// The control thread's end of the mailboxes.
     mailbox: Mutex<Mailbox<WorkerMail>>,
     workers: usize,
     common: Arc<ProcessState>,
@@ -56,11 +61,11 @@ pub(crate) struct RunningServer {
     watch: PulseWatch,
 }
 
-/// Address space for a worker's stack: scripts may nest what runs in C.
+/// The address space of a worker's stack: scripts may nest C calls.
 pub(crate) const WORKER_STACK_BYTES: usize = 16 << 20;
 
-/// Brings all workers up; returns when they accept. `boot` says which start of the machine this is, and services play the
-/// users of `load_run` where there is one.
+/// Starts all workers and returns when they accept. `boot` identifies the boot of the machine; services simulate the
+/// users of `load_run` if given.
 pub(crate) fn start(
     start: StartOptions,
     boot: Option<String>,
@@ -78,11 +83,17 @@ pub(crate) fn start(
         .with_log(start.log)
         .with_restarts(start.restarts);
     let seed = random_u64()?;
-    let mut hubs = hubs(&config, workers, seed)?;
+    let node = NodeId(random_u64()?);
+    let engine = engine::connect(&config.engine, &library.outbound, node)?;
+    let mut hubs = hubs(&config, workers, seed, engine.is_some())?;
     let history = HistoryArchive::begin(config.history.as_ref(), boot, &mut hubs)?;
     let blocks = Bans::open(config.api.blocks.as_deref());
     let blocks = blocks.map_err(|error| format!("[api] blocks: {error}"))?;
-    let common = Arc::new(common.with_history(history).with_blocks(blocks));
+    let cluster = engine.as_ref().map(|engine| (Cluster::new(), engine));
+    let has_cluster = cluster.is_some();
+    let common = common.with_history(history).with_blocks(blocks);
+    let common = common.with_cluster(cluster.as_ref().map(|(cluster, _)| Arc::clone(cluster)));
+    let common = Arc::new(common);
     let opened = AccessLogFile::open(&config).map_err(|error| error.to_string())?;
     let switched = common.access.switch(opened);
     switched.map_err(|error| error.to_string())?;
@@ -96,7 +107,7 @@ pub(crate) fn start(
         Arc::clone(&common),
         library.outbound.clone(),
         Arc::clone(&library.store),
-        random_uid()?,
+        node.to_string(),
     );
     let dev = match start.dev {
         true => {
@@ -106,15 +117,38 @@ pub(crate) fn start(
         }
         false => None,
     };
+    let report = report.with_engine(engine.clone());
     let report = Arc::new(report.with_dev(dev.clone()));
     report.configured(&config);
-    // Control mail is bounded by what sessions can ask for; this is far above that.
+    // Control messages are bounded by sessions' requests; this is far above that.
     let options = veche_mailbox::Options {
         control_max: 1 << 26,
         ..veche_mailbox::Options::default()
     };
-    let mut ends = Mailbox::mesh(workers + 1, &options);
+    // Workers, the node, the control thread.
+    let lanes = workers + usize::from(has_cluster);
+    let mut ends = Mailbox::mesh(lanes + 1, &options);
     let control = ends.pop().ok_or("no mailbox for the control thread")?;
+    if let Some((cluster, engine)) = cluster {
+        let mailbox = ends.pop().ok_or("no mailbox for the node")?;
+        let identity = Identity {
+            id: node,
+            name: config.node_name.clone().unwrap_or_else(host_name),
+            settings: config.effective.agreed(),
+        };
+        let port = engine.peers(cluster.wake());
+        let port = port.map_err(|error| format!("no threads for the engine: {error}"))?;
+        cluster_thread::start(
+            &cluster,
+            identity,
+            port,
+            mailbox,
+            seed,
+            workers as u16,
+            &common,
+            &report,
+        )?;
+    }
     let site = Arc::new(site::build(
         &config,
         &library,
@@ -133,23 +167,22 @@ pub(crate) fn start(
     let (failed, failures) = std::sync::mpsc::sync_channel(workers);
     for (me, ((mailbox, sockets), hub)) in ends.into_iter().zip(hands).zip(hubs).enumerate() {
         let outboxes = Outboxes::new(outbox_bytes_max(&config)).with_random(random);
-        let ports = Requests::new(
-            outboxes,
-            HubMailer::new(workers as u16, options.credits - 1),
-        );
+        let mut ports = Requests::new(outboxes, HubMailer::new(lanes as u16, options.credits - 1));
+        ports.nodes = has_cluster.then_some(WorkerId(workers as u16));
         let (site, common) = (Arc::clone(&site), Arc::clone(&common));
         let report: Arc<MetricsReport> = Arc::clone(&report);
         let shelf = Arc::clone(&shelf);
         let outbound = library.outbound.clone();
         let dev = dev.clone();
         let doors = Arc::clone(&doors);
+        let engine = engine.clone();
         let failed = failed.clone();
         thread::Builder::new()
             .name(format!("worker {me}"))
             .stack_size(WORKER_STACK_BYTES)
             .spawn(move || {
                 let stats = Arc::clone(&common.stats[me]);
-                // The files' cache and the applications are this worker's own, so they are made here.
+                // The file cache and the applications belong to this worker, so they are created on its thread.
                 let mut shared = Context::new(
                     hub,
                     ports,
@@ -184,13 +217,13 @@ pub(crate) fn start(
                 let doors = (sockets, doors);
                 match driver {
                     DriverInstance::Epoll(own) => {
-                        serve(*own, shared, mailbox, common, doors, &failed)
+                        serve(*own, shared, mailbox, common, (doors, engine), &failed)
                     }
                     DriverInstance::Uring(own) => {
-                        serve(*own, shared, mailbox, common, doors, &failed)
+                        serve(*own, shared, mailbox, common, (doors, engine), &failed)
                     }
                     DriverInstance::Delayed(own) => {
-                        serve(*own, shared, mailbox, common, doors, &failed)
+                        serve(*own, shared, mailbox, common, (doors, engine), &failed)
                     }
                 }
             })
@@ -219,7 +252,7 @@ pub(crate) fn start(
 }
 
 /// A hub for each worker, with its part of what channels remember.
-fn hubs(config: &Config, workers: usize, seed: u64) -> Result<Vec<Hub>, String> {
+fn hubs(config: &Config, workers: usize, seed: u64, is_remote: bool) -> Result<Vec<Hub>, String> {
     let namespaces = Arc::new(veche_config::namespaces(config));
     let bytes_max = site::history_bytes_max(config);
     let hub = |me| {
@@ -227,10 +260,14 @@ fn hubs(config: &Config, workers: usize, seed: u64) -> Result<Vec<Hub>, String> 
             epoch_seed: random_u64()?,
             ..veche_hub::Options::default()
         };
-        let mut hub = Hub::new(WorkerId(me), workers as u16, seed, options);
+        let (me, workers) = (WorkerId(me), workers as u16);
+        let mut hub = match is_remote {
+            false => Hub::new(me, workers, seed, options),
+            true => Hub::with_engine(me, workers, seed, options, engine::of_hub(random_u64()?)),
+        };
         hub.set_history(Arc::clone(&namespaces), bytes_max);
         hub.set_now(Now {
-            // As workers have it: what is counted from the start, is counted from here.
+            // The same clock as in workers.
             mono_ms: veche_clock::monotonic_ms(),
             wall_ms: unix_now_ms(),
         });
@@ -239,12 +276,16 @@ fn hubs(config: &Config, workers: usize, seed: u64) -> Result<Vec<Hub>, String> 
     (0..workers as u16).map(hub).collect()
 }
 
+#[expect(
+    clippy::type_complexity,
+    reason = "the parts of the engine on Redis, once"
+)]
 fn serve<D: Driver>(
     driver: D,
     shared: Context,
     mailbox: Mailbox<WorkerMail>,
     common: Arc<ProcessState>,
-    (sockets, doors): (Vec<(usize, OwnedFd)>, TlsAcceptors),
+    ((sockets, doors), engine): ((Vec<(usize, OwnedFd)>, TlsAcceptors), Option<RemoteStore>),
     up: &std::sync::mpsc::SyncSender<Result<(), String>>,
 ) {
     let waker = driver.waker();
@@ -254,9 +295,15 @@ fn serve<D: Driver>(
         worker.set_history_writer(writer);
     }
     worker.set_acceptors(doors);
-    let result = sockets
-        .into_iter()
-        .try_for_each(|(listener, socket)| worker.listen(listener as u16, socket));
+    let connected = engine.map_or(Ok(()), |engine| {
+        let waker = worker.waker();
+        worker.set_engine(engine.channels(move || waker.wake())?);
+        Ok(())
+    });
+    let mut sockets = sockets.into_iter();
+    let result = connected.and_then(|()| {
+        sockets.try_for_each(|(listener, socket)| worker.listen(listener as u16, socket))
+    });
     let is_up = result.is_ok();
     let _ = up.send(result.map_err(cannot_start));
     if is_up {
@@ -272,7 +319,7 @@ impl RunningServer {
     fn refresh_bans(&self) -> Option<Instant> {
         let (next, result) = self.common.blocks.refresh(unix_now_ms() / 1000)?;
         if let Err(error) = result {
-            let what = "[api] blocks: what another process has written is not known";
+            let what = "[api] blocks: can't read what another process has written";
             self.common
                 .warn_throttled(|| tracing::warn!(%error, "{what}"));
         }
@@ -283,13 +330,13 @@ impl RunningServer {
         let mut mailbox = self.mailbox.lock();
         for worker in 0..self.workers {
             if mailbox.post(worker, Class::Control, letter()).is_err() {
-                warn!(worker, "a worker does not take orders");
+                warn!(worker, "a worker does not process commands");
             }
         }
         mailbox.flush();
     }
 
-    /// Takes out some of what has expired in what scripts share, by the clock of the workers; when to look again.
+    /// Removes some expired entries of data shared by scripts, by the workers' clock; returns when to call it again.
     fn expire_shared(&self) -> Instant {
         let may_be_more = self.library.store.expire(veche_clock::monotonic_ms());
         veche_clock::now() + EXPIRED_EVERY[usize::from(may_be_more)]
@@ -371,7 +418,10 @@ impl ServerControl for RunningServer {
     fn cut_off(&self) {
         let connections = self.common.connections();
         if connections > 0 {
-            warn!(connections, "the time to drain is over: cut off");
+            warn!(
+                connections,
+                "drain time is over: closing the remaining connections"
+            );
         }
         self.send_all(|| WorkerMail::CutOff);
     }
@@ -411,6 +461,9 @@ impl ServerControl for RunningServer {
     }
 
     fn close(&self) {
+        if let Some(cluster) = &self.common.cluster {
+            cluster.leave();
+        }
         self.common.history.close();
     }
 
@@ -447,19 +500,25 @@ fn set_caps(common: &ProcessState, config: &Config) {
     );
 }
 
-/// Bytes that may be unsent on a connection.
+/// Returns the limit of unsent bytes on a connection.
 pub(crate) fn outbox_bytes_max(config: &Config) -> usize {
     usize::try_from(config.limits.outbox_bytes).unwrap_or(usize::MAX)
 }
 
-/// For masks and keys of connections to other servers.
+/// Provides random bytes for masks and keys of outgoing connections.
 fn random(bytes: &mut [u8]) {
-    // It has given some when the process began.
+    // The generator worked when the process started.
     getrandom::fill(bytes).expect("the system gives random numbers");
 }
 
 fn random_u64() -> Result<u64, String> {
     getrandom::u64().map_err(|error| format!("the system gives no random numbers: {error}"))
+}
+
+/// Returns the name of this machine.
+fn host_name() -> String {
+    let system = rustix::system::uname();
+    system.nodename().to_string_lossy().into_owned()
 }
 
 fn random_uid() -> Result<String, String> {

@@ -1,4 +1,4 @@
-//! From the checked configuration to what connections need: the front ends' [`FrontendConfig`].
+//! Builds the front ends' [`FrontendConfig`] from the checked configuration.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use veche_webhooks::hooks::HookClient;
 
 use crate::dev;
 
-/// The front ends' view of a configuration; `dev` has it lead to what the developer's pages need.
+/// Builds the front ends' configuration; `dev` adds the routes of developer pages.
 pub(crate) fn build(
     config: &Config,
     library: &AppRegistry,
@@ -37,7 +37,7 @@ pub(crate) fn build(
         .iter()
         .map(|route| Arc::new(self::route(route, config, library, identities, hooks)))
         .collect();
-    // Nothing opens the admin page without keys, so then there is none.
+    // The admin page requires keys.
     let admin = (!config.admin.keys.is_empty()).then_some(("/admin/*", RouteHandler::Admin));
     let own: Vec<u16> = [
         ("/api/*", RouteHandler::Api),
@@ -68,7 +68,7 @@ pub(crate) fn build(
                 .filter(|route| route.listeners.contains(&listener.index));
             let mut indexes: Vec<u16> = of_config.map(|route| route.index as u16).collect();
             if listener.role == config::ListenerRole::Internal {
-                // After the configured ones: whoever routes `/health` elsewhere means it.
+                // After the configured ones, so that a configuration can override `/health`.
                 indexes.extend(&own);
             }
             indexes.extend(&for_pages);
@@ -107,7 +107,7 @@ pub(crate) fn build(
     }
 }
 
-/// What channels may remember together, in bytes.
+/// Returns the history limit of all channels in bytes.
 pub(crate) fn history_bytes_max(config: &Config) -> usize {
     usize::try_from(config.limits.history_bytes).unwrap_or(usize::MAX)
 }
@@ -192,7 +192,7 @@ fn route(
             config::CompressionMode::On => Some(deflate::DeflatePolicy::default()),
             config::CompressionMode::Takeover => Some(deflate::DeflatePolicy {
                 takeover: true,
-                // What is kept of a client that can be asked, as of what we send ourselves.
+                // The window of a client that supports negotiation is as large as our own.
                 client_window_bits: deflate::KEPT_WINDOW_BITS_MAX,
                 ..deflate::DeflatePolicy::default()
             }),
@@ -233,26 +233,26 @@ fn route(
     }
 }
 
-/// Returns what deciders see of a client; none is set.
+/// Returns the hook settings; no URL is set.
 fn deciders(hooks: &config::HooksConfig) -> HookTargets {
     let mut deciders = HookTargets::default();
     deciders.headers.clone_from(&hooks.headers);
     deciders.emulated.clone_from(&hooks.client_headers);
-    // What a client may say counts only if its request does not say it.
+    // Data in the connect command counts only if the request does not have it.
     deciders
         .headers
         .extend(hooks.client_headers.iter().cloned());
     deciders
 }
 
-/// Of routes that the configuration does not name.
+/// Limits of routes that the configuration does not contain.
 const MESSAGES: websocket::MessageLimits = websocket::MessageLimits {
     message_bytes_max: 1 << 20,
     fragments_max: 1024,
     inflate_ratio_max: 200,
 };
 
-/// What the developer's pages need: their script, and the channel that it listens on.
+/// Returns the routes of developer pages: their script, and its channel.
 fn dev_routes() -> impl Iterator<Item = Route> {
     let root = PathBuf::from(dev::PAGES_ROOT);
     let socket = registry::handler("push").map(|push| Route {

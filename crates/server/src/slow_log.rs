@@ -1,22 +1,22 @@
-//! What took longest lately: turns of workers, handlers of applications, requests.
+//! The slowest recent operations: turns of workers, handlers of applications, requests.
 //!
-//! Workers note what is above a threshold, which is rare; the board keeps the longest few of each kind, of the last
-//! five to ten minutes. `veche status --slow` shows it.
+//! Workers record operations above a threshold, which are rare; the slowest few of each kind of the last five to ten
+//! minutes are kept. `veche status --slow` shows them.
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use veche_frontends::access_log_buffer::{SlowEvent, SlowEventKind};
 
-/// So many of each kind are kept.
+/// The number of operations of each kind that are kept.
 const KEPT: usize = 10;
-/// How long a window of time is; the present and the last one are kept.
+/// The length of a window in milliseconds; the current and the previous one are kept.
 const WINDOW_MS: u64 = 5 * 60 * 1000;
 
-/// See the module.
+/// The slowest operations in two windows.
 #[derive(Default)]
 pub(crate) struct SlowLog(Mutex<[SlowWindow; 2]>);
 
-/// The longest of some minutes.
+/// The slowest operations of one window.
 #[derive(Clone, Default)]
 struct SlowWindow {
     number: u64,
@@ -27,18 +27,18 @@ struct SlowWindow {
 struct SlowEntry {
     slow: SlowEvent,
     worker: usize,
-    /// Unix time of its end, in milliseconds.
+    /// The time of its end, in Unix milliseconds.
     at_ms: u64,
 }
 
 impl SlowLog {
-    /// Notes it, if it is among the longest.
+    /// Records an operation if it is among the slowest.
     pub(crate) fn note(&self, slow: SlowEvent, worker: usize, at_ms: u64) {
         let mut windows = self.0.lock();
         turn_to(&mut windows, at_ms / WINDOW_MS);
         let kind = &mut windows[0].kinds[slow.kind as usize];
         if slow.kind == SlowEventKind::Consumer {
-            // One that falls behind again and again is one.
+            // Repeated events of a slow client count as one.
             kind.retain(|other| client_of(&other.slow) != client_of(&slow));
         }
         insert(
@@ -51,7 +51,7 @@ impl SlowLog {
         );
     }
 
-    /// By kind, the longest first.
+    /// Returns the operations by kind, the slowest first.
     pub(crate) fn show(&self, now_ms: u64) -> Value {
         let mut windows = self.0.lock();
         turn_to(&mut windows, now_ms / WINDOW_MS);
@@ -79,7 +79,7 @@ impl SlowLog {
     }
 }
 
-/// Begins a new window where its time has come. A clock that was set back keeps to the present one.
+/// Starts a new window when its time has come. If the clock is set back, the current window stays.
 fn turn_to(windows: &mut [SlowWindow; 2], number: u64) {
     if number <= windows[0].number {
         return;
@@ -92,12 +92,12 @@ fn turn_to(windows: &mut [SlowWindow; 2], number: u64) {
     windows[0].number = number;
 }
 
-/// Which client it is.
+/// Returns the client of an event.
 fn client_of(slow: &SlowEvent) -> &str {
     slow.subject.split_once(": ").map_or("", |(who, _)| who)
 }
 
-/// The longest first, and not more than are kept.
+/// Inserts an entry in order, the slowest first, and trims the list.
 fn insert(longest: &mut Vec<SlowEntry>, noted: SlowEntry) {
     let place = longest.partition_point(|other| other.slow.duration_ms >= noted.slow.duration_ms);
     if place < KEPT {
@@ -156,7 +156,7 @@ mod tests {
         }
         let longest: Vec<u64> = (21..=30).rev().collect();
         assert_eq!(shown(&board, 1000), longest);
-        // The next minutes have others, and these are still shown beside them.
+        // The next window has other entries, and these are still shown beside them.
         note(&board, "b", 25, WINDOW_MS + 5);
         assert_eq!(
             shown(&board, WINDOW_MS + 5)[..7],

@@ -1,4 +1,4 @@
-//! One real worker with its control side on a network that is not there: what fuzz targets and instruction counts drive.
+//! A real worker with its control side on a simulated network, driven by fuzz targets and instruction counts.
 
 mod direct;
 mod rig;
@@ -25,14 +25,14 @@ use crate::worker::{WorkerLoop, WorkerMail};
 
 pub use rig::WorkerRig;
 
-/// When each begins, by the monotonic clock and by the calendar.
+/// The start of the monotonic clock, and of the wall clock.
 const MONO_MS: u64 = 1_000_000;
 const WALL_MS: u64 = 1_767_225_600_000;
 
-/// Turns within which a worker comes to rest if nothing happens to it.
+/// The most turns until a worker becomes idle without events.
 const TURNS_MAX: u32 = 20_000;
 
-/// A folder with what configurations may name: a site, an application, a certificate with its key.
+/// Returns a folder with files for configurations: a site, an application, a certificate with its key.
 pub(crate) fn folder() -> &'static PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -55,12 +55,12 @@ pub(crate) fn folder() -> &'static PathBuf {
     })
 }
 
-/// What the file of a configuration is called.
+/// Returns the path of a configuration file.
 pub(crate) fn file() -> PathBuf {
     folder().join("veche.toml")
 }
 
-/// See the module.
+/// A worker on a simulated network.
 pub(crate) struct FuzzStage<D> {
     worker: WorkerLoop<D>,
     control: Mailbox<WorkerMail>,
@@ -70,7 +70,7 @@ pub(crate) struct FuzzStage<D> {
 }
 
 impl<D: Driver> FuzzStage<D> {
-    /// Brings up a worker on a driver whose listeners are those of the configuration, which is valid.
+    /// Starts a worker on a driver whose listeners match the valid configuration.
     fn on(network: D, config: &Config) -> Self {
         let library = AppRegistry::default();
         let shelf = library.load(config).expect("applications that load");
@@ -121,7 +121,7 @@ impl<D: Driver> FuzzStage<D> {
 }
 
 impl FuzzStage<Simulated> {
-    /// Brings up a worker with a valid configuration.
+    /// Starts a worker with a valid configuration.
     pub(crate) fn new(config: &Config) -> Self {
         let network = Simulated::new(veche_net::Options::default(), 7, MONO_MS);
         let mut network = network.expect("a descriptor");
@@ -131,20 +131,20 @@ impl FuzzStage<Simulated> {
         Self::on(network, config)
     }
 
-    /// Somebody connects to a listener.
+    /// Connects to a listener.
     pub(crate) fn dial(&mut self, listener: u32) -> ConnectionId {
         let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 50_000));
         self.network().dial(ListenerId(listener), from)
     }
 
-    /// What somebody was sent, and whether more may come.
+    /// Returns what a client has received, and whether more may come.
     pub(crate) fn read(&mut self, id: ConnectionId) -> (Vec<u8>, RemoteState) {
         let mut bytes = Vec::new();
         let state = self.network().read(id, &mut bytes);
         (bytes, state)
     }
 
-    /// Puts another configuration in force, as the control thread does; why not, if it can't be.
+    /// Applies another configuration as the control thread does; returns the error if it can't be.
     pub(crate) fn reload(&mut self, config: &Config) -> Result<(), String> {
         let shelf = self.library.load(config)?;
         let doors = self.sealing.reload(config)?;
@@ -164,13 +164,13 @@ impl FuzzStage<Simulated> {
             assert!(posted.is_ok(), "the worker takes orders");
         }
         self.control.flush();
-        // Mail wakes a worker; here nothing sleeps.
+        // Messages wake a worker; here it does not sleep.
         let now_ms = self.network().now_ms();
         self.network().set_now_ms(now_ms);
         Ok(())
     }
 
-    /// Lets the worker turn until there is nothing left to do at this time.
+    /// Runs turns until there is nothing left to do at this time.
     pub(crate) fn settle(&mut self) {
         for _ in 0..TURNS_MAX {
             self.worker.turn().expect("a network that does not fail");
@@ -181,7 +181,7 @@ impl FuzzStage<Simulated> {
         panic!("the worker does not come to rest");
     }
 
-    /// Moves the clock, over everything that is due meanwhile.
+    /// Advances the clock, running everything that becomes due.
     pub(crate) fn advance(&mut self, milliseconds: u64) {
         let until_ms = self.network().now_ms() + milliseconds;
         loop {
@@ -197,7 +197,7 @@ impl FuzzStage<Simulated> {
         self.settle();
     }
 
-    /// Everybody goes, and nothing of them is left.
+    /// Closes all clients and checks that no state is left.
     pub(crate) fn finish(mut self, all: &[ConnectionId]) {
         for &id in all {
             self.network().reset(id);
@@ -210,7 +210,7 @@ impl FuzzStage<Simulated> {
     }
 }
 
-/// The configuration of a text; panics if it is none.
+/// Parses a configuration; panics if it is invalid.
 pub(crate) fn good(text: &str) -> Config {
     config::parse(&file(), text).unwrap_or_else(|report| panic!("{report}"))
 }

@@ -1,8 +1,8 @@
-//! TLS of our listeners: who accepts with which certificates, read anew when files change.
+//! TLS of our listeners: certificates and acceptors, reloaded when files change.
 //!
-//! The control thread's. Workers get [`TlsAcceptors`], plain values by the site's listeners, and keep the ones they have
-//! until others come; connections keep what they began with. What [was ordered](veche_acme) comes as a file too, which
-//! may not be there yet. Whatever may add to certificates one day (OCSP) makes doors in the same way.
+//! Owned by the control thread. Workers get [`TlsAcceptors`], plain values by listener, and use them until the next
+//! ones arrive; connections keep those that they started with. An [ordered](veche_acme) certificate is a file too,
+//! which may not exist yet.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,37 +18,37 @@ use veche_tls::{
     Acceptor, AlpnChallenges, Certificate, ClientAuth, FileFingerprint, Roots, Tickets, fingerprint,
 };
 
-/// How often files are looked at.
+/// The interval of checking files.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// How often is said that a certificate will expire.
+/// The interval of reminders about an expiring certificate.
 const REMIND_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How connections come in on a listener.
+/// How a listener accepts connections.
 #[derive(Clone, Debug)]
 pub(crate) enum ListenerMode {
-    /// As they are.
+    /// Without TLS.
     Plain,
-    /// By TLS.
+    /// With TLS.
     Sealed(Acceptor),
-    /// Not at all: there should be TLS, but there is no certificate.
+    /// Not at all: TLS is configured, but there is no certificate.
     Closed,
 }
 
-/// By the site's listeners.
+/// The modes by listener index.
 pub(crate) type TlsAcceptors = Arc<[ListenerMode]>;
 
-/// A certificate that is in use, for whoever watches over it.
+/// A certificate in use, for monitoring.
 #[derive(Clone, Debug)]
 pub(crate) struct CertificateInUse {
     pub(crate) listener: String,
     pub(crate) file: PathBuf,
     pub(crate) valid_until_s: i64,
-    /// Less than so long before its end something is wrong.
+    /// The remaining validity in seconds below which something is wrong.
     warn_before_s: i64,
 }
 
-/// See the module's text.
+/// The TLS listeners of the process.
 #[derive(Default)]
 pub(crate) struct TlsListeners {
     proofs: AlpnChallenges,
@@ -62,27 +62,27 @@ struct TlsState {
     reminded: Option<Instant>,
 }
 
-/// A listener that speaks TLS.
+/// A listener with TLS.
 struct TlsListener {
     label: String,
     role: ListenerRole,
     tls: config::ListenerTls,
-    /// For those who issue certificates, if any are ordered.
+    /// ACME challenges to answer, if certificates are ordered.
     proofs: Option<AlpnChallenges>,
     tickets: Tickets,
-    /// What those who vouch for clients were when the keys of tickets were made.
+    /// The authorities of client certificates when the ticket keys were made.
     vouching: Option<Roots>,
-    /// `None`: it could not be read yet.
+    /// `None` if the files could not be read yet.
     acceptor: Option<Acceptor>,
     certificates: Vec<CertificateInUse>,
-    /// What the files looked like when they were last read, whatever came of it.
+    /// The files' fingerprints when they were last read, successfully or not.
     read: Vec<FileFingerprint>,
-    /// The same at the last look: whoever writes several files needs a moment.
+    /// The files' fingerprints at the last check: a writer of several files needs a moment.
     seen: Vec<FileFingerprint>,
 }
 
 impl TlsListeners {
-    /// Shows these proofs where certificates are ordered.
+    /// Creates the set; `proofs` are answered where certificates are ordered.
     pub(crate) fn new(proofs: &AlpnChallenges) -> Self {
         Self {
             proofs: proofs.clone(),
@@ -90,7 +90,7 @@ impl TlsListeners {
         }
     }
 
-    /// Reads what a configuration names. Where that fails the listener is closed until its files are good.
+    /// Reads the configured files. If that fails the listener is closed until they are valid.
     pub(crate) fn begin(&self, config: &Config) -> TlsAcceptors {
         let mut kept = self.kept.lock();
         kept.listeners = config
@@ -107,10 +107,10 @@ impl TlsListeners {
         kept.acceptors()
     }
 
-    /// Reads what a new configuration names, all or nothing.
+    /// Reads the files of a new configuration, all or nothing.
     ///
     /// # Errors
-    /// What can't be read, as a line to act on.
+    /// A file can't be read, as an actionable line.
     pub(crate) fn reload(&self, config: &Config) -> Result<TlsAcceptors, String> {
         let mut kept = self.kept.lock();
         let mut listeners = Vec::new();
@@ -130,8 +130,8 @@ impl TlsListeners {
         Ok(kept.acceptors())
     }
 
-    /// Looks whether files have changed, if that is due: other doors if they have and are good. Also when to look
-    /// next, if ever.
+    /// Checks whether files have changed, if that is due: returns new acceptors if they have and are valid, and when to
+    /// check again, if ever.
     pub(crate) fn reload_changed(&self) -> (Option<TlsAcceptors>, Option<Instant>) {
         let mut kept = self.kept.lock();
         if kept.listeners.iter().all(Option::is_none) {
@@ -147,7 +147,7 @@ impl TlsListeners {
             changed |= sealed.reload_changed();
         }
         if kept.reminded.is_none_or(|at| now >= at + REMIND_EVERY) {
-            // What is read at a start or a reload has been judged then.
+            // Files read at a start or a reload are checked then.
             if kept.reminded.is_some() {
                 kept.log_expiring();
             }
@@ -156,7 +156,7 @@ impl TlsListeners {
         (changed.then(|| kept.acceptors()), kept.look_at)
     }
 
-    /// The certificates in use.
+    /// Returns the certificates in use.
     pub(crate) fn certificates(&self) -> Vec<CertificateInUse> {
         let kept = self.kept.lock();
         let listeners = kept.listeners.iter().flatten();
@@ -190,7 +190,7 @@ impl TlsState {
 }
 
 impl CertificateInUse {
-    /// Says so if it does not hold much longer.
+    /// Logs a warning if the certificate expires soon.
     fn warn(&self, now_s: i64) {
         let file = self.file.display().to_string();
         if self.valid_until_s < now_s {
@@ -216,7 +216,7 @@ impl TlsListener {
         let tickets = match Tickets::new() {
             Ok(tickets) => tickets,
             Err(error) => {
-                // Nothing works without random numbers.
+                // Without random numbers nothing works.
                 error!("{error}");
                 return None;
             }
@@ -235,7 +235,7 @@ impl TlsListener {
         })
     }
 
-    /// Takes over the keys of tickets, if nothing has changed about what clients have to show.
+    /// Takes over the ticket keys if the requirements for client certificates are unchanged.
     fn inherit_ticket_keys(&mut self, before: &Self) {
         if before.tls.clients == self.tls.clients {
             self.tickets = before.tickets.clone();
@@ -269,7 +269,7 @@ impl TlsListener {
                     in_use.push(self.in_use(&read, is_ordered));
                     certificates.push(read);
                 }
-                // Who orders it says so, and gets another.
+                // The order logs this and retries.
                 Err(why) if is_ordered => debug!(listener = self.label, "no certificate: {why}"),
                 Err(why) => return Err(why.to_string()),
             }
@@ -282,7 +282,7 @@ impl TlsListener {
                 let roots = Roots::read(&clients.ca).map_err(|error| error.to_string())?;
                 vouching = Some(roots.clone());
                 if self.vouching.is_some() && vouching != self.vouching {
-                    // Whoever was vouched for by the others has to show their certificate again.
+                    // Clients certified by the old authorities have to present their certificates again.
                     tickets = Tickets::new().map_err(|error| error.to_string())?;
                 }
                 Some(ClientAuth {
@@ -313,7 +313,7 @@ impl TlsListener {
             listener: self.label.clone(),
             file: certificate.file().to_owned(),
             valid_until_s: certificate.valid_until_s(),
-            // It is renewed when a third is left, however long it holds.
+            // It is renewed when a third of its validity is left.
             warn_before_s: match is_ordered {
                 true => usual_s.min(life_s / 6),
                 false => usual_s,
@@ -321,7 +321,7 @@ impl TlsListener {
         }
     }
 
-    /// Reads files that have changed and stay as they are; whether there is another acceptor.
+    /// Reads files that have changed and are stable now; returns whether there is a new acceptor.
     fn reload_changed(&mut self) -> bool {
         let stamps = self.stamps();
         if stamps == self.read {
@@ -332,7 +332,7 @@ impl TlsListener {
             self.seen = stamps;
             return false;
         }
-        debug!(listener = self.label, "files of TLS have changed");
+        debug!(listener = self.label, "TLS files have changed");
         match self.read() {
             Ok(()) => {
                 info!(listener = self.label, "new certificates are in use");
@@ -343,7 +343,7 @@ impl TlsListener {
             Err(why) => {
                 error!(
                     listener = self.label,
-                    "files of TLS have changed and are no good, the old certificates stay: {why}"
+                    "TLS files have changed but are invalid, the old certificates stay in use: {why}"
                 );
                 false
             }

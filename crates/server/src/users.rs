@@ -1,6 +1,6 @@
-//! How many WebSockets each user has, where there is a limit: counted when one opens and when it is gone.
+//! WebSocket counts by user, if limited: counted at open and close.
 //!
-//! Touched then only, and only while `connections_per_user` is set. A user who has none is not in the table.
+//! Used only then, and only while `connections_per_user` is set. Users without connections are not in the table.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -8,19 +8,19 @@ use std::hash::BuildHasher as _;
 
 use parking_lot::Mutex;
 
-/// Shards of the table.
+/// The number of shards of the table.
 const SHARDS: usize = 16;
 
-/// See the module's text.
+/// Connection counts by user.
 #[derive(Default)]
 pub(crate) struct UserCounters {
     shards: [Mutex<HashMap<Box<str>, u32>>; SHARDS],
-    /// Which shard a name is in must not be for its bearer to choose.
+    /// Randomly keyed, so that users can't choose the shard of their name.
     hasher: RandomState,
 }
 
 impl UserCounters {
-    /// Counts one more in if the user has less than `max`; whether he had.
+    /// Counts a connection if the user has fewer than `max`; returns whether it did.
     pub(crate) fn opened(&self, user: &str, max: u32) -> bool {
         let mut shard = self.shard(user).lock();
         let Some(count) = shard.get_mut(user) else {
@@ -32,7 +32,7 @@ impl UserCounters {
         has_room
     }
 
-    /// Counts one out.
+    /// Counts a closed connection.
     pub(crate) fn closed(&self, user: &str) {
         let mut shard = self.shard(user).lock();
         if let Some(count) = shard.get_mut(user) {
@@ -59,7 +59,7 @@ mod tests {
         assert!(!users.opened("ann", 2) && users.opened("bob", 2));
         users.closed("ann");
         assert!(users.opened("ann", 2) && !users.opened("ann", 2));
-        // A limit that was lowered holds for new ones.
+        // A lowered limit applies to new connections.
         assert!(!users.opened("ann", 1));
         for user in ["ann", "ann", "bob", "nobody"] {
             users.closed(user);

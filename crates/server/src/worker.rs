@@ -1,14 +1,16 @@
-//! One thread, one core, one loop: where sockets, TLS, mailboxes and the archive meet the [worker](veche_worker::WorkerLoop).
+//! One thread, one core, one loop: connects sockets, TLS, mailboxes and the archive to the
+//! [worker](veche_worker::WorkerLoop).
 //!
-//! This is glue around the one object that knows the order of a turn: events of the driver go in, what it asks for comes
-//! out. What is decided here concerns transports alone: accepting, the PROXY protocol, TLS, and which system calls are
-//! made. Nothing in it blocks.
+//! This is glue around the object that defines the order of a turn: driver events go in, its requests come out.
+//! Decisions made here concern transports only: accepting, the PROXY protocol, TLS, and system calls. Nothing in it
+//! blocks.
 
 mod accepting;
 mod access_log;
 mod clients;
 mod clock;
 mod completions;
+mod engine;
 mod history;
 mod host;
 mod log;
@@ -45,13 +47,13 @@ pub(crate) use mail::WorkerMail;
 use transport::{ConnectionTransport, TransportLayer};
 use trust_loader::TrustLoader;
 
-/// What log lines of a worker go by, whichever of its files writes them.
+/// The log target of a worker, in all of its files.
 const LOG: &str = "veche::worker";
 
-/// While accepting is paused, the loop looks this often whether it may go on.
+/// The interval of checks whether accepting can be resumed, in milliseconds.
 const ACCEPT_RETRY_MS: u64 = 20;
 
-/// One worker on its driver `D`, with its applications `A`.
+/// A worker on its driver `D`, with its applications `A`.
 pub(crate) struct WorkerLoop<D, A: WorkerApps = AppHosts> {
     driver: D,
     rest: WorkerState<A>,
@@ -62,35 +64,37 @@ struct WorkerState<A: WorkerApps> {
     worker: veche_worker::Worker<A, ConnectionTransport>,
     mailbox: Mailbox<WorkerMail<A::Message>>,
     common: Arc<ProcessState>,
-    /// The site's listener of each of the driver's.
+    /// The configured listener of each of the driver's.
     listeners: Vec<u16>,
     accepting: AcceptPolicy,
-    /// What TLS has opened, between two events.
+    /// Buffer for decrypted bytes, between two events.
     plain: Vec<u8>,
     line: tls::HandshakeQueue,
     readings: TrustLoader,
-    /// How connections come in.
+    /// TLS acceptors by listener.
     doors: TlsAcceptors,
     journal: AccessLogBatch,
-    /// Where history is written, if it is.
+    /// The history writer, if history is stored.
     ledger: Option<HistoryWriter>,
-    /// Decides on commands instead of the hooks.
+    /// The way to an engine outside the process.
+    engine: Option<Box<crate::engine::Port>>,
+    /// Replaces the hooks in tests.
     decider: Option<Box<dyn HookExecutor>>,
-    /// Where other threads leave what this worker asked them.
+    /// Receives completions of other threads.
     completions: Arc<CompletionInbox>,
-    /// Connections that have ended in this turn and still count.
+    /// Connections closed in this turn that are still counted.
     closed: usize,
-    /// What the control thread sees of the turn.
+    /// Progress for the control thread.
     pulse: Arc<WorkerPulse>,
-    /// When this turn's first event came.
+    /// The time of this turn's first event.
     began: Option<Instant>,
-    /// How many have come in it.
+    /// The number of events in this turn.
     events: u64,
     clock: WallClock,
 }
 
 impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
-    /// A worker that accepts on nothing yet.
+    /// Creates a worker without listeners.
     pub(crate) fn new(
         driver: D,
         mut shared: Context,
@@ -115,6 +119,7 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
             doors: TlsAcceptors::default(),
             journal: AccessLogBatch::default(),
             ledger: None,
+            engine: None,
             decider: None,
             completions,
             closed: 0,
@@ -128,17 +133,27 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
         worker
     }
 
-    /// Connections come in by these doors; without any all of them come in as they are.
+    /// Sets the TLS acceptors; without any, all connections are plain.
     pub(crate) fn set_acceptors(&mut self, doors: TlsAcceptors) {
         self.rest.doors = doors;
     }
 
-    /// What channels remember is written there.
+    /// Sets the writer of channel history.
     pub(crate) fn set_history_writer(&mut self, writer: impl HistoryLog + 'static) {
         self.rest.ledger = Some(HistoryWriter::new(Box::new(writer)));
     }
 
-    /// Accepts on a socket, for the site's listener with that index.
+    /// Wakes this worker from another thread.
+    pub(crate) fn waker(&self) -> veche_net::Waker {
+        self.driver.waker()
+    }
+
+    /// The hub's engine is outside the process.
+    pub(crate) fn set_engine(&mut self, port: crate::engine::Port) {
+        self.rest.engine = Some(Box::new(port));
+    }
+
+    /// Accepts connections on a socket for the configured listener with an index.
     pub(crate) fn listen(
         &mut self,
         listener: u16,
@@ -149,29 +164,29 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
         Ok(())
     }
 
-    /// Turns until the process ends.
+    /// Runs turns until the process ends.
     pub(crate) fn run(&mut self) {
         loop {
             if let Err(error) = self.turn() {
-                // The wait itself failed: nothing that a peer can cause, and nothing that another try would mend.
+                // The wait itself failed, which no peer can cause and no retry would fix.
                 let me = self.rest.index();
                 error!(worker = me, %error, "the worker's loop failed");
                 eprintln!("veche: worker {me}: the loop failed: {error}");
-                // The log has a thread of its own.
+                // The log is written by another thread.
                 std::thread::sleep(Duration::from_millis(200));
                 std::process::abort();
             }
         }
     }
 
-    /// One turn.
+    /// Runs one turn.
     pub(crate) fn turn(&mut self) -> std::io::Result<()> {
         let timeout = self.rest.wait_ms();
         self.poll_driver(timeout)?;
         let Self { driver, rest } = self;
         let began = rest.began.take().unwrap_or_else(clock_now);
         rest.worker.set_now(rest.clock.at(driver.now_ms()));
-        // Also in a turn without events: what waited for this one is served as there is memory now.
+        // Also in a turn without events: work that waited for memory may continue.
         rest.check_memory(driver.now_ms());
         rest.finish_turn(driver);
         rest.record_turn(began.elapsed());
@@ -179,7 +194,7 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
         Ok(())
     }
 
-    /// Waits for events of the driver, and takes them.
+    /// Waits for driver events and handles them.
     fn poll_driver(&mut self, timeout_ms: Option<u64>) -> std::io::Result<()> {
         let Self { driver, rest } = self;
         driver.turn(timeout_ms, &mut |driver, event| rest.event(driver, event))?;
@@ -193,9 +208,9 @@ impl<A: WorkerApps> WorkerState<A> {
         self.worker.index()
     }
 
-    /// How long the driver may wait for something to happen.
+    /// Returns how long the driver may wait for events.
     fn wait_ms(&mut self) -> Option<u64> {
-        // Applications may have got answers since the turn ended.
+        // Applications may have received completions since the turn ended.
         match self.worker.state() {
             _ if self.line.is_waiting() => Some(0),
             TurnState::Busy => Some(0),
@@ -207,7 +222,7 @@ impl<A: WorkerApps> WorkerState<A> {
         }
     }
 
-    /// Counts the turn, and notes what took long in it.
+    /// Counts the turn, and records slow steps.
     fn record_turn(&mut self, lasted: Duration) {
         let us = lasted.as_micros() as u64;
         let (me, events) = (self.index(), std::mem::take(&mut self.events));
@@ -232,7 +247,7 @@ impl<A: WorkerApps> WorkerState<A> {
     }
 
     fn event<D: Driver>(&mut self, driver: &mut D, event: Event<'_>) {
-        // The wait is over with the first.
+        // The first event ends the wait.
         if self.began.is_none() {
             self.began = Some(clock_now());
             self.pulse.set(TurnStep::Events);
@@ -279,7 +294,7 @@ impl<A: WorkerApps> WorkerState<A> {
         self.command_transports(driver);
     }
 
-    /// Bytes of a peer, for whatever lies first on their way.
+    /// Passes a peer's bytes to the first layer.
     fn received<D: Driver>(&mut self, driver: &mut D, id: ConnectionId, bytes: &mut [u8]) {
         let Some(transport) = self.worker.transport_mut(id) else {
             return;
@@ -291,7 +306,7 @@ impl<A: WorkerApps> WorkerState<A> {
         }
     }
 
-    /// The peer sends nothing more.
+    /// Handles the peer's FIN.
     fn ended(&mut self, id: ConnectionId) {
         let transport = self.worker.transport_mut(id);
         if !transport.is_some_and(ConnectionTransport::holds_end) {
@@ -308,12 +323,13 @@ impl<A: WorkerApps> WorkerState<A> {
         }
     }
 
-    /// What follows the turn's events; [`veche_worker::WorkerLoop`] says why in this order.
+    /// Completes the turn after its events; [`veche_worker::WorkerLoop`] explains the order.
     fn finish_turn<D: Driver>(&mut self, driver: &mut D) {
         self.pulse.set(TurnStep::Messages);
         self.resume_handshakes(driver);
         self.receive_messages(driver);
         self.take_durable_history();
+        self.hear_engine();
         self.take_completions();
         self.pulse.set(TurnStep::Remainder);
         self.worker.finish_turn();
@@ -321,11 +337,13 @@ impl<A: WorkerApps> WorkerState<A> {
         self.dial(driver);
         self.perform_requests();
         self.write_history();
+        self.order_engine();
         self.note_events();
         self.pulse.set(TurnStep::Logs);
         self.log();
         self.write_access_log();
-        // Not before: when the last is counted out the process may end, and their lines should be written.
+        // Not earlier: when the last connection is uncounted the process may end, and its log lines should be written
+        // by then.
         for _ in 0..std::mem::take(&mut self.closed) {
             self.common.connection_closed();
         }
@@ -335,6 +353,7 @@ impl<A: WorkerApps> WorkerState<A> {
         self.send_messages();
         self.settle_accepting(driver);
         self.worker.end_turn();
+        self.order_engine();
         self.command_transports(driver);
     }
 }

@@ -1,4 +1,4 @@
-//! What `veche test` plays for applications that ask other servers, and what it says where a test has forgotten that.
+//! Mocked external services of `veche test`, and the errors for calls without a mock.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ const CONFIG: &str = include_str!("app_stubs/veche.toml");
 const APP: &str = include_str!("app_stubs/app.lua");
 const TESTS: &str = include_str!("app_stubs/app_test.lua");
 
-/// Runs tests of the application in a folder of that name: exit code and what it says.
+/// Runs the tests of an application in a folder of that name; returns the exit code and the output.
 fn run(name: &str, tests: &str, args: &[&str]) -> (i32, String) {
     let folder = format!("veche-stubs-{}-{name}", std::process::id());
     let folder: PathBuf = std::env::temp_dir().join(folder);
@@ -41,7 +41,7 @@ fn the_outside_answers_as_the_test_has_it_with_every_seed() {
     assert!(out.contains("8 tests"), "{out}");
 }
 
-/// Each mistake of a test, in the words that mend it.
+/// Each mistake of a test has a message that explains the fix.
 #[test]
 fn a_call_without_a_stub_says_how_to_have_one() {
     for (name, body, words) in [

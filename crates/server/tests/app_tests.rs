@@ -1,4 +1,4 @@
-//! `veche test` as a developer meets it: the real binary in an application's folder, what it says and how it exits.
+//! `veche test` as a developer uses it: the real binary in an application's folder, its output and exit codes.
 
 #[path = "app_tests_parts/cases.rs"]
 mod cases;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// An application's folder, removed at the end.
+/// A temporary folder of an application.
 struct Folder(PathBuf);
 
 const CONFIG: &str = r#"
@@ -20,7 +20,7 @@ handler = "lua"
 script = "app.lua"
 "#;
 
-/// What the tests below ask of an application.
+/// The application under test.
 const APP: &str = r#"
 local veche = require "veche"
 local app, on = {}, {}
@@ -60,7 +60,7 @@ return app
 "#;
 
 impl Folder {
-    /// With these cases in `app_test.lua`, which begin in line 3.
+    /// Creates a folder with these cases in `app_test.lua`, from line 3 on.
     fn new(cases: &str) -> Self {
         let folder = Self::empty();
         folder.write("veche.toml", CONFIG);
@@ -84,7 +84,7 @@ impl Folder {
         fs::write(path, text).expect("a file");
     }
 
-    /// Exit code, standard output and standard error.
+    /// Returns exit code, standard output and standard error.
     fn run(&self, args: &[&str]) -> (i32, String, String) {
         run_in(&self.0, args)
     }
@@ -112,12 +112,12 @@ fn run_in(folder: &Path, args: &[&str]) -> (i32, String, String) {
     )
 }
 
-/// A case with that body, which stands in line 4.
+/// Returns a case whose body is on line 4.
 fn case(body: &str) -> String {
     format!("test.case(\"it\", function()\n{body}\nend)\n")
 }
 
-/// What the only failure of a case says.
+/// Returns the message of a case's only failure.
 fn failure(body: &str) -> String {
     let (code, out, err) = Folder::new(&case(body)).run(&[]);
     assert_eq!((code, err.as_str()), (1, ""), "{body}: {out}");
@@ -182,7 +182,7 @@ fn what_works_passes() {
         test.equal(test.request('/nowhere').status, 404)
         test.equal(test.request('GET /w?sleep=10').status, 201)
         test.equal(test.now(), 10)
-        test.fails(function() test.request('/w?sleep=10', { within = 5 }) end, 'no answer in time')
+        test.fails(function() test.request('/w?sleep=10', { within = 5 }) end, 'no response in time')
         test.equal(test.request('/w?sleep=100').status, 504)
         test.expect_error('request_timeout')",
         "local tasks = {}
@@ -233,7 +233,7 @@ fn what_works_passes() {
     assert_eq!((code, out, err), (0, fine, String::new()));
 }
 
-/// Each way to be disappointed, with the words for it.
+/// Each kind of failed expectation has its own message.
 #[test]
 fn each_expectation_fails_in_its_own_words() {
     for (body, words) in [
@@ -315,11 +315,11 @@ fn each_expectation_fails_in_its_own_words() {
         ),
         (
             "veche.channel():receive()",
-            "the test waits for something that nothing will bring about\n",
+            "the test waits for something that will never happen\n",
         ),
         (
             "local ann = test.connect('/w') ann:send('spin') test.advance(1)",
-            "the application does not come to rest: something goes on and on without time passing\n",
+            "the application never becomes idle: it keeps working without time passing\n",
         ),
     ] {
         let told = failure(body);
@@ -327,7 +327,7 @@ fn each_expectation_fails_in_its_own_words() {
     }
 }
 
-/// The test itself goes well, the application does not.
+/// The test itself succeeds, the application does not.
 #[test]
 fn an_error_that_nobody_expected_fails_the_test() {
     let told = failure("test.connect('/w'):send('fail')");
@@ -358,7 +358,7 @@ const RACE: &str = "
     table.sort(all)
     test.equal(all, { 'bought', 'sold out' })";
 
-/// Two clients buy the last piece: that it goes wrong depends on how long each waits and who comes first.
+/// Two clients buy the last item: the bug depends on how long each waits and which is first.
 const ORDER: &str = "
     local clients = {}
     for i = 1, 3 do clients[i] = test.connect('/w?user=u' .. i) end
@@ -388,7 +388,7 @@ fn the_same_seed_gives_the_same_run() {
         || output != &outputs[0].replace("seed 1", "seed 2")));
 }
 
-/// Who enters first gets the first seat: the test takes it for granted that it is Ann.
+/// The first to enter gets the first seat: the test assumes that it is Ann.
 const FIRST: &str = "
     local ann, bob = test.connect('/w?user=ann'), test.connect('/w?user=bob')
     ann:send('log')
@@ -406,7 +406,7 @@ fn some_seed_finds_what_depends_on_an_order() {
     assert!((3..=17).contains(&failed.len()), "{failed:?}");
     let (code, out, _) = folder.run(&["--runs", "100"]);
     assert_eq!(code, 1);
-    // It names the first seed that failed, and that one shows it again.
+    // The report names the first failing seed, and that one reproduces the failure.
     let again = format!("veche test --seed {} --filter it app_test.lua\n", failed[0]);
     assert!(out.contains(&again), "{again}{out}");
     assert!(
@@ -515,7 +515,7 @@ fn a_run_that_does_not_end_is_ended() {
     );
 }
 
-/// Read by Python's parser, which takes no document that is not well-formed.
+/// Parsed by Python, which rejects documents that are not well-formed.
 const JUNIT: &str = r#"
 import sys, xml.etree.ElementTree as tree
 for suite in tree.parse(sys.argv[1]).getroot():
@@ -556,7 +556,7 @@ end)",
     );
 }
 
-/// The examples' own tests, with many seeds; and they fail where the application is wrong.
+/// Runs the examples' own tests with many seeds, and checks that they fail with bugs in the application.
 #[test]
 fn the_examples_pass_and_their_tests_see_mistakes() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
@@ -602,7 +602,7 @@ fn the_examples_pass_and_their_tests_see_mistakes() {
     }
 }
 
-/// What the guide shows of a failing test is what such a test says.
+/// Compares the output shown in the guide with the real one.
 #[test]
 fn the_guide_shows_what_is_so() {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/lua.md");

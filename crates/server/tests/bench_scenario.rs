@@ -1,4 +1,4 @@
-//! `veche bench scenario` against the real server: promises kept, promises broken, files that are no good.
+//! `veche bench scenario` against the real server: kept and broken promises, and invalid files.
 
 mod support;
 
@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use support::{Server, USUAL, process, until};
 
-/// A file of its own for each test, removed at the end.
+/// A temporary file for each test.
 struct File(PathBuf);
 
 impl File {
@@ -79,7 +79,7 @@ impl Seen {
     }
 }
 
-/// What all files of these tests begin with: whoever runs them shares cores with the server.
+/// The defaults of all files: the tester shares cores with the server.
 fn defaults(server: &Server) -> String {
     format!(
         "url = \"ws://{}/echo\"\nconnections = 10\nduration = \"500ms\"\nwarmup = \"100ms\"\n\
@@ -163,7 +163,7 @@ fn kept_promises_exit_with_0() {
     assert_eq!(kinds, ["storm", "echo", "echo", "push", "http"]);
     assert_eq!(phases[1]["settings"]["label"], "ramp");
     assert_eq!(report["connections"]["asked"], 100 + 10 + 10 + 11 + 10);
-    // Who of two that run at the same time used what, nobody knows.
+    // The resources of two concurrent phases can't be attributed.
     assert!(phases[2]["server"].is_object() && phases[3].get("server").is_none());
     for phase in phases {
         assert!(
@@ -204,13 +204,13 @@ fn broken_promises_exit_with_8() {
         .says("  BROKEN  latency.p99 <= 1us: ")
         .says("  kept    latency.p50 <= 10s: ")
         .says("  BROKEN  server.bytes_per_connection <= 1GiB: not measured")
-        // Errors that nobody promised anything about.
+        // Errors without a promise about them.
         .says("  BROKEN  errors == 0: 1")
         .says("3 of 6 promises BROKEN");
     assert_eq!(seen.err, "veche: 3 of 6 promises were not kept\n");
 }
 
-/// The file is of a server that is not there.
+/// The file refers to a server that does not exist.
 #[test]
 fn a_file_is_held_against_another_server() {
     let server = Server::start(USUAL);
@@ -291,7 +291,7 @@ fn broken_files_are_told_line_by_line() {
     assert_eq!(seen.err, expected);
 }
 
-/// The examples are whole and right, whatever runs behind their addresses.
+/// The examples are complete and valid, whatever runs at their addresses.
 #[test]
 fn examples_can_be_read() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/bench");
@@ -299,7 +299,7 @@ fn examples_can_be_read() {
     let paths = entries.map(|entry| entry.expect("an entry").path());
     for path in paths.filter(|path| path.extension().is_some_and(|end| end == "toml")) {
         let text = fs::read_to_string(path).expect("UTF-8");
-        // A mistake at the end shows that nothing before is one.
+        // An error at the end shows that nothing before it is one.
         let seen = File::new("example", &format!("{text}\nmistake = 1\n")).run(&[]);
         seen.code(2);
         assert_eq!(seen.err.lines().count(), 1, "{}", seen.err);

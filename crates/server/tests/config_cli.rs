@@ -1,4 +1,4 @@
-//! The real binary as a shell sees it: output, errors, exit codes. Servers are played by the test.
+//! The real binary as a shell sees it: output, errors, exit codes. Servers are simulated by the tests.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -20,7 +20,7 @@ mod new;
 #[path = "config_cli/readiness.rs"]
 mod readiness;
 
-/// A folder of its own for each test, removed at the end.
+/// A temporary folder for each test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -40,7 +40,7 @@ impl Folder {
         command
     }
 
-    /// Runs and returns exit code, standard output and standard error.
+    /// Runs a command and returns exit code, standard output and standard error.
     fn run(&self, args: &[&str]) -> (i32, String, String) {
         seen(self.veche(args).output().expect("the binary runs"))
     }
@@ -110,7 +110,7 @@ veche.toml:9:8: root: nothing inside Veche is called \"builtin:x\"; did you mean
     );
 }
 
-/// What a page on a route with this root, and the file beside it, could give away.
+/// Files that a route with this root, or a file beside it, could expose.
 #[test]
 fn neither_check_nor_a_start_serves_what_the_configuration_names() {
     let folder = Folder::new("served");
@@ -153,7 +153,7 @@ fn neither_check_nor_a_start_serves_what_the_configuration_names() {
             "shared/api.key",
             "shared/api.key (a key of the API)",
         ),
-        // A link in the root is not followed where files are served, but what it leads to is.
+        // A link in the root is not followed when files are served, but its target is checked.
         ("keys", "site/api.key", "site/api.key (a key of the API)"),
     ] {
         folder.write(&config(root, key));
@@ -173,7 +173,7 @@ fn neither_check_nor_a_start_serves_what_the_configuration_names() {
         let (code, _, err) = folder.run(&["check"]);
         assert_eq!((code, err.as_str()), (0, ""), "{key}");
     }
-    // Warnings are no errors.
+    // Warnings are not errors.
     file("keys/api.key", 0o644);
     folder.write(&config("site", "keys/api.key"));
     let (code, _, err) = folder.run(&["check"]);
@@ -181,7 +181,7 @@ fn neither_check_nor_a_start_serves_what_the_configuration_names() {
     assert_eq!((code, err.as_str()), (0, warning));
 }
 
-/// Examples are what people begin with.
+/// People start from the examples.
 #[test]
 fn the_examples_are_good() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
@@ -268,7 +268,7 @@ fn nobody_answers() {
     assert_eq!((code, err.as_str()), (1, expected));
 }
 
-/// Plays the push listener for one connection: answers each line by `answer`.
+/// Simulates the push listener for one connection: responds to each line with `answer`.
 fn push_listener(answer: fn(&Value) -> Value) -> (String, thread::JoinHandle<Vec<Value>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -365,7 +365,7 @@ fn push_from_standard_input_is_pipelined() {
     for line in 1..LINES {
         writeln!(input, "line {line}").unwrap();
     }
-    // The last one without a newline.
+    // The last line has no newline.
     write!(input, "line {LINES}").unwrap();
     drop(input);
     let (code, out, err) = seen(child.wait_with_output().unwrap());
@@ -403,7 +403,7 @@ fn a_lone_line_of_standard_input_leaves_at_once() {
     assert!(child.wait().unwrap().success());
 }
 
-/// Plays the supervisor for as many commands as there are answers.
+/// Simulates the supervisor for as many commands as there are responses.
 fn supervisor(folder: &Folder, answers: Vec<Value>) -> thread::JoinHandle<Vec<Value>> {
     let listener = UnixListener::bind(folder.0.join("veche.sock")).unwrap();
     thread::spawn(move || {
@@ -475,7 +475,7 @@ fn status_and_reload() {
     let (code, _, err) = folder.run(&["status"]);
     assert_eq!(
         (code, err.as_str()),
-        (4, "veche: the server refused and did not say why\n")
+        (4, "veche: the server refused without a reason\n")
     );
     let requests = server.join().unwrap();
     assert_eq!(requests[0], json!({"version": 1, "command": "status"}));
@@ -486,14 +486,14 @@ fn status_and_reload() {
 fn stop_waits_until_the_process_is_gone() {
     let folder = Folder::new("stop");
     folder.write(GOOD);
-    // A process to be stopped; the answers name it.
+    // A process to be stopped; the responses contain its pid.
     let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
     let status = json!({"ok": true, "status": {"supervisor": {"pid": sleeper.id()}}});
     let ok = json!({"ok": true});
     let server = supervisor(&folder, vec![status.clone(), ok.clone(), status, ok]);
     let (code, out, err) = folder.run(&["stop", "--timeout", "300ms"]);
     assert_eq!((code, out.as_str()), (6, ""));
-    assert!(err.contains("is still there"), "{err}");
+    assert!(err.contains("is still running"), "{err}");
     let stop = folder
         .veche(&["stop", "--now"])
         .stdout(Stdio::piped())
@@ -540,7 +540,7 @@ fn check_loads_the_scripts() {
 #[test]
 fn reload_says_that_scripts_were_looked_at() {
     let folder = Folder::new("control-scripts");
-    // The shell of `veche reload` need not have what the server was started with.
+    // The environment of `veche reload` may differ from the server's.
     let route = "[[route]]\npath = \"/lua\"\nhandler = \"lua\"\nscript = \"app.lua\"\n";
     folder.write(&format!(
         "{GOOD}{route}[hooks]\nsecrets = {{ env = \"NOT_HERE\" }}\n"
@@ -564,7 +564,7 @@ fn reload_says_that_scripts_were_looked_at() {
     assert_eq!(server.join().expect("it answered").len(), 3);
 }
 
-/// For Valgrind: one process, which serves and drains.
+/// For Valgrind: a single process that serves and drains.
 #[test]
 fn without_a_supervisor_one_process_serves() {
     let folder = Folder::new("unsupervised");

@@ -1,4 +1,4 @@
-//! `veche dev`: what is saved runs, and what is wrong is told, in the log and on the pages, while the old code goes on.
+//! `veche dev`: saved files run at once, and errors are shown in the log and on pages while the old code continues.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -21,14 +21,14 @@ struct Dev {
 }
 
 impl Dev {
-    /// `dev` or `serve`.
+    /// Starts `dev` or `serve`.
     fn start(command: &str, name: &str) -> Self {
         let mut veche = Command::new(env!("CARGO_BIN_EXE_veche"));
         veche.args([command, "-c", "veche.toml"]);
         Self::spawn(name, veche)
     }
 
-    /// `dev` on a terminal, which util-linux's `script` makes; in this time zone.
+    /// Starts `dev` on a terminal, made by util-linux's `script`, in a time zone.
     fn start_on_terminal(name: &str, time_zone: &str) -> Self {
         let mut script = Command::new("script");
         let line = concat!(env!("CARGO_BIN_EXE_veche"), " dev");
@@ -37,7 +37,7 @@ impl Dev {
         Self::spawn(name, script)
     }
 
-    /// The command in a folder with an application.
+    /// Starts the command in a folder with an application.
     fn spawn(name: &str, mut command: Command) -> Self {
         let folder = std::env::temp_dir().join(format!("veche-{name}-{}", std::process::id()));
         fs::create_dir_all(folder.join("lib")).expect("a folder");
@@ -98,7 +98,7 @@ impl Dev {
         http.request("GET", path, "", b"").expect("an answer")
     }
 
-    /// What the page's script would hear.
+    /// Connects like the script of a page.
     fn listen(&self) -> Socket {
         Socket::open(self.address, "/_veche/dev?channel=veche-dev")
     }
@@ -130,7 +130,7 @@ impl Drop for Dev {
 
 const PAGE: &str = "<!doctype html><title>x</title><p>hello</p>";
 
-/// The next notice of that kind; others come in between, and each comes several times.
+/// Returns the next notice of a kind; each is repeated, with others in between.
 #[track_caller]
 fn notice(socket: &mut Socket, kind: &str) -> Value {
     loop {
@@ -152,7 +152,7 @@ fn pages_show_what_looks_wrong() {
         dev.until("the new code", || dev.says().as_deref() == Some(key));
     };
     app("mesage");
-    // However late a page comes, it hears of it.
+    // A page that connects late receives it too.
     thread::sleep(Duration::from_secs(4));
     let warning = notice(&mut dev.listen(), "warning");
     let text = warning["text"].as_str().expect("text");
@@ -178,7 +178,7 @@ fn the_log_is_short_and_says_what_to_open() {
     let is_time = time.len() == 8 && time.split(':').all(|part| part.parse::<u8>().is_ok());
     assert!(is_time, "{log}");
     assert!(!log.contains('\x1b'), "no terminal: {log}");
-    // The operator's is as it was.
+    // The format for operators is unchanged.
     let serve = Dev::start("serve", "dev-log-serve");
     serve.until("the start", || serve.says().as_deref() == Some("one"));
     serve.until("its log", || {
@@ -186,7 +186,7 @@ fn the_log_is_short_and_says_what_to_open() {
     });
 }
 
-/// The zone is half an hour off, so minutes tell it from UTC.
+/// The zone is offset by half an hour, so minutes distinguish it from UTC.
 #[test]
 fn the_log_is_in_local_time_and_in_colours() {
     let dev = Dev::start_on_terminal("dev-terminal", "<+0530>-05:30");
@@ -229,7 +229,7 @@ fn pages_show_what_is_wrong() {
     );
     assert!(script.text().contains("attachShadow"));
 
-    // A failure is heard of by who listens already and by who comes a moment later, as the same one.
+    // A connected page and one that connects a moment later receive the same failure.
     let mut early = dev.listen();
     assert_eq!(dev.get("/fail?why=you%22").status, 500);
     let heard = notice(&mut early, "error");
@@ -241,7 +241,7 @@ fn pages_show_what_is_wrong() {
     );
     assert_eq!(notice(&mut dev.listen(), "error")["id"], heard["id"]);
 
-    // A reload that is refused is shown until one is not.
+    // A rejected reload is shown until one succeeds.
     fs::write(dev.folder.join("lib/words.lua"), "return = 'two'").expect("written");
     let refused = notice(&mut early, "refused");
     assert!(
@@ -254,7 +254,7 @@ fn pages_show_what_is_wrong() {
     assert_eq!(notice(&mut dev.listen(), "refused")["id"], refused["id"]);
     fs::write(dev.folder.join("lib/words.lua"), "return 'two'").expect("written");
     notice(&mut early, "reloaded");
-    // So is a config that is no good.
+    // So is an invalid configuration.
     let config = fs::read_to_string(dev.folder.join("veche.toml")).expect("a config");
     fs::write(
         dev.folder.join("veche.toml"),
@@ -271,7 +271,7 @@ fn pages_show_what_is_wrong() {
     fs::write(dev.folder.join("veche.toml"), config).expect("written");
     notice(&mut early, "reloaded");
 
-    // Files of pages have them load anew; scripts alone do not.
+    // Changed page files make pages reload; scripts alone don't.
     fs::write(dev.folder.join("site/style.css"), "p { color: red }").expect("written");
     notice(&mut early, "files");
     let fresh = dev.get("/site/style.css");
@@ -283,7 +283,7 @@ fn who_serves_shows_nothing() {
     let serve = Dev::start("serve", "dev-not");
     serve.until("the start", || serve.says().as_deref() == Some("one"));
     assert_eq!(serve.get("/site/").text(), PAGE);
-    // These paths are the application's, as any other.
+    // These paths belong to the application, like any other.
     assert_eq!(serve.get("/_veche/dev.js").text(), "one");
     assert_eq!(serve.get("/_veche/dev").text(), "one");
 }
@@ -292,7 +292,7 @@ fn who_serves_shows_nothing() {
 fn what_is_saved_runs() {
     let dev = Dev::start("dev", "dev");
     dev.until("the start", || dev.says().as_deref() == Some("one"));
-    // As editors save: a new file takes the old one's name.
+    // As editors save: a new file replaces the old one.
     fs::write(dev.folder.join("lib/words.lua~"), "return 'two'").expect("written");
     let words = dev.folder.join("lib/words.lua");
     fs::rename(dev.folder.join("lib/words.lua~"), &words).expect("renamed");
@@ -313,7 +313,7 @@ fn an_interrupt_ends_it_though_a_page_is_open() {
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("it runs");
     dev.until("the end", || !dev.folder.join("veche.sock").exists());
     assert!(dev.child.wait().expect("a status").success());
-    // Not within `drain_time`, which the client that answers no close frame would take.
+    // Not after `drain_time`, which the client would take since it does not answer close frames.
     let log = dev.log();
     assert!(log.contains("cut off"), "{log}");
 }

@@ -1,8 +1,8 @@
-//! The supervisor with real processes, signals and sockets: what it does when the server process dies, hangs,
-//! refuses or is told to go, and when the clients of the control socket misbehave.
+//! The supervisor with real processes, signals and sockets: a server process that dies, hangs, refuses or exits, and
+//! misbehaving clients of the control socket.
 //!
-//! The server process is the real one. It is made to misbehave from outside: killed, frozen, starved of descriptors,
-//! or with a folder taken away between two checks of a config.
+//! The server process is real. It is made to misbehave from outside: killed, frozen, starved of descriptors, or with a
+//! folder removed between two checks of a configuration.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -46,7 +46,7 @@ use crate::support::process::{is_alive, kill};
 use crate::support::{SOON, now, until};
 use crate::veche::Veche;
 
-/// `veche serve`'s exit codes.
+/// The exit codes of `veche serve`.
 const REFUSED_BY_SYSTEM: Option<i32> = Some(5);
 const KILLED: Option<i32> = Some(7);
 
@@ -74,7 +74,7 @@ fn status_tells_what_runs() {
     assert!(veche.is_answering().expect("an answer"));
 }
 
-/// Two kills: the first within five seconds of the start, so with the shortest back-off; nobody is refused.
+/// Two kills: the first within five seconds of the start, so with the shortest backoff; no connection is refused.
 #[test]
 fn killing_the_server_refuses_nobody() {
     let veche = Arc::new(Veche::start("kill", ""));
@@ -85,7 +85,7 @@ fn killing_the_server_refuses_nobody() {
             thread::spawn(move || {
                 let mut connects = 0;
                 while !done.load(Ordering::Relaxed) {
-                    // Refused or reset here is what must not be; a server killed over our line is its loss.
+                    // A refused connection is a failure; one of a killed server may be reset.
                     let mut client = veche.connect().expect("nobody is refused");
                     let _ = client
                         .write_all(veche::REQUEST)
@@ -134,7 +134,7 @@ fn a_crash_loop_backs_off_and_does_not_spin() {
     }
     let status = veche.status();
     let restarts = status["restarts"].as_u64().expect("a number");
-    // Waits of 0.2, 0.4, 0.8, 1.6 s.
+    // Delays of 0.2, 0.4, 0.8, 1.6 s.
     assert!(
         (3..=4).contains(&restarts),
         "{restarts} restarts in three seconds"
@@ -162,7 +162,7 @@ fn sigterm_drains() {
     }
 }
 
-/// Connections are cut off when the time is over, but not before they have been closed with a code.
+/// Connections are cut off at the time limit, but not before they were closed with a code.
 #[test]
 fn a_drain_without_time_closes_with_a_code() {
     for _ in 0..10 {
@@ -178,7 +178,7 @@ fn a_drain_without_time_closes_with_a_code() {
     }
 }
 
-/// What is said while the server process starts is not lost.
+/// Requests during the start of the server process are not lost.
 #[test]
 fn sigterm_right_after_the_start_drains() {
     for delay_ms in [20, 22, 25, 30, 40] {
@@ -194,7 +194,7 @@ fn sigterm_right_after_the_start_drains() {
 #[test]
 fn a_second_sigterm_kills() {
     let mut veche = Veche::start("twice", "drain_time = \"1m\"");
-    // A minute to drain, and somebody who stays.
+    // A drain of a minute, with a client that stays.
     let _open = veche.open();
     let server = veche.server_pid();
     veche.signal(Signal::TERM);
@@ -237,15 +237,15 @@ fn sighup_puts_a_good_config_in_force() {
     });
     assert_eq!(veche.server_pid(), server);
     assert!(client.is_alive(), "the connection stayed");
-    veche.await_log("takes a restart");
+    veche.await_log("needs a restart");
     let log = veche.log();
     assert!(
-        log.contains("workers") && log.contains("takes a restart"),
+        log.contains("workers") && log.contains("needs a restart"),
         "{log}"
     );
     assert_eq!(veche.status()["report"]["workers"], 2);
 
-    // The next process has the new config too, and the old values where a restart is due.
+    // The next process has the new configuration too, with old values where a restart is needed.
     kill(server, Signal::KILL);
     veche.await_another_than(server);
     let report = &veche.status()["report"];
@@ -278,7 +278,7 @@ fn sighup_with_a_bad_config_changes_nothing() {
     );
 }
 
-/// The supervisor finds the folder, the server process does not any more.
+/// The supervisor finds the folder, the server process no longer does.
 #[test]
 fn what_the_server_refuses_is_not_in_force() {
     let veche = Veche::start("refuse", "connections = 100");
@@ -373,7 +373,7 @@ fn signals_from_the_terminal_do_not_reach_through_to_the_server() {
     thread::sleep(Duration::from_millis(200));
     assert!(veche.is_answering().expect("it lives"));
     assert_eq!(veche.server_pid(), server);
-    // Told to end behind the supervisor's back, it drains, and is replaced.
+    // Terminated directly, it drains and is replaced.
     kill(server, Signal::TERM);
     veche.await_another_than(server);
     veche.await_status("another", |status| {
@@ -404,10 +404,10 @@ fn bad_clients_of_the_control_socket_hold_nobody_up() {
         .read_to_string(&mut answer)
         .expect("answered");
     assert!(
-        answer.contains("\"ok\":false") && answer.contains("makes no sense"),
+        answer.contains("\"ok\":false") && answer.contains("invalid request"),
         "{answer}"
     );
-    // Enough of them to fill the crowd: they are let go after their time, and others get in.
+    // Enough to reach the client limit: they time out, and others are accepted.
     let more: Vec<_> = (0..40)
         .map(|_| UnixStream::connect(veche.control()).expect("queued"))
         .collect();

@@ -1,4 +1,4 @@
-//! House checks: what reviewers would otherwise have to look for. Each failure names the file and what to do.
+//! House checks that spare reviewers the search. Each failure names the file and the fix.
 
 #[path = "tidy/callers.rs"]
 mod callers;
@@ -8,12 +8,15 @@ mod codes;
 mod imports;
 #[path = "tidy/layers.rs"]
 mod layers;
+#[path = "tidy/words.rs"]
+mod words;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Who may depend on whom; a missing line in a `Cargo.toml` is the wall, this table says where the walls stand.
+/// The allowed dependencies between crates; a missing line in a `Cargo.toml` enforces them, and this table documents
+/// them.
 const EDGES: &[(&str, &[&str])] = &[
     ("veche-types", &[]),
     ("veche-mailbox", &[]),
@@ -32,14 +35,32 @@ const EDGES: &[(&str, &[&str])] = &[
     ("veche-store", &["veche-files"]),
     ("veche-archive", &["veche-files"]),
     ("veche-calls", &[]),
+    ("veche-fastcgi", &[]),
+    (
+        "veche-remote",
+        &["veche-calls", "veche-runtime", "veche-types"],
+    ),
     ("veche-runtime", &["veche-calls", "veche-types"]),
+    (
+        "veche-pool",
+        &["veche-calls", "veche-clock", "veche-runtime", "veche-types"],
+    ),
     ("veche-jwt", &[]),
     ("veche-pam", &[]),
     (
         "veche-script",
         &["veche-store", "veche-calls", "veche-runtime", "veche-types"],
     ),
-    ("veche-outbound", &["veche-calls", "veche-tls"]),
+    (
+        "veche-outbound",
+        &[
+            "veche-calls",
+            "veche-fastcgi",
+            "veche-nodes",
+            "veche-tls",
+            "veche-types",
+        ],
+    ),
     (
         "veche-frontends",
         &[
@@ -59,6 +80,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "veche-config",
         &[
             "veche-calls",
+            "veche-fastcgi",
             "veche-files",
             "veche-frontends",
             "veche-hub",
@@ -80,7 +102,9 @@ const EDGES: &[(&str, &[&str])] = &[
             "veche-hub",
             "veche-logging",
             "veche-outbound",
+            "veche-pool",
             "veche-proto",
+            "veche-remote",
             "veche-runtime",
             "veche-script",
             "veche-store",
@@ -177,6 +201,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "veche-files",
             "veche-mailbox",
             "veche-net",
+            "veche-nodes",
             "veche-config",
             "veche-logging",
             "veche-supervisor",
@@ -206,44 +231,45 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What the tests of a crate may depend on beside that.
+/// Additional dependencies that a crate's tests may have.
 const TEST_EDGES: &[(&str, &[&str])] = &[
+    ("veche-outbound", &["veche-hub"]),
     ("veche-frontends", &["veche-worker"]),
     ("veche-worker", &["veche-proto", "veche-jwt"]),
     ("veche", &["veche-sim"]),
 ];
 
-/// Calls that are steps of a worker's turn: only [`TURN`] makes them.
+/// Calls that are steps of a worker's turn: only [`TURN`] may make them.
 const TURN_STEPS: &[&str] = &[
     ".hub.receive(",
-    ".hub.durable(",
+    ".hub.batch_durable(",
     ".hub.sweep(",
     ".take_batch(",
-    ".take_happenings(",
+    ".take_channel_events(",
     ".take_drained(",
     ".take_fallen_behind(",
     ".take_overflowed(",
     ".take_touched(",
     ".settle_backlogs(",
     ".settle_filled(",
-    ".app_answered(",
-    ".fell_behind(",
-    ".overflowed(",
-    ".instructed(",
-    ".relayed(",
+    ".handle_app_answer(",
+    ".log_missed_publications(",
+    ".handle_overflow(",
+    ".handle_user_command(",
+    ".handle_relay(",
 ];
 
-/// Where the order of a turn's steps is written, once.
+/// Where the order of a turn's steps is defined, once.
 const TURN: &str = "crates/worker/src/";
 
-/// Where these calls lead: their definitions and the tests of one crate alone.
+/// Where these calls are defined, and the tests of one crate.
 const TURN_PARTS: &[&str] = &[
     "crates/hub/",
     "crates/frontends/src/",
     "crates/server/tests/tidy.rs",
 ];
 
-/// Types that the whole workspace has one of, and where.
+/// Types that the workspace defines once, and their files.
 const DEFINED_ONCE: &[&str] = &[
     "AppId",
     "ConnectionId",
@@ -258,7 +284,7 @@ const DEFINED_ONCE: &[&str] = &[
 /// Names that those replace.
 const REPLACED: &[&str] = &["SessionId", "TransportId"];
 
-/// Where unsafe code may be: at the system's door, at Lua's, at PAM's, and in a test whose allocator counts.
+/// Where unsafe code is allowed: system calls, Lua, PAM, and a test with a counting allocator.
 const UNSAFE: &[&str] = &[
     "crates/net/src/sys",
     "crates/net/tests/allocation.rs",
@@ -266,7 +292,7 @@ const UNSAFE: &[&str] = &[
     "crates/script/src/raw",
 ];
 
-/// What a newcomer looks for by name.
+/// Files that newcomers expect.
 const EXPECTED: &[&str] = &[
     ".ci/run",
     "ARCHITECTURE.md",
@@ -287,10 +313,10 @@ const EXPECTED: &[&str] = &[
     "tests/public_names.txt",
 ];
 
-/// Lines of a source file beyond which it holds more than one noun.
+/// The longest source file; a longer one has more than one idea.
 const LINES_MAX: usize = 700;
 
-/// Folders that hold what was made, fetched or found, not written.
+/// Folders of generated or third-party files.
 const NOT_OURS: &[&str] = &[
     ".git",
     "artifacts",
@@ -308,7 +334,7 @@ fn root() -> PathBuf {
         .expect("the repository's root")
 }
 
-/// Files of the repository, by path from its root.
+/// Returns the files of the repository by their path from its root.
 fn files() -> BTreeMap<String, PathBuf> {
     let root = root();
     let mut found = BTreeMap::new();
@@ -331,14 +357,14 @@ fn files() -> BTreeMap<String, PathBuf> {
     found
 }
 
-/// Whether it belongs to a crate of the workspace.
+/// Returns whether a file belongs to a crate of the workspace.
 fn is_of_a_crate(name: &str) -> bool {
     ["bench/counts/", "crates/", "sim/"]
         .iter()
         .any(|folder| name.starts_with(folder))
 }
 
-/// Rust sources of the product, and of its simulator.
+/// Returns the Rust sources of the product and its simulator.
 fn sources() -> impl Iterator<Item = (String, String)> {
     files()
         .into_iter()
@@ -389,7 +415,7 @@ fn crates_depend_only_where_the_walls_allow() {
         let inherits = manifest
             .get("lints")
             .and_then(|lints| lints.get("workspace"));
-        // These have an exception of their own for `unsafe`.
+        // These have their own exception for `unsafe`.
         let has_own = matches!(package, "veche-net" | "veche-pam" | "veche-script");
         if !has_own && inherits.and_then(toml::Value::as_bool) != Some(true) {
             problems.push(format!("{name}: [lints] workspace = true is missing"));
@@ -407,7 +433,7 @@ fn the_steps_of_a_turn_are_in_one_crate() {
     let mut missing: Vec<&str> = TURN_STEPS.to_vec();
     let mut problems = Vec::new();
     for (name, text) in sources() {
-        // A chain of calls may be broken into lines.
+        // A chain of calls may be split over lines.
         let text: String = text.split_whitespace().collect();
         for step in TURN_STEPS.iter().filter(|step| text.contains(**step)) {
             if name.starts_with(TURN) {
@@ -437,7 +463,7 @@ fn ids_and_time_are_defined_once() {
     assert_none(&problems, "veche-types has it");
 }
 
-/// Whether a text defines a type of that kind and name.
+/// Returns whether a text defines a type of that kind and name.
 fn is_defined(text: &str, kind: &str, name: &str) -> bool {
     let words = format!("{kind} {name}");
     text.match_indices(&words).any(|(at, _)| {
@@ -448,7 +474,7 @@ fn is_defined(text: &str, kind: &str, name: &str) -> bool {
 
 #[test]
 fn unsafe_lives_where_it_must() {
-    // Spelt in two parts, so that this file does not find itself.
+    // Split so that this file does not match itself.
     let allowance = concat!("allow(un", "safe_code");
     let expectation = concat!("expect(un", "safe_code");
     let problems: Vec<String> = sources()
@@ -483,7 +509,7 @@ fn a_file_is_one_noun() {
     assert_none(&problems, "split it");
 }
 
-/// Whether a text has the word, and not as the end of a longer path.
+/// Returns whether a text contains a word, and not as the end of a longer path.
 fn names(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| {
         let before = text[..at].chars().next_back();

@@ -1,10 +1,11 @@
-//! What reads, scans and changes of a large table cost, in microseconds of wall clock on an otherwise idle machine.
+//! Measures reads, scans and changes of a large table, in microseconds of wall-clock time on an otherwise idle machine.
 //!
 //! ```sh
 //! cargo run --profile bench -p veche-store --example speed -- 11000000
 //! ```
 //!
-//! With a second argument only what has it in its name is measured. Rows are visits as examples/highload-cup has them: about eleven for each user, in no order.
+//! With a second argument, only measurements whose names contain it are run. Rows are visits as in examples/highload-cup:
+//! about eleven per user, in random order.
 
 #[path = "../../../tests/now.rs"]
 mod now;
@@ -19,7 +20,7 @@ use veche_store::table::{
 
 use now::now;
 
-/// A generator of numbers that are spread well enough (splitmix64).
+/// A fast pseudo-random number generator (splitmix64).
 struct Random(u64);
 
 impl Random {
@@ -32,7 +33,7 @@ impl Random {
     }
 }
 
-/// The least of some runs of `each`, in microseconds for one of `count`.
+/// Returns the minimum of several runs of `each`, in microseconds per one of `count` operations.
 fn measure(what: &str, count: u64, runs: u32, mut each: impl FnMut(&mut Random)) {
     let wanted = std::env::args().nth(2);
     if wanted.is_some_and(|wanted| !what.contains(&wanted)) {
@@ -58,7 +59,7 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// Of a new visit: location, mark, user, visited_at.
+    /// Returns the values of a new visit: location, mark, user, visited_at.
     fn visit(&self, random: &mut Random) -> [u64; 4] {
         [
             random.below(self.locations),

@@ -1,12 +1,12 @@
-//! Loads visits of JSON files into a table as examples/highload-cup has it, and says what that took.
+//! Loads visits from JSON files into a table like that of examples/highload-cup, and prints time and memory.
 //!
 //! ```sh
 //! examples/highload-cup/generate.py data --users 1000000 --locations 800000 --visits 11000000
 //! cargo run --release -p veche-store --example visits -- data
 //! ```
 //!
-//! With a second argument it also saves the table to that file and loads it again. A file that ends with .table is loaded
-//! as such.
+//! With a second argument it also saves the table to that file and loads it again. A file with the extension .table is
+//! loaded as a snapshot.
 
 #[path = "../../../tests/now.rs"]
 mod now;
@@ -20,7 +20,7 @@ use veche_store::table::{Clocks, Job, LoadFormat, LoadOptions, SchemaDraft, Tabl
 
 use now::now;
 
-/// A figure of /proc/self/status, in megabytes.
+/// Returns a value from /proc/self/status, in megabytes.
 fn status(name: &str) -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with(name));
@@ -28,7 +28,7 @@ fn status(name: &str) -> f64 {
     kilobytes.unwrap_or(0.0) * 1024.0 / 1e6
 }
 
-/// Seconds of processors that this process has taken.
+/// Returns the CPU time of this process in seconds.
 fn processor_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<f64> = stat

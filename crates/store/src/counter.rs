@@ -1,29 +1,29 @@
-//! A whole number that many workers add to.
+//! An integer counter shared by all workers.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// A counter. It takes no lock.
+/// A lock-free signed counter that starts at 0.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicI64);
 
 impl Counter {
-    /// Beyond it a counter stays where it is: up to here all whole numbers are exact as `f64` too.
+    /// The maximum absolute value: up to here all integers are exact as `f64`.
     pub const MAX: i64 = 1 << 53;
 
-    /// Adds; the new value. `None`, and nothing is added, if that would be beyond ±[`MAX`](Self::MOST).
+    /// Adds to the counter and returns the new value; `None`, without a change, if it would exceed ±[`MAX`](Self::MAX).
     pub fn add(&self, by: i64) -> Option<i64> {
         let sum = |value: i64| {
             let sum = value.checked_add(by)?;
             (-Self::MAX..=Self::MAX).contains(&sum).then_some(sum)
         };
-        // The value stands for itself: nothing else is published with it.
+        // Relaxed suffices: no other data is published with the value.
         let before = self
             .0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum);
         before.ok().map(|before| before + by)
     }
 
-    /// Its value.
+    /// Returns the current value of the counter.
     pub fn value(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
     }

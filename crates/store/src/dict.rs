@@ -1,8 +1,8 @@
-//! A dictionary that all workers read and change.
+//! A dictionary that all workers read and write.
 //!
-//! Its entries are spread over [shards](crate::shard) by a hash of the key. The limit in bytes is one for all of them;
-//! room is reserved before an entry grows, so that it holds at any moment. What has expired is not seen any more and is
-//! taken out bit by bit with later changes, and as much of it as is needed before a change is refused for want of room.
+//! Its entries are distributed over [shards](crate::shard) by a hash of the key. The limit in bytes applies to all of
+//! them together; room is reserved before an entry grows, so the limit holds at any moment. Expired entries are
+//! invisible; later changes remove some of them, and as many as necessary before a change is refused for lack of room.
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -15,25 +15,25 @@ use crate::error::Error;
 use crate::shard::{Entry, Key, Shard, cost};
 use crate::value::Value;
 
-/// Locks of one dictionary: more than there will be workers at it in the same moment.
+/// Number of locks: more than there will be workers using the dictionary at the same moment.
 const SHARDS: usize = 32;
 
-/// Expired entries that one change takes out, so that they go faster than new ones can come.
+/// Expired entries removed per change, so that they are removed faster than new ones can arrive.
 const EXPIRED_PER_CHANGE: usize = 8;
 
-/// Expired entries that are taken out under one lock of a shard, to make room.
+/// Maximum number of expired entries removed under one lock of a shard to make room.
 const EXPIRED_PER_LOCK: usize = 64;
 
-/// Up to here all whole numbers are exact: a counter beyond it would stand still.
+/// Up to here all integers are exact: a counter beyond it would not change any more.
 const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Longest key, in bytes.
+/// Maximum length of a key in bytes.
 const KEY_BYTES_MAX: usize = 1024;
 
-/// What is settled when a dictionary comes to be.
+/// Options fixed at the creation of a dictionary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// About the memory that its entries may take: keys, values, and some 130 bytes for each entry.
+    /// Approximate limit of the memory for its entries: keys, values, and some 130 bytes per entry.
     pub bytes_max: usize,
 }
 
@@ -45,11 +45,11 @@ impl Default for Options {
     }
 }
 
-/// Which state of an entry was read: [`Dict::swap`] wants to find it unchanged.
+/// The version of an entry that was read, which [`Dict::swap`] expects to be current.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryVersion(Option<u64>);
 
-/// A dictionary. Each operation is atomic; `now_ms` is monotonic and the same clock for all.
+/// A dictionary. Each operation is atomic; `now_ms` comes from one monotonic clock.
 #[derive(Debug)]
 pub struct Dict {
     shards: Box<[Padded]>,
@@ -58,12 +58,12 @@ pub struct Dict {
     options: Options,
 }
 
-/// On cache lines of its own: neighbours are other workers'.
+/// A shard on its own cache lines, because other workers use its neighbours.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Padded(Mutex<Shard>);
 
-/// What a change makes of an entry.
+/// What a change does with an entry.
 enum Change<R> {
     Leave(R),
     Remove(R),
@@ -80,25 +80,25 @@ impl Dict {
         }
     }
 
-    /// What it came to be with.
+    /// Returns the options of the dictionary.
     #[must_use]
     pub fn options(&self) -> Options {
         self.options
     }
 
-    /// Bytes that count against the limit, with those of expired entries that are still there.
+    /// Returns the bytes that count against the limit, including expired entries not removed yet.
     #[must_use]
     pub fn used_bytes(&self) -> usize {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     #[must_use]
     pub fn get(&self, key: &[u8], now_ms: u64) -> Option<Value> {
         self.read(key, now_ms).0
     }
 
-    /// The value of a key, and which state of it that is.
+    /// Returns the value of a key and its version.
     #[must_use]
     pub fn read(&self, key: &[u8], now_ms: u64) -> (Option<Value>, EntryVersion) {
         let shard = self.shard(key).lock();
@@ -108,7 +108,7 @@ impl Dict {
         }
     }
 
-    /// Sets a value, which stays for good or for `ttl_ms`.
+    /// Sets a value, permanently or for `ttl_ms`.
     ///
     /// # Errors
     /// [`Error::Key`], [`Error::Full`].
@@ -125,7 +125,7 @@ impl Dict {
         })
     }
 
-    /// Sets a value only if the key has none; whether it was set.
+    /// Sets a value only if the key has none. Returns whether it was set.
     ///
     /// # Errors
     /// [`Error::Key`], [`Error::Full`].
@@ -145,7 +145,7 @@ impl Dict {
         })
     }
 
-    /// Takes a key out; whether it had a value.
+    /// Removes a key. Returns whether it had a value.
     pub fn delete(&self, key: &[u8], now_ms: u64) -> bool {
         let result = self.change(key, now_ms, |before| {
             Ok(match before {
@@ -157,7 +157,7 @@ impl Dict {
         result.unwrap_or(false)
     }
 
-    /// Adds to a number; the sum. A key without a value begins with `initial`. When it expires stays as it was.
+    /// Adds to a number and returns the sum. A key without a value starts with `initial`. The expiry does not change.
     ///
     /// # Errors
     /// [`Error::Key`], [`Error::Full`], [`Error::NotANumber`], [`Error::NotFinite`], [`Error::NotExact`].
@@ -182,8 +182,8 @@ impl Dict {
         })
     }
 
-    /// Sets or, with `None`, takes out what was [read](Self::read), if nobody has changed it meanwhile; whether that was
-    /// so. Without `ttl_ms` an entry expires when it would have before.
+    /// Sets a value that was [read](Self::read), or removes it with `None`, unless it was changed meanwhile. Returns
+    /// whether it was unchanged. Without `ttl_ms` the expiry stays.
     ///
     /// # Errors
     /// [`Error::Key`], [`Error::Full`].
@@ -211,9 +211,8 @@ impl Dict {
         })
     }
 
-    /// The first `most` keys with that beginning, in the order of their bytes. Others may change the dictionary while
-    /// its shards are looked through, one after the other. `None` where `goes_on`, which is asked before each of them,
-    /// returns false.
+    /// Returns the first `most` keys with a prefix, in byte order. The dictionary may change while its shards are
+    /// visited one after the other. Returns `None` if `goes_on`, which is called before each of them, returns false.
     pub fn keys(
         &self,
         prefix: &[u8],
@@ -226,7 +225,7 @@ impl Dict {
             if !goes_on() {
                 return None;
             }
-            // Beyond the last of enough keys no shard has to look.
+            // No shard has to search beyond the last of enough keys.
             let last = found.get(most.wrapping_sub(1)).cloned();
             found.extend(shard.lock().keys(prefix, most, last.as_deref(), now_ms));
             found.sort();
@@ -235,16 +234,16 @@ impl Dict {
         Some(found)
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     #[must_use]
     pub fn count(&self, now_ms: u64) -> usize {
         let shards = self.shards.iter();
         shards.map(|Padded(shard)| shard.lock().count(now_ms)).sum()
     }
 
-    /// Takes out some entries that have expired, of each shard those that expired first; whether there may be more.
+    /// Removes some expired entries, of each shard those that expired first. Returns whether there may be more.
     ///
-    /// For maintenance: expired entries that are left only take memory.
+    /// For maintenance: expired entries that remain only take memory.
     pub fn expire(&self, now_ms: u64) -> bool {
         let mut may_be_more = false;
         for Padded(shard) in &self.shards {
@@ -260,7 +259,8 @@ impl Dict {
         &self.shards[hash as usize % SHARDS].0
     }
 
-    /// Changes an entry. `decide` may be called again: expired entries are taken out in between, if there is no room.
+    /// Changes an entry. `decide` may be called several times: expired entries are removed in between if there is no
+    /// room.
     fn change<R>(
         &self,
         key: &[u8],
@@ -298,8 +298,8 @@ impl Dict {
         }
     }
 
-    /// Takes out expired entries until so many bytes more are within the limit, and no others; whether there were any.
-    /// Somebody else may take the room, but no entry goes twice, so whoever tries again comes to an end.
+    /// Removes expired entries until `needed` more bytes are within the limit. Returns whether there were any. Another
+    /// thread may take the room, but no entry is removed twice, so retries terminate.
     fn make_room(&self, needed: usize, now_ms: u64) -> bool {
         if needed > self.options.bytes_max {
             return false;
@@ -327,7 +327,7 @@ impl Dict {
             let used = used.checked_add(bytes)?;
             (bytes == 0 || used <= self.options.bytes_max).then_some(used)
         };
-        // Only the number matters: entries are behind their locks.
+        // Relaxed suffices: entries are protected by their locks.
         let used = &self.used_bytes;
         used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within)
             .is_ok()

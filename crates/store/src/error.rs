@@ -1,43 +1,43 @@
-//! What can go wrong, in words for whoever called.
+//! Errors of dictionaries, counters and queues, for callers.
 
 use crate::value::ValueKind;
 
-/// Why an operation was not carried out; nothing has changed then.
+/// Why an operation failed; nothing has changed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
     /// A name is empty or too long.
     #[error("a name has 1 to 255 bytes")]
     Name,
-    /// There are as many as there may be.
+    /// The maximum number is reached.
     #[error("there are {most} already")]
     TooMany {
-        /// How many.
+        /// The maximum number of dictionaries.
         most: usize,
     },
-    /// It came to be with other options.
+    /// The dictionary exists with other options.
     #[error("it exists with a limit of {bytes_max} bytes")]
     Options {
-        /// Its limit.
+        /// The limit of the existing one.
         bytes_max: usize,
     },
     /// A key is too long.
     #[error("a key has at most 1024 bytes")]
     Key,
-    /// There is no room within the limit. Nothing is thrown out for it.
-    #[error("it is full: {needed} bytes more would be over its limit of {bytes_max}")]
+    /// There is no room within the limit. Nothing is evicted.
+    #[error("it is full: {needed} bytes more would exceed its limit of {bytes_max}")]
     Full {
-        /// What would have been added.
+        /// The additional bytes needed.
         needed: usize,
-        /// Its limit.
+        /// The limit in bytes.
         bytes_max: usize,
     },
-    /// What is to be increased is no number.
+    /// The value to increment is not a number.
     #[error("the value is a {0}, not a number")]
     NotANumber(ValueKind),
-    /// The sum would be infinite, or none.
-    #[error("the result is no finite number")]
+    /// The sum would be infinite or NaN.
+    #[error("the result is not a finite number")]
     NotFinite,
-    /// The sum of whole numbers is one that may not be exact.
-    #[error("the sum is beyond 2^53: whole numbers are not exact there")]
+    /// The sum of integers might not be exact.
+    #[error("the sum is beyond 2^53, where integers are not exact")]
     NotExact,
 }

@@ -1,8 +1,9 @@
-//! What all workers and applications of one process share: dictionaries, counters, queues and metrics, by name.
+//! State shared by all workers and applications of a process: dictionaries, counters, queues, tables and metrics, by
+//! name.
 //!
 //! Nothing here knows Lua, sockets or clocks: values are plain, time is an argument. A lock is held for one operation
-//! on one shard, never while foreign code runs, so no worker waits for another's script. What is kept lives as long as
-//! the [`Store`]: a reload of code does not touch it, a restart of the process forgets it.
+//! on one shard, never while application code runs, so no worker waits for another's script. The state lives as long as
+//! the [`Store`]: a reload of code keeps it, a restart of the process loses it.
 
 mod counter;
 mod dict;
@@ -27,48 +28,47 @@ pub use queue::{PushResult, Queue, QueueItem, QueueOptions, WaitSide, Waiter};
 use table::{Schema, Table, TableError};
 pub use value::{Value, ValueKind};
 
-/// Longest name of a dictionary or a counter, in bytes.
+/// Maximum length of a name in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// Most dictionaries of a process: each has locks of its own.
+/// Maximum number of dictionaries per process, because each has its own locks.
 pub const DICTS_MAX: usize = 1024;
 
-/// Most tables of a process.
+/// Maximum number of tables per process.
 pub const TABLES_MAX: usize = 1024;
 
-/// Expired rows of each table that go with one look after the store.
+/// Expired rows of each table removed per maintenance pass.
 const EXPIRED_PER_PASS: usize = 256;
 
-/// Most queues of a process.
+/// Maximum number of queues per process.
 pub const QUEUES_MAX: usize = 1024;
 
-/// Fewer are not worth a look for those that nobody has.
+/// Below this number a search for unused queues does not pay.
 const QUEUES_MIN: usize = 64;
 
-/// Most counters of a process.
+/// Maximum number of counters per process.
 pub const COUNTERS_MAX: usize = 65_536;
 
-/// All dictionaries and counters. Names are looked up once; what they lead to is kept by whoever asked.
+/// All shared objects by name. A name is looked up once; callers keep the object.
 #[derive(Debug, Default)]
 pub struct Store {
     dicts: Mutex<BTreeMap<Box<[u8]>, Arc<Dict>>>,
     counters: Mutex<BTreeMap<Box<[u8]>, Arc<Counter>>>,
     queues: Mutex<Queues>,
     tables: Mutex<BTreeMap<Box<str>, Arc<Table>>>,
-    /// What applications count for the operator.
+    /// Metrics that the applications define.
     pub metrics: metrics::Metrics,
 }
 
-/// Queues by name.
 #[derive(Debug, Default)]
 struct Queues {
     named: BTreeMap<Box<[u8]>, Arc<Queue>>,
-    /// How many there were when it was last looked for those that nobody has.
+    /// The number of queues after the last search for unused ones.
     known: usize,
 }
 
 impl Queues {
-    /// Forgets those that are empty and that nobody has any more, where that may bring much.
+    /// Removes empty queues that are no longer referenced, if there may be many.
     fn tidy(&mut self) {
         let count = self.named.len();
         if count >= QUEUES_MAX || count >= QUEUES_MIN.max(2 * self.known) {
@@ -80,8 +80,8 @@ impl Queues {
 }
 
 impl Store {
-    /// The dictionary of that name, which comes to be when it is first asked for. `options` count then; later they may
-    /// be left out, or have to be the same.
+    /// Returns the dictionary of a name and creates it on first use. `options` apply at creation; later they must be
+    /// omitted or equal.
     ///
     /// # Errors
     /// [`Error::Name`], [`Error::TooMany`], [`Error::Options`].
@@ -104,8 +104,8 @@ impl Store {
         Ok(dict)
     }
 
-    /// The queue of that name, which comes to be when it is first asked for; `options` hold from then on. It is forgotten
-    /// once it is empty and nobody has it any more.
+    /// Returns the queue of a name and creates it on first use; `options` apply from now on. An empty queue that is no
+    /// longer referenced is removed.
     ///
     /// # Errors
     /// [`Error::Name`], [`Error::TooMany`].
@@ -127,8 +127,8 @@ impl Store {
         Ok(queue)
     }
 
-    /// The table of that name, which comes to be with `schema` when it is first asked for; later that may be left out, or
-    /// has to be the same.
+    /// Returns the table of a name and creates it with `schema` on first use; later the schema must be omitted or
+    /// equal.
     ///
     /// # Errors
     /// [`TableError::Schema`], [`TableError::Missing`], [`TableError::Differs`], [`TableError::TooMany`].
@@ -154,14 +154,14 @@ impl Store {
         Ok(table)
     }
 
-    /// All tables, by name.
+    /// Returns all tables by name.
     #[must_use]
     pub fn tables(&self) -> Vec<Arc<Table>> {
         self.tables.lock().values().cloned().collect()
     }
 
-    /// Takes out some of what has expired in each dictionary and each table, and holds each lock for a short time only;
-    /// whether there may be more. For maintenance.
+    /// Removes some expired entries of each dictionary and table, holding each lock only briefly. Returns whether there
+    /// may be more. For maintenance.
     pub fn expire(&self, now_ms: u64) -> bool {
         let dicts: Vec<_> = self.dicts.lock().values().cloned().collect();
         let mut may_be_more = false;
@@ -174,7 +174,7 @@ impl Store {
         may_be_more
     }
 
-    /// The counter of that name, which begins with 0 when it is first asked for.
+    /// Returns the counter of a name and creates it with 0 on first use.
     ///
     /// # Errors
     /// [`Error::Name`], [`Error::TooMany`].

@@ -1,7 +1,7 @@
-//! Figures that applications count for the operator: counters, gauges and histograms by name, each in series by labels.
+//! Metrics of applications: counters, gauges and histograms by name, each with series by labels.
 //!
-//! Every worker adds to the same numbers, so whoever reads them need not sum. What there may be is bounded: a metric
-//! whose label has ever new values would cost every scrape.
+//! All workers update the same numbers, so readers need not sum. Everything is bounded: a label with ever new values
+//! would make each scrape more expensive.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,27 +9,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// Most metrics of a process.
+/// Maximum number of metrics per process.
 pub const METRICS_MAX: usize = 512;
-/// Most series of one metric: of one combination of its labels' values each.
+/// Maximum number of series per metric: combinations of label values.
 pub const SERIES_MAX: usize = 1000;
-/// Most labels of a metric.
+/// Maximum number of labels per metric.
 pub const LABELS_MAX: usize = 8;
-/// Longest value of a label, in bytes.
+/// Maximum length of a label value in bytes.
 pub const LABEL_BYTES_MAX: usize = 128;
-/// Longest name of a metric or a label, in bytes.
+/// Maximum length of a metric or label name in bytes.
 pub const METRIC_NAME_BYTES_MAX: usize = 128;
-/// Most buckets of a histogram, besides the one for all that is above.
+/// Maximum number of buckets of a histogram, not counting the one above all bounds.
 pub const BUCKETS_MAX: usize = 64;
 
-/// What a metric counts.
+/// The type of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MetricKind {
-    /// What only grows.
+    /// A value that only increases.
     Counter,
-    /// What goes up and down.
+    /// A value that goes up and down.
     Gauge,
-    /// How many were at most so large, by these bounds, which rise.
+    /// A distribution over buckets with these ascending upper bounds.
     Histogram(Arc<[f64]>),
 }
 
@@ -43,24 +43,24 @@ impl MetricKind {
     }
 }
 
-/// Why there is no such metric, or no such series.
+/// Why a metric or series can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MetricError {
-    /// Prometheus' own rules, and what this server calls its metrics.
+    /// The name violates the rules of Prometheus or is reserved for the server.
     #[error("{0}")]
     Name(&'static str),
-    /// It exists as something else.
-    #[error("it exists as a {0}, with its own labels and buckets")]
+    /// The metric exists with another definition.
+    #[error("it exists as a {0} with other labels or buckets")]
     Differs(&'static str),
-    /// There are as many as there may be.
+    /// The maximum number of metrics is reached.
     #[error("there are {METRICS_MAX} metrics already")]
     TooMany,
-    /// The same of one metric's series.
+    /// The maximum number of series of the metric is reached.
     #[error(
-        "the metric has {SERIES_MAX} series already: a label is for few values, not for users or addresses"
+        "the metric has {SERIES_MAX} series already: labels are for a few values, not for users or addresses"
     )]
     TooManySeries,
-    /// A value for each label, in their order.
+    /// The label values don't match the labels in number or length.
     #[error("{0} label values expected, each of at most {LABEL_BYTES_MAX} bytes")]
     Labels(usize),
 }
@@ -71,37 +71,37 @@ pub struct Metrics {
     families: Mutex<BTreeMap<Box<str>, Arc<Metric>>>,
 }
 
-/// One metric.
+/// A metric with its series.
 #[derive(Debug)]
 pub struct Metric {
-    /// Without the `_total` of a counter.
+    /// The name, without the `_total` of a counter.
     pub name: Box<str>,
-    /// What it is, for people.
+    /// The description of the metric, for people.
     pub help: Box<str>,
-    /// What it counts.
+    /// The type of the metric.
     pub kind: MetricKind,
-    /// Names of its labels.
+    /// The names of its labels.
     pub labels: Box<[Box<str>]>,
-    /// By the values of the labels, one after the other with a byte between that no text has.
+    /// By the label values, concatenated with a separator byte that no text contains.
     series: Mutex<HashMap<Box<[u8]>, Arc<Series>>>,
 }
 
-/// The numbers for one combination of labels' values.
+/// The numbers of one combination of label values.
 #[derive(Debug)]
 pub struct Series {
-    /// A counter's or a gauge's; a histogram's sum.
+    /// The value of a counter or gauge; the sum of a histogram.
     value: AtomicU64,
-    /// Not added up. The last is for what is above all bounds.
+    /// Not cumulative. The last one is for values above all bounds.
     buckets: Box<[AtomicU64]>,
 }
 
 const SEPARATOR: u8 = 0xff;
 
 impl Metrics {
-    /// The metric of that name, which comes to be when it is first asked for. Its help is that of the first.
+    /// Returns the metric of a name and creates it on first use. The first help text counts.
     ///
     /// # Errors
-    /// [`MetricError`]; what is wrong with a label's name is an error of the name.
+    /// [`MetricError`]; an invalid label name is reported as an invalid name.
     pub fn metric(
         &self,
         name: &str,
@@ -142,14 +142,14 @@ impl Metrics {
         Ok(metric)
     }
 
-    /// All of them, by name.
+    /// Returns all metrics by name.
     pub fn all(&self) -> Vec<Arc<Metric>> {
         self.families.lock().values().cloned().collect()
     }
 }
 
 impl Metric {
-    /// The series of these values.
+    /// Returns the series of label values.
     ///
     /// # Errors
     /// [`MetricError::Labels`], [`MetricError::TooManySeries`].
@@ -181,7 +181,7 @@ impl Metric {
         Ok(one)
     }
 
-    /// All series with their labels' values, in order.
+    /// Returns all series with their label values, in order.
     pub fn all(&self) -> Vec<(Vec<String>, Arc<Series>)> {
         let series = self.series.lock();
         let mut all: Vec<_> = series
@@ -197,7 +197,7 @@ impl Metric {
         all
     }
 
-    /// Notes a value of a histogram.
+    /// Records a value of a histogram.
     pub fn observe(&self, series: &Series, value: f64) {
         if let MetricKind::Histogram(bounds) = &self.kind {
             let bucket = bounds.partition_point(|bound| *bound < value);
@@ -208,44 +208,44 @@ impl Metric {
 }
 
 impl Series {
-    /// Adds to a counter or a gauge.
+    /// Adds to a counter or gauge.
     pub fn add(&self, by: f64) {
         let sum = |bits| Some((f64::from_bits(bits) + by).to_bits());
-        // It stands for itself: nothing else is published with it.
+        // Relaxed suffices: no other data is published with it.
         let _ = self
             .value
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum);
     }
 
-    /// Sets a gauge.
+    /// Sets a gauge to `value`.
     pub fn set(&self, value: f64) {
         self.value.store(value.to_bits(), Ordering::Relaxed);
     }
 
-    /// The number of a counter or a gauge, or the sum of a histogram.
+    /// Returns the value of a counter or gauge, or the sum of a histogram.
     pub fn value(&self) -> f64 {
         f64::from_bits(self.value.load(Ordering::Relaxed))
     }
 
-    /// How many fell into each bucket, and the last into none of them.
+    /// Returns the count of each bucket; the last is for values above all bounds.
     pub fn buckets(&self) -> Vec<u64> {
         let buckets = self.buckets.iter();
         buckets.map(|count| count.load(Ordering::Relaxed)).collect()
     }
 }
 
-/// Endings that the format gives to parts of a metric.
+/// Suffixes that the exposition format reserves.
 const RESERVED_SUFFIXES: [&str; 6] = ["_total", "_count", "_sum", "_bucket", "_created", "_info"];
 
 fn check_name(name: &str) -> Result<(), MetricError> {
     if !is_identifier(name) {
         return Err(MetricError::Name(
-            "a name of at most 128 letters, digits and _ expected, which begins with no digit",
+            "a name has at most 128 letters, digits and _, and does not begin with a digit",
         ));
     }
     if name.starts_with("veche_") {
         return Err(MetricError::Name(
-            "what begins with veche_ is the server's own",
+            "names that begin with veche_ are reserved for the server",
         ));
     }
     if RESERVED_SUFFIXES
@@ -253,7 +253,7 @@ fn check_name(name: &str) -> Result<(), MetricError> {
         .any(|ending| name.ends_with(ending))
     {
         return Err(MetricError::Name(
-            "a name ends in _total only if it is a counter's, and never in _count, _sum, _bucket, _created, _info",
+            "only a counter's name may end in _total, and no name in _count, _sum, _bucket, _created or _info",
         ));
     }
     Ok(())
@@ -269,7 +269,7 @@ fn check_labels(labels: &[&str]) -> Result<(), MetricError> {
             .any(|label| *label == "le" || label.starts_with("__"))
     {
         return Err(MetricError::Name(
-            "at most 8 different names of labels expected, as of metrics, without le and __",
+            "a metric has at most 8 different labels, named like metrics, but not le and not with __ in front",
         ));
     }
     Ok(())
@@ -353,7 +353,7 @@ mod tests {
             metric.series(&["1", &long]).err(),
             Some(MetricError::Labels(2))
         );
-        // Not the same although their letters are.
+        // Distinct although their concatenations are equal.
         for values in [["ab", "c"], ["a", "bc"], ["abc", ""]] {
             metric.series(&values).expect("room").add(1.0);
         }

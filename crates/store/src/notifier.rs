@@ -1,18 +1,17 @@
-//! How whoever waits hears from another thread: a bell of its own that others ring with a number.
+//! Notification of a waiter by other threads: each waiter has a notifier, to which others send the number of a wait.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-/// Wakes a thread.
 type Wake = Box<dyn Fn() + Send + Sync>;
 
-/// One waiter's bell. It is rung with the numbers of what was waited for, and looked at by its owner alone.
+/// A waiter's notifier. It receives the numbers of completed waits, and only its owner reads them.
 #[derive(Default)]
 pub struct Notifier {
     numbers: Mutex<Vec<u64>>,
-    /// Whether there are any, for those who only look.
+    /// Whether there are any; for checks without the lock.
     has_numbers: AtomicBool,
     wake: OnceLock<Wake>,
 }
@@ -24,12 +23,12 @@ impl std::fmt::Debug for Notifier {
 }
 
 impl Notifier {
-    /// What wakes the owner's thread. Without it the owner has to look by itself; the first counts.
+    /// Sets the wake of the owner's thread; only the first call counts. Without it the owner has to poll.
     pub fn set_wake(&self, wake: impl Fn() + Send + Sync + 'static) {
         let _ = self.wake.set(Box::new(wake));
     }
 
-    /// Rings; the first ring since the owner has looked wakes it.
+    /// Adds a number; the first one since the last [`take`](Self::take) wakes the owner.
     pub fn notify(&self, number: u64) {
         let mut rung = self.numbers.lock();
         rung.push(number);
@@ -41,13 +40,13 @@ impl Notifier {
         }
     }
 
-    /// Whether there is something to take.
+    /// Returns whether there are numbers to take.
     #[must_use]
     pub fn has_notified(&self) -> bool {
         self.has_numbers.load(Ordering::Acquire)
     }
 
-    /// The numbers it was rung with since the last time, in order.
+    /// Returns the numbers received since the last call, in order.
     #[must_use]
     pub fn take(&self) -> Vec<u64> {
         let mut rung = self.numbers.lock();

@@ -1,8 +1,8 @@
-//! A queue that all workers put values into and take them from: first in, first out, each value to one taker.
+//! A queue shared by all workers: first in, first out, each value to one consumer.
 //!
-//! Who has to wait leaves the number of the wait and a [`Notifier`] to be rung. A ring hands nothing over: the value stays
-//! where it is until its taker comes, so a taker that is cancelled loses nothing. But a taker that was rung and does not
-//! come has to say so ([`Queue::cancel_wait`]), since another one may be waiting for the same value.
+//! A waiter leaves the number of its wait and a [`Notifier`]. A notification transfers nothing: the value stays in the
+//! queue until its consumer takes it, so a cancelled consumer loses nothing. But a notified consumer that gives up must
+//! say so ([`Queue::cancel_wait`]), because another one may be waiting for the same value.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use parking_lot::Mutex;
 use crate::notifier::Notifier;
 use crate::value::Value;
 
-/// What a value costs beside its bytes.
+/// Overhead of a value in bytes.
 const ENTRY_BYTES: usize = 48;
 
 /// Limits of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueOptions {
-    /// Most values.
+    /// Maximum number of values.
     pub capacity: usize,
-    /// About the memory that they may take.
+    /// Approximate maximum memory of the values in bytes.
     pub bytes_max: usize,
 }
 
@@ -33,12 +33,12 @@ impl Default for QueueOptions {
     }
 }
 
-/// A value on its way.
+/// A value as it is queued.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueItem {
-    /// The value, or its text.
+    /// The value, or its JSON text.
     pub value: Value,
-    /// It is the JSON text of a table.
+    /// Whether the value is the JSON text of a table.
     pub is_json: bool,
 }
 
@@ -48,21 +48,21 @@ impl QueueItem {
     }
 }
 
-/// Which side of a queue somebody waits at.
+/// The side of the queue at which a waiter waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitSide {
-    /// For room.
+    /// Waits for room to push a value.
     Push,
-    /// For a value.
+    /// Waits for a value.
     Pop,
 }
 
-/// Somebody who can wait.
+/// A caller that can wait.
 #[derive(Clone, Debug)]
 pub struct Waiter {
-    /// Of this wait alone.
+    /// The number that identifies this wait.
     pub number: u64,
-    /// Rung when there is something to come for.
+    /// Notified when a retry may succeed.
     pub notifier: Arc<Notifier>,
 }
 
@@ -72,18 +72,18 @@ impl Waiter {
     }
 }
 
-/// What became of a value that was to be put in.
+/// The result of pushing a value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PushResult {
-    /// It is in.
+    /// The value was added.
     Pushed,
-    /// There is no room; the waiter, if there is one, is in the line for it.
+    /// There is no room; the waiter, if any, was queued.
     Full(QueueItem),
-    /// It is larger than the queue may ever be.
+    /// The value exceeds the queue's limit.
     TooLarge,
 }
 
-/// A queue.
+/// A queue with limits, shared by all threads.
 #[derive(Debug)]
 pub struct Queue {
     state: Mutex<State>,
@@ -99,7 +99,7 @@ struct State {
 }
 
 impl State {
-    /// Rings for the first of a line.
+    /// Notifies the first waiter.
     fn notify_first(line: &mut VecDeque<Waiter>) {
         if let Some(waiter) = line.pop_front() {
             waiter.notifier.notify(waiter.number);
@@ -126,23 +126,23 @@ impl Queue {
         }
     }
 
-    /// Its limits.
+    /// Returns the current limits of the queue.
     #[must_use]
     pub fn options(&self) -> QueueOptions {
         self.state.lock().options
     }
 
-    /// Gives it other limits. What is in it stays, even if that is more than they allow.
+    /// Changes the limits. Queued values stay even if they exceed them.
     pub(crate) fn resize(&self, options: QueueOptions) {
         let mut state = self.state.lock();
         state.options = options;
         if state.has_room(ENTRY_BYTES) {
-            // Each that puts something in calls the next one.
+            // Each successful push notifies the next waiter.
             State::notify_first(&mut state.pushers);
         }
     }
 
-    /// Puts a value in, or `waiter` into the line of those who want to.
+    /// Adds a value, or queues `waiter` until there is room.
     pub fn push(&self, parcel: QueueItem, waiter: Option<Waiter>) -> PushResult {
         let cost = parcel.cost();
         let mut state = self.state.lock();
@@ -157,13 +157,13 @@ impl Queue {
         state.items.push_back(parcel);
         State::notify_first(&mut state.poppers);
         if state.has_room(ENTRY_BYTES) {
-            // What one taker has left may be room for several.
+            // The room of one large value may suffice for several.
             State::notify_first(&mut state.pushers);
         }
         PushResult::Pushed
     }
 
-    /// Takes the first value, or puts `waiter` into the line of those who want one.
+    /// Takes the first value, or queues `waiter` until there is one.
     pub fn pop(&self, waiter: Option<Waiter>) -> Option<QueueItem> {
         let mut state = self.state.lock();
         let Some(parcel) = state.items.pop_front() else {
@@ -175,8 +175,7 @@ impl Queue {
         Some(parcel)
     }
 
-    /// A wait is over without what was waited for, and whoever waited does not come any more: the next one is rung for
-    /// if this one was.
+    /// Cancels a wait: if the waiter was notified, the next one is notified instead.
     pub fn cancel_wait(&self, side: WaitSide, number: u64, bell: &Arc<Notifier>) {
         let mut state = self.state.lock();
         let state = &mut *state;
@@ -200,13 +199,13 @@ impl Queue {
         }
     }
 
-    /// Values in it.
+    /// Returns the number of values.
     #[must_use]
     pub fn len(&self) -> usize {
         self.state.lock().items.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no values.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -271,7 +270,7 @@ mod tests {
         assert_eq!(bell.take(), [1]);
         queue.cancel_wait(WaitSide::Pop, 1, &bell);
         assert_eq!(bell.take(), [3]);
-        // There is nothing to come for any more.
+        // There is nothing left to wait for.
         assert_eq!(queue.pop(None), Some(parcel(7)));
         queue.pop(waiter(4, &bell));
         queue.cancel_wait(WaitSide::Pop, 3, &bell);
@@ -324,7 +323,7 @@ mod tests {
         assert_eq!(queue.push(parcel(9), None), PushResult::Pushed);
     }
 
-    /// Threads that sleep until they are rung for, as workers do.
+    /// Threads that sleep until they are notified, as workers do.
     #[test]
     fn each_value_reaches_one_consumer_and_no_waiter_is_lost() {
         const EACH: u64 = 5_000;

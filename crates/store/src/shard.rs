@@ -1,6 +1,6 @@
-//! A part of a dictionary, behind one lock: its entries in the order of their keys, and when they expire.
+//! A part of a dictionary behind one lock: its entries by key, and by expiry.
 //!
-//! It knows no limit: whoever changes it is told how many bytes came or went.
+//! It enforces no limit: the caller accounts for the bytes added and removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -8,21 +8,21 @@ use std::sync::Arc;
 
 use crate::value::Value;
 
-/// What an entry costs beside its key and its bytes: nodes of the maps, counts, the value's fixed part.
+/// Overhead of an entry in bytes: map nodes, reference counts, the fixed part of the value.
 const ENTRY_BYTES: usize = 112;
 
-/// What an entry that expires costs more.
+/// Additional overhead of an entry that expires.
 const EXPIRY_BYTES: usize = 48;
 
-/// A key, shared with the list of those that expire.
+/// A key, shared with the list of expiries.
 pub(crate) type Key = Arc<[u8]>;
 
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) value: Value,
-    /// Monotonic milliseconds from which on it is gone; `u64::MAX` if it stays.
+    /// Monotonic time of the expiry in milliseconds; `u64::MAX` for permanent entries.
     pub(crate) expires_ms: u64,
-    /// Which change of the shard has made it.
+    /// The number of the change that created this version.
     pub(crate) version: u64,
 }
 
@@ -35,12 +35,12 @@ impl Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Shard {
     entries: BTreeMap<Key, Entry>,
-    /// Those that expire, soonest first.
+    /// Entries that expire, soonest first.
     expiries: BTreeSet<(u64, Key)>,
     changes: u64,
 }
 
-/// What an entry of that form costs.
+/// Returns the memory cost of an entry.
 pub(crate) fn cost(key: &[u8], value: &Value, expires_ms: u64) -> usize {
     let expiry = if expires_ms == u64::MAX {
         0
@@ -51,19 +51,19 @@ pub(crate) fn cost(key: &[u8], value: &Value, expires_ms: u64) -> usize {
 }
 
 impl Shard {
-    /// The entry of a key, unless it has expired.
+    /// Returns the entry of a key unless it has expired.
     pub(crate) fn find(&self, key: &[u8], now_ms: u64) -> Option<&Entry> {
         let entry = self.entries.get(key)?;
         entry.is_alive(now_ms).then_some(entry)
     }
 
-    /// What a key costs now, expired or not.
+    /// Returns the memory cost of the entry of a key, expired or not.
     pub(crate) fn cost_of(&self, key: &[u8]) -> usize {
         let entry = self.entries.get(key);
         entry.map_or(0, |entry| cost(key, &entry.value, entry.expires_ms))
     }
 
-    /// Puts a value in the place of whatever there is.
+    /// Inserts or replaces an entry.
     pub(crate) fn put(&mut self, key: &[u8], value: Value, expires_ms: u64) {
         self.changes += 1;
         let version = self.changes;
@@ -72,7 +72,7 @@ impl Shard {
             expires_ms,
             version,
         };
-        // The key that is there stays, so that both sides go on to share one.
+        // Keeps the existing key, so that both maps continue to share one.
         let (key, before_ms) = match self.entries.get_key_value(key) {
             Some((key, before)) => (Arc::clone(key), before.expires_ms),
             None => (Arc::from(key), u64::MAX),
@@ -86,7 +86,7 @@ impl Shard {
         self.entries.insert(key, entry);
     }
 
-    /// Takes an entry out, expired or not.
+    /// Removes an entry, expired or not.
     pub(crate) fn remove(&mut self, key: &[u8]) -> Option<Entry> {
         let (key, entry) = self.entries.remove_entry(key)?;
         self.changes += 1;
@@ -96,7 +96,7 @@ impl Shard {
         Some(entry)
     }
 
-    /// Takes out at most `most` that have expired; what they cost.
+    /// Removes at most `most` expired entries. Returns their memory cost.
     pub(crate) fn expire(&mut self, now_ms: u64, most: usize) -> usize {
         let mut freed = 0;
         for _ in 0..most {
@@ -114,14 +114,14 @@ impl Shard {
         freed
     }
 
-    /// Entries that have not expired.
+    /// Returns the number of entries that have not expired.
     pub(crate) fn count(&self, now_ms: u64) -> usize {
         let soonest_first = self.expiries.iter();
         let expired = soonest_first.take_while(|(expires_ms, _)| *expires_ms <= now_ms);
         self.entries.len() - expired.count()
     }
 
-    /// The first keys with that beginning, in order, up to `last`.
+    /// Collects the first keys with a prefix, in order, up to `last`.
     pub(crate) fn keys(
         &self,
         prefix: &[u8],

@@ -1,27 +1,27 @@
-//! What can be kept under a key.
+//! Values of dictionaries and queues.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// A value. A copy shares its bytes.
+/// A value; a clone shares its bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// True or false.
+    /// A value that is true or false.
     Boolean(bool),
-    /// A number, NaN included.
+    /// A number, including NaN.
     Number(f64),
-    /// Any bytes.
+    /// A string of arbitrary bytes.
     Bytes(Arc<[u8]>),
 }
 
-/// What a value is.
+/// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueKind {
-    /// True or false.
+    /// The type of [`Value::Boolean`].
     Boolean,
-    /// A number.
+    /// The type of [`Value::Number`].
     Number,
-    /// Bytes.
+    /// The type of [`Value::Bytes`].
     Bytes,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for ValueKind {
 }
 
 impl Value {
-    /// What it is.
+    /// Returns the type of the value.
     #[must_use]
     pub fn kind(&self) -> ValueKind {
         match self {
@@ -46,7 +46,7 @@ impl Value {
         }
     }
 
-    /// Bytes that it has beside its fixed part.
+    /// Returns the bytes beyond its fixed part.
     pub(crate) fn extra_bytes(&self) -> usize {
         match self {
             Self::Boolean(_) | Self::Number(_) => 0,

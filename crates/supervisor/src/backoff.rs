@@ -1,31 +1,31 @@
-//! When a server process that died is started again: at once, unless it dies young again and again.
+//! Delays before a dead server process is restarted: none, unless it dies soon after its start repeatedly.
 //!
-//! Pure: lifetimes in, waits out.
+//! Pure: lifetimes in, delays out.
 
 use std::time::{Duration, Instant};
 
-/// A process that served for less time died young: something at its start kills it, and starting it again at once
-/// would only burn a core.
+/// A process that served for less time died early: something at its start kills it, and restarting at once would only
+/// waste CPU.
 pub(crate) const YOUNG: Duration = Duration::from_secs(5);
-/// The wait after the first young death.
+/// The delay after the first early death.
 const WAIT_FIRST: Duration = Duration::from_millis(200);
-/// The longest wait.
+/// The longest delay.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Counts young deaths in a row.
+/// Counts consecutive early deaths.
 #[derive(Debug, Default)]
 pub(crate) struct RestartBackoff {
     young_deaths: u32,
 }
 
-/// How long a process has served, which begins when it is ready: a start that takes long is no life, or one that dies
-/// whenever it has got ready would be started at once for ever.
+/// Returns how long a process has served since it was ready. The start itself doesn't count, or a process that dies
+/// whenever it gets ready would be restarted at once forever.
 pub(crate) fn served(ready_at: Option<Instant>, now: Instant) -> Duration {
     ready_at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at))
 }
 
 impl RestartBackoff {
-    /// How long to wait before the next start, after a process that served for this time once it was ready.
+    /// Returns the delay before the next start, after a process that served for this time.
     pub(crate) fn wait_after(&mut self, served: Duration) -> Duration {
         if served >= YOUNG {
             self.young_deaths = 0;

@@ -1,8 +1,7 @@
-//! One connection to the control socket: request lines in, answer lines out.
+//! One connection to the control socket: request lines in, response lines out.
 //!
-//! Whatever the other end does, the supervisor neither waits for it nor grows: buffers are bounded, one request
-//! is answered at a time, and who is silent for too long is dropped. What a command does is the supervisor's
-//! business.
+//! The supervisor never blocks on the other end or grows with it: buffers are bounded, one request is processed at a
+//! time, and silent clients are dropped. The effect of commands is not known here.
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,35 +15,35 @@ use serde_json::{Value, json};
 use super::request::{ANSWER_BYTES_MAX, ControlRequest, VERSION};
 use crate::scm_rights;
 
-/// Longest request line.
+/// The longest request line in bytes.
 const REQUEST_BYTES_MAX: usize = 4 << 10;
-/// How long a client may take for its request, and then to read the answer.
+/// The time limit for sending a request, and for reading the response.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// See the module.
+/// A client of the control socket.
 pub(crate) struct ControlClient {
-    /// Never used twice.
+    /// A unique id.
     pub(crate) id: u64,
     socket: UnixStream,
     received: Vec<u8>,
-    /// The last one that came with a request.
+    /// The last descriptor sent with a request.
     descriptor: Option<OwnedFd>,
     unsent: Vec<u8>,
     deadline: Instant,
     state: State,
-    /// It sends no more; it may still wait for its answer.
+    /// The client sends no more but may still wait for its response.
     is_half_closed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// For a request.
+    /// Waits for a request.
     Waiting,
-    /// A request is with the supervisor.
+    /// The supervisor is processing a request.
     Asked,
-    /// It asked to stop and stays to see the end.
+    /// The client requested a stop and waits for the end.
     Staying,
-    /// Nothing can be done for it any more.
+    /// The connection can't be used any more.
     Gone,
 }
 
@@ -63,7 +62,7 @@ impl ControlClient {
         })
     }
 
-    /// What to poll for; `None` while only the supervisor can move it on.
+    /// Returns the events to poll for; `None` while only the supervisor can make progress.
     pub(crate) fn poll_events(&self) -> Option<PollFlags> {
         let reads = !self.is_half_closed && self.state == State::Waiting && self.unsent.is_empty();
         match (reads, !self.unsent.is_empty()) {
@@ -73,13 +72,13 @@ impl ControlClient {
         }
     }
 
-    /// By when it is dropped, unless something moves on.
+    /// Returns when the client is dropped, unless there is progress.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let is_ours_to_move = self.state == State::Waiting || !self.unsent.is_empty();
         is_ours_to_move.then_some(self.deadline)
     }
 
-    /// Whether it can be dropped.
+    /// Returns whether the client can be dropped.
     pub(crate) fn is_done(&self, now: Instant) -> bool {
         let has_no_more =
             self.is_half_closed && self.state == State::Waiting && self.unsent.is_empty();
@@ -88,7 +87,7 @@ impl ControlClient {
             || self.deadline().is_some_and(|deadline| now >= deadline)
     }
 
-    /// Moves bytes both ways as far as they go, and returns a request if a whole one has come. Bad ones are
+    /// Transfers bytes both ways as far as possible, and returns a complete request if there is one. Invalid ones are
     /// answered here.
     pub(crate) fn pump(&mut self, now: Instant) -> Option<ControlRequest> {
         self.send();
@@ -103,7 +102,7 @@ impl ControlClient {
                 self.refuse("the request is too long");
                 return None;
             }
-            // A last line may come without its newline.
+            // The last line may lack its newline.
             None if self.is_half_closed && !self.received.is_empty() => self.received.len(),
             None => return None,
         };
@@ -115,25 +114,25 @@ impl ControlClient {
             }
             Ok(request) => {
                 self.refuse(&format!(
-                    "version {} is not known here, {VERSION} is",
+                    "version {} is not supported, only {VERSION}",
                     request.version
                 ));
                 None
             }
             Err(error) => {
-                self.refuse(&format!("the request makes no sense: {error}"));
+                self.refuse(&format!("invalid request: {error}"));
                 None
             }
         }
         .inspect(|_| self.deadline = now + PATIENCE)
     }
 
-    /// The descriptor that came with it, if one did.
+    /// Takes the descriptor sent with the request, if there is one.
     pub(crate) fn take_descriptor(&mut self) -> Option<OwnedFd> {
         self.descriptor.take()
     }
 
-    /// Answers the request; `extra` is an object whose members join `"ok": true`.
+    /// Responds to the request; the members of `extra`, an object, join `"ok": true`.
     pub(crate) fn answer(&mut self, result: Result<Value, String>, now: Instant) {
         let mut line = match result {
             Ok(Value::Object(mut members)) => {
@@ -157,12 +156,12 @@ impl ControlClient {
         self.send();
     }
 
-    /// Whether nothing waits to be sent to it, now or soon.
+    /// Returns whether nothing is left to send.
     pub(crate) fn reply_done(&self) -> bool {
         self.unsent.is_empty() && self.state != State::Asked
     }
 
-    /// Keeps the connection open until the supervisor exits, so that its end can be waited for.
+    /// Keeps the connection open until the supervisor exits, so that the client can wait for its end.
     pub(crate) fn stay(&mut self) {
         self.state = State::Staying;
     }
@@ -171,12 +170,12 @@ impl ControlClient {
         let line = format!("{}\n", json!({"ok": false, "error": why}));
         self.unsent.extend_from_slice(line.as_bytes());
         self.received.clear();
-        // What follows a bad line is as bad.
+        // Data after an invalid line can't be trusted.
         self.is_half_closed = true;
         self.send();
     }
 
-    /// Once per pump, so that a client that sends without end gets no more than its share.
+    /// Reads once per pump, so that a client that sends endlessly gets only its share.
     fn fill(&mut self) {
         let mut bytes = [0; REQUEST_BYTES_MAX];
         let room = REQUEST_BYTES_MAX - self.received.len();

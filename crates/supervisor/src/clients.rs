@@ -1,4 +1,4 @@
-//! Everybody who is connected to the control socket at the moment: a bounded crowd.
+//! The clients of the control socket, limited in number.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -18,9 +18,9 @@ use veche_clock::now;
 /// The target of this module's log lines.
 const TARGET: &str = "veche::supervisor::clients";
 
-/// More wait in the socket's queue until one of these ends; none may stay for long.
+/// The most clients at a time; more wait in the socket's queue.
 const CLIENTS_MAX: usize = 32;
-/// How long to leave the door alone after it failed, which is when descriptors run out.
+/// The pause after a failed accept, which happens when descriptors run out.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// The control socket and its connections.
@@ -45,7 +45,7 @@ impl ControlClients {
         self.clients.len() < CLIENTS_MAX && self.paused_until.is_none()
     }
 
-    /// Adds what is to be polled.
+    /// Adds the descriptors to be polled.
     pub(super) fn add_to<'f>(&'f self, fds: &mut Vec<PollFd<'f>>) {
         if self.accepts() {
             fds.push(PollFd::new(&self.door, PollFlags::IN));
@@ -65,13 +65,13 @@ impl ControlClients {
             .min()
     }
 
-    /// Drops those whose time is over or who are served.
+    /// Drops clients that are served or have timed out.
     pub(super) fn expire(&mut self, now: Instant) {
         self.clients.retain(|client| !client.is_done(now));
         self.paused_until = self.paused_until.filter(|&until| now < until);
     }
 
-    /// Lets in who waits, and returns the requests that have come, with who asked.
+    /// Accepts clients, and returns complete requests with their clients.
     fn pump(&mut self, now: Instant) -> Vec<(u64, ControlRequest, Option<OwnedFd>)> {
         while self.accepts() {
             match self.door.accept() {
@@ -82,7 +82,7 @@ impl ControlClients {
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    warn!(target: TARGET, %error, "the control socket takes nobody for a moment");
+                    warn!(target: TARGET, %error, "the control socket temporarily accepts no connections");
                     self.paused_until = Some(now + ACCEPT_PAUSE);
                 }
             }
@@ -96,14 +96,14 @@ impl ControlClients {
             .collect()
     }
 
-    /// Answers `id`, if it is still there.
+    /// Responds to client `id`, if it is still connected.
     pub(super) fn answer(&mut self, id: u64, result: Result<Value, String>) {
         if let Some(client) = self.clients.iter_mut().find(|client| client.id == id) {
             client.answer(result, now());
         }
     }
 
-    /// Whether everybody has been sent what is for them.
+    /// Returns whether all responses have been sent.
     pub(super) fn reply_all_done(&self) -> bool {
         self.clients.iter().all(ControlClient::reply_done)
     }
@@ -112,7 +112,7 @@ impl ControlClients {
         &self.door
     }
 
-    /// Lets them in by another door from now on.
+    /// Replaces the socket that clients are accepted on.
     pub(super) fn move_to(&mut self, door: ControlSocket) {
         self.door = door;
     }
@@ -147,7 +147,7 @@ impl Supervisor {
                     self.begin_upgrade(ReplacementKind::Restart, Some(client))
                 }
                 ControlCommand::Stop => {
-                    tracing::info!(target: TARGET, at_once = request.now, "told to stop on the control socket");
+                    tracing::info!(target: TARGET, at_once = request.now, "stop requested on the control socket");
                     self.clients.answer(client, Ok(serde_json::json!({})));
                     self.clients.stay(client);
                     self.stop(request.now);

@@ -1,8 +1,7 @@
-//! The control socket's place in the file system: claimed at start, given up at the end.
+//! The control socket's file: claimed at the start, removed at the end.
 //!
-//! A file that a killed supervisor left behind is replaced, one that somebody answers on is not: that is how a
-//! second `veche serve` on the same config learns that it is the second. Who comes through the door is
-//! `client`'s business.
+//! A file left by a killed supervisor is replaced; if a server answers on it, it isn't, so that a second `veche serve`
+//! with the same configuration fails. Clients are handled in `client`.
 
 use std::fs::{self, File};
 use std::io;
@@ -19,44 +18,44 @@ use veche_files::{PinnedPath, WriteOptions, lock_holder};
 
 use veche_clock::now;
 
-/// Clients that may queue.
+/// The most clients in the queue.
 const BACKLOG: i32 = 16;
 
-/// How long another process may hold the lock, which takes a few system calls.
+/// How long to wait for the lock, which is held for a few system calls.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 const LOCK_STEP: Duration = Duration::from_millis(20);
 
-/// Why the control socket can't be had.
+/// The reason why the control socket can't be claimed.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlSocketError {
-    /// Somebody answers on it.
+    /// Another server answers on it.
     #[error("already running with this config: it answers on {}; see `veche status`", .0.display())]
     Answered(PathBuf),
-    /// There is something else of that name.
-    #[error("{} is there and is no socket: remove it or set another server.control", .0.display())]
+    /// Another kind of file has its name.
+    #[error("{} exists and is not a socket: remove it or set another server.control", .0.display())]
     NoSocket(PathBuf),
-    /// Its lock was not to be had.
+    /// The lock could not be taken.
     #[error("can't claim the control socket: {} holds the lock {} for more than {} s; end it, or remove the file", of_process(*.pid), path.display(), LOCK_WAIT.as_secs())]
     Locked { path: PathBuf, pid: Option<u32> },
-    /// The system's error.
+    /// An error of the system.
     #[error("can't open the control socket {}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
 }
 
-/// The bound control socket; its file goes with it.
+/// The bound control socket. Dropping it removes its file.
 pub(crate) struct ControlSocket {
     listener: UnixListener,
     path: PathBuf,
 }
 
 impl ControlSocket {
-    /// Binds `path`, for this user only.
+    /// Binds `path` with access for this user only.
     pub(crate) fn claim(path: &Path) -> Result<Self, ControlSocketError> {
         let io = |source| ControlSocketError::Io {
             path: path.to_owned(),
             source,
         };
-        // Two that start at once must not both find a dead file and then remove each other's.
+        // Two processes that start at once must not both find a dead file and remove each other's.
         let _turn = SocketLock::take(path)?;
         match fs::symlink_metadata(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
@@ -67,7 +66,7 @@ impl ControlSocket {
             Ok(_) => match is_answered(path) {
                 Ok(true) => return Err(ControlSocketError::Answered(path.to_owned())),
                 Ok(false) => fs::remove_file(path).map_err(io)?,
-                // Gone since: its owner just ended.
+                // Its owner has ended in the meantime.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 Err(e) => return Err(io(e)),
             },
@@ -79,7 +78,7 @@ impl ControlSocket {
         })
     }
 
-    /// The door that another supervisor has opened in this process.
+    /// Wraps a socket bound by the previous program in this process.
     pub(crate) fn adopt(listener: OwnedFd, path: PathBuf) -> Self {
         let listener = UnixListener::from(listener);
         Self { listener, path }
@@ -89,7 +88,7 @@ impl ControlSocket {
         &self.path
     }
 
-    /// The next client, if one waits.
+    /// Accepts the next client, if one waits.
     pub(crate) fn accept(&self) -> io::Result<Option<UnixStream>> {
         match self.listener.accept() {
             Ok((client, _)) => Ok(Some(client)),
@@ -108,7 +107,7 @@ impl ControlSocket {
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        // Somebody may have removed it by hand; the socket behind it is gone either way.
+        // The file may have been removed by hand.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -119,15 +118,14 @@ impl AsFd for ControlSocket {
     }
 }
 
-/// The right to look at the socket's file and to replace it, for the time of a few system calls. Its own file is gone
-/// afterwards.
+/// The right to check and replace the socket's file, held for a few system calls. Its own file is removed afterwards.
 struct SocketLock {
     place: PinnedPath,
     _file: File,
 }
 
 impl SocketLock {
-    /// Waits for it, but not for long.
+    /// Waits for the lock for a limited time.
     fn take(socket: &Path) -> Result<Self, ControlSocketError> {
         let mut path = socket.as_os_str().to_owned();
         path.push(".lock");
@@ -138,13 +136,13 @@ impl SocketLock {
         };
         let deadline = now() + LOCK_WAIT;
         loop {
-            // Not the folder itself: that can be locked by everybody who can read it.
+            // Not the folder itself: any user who can read it could lock it.
             let file = WriteOptions::private().open(&path).map_err(io)?.file;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {
                     let place = PinnedPath::open(&path).map_err(io)?;
                     let ours = file.metadata().map_err(io)?;
-                    // Or else the one before has removed it, and others lock another file.
+                    // Otherwise the previous holder has removed the file, and others lock another one.
                     if place.identity().map_err(io)? == Some((ours.dev(), ours.ino())) {
                         return Ok(Self { place, _file: file });
                     }
@@ -162,7 +160,7 @@ impl SocketLock {
 
 impl Drop for SocketLock {
     fn drop(&mut self) {
-        // One that stays is locked as well as a new one.
+        // A file that remains can be locked as well as a new one.
         let _ = self.place.remove();
     }
 }
@@ -171,7 +169,7 @@ fn of_process(pid: Option<u32>) -> String {
     pid.map_or("another process".to_owned(), |pid| format!("process {pid}"))
 }
 
-/// Whether a server listens on a socket. One that accepts nothing does so as well, and is not waited for.
+/// Returns whether a server listens on a socket. One that accepts nothing counts too, and is not waited for.
 fn is_answered(path: &Path) -> io::Result<bool> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -217,7 +215,7 @@ mod tests {
     #[test]
     fn a_dead_file_is_replaced_and_a_live_one_is_not() {
         let path = place("dead");
-        // A socket that is dropped leaves its file.
+        // A dropped socket leaves its file.
         drop(UnixListener::bind(&path).expect("bound"));
         assert!(path.exists());
         let door = ControlSocket::claim(&path).expect("claimed");
@@ -292,7 +290,7 @@ mod tests {
         fs::remove_file(&lock).expect("removed");
     }
 
-    /// A socket whose server accepts nothing, and has no room for one more.
+    /// A socket whose server accepts nothing and whose queue is full.
     #[test]
     fn a_socket_that_is_full_is_answered() {
         let path = place("full");

@@ -1,9 +1,9 @@
-//! The supervisor becomes another program and goes on: the process stays, with its number, its children, its listening
-//! sockets and its control socket; only what it runs is new.
+//! The supervisor executes another program in its own process: the pid, children, listening sockets and control socket
+//! remain; only the program is new.
 //!
-//! What the new program has to know is one JSON object in a memory file. It comes ahead of the other descriptors on a
-//! socket that is the new program's standard input (`link` says why not by number). Signals wait from before the change
-//! until the new program catches them, so that none is lost or does what it does by default.
+//! The state for the new program is a JSON object in a memory file. It precedes the other descriptors on a socket that
+//! is the new program's standard input (`link` explains why they are not passed by number). Signals are blocked from
+//! before the exec until the new program catches them, so that none is lost or takes its default action.
 
 use std::ffi::{CString, OsString};
 use std::fs::File;
@@ -33,26 +33,26 @@ use crate::message::ListenerSockets;
 use crate::restarts::Restarts;
 use veche_clock::now;
 
-/// Version of [`SupervisorState`]: a program takes over only from one that has the same.
+/// The version of [`SupervisorState`]: a program takes over only from one with the same version.
 pub(crate) const HANDOVER_VERSION: u32 = 3;
-/// Set for a program that another one has started for this.
+/// The environment variable of a program started for a handover.
 pub(super) const SIGN: &str = "VECHE_HANDOVER";
 const REHEARSAL: &str = "rehearsal";
 
-/// What a program is started for, if not for a server of its own.
+/// The purpose of a program, if it is not to start a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartRole {
-    /// To show that it can take over: it reads what a supervisor would, and ends.
+    /// To verify that it could take over: it reads the state and exits.
     Rehearsal,
     /// To take over, in this process.
     Successor,
 }
 
-/// Plain values only. The descriptors come in the order of the fields that speak of them.
+/// Plain values only. The descriptors follow in the order of the fields that refer to them.
 #[derive(Debug, Serialize, Deserialize)]
 struct SupervisorState {
     version: u32,
-    /// The version of the program that hands over.
+    /// The version of the previous program.
     program: String,
     text: String,
     listeners: Vec<ListenerSockets>,
@@ -65,7 +65,7 @@ struct SupervisorState {
     #[serde(default)]
     restarts: Restarts,
     upgrades: u64,
-    /// The program's file, as the first one was named.
+    /// The path of the program's file, as it was first given.
     binary: PathBuf,
 }
 
@@ -73,7 +73,7 @@ struct SupervisorState {
 struct ServerState {
     pid: i32,
     uptime_ms: u64,
-    /// The part of a line that it has said.
+    /// The part of a line that was received.
     received: Vec<u8>,
     holds_services: bool,
     have_services_ended: bool,
@@ -85,15 +85,15 @@ struct RetiringState {
     ends_in_ms: u64,
 }
 
-/// What the program before has left.
+/// The state and descriptors left by the previous program.
 pub(super) struct InheritedState {
     pub(super) program: String,
-    /// The config in force.
+    /// The configuration in force.
     pub(super) text: String,
     pub(super) listening: Vec<ListeningSockets>,
     pub(super) door: ControlSocket,
     pub(super) server: ServerChild,
-    /// Server processes that were replaced, and when they are to be gone.
+    /// Replaced server processes with their deadlines.
     pub(super) retiring: Vec<(ServerChild, Instant)>,
     pub(super) begun: Instant,
     pub(super) starts: u64,
@@ -102,25 +102,25 @@ pub(super) struct InheritedState {
     pub(super) binary: PathBuf,
 }
 
-/// Why the supervisor is not another program by now.
+/// The reason why the new program was not executed.
 pub(super) enum ExecFailure {
-    /// These signals have come, and are to be obeyed first.
+    /// These signals arrived and have to be handled first.
     Signalled(Vec<i32>),
     Failed(io::Error),
 }
 
-/// What this program is started for.
+/// Returns the purpose of this program.
 pub(super) fn role() -> Option<StartRole> {
     let sign = std::env::var(SIGN).ok()?;
     if sign == REHEARSAL {
         return Some(StartRole::Rehearsal);
     }
-    // The process stays; a child that has inherited the variable is none of this.
+    // The pid stays the same, so a child that inherits the variable does not match.
     (sign == std::process::id().to_string()).then_some(StartRole::Successor)
 }
 
-/// Has `binary` rehearse the take-over with the arguments of this process and the config `text`: it ends with 0 if it
-/// could.
+/// Starts `binary` to rehearse the handover with the arguments of this process and the configuration `text`; it exits
+/// with 0 if it could take over.
 pub(super) fn rehearsal(binary: &Path, text: &str) -> io::Result<Child> {
     let mut memory = written(text.as_bytes())?;
     memory.rewind()?;
@@ -131,7 +131,7 @@ pub(super) fn rehearsal(binary: &Path, text: &str) -> io::Result<Child> {
         .spawn()
 }
 
-/// The other side of it: everything that has to be in order before there is no way back.
+/// Runs the rehearsal: everything that has to work before there is no way back.
 pub(super) fn rehearse(file: &Path) -> Result<SupervisorEnd, ServeError> {
     let mut text = String::new();
     io::stdin().read_to_string(&mut text)?;
@@ -144,7 +144,7 @@ pub(super) fn rehearse(file: &Path) -> Result<SupervisorEnd, ServeError> {
     Ok(SupervisorEnd::Drained)
 }
 
-/// Signals come again, now that they are caught.
+/// Unblocks signals, now that they are caught.
 pub(super) fn unblock_signals() -> io::Result<()> {
     Ok(SigSet::all().thread_unblock()?)
 }
@@ -171,12 +171,12 @@ impl ServerState {
 }
 
 impl Supervisor {
-    /// Becomes the program at `binary`, with the config `text`. Returns only if it has not: then everything is as it
-    /// was before.
+    /// Executes the program at `binary` with the configuration `text`. Returns only on failure, with everything as
+    /// before.
     pub(super) fn exec_program(&mut self, text: &str) -> ExecFailure {
         self.logs.flush();
         let everything = SigSet::all();
-        // What comes from now on waits for the new program: no other thread lets signals in.
+        // Signals from now on are left to the new program: no other thread receives them.
         if let Err(error) = everything.thread_block() {
             return ExecFailure::Failed(error.into());
         }
@@ -250,7 +250,7 @@ impl Supervisor {
     }
 }
 
-/// Takes what the program before has left.
+/// Takes the state left by the previous program.
 pub(super) fn take() -> io::Result<InheritedState> {
     let mut link = ControlLink::from_stdin()?;
     link.receive()?;
@@ -315,7 +315,7 @@ fn written(bytes: &[u8]) -> io::Result<File> {
     const NAME: &str = "veche-handover";
     let sealed = memfd_create(NAME, MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL);
     let memory = match sealed {
-        // Older than Linux 6.3.
+        // Linux before 6.3.
         Err(Errno::INVAL) => memfd_create(NAME, MemfdFlags::CLOEXEC),
         other => other,
     };
@@ -328,7 +328,7 @@ fn c_string(text: &std::ffi::OsStr) -> io::Result<CString> {
     Ok(CString::new(text.as_bytes())?)
 }
 
-/// Makes a socket that holds these descriptors the standard input. Its other end has to live until the change.
+/// Makes a socket with these descriptors the standard input. Its other end has to live until the exec.
 fn as_stdin(descriptors: &[BorrowedFd<'_>]) -> io::Result<ControlLink> {
     let (mut ours, theirs) = ControlLink::pair()?;
     ours.send_descriptors(descriptors)?;

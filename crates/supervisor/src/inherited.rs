@@ -1,28 +1,27 @@
-//! The listening sockets that the supervisor bound, and how workers share them.
+//! The listening sockets bound by the supervisor, and their distribution among workers.
 //!
-//! Several sockets listen on each address (`SO_REUSEPORT`); the kernel spreads connections over as many of
-//! them as the workers divide ([`spread_evenly`](veche_net::spread_evenly)), or over all where it can't be
-//! told. Every one has to be adopted by some worker, or what the kernel queues on it waits for ever: another
-//! process on the same sockets may have another number of workers. That is all this module sees to; what is
-//! accepted goes to the worker's driver.
+//! Several sockets listen on each address (`SO_REUSEPORT`). The kernel distributes connections over the largest number
+//! of them that is a multiple of the workers ([`spread_evenly`](veche_net::spread_evenly)), or over all if that can't
+//! be set. Every socket has to be adopted by some worker, or connections queued on it wait forever: another process on
+//! the same sockets may have another number of workers. Accepted connections go to the worker's driver.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-/// One `[[listen]]` with the sockets bound for it.
+/// A `[[listen]]` section with its bound sockets.
 #[derive(Debug)]
 pub struct InheritedListener {
-    /// The address bound: where the config says port 0, the port that the system picked.
+    /// The bound address, with the port chosen by the system if the configuration has port 0.
     pub address: SocketAddr,
-    /// Listening, non-blocking, `CLOEXEC`. The supervisor holds duplicates of all of them and never closes
-    /// them: closing one here refuses nobody, but takes it out of a poll set only after `EPOLL_CTL_DEL`.
+    /// Listening, non-blocking and `CLOEXEC`. The supervisor holds duplicates of all of them until it ends: closing one
+    /// here refuses no connection, but removes it from a poll set only after `EPOLL_CTL_DEL`.
     pub sockets: Vec<OwnedFd>,
 }
 
-/// A worker's share: socket `j` of each listener goes to worker `j mod workers`.
+/// Assigns socket `j` of each listener to worker `j mod workers`.
 ///
-/// Returns for each worker its sockets with the index of their listener (the place of its `[[listen]]`).
-/// With more workers than sockets some workers get none of a listener; the supervisor binds enough.
+/// Returns for each worker its sockets with the index of their listener. With more workers than sockets some workers
+/// get none of a listener; the supervisor binds enough.
 pub fn distribute(listeners: Vec<InheritedListener>, workers: usize) -> Vec<Vec<(usize, OwnedFd)>> {
     let mut hands: Vec<Vec<(usize, OwnedFd)>> = (0..workers).map(|_| Vec::new()).collect();
     for (listener, inherited) in listeners.into_iter().enumerate() {

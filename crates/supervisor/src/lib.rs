@@ -1,19 +1,19 @@
-//! `veche serve` and the processes that it leads: the supervisor, which owns the listening sockets and keeps one server
-//! process running, and the server process's end of their conversation.
+//! `veche serve` and its processes: the supervisor, which owns the listening sockets and keeps one server process
+//! running, and the server process's side of the connection between them.
 //!
-//! [`run`] is the supervisor: one thread, no async runtime, nothing that waits for anybody. Signals, the server process's
-//! control socket and the clients of the control socket (`veche status`, `reload`, `stop`) are polled together, and every
-//! buffer is bounded. It never reads a byte that a client of Veche sent; those go to the server process, which
-//! may die without taking the sockets with it. [`process::run`] is the life of the server process: it takes the config and
-//! the sockets, and leads a [`Program`](process::Program). [`message`] has what the two say to each other, [`request`] what
-//! commands say to the supervisor.
+//! [`run`] is the supervisor: one thread without an async runtime that never blocks on another process. It polls
+//! signals, the server process's control socket and the clients of the control socket (`veche status`, `reload`,
+//! `stop`) together, and every buffer is bounded. It never reads data of Veche's clients; only the server process does,
+//! and it can crash without closing the sockets. [`process::run`] is the server process: it receives the config and the
+//! sockets, and runs a [`Program`](process::Program). [`message`] contains the messages between the two, [`request`]
+//! those from commands to the supervisor.
 //!
-//! The crate knows processes, signals, descriptors, listening sockets, the config's life and the service manager. It does
-//! not know workers, connections or the hub: what a server does is behind [`Program`](process::Program) and
-//! [`ServerControl`](process::ServerControl).
+//! The crate handles processes, signals, file descriptors, listening sockets, reloads of the config and the service
+//! manager. It does not know workers, connections or the hub: what a server does is behind
+//! [`Program`](process::Program) and [`ServerControl`](process::ServerControl).
 //!
-//! Signals: SIGTERM and SIGINT drain, the second one kills; SIGHUP loads the config anew; SIGUSR1 opens the log files
-//! anew, in both processes; SIGUSR2 upgrades. Start reading at [`run`], then `Supervisor::turn`.
+//! Signals: SIGTERM and SIGINT drain, a second one kills; SIGHUP reloads the config; SIGUSR1 reopens the log files in
+//! both processes; SIGUSR2 upgrades the program. Start reading at [`run`], then `Supervisor::turn`.
 
 #![forbid(unsafe_code)]
 
@@ -84,22 +84,22 @@ pub use self::signals::Signals;
 /// The target of this module's log lines.
 const TARGET: &str = "veche::supervisor";
 
-/// The argument with which the supervisor starts its own binary as the server process.
+/// The argument that makes the binary run as the server process.
 pub const SERVER_PROCESS: &str = "server-process";
 
-/// How a supervisor came to its end.
+/// How the supervisor ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SupervisorEnd {
-    /// The server process ended by itself, after a drain.
+    /// The server process exited after a drain.
     Drained,
-    /// It was killed: asked for twice, asked for at once, or not done when the drain's time was over.
+    /// The server process was killed: by a second request, on request, or at the end of the drain's time.
     Killed,
 }
 
-/// Why `veche serve` did not start, or could not go on.
+/// The reason why `veche serve` did not start or had to end.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Every problem of the config, a line each.
+    /// The problems of the configuration.
     #[error("{0}")]
     Config(#[from] ProblemReport),
     /// The control socket can't be claimed.
@@ -111,29 +111,29 @@ pub enum ServeError {
     /// A log can't be opened.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The user of `server.user` is not known, or what it needs can't be given to it.
+    /// The user `server.user` is unknown, or files can't be given to it.
     #[error(transparent)]
     Account(#[from] AccountError),
-    /// The first server process said why it can't start: trying again would change nothing.
+    /// The first server process reported why it can't start; a retry would not help.
     #[error("{0}")]
     Server(String),
-    /// It was to go on where another program has stopped.
-    #[error("can't take over from the program before: {0}")]
+    /// The handover from the previous program failed.
+    #[error("can't take over from the previous program: {0}")]
     Handover(io::Error),
-    /// The system's error.
-    #[error("the supervisor can't go on: {0}")]
+    /// An error of the system.
+    #[error("the supervisor can't continue: {0}")]
     Io(#[from] io::Error),
 }
 
 const NOT_STORED: &str = "the service manager does not keep the listening sockets, so connections are refused during a restart";
 
-/// Whether this process runs already, and only its program is new: [`run`] goes on then.
+/// Returns whether this process was already running and only its program is new: [`run`] continues then.
 pub fn goes_on() -> bool {
     handover::role().is_some()
 }
 
-/// Runs with the config at `file` until the server is stopped; `dev` has pages show errors. Nothing is started unless
-/// everything is in order.
+/// Runs with the configuration at `file` until the server is stopped; with `dev`, pages show errors. Nothing starts
+/// unless everything is in order.
 pub fn run(file: PathBuf, dev: bool) -> Result<SupervisorEnd, ServeError> {
     let signals = Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD])?;
     match handover::role() {
@@ -146,9 +146,9 @@ pub fn run(file: PathBuf, dev: bool) -> Result<SupervisorEnd, ServeError> {
     let door = ControlSocket::claim(&config.server.control)?;
     let raised = descriptors::raise()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    // Also after a restart with another number of workers, up to the cores, each has one.
+    // Enough for each worker even after a restart with another number of workers, up to the cores.
     let sockets_each = cores.max(usize::from(config.server.workers.resolve(cores)));
-    // Until there is a log.
+    // Stored until there is a log.
     let mut remarks = Vec::new();
     let notifier = Notifier::from_environment(now(), &mut remarks);
     let listening = listen(&config, sockets_each, &notifier, &mut remarks)?;
@@ -187,7 +187,7 @@ pub fn run(file: PathBuf, dev: bool) -> Result<SupervisorEnd, ServeError> {
     Supervisor::new(common).supervise()
 }
 
-/// The same for a supervisor that has just become this program.
+/// Continues as a supervisor that has just executed this program.
 fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<SupervisorEnd, ServeError> {
     let InheritedState {
         program,
@@ -211,7 +211,7 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<SupervisorEnd, Se
         false => ControlSocket::claim(control).map(|door| clients.move_to(door)),
     };
     let account = Account::of(loaded.config.server.run_as.as_ref())?;
-    // From here on nothing may end this: the server process that serves would go too.
+    // No error may end the supervisor from here on, since that would end the running server process too.
     let owner = account.as_ref().map(Account::owner);
     let log = loaded.config.server.log.for_dev(dev);
     let logs = Signals::keep_from(|| logging::start_or_stderr(&log, owner))??;
@@ -220,10 +220,10 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<SupervisorEnd, Se
         version = env!("CARGO_PKG_VERSION"),
         pid = std::process::id(),
         server = server.pid(),
-        "upgraded: the supervisor goes on"
+        "upgraded: the supervisor continues"
     );
     if let Err(error) = moved {
-        warn!(target: TARGET, "the control socket stays where it is: {error}");
+        warn!(target: TARGET, "the control socket is not moved: {error}");
     }
     reload::log_warnings(&loaded.config);
     let mut remarks = Vec::new();
@@ -265,7 +265,7 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<SupervisorEnd, Se
     supervisor.supervise()
 }
 
-/// Listens with the sockets that the run before has left and with new ones, and has them all kept for the next run.
+/// Listens with the sockets left by the previous run and with new ones, and stores all of them for the next run.
 fn listen(
     config: &Config,
     sockets_each: usize,
@@ -274,7 +274,7 @@ fn listen(
 ) -> Result<Vec<ListeningSockets>, ListenError> {
     let mut kept = stored::take(remarks);
     let mut assigned = listening::assign(&config.listeners, &mut kept);
-    // Their addresses may be in the way of others.
+    // Their addresses may conflict with others.
     kept.into_iter().for_each(ListeningSockets::close);
     notifier.forget_stored();
     for listening in assigned.iter_mut().flatten() {
@@ -301,16 +301,16 @@ fn log_raised(RaisedLimit { from, to }: RaisedLimit) {
     }
 }
 
-/// See the module.
+/// The state of the supervisor.
 struct Supervisor {
     file: PathBuf,
-    /// It is `veche dev`.
+    /// Whether this is `veche dev`.
     dev: bool,
-    /// The program's file, which may be another's by now.
+    /// The path of the program's file, which may have been replaced.
     binary: PathBuf,
-    /// The config at the start: what can't change before a restart.
+    /// The configuration at the start, for directives that can't change without a restart.
     started: LoadedConfig,
-    /// The config in force.
+    /// The configuration in force.
     current: LoadedConfig,
     listening: Vec<ListeningSockets>,
     raised: RaisedLimit,
@@ -318,7 +318,7 @@ struct Supervisor {
     clients: ControlClients,
     logs: Logs,
     notifier: Notifier,
-    /// Whom the server process belongs to, if not to us.
+    /// The account of the server process, if it is not our own.
     account: Option<Account>,
     server: Option<ServerChild>,
     revival: RestartBackoff,
@@ -328,26 +328,26 @@ struct Supervisor {
     /// Some server process has been ready.
     was_ready: bool,
     starts: u64,
-    /// Server processes that ended by themselves.
+    /// Counts of server processes that ended unexpectedly.
     restarts: Restarts,
     upgrades: u64,
     last_exit: Option<LastExit>,
     upgrade: Option<UpgradeState>,
-    /// The server process is new, and the supervisor is about to be.
+    /// The server process has been replaced and the supervisor is next.
     change: Option<PendingSelfUpgrade>,
-    /// Why it is not.
+    /// Why the supervisor was not replaced.
     change_error: Option<String>,
     retiring: Vec<RetiringServer>,
     stopping: Option<Shutdown>,
     ended: Option<SupervisorEnd>,
-    /// For questions to the server process.
+    /// The id of the next request to the server process.
     next_id: u64,
     watchdog: Watchdog,
     reloads: Vec<PendingReload>,
     statuses: Vec<PendingStatus>,
 }
 
-/// What a supervisor begins with, wherever it has it from.
+/// The parts of a supervisor, newly made or inherited.
 struct SupervisorParts {
     file: PathBuf,
     dev: bool,
@@ -363,7 +363,7 @@ struct SupervisorParts {
 }
 
 impl Supervisor {
-    /// One that starts its first server process at once.
+    /// Creates a supervisor that starts its first server process at once.
     fn new(common: SupervisorParts) -> Self {
         Self {
             file: common.file,
@@ -410,8 +410,7 @@ impl Supervisor {
         }
     }
 
-    /// Waits for something to happen, then looks at everything: each look is one cheap call that finds
-    /// nothing, and none is forgotten.
+    /// Waits for an event, then checks everything: each check is a cheap call, and none can be forgotten.
     fn turn(&mut self) -> Result<(), ServeError> {
         self.wait()?;
         for signal in self.signals.take() {
@@ -474,7 +473,7 @@ impl Supervisor {
                 self.stop(at_once);
             }
             SIGHUP => {
-                info!(target: TARGET, "SIGHUP: loading the config anew");
+                info!(target: TARGET, "SIGHUP: reloading the config");
                 self.reload(None);
             }
             SIGUSR1 => {
@@ -482,7 +481,7 @@ impl Supervisor {
                     warn!(target: TARGET, "{error}");
                 }
                 self.logs.reopen();
-                info!(target: TARGET, "SIGUSR1: log files opened anew");
+                info!(target: TARGET, "SIGUSR1: log files reopened");
                 let retiring = self
                     .retiring
                     .iter_mut()
@@ -490,7 +489,7 @@ impl Supervisor {
                 let candidate = self.upgrade.as_mut().map(UpgradeState::candidate_mut);
                 for server in self.server.iter_mut().chain(candidate).chain(retiring) {
                     if let Err(error) = server.send(&ToServer::ReopenLogs) {
-                        warn!(target: TARGET, %error, pid = server.pid(), "the server process can't be told");
+                        warn!(target: TARGET, %error, pid = server.pid(), "can't send to the server process");
                     }
                 }
             }
@@ -498,29 +497,29 @@ impl Supervisor {
                 info!(target: TARGET, "SIGUSR2: upgrading");
                 self.begin_upgrade(ReplacementKind::Upgrade, None);
             }
-            // `reap_server` looks every turn.
+            // `reap_server` checks in every turn.
             SIGCHLD => self.reap_orphans(),
             _ => {}
         }
     }
 
-    /// Log files are the server process's to write as well, whoever it belongs to.
+    /// Creates log files that the server process, under its account, can write.
     fn own_logs(&self, config: &Config) -> Result<(), String> {
         match &self.account {
             None => Ok(()),
-            Some(account) => account
-                .own_logs(config)
-                .map_err(|error| format!("a log file can't be given to server.user: {error}")),
+            Some(account) => account.own_logs(config).map_err(|error| {
+                format!("can't change the owner of a log file to server.user: {error}")
+            }),
         }
     }
 
-    /// The folders of certificates that are ordered and of history as well.
+    /// Creates the folders of ordered certificates and of history likewise.
     fn own_cache(&self, config: &Config) -> Result<(), String> {
         match &self.account {
             None => Ok(()),
-            Some(account) => account
-                .own_cache(config)
-                .map_err(|error| format!("a folder can't be given to server.user: {error}")),
+            Some(account) => account.own_cache(config).map_err(|error| {
+                format!("can't change the owner of a folder to server.user: {error}")
+            }),
         }
     }
 
@@ -534,7 +533,7 @@ impl Supervisor {
         self.expire_questions(now);
         self.clients.expire(now);
         self.watch(now);
-        // A server process that hangs and can't be killed either is the service manager's to end.
+        // A server process that hangs and can't be killed is left to the service manager.
         if !self.watchdog.is_hung {
             self.notifier.tick(now);
         }

@@ -1,4 +1,4 @@
-//! The server process's life as the supervisor sees it: started, heard, ready, dead, started again.
+//! The server process's life cycle: started, ready, dead, restarted.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -18,7 +18,7 @@ use veche_clock::now;
 /// The target of this module's log lines.
 const TARGET: &str = "veche::supervisor::life";
 
-/// How the last server process died.
+/// How the last server process ended.
 pub(super) struct LastExit {
     pub(super) how: String,
     pub(super) pid: u32,
@@ -56,7 +56,7 @@ impl Supervisor {
                 self.server = Some(server);
             }
             Err(error) => {
-                // Too many processes, no memory: it may pass.
+                // Too many processes or too little memory, which may be temporary.
                 let wait = self.revival.wait_after(Duration::ZERO);
                 error!(target: TARGET, %error, ?wait, "can't start the server process");
                 self.revive_at = Some(now() + wait);
@@ -103,7 +103,7 @@ impl Supervisor {
             ToSupervisor::Reloaded { id, error } => self.reloaded(id, error),
             ToSupervisor::Status { id, report } => self.answer_status(id, Ok(report)),
             ToSupervisor::Pulse { stuck } => self.take_pulse(stuck),
-            // The server process's own record has it.
+            // Recorded by the server process.
             ToSupervisor::ServicesEnded => {}
         }
     }
@@ -115,7 +115,7 @@ impl Supervisor {
         let Some(mut how) = server.reap()? else {
             return Ok(());
         };
-        // Its last words may have come since.
+        // Its last messages may have arrived since.
         self.read_server();
         let Some(server) = self.server.take() else {
             return Ok(());
@@ -152,7 +152,7 @@ impl Supervisor {
             ?lived,
             ?served,
             ?wait,
-            "the server process died: starting another"
+            "the server process died: starting a new one"
         );
         self.revive_at = Some(now() + wait);
         self.notifier
@@ -160,7 +160,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Under `veche dev`: what to open in a browser.
+    /// Logs the addresses to open in a browser, under `veche dev`.
     fn log_addresses(&self) {
         let listeners = self.current.config.listeners.iter();
         for (listener, listening) in listeners.zip(&self.listening) {
@@ -173,7 +173,7 @@ impl Supervisor {
                 "http"
             };
             let mut address = listening.address;
-            // A browser of this machine reaches that too.
+            // A browser on this machine reaches that address too.
             if address.ip().is_unspecified() {
                 address.set_ip(Ipv4Addr::LOCALHOST.into());
             }
@@ -188,9 +188,9 @@ impl Supervisor {
             .as_mut()
             .filter(|s| s.deadline().is_some_and(|deadline| now >= deadline))
         {
-            error!(target: TARGET, pid = server.pid(), wait = ?server.patience, "the server process does not get ready: killing it");
+            error!(target: TARGET, pid = server.pid(), wait = ?server.patience, "the server process did not become ready in time: killing it");
             server.kill();
-            // Once is enough; its death is reaped in a later turn.
+            // Killed once; its death is handled in a later turn.
             server.is_ready = true;
         }
     }

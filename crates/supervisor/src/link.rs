@@ -1,11 +1,10 @@
 //! One end of the control socket between supervisor and server process: lines both ways, descriptors one way.
 //!
-//! Non-blocking, with bounded buffers: neither side can be held up by the other. It does not know what the
-//! lines mean (`message` does) and waits for nothing: its owner polls [`ControlLink::as_fd`] and calls
-//! [`ControlLink::receive`] and [`ControlLink::flush`].
+//! Non-blocking, with bounded buffers: neither side can block the other. It does not know the lines' meaning (`message`
+//! does): its owner polls [`ControlLink::as_fd`] and calls [`ControlLink::receive`] and [`ControlLink::flush`].
 //!
-//! Descriptors are passed as `SCM_RIGHTS` rather than inherited by number, since a number can be made a
-//! descriptor again only by `unsafe`; the socket itself is inherited as standard input for the same reason.
+//! Descriptors are passed as `SCM_RIGHTS` rather than inherited by number, since turning a number into a descriptor
+//! requires `unsafe`; the socket itself is inherited as standard input for the same reason.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -19,20 +18,20 @@ use serde::de::DeserializeOwned;
 
 use super::scm_rights;
 
-/// Longest line either side takes. The longest one has two configs of at most 1 MiB as JSON strings, where a
-/// character takes six bytes at worst.
+/// The longest line in bytes. It can contain two configurations of at most 1 MiB as JSON strings, in which a character
+/// takes up to six bytes.
 const LINE_BYTES_MAX: usize = 16 << 20;
-/// What may wait for the other side to read it.
+/// The limit of unsent bytes.
 const UNSENT_BYTES_MAX: usize = 2 * LINE_BYTES_MAX;
-/// Descriptors that may wait to be claimed.
+/// The most descriptors received but not yet taken.
 const DESCRIPTORS_MAX: usize = 1 << 16;
 const RECEIVE_BYTES: usize = 64 << 10;
 
-/// See the module.
+/// One end of the control socket.
 pub(crate) struct ControlLink {
     socket: UnixStream,
     received: Vec<u8>,
-    /// How far `received` is known to hold no line end.
+    /// The length of the part of `received` known to contain no line end.
     scanned: usize,
     descriptors: VecDeque<OwnedFd>,
     unsent: Vec<u8>,
@@ -40,33 +39,33 @@ pub(crate) struct ControlLink {
 }
 
 impl ControlLink {
-    /// A link and the socket that the other process gets.
+    /// Returns a link and the socket for the other process.
     pub(crate) fn pair() -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = UnixStream::pair()?;
         Ok((Self::new(ours)?, OwnedFd::from(theirs)))
     }
 
-    /// The end that this process was started with, its standard input.
+    /// Wraps the end that this process was started with, its standard input.
     pub(crate) fn from_stdin() -> io::Result<Self> {
         let socket = io::stdin().as_fd().try_clone_to_owned()?;
-        // Fails when standard input is no socket: somebody started the server process by hand.
+        // Fails if standard input is no socket: the server process was started by hand.
         rustix::net::sockopt::socket_type(&socket)?;
         Self::new(UnixStream::from(socket))
     }
 
-    /// One that somebody else has used until now, with the part of a line that had arrived.
+    /// Wraps a socket used by the previous program, with the part of a line that it had received.
     pub(crate) fn adopt(socket: OwnedFd, received: Vec<u8>) -> io::Result<Self> {
         let mut link = Self::new(UnixStream::from(socket))?;
         link.received = received;
         Ok(link)
     }
 
-    /// What has arrived and is no whole line yet.
+    /// Returns the received part of an incomplete line.
     pub(crate) fn received(&self) -> &[u8] {
         &self.received
     }
 
-    /// Whether everything that was said is on its way.
+    /// Returns whether all messages have been sent.
     pub(crate) fn is_flushed(&self) -> bool {
         self.unsent.is_empty()
     }
@@ -83,27 +82,27 @@ impl ControlLink {
         })
     }
 
-    /// Queues a message and sends what the socket takes now.
+    /// Queues a message and sends as much as the socket accepts.
     ///
     /// # Errors
-    /// The other side is gone, or reads so little that more than a bounded amount would wait.
+    /// The other side is gone, or the limit of unsent bytes is exceeded.
     pub(crate) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_vec(message)?;
         line.push(b'\n');
         if line.len() > LINE_BYTES_MAX || self.unsent.len() + line.len() > UNSENT_BYTES_MAX {
             return Err(io::Error::new(
                 io::ErrorKind::StorageFull,
-                "too much waits to be read on the control socket",
+                "too much unread data on the control socket",
             ));
         }
         self.unsent.extend_from_slice(&line);
         self.flush()
     }
 
-    /// Sends descriptors ahead of the next message. They ride on empty lines, which the reader skips.
+    /// Sends descriptors ahead of the next message, with empty lines, which the reader skips.
     ///
     /// # Errors
-    /// The socket's; `WouldBlock` too, since this comes first on a fresh socket, which has room for it.
+    /// Errors of the socket, including `WouldBlock`, which does not occur on a new socket.
     pub(crate) fn send_descriptors(&mut self, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         for some in descriptors.chunks(scm_rights::DESCRIPTORS_MAX) {
             scm_rights::send(&self.socket, b"\n", some)?;
@@ -114,7 +113,7 @@ impl ControlLink {
     /// Sends a message with a descriptor ahead of it.
     ///
     /// # Errors
-    /// `WouldBlock`: the other side has not read what was said before, and nothing is sent. Those of
+    /// `WouldBlock`: earlier messages have not been sent completely, and this one is not sent. Those of
     /// [`Self::send_descriptors`] and [`Self::send`].
     pub(crate) fn send_with(
         &mut self,
@@ -122,7 +121,7 @@ impl ControlLink {
         message: &impl Serialize,
     ) -> io::Result<()> {
         self.flush()?;
-        // It would come in the middle of a line.
+        // It would arrive in the middle of a line.
         if !self.is_flushed() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -130,7 +129,7 @@ impl ControlLink {
         self.send(message)
     }
 
-    /// Sends what waits, as far as the socket takes it.
+    /// Sends pending bytes as far as the socket accepts them.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         if self.ended {
             self.unsent.clear();
@@ -151,7 +150,7 @@ impl ControlLink {
         result
     }
 
-    /// What the owner is to wait for: something to read, and room to send while something waits for it.
+    /// Returns the events to poll for: readable, and writable while bytes are pending.
     pub(crate) fn wants(&self) -> PollFlags {
         if self.unsent.is_empty() {
             PollFlags::IN
@@ -160,21 +159,21 @@ impl ControlLink {
         }
     }
 
-    /// Whether the other side is gone. What it said before is still to be had from [`Self::next`].
+    /// Returns whether the other side is gone. Its last messages can still be taken with [`Self::next`].
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Gives the link up after an error.
+    /// Closes the link after an error.
     pub(crate) fn end(&mut self) {
         self.ended = true;
         self.unsent.clear();
     }
 
-    /// Takes what has arrived.
+    /// Reads available data.
     ///
     /// # Errors
-    /// The socket's, and a line or a number of descriptors beyond the limits; the link is of no more use then.
+    /// Errors of the socket, or a line or number of descriptors over the limits; the link can't be used then.
     pub(crate) fn receive(&mut self) -> io::Result<()> {
         let mut bytes = [0; RECEIVE_BYTES];
         loop {
@@ -183,7 +182,7 @@ impl ControlLink {
                 Ok(taken) => taken,
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => return Ok(()),
-                // A peer that died with our bytes unread; what it said before has been taken.
+                // The peer died with our bytes unread; its last messages have been read.
                 Err(Errno::CONNRESET) => 0,
                 Err(e) => return Err(e.into()),
             };
@@ -202,8 +201,8 @@ impl ControlLink {
         }
     }
 
-    /// The next message, if a whole one has arrived. A line that can't be understood is an error for that
-    /// line alone: the caller logs it and goes on.
+    /// Takes the next message, if a complete one has arrived. An invalid line is an error of that line only: the caller
+    /// logs it and continues.
     pub(crate) fn next<T: DeserializeOwned>(&mut self) -> Option<Result<T, serde_json::Error>> {
         loop {
             let Some(length) = memchr_line_end(&self.received[self.scanned..]) else {
@@ -219,7 +218,7 @@ impl ControlLink {
         }
     }
 
-    /// The first `count` of the descriptors received and not yet taken; `None` when there are fewer.
+    /// Takes the first `count` received descriptors; `None` if there are fewer.
     pub(crate) fn take_descriptors(&mut self, count: usize) -> Option<Vec<OwnedFd>> {
         (count <= self.descriptors.len()).then(|| self.descriptors.drain(..count).collect())
     }

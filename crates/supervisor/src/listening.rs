@@ -1,9 +1,8 @@
-//! The listening sockets: bound once, kept for as long as the supervisor lives, and under systemd [beyond
-//! that](super::stored).
+//! The listening sockets: bound once, kept for the supervisor's lifetime, and under systemd [beyond it](super::stored).
 //!
-//! For each address a fixed number of sockets listens with `SO_REUSEPORT`. The server process gets duplicates,
-//! so that connections queue here while there is none and nobody is refused. No socket is closed earlier,
-//! since closing one resets what is queued on it. What is accepted the supervisor never sees.
+//! For each address a fixed number of sockets listens with `SO_REUSEPORT`. The server process gets duplicates, so that
+//! connections queue while there is none and nothing is refused. No socket is closed early, since closing one resets
+//! the connections in its queue. The supervisor never accepts a connection.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -20,33 +19,33 @@ use crate::message::ListenerSockets;
 /// The target of this module's log lines.
 const TARGET: &str = "veche::supervisor::listening";
 
-/// Connections that may queue on each socket; the kernel cuts it down to `net.core.somaxconn`.
+/// The most connections queued on each socket; the kernel caps it at `net.core.somaxconn`.
 const BACKLOG: i32 = 65_535;
-/// What the kernel takes for a client before it has sent what it took before. Beyond that whatever a client does not read
-/// waits in its outbox, where it is counted: by itself the kernel would take megabytes for each, and all the machine's
-/// connections suffer when it runs short.
+/// The bytes that the kernel queues for a client that does not read. The rest waits in the client's outbox, where it is
+/// counted: by default the kernel would queue megabytes for each, and all connections of the machine suffer when its
+/// memory runs short.
 const KERNEL_UNSENT_BYTES: u32 = 128 << 10;
-/// A peer that is silent is asked whether it is there: first after this long, then again and again, and after so many
-/// questions without an answer the connection ends as timed out. Peers that vanish without a word, such as machines that
-/// lose their power, are noticed within two minutes; what a session's pings notice they notice earlier.
+/// The idle time before keep-alive probes start; after a number of unanswered probes the connection ends as timed out.
+/// Peers that vanish silently, such as machines that lose power, are noticed within two minutes; a session's own pings
+/// notice it earlier.
 const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 const KEEP_ALIVE_QUESTIONS: u32 = 4;
-/// How long an address may stay in use before that is an error: a server process whose supervisor was killed
-/// needs a moment to see it and to close its listeners.
+/// The number of retries for an address in use: a server process whose supervisor was killed needs a moment to notice
+/// and close its listeners.
 const IN_USE_RETRIES: u32 = 20;
 const IN_USE_RETRY_EVERY: Duration = Duration::from_millis(100);
 
-/// The sockets of one `[[listen]]`.
+/// The sockets of one `[[listen]]` section.
 #[derive(Debug)]
 pub(crate) struct ListeningSockets {
-    /// As bound: never port 0.
+    /// The bound address; never port 0.
     pub(crate) address: SocketAddr,
     pub(crate) sockets: Vec<OwnedFd>,
 }
 
 impl ListeningSockets {
-    /// Duplicates of the same sockets.
+    /// Duplicates the sockets.
     pub(super) fn try_clone(&self) -> io::Result<Self> {
         let sockets = self.sockets.iter().map(OwnedFd::try_clone);
         Ok(Self {
@@ -55,7 +54,7 @@ impl ListeningSockets {
         })
     }
 
-    /// Adds a socket that an earlier run of this program, perhaps of another version, has bound.
+    /// Adds a socket bound by an earlier run of this program, possibly of another version.
     pub(super) fn add_kept(all: &mut Vec<Self>, socket: OwnedFd) -> io::Result<()> {
         let found = SockRef::from(&socket);
         let address = found.local_addr()?.as_socket();
@@ -88,7 +87,7 @@ impl ListeningSockets {
         Ok(())
     }
 
-    /// Ends the sockets for all processes that have them, so that connections are refused.
+    /// Shuts the sockets down for all processes that have them, so that connections are refused.
     pub(super) fn close(self) {
         for socket in self.sockets {
             if let Err(error) = rustix::net::shutdown(&socket, Shutdown::Both) {
@@ -99,7 +98,7 @@ impl ListeningSockets {
 }
 
 impl ListenerSockets {
-    /// How many of them there are, and where.
+    /// Describes the sockets for a message.
     pub(crate) fn of(listening: &ListeningSockets) -> Self {
         Self {
             address: listening.address,
@@ -108,7 +107,7 @@ impl ListenerSockets {
     }
 }
 
-/// Why an address can't be listened on.
+/// The reason why an address can't be listened on.
 #[derive(Debug, thiserror::Error)]
 #[error("can't listen on {address}: {}", explain(source))]
 pub struct ListenError {
@@ -127,7 +126,7 @@ fn explain(source: &io::Error) -> String {
     }
 }
 
-/// Takes out of `kept`, for each listener in order, the sockets that are bound to its address.
+/// Takes the sockets out of `kept` that are bound to each listener's address, in order.
 pub(super) fn assign(
     listeners: &[ListenerConfig],
     kept: &mut Vec<ListeningSockets>,
@@ -170,7 +169,7 @@ fn bind_set(address: SocketAddr, count: usize) -> io::Result<ListeningSockets> {
     for _ in 1..count {
         sockets.push(bind(address, true)?);
     }
-    // Listening begins when all are bound: what can fail has not taken a connection yet.
+    // Listening starts when all are bound, so that no connection is lost if binding fails.
     for socket in &sockets {
         socket.listen(BACKLOG)?;
     }
@@ -180,8 +179,7 @@ fn bind_set(address: SocketAddr, count: usize) -> io::Result<ListeningSockets> {
     })
 }
 
-/// `SO_REUSEPORT` would let two servers of one user share an address without a word, each with a part of the
-/// connections. A bind without it finds the other.
+/// With `SO_REUSEPORT` two servers of one user would silently share an address. A bind without it detects the other.
 fn wait_until_free(address: SocketAddr) -> io::Result<()> {
     if address.port() == 0 {
         return Ok(());
@@ -205,23 +203,22 @@ fn bind(address: SocketAddr, reuse_port: bool) -> io::Result<Socket> {
         Type::STREAM,
         Some(Protocol::TCP),
     )?;
-    // Connections of an earlier run that linger in TIME_WAIT are no reason not to start.
+    // Connections of an earlier run in TIME_WAIT must not prevent the start.
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(reuse_port)?;
     set_options(&SockRef::from(&socket))?;
     if address.is_ipv6() {
-        // An IPv6 address is just that: `[::]:80` beside `0.0.0.0:80` is no conflict, and peers of the latter
-        // are seen with their IPv4 addresses.
+        // IPv6 only: `[::]:80` next to `0.0.0.0:80` is no conflict, and peers of the latter have IPv4 addresses.
         socket.set_only_v6(true)?;
     }
     socket.bind(&address.into())?;
     Ok(socket)
 }
 
-/// Sets what may differ between versions of this program. Accepted sockets inherit it.
+/// Sets options that may differ between versions. Accepted sockets inherit them.
 fn set_options(socket: &SockRef<'_>) -> io::Result<()> {
     socket.set_nonblocking(true)?;
-    // A turn leaves in one write, and what follows must not wait for its answer.
+    // A turn's output leaves in one write, and later data must not wait for its acknowledgement.
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_notsent_lowat(KERNEL_UNSENT_BYTES)?;
     let keep_alive = TcpKeepalive::new()
@@ -238,7 +235,7 @@ mod tests {
 
     use super::*;
 
-    /// Back ends that write lines may be silent for as long as they like, so nothing else would notice their end.
+    /// Back ends on push listeners may be silent for any time, so nothing else would notice their end.
     #[test]
     fn accepted_connections_are_kept_alive() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
@@ -261,7 +258,7 @@ mod tests {
         }
     }
 
-    /// Connections that each worker of so many gets, of 5,000.
+    /// Returns the number of connections of each worker, out of 5,000.
     fn shares(set: &ListeningSockets, workers: usize) -> Vec<usize> {
         let listeners: Vec<TcpListener> = (set.sockets.iter())
             .map(|socket| socket.try_clone().expect("a descriptor").into())
@@ -281,7 +278,7 @@ mod tests {
                     }
                 }
             }
-            // None waits on a socket that nobody looks at.
+            // None waits on a socket without a worker.
             assert_eq!(shares.iter().sum::<usize>() - before, peers.len());
         }
         shares
@@ -295,7 +292,8 @@ mod tests {
             veche_net::spread_evenly(&set.sockets, workers).expect("Linux 4.5");
             let shares = shares(&set, workers);
             let mean = 5000.0 / workers as f64;
-            // Four standard deviations and more of a draw; without it some have 60 % more than others, or twice as much.
+            // More than four standard deviations; without the option some workers have 60 % more than others, or twice
+            // as much.
             let slack = 5.0 * mean.sqrt();
             let is_even = |share: &usize| (*share as f64 - mean).abs() < slack;
             assert!(shares.iter().all(is_even), "{workers} workers: {shares:?}");

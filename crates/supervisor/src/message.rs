@@ -1,9 +1,8 @@
-//! What supervisor and server process say to each other: one JSON object a line, over the control socket.
+//! The messages between supervisor and server process: one JSON object a line over the control socket.
 //!
-//! Plain types. How lines and descriptors travel is `link`'s business, what a message causes is that of
-//! the supervisor and of [`process`](crate::process). Either side skips a line it does not know, after a log line, so that
-//! a supervisor may be one version away from its server process during an upgrade; [`VERSION`] rises when
-//! that is not enough.
+//! Plain types. Lines and descriptors are transported by `link`; messages are handled by the supervisor and by
+//! [`process`](crate::process). Either side logs and skips an unknown line, so that a supervisor may be one version
+//! away from its server process during an upgrade; [`VERSION`] changes when that is not sufficient.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,78 +14,78 @@ use veche_terminal::as_ms;
 use crate::pulse::StuckWorker;
 use crate::restarts::Restarts;
 
-/// Version of this conversation: said by both sides in their first message.
+/// The version of the protocol, which both sides send in their first message.
 pub(crate) const VERSION: u32 = 2;
 
-/// The prefix of the reason for which a server process refuses a reload.
+/// The prefix of the reason why a server process refuses a reload.
 pub const PROCESS_REFUSED: &str = "the server process refused it: ";
 
-/// From the supervisor. The listening sockets travel ahead of `StartMessage`.
+/// Messages from the supervisor. The listening sockets precede `StartMessage`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ToServer {
     /// The first message: everything that a server process needs.
     Start(StartMessage),
-    /// A validated config. Answered by `Reloaded`.
+    /// A validated configuration, answered by `Reloaded`.
     Reload {
-        /// Comes back in the answer.
+        /// The id of the request, repeated in the answer.
         id: u64,
-        /// The file's text as the supervisor read it.
+        /// The file's text as read by the supervisor.
         text: String,
-        /// It is refused from then on, in milliseconds of the monotonic clock, which both processes read.
+        /// The time after which it is refused, in milliseconds of the monotonic clock, which both processes share.
         #[serde(default)]
         until_ms: Option<u64>,
     },
-    /// Under `veche dev`: a new config was refused.
+    /// Under `veche dev`: a new configuration was rejected.
     Refused {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The services of all processes before have ended: those that `StartMessage` has held back begin.
+    /// The services of all previous processes have ended: those held back start.
     StartServices,
-    /// Somebody has moved the log files away: go on in new ones.
+    /// The log files were moved away and have to be reopened.
     ReopenLogs,
-    /// Take no more connections, end those that are, then exit.
+    /// Stops accepting, closes connections, then exits.
     Drain {
-        /// The server process ends after this time whatever is left.
+        /// The time limit, after which the server process exits regardless.
         within_ms: u64,
-        /// The drain begins after this time; `/health` says 503 from now on.
+        /// The delay before the drain, during which `/health` returns 503.
         #[serde(default)]
         lame_duck_ms: u64,
-        /// Another server process has taken over: clients may come back at once.
+        /// Another server process has taken over: clients may reconnect at once.
         #[serde(default)]
         replaced: bool,
     },
-    /// Asks for figures. Answered by `Status`.
+    /// Requests figures, answered by `Status`.
     Status {
-        /// Comes back in the answer.
+        /// The id of the request, repeated in the answer.
         id: u64,
     },
-    /// Asks whether the workers still turn. Answered by `Pulse`.
+    /// Requests whether workers make progress, answered by `Pulse`.
     Pulse,
-    /// Write the rows of a table to the descriptor that travels ahead.
+    /// Writes the rows of a table to the descriptor that precedes it.
     Dump(DumpRequest),
-    /// Write decisions about clients to the descriptor that travels ahead, until its reader is gone.
+    /// Writes decisions about clients to the descriptor that precedes it, until its reader is gone.
     Watch(DecisionFilter),
 }
 
-/// The rows of a table that `veche dump` asks for.
+/// The parameters of `veche dump`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DumpRequest {
-    /// The table's name.
+    /// The name of the table.
     pub table: String,
-    /// As CSV; as NDJSON otherwise.
+    /// CSV instead of NDJSON.
     #[serde(default)]
     pub csv: bool,
-    /// In the order of this index; of the key otherwise.
+    /// The index that determines the order; `None`: the key.
     #[serde(default)]
     pub index: Option<String>,
-    /// Limit on the number of rows.
+    /// The most rows.
     #[serde(default)]
     pub limit: Option<u64>,
 }
 
-/// The decisions about clients that `veche log` asks for; without names, all of them.
+/// The filter of `veche log`; without names, all decisions match.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DecisionFilter {
     /// Only decisions about this user.
@@ -97,52 +96,52 @@ pub struct DecisionFilter {
     pub channel: Option<String>,
 }
 
-/// See [`ToServer::StartMessage`].
+/// The content of the first message.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StartMessage {
-    /// [`VERSION`] of the supervisor.
+    /// The supervisor's [`VERSION`].
     pub(crate) version: u32,
-    /// Where the text came from: for messages, and for what is relative to it.
+    /// The path of the configuration, for messages and relative paths.
     pub(crate) config_path: PathBuf,
-    /// The config in force.
+    /// The configuration in force.
     pub(crate) text: String,
-    /// The config that the supervisor started with, when another was loaded since: directives that need a
-    /// restart keep its values.
+    /// The configuration at the supervisor's start, if another was loaded since: directives that need a restart keep
+    /// its values.
     pub(crate) started_text: Option<String>,
-    /// It is `veche dev`.
+    /// Whether this is `veche dev`.
     #[serde(default)]
     pub(crate) dev: bool,
-    /// Nobody has judged the config yet: it comes from the file as it is.
+    /// Whether the configuration has not been checked yet.
     #[serde(default)]
     pub(crate) is_unjudged: bool,
-    /// Services of another process may still run: those of this one begin with `StartServices`.
+    /// Whether services of another process may still run: those of this one start with `StartServices`.
     #[serde(default)]
     pub(crate) holds_services: bool,
-    /// How often server processes before this one ended by themselves.
+    /// Counts of server processes that ended unexpectedly.
     #[serde(default)]
     pub(crate) restarts: Restarts,
-    /// How the sockets that came ahead are dealt out, in the order of `[[listen]]`.
+    /// The distribution of the sockets that preceded this message, in the order of `[[listen]]`.
     pub(crate) listeners: Vec<ListenerSockets>,
 }
 
-/// One `[[listen]]` and its share of the sockets.
+/// A `[[listen]]` section and its sockets.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ListenerSockets {
-    /// The address bound: never port 0.
+    /// The bound address; never port 0.
     pub(crate) address: SocketAddr,
-    /// How many sockets are bound to it.
+    /// The number of sockets bound to it.
     pub(crate) sockets: usize,
 }
 
 impl ListenerSockets {
-    /// Returns whether sockets that are bound to `bound` are what `[[listen]]` asks for with `wanted`.
+    /// Returns whether sockets bound to `bound` match a `[[listen]]` with `wanted`.
     pub(crate) fn are_for(bound: SocketAddr, wanted: SocketAddr) -> bool {
         bound == wanted || wanted.port() == 0 && bound.ip() == wanted.ip()
     }
 }
 
 impl ToServer {
-    /// Tells a process that another one has replaced to drain.
+    /// Returns the message that drains a replaced process.
     pub(crate) fn drain_replaced(within: Duration) -> Self {
         Self::Drain {
             within_ms: as_ms(within),
@@ -151,7 +150,7 @@ impl ToServer {
         }
     }
 
-    /// Tells the process to drain after `lame_duck`, since the server stops.
+    /// Returns the message that stops the process after `lame_duck`.
     pub(crate) fn drain_to_stop(lame_duck: Duration, within: Duration) -> Self {
         Self::Drain {
             within_ms: as_ms(within),
@@ -161,45 +160,45 @@ impl ToServer {
     }
 }
 
-/// From the server process.
+/// Messages from the server process.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ToSupervisor {
-    /// Every worker accepts.
+    /// Every worker accepts connections.
     Ready {
-        /// [`VERSION`] of the server process.
+        /// The server process's [`VERSION`].
         version: u32,
         /// The version of its program.
         #[serde(default)]
         program: String,
-        /// What a supervisor of its program can take over: a version of `supervisor::handover`.
+        /// The version of `supervisor::handover` that its program supports.
         #[serde(default)]
         handover: u32,
     },
-    /// In a drain: none of its services runs any more, and none will.
+    /// In a drain: all services have ended, and none will start.
     ServicesEnded,
-    /// It can't start, and says why before it exits.
+    /// The server process can't start; sent before it exits.
     Failed {
-        /// One line to act on.
+        /// An actionable line.
         error: String,
     },
-    /// Answer to `Reload`.
+    /// Answers `Reload`.
     Reloaded {
-        /// The question's.
+        /// The id of the request.
         id: u64,
-        /// Why the old config stays, if it does.
+        /// Why the old configuration stays, if it does.
         error: Option<String>,
     },
-    /// Answer to `Status`.
+    /// Answers `Status`.
     Status {
-        /// The question's.
+        /// The id of the request.
         id: u64,
-        /// Figures; the supervisor passes them on without looking.
+        /// The figures, which the supervisor passes on unchanged.
         report: serde_json::Value,
     },
-    /// Answer to `Pulse`.
+    /// Answers `Pulse`.
     Pulse {
-        /// The worker that has been in one turn for the most questions, if one has.
+        /// The worker that has been in the same turn for the most checks, if any.
         stuck: Option<StuckWorker>,
     },
 }

@@ -1,8 +1,8 @@
-//! What the service manager is told (`sd_notify`): that all is ready, that a reload is under way, that it ends, and
-//! that the supervisor is alive. It also keeps the listening sockets for the next start.
+//! Notifications to the service manager (`sd_notify`): readiness, reloads, the end, and the watchdog. The service
+//! manager also stores the listening sockets for the next start.
 //!
-//! Datagrams to the socket that `NOTIFY_SOCKET` names; without it nobody is told. One that can't be sent is lost: the
-//! service manager is gone or does not listen, and neither is a reason to stop.
+//! Datagrams to the socket in `NOTIFY_SOCKET`, if set. One that can't be sent is dropped: the service manager is gone
+//! or does not listen, and neither is a reason to stop.
 
 use std::ffi::OsStr;
 use std::io;
@@ -20,19 +20,20 @@ use crate::scm_rights;
 
 /// How long the service manager may leave a message with sockets unread.
 const STORE_WAIT: Duration = Duration::from_secs(1);
-/// Where the socket's address stands. The server process does not get it: only the supervisor speaks for the service.
+/// The variable with the socket's address. The server process does not get it: only the supervisor represents the
+/// service.
 pub(super) const SOCKET: &str = "NOTIFY_SOCKET";
 
-/// See the module.
+/// The connection to the service manager.
 #[derive(Default)]
 pub(super) struct Notifier {
     socket: Option<(UnixDatagram, SocketAddr)>,
-    /// How often it has to hear that we are alive, and when it hears it next.
+    /// The watchdog interval and the time of the next notification.
     watchdog: Option<(Duration, Instant)>,
 }
 
 impl Notifier {
-    /// As the environment says; adds to `remarks` why the service manager can't be told anything.
+    /// Connects as the environment says; adds the reason to `remarks` if that fails.
     pub(super) fn from_environment(now: Instant, remarks: &mut Vec<String>) -> Self {
         let Some(address) = std::env::var_os(SOCKET) else {
             return Self::default();
@@ -48,42 +49,40 @@ impl Notifier {
                 watchdog: watchdog_every().map(|every| (every, now)),
             },
             Err(error) => {
-                remarks.push(format!(
-                    "the service manager can't be told anything: {error}"
-                ));
+                remarks.push(format!("can't notify the service manager: {error}"));
                 Self::default()
             }
         }
     }
 
-    /// All workers accept, or a reload is over.
+    /// Reports that all workers accept, or that a reload is over.
     pub(super) fn ready(&self) {
         self.say("READY=1\nSTATUS=ready");
     }
 
-    /// There is no server process at the moment, or it is not ready.
+    /// Reports that no server process is ready at the moment.
     pub(super) fn waits(&self, why: &str) {
         self.say(&format!("STATUS={}", why.replace('\n', " ")));
     }
 
-    /// A reload has begun; [`Self::ready`] ends it.
+    /// Reports that a reload has started; [`Self::ready`] ends it.
     pub(super) fn reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
         let us = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
         self.say(&format!("RELOADING=1\nMONOTONIC_USEC={us}"));
     }
 
-    /// The end has begun.
+    /// Reports that the service is stopping.
     pub(super) fn stopping(&self) {
         self.say("STOPPING=1\nSTATUS=draining");
     }
 
-    /// When [`Self::tick`] has something to do.
+    /// Returns when [`Self::tick`] has work to do.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.watchdog.map(|(_, at)| at)
     }
 
-    /// Says that the supervisor is alive, when that is due.
+    /// Sends the watchdog notification when it is due.
     pub(super) fn tick(&mut self, now: Instant) {
         if let Some((every, at)) = &mut self.watchdog
             && now >= *at
@@ -93,15 +92,15 @@ impl Notifier {
         }
     }
 
-    /// Has the service manager give up the sockets that it keeps.
+    /// Makes the service manager close the stored sockets.
     pub(super) fn forget_stored(&self) {
         self.say(&format!("FDSTOREREMOVE=1\nFDNAME={NAME}"));
     }
 
-    /// Has the service manager keep these sockets for the next start, and no others.
+    /// Makes the service manager store exactly these sockets for the next start.
     ///
     /// # Errors
-    /// It can't be told: connections are refused between this run and the next one.
+    /// It can't be notified: connections are refused between this run and the next one.
     pub(super) fn store(&self, listening: &[ListeningSockets]) -> io::Result<()> {
         let Some((_, address)) = &self.socket else {
             return Ok(());
@@ -112,7 +111,7 @@ impl Notifier {
         let socket = UnixDatagram::unbound()?;
         socket.connect_addr(address)?;
         socket.set_write_timeout(Some(STORE_WAIT))?;
-        // By default the service manager looks whether one has hung up, and closes it then.
+        // By default the service manager polls for hang-ups and closes such sockets.
         let message = format!("FDSTORE=1\nFDPOLL=0\nFDNAME={NAME}");
         for some in sockets.chunks(scm_rights::DESCRIPTORS_MAX) {
             scm_rights::send(&socket, message.as_bytes(), some)?;
@@ -127,7 +126,7 @@ impl Notifier {
     }
 }
 
-/// `@` at the beginning stands for the NUL of an abstract address.
+/// A leading `@` stands for the NUL of an abstract address.
 fn address_of(text: &OsStr) -> io::Result<SocketAddr> {
     match text.as_bytes() {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
@@ -135,7 +134,7 @@ fn address_of(text: &OsStr) -> io::Result<SocketAddr> {
     }
 }
 
-/// Half of the time after which the service manager gives us up, if it watches this process.
+/// Returns half of the service manager's watchdog timeout, if it watches this process.
 fn watchdog_every() -> Option<Duration> {
     let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
     if number("WATCHDOG_PID").is_some_and(|pid| pid != u64::from(std::process::id())) {

@@ -1,4 +1,5 @@
-//! Processes that the supervisor inherits as PID 1 of a container: when their parents have ended, only it can reap them.
+//! Processes that the supervisor inherits as PID 1 of a container: once their parents have ended, only it can reap
+//! them.
 
 use std::fs;
 use std::io;
@@ -13,7 +14,7 @@ use super::upgrade::UpgradeState;
 const TARGET: &str = "veche::supervisor::orphans";
 
 impl Supervisor {
-    /// Reaps inherited processes that have ended, where this process is PID 1.
+    /// Reaps inherited processes that have ended, if this process is PID 1.
     pub(super) fn reap_orphans(&self) {
         if std::process::id() != 1 {
             return;
@@ -38,7 +39,7 @@ impl Supervisor {
     }
 }
 
-/// The children of all threads of this process.
+/// Returns the children of all threads of this process.
 fn children() -> io::Result<Vec<u32>> {
     let mut pids = Vec::new();
     for thread in fs::read_dir("/proc/self/task")? {

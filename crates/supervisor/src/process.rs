@@ -1,12 +1,12 @@
-//! The server process's side of the supervisor: how it comes up, is told things and goes down.
+//! The server process's side of the supervisor: how the process starts, receives commands and stops.
 //!
-//! [`run`] takes the config and the listening sockets from the control socket, has the server started and
-//! then stays as the process's one control thread: it blocks on the control socket and on signals, and calls
-//! a [`ServerControl`]. It does not know workers; `ServerControl` turns each call into their mail.
+//! [`run`] receives the config and the listening sockets from the control socket, starts the server and then remains
+//! the process's only control thread: it blocks on the control socket and on signals, and calls a [`ServerControl`]. It
+//! does not know workers; `ServerControl` turns each call into messages to them.
 //!
-//! Signals: SIGTERM drains, SIGUSR1 opens the logs anew. SIGINT and SIGHUP are for the supervisor, which gets them too
-//! when they come from a terminal; they and SIGUSR2 do nothing here. A control socket that ends means that the
-//! supervisor died: the process drains and exits, as nobody could stop it any more.
+//! Signals: SIGTERM drains, SIGUSR1 reopens the logs. SIGINT and SIGHUP are for the supervisor, which also receives
+//! them when they come from a terminal; they and SIGUSR2 are ignored here. A closed control socket means that the
+//! supervisor died: the process drains and exits, because nothing could stop it any more.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -34,119 +34,119 @@ use veche_clock::{monotonic_ms, now};
 
 /// The target of this module's log lines.
 const TARGET: &str = "veche::process";
-/// How long the supervisor may take to say `Start`; it says so at once.
+/// The time limit for the supervisor's `Start`, which it sends at once.
 const START_WAIT: Duration = Duration::from_secs(10);
-/// How often a draining server is asked whether it is done.
+/// The interval at which a draining server is checked for completion.
 const DRAINED_EVERY: Duration = Duration::from_millis(20);
 
-/// What connections have at least to be closed with a code, however short the drain is.
+/// The minimum time for closing connections with a code, however short the drain.
 const CLOSE_WAIT: Duration = Duration::from_millis(100);
 
-/// What connections that outlast the drain have to be cut off; the supervisor's grace is longer.
+/// The time for cutting off connections that outlast the drain; the supervisor's grace period is longer.
 const CUT_OFF_WAIT: Duration = Duration::from_millis(250);
 
-/// The longest drain of a process whose supervisor is gone: another one may be about to start, and needs the folder of
-/// history.
+/// The longest drain of a process whose supervisor is gone: another may be about to start and needs the history folder.
 const ORPHAN_DRAIN: Duration = Duration::from_secs(2);
 
-/// What the server is started with.
+/// The parameters of the server's start.
 #[derive(Debug)]
 pub struct StartOptions {
-    /// The config in force.
+    /// The configuration in force.
     pub config: Arc<Config>,
-    /// In the order of `config.listeners`.
+    /// The listeners in the order of `config.listeners`.
     pub listeners: Vec<InheritedListener>,
-    /// It is `veche dev`: pages show errors.
+    /// Whether this is `veche dev`, where pages show errors.
     pub dev: bool,
-    /// Its lines and what was lost of them.
+    /// The server's log.
     pub log: logging::ServerLog,
-    /// No service begins before [`ServerControl::start_services`].
+    /// Whether services wait for [`ServerControl::start_services`].
     pub holds_services: bool,
-    /// How often server processes before this one ended by themselves.
+    /// Counts of server processes that ended unexpectedly.
     pub restarts: Restarts,
 }
 
-/// Why connections are drained.
+/// The reason for a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrainReason {
-    /// The server stops.
+    /// The server is stopping.
     Stopping,
-    /// Another server process has taken over: clients may come back at once.
+    /// Another server process has taken over: clients may reconnect at once.
     Replaced,
 }
 
-/// The part of a server process's life that the server decides; [`run`] leads the rest.
+/// The server-specific part of a server process; [`run`] does the rest.
 pub trait Program {
-    /// The running server.
+    /// The handle of the running server.
     type Control: ServerControl;
 
-    /// Gives up what the process does not need. It has one thread and no log yet.
+    /// Drops privileges that the process does not need. It is single-threaded and has no log yet.
     ///
     /// # Errors
-    /// Why the process must not serve with this config, on one line.
+    /// The process must not serve with this configuration, as one line.
     fn confine(&mut self, config: &Config) -> Result<(), String>;
-    /// Logs what [`Self::confine`] came to.
+    /// Logs the result of [`Self::confine`].
     fn log_confined(&self);
-    /// Warns of what a new config names and the confined process can't reach.
+    /// Warns of paths in a new configuration that the confined process can't access.
     fn warn_unreachable(&self, config: &Config);
-    /// Brings the workers up and returns once all of them accept.
+    /// Starts the workers and returns once all of them accept.
     ///
     /// # Errors
-    /// Why they can't be brought up, on one line.
+    /// They can't be started, as one line.
     fn start(&mut self, start: StartOptions) -> Result<Self::Control, String>;
 }
 
-/// The running server as the control thread sees it. No call may block for long: while one lasts, the
-/// supervisor hears nothing.
+/// The running server as seen by the control thread. No call may block for long, since the supervisor gets no answers
+/// meanwhile.
 pub trait ServerControl {
-    /// Puts a new config in force, whole or not at all; open connections stay. What can't change without a
-    /// restart has its old value in it.
+    /// Applies a new configuration completely or not at all; open connections stay. Settings that can't change without
+    /// a restart have their old values.
     ///
     /// # Errors
-    /// Why the old config stays, on one line.
+    /// The old configuration stays, with the reason as one line.
     fn reload(&self, config: Arc<Config>) -> Result<(), String>;
-    /// Looks whether what was read from files has changed, which is cheap; when to be called again, if ever. Also
+    /// Runs periodic checks, such as for changed files, which are cheap; returns when to call it again, if ever. Also
     /// called after a reload.
     fn run_periodic(&self) -> Option<Instant>;
-    /// A new config was refused: under `veche dev` the developer should see why.
+    /// Reports a rejected configuration; shown to the developer under `veche dev`.
     fn refused(&self, why: &str);
-    /// Makes `/health` answer 503 and changes nothing else.
+    /// Makes `/health` return 503 and changes nothing else.
     fn announce_end(&self);
-    /// Take no more connections, close those that are, spread over the time, and end by then what is left. May come
-    /// again with a shorter time.
+    /// Stops accepting and closes connections, spread over the time, then cuts off the rest. May be called again with a
+    /// shorter time.
     fn drain(&self, within: Duration, reason: DrainReason);
-    /// The time to drain is over: ends connections that are left as they are, with what there is to log of them.
+    /// Ends the remaining connections at the end of the drain, and logs them.
     fn cut_off(&self);
-    /// Begins the services that were held back.
+    /// Starts the services that were held back.
     fn start_services(&self);
-    /// Whether a drain has come so far that no service runs any more.
+    /// Returns whether a drain has ended all services.
     fn have_services_ended(&self) -> bool;
-    /// Whether a drain has come to its end: no connection is left, applications have stopped, and services have ended.
+    /// Returns whether a drain is complete: no connections are left, applications have stopped and services have ended.
     fn drained(&self) -> bool;
-    /// Looks whether the workers still turn. Returns the one that has been in the same turn for the most looks, if one has.
+    /// Checks whether workers make progress. Returns the one that has been in the same turn for the most checks, if
+    /// any.
     fn pulse(&self) -> Option<StuckWorker>;
-    /// Figures for `veche status`: an object.
+    /// Returns the figures for `veche status`, as an object.
     fn status(&self) -> serde_json::Value;
-    /// Begins to write the rows of a table to a descriptor, by a thread of its own.
+    /// Starts writing the rows of a table to a descriptor, on a separate thread.
     fn dump(&self, wanted: DumpRequest, to: OwnedFd);
-    /// Begins to write decisions about clients to a descriptor, by a thread of its own.
+    /// Starts writing decisions about clients to a descriptor, on a separate thread.
     fn watch(&self, wanted: DecisionFilter, to: OwnedFd);
-    /// Somebody has moved the log files away, but for the server's own log: goes on in new ones.
+    /// Reopens log files that were moved away, except the server's own log.
     fn reopen_logs(&self);
-    /// The process ends: what was to be kept is written, and let go of.
+    /// Writes and releases persistent state, since the process is ending.
     fn close(&self);
-    /// The process ends: waits a little for what is not written yet of these logs.
+    /// Waits a limited time for unwritten lines of these logs, since the process is ending.
     fn flush_logs(&self);
 }
 
-/// The whole life of a server process that a supervisor has started; to be called on its main thread.
+/// Runs a server process started by a supervisor; must be called on its main thread.
 ///
-/// When this returns, the process is to exit with the code: workers may still run.
+/// When this returns, the process has to exit with the code: workers may still be running.
 pub fn run(program: impl Program) -> ExitCode {
     run_on(ControlLink::from_stdin(), program)
 }
 
-/// Does the same with the control socket's end of this process.
+/// Does the same with a given end of the control socket.
 pub(crate) fn run_on(link: io::Result<ControlLink>, program: impl Program) -> ExitCode {
     match ServerRun::begin(link, program) {
         Ok((process, started)) => process.serve(started),
@@ -163,19 +163,19 @@ struct ServerRun<P> {
     program: P,
     link: ControlLink,
     signals: Signals,
-    /// What the supervisor started with: directives that need a restart keep its values.
+    /// The configuration at the supervisor's start: directives that need a restart keep its values.
     started: Arc<Config>,
-    /// The config in force.
+    /// The configuration in force.
     config: Arc<Config>,
     logs: logging::Logs,
     dev: bool,
-    /// When a drain begins that was announced, and how long it may take.
+    /// When an announced drain starts, and its duration.
     drain_begins: Option<(Instant, Duration)>,
-    /// By when a drain ends, if one has begun.
+    /// When a running drain ends.
     drain_ends: Option<Instant>,
-    /// Connections that outlasted the drain were told to be cut off.
+    /// Connections that outlasted the drain have been cut off.
     has_cut_off: bool,
-    /// The supervisor was told that services have ended.
+    /// The supervisor has been notified that services have ended.
     has_told_services: bool,
     holds_services: bool,
     restarts: Restarts,
@@ -183,7 +183,7 @@ struct ServerRun<P> {
     listening: Vec<OwnedFd>,
 }
 
-/// What the supervisor's first message comes to.
+/// The result of the supervisor's first message.
 struct PreparedServer {
     started: Arc<Config>,
     config: Arc<Config>,
@@ -209,13 +209,13 @@ impl PreparedServer {
                 })
             })
             .collect::<Option<Vec<_>>>()
-            .ok_or("the supervisor sent fewer sockets than it said")?;
+            .ok_or("the supervisor sent fewer sockets than announced")?;
         let sockets = listeners.iter().flat_map(|listener| &listener.sockets);
         let listening = sockets.map(OwnedFd::try_clone).collect::<io::Result<_>>();
         let listening =
-            listening.map_err(|error| format!("a listening socket can't be kept: {error}"))?;
-        // Where the supervisor has judged it, files of TLS may be worse by now: that is told, and is no reason not to
-        // start.
+            listening.map_err(|error| format!("can't keep a listening socket: {error}"))?;
+        // If the supervisor has checked the configuration, TLS files that have become invalid since are reported but
+        // don't prevent the start.
         let parse = |text: &str| {
             let parse = match start.is_unjudged {
                 true => veche_config::parse,
@@ -279,7 +279,7 @@ impl PreparedServer {
 }
 
 impl<P: Program> ServerRun<P> {
-    /// Fails with what nobody has been told.
+    /// Returns errors that have not been reported.
     fn begin(
         link: io::Result<ControlLink>,
         mut program: P,
@@ -326,11 +326,11 @@ impl<P: Program> ServerRun<P> {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             handover: HANDOVER_VERSION,
         });
-        // What came together with `Start` would wake nobody any more.
+        // Messages that arrived together with `Start` would cause no wake-up.
         self.read_messages(&control);
         while !self.is_done(&control) {
             if let Err(error) = self.turn(&control) {
-                error!(target: TARGET, %error, "the control thread can't go on");
+                error!(target: TARGET, %error, "the control thread can't continue");
                 return ExitCode::FAILURE;
             }
         }
@@ -344,7 +344,7 @@ impl<P: Program> ServerRun<P> {
             .is_some_and(|end| control.drained() || now() >= end + CUT_OFF_WAIT)
     }
 
-    /// Waits for something to do, and does it.
+    /// Waits for an event and handles it.
     fn turn(&mut self, control: &P::Control) -> io::Result<()> {
         let look_at = control.run_periodic();
         let look_in = look_at.map(|at| at.saturating_duration_since(now()));
@@ -386,13 +386,13 @@ impl<P: Program> ServerRun<P> {
         Ok(())
     }
 
-    /// Does what the supervisor has said, the end of it included.
+    /// Handles the supervisor's messages and the end of the link.
     fn read_messages(&mut self, control: &P::Control) {
         while let Some(message) = self.link.next() {
             match message {
                 Ok(message) => self.handle_message(control, message),
                 Err(error) => {
-                    warn!(target: TARGET, %error, "the supervisor said what this version does not know")
+                    warn!(target: TARGET, %error, "unknown message from the supervisor")
                 }
             }
         }
@@ -402,7 +402,7 @@ impl<P: Program> ServerRun<P> {
                 error!(target: TARGET, ?within, "the supervisor is gone: draining");
                 self.drain(control, within, DrainReason::Stopping);
             }
-            // Nobody would take what queues there, and another supervisor may want the addresses at once.
+            // Connections would queue there unanswered, and another supervisor may need the addresses at once.
             for socket in self.listening.drain(..) {
                 if let Err(error) = rustix::net::shutdown(&socket, Shutdown::Both) {
                     warn!(target: TARGET, %error, "a listening socket can't be closed");
@@ -413,7 +413,7 @@ impl<P: Program> ServerRun<P> {
 
     fn handle_message(&mut self, control: &P::Control, message: ToServer) {
         match message {
-            ToServer::Start(_) => warn!(target: TARGET, "the supervisor said `start` twice"),
+            ToServer::Start(_) => warn!(target: TARGET, "the supervisor sent `start` twice"),
             ToServer::Reload { id, text, until_ms } => {
                 let error = match until_ms.is_some_and(|until_ms| monotonic_ms() >= until_ms) {
                     true => Some("its time was over before it was read".to_owned()),
@@ -446,19 +446,19 @@ impl<P: Program> ServerRun<P> {
             ToServer::Dump(wanted) => match self.take_descriptor() {
                 Some(to) => control.dump(wanted, to),
                 None => {
-                    warn!(target: TARGET, "the supervisor wants a dump and sent nothing to write to")
+                    warn!(target: TARGET, "the supervisor requested a dump without a descriptor to write to")
                 }
             },
             ToServer::Watch(wanted) => match self.take_descriptor() {
                 Some(to) => control.watch(wanted, to),
                 None => {
-                    warn!(target: TARGET, "the supervisor wants decisions and sent nothing to write to")
+                    warn!(target: TARGET, "the supervisor requested decisions without a descriptor to write to")
                 }
             },
         }
     }
 
-    /// The descriptor that came with the last message.
+    /// Takes the descriptor that came with the last message.
     fn take_descriptor(&mut self) -> Option<OwnedFd> {
         let mut some = self.link.take_descriptors(1)?;
         some.pop()
@@ -468,7 +468,7 @@ impl<P: Program> ServerRun<P> {
         let new =
             veche_config::parse(&self.config.file, text).map_err(|report| report.to_string())?;
         let config = Arc::new(new.on_top_of(&self.started));
-        // What may fail comes first, so that a refused config has changed nothing.
+        // Fallible steps come first, so that a rejected configuration has no effect.
         let log = config.server.log.for_dev(self.dev);
         let output = logging::open(&log, None).map_err(|error| error.to_string())?;
         control.reload(Arc::clone(&config))?;
@@ -481,15 +481,15 @@ impl<P: Program> ServerRun<P> {
     fn reopen_logs(&self, control: &P::Control) {
         self.logs.reopen();
         control.reopen_logs();
-        info!(target: TARGET, "log files opened anew");
+        info!(target: TARGET, "log files reopened");
     }
 
-    /// Drains after `lame_duck`; at once if a drain has begun.
+    /// Drains after `lame_duck`; at once if a drain has already started.
     fn stop(&mut self, control: &P::Control, lame_duck: Duration, within: Duration) {
         if lame_duck.is_zero() || self.drain_ends.is_some() {
             return self.drain(control, within, DrainReason::Stopping);
         }
-        info!(target: TARGET, after = ?lame_duck, "/health says 503; the drain begins later");
+        info!(target: TARGET, after = ?lame_duck, "/health answers 503; the drain begins later");
         let announced = self.drain_begins.map(|(begins, _)| begins);
         self.drain_begins = Some((announced.unwrap_or_else(|| now() + lame_duck), within));
         control.announce_end();
@@ -502,15 +502,15 @@ impl<P: Program> ServerRun<P> {
         control.drain(within, reason);
     }
 
-    /// Nobody to say it to is no error here: the link's end is seen in the same or the next turn.
+    /// Send errors are ignored: the end of the link is handled in this or the next turn.
     fn say(&mut self, message: &ToSupervisor) {
         if let Err(error) = self.link.send(message) {
-            warn!(target: TARGET, %error, "the supervisor does not take an answer");
+            warn!(target: TARGET, %error, "the supervisor does not read a response");
         }
     }
 }
 
-/// The config may be newer than the sockets, when this process is to replace another.
+/// Checks that the sockets match a configuration, which may be newer when this process replaces another.
 fn is_listened_on(bound: &[ListenerSockets], config: &Config) -> Result<(), String> {
     let wanted = &config.listeners;
     let fits = bound.len() == wanted.len()
@@ -520,7 +520,7 @@ fn is_listened_on(bound: &[ListenerSockets], config: &Config) -> Result<(), Stri
             .all(|(bound, wanted)| ListenerSockets::are_for(bound.address, wanted.address));
     if !fits {
         return Err(
-            "the addresses of [[listen]] have changed: that takes `veche restart`".to_owned(),
+            "the addresses of [[listen]] have changed: this needs `veche restart`".to_owned(),
         );
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -532,13 +532,13 @@ fn is_listened_on(bound: &[ListenerSockets], config: &Config) -> Result<(), Stri
         .unwrap_or(workers);
     if workers > sockets {
         return Err(format!(
-            "workers = {workers} takes a stop and a start: there are {sockets} sockets of each address, and each worker needs its own"
+            "workers = {workers} needs a stop and a start: there are {sockets} sockets for each address, and each worker needs its own"
         ));
     }
     Ok(())
 }
 
-/// The first message.
+/// Waits for the first message.
 fn await_start(link: &mut ControlLink) -> Result<message::StartMessage, String> {
     let deadline = now() + START_WAIT;
     loop {
@@ -550,13 +550,13 @@ fn await_start(link: &mut ControlLink) -> Result<message::StartMessage, String> 
                     start.version
                 ));
             }
-            Some(Ok(_)) => return Err("the supervisor did not say `start` first".to_owned()),
+            Some(Ok(_)) => return Err("the supervisor did not send `start` first".to_owned()),
             Some(Err(error)) => {
-                return Err(format!("the supervisor's `start` makes no sense: {error}"));
+                return Err(format!("the supervisor's `start` is invalid: {error}"));
             }
             None if link.has_ended() => return Err("the supervisor is gone".to_owned()),
             None if now() >= deadline => {
-                return Err("the supervisor does not say `start`".to_owned());
+                return Err("the supervisor did not send `start`".to_owned());
             }
             None => {}
         }
@@ -566,11 +566,11 @@ fn await_start(link: &mut ControlLink) -> Result<message::StartMessage, String> 
     }
 }
 
-/// Waits for the link or a signal; whether the link wants attention.
+/// Waits for the link or a signal; returns whether the link needs attention.
 fn wait(link: &ControlLink, signals: &Signals, timeout: Option<Duration>) -> io::Result<bool> {
     let signal = PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN);
     let mut fds = [signal, PollFd::from_borrowed_fd(link.as_fd(), link.wants())];
-    // A link that has ended is readable for ever.
+    // A closed link is always readable.
     let some = if link.has_ended() {
         &mut fds[..1]
     } else {

@@ -1,32 +1,32 @@
-//! Whether workers still turn: each notes its turn and how far it is, and the control thread looks now and then.
+//! Detects stuck workers: each records its turn and step, and the control thread checks periodically.
 //!
-//! Looks are counted instead of time: after a pause of the whole machine a worker that was in the middle of a turn has been
-//! in it for as long as the pause, and is well.
+//! Checks are counted instead of time: after a pause of the whole machine a healthy worker may have been in a turn for
+//! all of it.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-/// How far a worker is in its turn.
+/// The step of a worker's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TurnStep {
-    /// Between two turns.
+    /// Waiting between two turns.
     Waiting,
     /// Events of connections, with the handlers that they call.
     Events,
-    /// Messages of other workers, and answers of other threads.
+    /// Messages of other workers, and completions of other threads.
     Messages,
-    /// Timers, and what earlier turns have left.
+    /// Timers and work deferred by earlier turns.
     Remainder,
-    /// Questions and orders to others: dialing, hooks, history.
+    /// Requests to others: dialing, hooks, history.
     Requests,
     /// The server's log and the access log.
     Logs,
-    /// What leaves for sockets and other workers.
+    /// Output to sockets and other workers.
     Sending,
-    /// Written by a later version.
+    /// A step of a later version.
     #[serde(other)]
     Unknown,
 }
@@ -50,19 +50,19 @@ impl TurnStep {
     }
 }
 
-/// Written by one worker, read by the control thread: the number of the turn above the step's eight bits.
+/// Written by one worker and read by the control thread: the number of the turn above the eight bits of the step.
 #[derive(Debug, Default)]
 pub struct WorkerPulse(AtomicU64);
 
 impl WorkerPulse {
-    /// The worker's turn has come to `step`.
+    /// Records that the worker's turn has reached `step`.
     #[inline]
     pub fn set(&self, step: TurnStep) {
         let turn = self.0.load(Relaxed) & !0xff;
         self.0.store(turn | step as u64, Relaxed);
     }
 
-    /// The worker's turn is over.
+    /// Records that the worker's turn is over.
     #[inline]
     pub fn set_idle(&self) {
         let turn = self.0.load(Relaxed) & !0xff;
@@ -76,23 +76,24 @@ impl WorkerPulse {
     }
 }
 
-/// A worker that was found in the same turn again and again.
+/// A worker that was found in the same turn repeatedly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StuckWorker {
-    /// The worker's number.
+    /// The number of the worker.
     pub worker: usize,
-    /// The step of the turn that does not end.
+    /// The step that does not end.
     pub step: TurnStep,
-    /// Looks that found it in this turn, but for the first.
+    /// The number of checks after the first that found it in this turn.
     pub looks: u32,
 }
 
-/// What the control thread saw at its last look: the turn of each worker, and how often it was that one before.
+/// The last check's results: the turn of each worker, and how many checks have found it.
 #[derive(Debug, Default)]
 pub struct PulseWatch(Mutex<Vec<(u64, u32)>>);
 
 impl PulseWatch {
-    /// Looks at all workers. Returns the one that has been in its turn for the most looks, if one has for more than this.
+    /// Checks all workers. Returns the one that has been in its turn for the most checks, if any has for more than this
+    /// one.
     pub fn look<'p>(
         &self,
         pulses: impl IntoIterator<Item = &'p WorkerPulse>,
@@ -109,7 +110,7 @@ impl PulseWatch {
                 true => *looks + 1,
                 false => 0,
             };
-            // A worker that waits is in no turn.
+            // A waiting worker is in no turn.
             *last = if step == TurnStep::Waiting {
                 u64::MAX
             } else {
@@ -137,7 +138,7 @@ mod tests {
         let pulses: [WorkerPulse; 2] = Default::default();
         let watch = PulseWatch::default();
         let look = || watch.look(&pulses);
-        // One waits for events all along; the other is in another turn at each look, though in the same step.
+        // One waits all along; the other is in another turn at each check, though in the same step.
         for _ in 0..5 {
             pulses[1].set_idle();
             pulses[1].set(TurnStep::Events);
@@ -151,7 +152,7 @@ mod tests {
             };
             assert_eq!(look(), Some(stuck));
         }
-        // Going on within the turn is no end of it.
+        // Progress within the turn does not end it.
         pulses[1].set(TurnStep::Sending);
         assert_eq!(
             look().map(|stuck| (stuck.step, stuck.looks)),

@@ -1,9 +1,9 @@
-//! Loading the config anew: checked here first, then put in force by the server process, or refused.
+//! Reloads the configuration: checked here, then applied by the server process, or rejected.
 //!
-//! The file is read once. The server process gets the very text that was checked, so that both sides have the
-//! same config whatever happens to the file meanwhile; it is in force here when the server process says so. One that
-//! the server process reads too late is refused there; one that it has begun in time and answers late is in force on both
-//! sides, and the log says so.
+//! The file is read once. The server process gets the text that was checked, so that both have the same configuration
+//! even if the file changes; it is in force here when the server process confirms it. If the server process reads it
+//! too late, it is rejected there; if it started in time and answers late, it is in force on both sides, which is
+//! logged.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use veche_clock::{monotonic_ms, now};
 /// The target of this module's log lines.
 const TARGET: &str = "veche::supervisor::reload";
 
-/// Within this time the server process has to begin to put a config in force; a client waits no longer for the answer.
+/// The time within which the server process has to start applying a configuration; the client waits no longer.
 const RELOAD_WAIT: Duration = Duration::from_secs(10);
 
-/// A config and the text that it was read from.
+/// A configuration and its text.
 #[derive(Clone)]
 pub(super) struct LoadedConfig {
     pub(super) config: Arc<Config>,
@@ -40,21 +40,21 @@ impl LoadedConfig {
         Ok(Self { config, text })
     }
 
-    /// A text that a server process has found good.
+    /// Parses a text that a server process has accepted.
     pub(super) fn of(path: &Path, text: String) -> Result<Self, ProblemReport> {
         let config = Arc::new(config::parse_again(path, &text)?);
         Ok(Self { config, text })
     }
 }
 
-/// A config that the server process was asked to put in force.
+/// A configuration that the server process was asked to apply.
 pub(super) struct PendingReload {
     id: u64,
     loaded: LoadedConfig,
     output: Output,
     changed: Vec<String>,
     kept: Vec<String>,
-    /// The client of the control socket that waits for the outcome.
+    /// The client of the control socket that waits for the result.
     client: Option<u64>,
     /// When it is given up; `None` once it is.
     pub(super) deadline: Option<Instant>,
@@ -67,7 +67,7 @@ pub(super) fn log_warnings(config: &Config) {
 }
 
 impl Supervisor {
-    /// Loads the config anew; `client` gets the outcome, as the log does.
+    /// Reloads the configuration; `client` gets the result, which is also logged.
     pub(super) fn reload(&mut self, client: Option<u64>) {
         if self.was_ready {
             self.notifier.reloading();
@@ -90,7 +90,7 @@ impl Supervisor {
         }
         if let Some(kind) = self.under_way() {
             let under_way = kind.under_way();
-            return Err(format!("{under_way}, and takes the config as it is"));
+            return Err(format!("{under_way}, and uses the config as it is"));
         }
         let read = LoadedConfig::read(&self.file).map_err(|report| report.to_string())?;
         let changed = self
@@ -129,18 +129,18 @@ impl Supervisor {
             deadline,
         };
         let Some(server) = &mut self.server else {
-            // The next one starts with it.
+            // The next process starts with it.
             self.put_in_force(pending);
             return Ok(());
         };
         server
             .send(&ToServer::Reload { id, text, until_ms })
-            .map_err(|error| format!("the server process can't be told: {error}"))?;
+            .map_err(|error| format!("can't send to the server process: {error}"))?;
         self.reloads.push(pending);
         Ok(())
     }
 
-    /// The server process's answer.
+    /// Handles the server process's answer.
     pub(super) fn reloaded(&mut self, id: u64, error: Option<String>) {
         let Some(place) = self.reloads.iter().position(|reload| reload.id == id) else {
             return;
@@ -150,12 +150,12 @@ impl Supervisor {
         match error {
             None => {
                 if is_late {
-                    warn!(target: TARGET, "a config that was given up is in force: the server process was slow");
+                    warn!(target: TARGET, "a config whose reload timed out is now in force: the server process was slow");
                 }
                 self.put_in_force(pending);
             }
             Some(error) if is_late => {
-                info!(target: TARGET, "the config that was given up is not in force: {error}")
+                info!(target: TARGET, "the config whose reload timed out is not in force: {error}")
             }
             Some(error) => self.refuse(pending.client, format!("{PROCESS_REFUSED}{error}")),
         }
@@ -181,7 +181,7 @@ impl Supervisor {
             .collect();
         info!(target: TARGET, changed = changed.join(", "), "the new config is in force");
         for name in &kept {
-            warn!(target: TARGET, "{name}: takes a restart, the old value stays until then");
+            warn!(target: TARGET, "{name}: needs a restart, the old value stays in force until then");
         }
         let has_scripts = !loaded.config.apps.is_empty() || !loaded.config.services.is_empty();
         self.current = loaded;
@@ -201,19 +201,19 @@ impl Supervisor {
         self.tell(client, Err(why));
     }
 
-    /// To whoever develops, on their page.
+    /// Shows an error on the developer's pages.
     fn show(&mut self, why: &str) {
         let why = why.to_owned();
         if self.dev
             && let Some(server) = &mut self.server
             && let Err(error) = server.send(&ToServer::Refused { why })
         {
-            warn!(target: TARGET, %error, "the server process can't be told");
+            warn!(target: TARGET, %error, "can't send to the server process");
         }
     }
 
     fn tell(&mut self, client: Option<u64>, outcome: Result<serde_json::Value, String>) {
-        // Before there was a server at all, `READY=1` would mean that there is one.
+        // Before any server was ready, `READY=1` would be wrong.
         if self.was_ready && self.stopping.is_none() {
             self.notifier.ready();
         }
@@ -222,11 +222,14 @@ impl Supervisor {
         }
     }
 
-    /// The server process died with these: the next one starts with the old config, since the new one may be
-    /// what killed it.
+    /// Drops reloads that a dead server process had not confirmed: the next one starts with the old configuration,
+    /// since the new one may have killed it.
     pub(super) fn forget_reloads(&mut self) {
         for pending in std::mem::take(&mut self.reloads) {
-            self.refuse(pending.client, "the server process died over it".to_owned());
+            self.refuse(
+                pending.client,
+                "the server process died while loading it".to_owned(),
+            );
         }
     }
 
@@ -240,7 +243,7 @@ impl Supervisor {
         }
         for client in clients {
             let why = format!(
-                "the server process has not answered within {RELOAD_WAIT:?}; the log says if it comes into force all the same"
+                "the server process has not answered within {RELOAD_WAIT:?}; the log shows whether it still comes into force"
             );
             self.refuse(client, why);
         }

@@ -1,11 +1,11 @@
-//! The order of a replacement: what may begin, and when the supervisor follows the new server process.
+//! The rules of a replacement: when it may start, and when the supervisor follows the new server process.
 //!
-//! Pure: what is known goes in, what to do comes out. Processes, sockets and files are [`upgrade`](super::upgrade)'s.
+//! Pure: facts in, decisions out. Processes, sockets and files are handled by [`upgrade`](super::upgrade).
 
-/// Server processes that may be draining at a time.
+/// The most server processes that may be draining at a time.
 const RETIRING_MAX: usize = 8;
 
-/// Why the server process is replaced.
+/// The kinds of replacements of the server process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReplacementKind {
     Upgrade,
@@ -20,7 +20,7 @@ impl ReplacementKind {
         }
     }
 
-    /// The state of the supervisor meanwhile, for `veche status`.
+    /// Returns the supervisor's state during it, for `veche status`.
     pub(super) fn state(self) -> &'static str {
         match self {
             Self::Upgrade => "upgrading",
@@ -28,7 +28,7 @@ impl ReplacementKind {
         }
     }
 
-    /// The reason for which other changes are refused meanwhile.
+    /// Returns the reason why other changes are refused during it.
     pub(super) fn under_way(self) -> &'static str {
         match self {
             Self::Upgrade => "an upgrade is under way",
@@ -37,21 +37,21 @@ impl ReplacementKind {
     }
 }
 
-/// What is known when a replacement is asked for.
+/// The facts when a replacement is requested.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReplacementContext {
     pub(super) is_stopping: bool,
-    /// The replacement that is under way.
+    /// The replacement in progress.
     pub(super) under_way: Option<ReplacementKind>,
     pub(super) is_reloading: bool,
-    /// History is kept on disk.
+    /// Whether history is stored on disk.
     pub(super) has_archive: bool,
-    /// Server processes that drain.
+    /// The number of draining server processes.
     pub(super) retiring: usize,
 }
 
 impl ReplacementContext {
-    /// Returns why no replacement may begin now, if none may.
+    /// Returns why no replacement may start now, if so.
     pub(super) fn refusal(&self) -> Option<String> {
         let why = if self.is_stopping {
             "veche is stopping"
@@ -60,7 +60,7 @@ impl ReplacementContext {
         } else if self.is_reloading {
             "a reload is under way"
         } else if self.has_archive {
-            "[history] path is set, and one server process at a time can have that folder: this takes a stop and a start"
+            "[history] path is set, and only one server process at a time can use that folder: this needs a stop and a start"
         } else if self.retiring >= RETIRING_MAX {
             return Some(format!("{RETIRING_MAX} server processes still drain"));
         } else {
@@ -70,29 +70,29 @@ impl ReplacementContext {
     }
 }
 
-/// What is known while the server process has been replaced and the supervisor has not.
+/// The facts while the server process has been replaced and the supervisor has not.
 #[derive(Clone, Debug)]
 pub(super) struct SelfUpgradeContext {
-    /// Server processes have read what they were told.
+    /// Server processes have received all messages.
     pub(super) is_said: bool,
-    /// Clients of the control socket have their answers.
+    /// Clients of the control socket have received their responses.
     pub(super) are_clients_told: bool,
-    /// The time for both is over.
+    /// The time limit for both has passed.
     pub(super) is_late: bool,
     pub(super) is_stopping: bool,
     /// The new server process is the one that serves.
     pub(super) is_served: bool,
-    /// The program's file is the one from which the server process was started.
+    /// The program's file is still the one that the server process was started from.
     pub(super) is_same_file: bool,
 }
 
-/// What the supervisor does about a change of itself.
+/// The next step of the supervisor's own replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SelfUpgradeStep {
     Wait,
-    /// Nothing any more: it stops.
+    /// It is cancelled because the supervisor is stopping.
     Drop,
-    /// It stays what it is, for this reason.
+    /// It is cancelled for this reason.
     Stay(String),
     Follow,
 }
@@ -107,13 +107,11 @@ impl SelfUpgradeContext {
             return SelfUpgradeStep::Drop;
         }
         if !self.is_served {
-            // What comes instead is of the old program, with the old config: all of it goes back.
+            // The next server process is of the old program with the old configuration: everything is rolled back.
             return SelfUpgradeStep::Stay("the new server process has died".to_owned());
         }
         if !self.is_said {
-            return SelfUpgradeStep::Stay(
-                "a server process does not read what it is told".to_owned(),
-            );
+            return SelfUpgradeStep::Stay("a server process does not read its messages".to_owned());
         }
         if !self.is_same_file {
             return SelfUpgradeStep::Stay(format!(

@@ -1,38 +1,38 @@
-//! What is said on the control socket: a line of JSON there, a line back.
+//! The protocol of the control socket: a line of JSON there, a line back.
 //!
-//! A request is `{"version":1,"command":"status"}`. An answer has `"ok": true` and more members, or `"ok": false`
-//! and an `"error"`. `dump` and `log` come with a descriptor (`SCM_RIGHTS`). Both ends take their words from here: `client` in
-//! the supervisor, `cli::control` in the commands.
+//! A request is `{"version":1,"command":"status"}`. A response has `"ok": true` and further members, or `"ok": false`
+//! and an `"error"`. `dump` and `log` include a descriptor (`SCM_RIGHTS`). Shared by `client` in the supervisor and
+//! `cli::control` in the commands.
 
 use serde::{Deserialize, Serialize};
 
 use crate::message::{DecisionFilter, DumpRequest};
 
-/// Version of requests and answers.
+/// The version of requests and responses.
 pub const VERSION: u32 = 1;
-/// Longest answer line. The supervisor keeps no more for a client, and a client reads no more.
+/// The longest response line in bytes, for both sides.
 pub const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// A request line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ControlRequest {
-    /// [`VERSION`].
+    /// The sender's [`VERSION`].
     pub version: u32,
-    /// What is asked for.
+    /// The command.
     pub command: ControlCommand,
-    /// With `stop`: without draining.
+    /// For `stop`: without draining.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub now: bool,
-    /// With `dump`: of what, and how.
+    /// For `dump`: the table and format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dump: Option<DumpRequest>,
-    /// With `log`: about whom.
+    /// For `log`: the filter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<DecisionFilter>,
 }
 
 impl ControlRequest {
-    /// A request of this version.
+    /// Creates a request of this version.
     pub fn new(command: ControlCommand) -> Self {
         Self {
             version: VERSION,
@@ -44,22 +44,22 @@ impl ControlRequest {
     }
 }
 
-/// What can be asked for.
+/// The commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ControlCommand {
-    /// How it goes; answered with `"status": {…}`.
+    /// Returns the state as `"status": {…}`.
     Status,
-    /// Write the rows of a table to the descriptor that comes with the request; answered when the server process has it.
+    /// Writes the rows of a table to the request's descriptor; answered when the server process has it.
     Dump,
-    /// Write decisions about clients to the descriptor that comes with the request, until its reader is gone.
+    /// Writes decisions about clients to the request's descriptor until its reader is gone.
     Log,
-    /// Load the config file anew; answered when it is in force, or why not.
+    /// Reloads the configuration file; answered when it is in force, or with the reason why not.
     Reload,
-    /// Start the program that is installed by now, and have it take over; answered when it serves, or why not.
+    /// Starts the installed program and has it take over; answered when it serves, or with the reason why not.
     Upgrade,
-    /// Start another server process with the config as it is now, and have it take over; answered as `Upgrade` is.
+    /// Starts another server process with the current configuration file and has it take over; answered like `Upgrade`.
     Restart,
-    /// Drain and exit; answered at once, and the connection ends with the supervisor.
+    /// Drains and exits; answered at once, and the connection closes with the supervisor.
     Stop,
 }

@@ -1,9 +1,9 @@
-//! How often server processes ended by themselves, by what ended them. The supervisor counts, and tells each process that
-//! it starts.
+//! Counts of server processes that ended unexpectedly, by reason. The supervisor counts and passes them to each process
+//! that it starts.
 
 use serde::{Deserialize, Serialize};
 
-/// Counts since the supervisor began.
+/// Counts since the supervisor started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restarts {
     exited: u64,
@@ -11,19 +11,19 @@ pub struct Restarts {
     hung: u64,
 }
 
-/// What ended a server process.
+/// Why a server process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitReason {
-    /// It exited by itself, with whatever code.
+    /// It exited, with any code.
     Exit,
-    /// A signal: a crash, the kernel's OOM killer, a person.
+    /// It was ended by a signal: a crash, the kernel's OOM killer, or manually.
     Signal,
-    /// The supervisor killed it, since it did not answer.
+    /// The supervisor killed it because it did not respond.
     Hang,
 }
 
 impl Restarts {
-    /// Counts one more server process that ended so.
+    /// Counts a server process that ended.
     pub fn count(&mut self, ending: ExitReason) {
         *match ending {
             ExitReason::Exit => &mut self.exited,
@@ -32,7 +32,7 @@ impl Restarts {
         } += 1;
     }
 
-    /// All of them, with their labels in the metrics.
+    /// Returns all counts with their metric labels.
     pub fn by_reason(&self) -> [(&'static str, u64); 3] {
         [
             ("exit", self.exited),

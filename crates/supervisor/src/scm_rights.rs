@@ -1,4 +1,4 @@
-//! Descriptors on their way between processes (`SCM_RIGHTS`).
+//! Passes descriptors between processes (`SCM_RIGHTS`).
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -11,10 +11,10 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// Descriptors in one message; the kernel's limit is 253 (`SCM_MAX_FD`), and it closes those beyond this one.
+/// The most descriptors in one message; the kernel's limit is 253 (`SCM_MAX_FD`), and it closes those beyond this one.
 pub const DESCRIPTORS_MAX: usize = 64;
 
-/// Sends descriptors with the first of some bytes; how many of these were sent.
+/// Sends descriptors with the first of some bytes; returns the number of bytes sent.
 pub fn send(
     socket: impl AsFd,
     bytes: &[u8],
@@ -32,7 +32,7 @@ pub fn send(
     )
 }
 
-/// Receives bytes, how many, and descriptors, which `keep` gets one by one.
+/// Receives bytes and descriptors, which are passed to `keep` one by one; returns the number of bytes.
 pub fn receive(
     socket: &UnixStream,
     bytes: &mut [u8],

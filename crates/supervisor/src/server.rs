@@ -1,6 +1,6 @@
-//! One life of the server process: started, ready, and in the end reaped.
+//! A server process: started, ready, and finally reaped.
 //!
-//! It does not decide when to start or to kill one; the supervisor does.
+//! The supervisor decides when to start or kill one.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,14 +23,14 @@ use veche_clock::now;
 /// The target of this module's log lines.
 const TARGET: &str = "veche::supervisor::server";
 
-/// How long a server process may take to be ready before it is killed.
+/// The time limit for a server process to be ready before it is killed.
 pub(crate) const READY_WAIT: Duration = Duration::from_secs(30);
-/// The same where it reads history first: millions of publications take some seconds each.
+/// The time limit if it reads history first: millions of publications take some seconds each.
 pub(crate) const RESTORED_WAIT: Duration = Duration::from_secs(300);
-/// This very binary, even when another has taken its name on disk.
+/// This very binary, even if its file has been replaced.
 pub(crate) const SELF: &str = "/proc/self/exe";
 
-/// Makes a control socket on which a server process finds its listening sockets and `start`; our end and its own.
+/// Creates a control socket with the listening sockets and the first message for a server process; returns both ends.
 pub(super) fn introduce(
     listening: &[ListeningSockets],
     mut start: StartMessage,
@@ -52,27 +52,26 @@ pub(crate) struct ServerChild {
     pid: Pid,
     link: ControlLink,
     pub(crate) started: Instant,
-    /// How long it may take to be ready.
+    /// The time limit for it to be ready.
     pub(crate) patience: Duration,
-    /// It said so: every worker accepts.
+    /// It has reported that every worker accepts.
     pub(crate) is_ready: bool,
-    /// When it said so.
+    /// When it reported that.
     pub(crate) ready_at: Option<Instant>,
-    /// Why it is killed, if it hangs.
+    /// Why it is being killed, if it hangs.
     pub(crate) hung: Option<String>,
-    /// What it gave as the reason why it can't start.
+    /// The reason it gave for not starting.
     pub(crate) failure: Option<String>,
     /// Its services wait for `StartServices`.
     pub(crate) holds_services: bool,
-    /// It said that none of its services runs any more.
+    /// It has reported that all its services have ended.
     pub(crate) have_services_ended: bool,
-    /// How, once it is reaped: its number may be another's by now.
+    /// How it ended, once it is reaped: its pid may be reused by then.
     ended: Option<String>,
 }
 
 impl ServerChild {
-    /// Starts one: `binary` in its other part, the control socket as its standard input; it belongs to `account`, if
-    /// not to whoever runs the supervisor.
+    /// Starts `binary` as a server process with the control socket as its standard input, under `account` if given.
     pub(crate) fn start(
         binary: &Path,
         listening: &[ListeningSockets],
@@ -83,7 +82,7 @@ impl ServerChild {
         let (link, theirs) = introduce(listening, start)?;
         let mut command = Command::new(binary);
         if let Some(account) = account {
-            // Without the supplementary groups of root too.
+            // Also drops the supplementary groups of root.
             command.uid(account.uid).gid(account.gid);
         }
         for variable in stored::VARIABLES {
@@ -112,7 +111,7 @@ impl ServerChild {
         })
     }
 
-    /// A child that another supervisor has started in this process.
+    /// Wraps a child started by the previous program in this process.
     pub(crate) fn adopt(pid: Pid, link: ControlLink, started: Instant) -> Self {
         Self {
             pid,
@@ -129,12 +128,12 @@ impl ServerChild {
         }
     }
 
-    /// Whether a service of it may run, now or later.
+    /// Returns whether a service of it may run, now or later.
     pub(crate) fn may_serve(&self) -> bool {
         !self.have_services_ended && self.ended.is_none()
     }
 
-    /// When it should be ready at the latest, unless it is.
+    /// Returns the deadline for being ready, unless it is.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         (!self.is_ready).then_some(self.started + self.patience)
     }
@@ -143,22 +142,22 @@ impl ServerChild {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Its control socket, whatever its state.
+    /// Returns its control socket in any state.
     pub(crate) fn link_mut(&self) -> &ControlLink {
         &self.link
     }
 
-    /// For polling: its control socket, while that is open.
+    /// Returns its control socket for polling, while that is open.
     pub(crate) fn link(&self) -> Option<&ControlLink> {
         (!self.link.has_ended()).then_some(&self.link)
     }
 
-    /// Says something, as far as there is somebody to hear: that it died is seen by [`Self::reap`].
+    /// Sends a message if the process is alive; its death is noticed by [`Self::reap`].
     pub(crate) fn send(&mut self, message: &ToServer) -> io::Result<()> {
         self.link.send(message)
     }
 
-    /// The same with a descriptor.
+    /// Sends a message with a descriptor.
     pub(crate) fn send_with_descriptors(
         &mut self,
         descriptor: BorrowedFd<'_>,
@@ -167,8 +166,8 @@ impl ServerChild {
         self.link.send_with(descriptor, message)
     }
 
-    /// What it has said. A server process that breaks the conversation is killed: it is ours, so this is a
-    /// bug or the memory is.
+    /// Returns its messages. A server process that violates the protocol is killed: it is our own program, so this is a
+    /// bug or a memory fault.
     pub(crate) fn receive(&mut self) -> Vec<ToSupervisor> {
         if self.link.has_ended() {
             return Vec::new();
@@ -180,7 +179,7 @@ impl ServerChild {
                 Ok(ToSupervisor::ServicesEnded) => self.have_services_ended = true,
                 Ok(message) => heard.push(message),
                 Err(error) => {
-                    tracing::warn!(target: TARGET, %error, "the server process says what this version does not know")
+                    tracing::warn!(target: TARGET, %error, "unknown message from the server process")
                 }
             }
         }
@@ -191,7 +190,7 @@ impl ServerChild {
                 self.link.flush()
             }
         }) {
-            // A broken pipe is a death that is about to be reaped.
+            // A broken pipe means a death about to be reaped.
             if error.kind() != io::ErrorKind::BrokenPipe {
                 tracing::error!(target: TARGET, %error, pid = self.pid(), "the control socket broke: killing the server process");
                 self.kill();
@@ -201,20 +200,20 @@ impl ServerChild {
         heard
     }
 
-    /// SIGKILL. The death is seen by [`Self::reap`].
+    /// Sends SIGKILL. The death is noticed by [`Self::reap`].
     pub(crate) fn kill(&mut self) {
         if self.ended.is_none() {
-            // It is our child and not reaped: nothing can be in the way.
+            // Can't fail: it is our child and not reaped.
             let _ = kill_process(self.pid, Signal::KILL);
         }
     }
 
-    /// How it ended, in words, if it has.
+    /// Returns a description of how it ended, if it has.
     pub(crate) fn reap(&mut self) -> io::Result<Option<String>> {
         if self.ended.is_none() {
             self.ended = match waitpid(Some(self.pid), WaitOptions::NOHANG) {
                 Ok(ended) => ended.map(|(_, status)| describe(status)),
-                // What this process ran as before has seen it.
+                // Reaped by the previous program in this process.
                 Err(Errno::CHILD) => Some("no word".to_owned()),
                 Err(error) => return Err(error.into()),
             };

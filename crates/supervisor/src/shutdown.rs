@@ -1,4 +1,4 @@
-//! The end: a drain with its time, and the kill when that is over or nobody wants to wait.
+//! Stopping: a drain with its time limit, and the kill at its end or on request.
 
 use std::time::{Duration, Instant};
 
@@ -12,22 +12,22 @@ use veche_clock::now;
 /// The target of this module's log lines.
 const TARGET: &str = "veche::supervisor::stopping";
 
-/// What a draining server process gets beyond its time, to end by itself.
+/// The time that a draining server process gets beyond its limit to exit on its own.
 pub(super) const DRAIN_GRACE: Duration = Duration::from_millis(500);
 
-/// A stop under way.
+/// A stop in progress.
 pub(super) struct Shutdown {
     kill_at: Instant,
     killed: bool,
 }
 
 impl Shutdown {
-    /// When the server process is killed, unless it was.
+    /// Returns when the server process is killed, unless it was.
     pub(super) fn deadline(&self) -> Option<Instant> {
         (!self.killed).then_some(self.kill_at)
     }
 
-    /// What it came to, now that every server process has ended.
+    /// Returns the result, once every server process has ended.
     fn ended(&self) -> SupervisorEnd {
         if self.killed {
             SupervisorEnd::Killed
@@ -38,13 +38,13 @@ impl Shutdown {
 }
 
 impl Supervisor {
-    /// Drains, or with `at_once` kills.
+    /// Drains, or kills with `at_once`.
     pub(super) fn stop(&mut self, at_once: bool) {
         self.revive_at = None;
         self.change = None;
         self.notifier.stopping();
         self.fail_upgrade("veche is stopping");
-        // `veche dev` serves the developer's own tabs, which connect again by themselves.
+        // `veche dev` serves the developer's own tabs, which reconnect on their own.
         let limits = &self.current.config.limits;
         let (lame_duck, drain_time) = match self.dev {
             true => (Duration::ZERO, Duration::ZERO),
@@ -61,15 +61,15 @@ impl Supervisor {
             return;
         }
         info!(target: TARGET, after = ?lame_duck, within = ?drain_time, "draining");
-        // Those that were replaced drain already.
+        // Replaced processes are already draining.
         if let Some(server) = &mut self.server
             && let Err(error) = server.send(&ToServer::drain_to_stop(lame_duck, drain_time))
         {
-            warn!(target: TARGET, %error, "the server process can't be told to drain");
+            warn!(target: TARGET, %error, "can't tell the server process to drain");
         }
     }
 
-    /// The end, when no server process is left.
+    /// Ends the supervisor when no server process is left.
     pub(super) fn end_when_stopped(&mut self) {
         if self.server.is_none()
             && self.retiring.is_empty()
@@ -90,7 +90,7 @@ impl Supervisor {
         self.retiring.iter_mut().for_each(RetiringServer::kill);
     }
 
-    /// Kills a server process whose time to drain is over.
+    /// Kills server processes whose drain has exceeded its time.
     pub(super) fn end_drain(&mut self, now: Instant) {
         let deadline = self.stopping.as_ref().and_then(Shutdown::deadline);
         if deadline.is_some_and(|deadline| now >= deadline) {

@@ -1,7 +1,7 @@
-//! Signals as something to poll: a self-pipe behind `signal-hook`, and the `poll` that it interrupts.
+//! Signals as a pollable descriptor: a self-pipe behind `signal-hook`, and a `poll` that tolerates interruptions.
 //!
-//! Used by the supervisor and by the server process; neither does anything inside a signal handler. The same
-//! signal twice before [`Signals::take`] counts once, as it does in the kernel.
+//! Used by the supervisor and the server process; neither does anything in a signal handler. The same signal twice
+//! before [`Signals::take`] counts once, as in the kernel.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,21 +13,21 @@ use rustix::event::{PollFd, Timespec, poll};
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 
-/// See the module.
+/// The caught signals.
 pub struct Signals {
     delivery: SignalDelivery<UnixStream, SignalOnly>,
 }
 
 impl Signals {
-    /// Catches `signals` (numbers as in `signal_hook::consts`) until it is dropped; they no longer do what
-    /// they do by default.
+    /// Catches `signals` (numbers as in `signal_hook::consts`) until it is dropped, which disables their default
+    /// actions.
     pub(crate) fn catch(signals: &[i32]) -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
         let delivery = SignalDelivery::with_pipe(read, write, SignalOnly, signals)?;
         Ok(Self { delivery })
     }
 
-    /// Makes something whose threads get no signals: while a signal waits for this thread, none of them takes it.
+    /// Calls `make` with all signals blocked, so that threads started in it never receive any.
     pub fn keep_from<T>(make: impl FnOnce() -> T) -> io::Result<T> {
         let before = SigSet::thread_get_mask()?;
         SigSet::all().thread_block()?;
@@ -36,7 +36,7 @@ impl Signals {
         Ok(made)
     }
 
-    /// Those that came since the last call.
+    /// Takes the signals that arrived since the last call.
     pub(crate) fn take(&mut self) -> Vec<i32> {
         self.delivery.pending().collect()
     }
@@ -48,7 +48,7 @@ impl AsFd for Signals {
     }
 }
 
-/// `poll` to which an interrupting signal is no error: its pipe is among what is polled.
+/// Polls once; an interruption is not an error, since the signal pipe is among `fds`.
 pub(crate) fn poll_once(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
     let timeout = timeout.map(|t| {
         Timespec::try_from(t).unwrap_or(Timespec {

@@ -1,5 +1,5 @@
-//! `veche status`: what the supervisor knows, and what the server process says of itself if it does so soon. And `veche
-//! dump`, which it hands on to the server process without another look.
+//! `veche status`: the supervisor's state, and that of the server process if it answers soon. Also passes `veche dump`
+//! and `veche log` on to the server process.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use super::server::ServerChild;
 use crate::message::ToServer;
 use veche_clock::now;
 
-/// How long the server process may take to answer: a person waits.
+/// The time limit for the server process's answer, since a person waits.
 const REPORT_WAIT: Duration = Duration::from_millis(500);
 
 /// A client that waits for the server process's part.
@@ -39,19 +39,19 @@ impl Supervisor {
         }
     }
 
-    /// Hands a client's wish, and what is to be written to for it, on to the server process.
+    /// Passes a client's request and its descriptor on to the server process.
     pub(super) fn hand_on(
         &mut self,
         wanted: Option<ToServer>,
         to: Option<OwnedFd>,
     ) -> Result<Value, String> {
         let (Some(wanted), Some(to)) = (wanted, to) else {
-            return Err("what is wanted, or the descriptor to write to, is missing".to_owned());
+            return Err("the name or the descriptor to write to is missing".to_owned());
         };
         let server = self.ready_server();
-        let server = server.map_err(|why| format!("the server process can't be asked: {why}"))?;
+        let server = server.map_err(|why| format!("can't query the server process: {why}"))?;
         let said = server.send_with_descriptors(to.as_fd(), &wanted);
-        said.map_err(|error| format!("the server process can't be told: {error}"))?;
+        said.map_err(|error| format!("can't send to the server process: {error}"))?;
         Ok(json!({}))
     }
 
@@ -63,7 +63,7 @@ impl Supervisor {
         }
     }
 
-    /// The server process's answer; too late, it has no one to go to.
+    /// Handles the server process's answer; a late one is dropped.
     pub(super) fn answer_status(&mut self, id: u64, report: Result<Value, String>) {
         if let Some(place) = self.statuses.iter().position(|status| status.id == id) {
             let pending = self.statuses.swap_remove(place);
@@ -71,7 +71,7 @@ impl Supervisor {
         }
     }
 
-    /// The server process has gone: nobody answers these.
+    /// Answers waiting clients, since the server process is gone.
     pub(super) fn forget_questions(&mut self, why: &str) {
         for pending in std::mem::take(&mut self.statuses) {
             self.send_status(pending.client, Err(why.to_owned()));

@@ -1,10 +1,9 @@
-//! Listening sockets that outlive the supervisor, in the descriptor store of systemd: connections that come between the end
-//! of one run and the start of the next queue on them.
+//! Listening sockets that outlive the supervisor in systemd's descriptor store: connections made between two runs queue
+//! on them.
 //!
-//! [`Notifier::store`](super::notify::Notifier::store) hands them over; the next start gets them by number, from 3 on
-//! (`LISTEN_FDS`, sd_listen_fds(3)). All have one name, and their addresses say which is which. Their order may be the
-//! reverse of the one in which they began to listen, which leaves the shares of workers
-//! [even](veche_net::spread_evenly).
+//! [`Notifier::store`](super::notify::Notifier::store) stores them; the next start gets them by number, from 3 on
+//! (`LISTEN_FDS`, sd_listen_fds(3)). All have the same name and are distinguished by their addresses. Their order may
+//! be reversed, which leaves the workers' shares [even](veche_net::spread_evenly).
 
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
@@ -13,15 +12,15 @@ use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_op
 
 use super::listening::ListeningSockets;
 
-/// The name of all sockets in the store.
+/// The name of all stored sockets.
 pub(super) const NAME: &str = "veche-listen";
-/// What a service manager says of descriptors that it passes. Children do not get any.
+/// The variables with which a service manager passes descriptors. Children don't get them.
 pub(super) const VARIABLES: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 /// The number of the first descriptor.
 const FIRST: RawFd = 3;
 
-/// Returns the sockets that an earlier run has left, by address, and adds to `remarks` why others are not used. Must be
-/// called once only, since their numbers are free afterwards.
+/// Returns the sockets left by an earlier run, by address; adds the reasons why others are unusable to `remarks`. Must
+/// be called once only, since their numbers are free afterwards.
 pub(super) fn take(remarks: &mut Vec<String>) -> Vec<ListeningSockets> {
     let mut kept = Vec::new();
     for number in numbers() {
@@ -35,7 +34,7 @@ pub(super) fn take(remarks: &mut Vec<String>) -> Vec<ListeningSockets> {
     kept
 }
 
-/// The numbers of our sockets. Other descriptors, such as those of a socket unit, are left alone.
+/// Returns the numbers of our sockets. Other descriptors, such as those of a socket unit, are ignored.
 fn numbers() -> Vec<RawFd> {
     let [pid, count, names] = VARIABLES.map(|name| std::env::var(name).unwrap_or_default());
     if pid != std::process::id().to_string() {
@@ -49,11 +48,11 @@ fn numbers() -> Vec<RawFd> {
         .collect()
 }
 
-/// Makes a descriptor of a number without `unsafe`: a duplicate of it takes its place.
+/// Converts a number to a descriptor without `unsafe`, by duplicating it.
 fn own(number: RawFd) -> io::Result<OwnedFd> {
     let this = pidfd_open(getpid(), PidfdFlags::empty())?;
     let taken = pidfd_getfd(&this, number, PidfdGetfdFlags::empty());
-    // Inherited and not closed at `exec`, so every child would have it.
+    // It was inherited without `CLOEXEC`, so every child would get it.
     nix::unistd::close(number)?;
     Ok(taken?)
 }

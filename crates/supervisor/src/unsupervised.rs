@@ -1,8 +1,8 @@
 //! `veche serve --unsupervised`: one process that listens and serves, for tools that can't follow a second one, such as
 //! Valgrind.
 //!
-//! The server process is the one that a supervisor starts, and is told the same on the same kind of socket; nothing
-//! restarts it, answers on the control socket or gives it another user. SIGTERM drains it.
+//! It runs the server process as a supervisor would, over the same kind of socket; but nothing restarts it, serves the
+//! control socket or changes its user. SIGTERM drains it.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ use veche_net::descriptors;
 /// Serves with the configuration at `file` until SIGTERM.
 ///
 /// # Errors
-/// The configuration is refused or asks for another user, an address can't be listened on, or the server can't start.
+/// The configuration is invalid or requires another user, an address can't be listened on, or the server can't start.
 pub fn run(file: &Path, program: impl Program) -> Result<(), ServeError> {
     let LoadedConfig { config, text } = LoadedConfig::read(file)?;
     if config.server.run_as.is_some() {
@@ -53,6 +53,6 @@ pub fn run(file: &Path, program: impl Program) -> Result<(), ServeError> {
         _ => None,
     });
     Err(ServeError::Server(why.unwrap_or_else(|| {
-        "the server can't go on; see its log".to_owned()
+        "the server can't continue; see its log".to_owned()
     })))
 }

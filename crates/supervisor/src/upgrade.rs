@@ -1,9 +1,9 @@
-//! An upgrade or a restart: a server process of the program that is installed by now comes up beside the one that runs,
-//! takes over when it has proven that it serves, and then the supervisor [becomes](super::handover) that program too.
+//! Upgrades and restarts: a server process of the installed program starts next to the running one, takes over when it
+//! has proven to work, and then the supervisor [executes](super::handover) that program too.
 //!
-//! Both have the same listening sockets, so nobody is refused at any moment. Until the new one has answered a question
-//! nothing is lost: whatever goes wrong, it is killed and the old one goes on. Afterwards the old one closes what it
-//! holds, spread over `limits.upgrade_drain_time`, and ends. A restart differs in two things: the old process has
+//! Both processes have the same listening sockets, so no connection is refused at any time. Until the new process has
+//! answered a request, any failure kills it and the old one continues. Afterwards the old one closes its connections,
+//! spread over `limits.upgrade_drain_time`, and exits. A restart differs in two points: the old process has
 //! `limits.drain_time`, and the addresses of `[[listen]]` may change.
 
 use std::io;
@@ -32,41 +32,41 @@ use veche_clock::now;
 /// The target of this module's log lines.
 const TARGET: &str = "veche::supervisor::upgrade";
 
-/// How long who asked for the upgrade has to take the answer before the supervisor changes.
+/// How long clients may take to read their responses before the supervisor is replaced.
 const TELL_WAIT: Duration = Duration::from_secs(1);
 
-/// One under way.
+/// An upgrade or restart in progress.
 pub(super) struct UpgradeState {
     kind: ReplacementKind,
-    /// Sockets of the new addresses, at a restart.
+    /// The sockets of new addresses, at a restart.
     listening: Option<Vec<ListeningSockets>>,
     candidate: ServerChild,
-    /// The config that it was given.
+    /// The configuration of the new process.
     text: String,
-    /// Its file when it was started.
+    /// The program's file when it was started.
     file: FileFingerprint,
     /// The version of its program, once it is ready.
     program: String,
-    /// What it was asked once it was ready.
+    /// The id of the test request sent once it was ready.
     question: Option<u64>,
-    /// Started when it has answered.
+    /// The rehearsal, started after the answer.
     rehearsal: Option<Child>,
-    /// Who asked on the control socket.
+    /// The client of the control socket that requested it.
     client: Option<u64>,
 }
 
-/// The server process has been replaced; the supervisor is next.
+/// The pending replacement of the supervisor, after that of the server process.
 pub(super) struct PendingSelfUpgrade {
     kind: ReplacementKind,
     text: String,
     file: FileFingerprint,
     /// The new server process.
     pid: u32,
-    /// At the latest.
+    /// The latest time for it.
     pub(super) at: Instant,
 }
 
-/// A server process that was replaced and drains.
+/// A replaced server process that drains.
 pub(super) struct RetiringServer {
     pub(super) server: ServerChild,
     pub(super) kill_at: Instant,
@@ -82,12 +82,12 @@ impl UpgradeState {
         &mut self.candidate
     }
 
-    /// The process that rehearses the change of the supervisor, if one does.
+    /// Returns the pid of the rehearsal, if it is running.
     pub(super) fn rehearsal_pid(&self) -> Option<u32> {
         self.rehearsal.as_ref().map(Child::id)
     }
 
-    /// When it has failed by taking too long.
+    /// Returns when it has failed by taking too long.
     pub(super) fn deadline(&self) -> Instant {
         self.candidate.started + READY_WAIT
     }
@@ -112,8 +112,8 @@ impl RetiringServer {
     }
 }
 
-/// Where the program was started from, as it was named, so that a link that leads elsewhere by now is followed: what is
-/// installed there is what it is upgraded to.
+/// Returns the path that the program was started from, as given, so that a symbolic link is resolved again: the file
+/// installed there is the new program.
 pub(super) fn installed() -> io::Result<PathBuf> {
     let own = fingerprint(Path::new(SELF));
     let named = std::env::args_os().next().map(PathBuf::from);
@@ -136,7 +136,7 @@ pub(super) fn installed() -> io::Result<PathBuf> {
 }
 
 impl Supervisor {
-    /// `client` gets the outcome, as the log does.
+    /// Starts a replacement; `client` gets the result, which is also logged.
     pub(super) fn begin_upgrade(&mut self, kind: ReplacementKind, client: Option<u64>) {
         match self.start_candidate(kind, client) {
             Ok(upgrade) => {
@@ -147,7 +147,7 @@ impl Supervisor {
         }
     }
 
-    /// Returns the kind of the replacement that is under way, if one is.
+    /// Returns the kind of the replacement in progress, if any.
     pub(super) fn under_way(&self) -> Option<ReplacementKind> {
         let upgrade = self.upgrade.as_ref().map(|upgrade| upgrade.kind);
         upgrade.or_else(|| self.change.as_ref().map(|change| change.kind))
@@ -168,7 +168,7 @@ impl Supervisor {
         if let Some(why) = situation.refusal() {
             return Err(why);
         }
-        // Not parsed here: the new program may know what this one does not.
+        // Not parsed here: the new program may know directives that this one doesn't.
         let text = veche_terminal::read(&self.file).map_err(|report| report.to_string())?;
         let start = StartMessage {
             version: VERSION,
@@ -178,7 +178,7 @@ impl Supervisor {
             dev: self.dev,
             restarts: self.restarts,
             is_unjudged: true,
-            // Those of the process that serves run until this one does.
+            // The services of the serving process run until this one serves.
             holds_services: true,
             listeners: Vec::new(),
         };
@@ -204,7 +204,7 @@ impl Supervisor {
         })
     }
 
-    /// Returns the sockets for this config: those that are open, and new ones for new addresses.
+    /// Returns the sockets for a configuration: the open ones, and new ones for new addresses.
     fn sockets_for(&self, text: &str) -> Result<Vec<ListeningSockets>, String> {
         let config = config::parse(&self.file, text).map_err(|report| report.to_string())?;
         let kept = self.listening.iter().map(ListeningSockets::try_clone);
@@ -217,12 +217,12 @@ impl Supervisor {
         bound.map_err(|error| error.to_string())
     }
 
-    /// Replaces the listening sockets, and closes those of addresses that are gone.
+    /// Replaces the listening sockets, and closes those of removed addresses.
     fn replace_sockets(&mut self, listening: Vec<ListeningSockets>) {
         let is_left =
             |old: &ListeningSockets| listening.iter().all(|new| new.address != old.address);
         let before = self.listening.extract_if(.., |old| is_left(old));
-        // The process that drains has them too, and accepts nothing: clients would wait in vain.
+        // The draining process has them too but accepts nothing: clients would wait in vain.
         before.for_each(ListeningSockets::close);
         self.listening = listening;
         if let Err(error) = self.notifier.store(&self.listening) {
@@ -232,23 +232,23 @@ impl Supervisor {
 
     fn refuse_upgrade(&mut self, kind: ReplacementKind, client: Option<u64>, why: &str) {
         error!(target: TARGET, "{} refused: {why}", kind.name());
-        warn!(target: TARGET, "the server process that runs goes on");
+        warn!(target: TARGET, "the running server process continues");
         if let Some(client) = client {
             self.clients.answer(client, Err(why.to_owned()));
         }
     }
 
-    /// The upgrade under way comes to nothing.
+    /// Aborts the replacement in progress.
     pub(super) fn fail_upgrade(&mut self, why: &str) {
         if let Some(mut upgrade) = self.upgrade.take() {
             if let Some(mut rehearsal) = upgrade.rehearsal {
-                // It ends at once; there is nothing to wait for.
+                // It ends at once, so the wait does not block.
                 let _ = rehearsal.kill().and_then(|()| rehearsal.wait());
             }
             upgrade.candidate.kill();
-            // They were held back to the end.
+            // They were never started.
             upgrade.candidate.have_services_ended = true;
-            // Nobody waits for it; it is reaped with those that drain.
+            // Reaped later, together with draining processes.
             self.retiring.push(RetiringServer {
                 server: upgrade.candidate,
                 kill_at: now(),
@@ -258,10 +258,10 @@ impl Supervisor {
         }
     }
 
-    /// What the new server process says, and those that drain.
+    /// Reads messages of the new server process and of draining ones.
     pub(super) fn read_other_servers(&mut self) {
         for retiring in &mut self.retiring {
-            // Figures that nothing waits for any more; that its services have ended is noted there.
+            // Answers that are no longer needed; the end of services is recorded in them.
             retiring.server.receive();
         }
         let messages = self
@@ -295,11 +295,11 @@ impl Supervisor {
         }
     }
 
-    /// It is ready: whether it also answers, and whether its supervisor could go on here.
+    /// Tests the new process once it is ready: whether it answers, and whether its supervisor can take over.
     fn examine(&mut self, program: String, handover: u32) {
         if handover != HANDOVER_VERSION {
             let why = format!(
-                "veche {program} can't take over from {}: that takes a stop and a start",
+                "veche {program} can't take over from {}: this needs a stop and a start",
                 env!("CARGO_PKG_VERSION")
             );
             return self.fail_upgrade(&why);
@@ -313,11 +313,11 @@ impl Supervisor {
         upgrade.program = program;
         upgrade.question = Some(id);
         if let Err(error) = upgrade.candidate.send(&ToServer::Status { id }) {
-            self.fail_upgrade(&format!("the new server process can't be asked: {error}"));
+            self.fail_upgrade(&format!("can't query the new server process: {error}"));
         }
     }
 
-    /// The new server process is good: whether the new program is also good as a supervisor.
+    /// Tests the new program as a supervisor, after the server process passed.
     fn rehearse_self_upgrade(&mut self) {
         let Some(upgrade) = &mut self.upgrade else {
             return;
@@ -328,7 +328,7 @@ impl Supervisor {
         }
     }
 
-    /// Goes on when the rehearsal is over.
+    /// Continues when the rehearsal has ended.
     fn end_rehearsal(&mut self) -> io::Result<()> {
         let Some(upgrade) = &mut self.upgrade else {
             return Ok(());
@@ -351,7 +351,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// The new one serves; the old one drains.
+    /// Makes the new process serve and drains the old one.
     fn replace_server(&mut self) {
         let Some(upgrade) = self.upgrade.take() else {
             return;
@@ -370,7 +370,7 @@ impl Supervisor {
         };
         let old_pid = self.server.replace(upgrade.candidate).map(|mut old| {
             if let Err(error) = old.send(&ToServer::drain_replaced(drain_time)) {
-                warn!(target: TARGET, %error, "the old server process can't be told to drain");
+                warn!(target: TARGET, %error, "can't tell the old server process to drain");
             }
             let pid = old.pid();
             self.retiring
@@ -401,7 +401,7 @@ impl Supervisor {
         });
     }
 
-    /// The supervisor follows, when everybody has the answer that waits for them.
+    /// Replaces the supervisor once all pending responses are delivered.
     pub(super) fn self_upgrade_when_due(&mut self) {
         let Some(change) = &self.change else {
             return;
@@ -440,12 +440,12 @@ impl Supervisor {
             }
             ExecFailure::Failed(error) => error,
         };
-        error!(target: TARGET, %error, "the supervisor stays what it is; the new server process serves all the same");
+        error!(target: TARGET, %error, "the supervisor is not replaced; the new server process serves nevertheless");
         self.change_error = Some(error.to_string());
         self.take_config(change.text);
     }
 
-    /// Puts the config of the new server process in force here, for the next one too.
+    /// Puts the new server process's configuration in force here, also for the next process.
     fn take_config(&mut self, text: String) {
         match LoadedConfig::of(&self.file, text) {
             Ok(loaded) => {
@@ -459,22 +459,22 @@ impl Supervisor {
     }
 
     fn abandon_self_upgrade(&mut self, change: PendingSelfUpgrade, why: &str) {
-        error!(target: TARGET, "the supervisor stays what it is: {why}");
+        error!(target: TARGET, "the supervisor is not replaced: {why}");
         self.change_error = Some(why.to_owned());
-        // The sockets are those of the new config.
+        // The sockets match the new configuration.
         if change.kind == ReplacementKind::Restart {
             self.take_config(change.text);
         }
     }
 
-    /// Reaps whoever has ended of the new one and of those that drain.
+    /// Reaps the new and draining processes that have ended.
     pub(super) fn reap_others(&mut self) -> Result<(), ServeError> {
         self.end_rehearsal()?;
         let mut died = Vec::new();
         for (place, retiring) in self.retiring.iter_mut().enumerate() {
             if let Some(how) = retiring.server.reap()? {
                 info!(target: TARGET, pid = retiring.server.pid(),
-                    how, "a server process ended that is not needed any more"
+                    how, "a server process that is no longer needed has ended"
                 );
                 died.push(place);
             }
@@ -488,7 +488,7 @@ impl Supervisor {
         let Some(how) = upgrade.candidate.reap()? else {
             return Ok(());
         };
-        // Of its last words only why it has failed counts.
+        // Of its last messages only the failure reason matters.
         for message in upgrade.candidate.receive() {
             if let ToSupervisor::Failed { error } = message {
                 upgrade.candidate.failure = Some(error);
@@ -501,14 +501,14 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Whether services of a process that was replaced may still run.
+    /// Returns whether services of a replaced process may still be running.
     pub(super) fn must_hold_services(&self) -> bool {
         let mut retiring = self.retiring.iter();
         retiring.any(|retiring| retiring.server.may_serve())
     }
 
-    /// Has the server process begin its services once those of all that it has replaced have ended. No time is too long for
-    /// that: each of these ends its services by itself, or is killed when its own time is over.
+    /// Starts the services of the server process once those of all replaced processes have ended. There is no time
+    /// limit: each of these ends its services on its own, or is killed at the end of its drain.
     pub(super) fn start_services(&mut self) {
         if self.stopping.is_some() || self.must_hold_services() {
             return;
@@ -517,12 +517,12 @@ impl Supervisor {
             return;
         };
         if let Err(error) = server.send(&ToServer::StartServices) {
-            warn!(target: TARGET, %error, "the server process can't be told to begin its services");
+            warn!(target: TARGET, %error, "can't tell the server process to start its services");
             return;
         }
         server.holds_services = false;
         info!(target: TARGET, pid = server.pid(),
-            "services begin: none of another server process runs"
+            "starting services: those of other server processes have ended"
         );
     }
 
@@ -530,7 +530,7 @@ impl Supervisor {
         for retiring in &mut self.retiring {
             if retiring.deadline().is_some_and(|deadline| now >= deadline) {
                 warn!(target: TARGET, pid = retiring.server.pid(),
-                    "the time to drain is over: killing it"
+                    "drain time is over: killing it"
                 );
                 retiring.kill();
             }
@@ -541,7 +541,7 @@ impl Supervisor {
             .is_some_and(|upgrade| now >= upgrade.deadline())
         {
             self.fail_upgrade(&format!(
-                "the new server process does not get ready within {READY_WAIT:?}"
+                "the new server process did not become ready within {READY_WAIT:?}"
             ));
         }
     }

@@ -1,40 +1,40 @@
-//! The watch over the server process: it is asked at intervals for the pulse of its workers, and hangs when it no longer
-//! answers, or when a worker is in the same turn all the time.
+//! The watchdog of the server process: it is asked for the pulse of its workers periodically, and counts as hung if it
+//! does not answer, or if a worker stays in the same turn.
 //!
-//! Pure: times and answers in, what is due out. What is done about it is [`watching`](super::watching)'s.
+//! Pure: times and answers in, actions out. [`watching`](super::watching) performs them.
 //!
-//! Unanswered questions are counted rather than time, so a pause of the machine, which stops the supervisor too, kills no
-//! healthy process.
+//! Unanswered requests are counted rather than time, so that a pause of the machine, which stops the supervisor too,
+//! kills no healthy process.
 
 use std::time::{Duration, Instant};
 
 use crate::pulse::StuckWorker;
 
-/// Questions within `limits.watchdog_timeout`.
+/// The number of requests within `limits.watchdog_timeout`.
 const QUESTIONS: u32 = 4;
 
-/// See the module.
+/// The watchdog's state.
 #[derive(Default)]
 pub(super) struct Watchdog {
     is_watching: bool,
-    /// When the next question is due, if ever.
+    /// When the next request is due, if ever.
     next: Option<Instant>,
     unanswered: u32,
-    /// The process is found to hang and is being killed.
+    /// The process was found to hang and is being killed.
     pub(super) is_hung: bool,
 }
 
-/// What the watch has to do.
+/// The next action of the watchdog.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum WatchdogAction {
     Nothing,
     Ask,
-    /// As many questions as there are within the timeout have no answer.
+    /// All requests within the timeout are unanswered.
     Hung,
 }
 
 impl Watchdog {
-    /// A process that has just got ready, or was taken over.
+    /// Starts watching a process that has just become ready or was inherited.
     pub(super) fn begin(now: Instant) -> Self {
         Self {
             is_watching: true,
@@ -47,12 +47,12 @@ impl Watchdog {
         self.next
     }
 
-    /// The timeout may be another one.
+    /// Applies a timeout that may have changed.
     pub(super) fn config_changed(&mut self, now: Instant) {
         self.next = self.is_watching.then_some(now);
     }
 
-    /// Takes an answer. Returns why the process hangs, if its workers show that it does.
+    /// Handles an answer. Returns why the process hangs, if its workers show that it does.
     pub(super) fn answered(
         &mut self,
         stuck: Option<StuckWorker>,
@@ -66,19 +66,17 @@ impl Watchdog {
             looks,
         } = stuck;
         (looks >= QUESTIONS && !self.is_hung).then(|| {
-            format!(
-                "worker {worker} has not finished its turn for {timeout:?}, in its step {step:?}"
-            )
+            format!("worker {worker} has been in one turn for {timeout:?}, in step {step:?}")
         })
     }
 
-    /// Nobody watches until the config says so again.
+    /// Stops watching until the configuration enables it again.
     pub(super) fn switch_off(&mut self) {
         self.next = None;
         self.unanswered = 0;
     }
 
-    /// Returns what is due by now.
+    /// Returns the action that is due.
     pub(super) fn tick(&mut self, now: Instant, timeout: Duration) -> WatchdogAction {
         if self.next.is_none_or(|next| now < next) {
             return WatchdogAction::Nothing;
@@ -91,7 +89,7 @@ impl Watchdog {
         WatchdogAction::Ask
     }
 
-    /// The process hangs and is being killed: it is not asked any more.
+    /// Stops requests, since the process is being killed.
     pub(super) fn hang(&mut self) {
         *self = Self {
             is_hung: true,
@@ -117,7 +115,7 @@ mod tests {
         assert_eq!(watchdog.tick(at(4), timeout), WatchdogAction::Nothing);
         assert_eq!(watchdog.tick(at(5), timeout), WatchdogAction::Ask);
         assert_eq!(watchdog.answered(None, Some(timeout)), None);
-        // However long it was: nobody has asked meanwhile.
+        // No request was made meanwhile, so the time does not matter.
         for seconds in [1000, 1005, 1010, 1015] {
             assert_eq!(watchdog.tick(at(seconds), timeout), WatchdogAction::Ask);
         }

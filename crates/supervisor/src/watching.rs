@@ -1,4 +1,4 @@
-//! What the supervisor does about the [watch](super::watchdog): asks for pulses, and kills a server process that hangs.
+//! Performs the actions of the [watchdog](super::watchdog): requests pulses and kills a hung server process.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use crate::pulse::StuckWorker;
 const TARGET: &str = "veche::supervisor::watchdog";
 
 impl Supervisor {
-    /// Asks the server process when that is due, and kills it when it hangs.
+    /// Sends a request when it is due, and kills the server process if it hangs.
     pub(super) fn watch(&mut self, now: Instant) {
         let Some(timeout) = self.current.config.limits.watchdog_timeout else {
             return self.watchdog.switch_off();
@@ -22,7 +22,7 @@ impl Supervisor {
         let Some(server) = self.server.as_mut().filter(|server| server.is_ready) else {
             return;
         };
-        // A drain has a time of its own.
+        // A drain has its own time limit.
         if self.stopping.is_some() {
             self.watchdog = Watchdog::default();
             return;
@@ -31,7 +31,7 @@ impl Supervisor {
             WatchdogAction::Nothing => {}
             WatchdogAction::Ask => {
                 if let Err(error) = server.send(&ToServer::Pulse) {
-                    warn!(target: TARGET, %error, "the server process can't be asked for its pulse");
+                    warn!(target: TARGET, %error, "can't send a health check to the server process");
                 }
             }
             WatchdogAction::Hung => {
@@ -40,7 +40,7 @@ impl Supervisor {
         }
     }
 
-    /// The server process has answered.
+    /// Handles the server process's answer.
     pub(super) fn take_pulse(&mut self, stuck: Option<StuckWorker>) {
         let timeout = self.current.config.limits.watchdog_timeout;
         let why = self.watchdog.answered(stuck, timeout);
@@ -65,7 +65,7 @@ impl Supervisor {
             .waits(&format!("the server process hangs: {why}"));
     }
 
-    /// Begins to watch the server process that is there.
+    /// Starts watching the current server process.
     pub(super) fn begin_watch(&mut self) {
         self.watchdog = Watchdog::begin(now());
     }

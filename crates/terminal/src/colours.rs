@@ -1,35 +1,35 @@
-//! Colours of what a terminal shows.
+//! Colours of terminal output.
 
 use std::io::IsTerminal;
 
-/// How a piece of text stands out.
+/// A style of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colour {
-    /// In bold letters, in no colour of its own
+    /// Bold, in the default colour.
     Bold,
-    /// Fainter than the text around it
+    /// Dimmed.
     Dim,
-    /// Of errors, as a rule
+    /// Red, usually for errors.
     Red,
-    /// Of what is right, as a rule
+    /// Green, usually for success.
     Green,
-    /// Of warnings, as a rule
+    /// Yellow, usually for warnings.
     Yellow,
 }
 
-/// Whether there are any.
+/// Whether output is coloured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Colours(bool);
 
 impl Colours {
-    /// Those of `stream`: a terminal has some, unless NO_COLOR is set (no-color.org).
+    /// Returns whether `stream` is coloured: terminals are, unless NO_COLOR is set (no-color.org).
     #[must_use]
     pub fn of(stream: &impl IsTerminal) -> Self {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self(stream.is_terminal() && !no_color)
     }
 
-    /// `text` in that colour.
+    /// Returns `text` in a style.
     #[must_use]
     pub fn paint(self, colour: Colour, text: &str) -> String {
         if !self.0 {

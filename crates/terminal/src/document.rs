@@ -1,4 +1,4 @@
-//! A TOML file as error messages show it: its text, its syntax errors, and its values.
+//! A TOML file as shown in error messages: its text, syntax errors and values.
 
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -9,8 +9,8 @@ use veche_calls::masked;
 
 use crate::problems::{Problem, ProblemReport, Problems};
 
-/// The longest file that is read: a mistake in `-c` should not fill the memory, and two of them fit a line of the
-/// server process's control socket.
+/// The longest file that is read: a mistake in `-c` must not fill the memory, and two such texts have to fit a line of
+/// the server process's control socket.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Reads the text of the file at `path`.
@@ -47,7 +47,7 @@ pub fn read_text(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Why the configuration file can't be read, and how to have one where there is none.
+/// Returns why the configuration file can't be read, and how to create one if it is missing.
 #[must_use]
 pub fn unreadable(error: &io::Error) -> String {
     let hint = match error.kind() {
@@ -59,7 +59,7 @@ pub fn unreadable(error: &io::Error) -> String {
     format!("can't be read: {}{hint}", plain(error))
 }
 
-/// An error of the system as people say it, without its number.
+/// Formats a system error without its number.
 #[must_use]
 pub fn plain(error: &io::Error) -> String {
     match error.kind() {
@@ -71,8 +71,9 @@ pub fn plain(error: &io::Error) -> String {
     }
 }
 
-/// Parses `text` as far as it goes and reports syntax errors; `header` returns the header of the section
-/// of a name, such as `[[route]]`. Also the lines on which the parser went on with a guess: what it guessed wrong there is no news.
+/// Parses `text` as far as possible and reports syntax errors; `header` returns the header of a section, such as
+/// `[[route]]`. Also returns the lines on which the parser continued with a guess: further errors there would be
+/// consequences.
 pub fn document<'t>(
     text: &'t str,
     header: impl Fn(&str) -> Option<&'static str>,
@@ -93,7 +94,7 @@ pub fn document<'t>(
     (document, broken_lines)
 }
 
-/// The parser's message, in better words where the mistake is a common one.
+/// Returns the parser's message, in better words for common mistakes.
 fn not_toml(
     text: &str,
     message: &str,
@@ -141,7 +142,7 @@ fn not_toml(
     message.to_owned()
 }
 
-/// The line of byte `offset`, without blanks around it.
+/// Returns the trimmed line at byte `offset`.
 fn line_at(text: &str, offset: usize) -> &str {
     let (before, rest) = text.split_at_checked(offset).unwrap_or((text, ""));
     let start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -149,7 +150,7 @@ fn line_at(text: &str, offset: usize) -> &str {
     text.get(start..end).unwrap_or_default().trim()
 }
 
-/// The message about a line without `=`, with the line as TOML has it where its other notation can be told.
+/// Returns the message about a line without `=`, with the line in TOML's notation if another one is recognised.
 fn unassigned(line: &str, message: &str, header: &impl Fn(&str) -> Option<&'static str>) -> String {
     let is_name = |name: &str| {
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -179,10 +180,10 @@ fn unassigned(line: &str, message: &str, header: &impl Fn(&str) -> Option<&'stat
     format!("{message}{hint}")
 }
 
-/// The longest piece of a found value that an error repeats, in characters.
+/// The longest value that an error repeats, in characters.
 const FOUND_CHARS_MAX: usize = 60;
 
-/// A text of the file for others to see: a URL has no user information and no query.
+/// Removes user information and the query of a URL in a text of the file.
 #[must_use]
 pub fn masked_text(text: &str) -> String {
     match text.contains("://") {
@@ -191,7 +192,7 @@ pub fn masked_text(text: &str) -> String {
     }
 }
 
-/// Masks the URLs of a line as [`masked_text`] does; each is in quotes, or the only one of the line.
+/// Masks the URLs of a line like [`masked_text`]; each is in quotes, or the only one of the line.
 #[must_use]
 pub fn masked_urls(line: &str) -> String {
     let mut shown = String::with_capacity(line.len());
@@ -204,7 +205,7 @@ pub fn masked_urls(line: &str) -> String {
     shown
 }
 
-/// A found value on one line, as it would be written; a URL without its secrets.
+/// Formats a value on one line as it would be written, with masked URLs.
 #[must_use]
 pub fn describe(found: &DeValue<'_>) -> String {
     match found {

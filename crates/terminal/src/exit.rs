@@ -1,4 +1,4 @@
-//! How a command ends: its exit code, and the line that says why.
+//! The end of a command: its exit code and message.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ pub use veche_types::codes::Exit;
 use crate::colours::Colours;
 use crate::problems::ProblemReport;
 
-/// The codes as `--help` shows them.
+/// Returns the table of exit codes for `--help`.
 #[must_use]
 pub fn table() -> String {
     let mut table = String::from("Exit codes:");
@@ -18,18 +18,18 @@ pub fn table() -> String {
     table
 }
 
-/// Why a command could not do what it was asked.
+/// The failure of a command.
 #[derive(Debug)]
 pub struct CommandFailure {
-    /// The code that the shell gets
+    /// The exit code.
     pub exit: Exit,
     message: String,
-    /// Whether the lines say by themselves what they are about: each begins with a file and a place.
+    /// Whether each line already begins with a file and a position.
     is_list: bool,
 }
 
 impl CommandFailure {
-    /// `message` is what to do something about, without "veche: " in front.
+    /// Creates a failure with an actionable `message`, without the prefix "veche: ".
     #[must_use]
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self {
@@ -39,13 +39,13 @@ impl CommandFailure {
         }
     }
 
-    /// One that everything has been said about.
+    /// Creates a failure that has already been reported.
     #[must_use]
     pub fn silent(exit: Exit) -> Self {
         Self::new(exit, "")
     }
 
-    /// Problems of a file, each on a line of its own.
+    /// Creates a failure from problems of a file, one per line.
     #[must_use]
     pub fn problems(exit: Exit, report: &ProblemReport) -> Self {
         Self {
@@ -54,19 +54,19 @@ impl CommandFailure {
         }
     }
 
-    /// What to do something about.
+    /// Returns the message.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// Says it on standard error.
+    /// Prints the message to standard error.
     pub fn print(&self) {
         if self.message.is_empty() {
             return;
         }
         let prefix = if self.is_list { "" } else { "veche: " };
-        // When even standard error is closed nobody can be told.
+        // If standard error is closed, there is no way to report it.
         let _ = writeln!(io::stderr().lock(), "{prefix}{}", self.message);
     }
 }
@@ -77,7 +77,7 @@ impl From<ProblemReport> for CommandFailure {
     }
 }
 
-/// Writes to standard output.
+/// Prints to standard output.
 ///
 /// # Errors
 /// Standard output can't be written.
@@ -86,7 +86,7 @@ pub fn print(text: fmt::Arguments<'_>) -> Result<(), CommandFailure> {
     written(out.write_fmt(text).and_then(|()| out.flush()))
 }
 
-/// The outcome of writing to standard output. A closed pipe is a success: `| head` has read all it wanted.
+/// Converts the result of writing to standard output. A closed pipe is a success, as in `| head`.
 ///
 /// # Errors
 /// Any other error of `outcome`.
@@ -100,7 +100,7 @@ pub fn written(outcome: io::Result<()>) -> Result<(), CommandFailure> {
     }
 }
 
-/// Writes to standard output, with a newline behind the text.
+/// Prints a line to standard output.
 ///
 /// # Errors
 /// As [`print`].

@@ -1,8 +1,7 @@
-//! What commands share in front of a person: exit codes, problems of a TOML file with their places, colours, durations and
-//! sizes as people write them.
+//! The parts that commands share in their output: exit codes, problems of a TOML file with their positions, colours,
+//! durations and sizes.
 //!
-//! Knows neither the commands nor what is in a file: the names that a file may have, and the examples shown beside a
-//! problem, are passed in.
+//! The crate knows neither the commands nor the content of files: valid names and examples are passed in.
 
 #![forbid(unsafe_code)]
 

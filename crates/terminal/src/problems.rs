@@ -1,7 +1,7 @@
-//! Problems of a configuration with their places, and the report of all of them at once.
+//! Problems of a configuration with their positions, and the report of all of them.
 //!
-//! Knows offsets, lines and columns; what is a problem the other modules decide. The lines go to standard
-//! error (`veche check`, `veche serve`) or to the log (reload).
+//! The module knows offsets, lines and columns; problems are found elsewhere. Reports go to standard error (`veche
+//! check`, `veche serve`) or to the log (reload).
 
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -11,30 +11,30 @@ use veche_types::nearest;
 
 use crate::colours::{Colour, Colours};
 
-/// A place in the file; lines and columns (in characters) start at 1.
+/// A position in the file; lines and columns (in characters) start at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SourceLocation {
-    /// From 1
+    /// The line, from 1.
     pub line: u32,
-    /// In characters, from 1
+    /// The column in characters, from 1.
     pub column: u32,
 }
 
-/// One thing that is wrong, or (among the warnings) one that should be known.
+/// A problem or a warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The file that it is in
+    /// The path of the file.
     pub file: PathBuf,
-    /// `None`: it is about the file as a whole.
+    /// The position; `None`: the file as a whole.
     pub place: Option<SourceLocation>,
-    /// What was expected and what was found, on one line.
+    /// The message on one line: what was expected and what was found.
     pub message: String,
-    /// The line that it is about, of errors of a configuration.
+    /// The relevant line, for problems of a configuration.
     pub excerpt: Option<Excerpt>,
 }
 
 impl Problem {
-    /// Its message, and below it the excerpt.
+    /// Returns the message with the excerpt below.
     #[must_use]
     pub fn explained(&self, colour: Colour, colours: Colours) -> String {
         let mut out = String::new();
@@ -90,7 +90,7 @@ impl Problem {
 }
 
 impl fmt::Display for Problem {
-    /// `veche.toml:12:1: message`
+    /// Formats as `veche.toml:12:1: message`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.location(), self.message)
     }
@@ -107,30 +107,30 @@ impl Problem {
     }
 }
 
-/// What is shown of a problem beside its message.
+/// The excerpt shown below a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excerpt {
-    /// The line of the file, or the part of a long line around the mistake
+    /// The line of the file, or the relevant part of a long line.
     pub line: String,
-    /// Characters of `line` before the caret.
+    /// The characters of `line` before the caret.
     pub indent: usize,
-    /// Characters to mark
+    /// The number of characters to mark.
     pub carets: usize,
-    /// A line that is right: `drain_time = "30s"`.
+    /// An example of a valid line: `drain_time = "30s"`.
     pub example: Option<String>,
 }
 
-/// Why a configuration was not accepted: every problem of it, in the file's order. Never empty.
+/// The problems of a rejected configuration, in the file's order. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProblemReport {
-    /// In the order of the file
+    /// The problems in the file's order.
     pub problems: Vec<Problem>,
-    /// Whether the file could not even be read, so that what it says is unknown.
+    /// Whether the file could not be read at all.
     pub unreadable: bool,
 }
 
 impl fmt::Display for ProblemReport {
-    /// A line for each problem, without a newline after the last.
+    /// Formats a line for each problem, without a final newline.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, problem) in self.problems.iter().enumerate() {
             let before = if index == 0 { "" } else { "\n" };
@@ -143,7 +143,7 @@ impl fmt::Display for ProblemReport {
 impl std::error::Error for ProblemReport {}
 
 impl ProblemReport {
-    /// Every problem with its excerpt, without a newline after the last.
+    /// Returns every problem with its excerpt, without a final newline.
     #[must_use]
     pub fn explained(&self, colours: Colours) -> String {
         let all = self.problems.iter();
@@ -152,7 +152,7 @@ impl ProblemReport {
     }
 }
 
-/// Collects problems by offset while a file is walked.
+/// Collects problems by offset while a file is read.
 pub struct Problems<'t> {
     file: &'t Path,
     text: &'t str,
@@ -160,7 +160,7 @@ pub struct Problems<'t> {
 }
 
 impl<'t> Problems<'t> {
-    /// For a file of that name with that text.
+    /// Creates an empty collection for a file and its text.
     pub fn new(file: &'t Path, text: &'t str) -> Self {
         Self {
             file,
@@ -169,17 +169,17 @@ impl<'t> Problems<'t> {
         }
     }
 
-    /// Adds one at byte `offset` of the text, or about the file as a whole.
+    /// Adds a problem at byte `offset` of the text, or of the file as a whole.
     pub fn add(&mut self, offset: Option<usize>, message: impl Into<String>) {
         let problem = self.problem(offset, message);
         self.found.push(problem);
     }
 
-    /// Makes one without adding it.
+    /// Creates a problem without adding it.
     pub fn problem(&self, offset: Option<usize>, message: impl Into<String>) -> Problem {
         let mut message: String = message.into();
         if message.contains(char::is_control) {
-            // Paths and the like come from the file: one line stays one line, and moves no cursor.
+            // Values come from the file: a line must stay one line and not move the cursor.
             let escaped = |c: char| {
                 if c.is_control() {
                     c.escape_debug().to_string()
@@ -198,7 +198,7 @@ impl<'t> Problems<'t> {
         }
     }
 
-    /// The place of byte `offset`; offsets behind the end count as the end.
+    /// Returns the position of byte `offset`; offsets beyond the end count as the end.
     pub fn place(&self, offset: usize) -> SourceLocation {
         let mut offset = offset.min(self.text.len());
         while !self.text.is_char_boundary(offset) {
@@ -213,17 +213,17 @@ impl<'t> Problems<'t> {
         }
     }
 
-    /// Whether none was found so far.
+    /// Returns whether there are no problems so far.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
 
-    /// How many there are so far.
+    /// Returns the number of problems so far.
     pub fn count(&self) -> usize {
         self.found.len()
     }
 
-    /// Everything found, in the file's order; what is about the whole file comes last.
+    /// Returns all problems in the file's order, those of the whole file last.
     pub fn into_sorted(self) -> Vec<Problem> {
         let mut found = self.found;
         found.sort_by_key(|problem| (problem.place.is_none(), problem.place));
@@ -232,17 +232,17 @@ impl<'t> Problems<'t> {
     }
 }
 
-/// A path as people write it: without a leading `./`.
+/// Formats a path without a leading `./`.
 pub fn shown(path: &Path) -> std::path::Display<'_> {
     path.strip_prefix("./").unwrap_or(path).display()
 }
 
-/// `; did you mean "x"?`
+/// Formats `; did you mean "x"?`.
 pub fn did_you_mean(meant: &str) -> String {
     format!("; did you mean {meant:?}?")
 }
 
-/// [`did_you_mean`] for the nearest candidate; nothing if none is near.
+/// Returns [`did_you_mean`] for the nearest candidate; empty if none is near.
 pub fn nearest_hint<'c>(found: &str, candidates: impl IntoIterator<Item = &'c str>) -> String {
     nearest(found, candidates).map_or_else(String::new, did_you_mean)
 }

@@ -1,4 +1,4 @@
-//! Durations (`"500ms"`, `"10s"`) and sizes (`"64KiB"`, `"1MB"`) as people write them, both ways.
+//! Durations (`"500ms"`, `"10s"`) and sizes (`"64KiB"`, `"1MB"`): parsing and formatting.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const SIZES: [(&str, u64); 8] = [
     ("B", 1),
 ];
 
-/// Reads a whole number with a unit of time, or `0`; `None` when it is anything else or too large.
+/// Parses an integer with a unit of time, or `0`; `None` if it is anything else or too large.
 #[must_use]
 pub fn parse_duration(text: &str) -> Option<Duration> {
     if text == "0" {
@@ -34,15 +34,15 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     number.checked_mul(*ms).map(Duration::from_millis)
 }
 
-/// Reads a duration of a command line.
+/// Parses a duration of a command line.
 ///
 /// # Errors
-/// What was expected.
+/// The expected format.
 pub fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| "expected a duration such as \"30s\"".to_owned())
 }
 
-/// Reads a whole number of bytes, with or without a unit; `None` when it is anything else or too large.
+/// Parses an integer number of bytes with an optional unit; `None` if it is anything else or too large.
 #[must_use]
 pub fn parse_size(text: &str) -> Option<u64> {
     let (number, unit) = split(text)?;
@@ -53,13 +53,13 @@ pub fn parse_size(text: &str) -> Option<u64> {
     number.checked_mul(*bytes)
 }
 
-/// Whole milliseconds of it; more than fit are as many as fit.
+/// Returns the whole milliseconds, saturating.
 #[must_use]
 pub fn as_ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The shortest way to write it that [`parse_duration`] reads.
+/// Formats a duration in the shortest way that [`parse_duration`] reads.
 #[must_use]
 pub fn format_duration(duration: Duration) -> String {
     let ms = as_ms(duration);
@@ -73,7 +73,7 @@ pub fn format_duration(duration: Duration) -> String {
     format!("{}{unit}", ms / unit_ms)
 }
 
-/// The shortest way to write it with a binary unit that [`parse_size`] reads.
+/// Formats a size with a binary unit in the shortest way that [`parse_size`] reads.
 #[must_use]
 pub fn format_size(bytes: u64) -> String {
     match SIZES[..3]

@@ -1,7 +1,7 @@
-//! The server's end: what all connections of a listener share.
+//! The server side of TLS: the state shared by all connections of a listener.
 //!
-//! An [`Acceptor`] is made of certificates, wherever they came from: files today, and whoever gets them from elsewhere
-//! makes a new one and hands it out. Connections keep what they began with.
+//! An [`Acceptor`] is built from certificates of any origin, such as files or ACME; new certificates mean a new
+//! acceptor. Existing connections keep the one they started with.
 
 use std::fmt;
 use std::path::Path;
@@ -20,16 +20,16 @@ use crate::client_hello::PendingHello;
 use crate::resumption::VerifiedTickets;
 use crate::{AlpnChallenges, Error, TlsStream};
 
-/// What clients have to show.
+/// Client certificate authentication.
 #[derive(Clone, Debug)]
 pub struct ClientAuth {
-    /// Who vouches for them.
+    /// The accepted certificate authorities.
     pub roots: Roots,
-    /// Whether those without a certificate are sent away.
+    /// Whether clients without a certificate are refused.
     pub is_required: bool,
 }
 
-/// Certificates that vouch for others, of a PEM file. They are the same if the file is.
+/// Certificate authorities from a PEM file. Two values are equal if their files are.
 #[derive(Clone, Debug)]
 pub struct Roots {
     pub(crate) store: Arc<RootCertStore>,
@@ -43,15 +43,15 @@ impl PartialEq for Roots {
 }
 
 impl Roots {
-    /// Reads them.
+    /// Reads the authorities from a file.
     ///
     /// # Errors
-    /// The file can't be read, or has none in it.
+    /// The file can't be read, or contains no certificate.
     pub fn read(file: &Path) -> Result<Self, Error> {
         Self::of(file, read_file(file)?)
     }
 
-    /// The same of a file that a script names: of any kind, and as slow as it likes.
+    /// Reads a file named by a script, which may be of any type and slow to read.
     pub(crate) fn read_slow(file: &Path) -> Result<Self, Error> {
         Self::of(file, read_slow(file)?)
     }
@@ -69,26 +69,26 @@ impl Roots {
         })
     }
 
-    /// The file as it was read.
+    /// Returns the content of the file.
     #[must_use]
     pub fn pem(&self) -> &[u8] {
         &self.pem
     }
 }
 
-/// The keys of session tickets: whoever comes back with a ticket has a short handshake, on any worker.
+/// The keys of session tickets, with which clients resume sessions on any worker.
 ///
-/// They change every six hours, and the ones before are taken for six more. A client that showed a certificate comes
-/// back by a ticket only while that certificate holds and the roots in force vouch for it; otherwise its handshake is a
-/// full one.
+/// The keys change every six hours, and the previous ones are accepted for six more. A client that presented a
+/// certificate resumes its session only while that certificate is valid and issued by a current authority; otherwise
+/// its handshake is a full one.
 #[derive(Clone)]
 pub struct Tickets(Arc<dyn ProducesTickets>);
 
 impl Tickets {
-    /// Keys of their own.
+    /// Generates new keys.
     ///
     /// # Errors
-    /// The system gives no random numbers.
+    /// The system provides no random numbers.
     pub fn new() -> Result<Self, Error> {
         Ok(Self(ring::Ticketer::new()?))
     }
@@ -100,21 +100,21 @@ impl fmt::Debug for Tickets {
     }
 }
 
-/// See the module's text. Its copies cost nothing.
+/// The server side of a listener; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Acceptor {
     default_config: Arc<ServerConfig>,
-    /// Of clients that look for a proof.
+    /// For ACME clients that ask for a challenge.
     challenge_config: Option<Arc<ServerConfig>>,
 }
 
 impl Acceptor {
-    /// For connections that are shown one of these certificates, by the name that they ask for: exactly, else by a
-    /// wildcard, else the first; without any each handshake fails. `protocols` are what is spoken inside (ALPN), best
-    /// first; with none the client's wishes are not looked at.
+    /// Creates an acceptor that selects a certificate by the requested name: an exact match, else a wildcard, else the
+    /// first; without certificates each handshake fails. `protocols` are the ALPN protocols, preferred first; if empty,
+    /// the client's offer is ignored.
     ///
     /// # Errors
-    /// What vouches for clients makes no sense.
+    /// The certificate authorities of clients are invalid.
     pub fn new(
         certificates: Vec<Certificate>,
         clients: Option<&ClientAuth>,
@@ -135,10 +135,10 @@ impl Acceptor {
             .iter()
             .map(|name| name.as_bytes().into())
             .collect();
-        // The strongest that both know, whatever the client would rather have.
+        // The server's preference determines the cipher.
         config.ignore_client_order = true;
         config.ticketer = Arc::new(judged);
-        // Tickets need no memory here; the other way would be a locked table for all workers.
+        // Tickets need no memory here, unlike a session cache, which would be a locked table shared by all workers.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(Self {
             default_config: Arc::new(config),
@@ -146,10 +146,10 @@ impl Acceptor {
         })
     }
 
-    /// The same, which also shows these proofs to those who look for them, whatever else holds for clients.
+    /// Returns an acceptor that also answers ACME challenges, regardless of client authentication.
     ///
     /// # Errors
-    /// None in practice: the settings are our own.
+    /// None in practice: the configuration is built in.
     pub fn with_challenges(self, proofs: &AlpnChallenges) -> Result<Self, Error> {
         Ok(Self {
             challenge_config: Some(proofs.config()?),
@@ -157,10 +157,10 @@ impl Acceptor {
         })
     }
 
-    /// The server's end of a connection that begins.
+    /// Starts the server side of a connection.
     ///
     /// # Errors
-    /// None in practice: the settings were judged before.
+    /// None in practice: the configuration was validated before.
     pub fn accept(&self) -> Result<TlsStream, Error> {
         if let Some(proofs) = &self.challenge_config {
             return Ok(TlsStream::awaiting_hello(PendingHello::new(
@@ -190,7 +190,7 @@ fn verifier_of(
         .map_err(|error| Error::Tls(rustls::Error::General(error.to_string())))
 }
 
-/// The certificates of a listener.
+/// Selects among the certificates of a listener.
 #[derive(Debug)]
 struct CertificateResolver(Vec<Certificate>);
 
@@ -206,7 +206,7 @@ impl ResolvesServerCert for CertificateResolver {
             certificate.key.key.choose_scheme(schemes).is_some()
         };
         let best = self.0.iter().map(fit).max()?;
-        // Two for one name, as of RSA beside ECDSA: the first that the client understands.
+        // Several certificates may match a name, such as RSA and ECDSA: the first that the client supports wins.
         let mut fitting = self.0.iter().filter(|one| fit(one) == best);
         let chosen = fitting
             .clone()

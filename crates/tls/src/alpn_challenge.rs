@@ -1,8 +1,8 @@
-//! Proofs that a name is ours, for authorities that ask by TLS: ACME's TLS-ALPN-01 (RFC 8737).
+//! Challenge certificates of ACME's TLS-ALPN-01 validation (RFC 8737).
 //!
-//! Whoever orders a certificate puts a [`AlpnChallenge`] among the [`AlpnChallenges`] of the process, and every
-//! [`Acceptor`](crate::Acceptor) that knows them shows it to a client that asks for that name and speaks `acme-tls/1`
-//! only. Such a connection is for looking at the certificate: nothing is said inside.
+//! The ACME client adds an [`AlpnChallenge`] to the [`AlpnChallenges`] of the process, and every [`Acceptor`](crate::Acceptor) that
+//! shares them presents it to a client that asks for that name and offers only `acme-tls/1`. Such a connection serves
+//! only to look at the certificate and carries no data.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,17 +17,17 @@ use rustls::{Error as TlsError, ServerConfig};
 
 use crate::Error;
 
-/// What is spoken inside, by ALPN (RFC 8737 section 6.2).
+/// The ALPN protocol (RFC 8737, section 6.2).
 const PROTOCOL: &[u8] = b"acme-tls/1";
 
-/// By name, in small letters.
+/// Challenge certificates by name in lower case.
 type ChallengeTable = RwLock<HashMap<String, Arc<CertifiedKey>>>;
 
-/// What is shown at the moment; copies are the same one.
+/// The pending challenges; clones share them.
 #[derive(Clone, Default)]
 pub struct AlpnChallenges(Arc<ChallengeTable>);
 
-/// It is shown until this is dropped.
+/// A pending challenge, which ends when this is dropped.
 #[must_use]
 #[derive(Debug)]
 pub struct AlpnChallenge {
@@ -36,11 +36,11 @@ pub struct AlpnChallenge {
 }
 
 impl AlpnChallenges {
-    /// Shows a self-signed certificate, made as RFC 8737 section 3 says, to whoever asks for `name`. It takes the place of
-    /// another for that name.
+    /// Adds a challenge for `name` with a self-signed certificate as defined by RFC 8737, section 3. It replaces an
+    /// earlier one for the same name.
     ///
     /// # Errors
-    /// The key is of no kind that is known here.
+    /// The key type is not supported.
     pub fn show(
         &self,
         name: &str,
@@ -59,21 +59,21 @@ impl AlpnChallenges {
         })
     }
 
-    /// The settings of connections that ask for one.
+    /// Returns the configuration of connections that ask for a challenge.
     pub(crate) fn config(&self) -> Result<Arc<ServerConfig>, TlsError> {
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(self.clone()));
         config.alpn_protocols = vec![PROTOCOL.to_vec()];
-        // Nobody comes back.
+        // Such clients never resume a session.
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(Arc::new(config))
     }
 }
 
-/// Whether a client asks for a proof: it offers that protocol and nothing else (RFC 8737 section 3).
+/// Returns whether a client asks for a challenge: it offers only that protocol (RFC 8737, section 3).
 pub(crate) fn is_asked_for(hello: &ClientHello<'_>) -> bool {
     let Some(mut offered) = hello.alpn() else {
         return false;

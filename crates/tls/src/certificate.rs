@@ -1,4 +1,4 @@
-//! A server's certificate with its key: read from files, judged, and what it says about itself.
+//! Server certificates with their keys: loading, validation and properties.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -16,10 +16,10 @@ use x509_parser::prelude::FromDer as _;
 use crate::Error;
 use crate::subject::CertificateSubject;
 
-/// The longest file that is read, in bytes: a mistake in a path should not fill the memory.
+/// Maximum length of a file in bytes, so that a wrong path does not fill the memory.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// A chain of certificates with the key of the first: what a server shows, and proves to be.
+/// A certificate chain with the private key of its first certificate.
 #[derive(Clone, Debug)]
 pub struct Certificate {
     pub(crate) key: Arc<CertifiedKey>,
@@ -31,11 +31,11 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Reads both files, which are PEM. They may be one and the same.
+    /// Reads both PEM files, which may be the same.
     ///
     /// # Errors
-    /// [`Error::File`] with the path of the file that has to be mended: it can't be read, has nothing of the kind in
-    /// it, or the key is another certificate's.
+    /// [`Error::File`] with the path of the faulty file: it can't be read, does not contain what it should, or the key
+    /// does not match the certificate.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, Error> {
         let pem = read_file(certificate)?;
         let chain = chain_of(&pem).map_err(|why| Error::file(certificate, why))?;
@@ -45,7 +45,12 @@ impl Certificate {
         let private = provider
             .key_provider
             .load_private_key(private)
-            .map_err(|_| Error::file(key, "the key is of no kind that is known here: take ECDSA (P-256, P-384), Ed25519 or RSA"))?;
+            .map_err(|_| {
+                Error::file(
+                    key,
+                    "the key type is not supported: use ECDSA (P-256, P-384), Ed25519 or RSA",
+                )
+            })?;
         let (names, valid_from_s, valid_until_s) =
             facts_of(&chain[0]).map_err(|why| Error::file(certificate, why))?;
         let certified = CertifiedKey::new(chain, private);
@@ -63,37 +68,37 @@ impl Certificate {
         })
     }
 
-    /// The file that the certificate came from.
+    /// Returns the path of the certificate file.
     #[must_use]
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// The names and addresses that it is for, in small letters; names may begin with `*.`.
+    /// Returns the DNS names, in lower case and possibly beginning with `*.`, and IP addresses of the certificate.
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// From when on it holds, in seconds of Unix time.
+    /// Returns the start of the validity in Unix seconds.
     #[must_use]
     pub fn valid_from_s(&self) -> i64 {
         self.valid_from_s
     }
 
-    /// The last moment at which it holds, in seconds of Unix time.
+    /// Returns the end of the validity in Unix seconds.
     #[must_use]
     pub fn valid_until_s(&self) -> i64 {
         self.valid_until_s
     }
 
-    /// Whether every user of the machine may read the file of the key.
+    /// Returns whether every user of the machine can read the key file.
     #[must_use]
     pub fn is_key_exposed(&self) -> bool {
         self.is_key_exposed
     }
 
-    /// How well it fits the name that a client asks for, which is in small letters: exactly, by a wildcard, not at all.
+    /// Returns how well the certificate matches a requested name in lower case.
     pub(crate) fn match_name(&self, name: &str) -> NameMatch {
         let below = name.split_once('.').map(|(_, parent)| parent);
         let mut fit = NameMatch::None;
@@ -101,7 +106,7 @@ impl Certificate {
             if own == name {
                 return NameMatch::Exact;
             }
-            // A wildcard stands for one label (RFC 9525 section 6.3).
+            // A wildcard stands for one label (RFC 9525, section 6.3).
             if below.is_some() && own.strip_prefix("*.") == below {
                 fit = NameMatch::Wildcard;
             }
@@ -110,7 +115,7 @@ impl Certificate {
     }
 }
 
-/// See [`Certificate::match_name`]; the greatest is the best.
+/// The result of [`Certificate::match_name`], ordered from worst to best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NameMatch {
     None,
@@ -118,12 +123,12 @@ pub(crate) enum NameMatch {
     Exact,
 }
 
-/// The content of a file of certificates or keys.
+/// Reads a certificate or key file.
 pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
     read_whole(path, veche_files::read(path))
 }
 
-/// The same of any kind of file, for a thread that may wait and has no rights to lose.
+/// Reads a file of any type, for a thread that may block and has no privileges to protect.
 pub(crate) fn read_slow(path: &Path) -> Result<Vec<u8>, Error> {
     read_whole(path, File::open(path))
 }
@@ -139,7 +144,7 @@ fn read_whole(path: &Path, opened: io::Result<File>) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// An error of the system as people say it.
+/// Formats a system error in plain words.
 fn plain(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "there is no such file".to_owned(),
@@ -149,17 +154,16 @@ fn plain(error: &io::Error) -> String {
     }
 }
 
-/// The certificates of a PEM file; at least one.
+/// Parses the certificates of a PEM file; returns at least one.
 pub(crate) fn chain_of(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let chain = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
-    let chain = chain.map_err(|error| format!("it is no PEM file: {error}"))?;
+    let chain = chain.map_err(|error| format!("it is not a PEM file: {error}"))?;
     if chain.is_empty() {
         let has_key = PrivateKeyDer::from_pem_slice(pem).is_ok();
         return Err(match has_key {
-            true => "no certificate in it, but a key".to_owned(),
-            false => {
-                "no certificate in it; a PEM file has \"-----BEGIN CERTIFICATE-----\"".to_owned()
-            }
+            true => "it contains a key, but no certificate".to_owned(),
+            false => "it contains no certificate; a PEM file has \"-----BEGIN CERTIFICATE-----\""
+                .to_owned(),
         });
     }
     Ok(chain)
@@ -168,15 +172,15 @@ pub(crate) fn chain_of(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Strin
 fn key_of(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
     PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
         pem::Error::NoItemsFound if has(pem, b"BEGIN ENCRYPTED PRIVATE KEY") => {
-            "the key is locked with a passphrase, which nobody could type in; unlock it with openssl pkey".to_owned()
+            "the key is encrypted with a passphrase, which is not supported; decrypt it with openssl pkey".to_owned()
         }
         pem::Error::NoItemsFound if has(pem, b"BEGIN CERTIFICATE") => {
-            "no key in it, but a certificate".to_owned()
+            "it contains a certificate, but no key".to_owned()
         }
         pem::Error::NoItemsFound => {
-            "no key in it; a PEM file has \"-----BEGIN PRIVATE KEY-----\"".to_owned()
+            "it contains no key; a PEM file has \"-----BEGIN PRIVATE KEY-----\"".to_owned()
         }
-        error => format!("it is no PEM file: {error}"),
+        error => format!("it is not a PEM file: {error}"),
     })
 }
 
@@ -184,10 +188,10 @@ fn has(text: &[u8], words: &[u8]) -> bool {
     text.windows(words.len()).any(|window| window == words)
 }
 
-/// Names, and the times between which it holds.
+/// Returns the names and the start and end of the validity.
 fn facts_of(der: &CertificateDer<'_>) -> Result<(Vec<String>, i64, i64), String> {
     let (_, parsed) = X509Certificate::from_der(der)
-        .map_err(|error| format!("the first certificate makes no sense: {error}"))?;
+        .map_err(|error| format!("the first certificate is malformed: {error}"))?;
     let subject = CertificateSubject::of(&parsed);
     let mut names: Vec<String> = subject
         .names
@@ -196,7 +200,7 @@ fn facts_of(der: &CertificateDer<'_>) -> Result<(Vec<String>, i64, i64), String>
         .collect();
     names.extend(subject.addresses.iter().map(ToString::to_string));
     if names.is_empty() {
-        // Clients of today look at nothing else than the alternative names, but say which name they want.
+        // Clients check only the alternative names, but they still send the name they want.
         names.extend(
             subject
                 .common_name
@@ -212,7 +216,7 @@ fn facts_of(der: &CertificateDer<'_>) -> Result<(Vec<String>, i64, i64), String>
     ))
 }
 
-/// Why a key does not fit, with the mistake that is made most.
+/// Explains why a key does not match, naming the most common mistake.
 fn not_its_key(file: &Path, certified: &CertifiedKey) -> String {
     let file = file.display();
     let own = certified.key.public_key();
@@ -225,14 +229,14 @@ fn not_its_key(file: &Path, certified: &CertifiedKey) -> String {
     });
     match place {
         Some(place) => format!(
-            "the key belongs to certificate {} of {file}; the server's own has to be the first there",
+            "the key belongs to certificate {} of {file}; the server's own must be the first one",
             place + 1
         ),
         None => format!("the key does not belong to the certificate in {file}"),
     }
 }
 
-/// Whether others than its owner and group may read a file.
+/// Returns whether users other than the owner and group may read a file.
 fn is_world_readable(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)

@@ -1,4 +1,4 @@
-//! The beginning of a handshake, where what the client wants decides by which settings it goes on.
+//! The start of a handshake, before the client hello has determined the configuration.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,22 +8,22 @@ use rustls::{Error as TlsError, ServerConfig, ServerConnection};
 
 use crate::alpn_challenge;
 
-/// The alert for what is no greeting at all, for which the library has none (RFC 8446 section 6).
+/// The alert for bytes that are not a client hello, which the library does not generate (RFC 8446, section 6).
 const DECODE_ERROR: &[u8] = &[21, 3, 3, 0, 2, 2, 50];
 
-/// A client that has not said what it wants.
+/// A connection that waits for the client hello.
 pub(crate) struct PendingHello {
     hello: Acceptor,
     default_config: Arc<ServerConfig>,
     challenge_config: Arc<ServerConfig>,
-    /// What tells the client that its greeting was no good.
+    /// The alert to send if the hello is invalid.
     alert: Vec<u8>,
 }
 
-/// How the handshake goes on.
+/// A connection that has received the client hello.
 pub(crate) struct AcceptedHello {
     pub(crate) connection: ServerConnection,
-    /// It is for a [`Proof`](crate::Proof).
+    /// The client asks for an [`AlpnChallenge`](crate::AlpnChallenge).
     pub(crate) is_challenge: bool,
 }
 
@@ -37,7 +37,8 @@ impl PendingHello {
         })
     }
 
-    /// Takes bytes from the front of `bytes`; `None`: more have to come. After an error there is an [alert](Self::alert).
+    /// Consumes bytes from the front of `bytes`; returns `None` if more are needed. After an error an
+    /// [alert](Self::alert) is pending.
     pub(crate) fn receive(&mut self, bytes: &mut &[u8]) -> Result<Option<AcceptedHello>, TlsError> {
         while !bytes.is_empty() {
             // Reading from memory does not fail.
@@ -67,7 +68,7 @@ impl PendingHello {
         &self,
         accepted: Accepted,
     ) -> Result<AcceptedHello, (TlsError, rustls::server::AcceptedAlert)> {
-        // Who asks for one where there is none is a client as any other, with nothing in common.
+        // Without a pending challenge such a client is treated like any other, and shares no protocol.
         let is_for_proof =
             alpn_challenge::is_asked_for(&accepted.client_hello()) && self.is_challenge(&accepted);
         let config = match is_for_proof {
@@ -88,12 +89,12 @@ impl PendingHello {
         shown.is_some()
     }
 
-    /// What has to go out.
+    /// Returns the bytes to send.
     pub(crate) fn alert(&mut self) -> &mut Vec<u8> {
         &mut self.alert
     }
 
-    /// Whether something has.
+    /// Returns whether there are bytes to send.
     pub(crate) fn has_alert(&self) -> bool {
         !self.alert.is_empty()
     }

@@ -1,25 +1,25 @@
-//! Errors of setting up and of running TLS.
+//! Errors of TLS configuration and connections.
 
 use std::path::Path;
 
-/// What went wrong, in words for whoever set up the connection.
+/// An error with a message for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The name can be in no certificate.
-    #[error("{0:?} is no name that a certificate could be for")]
+    /// The name can't be in a certificate.
+    #[error("{0:?} is not a valid server name")]
     Name(String),
-    /// A file of certificates or keys can't be read, or is no good.
+    /// A certificate or key file is unreadable or invalid.
     #[error("{file}: {why}")]
     File {
-        /// Its path.
+        /// The path of the file.
         file: String,
-        /// What the system or the parser says.
+        /// The error of the system or the parser.
         why: String,
     },
-    /// The peer, its certificate, or what it sent.
+    /// An error of the peer, its certificate or its messages.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
-    /// A handshake that exceeds its limit of data.
+    /// The handshake exceeds its size limit.
     #[error("TLS: the handshake is too long")]
     TooLong,
 }

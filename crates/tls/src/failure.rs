@@ -1,26 +1,26 @@
-//! Why handshakes fail, as operators tell the cases apart.
+//! Categories of handshake failures for operators.
 
 use rustls::Error as TlsError;
 
 use crate::Error;
 
-/// What was wrong.
+/// The category of a handshake failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsFailure {
-    /// The two have no version, cipher or protocol in common.
+    /// The peers have no version, cipher or protocol in common.
     Incompatible,
-    /// The peer's certificate is missing, or is not believed.
+    /// The peer's certificate is missing or not trusted.
     Certificate,
-    /// There is nothing to show to a client that asks for that name.
+    /// There is no certificate for the requested name.
     NoCertificate,
-    /// The peer gave up: most often it does not believe our certificate.
+    /// The peer aborted, most often because it does not trust our certificate.
     Refused,
-    /// What came is no TLS, or breaks its rules.
+    /// The peer's bytes are not TLS or violate the protocol.
     Malformed,
 }
 
 impl Error {
-    /// What kind of failure it is.
+    /// Returns the category of the failure.
     #[must_use]
     pub fn failure(&self) -> TlsFailure {
         let Self::Tls(error) = self else {
@@ -35,7 +35,7 @@ impl Error {
             | TlsError::InvalidCertRevocationList(_)
             | TlsError::UnsupportedNameType => TlsFailure::Certificate,
             TlsError::AlertReceived(_) => TlsFailure::Refused,
-            // What rustls says where the resolver has none; it has no name for it.
+            // The text of rustls if the resolver returns no certificate; there is no variant for it.
             TlsError::General(why) if why.starts_with("no server certificate") => {
                 TlsFailure::NoCertificate
             }

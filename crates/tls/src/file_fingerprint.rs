@@ -1,13 +1,13 @@
-//! What tells that a file is another one, without reading it.
+//! Fingerprints that reveal a changed file without reading it.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// When a file was changed, its length and its number; `None` for one that is not there.
+/// Modification time, length and inode of a file; `None` if it does not exist.
 pub type FileFingerprint = Option<(SystemTime, u64, u64)>;
 
-/// Of that file, now.
+/// Returns the current fingerprint of a file.
 #[must_use]
 pub fn fingerprint(file: &Path) -> FileFingerprint {
     let metadata = file.metadata().ok()?;

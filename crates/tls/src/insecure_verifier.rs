@@ -1,4 +1,4 @@
-//! The verifier that believes everybody.
+//! A verifier that accepts any server certificate.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
 
-/// Takes any certificate: for servers with one of their own making. Signatures still have to be right.
+/// Accepts any certificate, for servers with self-signed ones. Handshake signatures are still verified.
 #[derive(Debug)]
 pub(crate) struct InsecureVerifier(pub(crate) Arc<CryptoProvider>);
 

@@ -1,9 +1,9 @@
-//! TLS over buffers: ciphertext in, plaintext out, and the other way round.
+//! TLS over buffers: ciphertext in, plaintext out, and vice versa.
 //!
-//! It knows no socket and no loop: whoever has the bytes hands them in and sends what comes out. [`TlsStream`] is one
-//! connection, either end of it; [`ClientTrust`] is what clients of one kind share: which certificates they believe, and
-//! [`TrustStores`] has those of a whole process; [`Acceptor`] is what the connections of one listener share: which
-//! [`Certificate`]s they are shown, and, while one is ordered, which [`AlpnChallenges`]. The load tester, the worker and the HTTP client stand on it.
+//! The crate has no sockets and no event loop: the caller passes received bytes in and sends the output. [`TlsStream`] is one
+//! side of a connection. [`ClientTrust`] is shared by clients with the same trusted authorities, and [`TrustStores`] caches those
+//! of a process. [`Acceptor`] is shared by the connections of a listener: it has the [`Certificate`]s and the pending
+//! [`AlpnChallenges`]. The load tester, the worker and the HTTP client use this crate.
 
 #![forbid(unsafe_code)]
 

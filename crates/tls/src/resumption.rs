@@ -1,9 +1,9 @@
-//! Session tickets of clients that have shown certificates: a ticket resumes a session only as long as the certificate
-//! in it would be accepted in a full handshake.
+//! Session tickets of clients with certificates: a ticket resumes a session only while the certificate in it would be
+//! accepted in a full handshake.
 //!
-//! rustls restores the client's certificates from the ticket without judging them again. [`VerifiedTickets`] looks into each
-//! ticket that was opened and drops those whose certificate has expired or is no longer vouched for; the handshake goes
-//! on in full then, so that a client with a renewed certificate is not turned away.
+//! rustls restores the client's certificates from the ticket without verifying them again. [`VerifiedTickets`] verifies each
+//! decrypted ticket and drops those whose certificate has expired or is no longer trusted; the handshake then continues
+//! as a full one, so that a client with a renewed certificate is accepted.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::ProducesTickets;
 use rustls::server::danger::ClientCertVerifier;
 
-/// Opens tickets and judges the certificates in them.
+/// Decrypts tickets and verifies the certificates in them.
 #[derive(Debug)]
 pub(crate) struct VerifiedTickets {
     pub(crate) tickets: Arc<dyn ProducesTickets>,
-    /// `None`: no client shows a certificate here.
+    /// `None`: clients present no certificates.
     pub(crate) verifier: Option<Arc<dyn ClientCertVerifier>>,
 }
 
@@ -29,7 +29,7 @@ impl ProducesTickets for VerifiedTickets {
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        // A session that could not be read on its way back needs no ticket.
+        // A session that can't be parsed later needs no ticket.
         chain_of(plain)?;
         self.tickets.encrypt(plain)
     }
@@ -44,7 +44,7 @@ impl ProducesTickets for VerifiedTickets {
 impl VerifiedTickets {
     fn accepts(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> bool {
         match (chain.split_first(), &self.verifier) {
-            // Whether a session without a certificate may go on is the verifier's mandate alone.
+            // The verifier alone decides whether a session without a certificate is acceptable.
             (None, verifier) => verifier
                 .as_ref()
                 .is_none_or(|verifier| !verifier.client_auth_mandatory()),
@@ -56,7 +56,8 @@ impl VerifiedTickets {
     }
 }
 
-/// The client's certificates in a session as rustls 0.23 writes it, its own first; `None` if it has another form.
+/// Returns the client's certificates, its own first, from a session as serialised by rustls 0.23; `None` for any other
+/// form.
 fn chain_of(session: &[u8]) -> Option<Vec<CertificateDer<'_>>> {
     let mut rest = session;
     if is_set(&mut rest)? {
@@ -88,7 +89,7 @@ fn is_set(rest: &mut &[u8]) -> Option<bool> {
     }
 }
 
-/// Bytes behind their count, which takes so many bytes itself.
+/// Takes bytes that are preceded by their length, which has `width` bytes.
 fn sized<'s>(rest: &mut &'s [u8], width: usize) -> Option<&'s [u8]> {
     let count = take(rest, width)?.iter();
     let count = count.fold(0, |count, &byte| count << 8 | usize::from(byte));

@@ -1,4 +1,4 @@
-//! One connection's TLS.
+//! One TLS connection.
 
 use std::io::{Read as _, Write as _};
 
@@ -7,24 +7,24 @@ use rustls::{Connection, HandshakeKind, ProtocolVersion};
 use crate::client_hello::{AcceptedHello, PendingHello};
 use crate::{CertificateSubject, Error};
 
-/// Bytes that a client's hello may take with its records. Usual ones have at most 2 KiB. All of them are kept until the
-/// last has come, so this is what a client holds that sends a part of one and waits.
+/// Maximum size of a client hello with its records. Usual ones have at most 2 KiB. It is buffered until it is complete,
+/// so this is the memory that a client can occupy by sending a part of one.
 const HELLO_BYTES_MAX: usize = 16 << 10;
 
-/// What a peer may send before the handshake is over, in bytes: chains of certificates are the longest of it.
+/// Maximum number of bytes from a peer before the handshake is complete; certificate chains are the largest part.
 const HANDSHAKE_BYTES_MAX: usize = 96 << 10;
 
-/// One end of a connection, between the socket's bytes and its own.
+/// One side of a TLS connection, between ciphertext and plaintext.
 #[derive(Debug)]
 pub struct TlsStream {
     stage: Stage,
     has_ended: bool,
-    /// What comes is not looked at any more: something was no TLS or not believed, or our last word is said.
+    /// Further input is ignored: it was invalid or not trusted, or the connection was closed.
     has_failed: bool,
     is_challenge: bool,
-    /// There has been something to say to the peer.
+    /// There has been output for the peer.
     has_replied: bool,
-    /// Of the handshake.
+    /// Bytes of the handshake.
     received: usize,
 }
 
@@ -34,28 +34,28 @@ pub struct TlsStream {
     reason = "all but a moment of a connection's life it is going, and whoever has many of them boxes them"
 )]
 enum Stage {
-    /// A server does not know yet what the client wants.
+    /// A server that has not received the client hello yet.
     ClientHello(Box<PendingHello>),
     Connected(Connection),
 }
 
-/// What a handshake came to.
+/// Properties of a completed handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiated {
-    /// It is TLS 1.3, not 1.2.
+    /// Whether the version is TLS 1.3 rather than 1.2.
     pub is_1_3: bool,
-    /// It went on from an earlier connection.
+    /// Whether an earlier session was resumed.
     pub is_resumed: bool,
 }
 
 impl TlsStream {
-    /// Either end of a connection that begins.
+    /// Wraps either side of a new connection.
     #[must_use]
     pub fn new(connection: Connection) -> Self {
         Self::at(Stage::connected(connection))
     }
 
-    /// A server's end that goes on as the client's first words say.
+    /// Returns a server side that waits for the client hello.
     pub(crate) fn awaiting_hello(greeting: Box<PendingHello>) -> Self {
         Self::at(Stage::ClientHello(greeting))
     }
@@ -71,12 +71,12 @@ impl TlsStream {
         }
     }
 
-    /// Takes bytes of the socket and appends what they hold to `plain`. Afterwards there may be
-    /// [something to say](Self::has_output), also after an error: the alert that tells the peer of it.
+    /// Decrypts bytes from the socket and appends the plaintext to `plain`. Afterwards there may be
+    /// [output](Self::has_output), also after an error: the alert for the peer.
     ///
     /// # Errors
-    /// What the peer sent is no TLS, or its certificate is not believed: the connection is of no use any more. That is
-    /// said once; whatever comes behind it, or after [`close`](Self::close), is not looked at.
+    /// The peer sent invalid data or an untrusted certificate: the connection is unusable. This is returned once;
+    /// further input, also after [`close`](Self::close), is ignored.
     pub fn receive(&mut self, bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), Error> {
         if self.has_failed {
             return Ok(());
@@ -113,10 +113,10 @@ impl TlsStream {
             return Ok(());
         };
         while !bytes.is_empty() {
-            // Reading from memory does not fail; nothing is taken after the peer's last word.
+            // Reading from memory does not fail; nothing is consumed after the peer's close.
             let taken = connection.read_tls(&mut bytes).unwrap_or(0);
             let state = connection.process_new_packets()?;
-            // As soon as the hello is whole.
+            // Once the hello is complete.
             self.has_replied |= connection.wants_write();
             let length = state.plaintext_bytes_to_read();
             self.has_ended |= state.peer_has_closed();
@@ -132,11 +132,11 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Appends to `out` what has to go out: `plain`, and what TLS itself wants to say. Before the handshake is over
-    /// `plain` is kept.
+    /// Encrypts `plain` and appends it to `out`, together with any pending TLS messages. Before the handshake is
+    /// complete `plain` is buffered.
     pub fn send(&mut self, plain: &[u8], out: &mut Vec<u8>) {
         match &mut self.stage {
-            // Nobody to say anything else to.
+            // There is no session yet to send anything else on.
             Stage::ClientHello(greeting) => out.append(greeting.alert()),
             Stage::Connected(connection) => {
                 // Writing to memory does not fail, and there is no limit.
@@ -150,7 +150,7 @@ impl TlsStream {
         }
     }
 
-    /// Appends to `out` that nothing more will be sent, so that nobody can cut off the end unnoticed.
+    /// Appends a close notification to `out`, so that truncation can be detected.
     pub fn close(&mut self, out: &mut Vec<u8>) {
         if let Stage::Connected(connection) = &mut self.stage {
             connection.send_close_notify();
@@ -159,7 +159,7 @@ impl TlsStream {
         self.has_failed = true;
     }
 
-    /// Whether [`send`](Self::send) would have something to say without being given anything.
+    /// Returns whether [`send`](Self::send) has output without new plaintext.
     #[must_use]
     pub fn has_output(&self) -> bool {
         match &self.stage {
@@ -168,14 +168,14 @@ impl TlsStream {
         }
     }
 
-    /// Whether the handshake is not over.
+    /// Returns whether the handshake is incomplete.
     #[must_use]
     pub fn is_handshaking(&self) -> bool {
         self.connection()
             .is_none_or(|connection| connection.is_handshaking())
     }
 
-    /// What the handshake came to, once it is over.
+    /// Returns the properties of the handshake once it is complete.
     #[must_use]
     pub fn negotiated(&self) -> Option<Negotiated> {
         let connection = self.connection()?;
@@ -188,25 +188,26 @@ impl TlsStream {
         })
     }
 
-    /// Whether the client only wants to see a [`Proof`](crate::Proof): nothing is to be said inside (RFC 8737 section 3).
+    /// Returns whether the client only asks for an [`AlpnChallenge`](crate::AlpnChallenge): the connection carries no data (RFC 8737,
+    /// section 3).
     #[must_use]
     pub fn is_challenge(&self) -> bool {
         self.is_challenge
     }
 
-    /// Whom the peer's certificate is about, if it has shown one that is believed.
+    /// Returns the names in the peer's verified certificate.
     #[must_use]
     pub fn peer_subject(&self) -> Option<CertificateSubject> {
         CertificateSubject::read(self.connection()?.peer_certificates()?.first()?)
     }
 
-    /// Whether the peer has sent anything.
+    /// Returns whether the peer has sent anything.
     #[must_use]
     pub fn has_begun(&self) -> bool {
         self.received > 0
     }
 
-    /// Whether the peer has said that it will send nothing more.
+    /// Returns whether the peer has sent a close notification.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.has_ended
@@ -222,7 +223,7 @@ impl TlsStream {
 
 impl Stage {
     fn connected(mut connection: Connection) -> Self {
-        // A message goes in whole, however long it is: what may be unsent is limited elsewhere.
+        // A message is accepted whole whatever its length: unsent data is limited elsewhere.
         connection.set_buffer_limit(None);
         Self::Connected(connection)
     }

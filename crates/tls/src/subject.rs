@@ -1,4 +1,4 @@
-//! Whom a certificate is about.
+//! The identity in a certificate.
 
 use std::net::IpAddr;
 
@@ -6,23 +6,23 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer as _;
 
-/// The names in a certificate, in its own order.
+/// The names in a certificate, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertificateSubject {
-    /// The subject's first common name.
+    /// The first common name of the subject.
     pub common_name: Option<String>,
-    /// Names of the domain name system, of the alternative names, as the others below.
+    /// DNS names of the alternative names, to which the following fields belong too.
     pub names: Vec<String>,
-    /// Addresses of mail.
+    /// Email addresses.
     pub emails: Vec<String>,
-    /// URIs, such as those of SPIFFE.
+    /// URIs, such as SPIFFE ids.
     pub uris: Vec<String>,
     /// IP addresses.
     pub addresses: Vec<IpAddr>,
 }
 
 impl CertificateSubject {
-    /// Of a certificate as it came over the wire; `None` if it makes no sense.
+    /// Parses a DER certificate; `None` if it is malformed.
     pub(crate) fn read(der: &[u8]) -> Option<Self> {
         let (_, parsed) = X509Certificate::from_der(der).ok()?;
         Some(Self::of(&parsed))

@@ -1,4 +1,4 @@
-//! Which servers a client believes.
+//! The servers that a client trusts.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,28 +11,28 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use crate::insecure_verifier::InsecureVerifier;
 use crate::{Error, Roots, TlsStream};
 
-/// Whom to believe.
+/// The source of trusted certificate authorities.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TrustSource {
-    /// Whoever the system's certificates vouch for.
+    /// The authorities of the system.
     #[default]
     System,
-    /// Whoever the certificates of a PEM file vouch for, and nobody else.
+    /// Only the authorities in a PEM file.
     File(PathBuf),
-    /// Everybody: the connection is sealed, but nobody knows towards whom.
+    /// Any certificate: the connection is encrypted, but the server is not authenticated.
     Insecure,
 }
 
-/// What all clients with the same beliefs share. Making one reads files; its copies cost nothing.
+/// The configuration shared by clients with the same trust source. Creating one reads files; cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct ClientTrust(Arc<ClientConfig>);
 
 impl ClientTrust {
-    /// Reads the certificates.
+    /// Loads the certificate authorities.
     ///
     /// # Errors
-    /// A file that can't be read or has no certificate in it. The system's own are not checked: an unknown issuer is
-    /// told when it matters.
+    /// The file can't be read or contains no certificate. The system's own are not checked; an unknown issuer is
+    /// reported by the handshake.
     pub fn new(believe: &TrustSource) -> Result<Self, Error> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -54,7 +54,7 @@ impl ClientTrust {
         Ok(Self(Arc::new(config)))
     }
 
-    /// Returns the same trust for connections that each make a full handshake: none resumes an earlier session.
+    /// Returns the same trust for connections that never resume a session.
     #[must_use]
     pub fn without_resumption(&self) -> Self {
         let mut config = ClientConfig::clone(&self.0);
@@ -62,17 +62,17 @@ impl ClientTrust {
         Self(Arc::new(config))
     }
 
-    /// The settings, for whoever drives TLS by other means.
+    /// Returns the configuration for other users of rustls.
     #[must_use]
     pub fn config(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.0)
     }
 
-    /// A client's end of a connection to `host`, a name or an address without port and brackets, for which the
-    /// certificate has to be.
+    /// Starts the client side of a connection to `host`, a name or an address without port and brackets, for which the
+    /// certificate must be valid.
     ///
     /// # Errors
-    /// `host` can be in no certificate.
+    /// `host` is not a valid server name.
     pub fn connect(&self, host: &str) -> Result<Box<TlsStream>, Error> {
         let name = ServerName::try_from(host.to_owned()).map_err(|_| Error::Name(host.into()))?;
         let connection = ClientConnection::new(Arc::clone(&self.0), name)?;

@@ -1,4 +1,4 @@
-//! What clients of one process believe: each belief is read once, and again when its file has changed.
+//! A cache of client trust per process: each source is loaded once, and again when its file has changed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,24 +7,24 @@ use parking_lot::Mutex;
 
 use crate::{ClientTrust, Error, FileFingerprint, TrustSource, fingerprint};
 
-/// Beliefs that are kept: scripts name the files.
+/// Maximum number of cached sources, because scripts name the files.
 const CACHED_MAX: usize = 64;
 
-/// The trusts of all beliefs that somebody had.
+/// The cached trust of all sources.
 #[derive(Debug, Default)]
 pub struct TrustStores {
     cache: Mutex<HashMap<TrustSource, CacheSlot>>,
 }
 
-/// One belief's. It is locked while files are read, so that they are read once, and whoever believes something else
-/// does not wait for that.
+/// The entry of one source. It is locked while files are read, so that they are read once without delaying other
+/// sources.
 type CacheSlot = Arc<Mutex<Option<(FileFingerprint, ClientTrust)>>>;
 
 impl TrustStores {
-    /// The trust of those who believe that. May read files: not to be called where others wait.
+    /// Returns the trust of a source. May read files, so it must not be called on a worker thread.
     ///
     /// # Errors
-    /// Those of [`ClientTrust::new`]; they are not kept.
+    /// Those of [`ClientTrust::new`]; they are not cached.
     pub fn load(&self, believe: &TrustSource) -> Result<ClientTrust, Error> {
         let place = self.slot(believe);
         let stamp = fingerprint_of(believe);
@@ -39,7 +39,7 @@ impl TrustStores {
         Ok(trust)
     }
 
-    /// The same, if it is known already: reads no certificates, and waits for nobody who does.
+    /// Returns the cached trust of a source, without reading files or blocking.
     #[must_use]
     pub fn cached(&self, believe: &TrustSource) -> Option<ClientTrust> {
         let place = self.cache.lock().get(believe).map(Arc::clone)?;

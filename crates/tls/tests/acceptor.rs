@@ -1,4 +1,4 @@
-//! The server's end alone: what it agrees to, whom it sees, when it has had enough.
+//! The server side alone: negotiation, client certificates, limits.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use veche_tls::{
     TrustSource,
 };
 
-/// A folder that ends with the test.
+/// A temporary folder.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -48,7 +48,7 @@ fn acceptor(own: Certificate, clients: Option<&ClientAuth>) -> Acceptor {
     Acceptor::new(vec![own], clients, &["http/1.1"], &tickets).expect("good settings")
 }
 
-/// Carries bytes both ways until both are silent.
+/// Passes bytes in both directions until both sides are silent.
 fn talk(client: &mut TlsStream, server: &mut TlsStream) -> Result<(), Error> {
     loop {
         let (mut there, mut back, mut plain) = (Vec::new(), Vec::new(), Vec::new());
@@ -80,7 +80,7 @@ fn the_second_handshake_of_a_client_is_short() {
     }
 }
 
-/// One byte a record is allowed, and a hello of some kilobytes too, but not both at once.
+/// Records of one byte are permitted, and so is a hello of some kilobytes, but not both at once.
 #[test]
 fn a_hello_is_short() {
     let folder = Folder::new("long");
@@ -134,7 +134,7 @@ fn non_tls_bytes_are_malformed() {
         assert!(result.is_err(), "{bytes:?}");
         alerts.push(server.has_output());
     }
-    // What is between the pieces of a message, and who gave up first, is told nothing.
+    // Pieces of a message, and the side that gave up first, get no alert.
     assert_eq!(alerts, [false, true, true, true, false]);
 }
 
@@ -175,7 +175,7 @@ fn a_certificate_has_names_and_validity() {
     assert_eq!(missing.to_string(), "/nowhere/x.pem: there is no such file");
 }
 
-/// What a client that offers these protocols comes to.
+/// Returns the result of a client that offers these protocols.
 fn shown(acceptor: &Acceptor, name: &str, offered: &[&str]) -> Result<(TlsStream, Vec<u8>), Error> {
     use std::sync::Arc;
 
@@ -196,7 +196,7 @@ fn shown(acceptor: &Acceptor, name: &str, offered: &[&str]) -> Result<(TlsStream
         while client.wants_write() {
             client.write_tls(&mut there).expect("memory");
         }
-        // Byte by byte: a greeting comes in any pieces.
+        // Byte by byte: a hello may arrive in any pieces.
         let result = there
             .chunks(1)
             .try_for_each(|byte| server.receive(byte, &mut Vec::new()));
@@ -214,7 +214,7 @@ fn shown(acceptor: &Acceptor, name: &str, offered: &[&str]) -> Result<(TlsStream
         result?;
     }
     let certificate = client.peer_certificates().expect("shown")[0].to_vec();
-    // The client's last word, by which the server's handshake is over too.
+    // The client's last message, which completes the server's handshake too.
     let mut last = Vec::new();
     while client.wants_write() {
         client.write_tls(&mut last).expect("memory");
@@ -228,7 +228,7 @@ fn challenges_are_served_only_to_acme_clients() {
     use rustls::pki_types::PrivateKeyDer;
 
     let folder = Folder::new("proofs");
-    // Clients have to show certificates, but not those who look.
+    // Clients must present certificates, except ACME clients.
     let clients = ClientAuth {
         roots: {
             folder.own();
@@ -263,12 +263,12 @@ fn challenges_are_served_only_to_acme_clients() {
         assert!(server.is_challenge() && server.negotiated().is_some());
         assert!(certificate == made.der().to_vec());
     }
-    // Who looks for what is not there has nothing in common with us, and that is no fault of ours.
+    // A client that asks for a missing challenge shares no protocol with us, which is not our fault.
     for acceptor in [&usual, &closed] {
         let error = shown(acceptor, "b.example", &["acme-tls/1"]).expect_err("not ordered");
         assert_eq!(error.failure(), TlsFailure::Incompatible);
     }
-    // Whoever could speak something else is a client as any other.
+    // A client that offers other protocols too is an ordinary one.
     for offered in [&["acme-tls/1", "http/1.1"][..], &["http/1.1"], &[]] {
         let (server, certificate) = shown(&usual, "a.example", offered).expect("served");
         assert!(!server.is_challenge());
@@ -279,7 +279,7 @@ fn challenges_are_served_only_to_acme_clients() {
     drop(proof);
     let error = shown(&usual, "a.example", &["acme-tls/1"]).expect_err("it is over");
     assert_eq!(error.failure(), TlsFailure::Incompatible);
-    // What is no greeting gets an alert.
+    // Bytes that are not a hello get an alert.
     let mut server = usual.accept().expect("a server");
     assert!(
         server

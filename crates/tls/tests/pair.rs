@@ -1,4 +1,4 @@
-//! Both ends in one test, with certificates of its own: bytes go from one to the other by hand.
+//! Both sides in one test, with temporary certificates: the test passes the bytes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection};
 use veche_tls::{ClientTrust, Error, TlsStream, TrustSource};
 
-/// A server's end for `name`, and the file of its certificate.
+/// The server side for `name`, and the file of its certificate.
 fn server(test: &str, name: &str) -> (TlsStream, PathBuf) {
     let made = generate_simple_self_signed(vec![name.to_owned()]).expect("a certificate");
     let file = std::env::temp_dir().join(format!("veche-tls-{test}-{}.pem", std::process::id()));
@@ -25,7 +25,7 @@ fn server(test: &str, name: &str) -> (TlsStream, PathBuf) {
     (TlsStream::new(connection.into()), file)
 }
 
-/// Carries what each has to say to the other, in pieces of so many bytes, until both are silent.
+/// Passes the output of each side to the other, in pieces of the given size, until both are silent.
 fn talk(
     client: &mut TlsStream,
     server: &mut TlsStream,
@@ -49,7 +49,7 @@ fn talk(
     }
 }
 
-/// What was given to `from` before, and what it says now, to `to`.
+/// Passes the pending and the new output of `from` to `to`.
 fn carry(from: &mut TlsStream, plain: &[u8], to: &mut TlsStream) -> Vec<u8> {
     let (mut wire, mut heard) = (Vec::new(), Vec::new());
     from.send(plain, &mut wire);
@@ -63,7 +63,7 @@ fn bytes_pass_from_end_to_end() {
         let (mut server, file) = server("carries", "localhost");
         let trust = ClientTrust::new(&TrustSource::File(file)).expect("a certificate");
         let mut client = trust.connect("localhost").expect("a name");
-        // Before the handshake it is kept.
+        // Buffered before the handshake.
         assert_eq!(carry(&mut client, b"early", &mut server), b"");
         assert!(client.is_handshaking());
         let (_, heard) = talk(&mut client, &mut server, piece).expect("good TLS");
@@ -130,7 +130,7 @@ fn non_tls_bytes_and_invalid_certificates_are_errors() {
     std::fs::write(&empty, "nothing").expect("written");
     let error = ClientTrust::new(&TrustSource::File(empty.clone())).expect_err("no certificate");
     assert!(
-        error.to_string().contains("no certificate in it"),
+        error.to_string().contains("contains no certificate"),
         "{error}"
     );
     let _ = std::fs::remove_file(empty);

@@ -1,4 +1,4 @@
-//! A client that showed a certificate comes back by a ticket as long as the certificate would be accepted, and no longer.
+//! A client with a certificate resumes its session only as long as the certificate would be accepted.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Authority {
         }
     }
 
-    /// A certificate for `name` that holds for so long from now on.
+    /// A certificate for `name` with the given validity from now on.
     #[expect(
         clippy::disallowed_methods,
         reason = "certificates hold by the wall clock"
@@ -87,7 +87,7 @@ impl Drop for Folder {
     }
 }
 
-/// A client that trusts one authority's servers and shows a certificate of its own.
+/// A client that trusts one authority and presents a certificate of its own.
 fn client(
     version: &'static SupportedProtocolVersion,
     servers: &Authority,
@@ -110,7 +110,7 @@ fn client(
     })
 }
 
-/// Whether a connection resumes a session and whether its client is known; an error if the server refuses it.
+/// Returns whether a connection resumes a session and whether its client is known; an error if the server refuses it.
 fn connect(acceptor: &Acceptor, config: &Arc<ClientConfig>) -> Result<(bool, bool), String> {
     let name = ServerName::try_from("localhost").expect("a name");
     let client = ClientConnection::new(Arc::clone(config), name).expect("a client");
@@ -172,7 +172,7 @@ fn a_revoked_authority_takes_its_tickets_along() {
             assert_eq!(connect(&both, config), Ok((false, true)));
             assert_eq!(connect(&both, config), Ok((true, true)));
         }
-        // The keys of the tickets stay, so that nothing but the roots decides.
+        // The keys of the tickets stay, so that only the authorities decide.
         let one = acceptor(&[&kept]);
         assert_eq!(connect(&one, &ann), Ok((true, true)));
         let refused = connect(&one, &eve).expect_err("nothing vouches for it");

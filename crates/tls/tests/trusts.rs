@@ -1,4 +1,4 @@
-//! What is read, when, and who waits for it.
+//! Loading of trust stores: which files are read when, and which callers wait for it.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -31,7 +31,7 @@ fn a_file_is_read_once_and_again_when_it_has_changed() {
     let first = trusts.load(&believe).expect("a certificate");
     assert!(is_same(&first, &trusts.load(&believe).expect("kept")));
     assert!(is_same(&first, &trusts.cached(&believe).expect("known")));
-    // Another length, whatever the clock of the file system says.
+    // A different length, whatever the clock of the file system says.
     fs::write(&file, certificate() + &certificate()).expect("written");
     assert!(trusts.cached(&believe).is_none());
     let second = trusts.load(&believe).expect("certificates");

@@ -1,16 +1,17 @@
-//! The numbered table of codes: closes of WebSockets, ends and errors of Centrifugo's protocol, errors of the back
-//! end's API, and exit codes of commands. Nothing else defines a code; `docs/reference/codes.md` is written from it.
+//! The table of all numbered codes: WebSocket close codes, disconnect, unsubscribe and error codes of Centrifugo's
+//! protocol, error codes of the server API, and exit codes of commands. No other module defines a code, and
+//! `docs/reference/codes.md` is generated from this one.
 //!
-//! It does not know when a code is used: that is up to the code that refers to it.
+//! When a code is sent is decided by the code that refers to it.
 
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
 
-/// Close codes that applications and back ends may choose. SDKs of Centrifugo's protocol connect again after any code
-/// but 3500 to 3999 and 4500 to 4999.
+/// Close codes that applications and back ends may choose. SDKs of Centrifugo's protocol reconnect after every code
+/// except 3500 to 3999 and 4500 to 4999.
 pub const APPLICATION_CODES: RangeInclusive<u16> = 3000..=4999;
 
-/// Longest reason that fits a Close frame beside its code, in bytes (RFC 6455, section 5.5).
+/// Longest reason that fits into a Close frame next to its code, in bytes (RFC 6455, section 5.5).
 pub const REASON_BYTES_MAX: usize = 123;
 
 /// Where a code appears.
@@ -18,36 +19,37 @@ pub const REASON_BYTES_MAX: usize = 123;
 pub enum CodeContext {
     /// The Close frame of a WebSocket.
     WebSocket,
-    /// The close of a connection that speaks Centrifugo's protocol.
+    /// A disconnect of Centrifugo's protocol.
     CentrifugeDisconnect,
-    /// The end of a subscription of Centrifugo's protocol.
+    /// An unsubscribe push of Centrifugo's protocol.
     CentrifugeUnsubscribe,
-    /// The reply to a command of Centrifugo's protocol.
+    /// An error reply to a command of Centrifugo's protocol.
     CentrifugeError,
-    /// An answer of the back end's API.
+    /// An error response of the server API.
     Api,
-    /// The exit code of a command.
+    /// The exit code of a `veche` command.
     Exit,
 }
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeRow {
-    /// The number that is sent.
+    /// The number on the wire, or the exit code.
     pub number: u32,
-    /// The name in the sources.
+    /// The variant's name, which the generated page shows.
     pub name: &'static str,
-    /// The text that is sent with it; empty where each case has its own.
+    /// The reason or message sent with the number; empty where each case has its own text.
     pub text: &'static str,
-    /// The meaning, in parts that follow each other.
+    /// The meaning, as consecutive parts of one text.
     pub meaning: &'static [&'static str],
-    /// Whether a client connects, subscribes or sends its command again by itself; `None` where no client is concerned.
+    /// Whether clients retry on their own (reconnect, resubscribe, resend the command); `None` if no client is involved.
     pub is_retried: Option<bool>,
-    /// Where it is used.
+    /// The contexts in which the code appears.
     pub contexts: &'static [CodeContext],
 }
 
-/// Declares an enum of codes. A row has a number, a text and whether clients try again; its comment is the meaning.
+/// Declares an enum of codes. Each row gives the number, the text and whether clients retry; the doc comment is the
+/// meaning.
 macro_rules! codes {
     (@retry again) => { Some(true) };
     (@retry for_good) => { Some(false) };
@@ -64,10 +66,10 @@ macro_rules! codes {
         }
 
         impl $name {
-            /// All of them, in the order of their numbers.
+            /// All codes of this kind, ordered by number.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// Returns the number that is sent.
+            /// Returns the number on the wire.
             #[must_use]
             pub const fn code(self) -> $number {
                 match self {
@@ -75,7 +77,7 @@ macro_rules! codes {
                 }
             }
 
-            /// Returns the text that is sent with it.
+            /// Returns the reason or message sent with the number.
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self {
@@ -83,7 +85,7 @@ macro_rules! codes {
                 }
             }
 
-            /// Returns its row of the table.
+            /// Returns the code's row of the table.
             #[must_use]
             pub const fn row(self) -> CodeRow {
                 match self {
@@ -102,179 +104,181 @@ macro_rules! codes {
 }
 
 codes! {
-    /// Closes of WebSockets. Numbers below 3000 are defined by RFC 6455 and IANA's registry; 3000 to 3999 are those
-    /// that clients of Centrifugo's protocol know.
+    /// WebSocket close codes. Numbers below 3000 are defined by RFC 6455 and the IANA registry; 3000 to 3999 are those
+    /// of Centrifugo's protocol.
     CloseCode: u16, [WebSocket] {
-        /// The purpose is fulfilled.
+        /// Normal closure.
         Normal = 1000 "" for_good,
-        /// The server stops.
+        /// The server is shutting down.
         GoingAway = 1001 "server is going away" again,
-        /// No message in either direction for longer than the route allows.
+        /// No message in either direction within the route's idle timeout.
         Idle = 1001 "idle for too long" again,
-        /// A reload removed the application.
+        /// A configuration reload removed the application.
         ApplicationGone = 1001 "the application is gone" again,
-        /// A connection that a script made: the code that made it ended, or the server stops.
+        /// A script's outgoing connection: the code that opened it was replaced, or the server is shutting down.
         DialerGone = 1001 "going away" no_client,
-        /// The peer broke the protocol; the text says how.
+        /// The peer violated the protocol; the reason names the violation.
         ProtocolError = 1002 "" for_good,
-        /// A Close frame without a code; never sent.
+        /// The peer's Close frame had no code. Never sent.
         NoCode = 1005 "" for_good,
-        /// The connection ended without a Close frame; never sent.
+        /// The connection ended without a Close frame. Never sent.
         Abnormal = 1006 "" again,
-        /// Text that is not UTF-8, or compressed data that can't be inflated; the text says which.
+        /// Text that isn't valid UTF-8, or corrupt compressed data; the reason says which.
         InvalidData = 1007 "" for_good,
-        /// The client sends more than its route allows.
-        TooFast = 1008 "too much too fast" again,
-        /// A message over a limit of the route; the text says which.
+        /// The client exceeded the route's message or byte rate.
+        TooFast = 1008 "rate limit exceeded" again,
+        /// A message exceeded a limit of the route; the reason names the limit.
         TooBig = 1009 "" for_good,
-        /// A handler of the application failed.
+        /// A handler of the application failed or exceeded its CPU budget.
         Failed = 1011 "internal error" again,
-        /// A connection that a script made, and the application is at its memory limit.
+        /// A script's outgoing connection, while the application is at its memory limit.
         OutOfMemory = 1011 "not enough memory" no_client,
-        /// Another server process has taken over; a client that connects again reaches it.
+        /// A new server process has taken over; a client that reconnects reaches it.
         Restarting = 1012 "server is restarting" again,
-        /// The client does not read what it is sent.
+        /// The client reads more slowly than data is sent to it.
         SlowConsumer = 1013 "too slow: try again later" again,
-        /// The client's address has as many connections as it may have.
+        /// The client's IP address has reached its connection limit.
         TooMany = 1013 "too many connections of this address" again,
-        /// Channels of the session can't be subscribed to for now.
+        /// Nothing had time for a message: all processes of the application were busy for longer than it may wait.
+        AppBusy = 1013 "the application is too busy: try again later" again,
+        /// A channel of the session can't be subscribed to at the moment.
         Unavailable = 1013 "channels are not available: try again later" again,
-        /// The credentials of the client have expired, and it sent no others.
+        /// The client's credentials expired and were not refreshed.
         Expired = 3005 "connection expired" again,
-        /// Publications of a channel may be missing and can't be recovered; a client that reconnects loads the state.
+        /// Publications may be missing and can't be recovered; after reconnecting, the client has to reload its state.
         InsufficientState = 3010 "insufficient state" again,
-        /// The back end disconnected the client.
+        /// The back end called `disconnect`.
         Disconnected = 3503 "disconnected by the back end" for_good,
-        /// The back end blocks the user.
+        /// The back end called `block_user`.
         Blocked = 3507 "permission denied" for_good,
     }
 }
 
 codes! {
-    /// Errors of commands. An application's own errors have numbers from 400 to 1999.
+    /// Error codes of commands and of the server API. Applications use 400 to 1999 for their own errors.
     ErrorCode: u32, [CentrifugeError] {
-        /// The server's fault; worth another try.
+        /// An internal error of the server; a retry may succeed.
         Internal = 100 "internal server error" again CentrifugeError Api,
-        /// The command needs a user, or another one; a call of the API needs a key.
+        /// The command requires an authenticated user; an API call requires a valid key.
         Unauthorized = 101 "unauthorized" for_good CentrifugeError Api,
-        /// No such channel, or its namespace is unknown.
+        /// The channel or its namespace doesn't exist.
         UnknownChannel = 102 "unknown channel" for_good CentrifugeError Api,
-        /// This user or this key may not.
+        /// The user or the API key lacks the permission.
         PermissionDenied = 103 "permission denied" for_good CentrifugeError Api,
-        /// No such method.
+        /// The method doesn't exist.
         MethodNotFound = 104 "method not found" for_good CentrifugeError Api,
-        /// This connection is subscribed to the channel.
+        /// The connection is already subscribed to the channel.
         AlreadySubscribed = 105 "already subscribed" for_good,
-        /// More than a limit allows.
+        /// A limit of the configuration was exceeded.
         LimitExceeded = 106 "limit exceeded" for_good CentrifugeError Api,
-        /// The command itself is wrong: another try is of no use.
+        /// The command is malformed; a retry can't succeed.
         BadRequest = 107 "bad request" for_good CentrifugeError Api,
-        /// Not enabled for this channel or this server.
+        /// The feature isn't enabled for the channel or the server.
         NotAvailable = 108 "not available" for_good CentrifugeError Api,
-        /// The token is too old: SDKs ask for a new one and try again.
+        /// The token has expired; SDKs request a new one and retry.
         TokenExpired = 109 "token expired" for_good,
-        /// The connection's time is over, and no token can change it.
+        /// The connection has expired and can't be refreshed.
         Expired = 110 "expired" for_good,
-        /// Too fast; worth another try.
+        /// A rate limit was exceeded; a later retry may succeed.
         TooManyRequests = 111 "too many requests" again CentrifugeError Api,
-        /// The stream does not hold what was asked for any more.
+        /// The history no longer contains the requested position.
         UnrecoverablePosition = 112 "unrecoverable position" for_good CentrifugeError Api,
-        /// Another page of the same channel is on its way; worth another try.
+        /// Another page of the same channel is being loaded; a retry may succeed.
         ConcurrentPagination = 113 "concurrent pagination" again,
     }
 }
 
 codes! {
-    /// Ends of subscriptions by the server.
+    /// Unsubscribe codes of Centrifugo's protocol: the server ended a subscription.
     UnsubscribeCode: u32, [CentrifugeUnsubscribe] {
-        /// The server wanted it so, for good.
+        /// The server ended the subscription permanently.
         Server = 2000 "server unsubscribe" for_good,
-        /// The client may have missed something: it subscribes again and recovers.
+        /// Publications may have been missed; the client resubscribes and recovers.
         InsufficientState = 2500 "insufficient state" again,
-        /// The subscription's time is over: the client asks for a new token and subscribes again.
+        /// The subscription expired; the client requests a new token and resubscribes.
         Expired = 2501 "subscription expired" again,
-        /// What the client keeps and its token hold no more: it forgets both and subscribes again.
+        /// The client's state and token are invalid; it discards both and resubscribes.
         StateInvalidated = 2502 "state invalidated" again,
     }
 }
 
 codes! {
-    /// Closes by the server of connections that speak Centrifugo's protocol: in the Close frame, or in a push.
+    /// Disconnect codes of Centrifugo's protocol, sent in the Close frame or in a disconnect push.
     DisconnectCode: u16, [CentrifugeDisconnect] {
-        /// Closed without advice.
+        /// The connection closed for no specific reason.
         ConnectionClosed = 3000 "connection closed" again,
-        /// The server ends.
+        /// The server is shutting down or has been replaced.
         Shutdown = 3001 "shutdown" again,
-        /// The server's fault.
+        /// An internal error of the server.
         Internal = 3004 "internal server error" again,
-        /// The connection's time is over.
+        /// The connection's credentials expired.
         Expired = 3005 "connection expired" again,
-        /// A subscription's time is over.
+        /// A subscription's credentials expired.
         SubscriptionExpired = 3006 "subscription expired" again,
-        /// The client reads too slowly.
+        /// The client reads more slowly than data is sent to it.
         Slow = 3008 "slow" again,
         /// Writing to the client failed.
         WriteError = 3009 "write error" again,
-        /// The client may have missed something: it connects again and recovers.
+        /// Publications may have been missed; the client reconnects and recovers.
         InsufficientState = 3010 "insufficient state" again,
-        /// The server wanted it so, and the client to come back.
+        /// The server disconnected the client and expects it to reconnect.
         ForceReconnect = 3011 "force reconnect" again,
-        /// No answer to a ping in time.
+        /// The client didn't answer a ping in time.
         NoPong = 3012 "no pong" again,
-        /// Too many commands.
+        /// The client exceeded a command rate limit.
         TooManyRequests = 3013 "too many requests" again,
-        /// What the client keeps and its token hold no more: it forgets both and connects again.
+        /// The client's state and token are invalid; it discards both and reconnects.
         StateInvalidated = 3014 "state invalidated" again,
-        /// The token does not hold.
+        /// The token is invalid.
         InvalidToken = 3500 "invalid token" for_good,
-        /// What came was not the protocol.
+        /// The client sent a malformed frame or command.
         BadRequest = 3501 "bad request" for_good,
-        /// No connect command in time.
+        /// The client sent no connect command in time.
         Stale = 3502 "stale" for_good,
-        /// The server wanted it so, for good.
+        /// The server disconnected the client permanently.
         ForceNoReconnect = 3503 "force disconnect" for_good,
-        /// More connections than allowed.
+        /// The connection limit was reached.
         ConnectionLimit = 3504 "connection limit" for_good,
-        /// More channels than allowed.
+        /// The limit of channels per connection was exceeded.
         ChannelLimit = 3505 "channel limit" for_good,
-        /// Binary data for a client that speaks JSON; Centrifugo closes with it, Veche sends base64 instead.
+        /// Binary data for a client that uses JSON. Centrifugo disconnects such clients; Veche sends base64 instead.
         InappropriateProtocol = 3506 "inappropriate protocol" for_good,
-        /// This user may not.
+        /// The user isn't allowed to connect.
         PermissionDenied = 3507 "permission denied" for_good,
-        /// What was sent is not enabled here.
+        /// The client used a feature that isn't enabled.
         NotAvailable = 3508 "not available" for_good,
-        /// Too many commands that failed.
+        /// The client caused too many errors.
         TooManyErrors = 3509 "too many errors" for_good,
     }
 }
 
 codes! {
-    /// Exit codes of commands, which scripts rely on.
+    /// Exit codes of `veche` commands; shell scripts rely on them.
     Exit: u8, [Exit] {
-        /// The command did what it was asked.
+        /// The command succeeded.
         Ok = 0 "done" no_client,
-        /// A configuration or a test has problems.
+        /// The configuration has errors, or a test failed.
         Config = 1 "the configuration has errors or cannot be read; test: a test has failed" no_client,
-        /// The command line makes no sense.
+        /// The command line is invalid.
         Usage = 2 "the command line is invalid" no_client,
-        /// No server answers.
+        /// No running server answered.
         NoServer = 3 "no server answers" no_client,
         /// The server answered with an error.
         Refused = 4 "the server answered with an error, for one push at least if there were several" no_client,
-        /// The system refused something.
+        /// A system call failed.
         Failed = 5 "a system error: an address in use, a full disk, a missing permission" no_client,
-        /// The server outlasted the wait for its end.
+        /// The server didn't stop within the wait.
         TimedOut = 6 "the server was still running after the wait" no_client,
-        /// The server was killed before its drain was done.
+        /// The server was killed before it had drained.
         Killed = 7 "serve: the server was killed before its drain was done (a second signal, stop --now, the end of drain_time), so connections may have been cut" no_client,
-        /// A run of the load tester went wrong in part.
+        /// A load test reported errors or missed an objective.
         Errors = 8 "bench: the report has errors, or a scenario broke a promise" no_client,
-        /// A run of the load tester was interrupted.
+        /// A load test was interrupted.
         Interrupted = 130 "bench: a signal ended the run; the report covers the time until then" no_client,
     }
 }
 
-/// Returns all rows, by what they end or answer and then by number.
+/// Returns all rows, grouped by kind and ordered by number.
 pub fn all() -> impl Iterator<Item = CodeRow> {
     let closes = CloseCode::ALL.iter().map(|code| code.row());
     let disconnects = DisconnectCode::ALL.iter().map(|code| code.row());
@@ -289,13 +293,13 @@ pub fn all() -> impl Iterator<Item = CodeRow> {
 }
 
 impl CloseCode {
-    /// Returns the number and the text, as a Close frame has them.
+    /// Returns the code and the reason of the Close frame.
     #[must_use]
     pub const fn parts(self) -> (u16, &'static str) {
         (self.code(), self.text())
     }
 
-    /// Returns the close that has this number and this text.
+    /// Returns the close code with this number and this reason.
     #[must_use]
     pub fn with_parts(code: u16, text: &str) -> Option<Self> {
         let mut all = Self::ALL.iter().copied();
@@ -310,7 +314,7 @@ impl ErrorCode {
         Self::ALL.iter().copied().find(|code| code.code() == number)
     }
 
-    /// Whether the same command may succeed later: SDKs try such again by themselves.
+    /// Returns whether a retry of the same command may succeed; SDKs retry such errors on their own.
     #[must_use]
     pub const fn is_temporary(self) -> bool {
         matches!(self.row().is_retried, Some(true))
@@ -323,8 +327,8 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Whether a Close frame may have that code (RFC 6455, section 7.4). 1004, 1005, 1006 and 1015 are for reporting only,
-/// 1016 to 2999 are reserved, below 1000 and from 5000 on there are no codes.
+/// Returns whether a Close frame may carry a code (RFC 6455, section 7.4). 1004, 1005, 1006 and 1015 are never sent,
+/// 1016 to 2999 are reserved, and codes below 1000 or from 5000 on are undefined.
 #[must_use]
 pub const fn is_sendable(code: u16) -> bool {
     matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999)
@@ -334,12 +338,12 @@ pub const fn is_sendable(code: u16) -> bool {
 mod tests {
     use super::*;
 
-    /// Whether SDKs subscribe again after an unsubscribe with that code.
+    /// Returns whether SDKs resubscribe after an unsubscribe with a code.
     fn resubscribes(code: u32) -> bool {
         code >= 2500
     }
 
-    /// Whether SDKs connect again after a close with that code.
+    /// Returns whether SDKs reconnect after a close with a code.
     fn reconnects(code: u16) -> bool {
         !matches!(code, 3500..=3999 | 4500..=4999)
     }
@@ -387,7 +391,7 @@ mod tests {
                 row.name
             );
             assert!(!row.meaning.is_empty(), "{}", row.name);
-            // A text without a code that may be sent would never be read.
+            // The text of a close code that can't be sent would never reach a peer.
             let is_close = row.contexts[0] == CodeContext::WebSocket;
             let may_be_sent = is_sendable(u16::try_from(row.number).expect("16 bits"));
             assert!(!is_close || row.text.is_empty() || may_be_sent);

@@ -1,5 +1,5 @@
-//! Identifiers and plain values that several crates share, and the nearest of several names. Nothing here does I/O, and
-//! nothing refers to another crate of the workspace.
+//! Identifiers and plain values that several crates share, and suggestions for misspelt names. Nothing here does I/O or
+//! depends on another crate of the workspace.
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,9 @@
-//! What counts as one client among addresses.
+//! The unit by which clients are counted among addresses.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Returns what stands for an address where clients are counted: an IPv6 address stands for its /64, all of which one
-/// client may have.
+/// Returns the key under which an address is counted: the /64 prefix of an IPv6 address, since one client may own all
+/// of it.
 #[must_use]
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 
-/// What the bytes of a payload are.
+/// The encoding of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PayloadKind {
-    /// UTF-8 text, to be shown to clients verbatim.
+    /// UTF-8 text, shown to clients verbatim.
     Text,
     /// One compact JSON value in UTF-8.
     Json,
@@ -13,26 +13,26 @@ pub enum PayloadKind {
     Binary,
 }
 
-/// A payload that is borrowed for the call.
+/// A payload borrowed for the duration of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PayloadRef<'a> {
-    /// What the bytes are.
+    /// The encoding of the bytes.
     pub kind: PayloadKind,
-    /// The bytes themselves.
+    /// The content.
     pub bytes: &'a [u8],
 }
 
-/// A payload that is kept: cloning shares the bytes.
+/// An owned payload; a clone shares the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
-    /// What the bytes are.
+    /// The encoding of the bytes.
     pub kind: PayloadKind,
-    /// The bytes themselves.
+    /// The content.
     pub bytes: Bytes,
 }
 
 impl Payload {
-    /// Lends it.
+    /// Borrows the payload.
     pub fn borrow(&self) -> PayloadRef<'_> {
         PayloadRef {
             kind: self.kind,
@@ -42,7 +42,7 @@ impl Payload {
 }
 
 impl PayloadRef<'_> {
-    /// Copies it into memory of its own.
+    /// Copies the payload into memory of its own.
     pub fn to_payload(self) -> Payload {
         Payload {
             kind: self.kind,

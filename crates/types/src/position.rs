@@ -1,21 +1,21 @@
-//! Places in a channel's stream, and how they are written.
+//! Positions in a channel's stream and their text form.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Which life of a channel's stream. Offsets of different epochs have nothing to do with each
-/// other: a stream that was lost begins again with another epoch.
+/// Identifies one incarnation of a channel's stream. Offsets of different epochs are unrelated: a stream that was lost
+/// starts over with another epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Epoch(u64);
 
-/// The digits of an epoch, without those that look alike.
+/// The digits of an epoch, without characters that look alike.
 const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-/// How many there are, of five bits each.
+/// The number of digits of an epoch, five bits each.
 const EPOCH_DIGITS: usize = 8;
 const EPOCH_MASK: u64 = (1 << (5 * EPOCH_DIGITS)) - 1;
 
 impl Epoch {
-    /// One that no stream has: whoever names it knows nothing.
+    /// An epoch that no stream has; clients use it to say that they know no position.
     pub const UNKNOWN: Self = Self(0);
 
     /// Made of the lower 40 of these bits, which should be random.
@@ -59,9 +59,9 @@ impl FromStr for Epoch {
 /// A place in a channel's stream: that of a publication, or of the last one so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Position {
-    /// Of which stream.
+    /// The epoch of the stream.
     pub epoch: Epoch,
-    /// The first publication has 1; 0 is the place before it.
+    /// The offset in the epoch: the first publication has 1, and 0 is the position before it.
     pub offset: u64,
 }
 
@@ -86,17 +86,17 @@ impl FromStr for Position {
     }
 }
 
-/// The text is no position, nor an epoch.
+/// The text is neither a position nor an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a position is an epoch and an offset, such as \"9x3kd07f:42\"")]
 pub struct PositionError;
 
-/// The place up to which somebody says to know a channel.
+/// The position up to which a subscriber knows a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Since {
-    /// Of which stream; `None`: of whichever there is.
+    /// The epoch of the stream; `None` matches any.
     pub epoch: Option<Epoch>,
-    /// Of the last publication that he has.
+    /// The offset of the last publication that the subscriber has.
     pub offset: u64,
 }
 

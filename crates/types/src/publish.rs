@@ -1,48 +1,48 @@
-//! How a publication is to be taken, and what accompanies its payload.
+//! Options and metadata of a publication.
 
 use std::sync::Arc;
 
 use crate::ClientInfo;
 
-/// How a publication is to be taken, where that is not as usual.
+/// Options of a publication that differ from the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PublishOptions {
-    /// Another publication to the channel with this key, within five minutes, is not taken: it is
-    /// answered as the first was.
+    /// Deduplicates publications: within five minutes, another publication to the channel with the same key is skipped
+    /// and gets the result of the first.
     pub idempotency_key: Option<Box<str>>,
-    /// Of the state that it tells: an older one than the channel had is not taken. Only where the
-    /// channel remembers.
+    /// The version of the state in the payload. An older version than the channel's latest is skipped. Only for
+    /// channels with history.
     pub version: Option<Version>,
-    /// It is not kept and gets no position, whether the channel remembers or not.
+    /// Skips the history: the publication is not stored and gets no position.
     pub skip_history: bool,
-    /// What is said of it beside its payload.
+    /// Metadata delivered with the payload.
     pub info: Option<Arc<PublicationInfo>>,
-    /// Those who have the one before may be told what has changed alone, where its namespace lets them.
+    /// Allows subscribers that have the preceding publication to receive a delta, if the namespace permits it.
     pub use_delta: bool,
 }
 
-/// Tells newer states of something from older ones.
+/// A version of a channel's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
-    /// Grows with each state.
+    /// Increases with each state.
     pub number: u64,
-    /// Versions of another epoch say nothing about each other: the later publication is the newer.
+    /// Versions of different epochs can't be compared: the later publication is the newer one.
     pub epoch: Box<str>,
 }
 
-/// What is said of a publication beside its data.
+/// Metadata of a publication.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PublicationInfo {
-    /// Who published it, where a client did.
+    /// The client that published; `None` for back ends and applications.
     pub client: Option<Arc<ClientInfo>>,
-    /// Names and values that were published with it.
+    /// Tags: names and values set by the publisher.
     pub tags: Box<[(Box<str>, Box<str>)]>,
-    /// The channel that it was published to, for those who hear it as one of a namespace.
+    /// The channel that was published to, for subscribers of a wildcard channel.
     pub channel: Option<Arc<str>>,
 }
 
 impl PublicationInfo {
-    /// What it takes, in bytes.
+    /// Returns the memory footprint in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let client = self.client.as_ref().map_or(0, |client| client.bytes());

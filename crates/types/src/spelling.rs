@@ -1,6 +1,6 @@
 //! Suggestions for misspelt names.
 
-/// The candidate nearest to `found`, if one is near enough to be meant.
+/// Returns the candidate nearest to `found`, if one is near enough to be the intended name.
 pub fn nearest<'c>(found: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let found = found.to_ascii_lowercase();
     let is_near = |distance: usize, candidate: &str| {
@@ -8,7 +8,8 @@ pub fn nearest<'c>(found: &str, candidates: impl IntoIterator<Item = &'c str>) -
     };
     candidates
         .into_iter()
-        // The distance is at least the difference in length, and costs their product to find: a name may be a megabyte.
+        // The distance is at least the difference in length and takes time proportional to the product of the lengths,
+        // and a name may be a megabyte long.
         .filter(|candidate| is_near(candidate.len().abs_diff(found.len()), candidate))
         .map(|candidate| (strsim::damerau_levenshtein(&found, candidate), candidate))
         .filter(|(distance, candidate)| is_near(*distance, candidate))

@@ -1,37 +1,37 @@
-//! How a session subscribes, and as what others see it.
+//! Options of a subscription, and the client data that other clients see.
 
 use std::sync::Arc;
 
 use crate::{Payload, Since};
 
-/// How a session subscribes.
+/// Options of a subscription.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubscribeOptions {
-    /// Up to where it knows the channel; one place, or places of several channels of which one may be this one's. What
-    /// it has missed comes with the answer.
+    /// The positions up to which the session knows the channel: one, or those of several channels of which one may be
+    /// this channel's. Publications missed since then are part of the result.
     pub since: Option<Arc<[Since]>>,
-    /// As whom others see it there.
+    /// The member under which the session appears in presence.
     pub client: Option<Arc<ClientInfo>>,
-    /// It chooses among what it has missed: also where those who come back get the latest publication only, it gets all
-    /// that are kept.
+    /// The session filters the recovered publications itself: even where the recovery mode is "latest", it gets all
+    /// stored ones.
     pub recover_all: bool,
 }
 
-/// A connected client, as others see it: in presence, when it joins and leaves, and beside what it publishes.
+/// A connected client as other clients see it: in presence, in joins and leaves, and as the publisher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientInfo {
-    /// The user; empty if anonymous.
+    /// The user name; empty if anonymous.
     pub user: Box<str>,
-    /// The connection: unique among those of the node.
+    /// The connection's id, unique on the node.
     pub client: Box<str>,
-    /// What is known of the connection.
+    /// Public data of the connection.
     pub conn_info: Option<Payload>,
-    /// What is known of its subscription to this channel.
+    /// Public data of the subscription to this channel.
     pub chan_info: Option<Payload>,
 }
 
 impl ClientInfo {
-    /// What it takes, in bytes.
+    /// Returns the memory footprint in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let parts = [&self.conn_info, &self.chan_info];

@@ -1,6 +1,6 @@
 //! Time as an argument: pure code reads no clock.
 
-/// The time of a turn, read once.
+/// The time of a turn, read once at its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
     /// Milliseconds of a monotonic clock with an arbitrary origin.

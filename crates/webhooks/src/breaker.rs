@@ -1,25 +1,25 @@
-//! Stops asking a back end that mostly fails, and tries it with one request after a pause.
+//! A circuit breaker: stops requests to a back end that mostly fails, and tries it with one request after a pause.
 
 use std::collections::HashSet;
 
 use veche_calls::{CallError, CallErrorKind};
 
-/// Failures and answers of the current and of the previous span of this length count.
+/// The length of a counting window; the current and the previous one count.
 const SPAN_MS: u64 = 5_000;
 
-/// How a request has ended, as far as it says something about its back end.
+/// The outcome of a request, as far as it concerns the back end's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackendResult {
-    /// There was an answer, whatever it says.
+    /// A response arrived, whatever its content.
     Answered,
-    /// There was no answer in time. The client may be the cause, so each client counts once.
+    /// No response in time. The client's data may be the cause, so each client counts once.
     TimedOut,
-    /// The back end can't be reached, or says that it can't answer.
+    /// The back end is unreachable or reports that it can't respond.
     Unavailable,
 }
 
 impl BackendResult {
-    /// Returns how an answer with this status ends a request. 500 is an answer: it may be due to what one client has sent.
+    /// Returns the outcome of a status. 500 counts as a response: it may be due to the data of one client.
     pub fn of_status(status: u16) -> Self {
         match status {
             502 | 503 => Self::Unavailable,
@@ -28,7 +28,7 @@ impl BackendResult {
         }
     }
 
-    /// Returns how a fault ends a request; `None` where the request could not be made, which is due to the client.
+    /// Returns the outcome of an error; `None` if the request could not be made because of the client's data.
     pub fn of_fault(fault: &CallError) -> Option<Self> {
         match fault.kind {
             CallErrorKind::Invalid => None,
@@ -38,16 +38,16 @@ impl BackendResult {
     }
 }
 
-/// Opens, so that no request is made, once failures within ten seconds reach a number and outnumber the answers.
-/// Times are in monotonic milliseconds.
+/// Opens, which stops requests, once the failures within ten seconds reach a limit and outnumber responses. Times are
+/// in monotonic milliseconds.
 #[derive(Debug)]
 pub struct CircuitBreaker {
     failures_max: usize,
     pause_ms: u64,
     spans: [TimeWindow; 2],
-    /// 0 while it is closed.
+    /// The end of the pause; 0 while closed.
     paused_until_ms: u64,
-    /// The one request after the pause is under way.
+    /// The single request after the pause is in progress.
     is_trying: bool,
 }
 
@@ -61,7 +61,7 @@ struct TimeWindow {
 }
 
 impl CircuitBreaker {
-    /// Opens after this many failures within ten seconds, if they outnumber the answers, and stays open for the pause.
+    /// Opens after this many failures within ten seconds, if they outnumber responses, and stays open for the pause.
     pub fn new(failures_max: u32, pause_ms: u64) -> Self {
         Self {
             failures_max: failures_max as usize,
@@ -72,7 +72,8 @@ impl CircuitBreaker {
         }
     }
 
-    /// Returns whether a request may be made; its end is reported by [`ended`](Self::ended) or [`not_asked`](Self::not_asked).
+    /// Returns whether a request may be made; its end is reported by [`ended`](Self::ended) or
+    /// [`not_asked`](Self::not_asked).
     pub fn may_ask(&mut self, now_ms: u64) -> bool {
         if self.paused_until_ms == 0 {
             return true;
@@ -89,12 +90,12 @@ impl CircuitBreaker {
         self.paused_until_ms != 0
     }
 
-    /// A request that was allowed was not made: another one may be tried.
+    /// Reports that an allowed request was not made, so that another may be tried.
     pub fn not_asked(&mut self) {
         self.is_trying = false;
     }
 
-    /// Counts the end of a request of a client. Returns whether the breaker has opened by it.
+    /// Counts the outcome of a client's request. Returns whether it opened the breaker.
     pub fn ended(&mut self, ending: BackendResult, client: &str, now_ms: u64) -> bool {
         if ending == BackendResult::Answered && self.is_open() {
             (self.paused_until_ms, self.is_trying) = (0, false);

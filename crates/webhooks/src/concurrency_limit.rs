@@ -1,12 +1,12 @@
-//! Decides when requests to one back end are made: at once, when others have ended, or not at all.
+//! Schedules requests to one back end: at once, queued, or refused.
 
 use std::collections::VecDeque;
 use std::mem;
 
 use super::{BackendResult, CircuitBreaker};
 
-/// Limits how many requests are under way; the rest queue in the order in which they came. A [`CircuitBreaker`] refuses them
-/// while the back end fails.
+/// Limits concurrent requests; others queue in order of arrival. A [`CircuitBreaker`] refuses them while the back end
+/// fails.
 #[derive(Debug)]
 pub struct ConcurrencyLimit<T> {
     breaker: CircuitBreaker,
@@ -16,7 +16,7 @@ pub struct ConcurrencyLimit<T> {
 }
 
 impl<T> ConcurrencyLimit<T> {
-    /// Limits the requests that are under way at a time.
+    /// Creates a limit of concurrent requests.
     pub fn new(concurrency: u32, breaker: CircuitBreaker) -> Self {
         Self {
             breaker,
@@ -26,7 +26,8 @@ impl<T> ConcurrencyLimit<T> {
         }
     }
 
-    /// See [`CircuitBreaker::may_ask`]. A request for which it returns `true` is handed to [`admit`](Self::admit).
+    /// See [`CircuitBreaker::may_ask`]. A request for which it returns `true` has to be passed to
+    /// [`admit`](Self::admit).
     pub fn may_ask(&mut self, now_ms: u64) -> bool {
         self.breaker.may_ask(now_ms)
     }
@@ -36,7 +37,7 @@ impl<T> ConcurrencyLimit<T> {
         self.breaker.is_open()
     }
 
-    /// Returns the request if it is to be made now; otherwise queues it.
+    /// Returns the request if it can be made now; otherwise queues it.
     pub fn admit(&mut self, request: T) -> Option<T> {
         if self.under_way == self.concurrency {
             self.queue.push_back(request);
@@ -46,8 +47,8 @@ impl<T> ConcurrencyLimit<T> {
         Some(request)
     }
 
-    /// A request has ended; `None`: it says nothing about the back end. Where the breaker opens by it, `Some` has the
-    /// queue, which is not to be made.
+    /// Reports the end of a request; `None` if it says nothing about the back end. If that opens the breaker, returns
+    /// the queued requests, which have to be failed.
     pub fn ended(
         &mut self,
         ending: Option<BackendResult>,
@@ -63,12 +64,12 @@ impl<T> ConcurrencyLimit<T> {
         has_opened.then(|| self.take_queue())
     }
 
-    /// Takes all queued requests, which are not to be made.
+    /// Takes all queued requests, which have to be failed.
     pub fn take_queue(&mut self) -> VecDeque<T> {
         mem::take(&mut self.queue)
     }
 
-    /// Takes the next request that is to be made now.
+    /// Takes the next request that can be made now.
     pub fn start_next(&mut self) -> Option<T> {
         if self.under_way == self.concurrency {
             return None;
@@ -78,13 +79,13 @@ impl<T> ConcurrencyLimit<T> {
         Some(next)
     }
 
-    /// Takes the oldest queued requests that have expired, which are not to be made.
+    /// Takes the expired requests at the front of the queue, which have to be failed.
     pub fn expire(&mut self, has_expired: impl Fn(&T) -> bool) -> Vec<T> {
         let queue = &mut self.queue;
         std::iter::from_fn(|| queue.pop_front_if(|request| has_expired(request))).collect()
     }
 
-    /// Returns the number of requests that are under way or queued.
+    /// Returns the number of requests in progress or queued.
     pub fn pending(&self) -> usize {
         self.under_way + self.queue.len()
     }

@@ -1,4 +1,4 @@
-//! Requests to issuers and back ends, by the HTTP client that scripts have as well.
+//! Requests to issuers and back ends, made with the HTTP client of scripts.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,29 +8,29 @@ use veche_calls::{
     ReplyBody,
 };
 
-/// Connections to one server at a time, where nothing else is said.
+/// The default limit of connections to one server.
 pub const CONNECTIONS_MAX: u32 = 64;
 
-/// A request, and what it may cost.
+/// A request with its limits.
 pub struct FetchRequest<'g> {
-    /// Where it goes.
+    /// The URL.
     pub url: &'g str,
-    /// Names and values, in order.
+    /// Header names and values, in order.
     pub headers: Vec<(String, Vec<u8>)>,
-    /// Of a POST; without one it is a GET.
+    /// The body of a POST; `None` makes a GET.
     pub body: Option<Vec<u8>>,
-    /// How long the whole answer may take.
+    /// The time limit for the complete response.
     pub timeout: Duration,
-    /// Limit on the length of the body.
+    /// The longest response body in bytes.
     pub body_bytes_max: u64,
-    /// Certificates to trust instead of the usual ones, as PEM.
+    /// A PEM file of certificates to trust instead of those of the system.
     pub ca: Option<&'g Path>,
-    /// To one server at a time; requests with another limit have connections of their own.
+    /// The limit of connections to the server; requests with another limit use separate connections.
     pub connections_max: u32,
 }
 
 impl FetchRequest<'_> {
-    /// It follows no redirect: an answer of elsewhere is none.
+    /// Redirects are not followed: a response from elsewhere is not an answer.
     pub fn into_call(self) -> Call {
         Call::Http(HttpCall::Fetch(Box::new(HttpRequest {
             method: if self.body.is_some() { "POST" } else { "GET" }.to_owned(),
@@ -51,18 +51,18 @@ impl FetchRequest<'_> {
     }
 }
 
-/// A whole answer.
+/// A complete response.
 pub struct FetchResponse {
     /// The status code.
     pub status: u16,
-    /// Names and values, in order.
+    /// Header names and values, in order.
     pub headers: Vec<(String, Vec<u8>)>,
-    /// The body, whole.
+    /// The complete body.
     pub body: Vec<u8>,
 }
 
 impl FetchResponse {
-    /// What has become of a request; the words of a fault have nothing of what was sent.
+    /// Converts the outcome of a request; error texts contain no data of the request.
     pub fn of(outcome: CallOutcome) -> Result<Self, CallError> {
         match outcome {
             Ok(Reply::Http(reply)) => {
@@ -80,12 +80,12 @@ impl FetchResponse {
         }
     }
 
-    /// Whether there is such a header, with whatever in it.
+    /// Returns whether a header exists, with any value.
     pub fn has(&self, name: &str) -> bool {
         self.headers.iter().any(|(other, _)| other == name)
     }
 
-    /// Returns the first header of that name, if it is text.
+    /// Returns the first header of a name, if it is text.
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(other, _)| other == name);
         found.and_then(|(_, value)| std::str::from_utf8(value).ok())

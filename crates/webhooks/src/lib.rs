@@ -1,8 +1,8 @@
 //! HTTP requests to back ends: hooks that decide on clients' commands, and event webhooks.
 //!
-//! Both stand on the same parts, which are here for others that ask back ends as well: concurrency ([`ConcurrencyLimit`]), a breaker for
-//! back ends that fail ([`CircuitBreaker`]), signatures ([`sign`]), whole answers ([`FetchResponse`]). The crate knows what a question and a
-//! batch of events look like on the wire. It does not know workers, sessions or where verdicts go from its callers.
+//! Their common parts are public for other requests to back ends: a concurrency limit ([`ConcurrencyLimit`]), a circuit
+//! breaker ([`CircuitBreaker`]), signatures ([`sign`]) and complete responses ([`FetchResponse`]). The crate knows the
+//! format of hook requests and event batches. It does not know workers, sessions or the receivers of decisions.
 
 #![forbid(unsafe_code)]
 

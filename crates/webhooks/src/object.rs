@@ -1,4 +1,4 @@
-//! Answers that have to be JSON objects.
+//! Values that have to be JSON objects.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -7,8 +7,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// A value that comes as a JSON object. Derived types take an array too, as their fields in order: an empty one would be an
-/// object with nothing in it, and `[]` is what PHP makes of an empty array.
+/// A value parsed from a JSON object. Derived types also accept an array of their fields in order: an empty array would
+/// be an object without fields, and `[]` is PHP's encoding of an empty array.
 #[derive(Debug, Default)]
 pub struct Object<T>(pub T);
 

@@ -1,4 +1,4 @@
-//! Signatures by which a back end knows that it is this server that asks.
+//! Signatures that authenticate this server's requests to a back end.
 
 use std::fmt::Write as _;
 use std::time::SystemTime;
@@ -8,13 +8,13 @@ use sha2::Sha256;
 
 use veche_config::SecretValue;
 
-/// Says which hook a request is for, so that one URL can serve several.
+/// The header that names the hook, so that one URL can serve several.
 pub const HOOK: &str = "veche-hook";
 
-/// The header that holds them.
+/// The header with the signatures.
 pub const SIGNATURE: &str = "veche-signature";
 
-/// Adds the header with the signatures of a body, as of now; none without secrets.
+/// Adds the header with the signatures of a body, with the current time; none without secrets.
 pub fn sign(headers: &mut Vec<(String, Vec<u8>)>, secrets: &[SecretValue], body: &[u8]) {
     if secrets.is_empty() {
         return;
@@ -25,7 +25,7 @@ pub fn sign(headers: &mut Vec<(String, Vec<u8>)>, secrets: &[SecretValue], body:
     headers.push((SIGNATURE.to_owned(), signature.into_bytes()));
 }
 
-/// `t=SECONDS,v1=HEX`: HMAC-SHA256 of the seconds, a dot and the body; one for each secret.
+/// Returns `t=SECONDS,v1=HEX`: the HMAC-SHA256 of the seconds, a dot and the body, for each secret.
 fn signature<'s>(secrets: impl Iterator<Item = &'s [u8]>, seconds: u64, body: &[u8]) -> String {
     let mut text = format!("t={seconds}");
     for secret in secrets {
@@ -36,7 +36,7 @@ fn signature<'s>(secrets: impl Iterator<Item = &'s [u8]>, seconds: u64, body: &[
         mac.update(body);
         text.push_str(",v1=");
         for byte in mac.finalize().into_bytes() {
-            // Writing into a string can't fail.
+            // Writing to a string can't fail.
             let _ = write!(text, "{byte:02x}");
         }
     }
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn bodies_are_signed_with_their_time() {
-        // By `printf '1700000000.{}' | openssl dgst -sha256 -hmac secret`.
+        // Computed by `printf '1700000000.{}' | openssl dgst -sha256 -hmac secret`.
         let expected =
             "t=1700000000,v1=b8569b78799ff9e3cbff0fc2d63a33a2b57f3282abd07c37ae5e8e7d79a5f163";
         let secrets = [&b"secret"[..]];

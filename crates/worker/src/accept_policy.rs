@@ -1,23 +1,23 @@
-//! Accepting: what a process at its cap, and one that goes away, still takes.
+//! Which listeners accept connections at the connection limit and during a drain.
 
 use veche_frontends::ListenerRole;
 
-/// The listeners that connections are accepted from.
+/// Selects the listeners that accept connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AcceptPolicy {
     /// Every listener: nothing restricts accepting.
     #[default]
     Everything,
-    /// Those that are not public: the process is at its cap.
+    /// Listeners that are not public: the process is at its connection limit.
     BackEndsOnly,
-    /// Those without push lines: in a drain, once no client is left that these could reach.
+    /// All but push listeners: a drain has no clients left that pushes could reach.
     ClientsOnly,
-    /// None: another process takes over, or a drain waits for nothing any more.
+    /// None: another process has taken over, or a drain is finished.
     Nothing,
 }
 
 impl AcceptPolicy {
-    /// Returns whether connections are accepted from listeners of a role.
+    /// Returns whether listeners with this role accept connections.
     #[must_use]
     pub fn accepts(self, role: ListenerRole) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! Applications in a turn: what a worker needs of them beyond what sessions do.
+//! The worker's interface to applications beyond the calls of sessions.
 
 use std::any::Any;
 
@@ -13,21 +13,21 @@ use veche_types::{AppId, ConnectionId, MessageKind};
 
 use crate::worker::Worker;
 
-/// The applications of a worker. Sessions call them as [`Apps`]; the worker knows their type.
+/// The applications of a worker. Sessions call them through [`Apps`]; the worker knows their concrete type.
 pub trait AppHost: Apps {
-    /// What the applications of one worker send those of another.
+    /// A message between the applications of different workers.
     type Message;
 
-    /// Returns the application that made a request to the hub under this session, where no connection did.
+    /// Returns the application that made the hub request with this session id; `None` if it belongs to a connection.
     fn worker_id(session: ConnectionId) -> Option<AppId> {
         let _ = session;
         None
     }
 
-    /// Takes a message of another worker's applications.
+    /// Handles a message of another worker's applications.
     fn handle_message(&mut self, message: Self::Message, shared: &mut Context);
 
-    /// Returns whether [`next_message`](Self::next_message) has one for any worker.
+    /// Returns whether [`next_message`](Self::next_message) has a message for any worker.
     fn has_messages(&self) -> bool {
         false
     }
@@ -38,8 +38,8 @@ pub trait AppHost: Apps {
         None
     }
 
-    /// Has an application decide on a command. Exactly one verdict is left in
-    /// [`Ports::verdicts`](veche_frontends::Ports::verdicts), now or later. `timeout_ms` of 0 is no limit.
+    /// Lets an application decide on a command. It adds exactly one decision to the worker's hook decisions, now or
+    /// later. A `timeout_ms` of 0 means no limit.
     fn decide_hook(
         &mut self,
         app: AppId,
@@ -48,7 +48,7 @@ pub trait AppHost: Apps {
         shared: &mut Context,
     );
 
-    /// Tells an application what became of a token that it handed in for a session.
+    /// Reports to an application the result of a token renewal that it requested for a session.
     fn handle_renewed(
         &mut self,
         renewal: &TokenRenewal,
@@ -56,34 +56,34 @@ pub trait AppHost: Apps {
         shared: &mut Context,
     );
 
-    /// Takes events of channels, and how many were lost before them; returns whether an application has work now.
+    /// Handles channel events and the number of events lost before them; returns whether an application now has work.
     fn handle_channel_event(&mut self, events: &[ChannelEvent], lost: u64) -> bool {
         let _ = (events, lost);
         false
     }
 
-    /// Tells all applications that the worker is going away, but for services.
+    /// Tells all applications, except services, that the worker is stopping.
     fn stop(&mut self, shared: &mut Context) {
         let _ = shared;
     }
 
-    /// Returns whether all of them have done what they do at the end.
+    /// Returns whether the stop handlers of all applications have ended.
     fn has_stopped(&self) -> bool {
         true
     }
 
-    /// Returns whether an application still knows a client, if only because the client's last handler has not ended.
+    /// Returns whether an application still holds a client, possibly only because its last handler has not ended.
     fn has_clients(&self) -> bool {
         false
     }
 
-    /// Tells services to end. Those that have not by this monotonic time in milliseconds are ended. May come again with
-    /// an earlier time.
+    /// Tells services to stop; those still running at this monotonic time in milliseconds are ended. May be called
+    /// again with an earlier time.
     fn stop_services(&mut self, until_ms: u64, shared: &mut Context) {
         let _ = (until_ms, shared);
     }
 
-    /// Returns whether services were told to end and none of them runs any more.
+    /// Returns whether services were told to stop and none is running.
     fn have_services_ended(&self) -> bool {
         true
     }
@@ -186,7 +186,7 @@ impl AppHost for NoApps {
 }
 
 impl<A: AppHost, T> Worker<A, T> {
-    /// Calls the applications, which are taken out of [`Context`] meanwhile; `None` where there are none.
+    /// Calls the applications, which are moved out of the context for the call; `None` if there are none.
     pub fn with_apps<R>(&mut self, call: impl FnOnce(&mut A, &mut Context) -> R) -> Option<R> {
         let result = self.shared.with_apps(|apps, shared| {
             let apps: &mut dyn Any = apps;
@@ -205,8 +205,8 @@ impl<A: AppHost, T> Worker<A, T> {
         apps.downcast_mut()
     }
 
-    /// Lets the applications work, and continues what waited for them. What that brings about in turn is taken up next
-    /// turn, so that two applications that answer each other at once cannot hold the worker.
+    /// Runs the applications and resumes what waited for them. Effects of that are handled in the next turn, so that
+    /// two applications that answer each other immediately cannot hold the worker.
     pub(crate) fn run_apps(&mut self) {
         if self
             .shared
@@ -252,7 +252,7 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Hands a request's answer to the application that made it; returns it where none did.
+    /// Passes a hub answer to the application that made the request; returns it if no application did.
     pub(crate) fn answer_app(
         &mut self,
         id: ConnectionId,
@@ -267,7 +267,7 @@ impl<A: AppHost, T> Worker<A, T> {
         None
     }
 
-    /// When the applications have something to do, in milliseconds from now; `None` for never.
+    /// Returns the milliseconds until applications have work; `None` for never.
     pub(crate) fn apps_due_in_ms(&self) -> Option<u64> {
         let shared = &self.shared;
         let apps = shared.apps.as_ref()?;

@@ -1,81 +1,82 @@
-//! A drain: applications stop first, then clients close one after the other over its time, then services stop and back ends
-//! are told, then the connections to other servers close. Where another process takes over, services and back ends are told
-//! at once: what they publish is to reach the clients of that one.
+//! Drain: applications stop first, then clients are closed evenly over the drain time, then services stop and back ends
+//! are closed, and last the connections to other servers. If another process takes over, services and back ends are
+//! closed at once, so that their publications reach the clients of the new process.
 
 use veche_frontends::ShutdownReason;
+use veche_types::codes::CloseCode;
 
 use crate::apps::AppHost;
 use crate::worker::{ExternalRequest, Worker};
 
-/// A drain under way: the connections `next..end` by index are still to be told.
+/// A drain in progress: the connections with indexes `next..end` still have to be closed.
 pub(crate) struct Drain {
     next: u32,
     end: u32,
-    /// Clients are told from then on.
+    /// Start of closing clients.
     from_ms: u64,
     until_ms: u64,
-    /// The time of the drain is over.
+    /// End of the drain time.
     ends_ms: u64,
-    /// Connections to other servers are told at the latest then.
+    /// Latest start of closing connections to other servers.
     servers_ms: u64,
     apps: AppsStage,
     clients: ClientsStage,
-    /// Below this index no client is left.
+    /// No index below this one belongs to a client.
     passed: u32,
     services: ServicesStage,
-    /// Services are told at the latest then.
+    /// Latest time to stop services.
     services_from_ms: u64,
-    /// Back ends start to close then at the latest.
+    /// Latest start of closing back ends.
     back_ends_from_ms: u64,
     has_closed_back_ends: bool,
-    /// Connections to other servers are told after those of clients.
+    /// Whether closing of connections to other servers has begun; it follows that of clients.
     has_stopped_servers: bool,
 }
 
-/// How far applications are with what they do at the end.
+/// Progress of stopping applications.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
 enum AppsStage {
     Stopping,
-    /// Those of this worker have stopped.
+    /// The applications of this worker have stopped.
     StoppedHere,
-    /// Those of all workers have.
+    /// The applications of all workers have stopped.
     StoppedEverywhere,
 }
 
-/// How far clients are.
+/// Progress of closing clients.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ClientsStage {
-    /// There are some, or may be.
+    /// This worker may still have clients.
     Connected,
-    /// This worker has none any more.
+    /// This worker has no clients left.
     GoneHere,
-    /// No worker has.
+    /// No worker has clients left.
     GoneEverywhere,
 }
 
-/// How far services are with their end.
+/// Progress of stopping services.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ServicesStage {
     Running,
     Stopping,
-    /// Those of this worker have ended.
+    /// The services of this worker have ended.
     EndedHere,
-    /// Those of all workers have.
+    /// The services of all workers have ended.
     EndedEverywhere,
 }
 
-/// Services are ended after so long.
+/// Services that have not ended after this time are stopped.
 const SERVICES_MS_MAX: u64 = 10_000;
 
-/// What applications publish at the end gets this long to reach clients before those are told.
+/// Time for the final publications of applications to reach clients before these are closed.
 const LAST_PUBLICATIONS_MS: u64 = 20;
 
 impl<A: AppHost, T> Worker<A, T> {
-    /// Begins to go away within that many milliseconds. Once the applications of this worker have stopped,
-    /// [`ExternalRequest::AppsStopped`] says so.
+    /// Begins to drain within this many milliseconds. [`ExternalRequest::AppsStopped`] follows once the applications of this
+    /// worker have stopped.
     pub fn handle_drain(&mut self, within_ms: u64, parting: ShutdownReason) {
         self.shared.start_draining(parting);
-        // While their connections are there: `app.stop` may have something to say to them.
+        // Before connections are closed, since `app.stop` may send to them.
         self.with_apps(|apps, shared| apps.stop(shared));
         let began_ms = self.shared.now.mono_ms;
         let before = self.drain.take();
@@ -90,9 +91,9 @@ impl<A: AppHost, T> Worker<A, T> {
         self.drain = Some(Drain {
             next: 0,
             end: self.slab.end(),
-            // Applications have the first quarter, unless they need less.
+            // Applications may use the first quarter of the time.
             from_ms: began_ms + within_ms / 4,
-            // The last fifth is for the closing handshakes.
+            // The last fifth is reserved for closing handshakes.
             until_ms: began_ms + (within_ms - within_ms / 5),
             ends_ms,
             servers_ms,
@@ -104,13 +105,13 @@ impl<A: AppHost, T> Worker<A, T> {
             passed: 0,
             services,
             services_from_ms: match parting {
-                // Its clients need them to the end.
+                // Clients depend on services until the end.
                 ShutdownReason::Stopping => ends_ms - within_ms / 10,
-                // Those of the other process wait for their end.
+                // Services of the other process wait for these to end.
                 ShutdownReason::Replaced => began_ms,
             },
             back_ends_from_ms: match parting {
-                // What they send reaches the clients that are still there.
+                // What back ends push still reaches the remaining clients.
                 ShutdownReason::Stopping => servers_ms,
                 ShutdownReason::Replaced => began_ms,
             },
@@ -119,11 +120,24 @@ impl<A: AppHost, T> Worker<A, T> {
         });
     }
 
-    /// The time of the drain is over: connections that are left are aborted.
+    /// Ends the drain: remaining connections are aborted.
     pub fn handle_drain_over(&mut self) {
         for index in 0..self.slab.end() {
             if let Some(id) = self.slab.id_at(index) {
                 self.handle_failed(id, "the server has stopped");
+            }
+        }
+    }
+
+    /// Commands about users of this worker may be lost, a disconnect or a refresh: each client with a user has to connect
+    /// again.
+    pub fn handle_commands_lost(&mut self) {
+        let (code, reason) = CloseCode::InsufficientState.parts();
+        for index in 0..self.slab.end() {
+            let id = self.slab.id_at(index);
+            if let Some(id) = id.filter(|id| self.shared.hub.user_of(*id).is_some()) {
+                let kick = (id, code, reason.to_owned());
+                self.shared.requests.disconnects.push(kick);
             }
         }
     }
@@ -139,27 +153,27 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// The last client of all workers is gone.
+    /// Handles that the last client of all workers is gone.
     pub fn handle_clients_gone(&mut self) {
         if let Some(drain) = &mut self.drain {
             drain.clients = ClientsStage::GoneEverywhere;
         }
     }
 
-    /// The services of all workers have ended.
+    /// Handles that the services of all workers have ended.
     pub fn handle_services_ended(&mut self) {
         if let Some(drain) = &mut self.drain {
             drain.services = ServicesStage::EndedEverywhere;
         }
     }
 
-    /// Returns whether the worker is going away.
+    /// Returns whether the worker is draining.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.drain.is_some()
     }
 
-    /// Returns whether nothing may be dialed any more.
+    /// Returns whether new outbound connections are refused.
     #[must_use]
     pub fn has_stopped_servers(&self) -> bool {
         self.drain
@@ -167,7 +181,7 @@ impl<A: AppHost, T> Worker<A, T> {
             .is_some_and(|drain| drain.has_stopped_servers)
     }
 
-    /// Tells the clients whose time in the drain has come.
+    /// Closes the clients that are due.
     pub(crate) fn drain_clients(&mut self) {
         let has_stopped = self.drain.is_some() && self.apps().is_none_or(AppHost::has_stopped);
         let Some(drain) = &mut self.drain else { return };
@@ -185,7 +199,7 @@ impl<A: AppHost, T> Worker<A, T> {
             0 => drain.end,
             within => (u64::from(drain.end) * elapsed.min(within) / within) as u32,
         };
-        // The first connection need not wait for its share of the time.
+        // The first connection is due immediately.
         let due = due.max(drain.end.min(1));
         let from = drain.next;
         drain.next = due.max(from);
@@ -200,7 +214,7 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Starts to close back ends once the process has no client left that they could reach, or their time has come.
+    /// Starts to close back ends once the process has no clients left that they could reach, or when they are due.
     pub(crate) fn drain_back_ends(&mut self) {
         let now_ms = self.shared.now.mono_ms;
         let Some(drain) = &mut self.drain else { return };
@@ -221,8 +235,8 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Reports that the last client of this worker is gone. One whose transport alone is left counts no more: a peer that
-    /// does not close it holds nothing up.
+    /// Reports when the last client of this worker is gone. Connections with only a transport left do not count: a peer
+    /// that does not close it delays nothing.
     fn check_clients_gone(&mut self) {
         let Some(drain) = &mut self.drain else { return };
         if drain.clients != ClientsStage::Connected || drain.apps != AppsStage::StoppedEverywhere {
@@ -242,7 +256,7 @@ impl<A: AppHost, T> Worker<A, T> {
         self.is_busy = true;
     }
 
-    /// Tells services to end once no client of the process is left, or the time has come, and reports their end.
+    /// Stops services once the process has no clients left or the time has come, and reports their end.
     pub(crate) fn drain_services(&mut self) {
         self.check_clients_gone();
         let now_ms = self.shared.now.mono_ms;
@@ -265,13 +279,12 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Closes the connections to other servers once neither an application nor a client nor a service needs them, or has the
-    /// time to.
+    /// Closes the connections to other servers once no application, client or service needs them, or when they are due.
     pub(crate) fn drain_servers(&mut self) {
         let now_ms = self.shared.now.mono_ms;
         let has_clients = self.shared.stats.connections.read() > 0;
         let Some(drain) = &mut self.drain else { return };
-        // Services may use them after they were told, and the rest is for the closing handshakes.
+        // Services may use them after they were told to stop; the remaining time is for closing handshakes.
         let is_late = now_ms >= drain.servers_ms;
         let is_needed = drain.apps != AppsStage::StoppedEverywhere
             || has_clients

@@ -1,12 +1,12 @@
-//! One worker: its connections, its part of the hub, its applications, and the one order of steps in a turn.
+//! One worker: its connections, its part of the hub, its applications, and the only implementation of a turn.
 //!
-//! [`Worker`] is a state machine without I/O. A driver hands it what happened (`handle_*`), has it carry out the turn
-//! ([`Worker::finish_turn`]) and takes out what is to be done (`poll_*`). The server drives it with sockets, TLS and
-//! mailboxes; the simulator, the front ends' tests and the fuzz targets drive it with bytes in memory. No socket, clock,
-//! thread or global randomness is reachable from here, and no step of a turn exists anywhere else.
+//! [`Worker`] is a state machine without I/O. A driver passes events in (`handle_*`), runs the turn
+//! ([`Worker::finish_turn`]) and collects the resulting work (`poll_*`). The server drives it with sockets, TLS and
+//! mailboxes; the simulator, the front ends' tests and the fuzz targets drive it with bytes in memory. It reaches no
+//! socket, clock, thread or global randomness, and no other code contains steps of a turn.
 //!
-//! Messages between workers of one node are values. Those that mean the same on another node are listed by
-//! [`WorkerMessage::into_node_message`], and defined and serialised in `veche-nodes`.
+//! Messages between the workers of a node are plain values. [`WorkerMessage::into_node_message`] lists those that also
+//! exist between nodes; `veche-nodes` defines and serialises them.
 //!
 //! Start reading at [`Worker`].
 

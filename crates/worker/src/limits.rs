@@ -1,33 +1,33 @@
-//! How much work one turn may do, and when the next one has to begin.
+//! Limits on the work of one turn, and the time of the next.
 
-/// Deliveries of queued fan-outs in a turn: about two milliseconds of sends.
+/// Deliveries of queued fan-outs per turn: about two milliseconds of sends.
 const DELIVERIES_MAX: usize = 512;
 
-/// Messages of other workers in a turn.
+/// Messages of other workers per turn.
 const MESSAGES_MAX: usize = 4096;
 
-/// Work of one connection in a turn: about a millisecond.
+/// Work of one connection per turn: about a millisecond.
 const CONNECTION_WORK: u64 = 1_000_000;
 
-/// Work of all connections on what a turn's events bring.
+/// Work of all connections per turn for new events.
 const EVENT_WORK: u64 = 6_000_000;
 
-/// Work of all connections on what earlier turns have left.
+/// Work of all connections per turn for input left by earlier turns.
 const BACKLOG_WORK: u64 = 4_000_000;
 
-/// The default of [`TurnLimits::app_credits`]. A lane has 1,024 credits; the rest belongs to the hub.
+/// The default of [`TurnLimits::app_credits`]. A lane has 1,024 credits; the remainder is reserved for the hub.
 pub const APP_CREDITS: u32 = 256;
 
-/// Work that waits for credit, for room below a cap or for a disk is looked at again after this long.
+/// Retry interval of work that waits for credit, for room below a limit or for a disk.
 pub(crate) const RETRY_MS: u64 = 1;
 
-/// The same for less urgent work: a failing disk, the next connections of a drain.
+/// Retry interval of less urgent work: a failing disk, the next connections of a drain.
 pub(crate) const RETRY_LATER_MS: u64 = 20;
 
-/// Spare memory and expired history are looked at this often, until nothing is left to free.
+/// Interval of freeing spare memory and expired history, while there is any.
 pub(crate) const MAINTENANCE_MS: u64 = 1000;
 
-/// Counted work of one turn.
+/// Limits on the work of one turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TurnLimits {
     /// Deliveries of queued fan-outs, at least 1.
@@ -36,14 +36,15 @@ pub struct TurnLimits {
     pub messages: usize,
     /// Work of one connection, at least 1, in [units](veche_frontends::work) of about a nanosecond.
     pub connection_work: u64,
-    /// Work of all connections on what the turn's events bring. Input beyond it waits for a later turn; the connection that
-    /// was served longest ago continues first.
+    /// Work of all connections for the events of this turn. Further input waits for a later turn; the connection served
+    /// longest ago continues first.
     pub event_work: u64,
-    /// Work of all connections on input that earlier turns have left, at least 1.
+    /// Work of all connections for input left by earlier turns, at least 1.
     pub backlog_work: u64,
-    /// Unfinished data messages in a lane from which on applications and emulation requests send no more, at least 1.
+    /// Number of unacknowledged data messages in a lane from which on applications and emulation requests stop sending,
+    /// at least 1.
     pub app_credits: u32,
-    /// Whether spare memory is trimmed and history expired once a second.
+    /// Whether spare memory is freed and history expired once a second.
     pub maintains: bool,
 }
 
@@ -61,11 +62,11 @@ impl Default for TurnLimits {
     }
 }
 
-/// When the next turn has to begin if nothing happens before.
+/// When the next turn has to begin without further events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnState {
-    /// At once: work is left.
+    /// Immediately: work is left.
     Busy,
-    /// After this many milliseconds, or with the next event; `None`: only with an event.
+    /// After this many milliseconds or with the next event; `None`: only with an event.
     Idle(Option<u64>),
 }

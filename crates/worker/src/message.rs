@@ -1,65 +1,71 @@
-//! Messages between workers: plain values, carried by lanes that keep their order and give credit for data.
+//! Messages between workers: plain values on ordered lanes with credit-based flow control for data.
 
 use std::sync::Arc;
 
 use veche_frontends::{EmulationRequest, ListConnections, list_connections};
 use veche_hub::{Caller, HubMessage, HubMessageClass, Outlet as _};
+use veche_nodes::{BanRequest, NodeId};
 use veche_types::WorkerId;
 
 use crate::apps::AppHost;
 use crate::worker::Worker;
 
-/// What one worker sends another.
+/// A message from one worker to another.
 #[derive(Debug)]
 pub enum WorkerMessage<M> {
-    /// For its hub.
+    /// Mail for the receiver's hub.
     Hub(HubMessage),
-    /// For its applications, of the same applications elsewhere.
+    /// A message for the receiver's applications, from the same applications of the sender.
     App(M),
-    /// Client commands for a response of that worker (HTTP fallback transports).
+    /// Client commands for a streaming response of the receiver (HTTP fallback transports).
     Relay(EmulationRequest),
-    /// A question for its connections.
+    /// A request to list connections.
     ListConnections(Arc<ListConnections>),
+    /// Client commands for a response of another node, to the cluster.
+    RelayTo(NodeId, EmulationRequest),
+    /// A block for all nodes, to the cluster.
+    Block(BanRequest),
 }
 
 impl<M> WorkerMessage<M> {
-    /// Returns whether it uses a credit of its lane until its receiver has finished it.
+    /// Returns whether the message uses a credit of its lane until the receiver has processed it.
     #[must_use]
     pub fn is_data(&self) -> bool {
         match self {
             Self::Hub(mail) => mail.class() != HubMessageClass::Control,
-            Self::App(_) | Self::Relay(_) => true,
-            Self::ListConnections(_) => false,
+            Self::App(_) | Self::Relay(_) | Self::RelayTo(..) => true,
+            Self::ListConnections(_) | Self::Block(_) => false,
         }
     }
 }
 
-/// A message that leaves.
+/// An outgoing message with its destination.
 #[derive(Debug)]
 pub struct OutgoingMail<M> {
-    /// The worker it goes to.
+    /// Index of the receiving worker.
     pub to: usize,
-    /// The message itself.
+    /// The content of the message.
     pub message: WorkerMessage<M>,
 }
 
 impl<A: AppHost, T> Worker<A, T> {
-    /// Sets how many data messages to a worker are not finished there yet. To be called for each worker before the first
-    /// [`handle_message`](Self::handle_message) of a turn, and after the last [`poll_message`](Self::poll_message).
+    /// Sets the number of data messages to a worker that it has not processed yet. To be called for each worker before
+    /// the first [`handle_message`](Self::handle_message) of a turn and after the last
+    /// [`poll_message`](Self::poll_message).
     #[inline]
     pub fn handle_credits(&mut self, to: usize, unfinished: u32) {
         self.shared.requests.mailer.lanes[to].unfinished = unfinished;
     }
 
-    /// Returns whether the turn takes another message: what is left waits for the next one.
+    /// Returns whether this turn accepts another message; further ones wait for the next turn.
     #[must_use]
     #[inline]
     pub fn wants_message(&self) -> bool {
         self.messages < self.limits.messages
     }
 
-    /// Takes a message of another worker. Answers in it reach their sessions before the next message is looked at: a
-    /// subscriber gets the answer to its subscription before what it then hears.
+    /// Handles a message of another worker. Answers in it reach their sessions before the next message is handled, so a
+    /// subscriber receives the answer to its subscription before publications that follow it.
     pub fn handle_message(&mut self, from: usize, message: WorkerMessage<A::Message>) {
         self.messages += 1;
         match message {
@@ -79,19 +85,24 @@ impl<A: AppHost, T> Worker<A, T> {
                 self.shared.requests.mailer.lanes[from].finished += 1;
             }
             WorkerMessage::ListConnections(census) => self.answer_list_request(&census),
+            // These are for the cluster, which is no worker.
+            WorkerMessage::RelayTo(..) | WorkerMessage::Block(_) => {}
         }
     }
 
-    /// Takes how many data messages of a worker were finished in this turn: its credits, to be given back.
+    /// Takes the number of a worker's data messages processed in this turn, which are credits to return.
     #[inline]
     pub fn poll_finished(&mut self, of: usize) -> u32 {
         std::mem::take(&mut self.shared.requests.mailer.lanes[of].finished)
     }
 
-    /// Takes the next message for another worker. To be called after [`finish_turn`](Self::finish_turn) until it returns
-    /// `None`; messages to one worker come in the order in which they have to arrive.
+    /// Takes the next message for another worker. To be called after [`finish_turn`](Self::finish_turn) until it
+    /// returns `None`; messages to one worker must be sent in this order.
     #[inline]
     pub fn poll_message(&mut self) -> Option<OutgoingMail<A::Message>> {
+        if !self.shared.requests.blocks.is_empty() {
+            self.hand_out_blocks();
+        }
         if let Some(outgoing) = self.outgoing.pop_front() {
             return Some(outgoing);
         }
@@ -110,21 +121,23 @@ impl<A: AppHost, T> Worker<A, T> {
             self.next_lane += 1;
         }
         let outgoing = self.poll_app_message().or_else(|| self.poll_relay());
+        let outgoing = outgoing.or_else(|| self.poll_for_nodes());
         if outgoing.is_none() {
             (self.next_lane, self.next_relay) = (0, 0);
         }
         outgoing
     }
 
-    /// Takes back a message for which its lane has no room. It comes first next turn, and the lanes are gone through from
-    /// the beginning then, so that nothing stays behind.
+    /// Takes back a message that did not fit in its lane. It is the first of the next turn, which visits the lanes from
+    /// the beginning, so that none is starved.
     pub fn put_back(&mut self, outgoing: OutgoingMail<A::Message>) {
         self.outgoing.push_front(outgoing);
         (self.next_lane, self.next_relay) = (0, 0);
         self.is_busy = true;
     }
 
-    /// Applications use a part of the credits alone, so that they do not hold up the hub; the rest waits.
+    /// Takes an application message; applications may use only a part of the credits, so that they do not block the
+    /// hub.
     fn poll_app_message(&mut self) -> Option<OutgoingMail<A::Message>> {
         if !self.apps().is_some_and(AppHost::has_messages) {
             return None;
@@ -143,22 +156,24 @@ impl<A: AppHost, T> Worker<A, T> {
         })
     }
 
-    /// Takes the first relay behind `next_relay` whose lane has room, so that those of one lane keep their order.
+    /// Takes the first relay from `next_relay` on whose lane has room, which preserves the order within each lane.
     fn poll_relay(&mut self) -> Option<OutgoingMail<A::Message>> {
         let (me, credits) = (self.index(), self.limits.app_credits);
+        let nodes = self.shared.requests.nodes;
         let (relays, lanes) = (
             &mut self.shared.requests.relays,
             &mut self.shared.requests.mailer.lanes,
         );
         while let Some(relay) = relays.get(self.next_relay) {
             let to = usize::from(relay.to.worker.0);
-            let is_known = to < lanes.len() && to != me;
+            let is_worker = nodes.is_none_or(|nodes| to != usize::from(nodes.0));
+            let is_known = to < lanes.len() && to != me && is_worker;
             if is_known && lanes[to].unfinished >= credits {
                 self.next_relay += 1;
                 continue;
             }
             let relay = relays.remove(self.next_relay)?;
-            // Clients can make up addresses of workers that there are not.
+            // Clients can forge addresses of workers that do not exist.
             if is_known {
                 lanes[to].unfinished += 1;
                 let message = WorkerMessage::Relay(relay);
@@ -168,6 +183,34 @@ impl<A: AppHost, T> Worker<A, T> {
         None
     }
 
+    /// Takes what is for the cluster and not for the hub of a worker.
+    fn poll_for_nodes(&mut self) -> Option<OutgoingMail<A::Message>> {
+        let ports = &mut self.shared.requests;
+        let to = usize::from(ports.nodes?.0);
+        let lane = ports.mailer.lanes.get_mut(to)?;
+        if lane.unfinished >= self.limits.app_credits {
+            return None;
+        }
+        let (node, relay) = ports.far_relays.pop_front()?;
+        lane.unfinished += 1;
+        let message = WorkerMessage::RelayTo(node, relay);
+        Some(OutgoingMail { to, message })
+    }
+
+    /// Hands blocks to the cluster, before instructions that follow them.
+    fn hand_out_blocks(&mut self) {
+        let ports = &mut self.shared.requests;
+        let Some(nodes) = ports.nodes else {
+            return;
+        };
+        while let Some(command) = ports.blocks.pop_front() {
+            self.outgoing.push_back(OutgoingMail {
+                to: nodes.0.into(),
+                message: WorkerMessage::Block(command),
+            });
+        }
+    }
+
     /// Begins what this worker was asked to ask of all.
     pub(crate) fn send_list_requests(&mut self) {
         if self.shared.requests.list_requests.is_empty() {
@@ -175,6 +218,12 @@ impl<A: AppHost, T> Worker<A, T> {
         }
         for census in std::mem::take(&mut self.shared.requests.list_requests) {
             let census = Arc::new(census);
+            if let Some(nodes) = self.shared.requests.nodes {
+                let message = WorkerMessage::ListConnections(census);
+                let to = nodes.0.into();
+                self.outgoing.push_back(OutgoingMail { to, message });
+                continue;
+            }
             for to in 0..self.shared.requests.mailer.lanes.len() {
                 if to != self.index() {
                     let message = WorkerMessage::ListConnections(Arc::clone(&census));
@@ -207,7 +256,7 @@ impl<A: AppHost, T> Worker<A, T> {
         ports.send_message(worker, mail);
     }
 
-    /// Hands over the relays whose response is here.
+    /// Delivers the relays for responses of this worker.
     pub(crate) fn deliver_relays(&mut self) {
         for _ in 0..self.shared.requests.relays.len() {
             let Some(relay) = self.shared.requests.relays.pop_front() else {

@@ -1,4 +1,4 @@
-//! Which messages between workers are also messages between nodes, and which are for the workers of one node only.
+//! Defines which messages between workers also exist between nodes, and which stay within one node.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use veche_types::{ConnectionId, WorkerId};
 
 use crate::message::WorkerMessage;
 
-/// Precedes a user in the name of the personal channel.
+/// Prefix of a personal channel's name, followed by the user.
 const PERSONAL: char = '#';
 
 impl<M> WorkerMessage<M> {
-    /// Returns the message between nodes that means the same as this one from one worker to another.
+    /// Converts to the equivalent message between nodes.
     ///
     /// # Errors
-    /// It is for workers of one node only.
+    /// The message exists only between workers of one node.
     #[expect(
         clippy::result_large_err,
         reason = "the error is the message itself, which goes another way"
@@ -27,16 +27,19 @@ impl<M> WorkerMessage<M> {
             Self::Hub(mail) => handle_node_mail(mail, from, to).map_err(Self::Hub),
             Self::Relay(relay) => Ok(NodeMessage::Relay(relay)),
             Self::ListConnections(census) => Ok(NodeMessage::Connections(census)),
+            Self::Block(command) => Ok(NodeMessage::Block(command)),
+            // Its node is chosen where it is sent.
+            Self::RelayTo(_, relay) => Ok(NodeMessage::Relay(relay)),
             // Applications choose their own form within a node.
             Self::App(message) => Err(Self::App(message)),
         }
     }
 
-    /// Returns the message to a worker that means the same as a message of another node, and back
-    /// [what it came from](Self::into_node_message).
+    /// Converts a message of another node to the equivalent message for a worker, the inverse of
+    /// [`into_node_message`](Self::into_node_message).
     ///
     /// # Errors
-    /// It is for the process rather than for one of its workers.
+    /// The message is for the process, not for a worker.
     pub fn from_node_message(message: NodeMessage) -> Result<Self, NodeMessage> {
         Ok(match message {
             NodeMessage::Instruct(UserCommandRequest {
@@ -155,7 +158,7 @@ fn handle_node_mail(
                 }
             }
         }
-        // The order of channels and what belongs to it, by the channel's home on this node.
+        // Channel ordering and related mail belong to the channel's home worker on this node.
         HubMessage::Subscribe { .. }
         | HubMessage::Refused { .. }
         | HubMessage::Subscribed { .. }
@@ -165,7 +168,7 @@ fn handle_node_mail(
         | HubMessage::Query { .. }
         | HubMessage::Lost { .. }
         | HubMessage::LogFull { .. }
-        // An instruction on its way through the node, which another node asks for as a whole.
+        // A user command already split up within the node; other nodes send it whole.
         | HubMessage::Command { .. }
         | HubMessage::Acknowledge { .. } => return Err(mail),
     })
@@ -184,6 +187,7 @@ fn answer_node_request(answer: HubReply) -> Result<NodeAnswer, HubReply> {
         | HubReply::Presence(_)
         | HubReply::PresenceStats(_)
         | HubReply::CommandDispatched(_)
-        | HubReply::CommandAcknowledged => return Err(answer),
+        | HubReply::CommandAcknowledged
+        | HubReply::Partial { .. } => return Err(answer),
     })
 }

@@ -1,4 +1,4 @@
-//! The connections of a worker: everything about one of them in one entry, at the index of its id.
+//! The connections of a worker: one entry holds the whole state of a connection, at the index of its id.
 
 use std::collections::VecDeque;
 
@@ -7,22 +7,22 @@ use veche_types::ConnectionId;
 
 use crate::worker::TransportCommand;
 
-/// One connection. `T` is what its driver keeps beside it, such as TLS.
+/// One connection. `T` is the driver's own state for it, such as TLS.
 pub(crate) struct ConnectionEntry<T> {
     pub(crate) connection: Connection,
     pub(crate) transport: T,
     generation: u32,
-    /// When the transport's timer fires; `u64::MAX` if it is not set.
+    /// When the transport's timer fires, in monotonic milliseconds; `u64::MAX` if it is not set.
     pub(crate) armed_ms: u64,
     pub(crate) stall: WriteStall,
-    /// The transport was told to receive nothing.
+    /// Whether the transport was told to stop receiving.
     pub(crate) is_paused: bool,
-    /// The driver wants nothing received, whatever the connection wants.
+    /// Whether the driver holds the connection's input, regardless of the connection's own state.
     pub(crate) is_held: bool,
 }
 
 impl<T> ConnectionEntry<T> {
-    /// Tells the transport what the connection wants now: a nearer deadline, receiving or not.
+    /// Updates the transport after a change of the connection: an earlier deadline, receiving or not.
     #[inline]
     pub(crate) fn update_timer(
         &mut self,
@@ -40,7 +40,7 @@ impl<T> ConnectionEntry<T> {
         }
     }
 
-    /// Sets the transport's timer, if it would fire later.
+    /// Sets the transport's timer if it would fire later.
     #[inline]
     pub(crate) fn arm(
         &mut self,
@@ -55,15 +55,15 @@ impl<T> ConnectionEntry<T> {
     }
 }
 
-/// Since when unsent bytes have made no progress.
+/// Tracks how long unsent bytes have made no progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WriteStall {
-    /// 0: nothing is unsent.
+    /// Monotonic milliseconds; 0: nothing is unsent.
     since_ms: u64,
 }
 
 impl WriteStall {
-    /// Notes that a send did not complete; returns whether nothing was unsent before.
+    /// Records an incomplete send; returns whether nothing was unsent before.
     pub(crate) fn begin(&mut self, now_ms: u64) -> bool {
         let is_first = self.since_ms == 0;
         if is_first {
@@ -72,7 +72,7 @@ impl WriteStall {
         is_first
     }
 
-    /// Notes progress, after which `unsent` bytes are left.
+    /// Records progress that left `unsent` bytes.
     pub(crate) fn progress(&mut self, unsent: usize, now_ms: u64) {
         self.since_ms = if unsent == 0 { 0 } else { now_ms.max(1) };
     }
@@ -134,17 +134,17 @@ impl<T> ConnectionSlab<T> {
         self.entries[id.index as usize].take()
     }
 
-    /// Connections there are.
+    /// Returns the number of connections.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// One more than the greatest index used so far.
+    /// Returns the highest used index plus one.
     pub(crate) fn end(&self) -> u32 {
         self.entries.len() as u32
     }
 
-    /// Returns whether there is a connection of a client that is not over.
+    /// Returns whether the index has a client connection that is not over.
     pub(crate) fn is_client(&self, index: u32) -> bool {
         let entry = self.entries.get(index as usize).and_then(Option::as_ref);
         entry.is_some_and(|ConnectionEntry { connection, .. }| {

@@ -1,17 +1,18 @@
-//! The turn: the one order of its steps.
+//! The turn: the only definition of the order of its steps.
 
 use std::sync::Arc;
 
 use veche_frontends::hooks::HookTarget;
-use veche_hub::{Caller, ChannelEvent, LogBatch, UserCommand};
+use veche_hub::{Caller, ChannelEvent, LogBatch, RemoteEngine, UserCommand};
+use veche_nodes::engine::channel::{Event, Order};
 
 use crate::apps::AppHost;
 use crate::limits::{MAINTENANCE_MS, RETRY_LATER_MS, RETRY_MS, TurnState};
 use crate::worker::{ExternalRequest, Worker, begin_work};
 
 impl<A: AppHost, T> Worker<A, T> {
-    /// Carries out what the turn's events and messages have brought about. Afterwards the driver takes out what is to be
-    /// done, in the order that [`Worker`] gives.
+    /// Processes the effects of the turn's events and messages. Afterwards the driver polls the resulting work in the
+    /// order documented at [`Worker`].
     pub fn finish_turn(&mut self) {
         self.is_busy = false;
         self.finish_messages();
@@ -39,8 +40,8 @@ impl<A: AppHost, T> Worker<A, T> {
         self.shared.stats.mailbox_depth.set(depth as u64);
     }
 
-    /// Continues connections that have used their share of an earlier turn, each once at most and the one first that
-    /// was served longest ago.
+    /// Continues connections that used up their share of an earlier turn, each at most once, the one served longest ago
+    /// first.
     fn continue_connections(&mut self) {
         let waiting = self.shared.waiting_for_turn.len();
         if waiting > 0 {
@@ -58,9 +59,9 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Continues connections whose input waited, as far as what they waited for has come. One that got the credit that it
-    /// waited for and needs another waits behind those that got none: with little credit a pipeline of publications
-    /// would otherwise keep all others out.
+    /// Continues connections whose input waited, if what they waited for has arrived. A connection that used its credit
+    /// and needs another goes behind those without one: otherwise a pipeline of publications would starve all others
+    /// when credit is scarce.
     fn resume_connections(&mut self) {
         if self.resumable.is_empty() && self.shared.waiting_for_credit.is_empty() {
             return;
@@ -83,7 +84,7 @@ impl<A: AppHost, T> Worker<A, T> {
         self.ids = ids;
     }
 
-    /// Carries out what hub and sessions asked of other connections during this turn.
+    /// Applies what hub and sessions requested of other connections in this turn.
     fn apply_disconnects(&mut self) {
         self.send_list_requests();
         self.deliver_answers();
@@ -116,24 +117,24 @@ impl<A: AppHost, T> Worker<A, T> {
         if self.shared.requests.outboxes.has_slow() {
             self.handle_slow_clients();
         }
-        // A batch whose command before has just been answered asks on next turn.
+        // A batch whose previous command was just answered continues in the next turn.
         self.is_busy |= !self.shared.requests.list_requests.is_empty();
     }
 
-    /// Tells the homes concerned, and the callers, that sessions have carried their instructions out.
+    /// Reports completed user commands to the home workers concerned and to the callers.
     fn finish_user_commands(&mut self, settling: Vec<(Caller, Arc<UserCommand>)>) {
         for (caller, instruction) in settling {
             let (hub, ports) = (&mut self.shared.hub, &mut self.shared.requests);
             hub.acknowledge_command(caller, &instruction, ports);
         }
         self.deliver_answers();
-        // The batches that go on may have given further instructions.
+        // The continued batches may have added user commands.
         let ports = &self.shared.requests;
         self.is_busy |= !(ports.disconnects.is_empty() && ports.user_commands.is_empty());
         self.is_busy |= !ports.finished_user_commands.is_empty();
     }
 
-    /// Tells sessions that publications were missed, or that more waited for their clients than may.
+    /// Handles sessions that missed publications or whose queue exceeded its limit.
     fn handle_slow_clients(&mut self) {
         let mut ids = std::mem::take(&mut self.ids);
         self.shared.requests.outboxes.take_fallen_behind(&mut ids);
@@ -151,7 +152,7 @@ impl<A: AppHost, T> Worker<A, T> {
         self.ids = ids;
     }
 
-    /// Hands the hub's answers to those who asked.
+    /// Delivers the hub's answers to the requesting sessions and applications.
     pub(crate) fn deliver_answers(&mut self) {
         while let Some((id, ticket, answer)) = self.shared.requests.answers.pop_front() {
             if let Some(answer) = self.answer_app(id, ticket, answer) {
@@ -162,8 +163,8 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Takes the turn's questions to whoever decides, and hands over the verdicts that are there. What these bring about
-    /// is taken up next turn, so that a client whose commands are all refused at once cannot hold the worker.
+    /// Sends the turn's hook requests and delivers available decisions. Their effects are handled in the next turn, so
+    /// that a client whose commands are all refused immediately cannot hold the worker.
     fn send_hook_requests(&mut self) {
         self.deliver_app_requests();
         if self.shared.requests.hook_decisions.is_empty() {
@@ -177,7 +178,7 @@ impl<A: AppHost, T> Worker<A, T> {
             }
         }
         self.deliver_app_requests();
-        // They may have published, or have been decided on.
+        // The application may have published or received a decision.
         self.is_busy = true;
     }
 
@@ -188,7 +189,7 @@ impl<A: AppHost, T> Worker<A, T> {
                     self.with_apps(|apps, shared| {
                         apps.decide_hook(app, timeout_ms, &question, shared);
                     });
-                    // It may have published, or begun something.
+                    // The session may have published or begun new work.
                     self.is_busy = true;
                 }
                 HookTarget::BackEnd(_) => self.requests.push_back(ExternalRequest::Hook(question)),
@@ -211,31 +212,53 @@ impl<A: AppHost, T> Worker<A, T> {
         self.lost_events += lost;
     }
 
-    /// Takes the next thing that somebody outside is asked for. To be called after [`finish_turn`](Self::finish_turn)
-    /// until it returns `None`.
+    /// Takes the next request to the outside. To be called after [`finish_turn`](Self::finish_turn) until it returns
+    /// `None`.
     pub fn poll_request(&mut self) -> Option<ExternalRequest> {
         self.requests.pop_front()
     }
 
-    /// Returns what happened in channels since the last call, for a back end, and how many events were lost. To be called
-    /// once a turn; what is left in the list comes again.
+    /// Returns the channel events for the back end since the last call and the number of lost events. To be called once
+    /// per turn; events left in the list are returned again.
     pub fn poll_channel_events(&mut self) -> (&mut Vec<ChannelEvent>, u64) {
         let lost = std::mem::take(&mut self.lost_events);
         (&mut self.channel_events, lost)
     }
 
-    /// Takes the turn's batch for the log of history. Not to be called while the log has no room: the hub keeps what
-    /// comes, as far as it has room, and refuses publications beyond.
+    /// Takes the turn's batch for the history log. Not to be called while the log has no room: the hub buffers up to
+    /// its limit and then refuses publications.
     pub fn poll_history(&mut self) -> Option<LogBatch> {
         let is_all = self.limits.maintains && self.shared.now.mono_ms >= self.maintain_at_ms;
         self.shared.hub.take_batch(is_all)
     }
 
-    /// The log has everything up to this batch.
+    /// Handles that the log has stored everything up to this batch.
     pub fn handle_durable(&mut self, batch: u64) {
         self.shared
             .hub
             .batch_durable(batch, &mut self.shared.requests);
+    }
+
+    /// Takes events of an engine outside the process.
+    pub fn handle_engine(&mut self, events: Vec<Event>) {
+        let Some(engine) = self.shared.hub.engine().remote() else {
+            return;
+        };
+        for event in events {
+            engine.handle(event);
+        }
+        while self.shared.hub.take_reports(&mut self.shared.requests) {
+            self.deliver_answers();
+        }
+    }
+
+    /// Returns the orders for an engine outside the process, which the driver takes out; `None` where there is none.
+    pub fn engine_orders(&mut self) -> Option<&mut Vec<Order>> {
+        self.shared
+            .hub
+            .engine()
+            .remote()
+            .map(RemoteEngine::take_orders)
     }
 
     /// Says whether the log makes no progress now, so that waiting for it needs no haste.
@@ -243,7 +266,7 @@ impl<A: AppHost, T> Worker<A, T> {
         self.is_log_failing = is_failing;
     }
 
-    /// Ends the turn after everything was taken out: trims memory and expires history when that is due.
+    /// Ends the turn after all work was polled: frees memory and expires history when due.
     pub fn end_turn(&mut self) {
         let now_ms = self.shared.now.mono_ms;
         let is_due = now_ms >= self.maintain_at_ms && self.limits.maintains;
@@ -252,12 +275,12 @@ impl<A: AppHost, T> Worker<A, T> {
         }
         self.is_trimmed = is_due && !self.shared.trim();
         begin_work(&self.limits, &mut self.shared);
-        // Clients that were given up just now are told of in the next turn.
+        // Clients that just became unreachable are reported in the next turn.
         self.is_busy |= is_due && self.shared.hub.has_pending_output();
     }
 
-    /// Returns when the next turn has to begin. After [`end_turn`](Self::end_turn) it changes only with what applications
-    /// wait for, so a driver asks right before it waits.
+    /// Returns when the next turn has to begin. After [`end_turn`](Self::end_turn) it depends only on applications, so
+    /// drivers call it right before they wait.
     #[must_use]
     pub fn state(&self) -> TurnState {
         let apps = self.apps_due_in_ms();

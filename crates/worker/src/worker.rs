@@ -1,4 +1,4 @@
-//! [`Worker`]: the state, what happens to connections, and what transports are to do.
+//! [`Worker`]: its state, the events of connections, and the commands for transports.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -16,7 +16,7 @@ use crate::limits::TurnLimits;
 use crate::message::OutgoingMail;
 use crate::slab::ConnectionSlab;
 
-/// One worker without I/O. `A` is the type of its applications, `T` what its driver keeps beside each connection.
+/// One worker without I/O. `A` is the type of its applications, `T` the driver's own state of each connection.
 ///
 /// # Calls of a turn
 ///
@@ -24,25 +24,25 @@ use crate::slab::ConnectionSlab;
 /// 2. Events of transports, in any order: [`handle_accepted`](Self::handle_accepted),
 ///    [`handle_received`](Self::handle_received), [`handle_ended`](Self::handle_ended),
 ///    [`handle_sent`](Self::handle_sent), [`handle_timeout`](Self::handle_timeout),
-///    [`handle_closed`](Self::handle_closed). After each, or after several,
-///    [`poll_transport`](Self::poll_transport) until it returns `None`.
+///    [`handle_closed`](Self::handle_closed). After each, or after several, [`poll_transport`](Self::poll_transport)
+///    until it returns `None`.
 /// 3. [`handle_credits`](Self::handle_credits) for each worker, then [`handle_message`](Self::handle_message) while
 ///    [`wants_message`](Self::wants_message).
 /// 4. Completions, in any order: [`handle_durable`](Self::handle_durable), [`handle_identity`](Self::handle_identity),
-///    [`handle_hook_decision`](Self::handle_verdict), [`handle_apps_stopped`](Self::handle_apps_stopped),
+///    [`handle_hook_decision`](Self::handle_hook_decision), [`handle_apps_stopped`](Self::handle_apps_stopped),
 ///    [`handle_clients_gone`](Self::handle_clients_gone), [`handle_services_ended`](Self::handle_services_ended).
 /// 5. [`finish_turn`](Self::finish_turn).
-/// 6. What is asked of others: [`poll_request`](Self::poll_request), [`poll_history`](Self::poll_history),
+/// 6. Requests to the outside: [`poll_request`](Self::poll_request), [`poll_history`](Self::poll_history),
 ///    [`poll_channel_events`](Self::poll_channel_events), and [`handle_dialed`](Self::handle_dialed) or
-///    [`handle_dial_failed`](Self::handle_dial_failed) for what applications dial.
+///    [`handle_dial_failed`](Self::handle_dial_failed) for connections that applications dial.
 /// 7. [`poll_transport`](Self::poll_transport), then [`poll_write`](Self::poll_write), then
 ///    [`poll_unsent`](Self::poll_unsent), each until `None`.
 /// 8. [`poll_finished`](Self::poll_finished) for each worker, [`poll_message`](Self::poll_message) until `None`,
 ///    [`handle_credits`](Self::handle_credits) for each worker.
-/// 9. [`end_turn`](Self::end_turn), [`poll_transport`](Self::poll_transport) once more, and [`state`](Self::state), which
-///    says when the next turn has to begin.
+/// 9. [`end_turn`](Self::end_turn), [`poll_transport`](Self::poll_transport) once more, and [`state`](Self::state),
+///    which returns when the next turn has to begin.
 ///
-/// A call with the id of a connection that is gone does nothing.
+/// Calls with the id of a closed connection do nothing.
 pub struct Worker<A: AppHost, T = ()> {
     pub(crate) id: WorkerId,
     pub(crate) limits: TurnLimits,
@@ -50,77 +50,77 @@ pub struct Worker<A: AppHost, T = ()> {
     pub(crate) slab: ConnectionSlab<T>,
     pub(crate) commands: VecDeque<TransportCommand>,
     pub(crate) requests: VecDeque<ExternalRequest>,
-    /// Messages that belong to no lane of the hub's.
+    /// Messages outside the hub's lanes.
     pub(crate) outgoing: VecDeque<OutgoingMail<A::Message>>,
-    /// Connections to continue next turn.
+    /// Connections to continue in the next turn.
     pub(crate) resumable: Vec<ConnectionId>,
-    /// Empty between uses.
+    /// Scratch space, empty between uses.
     pub(crate) ids: Vec<ConnectionId>,
-    /// Likewise: connections that have gone on in this turn and wait for credit again.
+    /// Scratch space: connections that continued in this turn and wait for credit again.
     pub(crate) resumed: Vec<ConnectionId>,
     pub(crate) touched: Vec<u32>,
     pub(crate) next_write: usize,
-    /// The turn is finished, and what it wrote has not been taken out.
+    /// The turn is finished and its writes were not polled yet.
     pub(crate) has_writes: bool,
     pub(crate) unsent: Vec<ConnectionId>,
     pub(crate) next_unsent: usize,
     pub(crate) next_lane: usize,
     pub(crate) next_relay: usize,
-    /// Messages taken in this turn.
+    /// Messages handled in this turn.
     pub(crate) messages: usize,
     pub(crate) channel_events: Vec<ChannelEvent>,
     pub(crate) lost_events: u64,
     pub(crate) drain: Option<Drain>,
     pub(crate) is_log_failing: bool,
-    /// There is work that waits for nothing.
+    /// There is work that can continue immediately.
     pub(crate) is_busy: bool,
-    /// When spare memory is trimmed and history expired next.
+    /// When spare memory is freed and history expired next, in monotonic milliseconds.
     pub(crate) maintain_at_ms: u64,
-    /// Nothing was left to trim, and nothing has happened since.
+    /// No spare memory was left, and nothing has happened since.
     pub(crate) is_trimmed: bool,
     apps: PhantomData<A>,
 }
 
-/// What a transport is to do.
+/// A command for a transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportCommand {
-    /// Receive nothing until [`Resume`](Self::Resume).
+    /// Stop receiving until [`Resume`](Self::Resume).
     Pause(ConnectionId),
-    /// Receive again.
+    /// Resume receiving on the transport.
     Resume(ConnectionId),
-    /// Have [`Worker::handle_timeout`] called at this monotonic time in milliseconds; it replaces a later one.
+    /// Call [`Worker::handle_timeout`] at this monotonic time in milliseconds; replaces a later time.
     SetTimer(ConnectionId, u64),
-    /// Close at once. [`Worker::handle_closed`] follows.
+    /// Close immediately; [`Worker::handle_closed`] follows.
     Close(ConnectionId),
 }
 
-/// What is asked of the world around a worker.
+/// A request to the world outside the worker.
 #[derive(Debug)]
 pub enum ExternalRequest {
-    /// The back end is to decide on a command; answered by [`Worker::handle_hook_decision`] exactly once.
+    /// A hook request for the back end, answered exactly once by [`Worker::handle_hook_decision`].
     Hook(HookRequest),
-    /// The applications of this worker have done what they do at the end; when those of all workers have,
-    /// [`Worker::handle_apps_stopped`] says so.
+    /// The applications of this worker have stopped; once those of all workers have, [`Worker::handle_apps_stopped`] is
+    /// called.
     AppsStopped,
-    /// The last client of this worker is gone, in a drain; when those of all workers are,
-    /// [`Worker::handle_clients_gone`] says so.
+    /// The last client of this worker is gone in a drain; once no worker has clients, [`Worker::handle_clients_gone`]
+    /// is called.
     ClientsGone,
-    /// The services of this worker have ended, in a drain; when those of all workers have,
-    /// [`Worker::handle_services_ended`] says so.
+    /// The services of this worker have ended in a drain; once those of all workers have,
+    /// [`Worker::handle_services_ended`] is called.
     ServicesEnded,
 }
 
-/// A connection that is gone.
+/// The remainder of a closed connection.
 #[derive(Debug)]
 pub struct ClosedConnection<T> {
-    /// What the driver kept beside it.
+    /// The driver's own state.
     pub transport: T,
-    /// The address of the client.
+    /// The IP address of the client.
     pub peer: IpAddr,
 }
 
 impl<A: AppHost, T> Worker<A, T> {
-    /// Makes a worker without connections. Which worker it is its part of the hub says.
+    /// Creates a worker without connections; its index is that of its hub part.
     pub fn new(mut shared: Context, limits: TurnLimits) -> Self {
         begin_work(&limits, &mut shared);
         Self {
@@ -153,19 +153,19 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Puts other limits in force.
+    /// Replaces the limits of later turns.
     pub fn set_limits(&mut self, limits: TurnLimits) {
         self.limits = limits;
         begin_work(&limits, &mut self.shared);
     }
 
-    /// Returns the number of this worker.
+    /// Returns the index of this worker.
     #[must_use]
     pub fn index(&self) -> usize {
         self.id.0.into()
     }
 
-    /// Returns how many workers there are.
+    /// Returns the number of workers.
     #[must_use]
     pub fn workers(&self) -> usize {
         self.shared.requests.mailer.lanes.len()
@@ -177,30 +177,30 @@ impl<A: AppHost, T> Worker<A, T> {
         self.slab.len()
     }
 
-    /// Returns what the connections of this worker share.
+    /// Returns the context that the connections of this worker share.
     #[must_use]
     pub fn shared(&self) -> &Context {
         &self.shared
     }
 
-    /// Returns the same to be changed: before the first turn, and for what no step of a turn concerns.
+    /// Returns the context for changes: before the first turn, or for state that no step of a turn uses.
     pub fn shared_mut(&mut self) -> &mut Context {
         &mut self.shared
     }
 
-    /// Sets the time.
+    /// Sets the time of the turn.
     pub fn set_now(&mut self, now: Now) {
         self.shared.set_now(now);
     }
 
-    /// Puts another configuration in force.
+    /// Replaces the configuration after a reload.
     pub fn set_config(&mut self, site: std::sync::Arc<FrontendConfig>, outbox_bytes_max: usize) {
         self.shared.set_config(site);
         let outboxes = &mut self.shared.requests.outboxes;
         outboxes.set_outbox_bytes_max(outbox_bytes_max);
     }
 
-    /// A listener has accepted a connection. `listener` is its place in the site.
+    /// Handles a connection accepted by the listener with this index.
     pub fn handle_accepted(&mut self, id: ConnectionId, listener: u16, peer: IpAddr, transport: T) {
         self.shared.stats.connections.add(1);
         let connection = Connection::accept(id, listener, peer, &mut self.shared);
@@ -208,7 +208,7 @@ impl<A: AppHost, T> Worker<A, T> {
         self.update_connection(id);
     }
 
-    /// A connection to another server is being opened for an application.
+    /// Handles an outbound connection that is being opened for an application.
     pub fn handle_dialed(
         &mut self,
         id: ConnectionId,
@@ -222,15 +222,15 @@ impl<A: AppHost, T> Worker<A, T> {
         self.is_busy |= self.has_writes;
     }
 
-    /// A connection to another server cannot be opened.
+    /// Handles an outbound connection that could not be opened.
     pub fn handle_dial_failed(&mut self, caller: DialId, why: &str) {
         self.with_apps(|apps, shared| apps.client_failed(caller.app, caller.token, why, shared));
         self.is_busy |= self.has_writes;
     }
 
-    /// An application gives up a connection that it dials.
+    /// Aborts an outbound connection that is being opened, for its application.
     pub fn hang_up(&mut self, caller: DialId) {
-        // Rare, and there is no other way to find it.
+        // A linear search, since this is rare.
         let found = (0..self.slab.end()).find_map(|index| {
             let id = self.slab.id_at(index)?;
             let entry = self.slab.get(id)?;
@@ -242,7 +242,7 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Bytes of the peer; they may be overwritten.
+    /// Handles received bytes, which may be overwritten.
     #[inline]
     pub fn handle_received(&mut self, id: ConnectionId, bytes: &mut [u8]) {
         self.with(id, |connection, shared| {
@@ -250,12 +250,12 @@ impl<A: AppHost, T> Worker<A, T> {
         });
     }
 
-    /// The peer has sent FIN.
+    /// Handles the peer's FIN.
     pub fn handle_ended(&mut self, id: ConnectionId) {
         self.with(id, |connection, shared| connection.handle_ended(id, shared));
     }
 
-    /// The timer of a transport has fired.
+    /// Handles an expired timer of a transport.
     pub fn handle_timeout(&mut self, id: ConnectionId) {
         let Some(entry) = self.slab.get_mut(id) else {
             return;
@@ -272,7 +272,7 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// The timer of a transport has fired, and what had to come before the connection's own bytes is late.
+    /// Handles an expired timer of a transport whose preliminaries (TLS handshake, PROXY header) are late.
     pub fn handle_late(&mut self, id: ConnectionId, why: &str) {
         if let Some(entry) = self.slab.get_mut(id) {
             entry.armed_ms = u64::MAX;
@@ -280,14 +280,14 @@ impl<A: AppHost, T> Worker<A, T> {
         self.handle_failed(id, why);
     }
 
-    /// The connection cannot go on, for this reason.
+    /// Handles a connection that failed for this reason.
     pub fn handle_failed(&mut self, id: ConnectionId, why: &str) {
         self.with(id, |connection, shared| {
             connection.handle_failed(id, why, shared)
         });
     }
 
-    /// The transport is gone, for this reason if nobody asked for it. Returns what is left of the connection.
+    /// Handles a closed transport, with the reason unless it was requested. Returns the remainder of the connection.
     pub fn handle_closed(
         &mut self,
         id: ConnectionId,
@@ -310,41 +310,41 @@ impl<A: AppHost, T> Worker<A, T> {
         })
     }
 
-    /// The client has shown a certificate that is trusted, before its first byte.
+    /// Handles a trusted client certificate, before the client's first byte.
     pub fn handle_certificate(&mut self, id: ConnectionId, certified: CertificateNames) {
         if let Some(entry) = self.slab.get_mut(id) {
             entry.connection.handle_certificate(certified);
         }
     }
 
-    /// A proxy has named its client, before the client's first byte.
+    /// Handles the client address from a PROXY header, before the client's first byte.
     pub fn handle_proxy_header(&mut self, id: ConnectionId, client: IpAddr) {
         if let Some(entry) = self.slab.get_mut(id) {
             entry.connection.handle_proxy_header(client);
         }
     }
 
-    /// Counts a connection among those of an address; returns whether that has room for it.
+    /// Counts a connection for an address; returns whether the address is within its limit.
     pub fn count_address(&mut self, id: ConnectionId, client: IpAddr) -> bool {
         let entry = self.slab.get_mut(id);
         entry.is_none_or(|entry| entry.connection.count_address(client, &self.shared))
     }
 
-    /// Answers a connection with these bytes and ends it.
+    /// Sends these bytes and ends the connection.
     pub fn reject(&mut self, id: ConnectionId, answer: &[u8]) {
         self.with(id, |connection, shared| {
             connection.reject(id, answer, shared);
         });
     }
 
-    /// What has been found out of the user behind a connection.
+    /// Handles the authentication result of a connection.
     pub fn handle_identity(&mut self, id: ConnectionId, finding: IdentityResult) {
         self.with(id, |connection, shared| {
             connection.handle_identity(id, finding, shared);
         });
     }
 
-    /// What was decided on a command of a session.
+    /// Handles the decision on a command of a session.
     pub fn handle_hook_decision(
         &mut self,
         id: ConnectionId,
@@ -357,13 +357,13 @@ impl<A: AppHost, T> Worker<A, T> {
         self.is_busy |= self.has_writes;
     }
 
-    /// Returns what the driver keeps beside a connection.
+    /// Returns the driver's own state of a connection.
     #[inline]
     pub fn transport_mut(&mut self, id: ConnectionId) -> Option<&mut T> {
         self.slab.get_mut(id).map(|entry| &mut entry.transport)
     }
 
-    /// Returns a connection.
+    /// Returns the connection with this id.
     #[must_use]
     pub fn connection(&self, id: ConnectionId) -> Option<&Connection> {
         self.slab.get(id).map(|entry| &entry.connection)
@@ -375,7 +375,7 @@ impl<A: AppHost, T> Worker<A, T> {
         self.connection(id).is_some_and(Connection::has_ended)
     }
 
-    /// Keeps a connection from receiving, whatever it wants itself, or ends that.
+    /// Holds or releases a connection's input, in addition to the connection's own pauses.
     pub fn hold(&mut self, id: ConnectionId, is_held: bool) {
         if let Some(entry) = self.slab.get_mut(id) {
             entry.is_held = is_held;
@@ -383,21 +383,21 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Makes sure that the timer of a transport fires by that monotonic time in milliseconds. One that fires early is
-    /// looked at and set again, so activity never touches it.
+    /// Ensures that a transport's timer fires by this monotonic time in milliseconds. An early timer is checked and set
+    /// again, so activity never touches it.
     pub fn arm(&mut self, id: ConnectionId, deadline_ms: u64) {
         if let Some(entry) = self.slab.get_mut(id) {
             entry.arm(id, deadline_ms, &mut self.commands);
         }
     }
 
-    /// Takes the next thing that a transport is to do.
+    /// Takes the next command for a transport.
     #[inline]
     pub fn poll_transport(&mut self) -> Option<TransportCommand> {
         self.commands.pop_front()
     }
 
-    /// Lets a connection work, and then tells its transport what it wants now.
+    /// Runs a connection's handler, then updates its transport.
     #[inline]
     pub(crate) fn with(
         &mut self,
@@ -418,7 +418,7 @@ impl<A: AppHost, T> Worker<A, T> {
     }
 }
 
-/// Sets what the events of the next turn may cost.
+/// Sets the work limits of the next turn's events.
 pub(crate) fn begin_work(limits: &TurnLimits, shared: &mut Context) {
     shared.work.set_share(limits.connection_work.max(1));
     shared.work.set_left(limits.event_work);

@@ -1,4 +1,4 @@
-//! What leaves: each touched outbox once a turn, and the watch over what the transport has not sent yet.
+//! Writes: each touched outbox once per turn, and monitoring of unsent bytes.
 
 use veche_frontends::outbox::ANSWERS_BYTES_HIGH;
 use veche_frontends::{TransportEnd, WaitReason};
@@ -7,23 +7,23 @@ use veche_types::ConnectionId;
 use crate::apps::AppHost;
 use crate::worker::{TransportCommand, Worker};
 
-/// What one connection sends in a turn.
+/// The output of one connection in a turn.
 #[derive(Debug)]
 pub struct PendingWrite {
-    /// The connection.
+    /// The id of the connection.
     pub id: ConnectionId,
-    /// Its bytes; may be empty where something is to end. To be given back by [`Worker::recycle`].
+    /// Its bytes, possibly empty before an end. To be returned by [`Worker::recycle`].
     pub bytes: Vec<u8>,
-    /// What becomes of the transport once they are on their way.
+    /// What happens to the transport after the bytes.
     pub end: TransportEnd,
 }
 
 impl<A: AppHost, T> Worker<A, T> {
     /// Takes the next write. To be called after [`finish_turn`](Self::finish_turn) until it returns `None`; each
-    /// connection comes once at most.
+    /// connection occurs at most once.
     ///
-    /// With [`TransportEnd::Abort`] the transport is to be closed and the bytes are empty. A send that did not complete is
-    /// reported by [`handle_stalled`](Self::handle_stalled); after a transport was shut down for [`TransportEnd::Shutdown`],
+    /// With [`TransportEnd::Abort`] the bytes are empty and the transport is to be closed. An incomplete send is reported by
+    /// [`handle_stalled`](Self::handle_stalled); after a transport was shut down for [`TransportEnd::Shutdown`],
     /// [`handle_shut_down`](Self::handle_shut_down) follows.
     #[inline]
     pub fn poll_write(&mut self) -> Option<PendingWrite> {
@@ -63,7 +63,7 @@ impl<A: AppHost, T> Worker<A, T> {
         stats.message_bytes_sent.add(sent.bytes);
     }
 
-    /// Takes the next connection whose input waits for its own output to leave; the driver answers with
+    /// Takes the next connection whose input waits for its own output to be sent; the driver answers with
     /// [`handle_unsent`](Self::handle_unsent). To be called after [`poll_write`](Self::poll_write) has returned `None`.
     #[inline]
     pub fn poll_unsent(&mut self) -> Option<ConnectionId> {
@@ -79,17 +79,17 @@ impl<A: AppHost, T> Worker<A, T> {
         id
     }
 
-    /// Takes how many bytes of a connection are unsent: it goes on next turn if they have left, otherwise
-    /// [`handle_sent`](Self::handle_sent) tells.
+    /// Handles the number of a connection's unsent bytes: it continues in the next turn if there are few, otherwise
+    /// after [`handle_sent`](Self::handle_sent).
     pub fn handle_unsent(&mut self, id: ConnectionId, unsent: usize) {
-        // Connection and worker have to judge by the same number, or they would ask each other for ever.
+        // Connection and worker must use the same number, or they would wait for each other forever.
         self.shared.requests.outboxes.set_unsent(id, unsent);
         if unsent <= ANSWERS_BYTES_HIGH {
             self.resumable.push(id);
         }
     }
 
-    /// A send did not complete; `unsent` bytes are left, and their progress is watched from now on.
+    /// Handles an incomplete send that left `unsent` bytes, whose progress is monitored from now on.
     pub fn handle_stalled(&mut self, id: ConnectionId, unsent: usize) {
         self.shared.requests.outboxes.set_unsent(id, unsent);
         let now_ms = self.shared.now.mono_ms;
@@ -101,14 +101,14 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// The transport was told to send FIN behind `unsent` bytes.
+    /// Handles a transport that was told to send FIN after `unsent` bytes.
     pub fn handle_shut_down(&mut self, id: ConnectionId, unsent: usize) {
         if unsent == 0 && self.has_ended(id) {
             self.commands.push_back(TransportCommand::Close(id));
         }
     }
 
-    /// The transport sent more of what it was given; `unsent` bytes are left.
+    /// Handles sending progress; `unsent` bytes are left.
     pub fn handle_sent(&mut self, id: ConnectionId, unsent: usize) {
         self.shared.requests.outboxes.set_unsent(id, unsent);
         let Some(entry) = self.slab.get_mut(id) else {
@@ -118,23 +118,23 @@ impl<A: AppHost, T> Worker<A, T> {
         if unsent == 0 {
             entry.connection.handle_all_sent(&self.shared);
         }
-        // Before it has left, the connection would only look and wait again.
+        // Before that the connection would only wait again.
         if unsent <= ANSWERS_BYTES_HIGH && entry.connection.is_blocked() == Some(WaitReason::Output)
         {
             self.resumable.push(id);
         }
-        // What the turn has written since leaves when it ends, and its end is judged then.
+        // Output of the current turn is sent at its end, and completion is checked then.
         if entry.connection.has_ended() && self.shared.requests.outboxes.of(id).is_over() {
             self.commands.push_back(TransportCommand::Close(id));
         }
     }
 
-    /// Returns an empty buffer, with memory that was used before if there is some.
+    /// Returns an empty buffer, reusing memory if available.
     pub fn spare_buffer(&mut self) -> Vec<u8> {
         self.shared.requests.outboxes.spare()
     }
 
-    /// Takes back the memory of bytes that were sent.
+    /// Takes back the memory of sent bytes.
     #[inline]
     pub fn recycle(&mut self, bytes: Vec<u8>) {
         self.shared.requests.outboxes.recycle(bytes);

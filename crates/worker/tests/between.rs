@@ -1,4 +1,4 @@
-//! Messages between nodes as messages to workers, and back.
+//! Conversion between messages between nodes and messages to workers.
 
 #[path = "../../nodes/tests/samples/mod.rs"]
 mod samples;
@@ -12,7 +12,7 @@ use veche_worker::WorkerMessage;
 const WORKER: WorkerId = WorkerId(3);
 const OTHER: WorkerId = WorkerId(4);
 
-/// Messages for the process rather than for a worker, by the beginnings of their names.
+/// Prefixes of the names of messages for the process.
 const FOR_THE_PROCESS: [&str; 7] = [
     "announce",
     "leave",
@@ -37,7 +37,7 @@ fn a_message_for_a_worker_comes_back_as_it_was() {
             Ok(between_workers) => {
                 assert!(!is_for_process, "{name}");
                 assert_eq!(between_workers.is_data(), message.is_data(), "{name}");
-                // A question comes from its caller, an answer goes there.
+                // A request comes from its caller, and its answer goes there.
                 let (from, to) = match message {
                     NodeMessage::Answer(_) => (OTHER, WORKER),
                     _ => (WORKER, OTHER),

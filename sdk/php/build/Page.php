@@ -27,6 +27,7 @@ final class Page
         ],
         'Applications' => [
             'Veche\App', 'Veche\Connection', 'Veche\Joined', 'Veche\Request', 'Veche\Response', 'Veche\Hook',
+            'Veche\Pool',
         ],
         'Results' => 'Veche\Result',
         'Errors' => ['Veche\Fault', 'Veche\ErrorCode', 'Veche\Exception'],

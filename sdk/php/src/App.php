@@ -11,8 +11,12 @@ use Veche\Exception\VecheException;
 use Veche\Hook\Decision;
 use Veche\Hook\Event;
 use Veche\Hook\Grant;
+use Veche\Pool\Http;
+use Veche\Pool\Mysql;
+use Veche\Pool\Redis;
 use Veche\Worker\Engine;
 use Veche\Worker\Handling;
+use Veche\Worker\RequestRunner;
 use Veche\Worker\Runner;
 use Veche\Worker\WorkerClient;
 
@@ -31,9 +35,16 @@ use Veche\Worker\WorkerClient;
  */
 final class App
 {
+    /** @var (Closure(self): void)|null Takes applications in place of {@see run()}. */
+    private static ?Closure $taker = null;
+
     /** @var array<string, Closure> */
     private array $handlers = [];
     private ?ClientInterface $client = null;
+    /** @var array{string, string|null}|null Address and key of the API; null: calls go over the worker's socket. */
+    private ?array $api = null;
+    /** @var array<string, mixed>|null Null: a worker has them from Veche's welcome. */
+    private ?array $options = null;
 
     private function __construct(private readonly int $concurrency)
     {
@@ -57,7 +68,10 @@ final class App
      */
     public function start(callable $handler): self
     {
-        return $this->on('start', fn (Handling $handling): mixed => $handler($this));
+        return $this->on('start', function (Handling $handling) use ($handler): array {
+            $handler($this);
+            return [];
+        });
     }
 
     /**
@@ -67,7 +81,10 @@ final class App
      */
     public function stop(callable $handler): self
     {
-        return $this->on('stop', fn (Handling $handling): mixed => $handler($this));
+        return $this->on('stop', function (Handling $handling) use ($handler): array {
+            $handler($this);
+            return [];
+        });
     }
 
     /**
@@ -231,7 +248,8 @@ final class App
     }
 
     /**
-     * Returns a client for calls of the API in handlers, such as pushes and presence. It needs no key.
+     * Returns a client for calls of the API in handlers, such as pushes and presence. In a worker it needs no key;
+     * under php-fpm it has the address and the key of the application's configuration.
      *
      * ```php
      * $app->message(fn (Veche\Connection $conn, string $data) => $app->client()->publish('room:1', $data));
@@ -239,7 +257,7 @@ final class App
      */
     public function client(): ClientInterface
     {
-        return $this->client ?? new WorkerClient();
+        return $this->client ??= $this->api === null ? new WorkerClient() : new Client(...$this->api);
     }
 
     /**
@@ -275,6 +293,34 @@ final class App
     }
 
     /**
+     * Returns a MySQL or MariaDB database over Veche's pool of connections. Only in workers.
+     *
+     * @param string $name Name of the pool.
+     */
+    public function mysql(string $name): Mysql
+    {
+        return new Mysql($name);
+    }
+
+    /**
+     * Returns a Redis database over Veche's connections. Only in workers.
+     *
+     * @param string $name Name of the pool.
+     */
+    public function redis(string $name): Redis
+    {
+        return new Redis($name);
+    }
+
+    /**
+     * Returns a client for HTTP requests to other servers. Only in workers.
+     */
+    public function http(): Http
+    {
+        return new Http();
+    }
+
+    /**
      * Writes to the server's log. What is written to standard output goes there too, without a level.
      *
      * @param string $level `debug`, `info`, `warn` or `error`.
@@ -303,12 +349,38 @@ final class App
     }
 
     /**
-     * Handles events until Veche stops the worker.
+     * Returns the application's options, as its configuration has them.
+     *
+     * ```php
+     * $app->start(fn (Veche\App $app) => $db->connect($app->options()['dsn']));
+     * ```
+     *
+     * @return array<string, mixed>
+     */
+    public function options(): array
+    {
+        return $this->options ?? Engine::current()->welcome()['options'] ?? [];
+    }
+
+    /**
+     * Handles events: as a worker until Veche stops it; under php-fpm the one event that the request is.
+     *
+     * Under php-fpm each event has a process of its own for its time: `start` handlers run before each event and `stop`
+     * handlers after it, and {@see client()} calls the API over HTTP. Handlers of different events run side by side as
+     * php-fpm has processes.
      *
      * @throws CallerException if the program was not started by Veche
      */
     public function run(): void
     {
+        if (self::$taker !== null) {
+            (self::$taker)($this);
+            return;
+        }
+        if (RequestRunner::isMeant($_SERVER)) {
+            $this->serve($_SERVER, (string) file_get_contents('php://input'));
+            return;
+        }
         $descriptor = getenv('VECHE_FD');
         if (!is_string($descriptor) || preg_match('/^\d{1,4}$/', $descriptor) !== 1) {
             throw new CallerException('Veche starts this program: name it as the command of an [[app]]');
@@ -317,15 +389,7 @@ final class App
         if ($stream === false) {
             throw new CallerException("descriptor $descriptor is not open");
         }
-        $engine = $this->engine();
-        register_shutdown_function(static function () use ($engine, $stream): void {
-            $fatal = error_get_last();
-            if ($fatal !== null && ($fatal['type'] & (E_ERROR | E_CORE_ERROR | E_COMPILE_ERROR)) !== 0) {
-                $engine->fail("{$fatal['message']} in {$fatal['file']}:{$fatal['line']}");
-                @fwrite($stream, $engine->takeOutput());
-            }
-        });
-        (new Runner($stream, $engine))->run();
+        (new Runner($stream, $this->engine()))->run();
     }
 
     /**
@@ -338,15 +402,18 @@ final class App
      */
     public function handle(string $frame): string
     {
-        $engine = $this->engine();
-        $engine->takeOutput();
-        $engine->receive($frame);
-        while (($wakesAt = $engine->wakesAt()) !== null) {
-            usleep((int) max(0, ($wakesAt - Runner::now()) * 1e6));
-            $engine->wake(Runner::now());
-        }
-        $engine->abandon('there is nothing to ask: this event came without a socket');
-        return $engine->takeOutput();
+        return (new RequestRunner($this->engineOfOneEvent()))->handle($frame);
+    }
+
+    /**
+     * Has applications handed over in place of being run; null ends that.
+     *
+     * @internal
+     * @param (Closure(self): void)|null $taker
+     */
+    public static function handOver(?Closure $taker): void
+    {
+        self::$taker = $taker;
     }
 
     /**
@@ -361,6 +428,50 @@ final class App
             $this->concurrency,
             fn (Handling $handling): array => $this->handlers[$handling->event]($handling) ?? [],
         );
+    }
+
+    /**
+     * @param array<string, mixed> $server
+     */
+    private function serve(array $server, string $body): void
+    {
+        $options = json_decode((string) ($server['VECHE_OPTIONS'] ?? '{}'), true);
+        $this->options = is_array($options) ? $options : [];
+        if (isset($server['VECHE_API_URL'])) {
+            $this->api = [$server['VECHE_API_URL'], $server['VECHE_API_KEY'] ?? null];
+        }
+        (new RequestRunner($this->engineOfOneEvent()))->run($server, $body);
+    }
+
+    /**
+     * Returns a machine for one event that comes alone: without a hello, so that any event may come.
+     */
+    private function engineOfOneEvent(): Engine
+    {
+        return new Engine(null, 1, function (Handling $handling): array {
+            if (isset($this->handlers['start'])) {
+                $this->handlers['start']($handling);
+            }
+            $members = isset($this->handlers[$handling->event])
+                ? $this->handlers[$handling->event]($handling)
+                : self::unhandled($handling->event);
+            if (isset($this->handlers['stop'])) {
+                $this->handlers['stop']($handling);
+            }
+            return $members ?? [];
+        }, canCall: false);
+    }
+
+    /**
+     * @return array<string, mixed>
+     */
+    private static function unhandled(string $event): array
+    {
+        return match ($event) {
+            'open', 'message', 'close', 'client_message', 'disconnect' => [],
+            'request' => ['reply' => ['status' => 404]],
+            default => throw new CallerException("there is no handler of \"$event\""),
+        };
     }
 
     private function on(string $event, Closure $handler): self
@@ -406,8 +517,13 @@ final class App
         $handling->effects->add($begin + ($headers === [] ? [] : ['headers' => $headers]));
         try {
             foreach ($response->stream ?? [] as $part) {
-                if ($part !== '') {
+                if ($part === '') {
+                    continue;
+                }
+                if (Engine::current()->canCall) {
                     Engine::current()->call('part', [], $part);
+                } else {
+                    $handling->effects->add(['effect' => 'part', 'data' => $handling->effects->keep($part)]);
                 }
             }
         } catch (Throwable $error) {

@@ -1,4 +1,4 @@
-//! Messages that are late: publications for a worker that gets none wait at their home, and keep their place there.
+//! Late messages: publications for a worker that receives none wait at their home and keep their order.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::phase::Phase;
 use crate::world::World;
 
 impl World {
-    /// Nothing arrives at a worker, or at two.
+    /// One or two workers receive nothing.
     pub(super) fn stall_messages(&mut self, deaf: usize, random: &mut Rng) -> Check {
         let workers = self.process.workers.len();
         let mut homes: Vec<_> = (0..workers).collect();
@@ -39,7 +39,7 @@ impl World {
         Ok(())
     }
 
-    /// Channels of a home of which all subscribers come and go when they are to.
+    /// Returns channels of a home whose subscribers can all be moved.
     fn movable(&self, home: usize, random: &mut Rng) -> Vec<usize> {
         let is_heard = |channel: usize| {
             let mut listeners = self.peers.listeners.iter();
@@ -62,7 +62,7 @@ impl World {
         channels
     }
 
-    /// Has those clients be subscribed to a channel that are connected to certain workers, and all others not.
+    /// Subscribes exactly the clients of certain workers to a channel.
     fn move_subscribers(&mut self, channel: usize, workers: &[usize]) -> Check {
         for number in 0..self.peers.clients.len() {
             let Some(worker) = self.worker_of(self.peers.clients[number].link) else {
@@ -78,7 +78,7 @@ impl World {
         self.rest()
     }
 
-    /// Publishes by another worker until a home has one more that waits; the numbers.
+    /// Publishes through another worker until a home has one more that waits; returns the numbers.
     fn push_until_stalled(
         &mut self,
         channel: usize,
@@ -104,8 +104,8 @@ impl World {
         (than + random.usize(1..workers.max(2))) % workers
     }
 
-    /// A home has publications for two workers at which nothing arrives. What waits for the second goes on as soon as that
-    /// does, though it stands behind what waits for the first.
+    /// A home has publications for two workers that receive nothing. Those for the second make progress as soon as it
+    /// does, although they are queued behind those for the first.
     fn go_on_behind(
         &mut self,
         [(deaf, first), (other, second)]: [(usize, usize); 2],
@@ -123,7 +123,7 @@ impl World {
         self.push_until_stalled(first, self.another(home, random), home)?;
         let is_waited_for = self.has_stalled(home);
         self.process.lanes.set_due(other, 0);
-        // By the worker that will hear of it.
+        // By the receiving worker.
         let numbers = self.push_until_stalled(second, other, home)?;
         let waiting = numbers
             .iter()
@@ -138,7 +138,7 @@ impl World {
             .find(|number| self.ledger.is_under_way(second, *number));
         promise!(
             left.is_none(),
-            "what does not need what stands still goes on",
+            "unaffected work continues during a stall",
             "{left:?} of {} is not taken, behind what waits for worker {deaf}",
             CHANNELS[second].name
         );
@@ -146,8 +146,8 @@ impl World {
         Ok(())
     }
 
-    /// The subscribers of a worker at which nothing arrives leave: what waits for them does not have to any more, and
-    /// keeps its place nevertheless.
+    /// The subscribers of a worker that receives nothing leave: publications for them no longer have to wait, but keep
+    /// their order.
     fn leave_behind(
         &mut self,
         deaf: usize,

@@ -11,7 +11,7 @@ use crate::setup::pick;
 use crate::world::World;
 
 impl World {
-    /// No log writes anything: what is not kept goes on, also behind what is.
+    /// No log writes anything: publications that are not stored make progress, also behind stored ones.
     pub(super) fn stall_log(&mut self, random: &mut Rng) -> Check {
         if self.disk.is_none() {
             return Ok(());
@@ -52,7 +52,7 @@ impl World {
         self.check_command_progress(&concerned, &still, random)
     }
 
-    /// Clients that may lose some do not read until they have lost some, and then they do.
+    /// Clients that may lose publications do not read until they have lost some, and then they do.
     pub(super) fn stall_readers(&mut self, worker: usize) -> Check {
         let log = CHANNELS.iter().position(|one| one.kind == Kind::Log);
         let channel = log.unwrap_or_default();
@@ -97,7 +97,7 @@ impl World {
         dropped.sum()
     }
 
-    /// More are subscribed than a worker serves at once, and another one comes between two publications.
+    /// More clients subscribe than a worker serves immediately, and another one arrives between two publications.
     pub(super) fn crowd(&mut self, worker: usize, random: &mut Rng) -> Check {
         if self.peers.clients.len() <= IMMEDIATE_MAX + 1 {
             return Ok(());

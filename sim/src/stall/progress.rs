@@ -1,4 +1,4 @@
-//! What goes on while something stands still that it does not need.
+//! Checks that everything independent of a stall makes progress.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,8 @@ use crate::setup::pick;
 use crate::world::World;
 
 impl World {
-    /// What does not need what stands still: publications, commands and joins. Returns the homes of the publications.
+    /// Checks publications, commands and joins that are independent of the stall. Returns the homes of the
+    /// publications.
     pub(super) fn check_progress(
         &mut self,
         concerned: &Affected,
@@ -26,7 +27,7 @@ impl World {
         let mut homes = BTreeSet::new();
         for (channel, one) in CHANNELS.iter().enumerate() {
             let kind = one.kind;
-            // Of states only those are taken that are newer.
+            // Only newer states are accepted.
             if !kind.takes_any() || kind == Kind::State || !concerned.is_free(channel, still) {
                 continue;
             }
@@ -58,7 +59,7 @@ impl World {
         let name = CHANNELS[channel].name;
         promise!(
             self.ledger.is_taken(channel, number),
-            "what does not need what stands still goes on",
+            "unaffected work continues during a stall",
             "{number} of {name} from worker {from} is not taken: {still:?}"
         );
         if !CHANNELS[channel].kind.is_whole() {
@@ -68,7 +69,7 @@ impl World {
             let subscription = client.subscriptions.get(&channel);
             promise!(
                 subscription.is_some_and(|one| one.numbers.contains(&number)),
-                "what does not need what stands still goes on",
+                "unaffected work continues during a stall",
                 "{number} of {name} from worker {from} is not heard by {}: {still:?}",
                 client.number
             );
@@ -76,12 +77,12 @@ impl World {
         Ok(())
     }
 
-    /// Clients that wait for nothing, at workers that go on.
+    /// Returns clients that wait for nothing, on workers that are not stalled.
     fn unconcerned(&self, still: &StalledParts) -> Vec<usize> {
         let clients = self.peers.clients.iter().filter(|client| {
             let mut wants = client.wants.iter();
             let worker = self.worker_of(client.link);
-            // What others say goes through a worker that may be the one.
+            // Commands of others pass through any worker, which may be the stalled one.
             client.transport == ClientTransport::WebSocket
                 && client.phase == Phase::Online
                 && client.reads
@@ -130,7 +131,7 @@ impl World {
             let client = &self.peers.clients[number];
             promise!(
                 client.pending.is_empty(),
-                "what does not need what stands still goes on",
+                "unaffected work continues during a stall",
                 "{number} is not answered {:?}: {still:?}",
                 client.pending.front().map(|owed| &owed.command)
             );
@@ -177,7 +178,7 @@ impl World {
             let subscribers: Vec<_> = self.subscribers(channel).collect();
             promise!(
                 subscribers.iter().any(|one| one.number == number) || name.is_empty(),
-                "what does not need what stands still goes on",
+                "unaffected work continues during a stall",
                 "{number} is not subscribed to {}: {still:?}",
                 CHANNELS[channel].name
             );
@@ -186,7 +187,7 @@ impl World {
                 let told = subscription.and_then(|one| one.members.get(&name).copied());
                 promise!(
                     told == Some(true) || name.is_empty(),
-                    "what does not need what stands still goes on",
+                    "unaffected work continues during a stall",
                     "{} is not told that {number} is in {}: {still:?}",
                     client.number,
                     CHANNELS[channel].name

@@ -1,4 +1,4 @@
-//! Reading all there is, once, and leaving out what is damaged.
+//! Loading: reads the whole file once and skips damaged rows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use crate::record::{StoredPublication, StoredVersion};
 use crate::run_state::{Renewal, RenewalCause};
 use crate::wal_tail::WalTail;
 
-/// What was in the file.
+/// The content of the file.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) loaded: LoadedStreams,
     pub(crate) index: Index,
-    /// What has to be written before anything else: rows that are of no use go, and streams have other epochs.
+    /// Changes to write before anything else: removal of useless rows, and new epochs.
     pub(crate) repairs: ChangeSet,
 }
 
-/// A stream, while its publications are read.
+/// A stream while its publications are being read.
 struct LoadingStream {
     channel: LoadedStream,
     id: u64,
@@ -35,29 +35,29 @@ struct LoadingStream {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Damage {
     None,
-    /// The newest so far can't be read.
+    /// The latest publication is unreadable.
     Top,
-    /// Older ones can't be read.
+    /// Older publications are unreadable.
     Older,
 }
 
-/// What is read of all streams.
+/// Collects the streams that were read.
 #[derive(Default)]
 struct Loader {
     streams: Vec<LoadingStream>,
-    /// Positions in `streams`, by row.
+    /// Indices in `streams`, by row.
     places: HashMap<u64, usize, foldhash::fast::RandomState>,
     warnings: Vec<Warning>,
     index: Index,
-    /// Rows that are of no use.
+    /// Rows to remove.
     lost: Vec<u64>,
     lost_streams: Vec<u64>,
-    /// Something may be missing at the end of each stream.
+    /// Publications may be missing at the end of each stream.
     renewal: Option<(RenewalCause, Renewal)>,
 }
 
 impl Database {
-    /// Reads everything, and writes nothing. `renewal`: something may be missing at the end, so all streams get other
+    /// Reads everything without writing. With `renewal`, publications may be missing at the end, so all streams get new
     /// epochs.
     pub(crate) fn load(&self, renewal: Option<(RenewalCause, Renewal)>) -> Result<Contents, Error> {
         let mut reader = Loader {
@@ -150,7 +150,7 @@ impl Loader {
         reading.channel.publications.push(publication);
     }
 
-    /// What is behind a hole is a whole history, what is before it is none.
+    /// Publications after a gap form a complete history, those before it do not.
     fn lose(&mut self, number: u64, stream: u64) {
         self.index.skip_to(number);
         self.lost.push(number);
@@ -244,7 +244,7 @@ impl Loader {
     }
 }
 
-/// A row that is not what it was when it was written.
+/// A row that has changed since it was written.
 struct Damaged;
 
 impl From<FromSqlError> for Damaged {

@@ -1,4 +1,4 @@
-//! What the tests share: folders that go away, a plain model of what an archive has to keep, and waiting.
+//! Helpers of the tests: temporary folders, a plain model of the archive, and waiting.
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
@@ -16,7 +16,7 @@ use veche_archive::{
     StoredPublication, StoredVersion, Writer,
 };
 
-/// A folder of this test's own.
+/// A temporary folder of one test.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -35,7 +35,7 @@ impl Folder {
         &self.0
     }
 
-    /// The archive's files as they are now, as if the process had been killed.
+    /// Copies the archive's current files, as if the process had been killed.
     pub(crate) fn copy(&self, name: &str) -> Self {
         let copy = Self::new(name);
         fs::create_dir_all(&copy.0).expect("a folder");
@@ -54,7 +54,7 @@ impl Drop for Folder {
     }
 }
 
-/// What has to be there: written without a thought of how the archive does it.
+/// The expected content, computed independently of the archive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Model(pub(crate) BTreeMap<String, LoadedStream>);
 
@@ -133,14 +133,14 @@ fn stream(name: &Arc<str>, epoch: u64, opened_ms: u64) -> LoadedStream {
     }
 }
 
-/// A worker that can wait, which real ones never do.
+/// A worker that can block, unlike real ones.
 pub(crate) struct Worker {
     pub(crate) writer: Writer,
     pub(crate) durable: u64,
 }
 
 impl Worker {
-    /// To be made by the thread that waits.
+    /// To be created by the thread that waits.
     pub(crate) fn new(archive: &Archive) -> Self {
         let me = thread::current();
         Self {
@@ -149,7 +149,7 @@ impl Worker {
         }
     }
 
-    /// Hands a batch over, when there is room.
+    /// Submits a batch when there is room.
     pub(crate) fn append(&mut self, mut records: Vec<Record>) -> u64 {
         loop {
             match self.writer.append(records) {
@@ -169,12 +169,12 @@ impl Worker {
         }
     }
 
-    /// Waits a second at most for something to be durable.
+    /// Waits at most a second for progress.
     pub(crate) fn look(&mut self) {
         self.news();
     }
 
-    /// Waits until more is durable, for a while.
+    /// Waits a while for progress.
     fn news(&mut self) {
         match self.writer.take_durable() {
             Some(news) => self.durable = news.batch,
@@ -217,8 +217,8 @@ pub(crate) fn published(
     }
 }
 
-/// Batch `number` of a worker: what it is depends on nothing but the two and the model before it. Among others it has
-/// a publication in a channel whose offset is the batch's number.
+/// Returns batch `number` of a worker, which depends only on these and the model before it. It contains a publication
+/// whose offset is the batch's number.
 pub(crate) fn batch(worker: u32, number: u64, before: &Model) -> Vec<Record> {
     let mut random = fastrand::Rng::with_seed(u64::from(worker) << 32 | number);
     let mut model = before.clone();
@@ -278,7 +278,7 @@ pub(crate) fn marker(worker: u32) -> String {
     format!("w{worker}:marker")
 }
 
-/// A worker's channels among all of them.
+/// Returns a worker's channels.
 pub(crate) fn channels_of(model: &Model, worker: u32) -> Model {
     let prefix = format!("w{worker}:");
     Model(

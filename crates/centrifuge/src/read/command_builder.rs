@@ -1,14 +1,14 @@
-//! A command between its parts and the whole.
+//! Assembly of commands from their fields.
 
 use crate::data::{DEPTH_MAX, PublicationData};
 use crate::depth;
 use crate::malformed::MalformedMessage;
 use crate::request::{Command, ConnectRequest, Request};
 
-/// Entries that a map in a command (`subs`, `headers`) can have.
+/// Maximum number of entries of a map in a command (`subs`, `headers`).
 pub const ENTRIES_MAX: usize = 4096;
 
-/// A command whose parts have been read, and not been looked at together.
+/// A command whose fields were decoded but not validated together.
 #[derive(Default)]
 pub(super) struct CommandBuilder<'a> {
     pub(super) id: u32,

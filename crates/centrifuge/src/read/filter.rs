@@ -1,4 +1,4 @@
-//! A filter as it comes: a tree, in either encoding. What it means is not looked at here, only how deep it goes.
+//! Decoding of filters: a tree in either encoding. Only its depth is checked here, not its meaning.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use super::wire;
 use crate::filter::{FILTER_DEPTH_MAX, FilterError};
 use crate::{PublicationData, depth};
 
-/// A node with all the fields that one can have.
+/// A node with all possible fields.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
 pub(crate) struct WireNode<'a> {
@@ -25,10 +25,10 @@ pub(crate) struct WireNode<'a> {
     pub(crate) nodes: Vec<Self>,
 }
 
-/// Reads a filter of no more bytes than one may have: that bounds what it takes here.
+/// Decodes a filter. Its length is limited, which bounds the memory.
 pub(crate) fn read(data: PublicationData<'_>) -> Result<WireNode<'_>, FilterError> {
     match data {
-        // Each node is an object, and has its inner ones or its values in a list.
+        // Each node is an object, with its children or values in a list.
         PublicationData::Json(text) if depth::is_over(text, 2 * FILTER_DEPTH_MAX) => {
             Err(FilterError)
         }

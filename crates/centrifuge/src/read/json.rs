@@ -1,5 +1,5 @@
-//! Commands as JSON. What separates them is white space of any kind: clients send a line each, people with curl send
-//! what their editor made. A field that is `null` counts as missing, but for data, which it is.
+//! JSON decoding of commands. They are separated by any white space: clients send one per line, and people with curl
+//! may send anything. A `null` field counts as missing, except for data, where it is a value.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,23 +15,23 @@ use crate::{
     StreamPosition,
 };
 
-/// What is left of a message.
+/// The rest of a message.
 pub(super) type Stream<'a> =
     serde_json::StreamDeserializer<'a, serde_json::de::StrRead<'a>, CommandBuilder<'a>>;
 
-/// The commands of a message.
+/// Returns the commands of a message.
 pub(super) fn stream(message: &str) -> Stream<'_> {
     serde_json::Deserializer::from_str(message).into_iter()
 }
 
-/// The next of them.
+/// Returns the next command.
 pub(super) fn next<'a>(
     stream: &mut Stream<'a>,
 ) -> Option<Result<CommandBuilder<'a>, MalformedMessage>> {
     Some(stream.next()?.map_err(|error| malformed(&error)))
 }
 
-/// The only object of a message.
+/// Decodes the only object of a message.
 pub(super) fn one<'a, T: Deserialize<'a>>(message: &'a str) -> Result<T, MalformedMessage> {
     match serde_json::from_str::<Object<T>>(message) {
         Ok(object) => Ok(object.0),
@@ -39,7 +39,7 @@ pub(super) fn one<'a, T: Deserialize<'a>>(message: &'a str) -> Result<T, Malform
     }
 }
 
-/// Where, and never what: the error's own words repeat what came.
+/// Keeps the location and drops the text, which repeats parts of the message.
 fn malformed(error: &serde_json::Error) -> MalformedMessage {
     let (line, column) = (error.line(), error.column());
     match error.is_data() {
@@ -48,7 +48,7 @@ fn malformed(error: &serde_json::Error) -> MalformedMessage {
     }
 }
 
-/// A number or a boolean.
+/// Decodes a number or boolean.
 pub(crate) fn zero<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -57,12 +57,12 @@ where
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// A text, borrowed if nothing in it was escaped.
+/// Decodes a text, borrowed if it has no escapes.
 pub(crate) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'de, str>, D::Error> {
     Text::deserialize(deserializer).map(|text| text.0)
 }
 
-/// An application's data as they stand.
+/// Borrows application data unchanged.
 pub(crate) fn data<'de, D>(deserializer: D) -> Result<Option<PublicationData<'de>>, D::Error>
 where
     D: Deserializer<'de>,
@@ -70,7 +70,6 @@ where
     <&RawValue>::deserialize(deserializer).map(|raw| Some(PublicationData::Json(raw.get())))
 }
 
-/// An object.
 pub(crate) fn object<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -80,7 +79,7 @@ where
     Ok(object.map(|object| object.0))
 }
 
-/// A value as it stands, to be read later if at all.
+/// Borrows a raw value, to be decoded later if needed.
 pub(crate) fn raw<'de, D>(deserializer: D) -> Result<Option<PublicationData<'de>>, D::Error>
 where
     D: Deserializer<'de>,
@@ -89,7 +88,7 @@ where
     Ok(raw.map(|raw| PublicationData::Json(raw.get())))
 }
 
-/// A list of texts.
+/// Decodes a list of texts.
 pub(crate) fn texts<'de, D>(deserializer: D) -> Result<Vec<Cow<'de, str>>, D::Error>
 where
     D: Deserializer<'de>,
@@ -98,7 +97,7 @@ where
     Ok(texts.into_iter().map(|text| text.0).collect())
 }
 
-/// A list of objects.
+/// Decodes a list of objects.
 pub(crate) fn objects<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -108,14 +107,14 @@ where
     Ok(objects.into_iter().map(|object| object.0).collect())
 }
 
-/// A text that no log may hold.
+/// Decodes a text that must not be logged.
 pub(crate) fn secret<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<SecretText<'de>, D::Error> {
     text(deserializer).map(SecretText)
 }
 
-/// A map of such texts.
+/// Decodes a map of such texts.
 pub(crate) fn secrets<'de, D>(
     deserializer: D,
 ) -> Result<Vec<(Cow<'de, str>, SecretText<'de>)>, D::Error>
@@ -129,7 +128,7 @@ where
         .collect())
 }
 
-/// Where a client was in channels that the server subscribed it to.
+/// Decodes positions in server-side subscriptions.
 pub(crate) fn subs<'de, D>(deserializer: D) -> Result<Vec<ServerSub<'de>>, D::Error>
 where
     D: Deserializer<'de>,
@@ -201,7 +200,7 @@ impl<'de> Visitor<'de> for TextVisitor {
     }
 }
 
-/// What is written as an object. By itself serde would take an array of a struct's fields for it too.
+/// Accepts only objects; serde would also accept an array for a struct.
 struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -224,7 +223,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     }
 }
 
-/// The entries of an object in their order, and of those beyond the limit one, by which it can be seen.
+/// The entries of an object in order, with one beyond the limit, which shows the excess.
 struct Entries<'a, V>(Vec<(Cow<'a, str>, V)>);
 
 impl<V> Default for Entries<'_, V> {
@@ -260,7 +259,7 @@ impl<'de, V: Deserialize<'de>> Visitor<'de> for EntriesVisitor<'de, V> {
     }
 }
 
-/// What a command consists of.
+/// The fields of a command.
 #[derive(serde::Deserialize)]
 #[serde(field_identifier, rename_all = "snake_case")]
 enum CommandField {
@@ -328,7 +327,7 @@ impl<'de> Visitor<'de> for DraftVisitor<'de> {
     }
 }
 
-/// A request, unless it is `null`.
+/// Decodes a request unless it is `null`.
 fn request<'de, T, M>(map: &mut M) -> Result<Option<T>, M::Error>
 where
     T: Deserialize<'de>,
@@ -338,7 +337,7 @@ where
     Ok(object.map(|object| object.0))
 }
 
-/// An object of which nothing is known.
+/// An object whose fields are ignored.
 #[derive(serde::Deserialize)]
 struct EmptyObject {}
 

@@ -1,5 +1,5 @@
-//! Which field of Protobuf is which part of a request. Fields that are not known are passed over; of those that are
-//! there twice the last counts, as Protobuf wants it.
+//! Mapping of Protobuf fields to requests. Unknown fields are skipped; the last of duplicate fields counts, as Protobuf
+//! requires.
 
 use std::borrow::Cow;
 
@@ -11,13 +11,13 @@ use crate::{
     ServerSub, StreamPosition, SubRefreshRequest, SubscribeRequest,
 };
 
-/// What can be read: begins as its default, and takes field by field.
+/// A decodable message: starts with defaults, and takes field by field.
 pub(super) trait Message<'a>: Default {
-    /// Takes a field if it knows its number.
+    /// Takes a field if its number is known.
     fn take(&mut self, field: Field<'a>) -> Result<(), MalformedMessage>;
 }
 
-/// Reads a message that fills these bytes.
+/// Decodes a message that fills these bytes.
 pub(super) fn message<'a, M: Message<'a>>(bytes: &'a [u8]) -> Result<M, MalformedMessage> {
     let mut message = M::default();
     let mut rest = bytes;
@@ -28,7 +28,7 @@ pub(super) fn message<'a, M: Message<'a>>(bytes: &'a [u8]) -> Result<M, Malforme
     Ok(message)
 }
 
-/// One field, whose value is read as what it should be.
+/// A field whose value is decoded as the expected type.
 #[derive(Clone, Copy)]
 pub(super) struct Field<'a> {
     number: u32,
@@ -49,7 +49,7 @@ impl<'a> Field<'a> {
     }
 
     fn data(self) -> Result<Option<PublicationData<'a>>, MalformedMessage> {
-        // None and no data are the same here.
+        // Absent and empty data are equal here.
         let bytes = self.bytes()?;
         Ok((!bytes.is_empty()).then_some(PublicationData::Binary(bytes)))
     }
@@ -62,12 +62,11 @@ impl<'a> Field<'a> {
         self.value.varint().ok_or_else(|| self.unexpected())
     }
 
-    /// Others would cut off what is too large.
+    /// Other decoders would truncate large values.
     fn u32(self) -> Result<u32, MalformedMessage> {
         self.u64()?.try_into().map_err(|_| self.unexpected())
     }
 
-    /// Two's complement.
     fn i64(self) -> Result<i64, MalformedMessage> {
         self.u64().map(|value| value as i64)
     }
@@ -81,7 +80,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Adds an entry of a map. What is beyond the limit is not kept; that there is more than allowed can be seen.
+/// Adds an entry of a map. Entries beyond the limit are dropped, except one that shows the excess.
 fn push<T>(entries: &mut Vec<T>, entry: T) {
     if entries.len() <= ENTRIES_MAX {
         entries.push(entry);
@@ -267,7 +266,7 @@ impl<'a> Message<'a> for EmulationBody<'a> {
     }
 }
 
-/// A message of which nothing is known.
+/// A message whose fields are ignored.
 #[derive(Default)]
 struct EmptyMessage;
 
@@ -284,7 +283,7 @@ struct Entry<'a, V> {
     value: V,
 }
 
-/// What the values of maps are.
+/// A value type of maps.
 trait EntryValue<'a>: Default {
     fn of(field: Field<'a>) -> Result<Self, MalformedMessage>;
 }

@@ -1,27 +1,26 @@
-//! The wire format of Protobuf: numbers, and bytes behind their length. Nothing is allocated by a length that is
-//! claimed, and nothing is nested here: who knows a field takes its bytes for a message.
+//! The Protobuf wire format: numbers, and length-prefixed bytes. Claimed lengths allocate nothing, and nothing is
+//! nested here: the caller decodes the bytes of a field.
 
 use crate::MalformedMessage;
 
-/// What a field holds, borrowed.
+/// The borrowed value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value<'a> {
-    /// A number of variable length: integers and booleans.
+    /// A varint: integers and booleans.
     Varint(u64),
-    /// Four or eight bytes. No field that is known is one.
+    /// Four or eight bytes. No known field has this type.
     Fixed,
-    /// Texts, bytes, messages, maps' entries.
+    /// Texts, bytes, messages, map entries.
     Bytes(&'a [u8]),
 }
 
-/// Takes bytes behind their length.
 pub(super) fn delimited<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], MalformedMessage> {
     let length = varint(rest)?;
     let length = usize::try_from(length).map_err(|_| MalformedMessage::Truncated)?;
     take(rest, length)
 }
 
-/// Takes a field: its number, and what it holds.
+/// Takes a field: its number and value.
 pub(super) fn field<'a>(rest: &mut &'a [u8]) -> Result<(u32, Value<'a>), MalformedMessage> {
     let key = u32::try_from(varint(rest)?).map_err(|_| MalformedMessage::Protobuf)?;
     let number = key >> 3;
@@ -33,7 +32,7 @@ pub(super) fn field<'a>(rest: &mut &'a [u8]) -> Result<(u32, Value<'a>), Malform
         1 => take(rest, 8).map(|_| Value::Fixed)?,
         2 => Value::Bytes(delimited(rest)?),
         5 => take(rest, 4).map(|_| Value::Fixed)?,
-        // Groups (3 and 4) are older than this protocol; 6 and 7 mean nothing.
+        // Groups (3 and 4) predate this protocol; 6 and 7 are undefined.
         _ => return Err(MalformedMessage::Protobuf),
     };
     Ok((number, value))
@@ -47,13 +46,13 @@ fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], MalformedMes
     Ok(taken)
 }
 
-/// Seven bits a byte, the lowest first; the eighth says whether more follow.
+/// Takes a varint: seven bits per byte, the lowest first; the eighth tells whether more follow.
 fn varint(rest: &mut &[u8]) -> Result<u64, MalformedMessage> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
         let (&byte, left) = rest.split_first().ok_or(MalformedMessage::Truncated)?;
         *rest = left;
-        // Of the tenth byte one bit has room.
+        // The tenth byte has room for one bit.
         if shift == 63 && byte > 1 {
             return Err(MalformedMessage::Protobuf);
         }
@@ -91,7 +90,7 @@ mod tests {
         assert_eq!(field(&mut rest), expected, "{wire:02x?}");
         if expected.is_ok() {
             assert_eq!(rest, b"", "{wire:02x?}");
-            // What is cut off is said to be.
+            // Truncated input is reported as such.
             for end in 0..wire.len() {
                 assert_eq!(field(&mut &wire[..end]), Err(MalformedMessage::Truncated));
             }
@@ -106,7 +105,7 @@ mod tests {
         check(&[0x12, 0x00], Ok((2, Value::Bytes(b""))));
         check(&[0x0d, 1, 2, 3, 4], Ok((1, Value::Fixed)));
         check(&[0x09, 1, 2, 3, 4, 5, 6, 7, 8], Ok((1, Value::Fixed)));
-        // The highest number that there is.
+        // The maximum field number.
         check(
             &[0xf8, 0xff, 0xff, 0xff, 0x0f, 0x01],
             Ok((536_870_911, Value::Varint(1))),
@@ -128,9 +127,9 @@ mod tests {
 
     #[test]
     fn what_is_no_field_is_refused() {
-        // Number 0.
+        // Field number 0.
         check(&[0x00, 0x00], Err(MalformedMessage::Protobuf));
-        // Groups, and kinds that there are not.
+        // Groups, and undefined wire types.
         for kind in [3, 4, 6, 7] {
             check(&[0x08 | kind, 0x00], Err(MalformedMessage::Protobuf));
         }

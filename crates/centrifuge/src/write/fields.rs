@@ -1,17 +1,16 @@
-//! Messages as lists of fields: each says once which fields it has, for both encodings.
+//! Messages as lists of fields, defined once for both encodings.
 
 use crate::data::{DeltaKind, PublicationData};
 
-/// What can be written: a list of fields, told in the order in which they are to stand.
+/// An encodable message: a list of fields in their order.
 pub(crate) trait Message {
-    /// Whether JSON has the fields of this message with their zero values too, as clients of old expect of some.
+    /// Whether JSON contains zero values of this message's fields, which older clients expect in some messages.
     const KEEPS_ZEROS: bool = false;
 
-    /// Tells all fields.
     fn write(&self, fields: &mut impl Fields);
 }
 
-/// Takes the fields of one message: Protobuf goes by the number, JSON by the name. Zero values are left out.
+/// Receives the fields of one message: Protobuf uses the number, JSON the name. Zero values are omitted.
 pub(crate) trait Fields {
     fn text(&mut self, number: u32, name: &'static str, value: &str);
     fn unsigned(&mut self, number: u32, name: &'static str, value: u64);
@@ -25,7 +24,7 @@ pub(crate) trait Fields {
         value: PublicationData<'_>,
         delta: DeltaKind,
     );
-    /// A message that is there even if it is empty.
+    /// A message that is present even if it is empty.
     fn message(&mut self, number: u32, name: &'static str, value: &impl Message);
     fn messages(&mut self, number: u32, name: &'static str, values: &[impl Message]);
     fn texts(&mut self, number: u32, name: &'static str, entries: &[(&str, &str)]);

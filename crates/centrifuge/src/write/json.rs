@@ -26,7 +26,7 @@ pub(super) fn entry(out: &mut Vec<u8>, key: &str, value: &impl Message) {
     message(out, value)
 }
 
-/// Appends data; binary data as base64 in a string.
+/// Appends data; binary data as a base64 string.
 pub(crate) fn data(out: &mut Vec<u8>, data: PublicationData<'_>, delta: DeltaKind) {
     match (data, delta) {
         (PublicationData::Binary(bytes), DeltaKind::Off | DeltaKind::Patch) => {
@@ -42,7 +42,7 @@ pub(crate) fn data(out: &mut Vec<u8>, data: PublicationData<'_>, delta: DeltaKin
         | (PublicationData::Json(text) | PublicationData::Text(text), DeltaKind::Patch) => {
             string(out, text);
         }
-        // A string that holds the form they would have else: with a string for text, in which quotes are escaped again.
+        // A string that contains their usual form: for text a string, whose quotes are escaped again.
         (PublicationData::Json(text), DeltaKind::Whole) => string(out, text),
         (PublicationData::Text(text), DeltaKind::Whole) => {
             out.push(b'"');
@@ -53,7 +53,7 @@ pub(crate) fn data(out: &mut Vec<u8>, data: PublicationData<'_>, delta: DeltaKin
 }
 
 impl PublicationData<'_> {
-    /// Appends what JSON clients get as `data`.
+    /// Appends the data as JSON clients get them.
     pub fn write_json(self, out: &mut Vec<u8>) {
         data(out, self, DeltaKind::Off);
     }
@@ -71,8 +71,8 @@ fn base64(out: &mut Vec<u8>, quote: &[u8], bytes: &[u8]) {
     out.extend_from_slice(quote);
 }
 
-/// A value as it stands, but for line breaks: they separate messages here, and those between a value's tokens mean
-/// nothing. (Within a string they are escaped.) Server-sent events break at `\r` too.
+/// Appends a value without line breaks, which separate messages here and are insignificant between tokens. (Within
+/// strings they are escaped.) Server-sent events also break at `\r`.
 fn value(out: &mut Vec<u8>, text: &str) {
     let mut rest = text.as_bytes();
     while let Some(at) = memchr::memchr2(b'\n', b'\r', rest) {
@@ -83,11 +83,11 @@ fn value(out: &mut Vec<u8>, text: &str) {
 }
 
 fn string(out: impl io::Write, text: &str) {
-    // Neither does memory fail nor is any text no JSON string.
+    // Memory writes can't fail, and any text is a valid JSON string.
     serde_json::to_writer(out, text).expect("text to memory");
 }
 
-/// Writes a JSON string into another one: of what such a string is made of, these two have to be escaped.
+/// Writes a JSON string within another one: of its characters, only these two have to be escaped.
 struct Quoted<'o>(&'o mut Vec<u8>);
 
 impl io::Write for Quoted<'_> {
@@ -107,7 +107,7 @@ impl io::Write for Quoted<'_> {
     }
 }
 
-/// An object whose end is missing.
+/// An object that is not closed yet.
 struct Object<'o> {
     out: &'o mut Vec<u8>,
     is_first: bool,
@@ -115,7 +115,7 @@ struct Object<'o> {
 }
 
 impl Object<'_> {
-    /// Names are the protocol's: nothing in them has to be escaped.
+    /// Names are the protocol's and need no escapes.
     fn name(&mut self, name: &'static str) {
         self.separate();
         self.out.push(b'"');
@@ -123,7 +123,7 @@ impl Object<'_> {
         self.out.extend_from_slice(b"\":");
     }
 
-    /// A name that somebody gave.
+    /// Writes a user-defined name.
     fn key(&mut self, key: &str) {
         self.separate();
         string(&mut *self.out, key);
@@ -137,7 +137,7 @@ impl Object<'_> {
         self.is_first = false;
     }
 
-    /// An object of names that somebody gave.
+    /// Writes an object with user-defined names.
     fn entries<V>(
         &mut self,
         name: &'static str,

@@ -1,20 +1,20 @@
-//! Answers that may be long, written part by part: the same bytes as [`Encoding::write_reply`] makes of them at once.
+//! Long replies written part by part: the same bytes as [`Encoding::write_reply`] produces at once.
 
 use super::fields::Fields;
 use super::{json, protobuf};
 use crate::{ClientInfo, Encoding, Outcome, Publication, Reply};
 
-/// One of many in a long answer.
+/// An element of a long reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element<'a> {
-    /// Of a history.
+    /// A publication of a history.
     Publication(Publication<'a>),
-    /// Of a presence, by the id of its connection.
+    /// A member of a presence, by connection id.
     Client(&'a str, ClientInfo<'a>),
 }
 
 impl Element<'_> {
-    /// Tells it as part of the message that holds all of them.
+    /// Passes it as a field of the containing message.
     fn write(&self, fields: &mut impl Fields) {
         match self {
             Self::Publication(publication) => fields.message(1, "publications", publication),
@@ -23,21 +23,21 @@ impl Element<'_> {
     }
 }
 
-/// A long answer of which some is written.
+/// A partially written long reply.
 #[derive(Debug)]
 pub struct ReplyWriter {
     encoding: Encoding,
     is_first: bool,
-    /// What stands behind the elements.
+    /// The bytes after the elements.
     end: Vec<u8>,
 }
 
 impl ReplyWriter {
-    /// Appends what stands before the elements of an answer, which is a history or a presence without any. They take
-    /// [`elements_bytes`](Encoding::element_bytes) together.
+    /// Appends the beginning of a reply, which must be a history or presence without elements. The elements have the
+    /// given total of [`element_bytes`](Encoding::element_bytes).
     ///
     /// # Panics
-    /// It is another answer, or has elements.
+    /// If it is another reply, or has elements.
     #[must_use]
     pub fn begin(
         encoding: Encoding,
@@ -82,14 +82,14 @@ impl ReplyWriter {
         }
     }
 
-    /// Appends what stands behind the elements.
+    /// Appends the bytes after the elements.
     pub fn end(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.end);
     }
 }
 
 impl Encoding {
-    /// The bytes of an element where the encoding wants to know them before the first one is written; else 0.
+    /// Returns the length of an element if the encoding needs it before the first one is written; otherwise 0.
     #[must_use]
     pub fn element_bytes(self, element: &Element<'_>) -> usize {
         match self {
@@ -99,7 +99,7 @@ impl Encoding {
     }
 }
 
-/// Appends a reply up to where its elements go, which is the first place with these two bytes; returns the rest.
+/// Appends a reply up to the place of its elements, which is the first occurrence of these two bytes; returns the rest.
 fn split(out: &mut Vec<u8>, reply: &Reply<'_>, none: &[u8; 2]) -> Vec<u8> {
     let start = out.len();
     json::message(out, reply);

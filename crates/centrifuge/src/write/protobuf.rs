@@ -1,5 +1,5 @@
-//! Messages as Protobuf. A message stands behind its length, so its size is counted first, by the same telling of its
-//! fields: that costs a few additions per field, and no buffer.
+//! Protobuf encoding. A message follows its length, so its size is computed first from the same list of fields, which
+//! costs a few additions per field and no buffer.
 
 use super::fields::{Fields, Message};
 use crate::{DeltaKind, PublicationData};
@@ -7,7 +7,7 @@ use crate::{DeltaKind, PublicationData};
 const VARINT: u32 = 0;
 const LENGTH: u32 = 2;
 
-/// Appends a message behind its length, as messages follow each other on the wire.
+/// Appends a length-prefixed message.
 pub(crate) fn delimited(out: &mut Vec<u8>, message: &impl Message) {
     let length = size(message);
     out.reserve(length + varint_size(length as u64));
@@ -20,15 +20,15 @@ pub(super) fn write(out: &mut Vec<u8>, fields: impl FnOnce(&mut Writing<'_>)) {
     fields(&mut Writing { out });
 }
 
-/// Bytes that fields take.
+/// Returns the encoded size of fields.
 pub(super) fn count(fields: impl FnOnce(&mut Counting)) -> usize {
     let mut counted = Counting { bytes: 0 };
     fields(&mut counted);
     counted.bytes
 }
 
-/// Appends a reply up to the first field of its result, to which `more` bytes are to be added; returns the fields that
-/// stand behind them.
+/// Appends a reply up to the first field of its result, to which `more` bytes will be added; returns the fields after
+/// them.
 pub(super) fn open(
     out: &mut Vec<u8>,
     id: u32,
@@ -48,7 +48,7 @@ pub(super) fn open(
     rest
 }
 
-/// Bytes that a message takes.
+/// Returns the encoded size of a message.
 fn size(message: &impl Message) -> usize {
     let mut counted = Counting { bytes: 0 };
     message.write(&mut counted);
@@ -57,7 +57,7 @@ fn size(message: &impl Message) -> usize {
 
 fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
-        // The lower seven bits, and that more follow.
+        // The lower seven bits, with the continuation bit.
         out.push(value as u8 | 0x80);
         value >>= 7;
     }
@@ -65,7 +65,7 @@ fn put(out: &mut Vec<u8>, mut value: u64) {
 }
 
 const fn varint_size(value: u64) -> usize {
-    // Seven bits a byte; zero takes one too.
+    // Seven bits per byte; zero takes one as well.
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
@@ -73,16 +73,16 @@ const fn key(number: u32, kind: u32) -> u64 {
     ((number << 3) | kind) as u64
 }
 
-/// Bytes that a field of this length takes, whose number is less than 16.
+/// Returns the size of a field with this length and a number less than 16.
 const fn field_size(length: usize) -> usize {
     1 + varint_size(length as u64) + length
 }
 
-/// Where the primitive parts of a message go: into memory, or into its size.
+/// Receives the primitive parts of a message: writes them or counts their size.
 trait Parts {
     fn varint(&mut self, value: u64);
     fn raw(&mut self, bytes: &[u8]);
-    /// A message's fields behind its length.
+    /// Adds a length-prefixed message.
     fn nested(&mut self, message: &impl Message);
 
     fn number(&mut self, number: u32, value: u64) {
@@ -92,7 +92,7 @@ trait Parts {
         }
     }
 
-    /// Bytes, even none.
+    /// Adds bytes, even if empty.
     fn bytes(&mut self, number: u32, bytes: &[u8]) {
         self.varint(key(number, LENGTH));
         self.varint(bytes.len() as u64);
@@ -182,8 +182,8 @@ impl<P: Parts> Fields for P {
         }
     }
 
-    // An entry of a map is a message with two fields. Both are there even if they are empty: not every client takes a
-    // missing one for zero.
+    // A map entry is a message with two fields, both present even if empty, since not every client treats a missing one
+    // as zero.
 
     fn texts(&mut self, number: u32, _name: &'static str, entries: &[(&str, &str)]) {
         for (name, value) in entries {

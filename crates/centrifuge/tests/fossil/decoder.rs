@@ -1,6 +1,6 @@
-//! Fossil's format the other way round. Other tests have it too, as clients do.
+//! A decoder of Fossil's format for tests, as in clients.
 
-/// What clients do with a delta, by the format's description; stricter than theirs.
+/// Applies a delta like clients, by the format's description, but more strictly.
 pub(crate) fn applied(old: &[u8], delta: &[u8]) -> Result<Vec<u8>, &'static str> {
     let mut rest = delta;
     let size = number(&mut rest)?;

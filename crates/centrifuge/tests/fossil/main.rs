@@ -1,4 +1,4 @@
-//! Deltas: what a client makes of one is what was published, and a delta of text is text.
+//! Deltas: applying one yields the publication, and a delta of text is text.
 
 mod decoder;
 
@@ -7,7 +7,7 @@ use veche_centrifuge::{DELTA_BYTES_MAX, fossil_delta};
 
 use decoder::applied;
 
-/// The size of the delta, if there is one.
+/// Returns the size of the delta, if there is one.
 #[track_caller]
 fn check(old: &[u8], new: &[u8]) -> Option<usize> {
     let delta = fossil_delta(old, new)?;
@@ -31,7 +31,7 @@ fn what_has_not_changed_is_not_sent_again() {
         let bytes = check(old.as_bytes(), new.as_bytes()).expect("most of it is the same");
         assert!(bytes <= bytes_max, "{bytes} for {new}");
     }
-    // What stands elsewhere is found too.
+    // Moved data are found too.
     let parts = ["the first of two parts, ", "and the second of them. "];
     let old = parts.concat().repeat(3);
     let new = format!("{}#{}", parts[1], parts[0]).repeat(3);
@@ -80,7 +80,7 @@ fn no_character_is_cut_in_two() {
     }
 }
 
-/// What would take a long time if what is compared had no bounds.
+/// Would take long if comparisons were unbounded.
 #[test]
 fn the_same_over_and_over_costs_little() {
     let same = vec![b'a'; DELTA_BYTES_MAX];
@@ -95,7 +95,7 @@ fn the_same_over_and_over_costs_little() {
     assert!(check(&broken, &shifted).expect("the same but for its ends") < 1_000);
 }
 
-/// Data, and others that are made of parts of them.
+/// Data, and others assembled from parts of them.
 fn related() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     let piece = prop_oneof![
         3 => (any::<prop::sample::Index>(), 0..200_usize).prop_map(|(at, count)| Err((at, count))),
@@ -122,7 +122,7 @@ fn related() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     })
 }
 
-/// Texts that share much, with characters of every length where they differ.
+/// Texts with much in common, differing in characters of every length.
 fn texts() -> impl Strategy<Value = (String, String)> {
     let part = "[aé€😀😁ɩ]{0,3}[a-c ]{0,24}";
     prop::collection::vec((part, part, any::<bool>()), 1..12).prop_map(|parts| {

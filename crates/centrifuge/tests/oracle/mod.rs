@@ -1,5 +1,5 @@
-//! The messages of the protocol once more, for implementations that are not ours: prost reads and writes them as
-//! Protobuf, serde_json as JSON. A field that it does not know is an error.
+//! The messages of the protocol defined for independent implementations: prost for Protobuf, serde_json for JSON.
+//! Unknown fields are errors.
 
 #![allow(dead_code, unreachable_pub, reason = "each test takes what it needs")]
 
@@ -9,7 +9,7 @@ use prost::Message;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Declares messages: each field with its type in Protobuf, its number and its type in Rust.
+/// Declares messages: each field with its Protobuf type, number and Rust type.
 macro_rules! messages {
     ($($name:ident { $($(#[$serde:meta])* $field:ident: $kind:ty = $($prost:meta),+;)* })*) => {
         $(
@@ -283,7 +283,7 @@ fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Data: in JSON a value as it stands. A JSON string stands for the text in it, as it does in Protobuf.
+/// Data: unchanged in JSON. A JSON string stands for the text in it, as in Protobuf.
 mod raw {
     use serde::de::{Deserialize, Deserializer};
     use serde::ser::{Serialize, Serializer};
@@ -303,17 +303,17 @@ mod raw {
     }
 }
 
-/// A message as JSON.
+/// Encodes a message as JSON.
 pub fn to_json(message: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(message).unwrap()
 }
 
-/// A message as Protobuf, behind its length.
+/// Encodes a message as length-prefixed Protobuf.
 pub fn to_protobuf(message: &impl Message) -> Vec<u8> {
     message.encode_length_delimited_to_vec()
 }
 
-/// The messages of one of the transport's as JSON, a line each.
+/// Decodes the messages of a transport message from JSON, one per line.
 pub fn all_of_json<M: DeserializeOwned>(bytes: &[u8]) -> Vec<M> {
     let text = str::from_utf8(bytes).expect("UTF-8");
     text.split('\n')
@@ -321,7 +321,7 @@ pub fn all_of_json<M: DeserializeOwned>(bytes: &[u8]) -> Vec<M> {
         .collect()
 }
 
-/// The messages of one of the transport's as Protobuf, each behind its length.
+/// Decodes the messages of a transport message from length-prefixed Protobuf.
 pub fn all_of_protobuf<M: Message + Default>(mut bytes: &[u8]) -> Vec<M> {
     let mut messages = Vec::new();
     while !bytes.is_empty() {

@@ -1,4 +1,4 @@
-//! `[access_log]`: where, what and how much of it.
+//! Checks `[access_log]`.
 
 use super::{Checker, rotation, text};
 use crate::raw::RawTable;

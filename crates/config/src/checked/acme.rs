@@ -1,4 +1,4 @@
-//! `[acme]`, and the names that certificates are ordered for.
+//! Checks `[acme]`, and the names that certificates are ordered for.
 
 use std::net::IpAddr;
 
@@ -7,14 +7,14 @@ use crate::acme::{AcmeCertificate, AcmeConfig};
 use crate::names::{parse_host, parse_url};
 use crate::raw::RawTable;
 
-/// The most names of one certificate; more is refused by the authorities there are.
+/// The most names of one certificate; authorities reject more.
 const NAMES_MAX: usize = 100;
 
-/// Where authorities connect to (RFC 8737 section 3).
+/// The port that authorities connect to (RFC 8737 section 3).
 const PORT: u16 = 443;
 
 impl Checker<'_> {
-    /// `None`: something is wrong with it.
+    /// Reads `[acme]`; `None` if it has a problem.
     pub(super) fn acme(&mut self, table: &RawTable) -> Option<AcmeConfig> {
         let directory = text(table, "directory")?;
         let at = table.value_at("directory");
@@ -36,7 +36,7 @@ impl Checker<'_> {
         })
     }
 
-    /// A certificate for these names, which stand at `at`.
+    /// Returns the certificate for the names at `at`.
     pub(super) fn ordered(
         &mut self,
         at: Option<usize>,
@@ -49,7 +49,7 @@ impl Checker<'_> {
                 Err(why) => self.problems.add(at, format!("tls: acme: {why}")),
                 Ok(name) if all.contains(&name) => {
                     self.problems
-                        .add(at, format!("tls: acme: {name:?} is there twice"));
+                        .add(at, format!("tls: acme: {name:?} is listed twice"));
                 }
                 Ok(name) => all.push(name),
             }
@@ -61,24 +61,24 @@ impl Checker<'_> {
         if self.problems.count() != before {
             return None;
         }
-        // Without a section that is any good there is no folder, but what is wrong with it has been told.
+        // Without a valid section there is no folder, which has already been reported.
         let file = self.acme.as_ref()?.file(&all);
         Some(AcmeCertificate { names: all, file })
     }
 
-    /// What keeps an authority from looking at a listener.
+    /// Warns if the authority can't reach a listener.
     pub(super) fn is_hidden(&mut self, table: &RawTable, port: Option<u16>) {
         let at = table.value_at("tls");
         if let Some(port) = port.filter(|&port| port != PORT && port != 0) {
             self.warn(
                 at,
-                format!("tls: acme: authorities connect to port {PORT} of each name: see that it leads to port {port} here"),
+                format!("tls: acme: the authority connects to port {PORT} of each name: it has to be forwarded to port {port} here"),
             );
         }
         if table.has("allow") {
             self.warn(
                 table.key_at("allow"),
-                "allow: the authority of tls.acme comes from addresses that it tells nobody; it has to be let in",
+                "allow: the authority of tls.acme uses addresses that are not public; allow all addresses",
             );
         }
     }
@@ -108,15 +108,17 @@ fn parse_contact(text: &str) -> Result<String, String> {
     }
 }
 
-/// A name that can be proven by TLS-ALPN-01.
+/// Parses a name that can be proven by TLS-ALPN-01.
 fn parse_name(text: &str) -> Result<String, String> {
     if text.starts_with("*.") || text == "*" {
         return Err(format!(
-            "{text:?}: a wildcard can be proven by DNS only; list the names, or take files of a client that does DNS-01"
+            "{text:?}: a wildcard can be proven by DNS only; list the names, or use the files of a client that does DNS-01"
         ));
     }
     if text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok() {
-        return Err(format!("{text:?}: an address is no name; take a host name"));
+        return Err(format!(
+            "{text:?}: an address is not a name; use a host name"
+        ));
     }
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())

@@ -1,4 +1,4 @@
-//! Settings of routes about their answers: the encodings that files lie prepared in, and headers that are added.
+//! Checks settings of routes about responses: precompressed encodings and additional headers.
 
 use veche_frontends::route::RouteHeaders;
 use veche_frontends::static_files::ContentCoding;
@@ -7,10 +7,10 @@ use super::Checker;
 use crate::raw::RawTable;
 use crate::value::DirectiveValue;
 
-/// Headers that one route can add.
+/// The most headers that a route can add.
 const HEADERS_MAX: usize = 32;
 
-/// Bytes of their names and values: each answer has them.
+/// Limit of their names and values in bytes, since each response has them.
 const HEADERS_BYTES_MAX: usize = 16 << 10;
 
 impl Checker<'_> {
@@ -19,7 +19,7 @@ impl Checker<'_> {
         let encodings = self.each(table, name, encoding)?;
         for (item, encoding) in encodings.iter().enumerate() {
             if encodings[..item].contains(encoding) {
-                let message = format!("{name}: {:?} is there twice", encoding.name());
+                let message = format!("{name}: {:?} is listed twice", encoding.name());
                 self.problems.add(table.item_at(name, item), message);
                 return None;
             }
@@ -27,7 +27,7 @@ impl Checker<'_> {
         Some(encodings)
     }
 
-    /// `headers`; none is fine.
+    /// Reads `headers`; they are optional.
     pub(super) fn answer_headers(&mut self, table: &RawTable) -> Option<Option<RouteHeaders>> {
         let Some(DirectiveValue::Pairs(pairs)) = table.value("headers") else {
             return table.is_sound("headers").then_some(None);
@@ -38,8 +38,7 @@ impl Checker<'_> {
             let why = match RouteHeaders::check(name, value) {
                 Err(bad) => bad.to_string(),
                 Ok(()) if pairs[..item].iter().any(is_twin) => {
-                    "it is there twice: upper and lower case are the same in names of headers"
-                        .to_owned()
+                    "it is listed twice: header names are case-insensitive".to_owned()
                 }
                 Ok(()) => continue,
             };

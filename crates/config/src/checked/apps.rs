@@ -1,11 +1,13 @@
-//! `[[app]]` and the scripts that routes name: which there are, and which of them a route leads to.
+//! Checks `[[app]]` and the scripts of routes, and which app a route uses.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use veche_terminal::{nearest_hint, shown};
 
-use super::{Checker, ServedFolder, text};
+use super::fastcgi::OF_FASTCGI;
+use super::processes::OF_PROCESSES;
+use super::{Checker, ServedFolder, text, word};
 use crate::raw::RawTable;
 use crate::types::AppConfig;
 use crate::value::DirectiveValue;
@@ -14,24 +16,24 @@ use crate::value::DirectiveValue;
 #[derive(Default)]
 pub(super) struct CheckedApps {
     list: Vec<CheckedApp>,
-    /// An `[[app]]` has no name that is any good: one that a route asks for may be meant.
+    /// An `[[app]]` has no valid name, so that a route may refer to it.
     some_nameless: bool,
 }
 
 struct CheckedApp {
-    /// Where it is said first.
+    /// The position of its first mention.
     at: Option<usize>,
-    /// `None` for a script that a route names, and for names that are no good.
+    /// `None` for the script of a route, and for invalid names.
     name: Option<String>,
-    /// Counted from 1; of a script that a route names.
+    /// The number of the route that names the script, from 1.
     route: Option<usize>,
     used: bool,
-    /// `None`: it has a problem.
+    /// The path of the script; `None` if it has a problem.
     script: Option<PathBuf>,
     app: Option<AppConfig>,
 }
 
-/// What is said beside a script.
+/// Directives that accompany `script`.
 const BESIDE: [&str; 5] = [
     "memory",
     "cpu_budget",
@@ -41,13 +43,13 @@ const BESIDE: [&str; 5] = [
 ];
 
 impl CheckedApps {
-    /// Whether an `[[app]]` has that name.
+    /// Returns whether an `[[app]]` has a name.
     pub(super) fn has(&self, name: &str) -> bool {
         let mut names = self.list.iter().filter_map(|app| app.name.as_deref());
         names.any(|other| other == name)
     }
 
-    /// All of them, where nothing had a problem.
+    /// Returns all apps, if none had a problem.
     pub(super) fn into_list(self) -> Vec<AppConfig> {
         let apps = self.list.into_iter();
         apps.map(|checked| checked.app.expect("a problem otherwise"))
@@ -61,9 +63,27 @@ impl Checker<'_> {
         for table in tables {
             let name = self.name_of_app(table, &apps);
             apps.some_nameless |= name.is_none();
+            if matches!(word(table, "runtime"), "fastcgi" | "php" | "worker") {
+                let app = app_of(table, String::new(), PathBuf::new());
+                let app = match word(table, "runtime") {
+                    "fastcgi" => self.fastcgi(table, name.as_deref(), app),
+                    _ => self.processes(table, name.as_deref(), app),
+                };
+                apps.list.push(CheckedApp {
+                    at: table.at,
+                    name,
+                    route: None,
+                    used: false,
+                    script: None,
+                    app,
+                });
+                continue;
+            }
+            self.of_another_runtime(table, &OF_FASTCGI, "lua");
+            self.of_another_runtime(table, &OF_PROCESSES, "lua");
             let script = self.required(table, "script");
             let script = script.and_then(|script| self.script(table, &script));
-            let files = self.files(table);
+            let files = self.files_of_app(table);
             let mut app = None;
             if let (Some(name), Some(script), Some(files)) = (&name, &script, files) {
                 app = Some(AppConfig {
@@ -94,7 +114,7 @@ impl Checker<'_> {
         Some(name)
     }
 
-    /// A name of letters, digits, "-" and "_".
+    /// Reads a name of letters, digits, "-" and "_".
     pub(super) fn name_of(&mut self, table: &RawTable) -> Option<String> {
         let name = self.required(table, "name")?;
         if !name
@@ -123,7 +143,7 @@ impl Checker<'_> {
     }
 
     /// The folder that an app answers with files of; `None`: something is wrong with it.
-    fn files(&mut self, table: &RawTable) -> Option<Option<PathBuf>> {
+    pub(super) fn files_of_app(&mut self, table: &RawTable) -> Option<Option<PathBuf>> {
         let Some(folder) = text(table, "files") else {
             return table.is_sound("files").then_some(None);
         };
@@ -141,14 +161,14 @@ impl Checker<'_> {
         Some(Some(folder))
     }
 
-    /// The place of the app that a route leads to.
+    /// Returns the index of a route's app.
     pub(super) fn app_of_route(
         &mut self,
         table: &RawTable,
         apps: &mut CheckedApps,
     ) -> Option<usize> {
         if table.has("app") && table.has("script") {
-            let why = "script: it stands beside \"app\", which names a script already; one of them is enough";
+            let why = "script: \"app\" already names a script; use only one of them";
             self.problems.add(table.key_at("script"), why);
             return None;
         }
@@ -157,21 +177,22 @@ impl Checker<'_> {
         }
         let Some(name) = text(table, "app") else {
             if table.is_sound("app") && table.is_sound("script") {
-                let why = "[[route]] with handler \"lua\" has to have \"script\" or \"app\"";
+                let why =
+                    "[[route]] with handler \"lua\" or \"app\" has to have \"script\" or \"app\"";
                 self.problems.add(table.at, why);
             }
             return None;
         };
         for beside in BESIDE {
             if table.has(beside) {
-                let why = format!("{beside}: beside \"app\" it stands in [[app]]");
+                let why = format!("{beside}: with \"app\" it belongs in [[app]]");
                 self.problems.add(table.key_at(beside), why);
             }
         }
         self.called(table, &name, apps)
     }
 
-    /// The place of the `[[app]]` with that name, which stands in `app`.
+    /// Returns the index of the `[[app]]` with the name in `app`.
     fn called(&mut self, table: &RawTable, name: &str, apps: &mut CheckedApps) -> Option<usize> {
         let called = |checked: &CheckedApp| checked.name.as_deref() == Some(name);
         let Some(index) = apps.list.iter().position(called) else {
@@ -190,7 +211,7 @@ impl Checker<'_> {
         Some(index)
     }
 
-    /// The same where there need not be one. `None`: something is wrong with it.
+    /// Returns the index of an optional app; `None` if it has a problem.
     pub(super) fn app_of_clients(
         &mut self,
         table: &RawTable,
@@ -200,13 +221,13 @@ impl Checker<'_> {
             return self.app_of_route(table, apps).map(Some);
         }
         for beside in BESIDE.into_iter().filter(|name| table.has(name)) {
-            let why = format!("{beside}: without \"script\" there is nothing that it is about");
+            let why = format!("{beside}: has no effect without \"script\"");
             self.problems.add(table.key_at(beside), why);
         }
         Some(None)
     }
 
-    /// The place of the app that is told of events, if one is.
+    /// Returns the index of the app that receives events, if there is one.
     pub(super) fn listener(&mut self, table: &RawTable, apps: &mut CheckedApps) -> Option<usize> {
         let name = text(table, "app")?;
         self.called(table, &name, apps)
@@ -220,7 +241,7 @@ impl Checker<'_> {
     ) -> Option<usize> {
         let path = self.script(table, script)?;
         let app = AppConfig {
-            files: self.files(table)?,
+            files: self.files_of_app(table)?,
             ..app_of(table, script.to_owned(), path.clone())
         };
         let same = |checked: &CheckedApp| {
@@ -237,7 +258,7 @@ impl Checker<'_> {
             });
             return Some(apps.list.len() - 1);
         };
-        // One app can't be of two minds.
+        // One app can't have two different settings.
         if let CheckedApp {
             route: Some(route),
             app: Some(first),
@@ -265,20 +286,17 @@ impl Checker<'_> {
         Some(index)
     }
 
-    /// Apps that no route leads to are allowed, but hardly meant.
+    /// Warns of apps without a route, which are allowed but probably a mistake.
     pub(super) fn unused_apps(&mut self, apps: &CheckedApps) {
         for checked in apps.list.iter().filter(|checked| !checked.used) {
             if let Some(name) = &checked.name {
-                self.warn(
-                    checked.at,
-                    format!("[[app]] {name:?}: no route leads to it"),
-                );
+                self.warn(checked.at, format!("[[app]] {name:?}: no route uses it"));
             }
         }
     }
 }
 
-/// What runs, as a section says that has a script.
+/// Builds the app of a section with a script.
 pub(super) fn app_of(table: &RawTable, name: String, script: PathBuf) -> AppConfig {
     AppConfig {
         name,
@@ -297,14 +315,16 @@ pub(super) fn app_of(table: &RawTable, name: String, script: PathBuf) -> AppConf
             _ => Some(REQUEST_TIMEOUT),
         },
         files: None,
+        processes: None,
         options: match table.value("options") {
             Some(DirectiveValue::Table(options)) => options,
             _ => toml::Table::new(),
         },
+        fastcgi: None,
     }
 }
 
-/// What a route's script has unless it says otherwise; a test compares with `[[app]]`.
+/// The defaults of a route's script; a test compares them with `[[app]]`.
 const MEMORY_BYTES_MAX: u64 = 64 << 20;
 const CPU_BUDGET: Duration = Duration::from_millis(20);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! `[events]`: who is told what happens to channels and users.
+//! Checks `[events]`, the webhooks about channel and user events.
 
 use veche_hub::EventLevel;
 
@@ -10,7 +10,7 @@ use crate::types::{EventsConfig, NamespaceConfig};
 use crate::value::DirectiveValue;
 
 impl Checker<'_> {
-    /// `None`: nobody.
+    /// Reads the section; `None` if it is not set.
     pub(super) fn events<'t>(
         &mut self,
         table: &RawTable,
@@ -26,24 +26,24 @@ impl Checker<'_> {
             .collect();
         let has_app = table.has("app");
         if has_app && told.is_empty() {
-            let why = "app: no [[namespace]] has events, so there is nothing to tell";
+            let why = "app: no [[namespace]] has events, so there is nothing to send";
             self.warn(table.key_at("app"), why);
         }
         let Some(url) = text(table, "url") else {
             for namespace in told.into_iter().filter(|_| !has_app) {
-                let why = "events: there is neither url nor app in [events], so nobody is told";
+                let why = "events: [events] has neither url nor app, so events are not sent";
                 self.problems.add(namespace.value_at("events"), why);
             }
             for option in ["secrets", "timeout", "queue", "ca"] {
                 if table.has(option) {
-                    let why = format!("{option}: without url nobody is told anything");
+                    let why = format!("{option}: has no effect without url");
                     self.warn(table.key_at(option), why);
                 }
             }
             return None;
         };
         if told.is_empty() {
-            let why = "url: no [[namespace]] has events, so there is nothing to tell";
+            let why = "url: no [[namespace]] has events, so there is nothing to send";
             self.warn(table.key_at("url"), why);
         }
         let url = self.take("url", table.value_at("url"), parse_url(&url));
@@ -60,7 +60,7 @@ impl Checker<'_> {
             && secrets.is_empty()
             && !is_near(url)
         {
-            let why = "url: without secrets anybody may say that he is this server";
+            let why = "url: without secrets the back end can't verify that requests come from this server";
             self.warn(table.value_at("url"), why);
         }
         Some(EventsConfig {

@@ -1,4 +1,4 @@
-//! `[history]`: where what channels remember is kept.
+//! Checks `[history]`, the storage of channel history.
 
 use super::{Checker, text};
 use crate::raw::RawTable;
@@ -6,7 +6,7 @@ use crate::types::{Fsync, HistoryStore, NamespaceConfig};
 use crate::value::DirectiveValue;
 
 impl Checker<'_> {
-    /// `None`: nowhere.
+    /// Reads the section; `None` if it is not set.
     pub(super) fn history(
         &mut self,
         table: &RawTable,
@@ -27,7 +27,7 @@ impl Checker<'_> {
         self.folder_of(table, "path", &path);
         let mut known = namespaces.iter().flatten();
         if !known.any(|namespace| namespace.history.is_some()) {
-            let why = "path: no [[namespace]] has history_size, so there is nothing to keep";
+            let why = "path: no [[namespace]] has history_size, so there is no history";
             self.warn(table.key_at("path"), why);
         }
         let fsync = match table.value("fsync") {

@@ -1,4 +1,4 @@
-//! `[hooks]`: URLs that can be asked, and something to ask about.
+//! Checks `[hooks]` and the `hooks` of routes.
 
 use veche_calls::SecretUrl;
 use veche_frontends::hooks::HookKind;
@@ -14,14 +14,14 @@ use crate::types::{NamespaceConfig, RouteConfig, RouteHandler};
 use crate::value::DirectiveValue;
 
 impl Checker<'_> {
-    /// `None`: nobody is asked, or something is wrong with it.
+    /// Reads the section; `None` if no hook is set or it has a problem.
     pub(super) fn hooks<'t>(
         &mut self,
         table: &RawTable,
         namespaces: impl Iterator<Item = (&'t RawTable, &'t Option<NamespaceConfig>)>,
         routes: &[Option<RouteConfig>],
     ) -> Option<HooksConfig> {
-        // A route with a problem may be meant to have one.
+        // A route with a problem may be meant to have a hook.
         let mut all = routes.iter().map(Option::as_ref);
         let has_app = all.any(|route| route.is_none_or(is_decided_by_app));
         self.channel_hooks(table, namespaces, has_app, routes);
@@ -29,14 +29,14 @@ impl Checker<'_> {
         let given: Vec<HookKind> = kinds.filter(|kind| table.has(kind.name())).collect();
         let of_routes = urls_of_routes(routes);
         if given.is_empty() && of_routes.is_empty() {
-            // What clients' requests say an application gets to see too.
+            // An application also receives the headers of clients' requests.
             let meant: &[&str] = match has_app {
                 true => &["headers", "client_headers"],
                 false => &[],
             };
             let idle = OPTIONS.into_iter().filter(|name| !meant.contains(name));
             for option in idle.filter(|option| table.has(option)) {
-                let why = format!("{option}: without a URL nobody is asked anything");
+                let why = format!("{option}: has no effect without a URL");
                 self.warn(table.key_at(option), why);
             }
             if !has_app {
@@ -49,16 +49,15 @@ impl Checker<'_> {
         };
         if let Some(first) = given.first().filter(|_| !routes.iter().any(is_it)) {
             let name = first.name();
-            let why = format!(
-                "{name}: no route has handler = \"centrifuge\", so there is nothing to ask"
-            );
+            let why =
+                format!("{name}: no route has handler = \"centrifuge\", so it is never called");
             self.warn(table.key_at(name), why);
         }
         if given.contains(&HookKind::SubRefresh)
             && !given.contains(&HookKind::Subscribe)
             && !has_app
         {
-            let why = "sub_refresh: without subscribe no subscription is the back end's";
+            let why = "sub_refresh: without subscribe the back end has no subscriptions to refresh";
             self.warn(table.key_at("sub_refresh"), why);
         }
         let mut urls: [Option<SecretUrl>; HookKind::ALL.len()] = Default::default();
@@ -85,7 +84,9 @@ impl Checker<'_> {
         if is_far && secrets.is_empty() {
             let first = given.first().map(|first| first.name());
             let name = first.unwrap_or("secrets");
-            let why = format!("{name}: without secrets anybody may say that he is this server");
+            let why = format!(
+                "{name}: without secrets the back end can't verify that requests come from this server"
+            );
             self.warn(first.map_or(table.at, |name| table.value_at(name)), why);
         }
         let headers = self.each(table, "headers", parse_header_name);
@@ -107,7 +108,7 @@ impl Checker<'_> {
         })
     }
 
-    /// `hooks` of a route.
+    /// Reads `hooks` of a route.
     pub(super) fn route_hooks(&mut self, table: &RawTable) -> Option<RouteHooks> {
         let mut hooks = RouteHooks::default();
         let Some(DirectiveValue::Pairs(pairs)) = table.value("hooks") else {
@@ -147,7 +148,7 @@ impl Checker<'_> {
         is_sound.then_some(hooks)
     }
 
-    /// Channels about which somebody is asked need somebody to ask, and the other way round.
+    /// Checks that channels with hooks have a hook to call, and the other way round.
     fn channel_hooks<'t>(
         &mut self,
         table: &RawTable,
@@ -176,14 +177,14 @@ impl Checker<'_> {
                 false => {
                     for namespace in asked {
                         let why = format!(
-                            "{name}: \"hook\" needs somebody to ask: {name} = \"URL\" in a section [hooks], or an app on a route with handler = \"centrifuge\""
+                            "{name}: \"hook\" needs a back end: {name} = \"URL\" in a section [hooks], or an app on a route with handler = \"centrifuge\""
                         );
                         self.problems.add(namespace.value_at(name), why);
                     }
                 }
                 true if asked.is_empty() => {
                     let why = format!(
-                        "{name}: no [[namespace]] has {name} = \"hook\", so there is nothing to ask"
+                        "{name}: no [[namespace]] has {name} = \"hook\", so it is never called"
                     );
                     self.warn(table.key_at(name), why);
                 }
@@ -193,12 +194,12 @@ impl Checker<'_> {
     }
 }
 
-/// Whether an application may decide on what clients of that route ask.
+/// Returns whether an application may decide on commands of a route's clients.
 fn is_decided_by_app(route: &RouteConfig) -> bool {
     matches!(&route.handler, RouteHandler::Session { app: Some(_), .. })
 }
 
-/// Whether clients' commands may be decided on.
+/// Returns whether a handler supports hooks.
 fn has_hooks(handler: &RouteHandler) -> bool {
     matches!(handler, RouteHandler::Session { protocol, .. } if protocol.accepts_method("hooks"))
 }
@@ -218,7 +219,7 @@ fn urls_of_routes(routes: &[Option<RouteConfig>]) -> Vec<(HookKind, &SecretUrl)>
     urls
 }
 
-/// Those that mean nothing where nobody is asked.
+/// Directives that have no effect without a hook.
 const OPTIONS: [&str; 9] = [
     "timeout",
     "concurrency",

@@ -1,5 +1,5 @@
-//! `[jwt]`, `[subscription_jwt]` and `[identity_hook]`: keys that can be read and are one kind, URLs that can be asked, and
-//! routes that need them.
+//! Checks `[jwt]`, `[subscription_jwt]` and `[identity_hook]`: readable keys of one kind, valid URLs, and the routes
+//! that need them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,14 +19,14 @@ use crate::raw::RawTable;
 use crate::types::{RouteConfig, RouteHandler};
 use crate::value::DirectiveValue;
 
-/// Those of `[jwt]` that say where keys are; one of them does.
+/// The directives for keys, of which exactly one is set.
 const SOURCES: [&str; 4] = ["secret_file", "secret_env", "key_file", "jwks"];
 
-/// Those that say where the secret is that was in use before.
+/// The directives for the previous secret.
 const PREVIOUS: [&str; 2] = ["previous_secret_file", "previous_secret_env"];
 
 impl Checker<'_> {
-    /// Reads `[jwt]` or `[subscription_jwt]`. `None`: there are no keys, or something is wrong with it.
+    /// Reads `[jwt]` or `[subscription_jwt]`; `None` if it has no keys or a problem.
     pub(super) fn jwt(&mut self, table: &RawTable) -> Option<JwtConfig> {
         let given: Vec<&str> = SOURCES.into_iter().filter(|name| table.has(name)).collect();
         let name = match given.as_slice() {
@@ -45,7 +45,7 @@ impl Checker<'_> {
             _ => Some(Vec::new()),
         };
         if name != "jwks" && table.has("jwks_ca") {
-            let why = "jwks_ca: it means nothing without \"jwks\"";
+            let why = "jwks_ca: has no effect without \"jwks\"";
             self.problems.add(table.key_at("jwks_ca"), why);
         }
         let refuses_short_secrets = word(table, "short_secret") == "refuse";
@@ -59,7 +59,7 @@ impl Checker<'_> {
         {
             self.warn(
                 table.value_at("token"),
-                "token: a cookie goes along with what other sites' pages open: keep \"origins\" of the routes narrow",
+                "token: browsers send cookies with connections that pages of other sites open: keep \"origins\" of the routes narrow",
             );
         }
         Some(JwtConfig {
@@ -80,7 +80,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Whether keys can be read, and are good for something.
+    /// Checks that keys can be read and used.
     fn keys_of(
         &mut self,
         table: &RawTable,
@@ -106,7 +106,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The secret that was in use before.
+    /// Reads the previous secret.
     fn previous(
         &mut self,
         table: &RawTable,
@@ -128,12 +128,12 @@ impl Checker<'_> {
             }
             [name] if beside.starts_with("secret_") => *name,
             [name] => {
-                let why = format!("{name}: it means nothing without a secret in its place");
+                let why = format!("{name}: has no effect without the secret it replaces");
                 self.problems.add(table.key_at(name), why);
                 return None;
             }
             [.., last] => {
-                let why = format!("{last}: there is one previous secret at most");
+                let why = format!("{last}: at most one previous secret");
                 self.problems.add(table.key_at(last), why);
                 return None;
             }
@@ -147,9 +147,9 @@ impl Checker<'_> {
         Some(PreviousSecret { keys, until_s })
     }
 
-    /// A section of subscription tokens without keys would have no effect.
+    /// Reports a subscription token section without keys, which would have no effect.
     pub(super) fn is_used(&mut self, table: &RawTable) {
-        // `veche config` writes out what has a default.
+        // `veche config` prints directives with defaults.
         let mut directives = table.section.directives();
         let is_given = directives.any(|directive| {
             matches!(directive.default, DefaultValue::Unset(_)) && table.has(directive.name)
@@ -175,7 +175,7 @@ impl Checker<'_> {
                 if url.expose().starts_with("http://") && !is_near(&url) {
                     self.warn(
                         table.value_at("jwks"),
-                        "jwks: keys that come by http:// are whoever's is in between: take https://",
+                        "jwks: keys fetched over http:// can be replaced on the network: use https://",
                     );
                 }
                 KeySource::Published(PublishedKeySet {
@@ -187,7 +187,7 @@ impl Checker<'_> {
         })
     }
 
-    /// How back ends are asked.
+    /// Reads `[identity_hook]`.
     pub(super) fn identity_hook(&mut self, table: &RawTable) -> Option<IdentityHookConfig> {
         let headers = self.each(table, "headers", parse_header_name);
         Some(IdentityHookConfig {
@@ -212,7 +212,7 @@ impl Checker<'_> {
         Some(file)
     }
 
-    /// A route with tokens needs keys.
+    /// Checks that routes with tokens have keys.
     pub(super) fn tokens<'t>(
         &mut self,
         routes: impl Iterator<Item = (&'t RawTable, &'t Option<RouteConfig>)>,
@@ -240,7 +240,7 @@ fn sources() -> String {
     SOURCES.map(|name| format!("{name:?}")).join(", ")
 }
 
-/// Whether a URL leads to this machine.
+/// Returns whether a URL refers to this machine.
 pub(super) fn is_near(url: &SecretUrl) -> bool {
     let url = Url::parse(url.expose()).ok();
     match url.as_ref().and_then(Url::host) {
@@ -251,7 +251,7 @@ pub(super) fn is_near(url: &SecretUrl) -> bool {
     }
 }
 
-/// Of a directive that has a default.
+/// Reads a number that has a default.
 pub(super) fn number(table: &RawTable, name: &str) -> u32 {
     match table.value(name) {
         Some(DirectiveValue::Integer(number)) => {
@@ -261,7 +261,7 @@ pub(super) fn number(table: &RawTable, name: &str) -> u32 {
     }
 }
 
-/// No time where it is off.
+/// Reads a duration; zero if it is off.
 pub(super) fn duration(table: &RawTable, name: &str) -> Duration {
     match table.value(name) {
         Some(DirectiveValue::Duration(duration)) => duration,

@@ -1,4 +1,4 @@
-//! `[[listen]]`: addresses that don't collide, and the risks of who can reach them.
+//! Checks `[[listen]]`: addresses that don't collide, and the risks of exposed listeners.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,36 +13,36 @@ use crate::raw::RawTable;
 use crate::types::{CertificateOrigin, ListenerConfig, ListenerRole};
 use crate::value::DirectiveValue;
 
-/// Who may do what on a listener that is not on loopback.
+/// A risk of a listener on another address than loopback.
 #[derive(Clone, Copy)]
 struct ListenerRisk {
     is_plain: bool,
-    /// Nobody has to show a certificate.
+    /// The risk applies only if no client certificate is required.
     is_for_anybody: bool,
     has_keys: bool,
 }
 
-/// One `[[listen]]`, as far as it could be read.
+/// A `[[listen]]` section, as far as it is valid.
 pub(super) struct CheckedListener {
     pub(super) name: Option<String>,
-    /// `None`: the role itself was no good.
+    /// `None` if the role is invalid.
     pub(super) role: Option<ListenerRole>,
     pub(super) address: Option<SocketAddr>,
-    /// Whether clients may show certificates there.
+    /// Whether clients may present certificates.
     pub(super) has_client_ca: bool,
     pub(super) reach: Exposure,
-    /// `None`: it has a problem.
+    /// `None` if the listener has a problem.
     pub(super) listener: Option<ListenerConfig>,
 }
 
-/// Who can read what clients send there.
+/// Who can read clients' data in transit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exposure {
-    /// Nobody: TLS, or this machine only.
+    /// No other host: TLS, or this machine only.
     Sealed,
-    /// Those between a proxy, which may have TLS, and this machine.
+    /// Hosts between this machine and a proxy, which may terminate TLS.
     Proxied,
-    /// Everybody on the way.
+    /// Every host on the path.
     Open,
 }
 
@@ -118,7 +118,7 @@ impl Checker<'_> {
             let example = "[[listen]] with address = \"127.0.0.1:8080\"";
             self.problems.add(
                 None,
-                format!("no [[listen]], so nobody could connect; add {example}"),
+                format!("no [[listen]], so no client could connect; add {example}"),
             );
         }
         listeners
@@ -133,14 +133,14 @@ impl Checker<'_> {
         if table.has("client_address") && !table.has("trusted_proxies") {
             self.warn(
                 table.key_at("client_address"),
-                "client_address: without trusted_proxies nobody is believed",
+                "client_address: has no effect without trusted_proxies",
             );
         }
         let proxy_protocol = table.value("proxy_protocol") == Some(DirectiveValue::Flag(true));
         if proxy_protocol && !table.has("trusted_proxies") {
             self.problems.add(
                 table.key_at("proxy_protocol"),
-                "proxy_protocol: without trusted_proxies nobody could connect; say where the proxies are",
+                "proxy_protocol: without trusted_proxies no client could connect; set the addresses of the proxies",
             );
         }
         let listed = self.each(table, "hosts", parse_host)?;
@@ -149,7 +149,7 @@ impl Checker<'_> {
         } else if !listed.is_empty() {
             Hosts::Listed(listed)
         } else if address?.ip().to_canonical().is_loopback() && !proxy_protocol {
-            // No page can make a browser send a header of the PROXY protocol.
+            // Web pages can't make a browser send a PROXY protocol header.
             Hosts::Loopback
         } else {
             Hosts::Any
@@ -174,7 +174,7 @@ impl Checker<'_> {
             self.problems.add(at, message);
             return None;
         };
-        // With port 0 each gets a port of its own.
+        // With port 0 each gets its own port.
         if address.port() != 0 && before.iter().any(|other| other.address == Some(address)) {
             self.problems.add(
                 at,
@@ -199,7 +199,7 @@ impl Checker<'_> {
         if ROLES.contains(&name.as_str()) {
             self.problems.add(
                 at,
-                format!("name: {name:?} is the word for a role; take another"),
+                format!("name: {name:?} is the name of a role; choose another"),
             );
         }
         if before
@@ -214,7 +214,7 @@ impl Checker<'_> {
         Some(name)
     }
 
-    /// Says what a listener on other than loopback means for its role.
+    /// Warns of a listener on another address than loopback, by its role.
     fn exposed(
         &mut self,
         table: &RawTable,
@@ -227,7 +227,7 @@ impl Checker<'_> {
             ListenerRole::Public => {}
             ListenerRole::Internal if !risk.has_keys && risk.is_for_anybody => self.problems.add(
                 at,
-                format!("address: {address} is not loopback, and without [api] keys whoever reaches it could push to every user; set keys or listen on 127.0.0.1"),
+                format!("address: {address} is not loopback, and without [api] keys every client that reaches it could push to every user; set keys or listen on 127.0.0.1"),
             ),
             ListenerRole::Internal if risk.is_for_anybody => {
                 let keys = match (risk.is_plain, self.has_admin) {
@@ -239,12 +239,12 @@ impl Checker<'_> {
                 };
                 self.warn(
                     at,
-                    format!("address: the internal listener on {address} is not loopback: whoever reaches it reads /health and /metrics{keys}"),
+                    format!("address: the internal listener on {address} is not loopback: every client that reaches it can read /health and /metrics{keys}"),
                 );
             }
             ListenerRole::Push if risk.is_for_anybody => self.warn(
                 at,
-                format!("address: the push listener on {address} is not loopback and asks for no key: whoever reaches it can push to every user"),
+                format!("address: the push listener on {address} is not loopback and requires no key: every client that reaches it can push to every user"),
             ),
             ListenerRole::Internal | ListenerRole::Push => {}
         }
@@ -259,7 +259,7 @@ fn role_of(word: &str) -> ListenerRole {
     }
 }
 
-/// What was probably meant, where that is plain.
+/// Returns the address that was probably meant.
 fn nearest_address(text: &str) -> String {
     let meant = if text.parse::<u16>().is_ok() {
         format!("127.0.0.1:{text}")

@@ -1,4 +1,4 @@
-//! `[[namespace]]`: what channels remember, and what clients may do with them.
+//! Checks `[[namespace]]`: history and client permissions of channels.
 
 use veche_hub::{
     ChannelAccess, DeltaMode, EventLevel, PathPattern, PublishAccess, ReadAccess, RecoveryMode,
@@ -11,7 +11,7 @@ use crate::types::{HistoryConfig, LimitsConfig, NamespaceConfig};
 use crate::value::DirectiveValue;
 
 impl Checker<'_> {
-    /// `None` for those with a problem.
+    /// Reads the namespaces; `None` for those with a problem.
     pub(super) fn namespaces<'t>(
         &mut self,
         tables: impl Iterator<Item = &'t RawTable>,
@@ -22,7 +22,7 @@ impl Checker<'_> {
             .collect()
     }
 
-    /// The names of those whose channels can be heard together.
+    /// Returns the names of the namespaces with wildcard subscriptions.
     pub(super) fn wildcards<'t>(tables: impl Iterator<Item = &'t RawTable>) -> Vec<String> {
         let has =
             |table: &&RawTable| matches!(table.value("wildcard"), Some(DirectiveValue::Flag(true)));
@@ -35,7 +35,7 @@ impl Checker<'_> {
         names.collect()
     }
 
-    /// What namespaces have for themselves is a part of what all channels may remember.
+    /// Checks that the history budgets of namespaces fit into that of all channels.
     pub(super) fn budgets<'t>(
         &mut self,
         limits: &LimitsConfig,
@@ -61,7 +61,7 @@ impl Checker<'_> {
             }
         }
         if let Some(table) = shares.filter(|_| parts == limits.history_bytes) {
-            let why = "history_size: other namespaces have all of history_bytes in [limits] for themselves, so these channels keep nothing";
+            let why = "history_size: other namespaces have all of history_bytes in [limits] for themselves, so these channels have no history";
             self.warn(table.key_at("history_size"), why);
         }
     }
@@ -88,7 +88,7 @@ impl Checker<'_> {
                 "delta",
             ] {
                 if table.has(option) {
-                    let why = format!("{option}: without history_size nothing is kept");
+                    let why = format!("{option}: without history_size there is no history");
                     self.warn(table.key_at(option), &why);
                 }
             }
@@ -100,13 +100,13 @@ impl Checker<'_> {
         let flag = |name| matches!(table.value(name), Some(DirectiveValue::Flag(true)));
         let is_closed = name == USERS || name.starts_with(['/', '$']);
         if flag("wildcard") && is_closed {
-            let why = "wildcard: neither users' own channels, nor private ones, nor those of a pattern are heard together";
+            let why = "wildcard: neither users' own channels, nor private ones, nor those of a pattern can be subscribed to with a wildcard";
             self.problems.add(table.value_at("wildcard"), why);
         }
         let slow_miss = word(table, "slow_consumer") == "miss";
         if slow_miss && size.is_some() {
             let why =
-                "slow_consumer: with history_size clients are promised that nothing is missing";
+                "slow_consumer: with history_size clients rely on receiving every publication";
             self.problems.add(table.value_at("slow_consumer"), why);
         }
         let (presence, join_leave) = (flag("presence"), flag("join_leave"));
@@ -117,7 +117,7 @@ impl Checker<'_> {
         };
         let is_watched = presence || join_leave || told != EventLevel::Off;
         if !is_watched && table.has("leave_delay") {
-            let why = "leave_delay: without presence, join_leave or events nobody sees who leaves";
+            let why = "leave_delay: has no effect without presence, join_leave or events";
             self.warn(table.key_at("leave_delay"), why);
         }
         let force_push_join_leave = flag("force_push_join_leave");
@@ -131,7 +131,7 @@ impl Checker<'_> {
             _ => DeltaMode::Off,
         };
         if differences == DeltaMode::Off && table.has("delta_publish") {
-            let why = "delta_publish: without delta nobody is told differences";
+            let why = "delta_publish: has no effect without delta";
             self.warn(table.key_at("delta_publish"), why);
         }
         let ttl = duration("history_ttl");
@@ -186,7 +186,7 @@ fn reading(table: &RawTable, name: &str) -> ReadAccess {
     }
 }
 
-/// Whether two names stand for the same channels.
+/// Returns whether two names match the same channels.
 fn is_same(one: &str, other: &str) -> bool {
     match (PathPattern::new(one), PathPattern::new(other)) {
         (Ok(one), Ok(other)) => one.is_same(&other),

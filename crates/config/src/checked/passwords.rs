@@ -1,4 +1,4 @@
-//! `[pam]`, and the routes whose clients send passwords: on listeners where nobody can read them, and with a PAM to ask.
+//! Checks `[pam]`, and the routes with passwords: transported securely, and with a usable PAM service.
 
 use veche_pam::PamService;
 
@@ -11,7 +11,7 @@ use crate::raw::RawTable;
 use crate::types::RouteConfig;
 
 impl Checker<'_> {
-    /// How passwords are judged.
+    /// Reads `[pam]`.
     pub(super) fn pam(&mut self, table: &RawTable) -> Option<PamConfig> {
         let realm = text(table, "realm").expect("has a default");
         let fits = |c: char| (c == ' ' || c.is_ascii_graphic()) && c != '"' && c != '\\';
@@ -33,7 +33,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Routes that ask PAM.
+    /// Checks the routes that use PAM.
     pub(super) fn passwords<'t>(
         &mut self,
         routes: impl Iterator<Item = (&'t RawTable, &'t Option<RouteConfig>)>,
@@ -50,7 +50,7 @@ impl Checker<'_> {
             if is_sandboxed {
                 self.problems.add(
                     at,
-                    format!("identity: \"{identity}\" does not go with server.sandbox, in which nothing can be run and no module be loaded: take one of them"),
+                    format!("identity: \"{identity}\" does not go with server.sandbox, which prevents running programs and loading modules: use one of them"),
                 );
             } else if !asked.contains(&service) {
                 asked.push(service);
@@ -63,7 +63,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Passwords go along with every request, as good as in plain text.
+    /// Reports plain-text transport of passwords, which are sent with every request.
     fn readable(
         &mut self,
         table: &RawTable,
@@ -81,7 +81,7 @@ impl Checker<'_> {
             self.problems.add(
                 at,
                 format!(
-                    "identity: \"{identity}\" has clients send passwords, which anybody on the way could read on {}: give that listener tls, or let it listen on 127.0.0.1, or name in trusted_proxies who has TLS in front of it",
+                    "identity: \"{identity}\" makes clients send passwords, which could be read on the network at {}: give that listener tls, or let it listen on 127.0.0.1, or name in trusted_proxies who has TLS in front of it",
                     label.unwrap_or_default()
                 ),
             );
@@ -90,7 +90,7 @@ impl Checker<'_> {
             self.warn(
                 at,
                 format!(
-                    "identity: \"{identity}\": between the trusted proxies and {} passwords travel in plain text",
+                    "identity: \"{identity}\": passwords are sent in plain text between the trusted proxies and {}",
                     label.unwrap_or_default()
                 ),
             );

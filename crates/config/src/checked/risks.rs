@@ -1,4 +1,4 @@
-//! What is allowed, and dangerous together: told as warnings.
+//! Warnings about settings that are allowed but dangerous in combination.
 
 use veche_frontends::identity::token::TokenSource;
 use veche_terminal::format_duration;
@@ -10,7 +10,7 @@ use crate::raw::RawTable;
 use crate::types::{AdminConfig, ApiConfig, LimitsConfig, ListenerRole, RouteConfig};
 
 impl Checker<'_> {
-    /// Pages of any site may connect, and the browser itself shows who its user is.
+    /// Pages of any origin may connect, while browsers send credentials on their own.
     pub(super) fn ambient<'t>(
         &mut self,
         routes: impl Iterator<Item = (&'t RawTable, &'t Option<RouteConfig>)>,
@@ -26,7 +26,7 @@ impl Checker<'_> {
             };
             let shown = match handler.identity() {
                 Some(IdentitySource::Cookie(_)) => "the cookie",
-                Some(IdentitySource::Hook(_)) => "the cookies that the back end is shown",
+                Some(IdentitySource::Hook(_)) => "the cookies for the back end",
                 Some(IdentitySource::Pam(_)) => "the password",
                 Some(IdentitySource::Certificate(_)) => "the certificate",
                 Some(IdentitySource::Token(_)) if is_in_cookie => "the token in a cookie",
@@ -39,13 +39,13 @@ impl Checker<'_> {
                 let item = list(table, "origins").iter().position(|one| one == "*");
                 self.warn(
                     item.and_then(|item| table.item_at("origins", item)),
-                    format!("origins: with \"*\" a page of any site connects as its visitor: the browser adds {shown} by itself; name the sites"),
+                    format!("origins: with \"*\" a page of any site connects as its visitor: the browser adds {shown} automatically; list the sites"),
                 );
             }
         }
     }
 
-    /// The handshake is over before the back end has to answer.
+    /// The handshake times out before the hook's own timeout.
     pub(super) fn slow_hook(
         &mut self,
         table: &RawTable,
@@ -61,24 +61,24 @@ impl Checker<'_> {
             self.warn(
                 table.value_at("timeout"),
                 format!(
-                    "timeout: a handshake may last {} (limits.handshake_timeout), the back end's answer included: take less for the answer",
+                    "timeout: a handshake may last {} (limits.handshake_timeout), including the back end's response: use a shorter timeout",
                     format_duration(limits.handshake_timeout)
                 ),
             );
         }
     }
 
-    /// Who has been given the one has the other.
+    /// A key opens both the API and the admin page.
     pub(super) fn shared_key(&mut self, table: &RawTable, admin: &AdminConfig, api: &ApiConfig) {
         if let Some(item) = admin.keys.iter().position(|key| api.keys.contains(key)) {
             self.warn(
                 table.item_at("keys", item),
-                "keys: it is a key of [api] too: whoever publishes with it has the admin page as well; take another",
+                "keys: it is also a key of [api]: every client that publishes with it can also use the admin page; use another",
             );
         }
     }
 
-    /// Anything on this machine may call, unless it has to show a certificate.
+    /// Any process on this machine may call the API, unless it needs a certificate.
     pub(super) fn keyless<'t>(
         &mut self,
         tables: impl Iterator<Item = &'t RawTable>,
@@ -97,7 +97,7 @@ impl Checker<'_> {
         if !has_keys && let Some((table, _)) = open.next() {
             self.warn(
                 table.at,
-                "[[listen]] with role \"internal\" and no [api] keys: every program and user of this machine may push to everybody",
+                "[[listen]] with role \"internal\" and no [api] keys: every program and user of this machine can push to all users",
             );
         }
     }

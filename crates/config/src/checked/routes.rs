@@ -1,4 +1,4 @@
-//! `[[route]]`: what each handler needs, which listeners have it, and that no two routes claim the same.
+//! Checks `[[route]]`: the requirements of each handler, the listeners, and conflicts between routes.
 
 use veche_calls::masked;
 use veche_frontends::identity::token::Anonymous;
@@ -22,19 +22,20 @@ use crate::types::{
 };
 use crate::value::DirectiveValue;
 
-/// What a route would serve. Known of routes with a problem elsewhere too, so that one in another's way is told at once.
+/// The requests that a route claims. Recorded for routes with other problems too, so that conflicts are reported at
+/// once.
 struct RouteClaim {
     index: usize,
     path: RoutePath,
     methods: MethodSet,
     listen: String,
-    /// None of them where `listen` names none that is any good.
+    /// Empty if `listen` names no valid listener.
     listeners: Vec<usize>,
 }
 
-/// What internal listeners serve by themselves, beside `/api/` and `/admin/`.
+/// Paths that internal listeners serve themselves, besides `/api/` and `/admin/`.
 const RESERVED: [&str; 2] = ["health", "metrics"];
-/// What `root` calls the things inside the binary.
+/// Values of `root` for files built into the binary.
 const BUILTIN: [&str; 1] = ["builtin:demo"];
 
 impl Checker<'_> {
@@ -104,7 +105,7 @@ impl Checker<'_> {
         if handler_word == "api" && !has_keys {
             self.problems.add(
                 table.value_at("handler"),
-                "handler: \"api\" outside of the internal listeners needs [api] keys, or whoever reaches it could push to every user",
+                "handler: \"api\" outside of the internal listeners needs [api] keys, or every client that reaches it could push to every user",
             );
         }
         Some(RouteConfig {
@@ -119,7 +120,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Directives that this handler has no use for.
+    /// Reports directives that have no effect with a handler.
     fn foreign(&mut self, table: &RawTable, handler: &str) {
         for directive in table.section.directives() {
             let name = directive.name;
@@ -129,7 +130,7 @@ impl Checker<'_> {
                     .map(|word| format!("{word:?}"))
                     .collect();
                 let message = format!(
-                    "{name}: it means nothing to handler {handler:?}, only to {}",
+                    "{name}: has no effect with handler {handler:?}, only with {}",
                     friends.join(", ")
                 );
                 self.problems.add(table.key_at(name), message);
@@ -144,7 +145,7 @@ impl Checker<'_> {
         listeners: &[CheckedListener],
     ) -> Option<Vec<usize>> {
         if listeners.is_empty() {
-            // That is told by itself, or what is wrong with their headers is.
+            // Reported elsewhere, or their headers are.
             return None;
         }
         let at = table.value_at("listen");
@@ -159,7 +160,7 @@ impl Checker<'_> {
         {
             self.problems.add(
                 at,
-                "listen: a push listener takes lines and no requests, so it has no routes",
+                "listen: a push listener accepts lines, not requests, so it has no routes",
             );
             return None;
         }
@@ -168,7 +169,7 @@ impl Checker<'_> {
             let message = match listen {
                 "public" | "internal" if !roles_known => return None,
                 "public" | "internal" if !table.has("listen") => {
-                    "no [[listen]] is public, so this route would never be used; say which with listen = NAME".to_owned()
+                    "no [[listen]] is public, so this route would never be used; choose one with listen = NAME".to_owned()
                 }
                 "public" | "internal" => format!("listen: no [[listen]] has role {listen:?}"),
                 _ => {
@@ -211,12 +212,12 @@ impl Checker<'_> {
         }
     }
 
-    /// Of an unknown handler (`None`) every method is taken as served, and GET as what it serves unasked: all do.
+    /// Returns the methods. An unknown handler (`None`) is assumed to serve every method, and GET by default as all do.
     fn methods(&mut self, table: &RawTable, handler: Option<&str>) -> Option<MethodSet> {
         let serves = MethodSet::of(match handler {
             Some("static") => &["GET", "HEAD"],
             Some("api") => &["GET", "POST"],
-            Some("lua") => &METHODS,
+            Some("lua" | "app") => &METHODS,
             Some(name) => protocol(name).map_or(&["GET"], |protocol| protocol.methods),
             None => &["GET"],
         });
@@ -270,7 +271,7 @@ impl Checker<'_> {
             });
         }
         let websocket = self.websocket(table);
-        if handler == "lua" {
+        if matches!(handler, "lua" | "app") {
             let app = self.app_of_route(table, apps);
             let identity = self.identity(table);
             return Some(RouteHandler::Lua {
@@ -287,7 +288,7 @@ impl Checker<'_> {
         })
     }
 
-    /// A route of a client protocol, with the options that mean something to it.
+    /// Reads a route of a client protocol, with the protocol's options.
     fn session(
         &mut self,
         table: &RawTable,
@@ -363,7 +364,7 @@ impl Checker<'_> {
     fn has_positions(&mut self, table: &RawTable) -> bool {
         let has_positions = matches!(table.value("positions"), Some(DirectiveValue::Flag(true)));
         if has_positions && word(table, "outbox_full") != "disconnect" {
-            let why = "outbox_full: clients with positions are promised that nothing is missing; it has to be \"disconnect\"";
+            let why = "outbox_full: clients with positions rely on receiving every publication; it has to be \"disconnect\"";
             self.problems
                 .add(table.value_at("outbox_full"), why.to_owned());
         }
@@ -384,7 +385,7 @@ impl Checker<'_> {
             if table.has("over_rate") {
                 self.warn(
                     table.key_at("over_rate"),
-                    "over_rate: without message_rate or byte_rate nothing is too fast",
+                    "over_rate: has no effect without message_rate or byte_rate",
                 );
             }
             return None;
@@ -408,7 +409,7 @@ impl Checker<'_> {
         match &mut identity {
             IdentitySource::Token(own) => *own = anonymous,
             _ if anonymous != Anonymous::None => {
-                let why = "anonymous: it means nothing without identity = \"jwt\"";
+                let why = "anonymous: has no effect without identity = \"jwt\"";
                 self.problems.add(table.key_at("anonymous"), why);
             }
             _ => {}
@@ -419,13 +420,13 @@ impl Checker<'_> {
         ) {
             self.warn(
                 at,
-                format!("identity: {text:?} believes whatever the client says: for demos and trusted networks"),
+                format!("identity: {text:?} accepts any user name that the client sends: for demos and trusted networks"),
             );
         }
         Some(identity)
     }
 
-    /// Who shall be known by a certificate has to be able to show one.
+    /// Checks that a route with certificate identity is on a listener that accepts certificates.
     fn certified(
         &mut self,
         table: &RawTable,
@@ -447,7 +448,7 @@ impl Checker<'_> {
         let at = table.value_at("root");
         let Some(root) = text(table, "root") else {
             if table.is_sound("root") {
-                self.problems.add(table.at, "[[route]] with handler \"static\" has to have \"root\": a folder or \"builtin:demo\"");
+                self.problems.add(table.at, "[[route]] with handler \"static\" needs \"root\": a folder or \"builtin:demo\"");
             }
             return None;
         };
@@ -478,7 +479,7 @@ impl Checker<'_> {
 
     fn collisions(&mut self, table: &RawTable, claim: &RouteClaim, before: &[RouteClaim]) {
         for other in before {
-            // The same words name the same listeners, even where it is not known yet which.
+            // The same name refers to the same listeners, even if they are not known yet.
             let shares_listener = claim.listen == other.listen
                 || claim
                     .listeners

@@ -1,4 +1,4 @@
-//! Folders that are served, and what must not lie in them: whatever the configuration itself names.
+//! Checks that served folders contain none of the files named in the configuration.
 
 use std::path::{Path, PathBuf};
 
@@ -9,24 +9,24 @@ use crate::identity::JwtConfig;
 use crate::names::IdentitySource;
 use crate::types::{Config, RouteHandler};
 
-/// A folder whose files are for clients.
+/// A folder whose files are served.
 pub(super) struct ServedFolder {
-    /// Where the file says so.
+    /// The position of the directive.
     pub(super) at: Option<usize>,
-    /// By which directive.
+    /// The name of the directive.
     pub(super) name: &'static str,
     pub(super) folder: PathBuf,
 }
 
-/// What the configuration names.
+/// A file or folder named in the configuration.
 struct ReferencedFile<'c> {
     path: PathBuf,
     what: &'c str,
-    /// Others are made in it, so that it may not be served in part either.
+    /// Other files are created in it, so no part of it may be served either.
     is_folder: bool,
 }
 
-/// The problem of each folder with files in it that the configuration names; links are followed, as they are not where
+/// Returns a problem for each served folder that contains a referenced file. Links are followed here, though not when
 /// files are served.
 pub(super) fn problems(
     served: &[ServedFolder],
@@ -81,7 +81,9 @@ fn named(config: &Config) -> Vec<ReferencedFile<'_>> {
     file("this configuration", &config.file);
     let services = config.services.iter().map(|service| &service.app);
     for app in config.apps.iter().chain(services) {
-        file("a script", &app.script);
+        if let Some(script) = app.own_script() {
+            file("a script", script);
+        }
     }
     file("the control socket", &config.server.control);
     if let Some(log) = &config.server.log.file {

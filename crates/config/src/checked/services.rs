@@ -1,4 +1,4 @@
-//! `[[service]]`: what each runs, how often, and when it begins again.
+//! Checks `[[service]]`: scripts, instances and restart policies.
 
 use super::apps::{CheckedApps, app_of};
 use super::{Checker, word};
@@ -7,7 +7,7 @@ use crate::types::{RestartPolicy, ServiceConfig};
 use crate::value::DirectiveValue;
 
 impl Checker<'_> {
-    /// `None` for those with a problem.
+    /// Reads the services; `None` for those with a problem.
     pub(super) fn services<'t>(
         &mut self,
         tables: impl Iterator<Item = &'t RawTable>,

@@ -1,4 +1,4 @@
-//! `[[listen]] tls`: certificates that can be read and belong to their keys, and what should be known of them.
+//! Checks `[[listen]] tls`: readable certificates with matching keys, and warnings about them.
 
 use std::path::PathBuf;
 
@@ -7,13 +7,13 @@ use crate::raw::RawTable;
 use crate::types::{CertificateOrigin, ClientCertificates, ListenerTls, PairFiles};
 use crate::value::{CertificateSource, DirectiveValue};
 
-/// A certificate that holds for less long gets a warning, in days.
+/// The remaining validity of a certificate in days below which there is a warning.
 pub const EXPIRY_WARNING_DAYS: i64 = 14;
 
 const DAY_S: i64 = 24 * 60 * 60;
 
 impl Checker<'_> {
-    /// What a listener says of TLS; `None` where it says nothing, or nothing that is any good.
+    /// Reads the TLS settings of a listener; `None` if there are none or they are invalid.
     pub(super) fn tls(&mut self, table: &RawTable) -> Option<ListenerTls> {
         let sources = match table.value("tls") {
             Some(DirectiveValue::Certificates(sources)) => sources,
@@ -26,7 +26,7 @@ impl Checker<'_> {
         };
         let mut certificates = Vec::new();
         for (index, source) in sources.iter().enumerate() {
-            // A table alone has no items: its own place counts.
+            // A single table has no items; its own position is used.
             let at = match table.items("tls") {
                 0 => table.value_at("tls"),
                 _ => table.item_at("tls", index),
@@ -72,12 +72,12 @@ impl Checker<'_> {
         })
     }
 
-    /// `name` means something beside `other` only, which is not there.
+    /// Reports a directive that has an effect only together with `other`, which is missing.
     fn unusable_reason(&mut self, table: &RawTable, name: &str, other: &str) {
         if table.has(name) {
             self.problems.add(
                 table.key_at(name),
-                format!("{name}: it means nothing without {other:?}"),
+                format!("{name}: has no effect without {other:?}"),
             );
         }
     }
@@ -105,7 +105,7 @@ impl Checker<'_> {
         if facts.valid_from_s > now_s {
             self.warn(
                 at,
-                format!("tls: the certificate in {file} does not hold yet, or the clock of this machine is wrong: clients refuse it"),
+                format!("tls: the certificate in {file} is not valid yet, or the clock of this machine is wrong: clients refuse it"),
             );
         }
         if facts.is_key_exposed {
@@ -120,7 +120,7 @@ impl Checker<'_> {
     }
 }
 
-/// That a certificate holds not much longer.
+/// Formats the warning that a certificate expires soon.
 pub fn expires(file: &str, until_s: i64, now_s: i64) -> String {
     let when = match (until_s - now_s) / DAY_S {
         0 => "within a day".to_owned(),

@@ -1,31 +1,38 @@
-//! The rows of `[[app]]`, and what a service and a route that names its script by itself take over from them.
+//! The rows of `[[app]]`, and those that services and routes with their own script share.
 
 use std::time::Duration;
 
 use super::row::{DefaultValue, Directive, Section, seconds};
 use crate::value::DirectiveKind;
 
-/// What `script` is made of.
+/// The value kind of `script`.
 pub(super) const SCRIPT: DirectiveKind = DirectiveKind::Text {
     expected: "the path of a Lua file",
 };
-/// What `memory` is made of.
+/// The value kind of `memory`.
 pub(super) const MEMORY: DirectiveKind = DirectiveKind::Size {
     min: 1 << 20,
     max: 1 << 36,
     words: &[],
 };
-/// What `cpu_budget` is made of.
+/// The value kind of `cpu_budget`.
 pub(super) const CPU_BUDGET: DirectiveKind = DirectiveKind::Duration {
     min: Duration::from_millis(1),
     max: seconds(60),
     off: false,
 };
-/// What `request_timeout` is made of.
+/// The value kind of `request_timeout`.
 pub(super) const REQUEST_TIMEOUT: DirectiveKind = DirectiveKind::Duration {
     min: Duration::from_millis(1),
     max: seconds(86_400),
     off: true,
+};
+
+/// What time limits of events and processes are made of.
+const TIME: DirectiveKind = DirectiveKind::Duration {
+    min: Duration::from_millis(1),
+    max: seconds(86_400),
+    off: false,
 };
 
 /// What `files` is made of.
@@ -43,10 +50,143 @@ pub(super) static APP: &[Directive] = &[
         "The name used by routes and the log. Unique among apps.",
     ),
     Section::App.row(
+        "runtime",
+        DirectiveKind::Word {
+            words: &["lua", "php", "worker", "fastcgi"],
+            hidden: &[],
+        },
+        DefaultValue::Toml("\"lua\""),
+        "What runs the application. `\"lua\"`: the server itself. `\"php\"`: processes of PHP with the PHP SDK, which the server starts. `\"worker\"`: the same with any program that speaks the [runtime protocol](runtime-protocol.md). `\"fastcgi\"`: a FastCGI server such as php-fpm, which gets each event as a request ([the guide](../guide/php.md)). An app that changes its runtime needs another name, or a restart.",
+    ),
+    Section::App.row(
         "script",
         SCRIPT,
-        DefaultValue::Required,
-        "The Lua file to run. Modules are loaded from its folder.",
+        DefaultValue::Unset("an error with `runtime = \"lua\"` and `\"fastcgi\"`, which need it"),
+        "The Lua file to run. Modules are loaded from its folder. With `runtime = \"fastcgi\"`: the whole path of the script as the FastCGI server sees it.",
+    ),
+    Section::App.row(
+        "address",
+        DirectiveKind::Text {
+            expected: "\"unix:/PATH\" or \"HOST:PORT\"",
+        },
+        DefaultValue::Unset("only with `runtime = \"fastcgi\"`, which needs it"),
+        "The address of the FastCGI server, such as `\"unix:/run/php/php8.2-fpm.sock\"`.",
+    ),
+    Section::App.row(
+        "events",
+        DirectiveKind::List {
+            expected: "events such as [\"open\", \"message\"]",
+        },
+        DefaultValue::Toml("[\"open\", \"message\", \"close\", \"request\"]"),
+        "With `runtime = \"fastcgi\"`: the events that the script handles, of those of the [runtime protocol](runtime-protocol.md#events) but `start` and `stop`. Each costs a request, so leave out those without a handler.",
+    ),
+    Section::App.row(
+        "idle_ttl",
+        DirectiveKind::Duration {
+            min: Duration::from_millis(1),
+            max: seconds(3600),
+            off: true,
+        },
+        DefaultValue::Toml("\"off\""),
+        "With `runtime = \"fastcgi\"`: how long a connection to the FastCGI server is kept for the next event. A kept connection occupies a process of php-fpm, and events are lost with it where the pool has a `pm.max_requests`: set it to 0 there.",
+    ),
+    Section::App.row(
+        "api_url",
+        DirectiveKind::Text {
+            expected: "a URL such as \"http://127.0.0.1:8081\"",
+        },
+        DefaultValue::Unset("the script has no client for the API"),
+        "With `runtime = \"fastcgi\"`: the address of an internal listener, which the script calls the API at.",
+    ),
+    Section::App.row(
+        "api_key_file",
+        DirectiveKind::Text {
+            expected: "the path of a file",
+        },
+        DefaultValue::Unset("no key"),
+        "With `runtime = \"fastcgi\"`: a file with the key of the API for the script.",
+    ),
+    Section::App.row(
+        "command",
+        DirectiveKind::List {
+            expected: "a program and its arguments, such as [\"php\", \"app.php\"]",
+        },
+        DefaultValue::Unset("an error with `runtime = \"php\"` and `\"worker\"`, which need it"),
+        "The program of a process and its arguments, without a shell. It begins in the folder of the configuration, with the user of the server.",
+    ),
+    Section::App.row(
+        "workers",
+        DirectiveKind::Integer {
+            min: 1,
+            max: 10_000,
+            words: &[],
+        },
+        DefaultValue::Toml("2"),
+        "With `runtime = \"php\"` and `\"worker\"`: the number of processes. Each handles one event at a time unless it says that it handles more. With `\"fastcgi\"`: the most events at once, at most `pm.max_children` of the pool, less what others need.",
+    ),
+    Section::App.row(
+        "max_jobs",
+        DirectiveKind::Integer {
+            min: 0,
+            max: 1 << 40,
+            words: &[],
+        },
+        DefaultValue::Toml("0"),
+        "The number of events after which a process is replaced. `0`: no limit. A process leaves when its successor is ready; at most a quarter of the processes are replaced at once.",
+    ),
+    Section::App.row(
+        "ttl",
+        DirectiveKind::Duration {
+            min: seconds(1),
+            max: seconds(31_536_000),
+            off: true,
+        },
+        DefaultValue::Toml("\"off\""),
+        "The age at which a process is replaced.",
+    ),
+    Section::App.row(
+        "rss_max",
+        DirectiveKind::Size {
+            min: 1 << 20,
+            max: 1 << 40,
+            words: &["off"],
+        },
+        DefaultValue::Toml("\"256MiB\""),
+        "The resident memory at which a process is replaced. `\"off\"`: no limit.",
+    ),
+    Section::App.row(
+        "queue",
+        DirectiveKind::Integer {
+            min: 1,
+            max: 1 << 20,
+            words: &[],
+        },
+        DefaultValue::Toml("1024"),
+        "The number of handshakes and requests that may wait for a process. Beyond it they get 503. Messages are not counted, since a connection whose message waits is not read.",
+    ),
+    Section::App.row(
+        "queue_timeout",
+        TIME,
+        DefaultValue::Toml("\"5s\""),
+        "The longest wait of an event for a process. Beyond it a handshake or request gets 503, and the connection of a message is closed with 1013. The event `close` waits on.",
+    ),
+    Section::App.row(
+        "event_timeout",
+        TIME,
+        DefaultValue::Toml("\"30s\""),
+        "The time limit of an event. Beyond it the process is killed, and all events in its hands fail: a connection is closed with 1011, a handshake or request gets 500.",
+    ),
+    Section::App.row(
+        "start_timeout",
+        TIME,
+        DefaultValue::Toml("\"10s\""),
+        "The time from the start of a process until it takes events. Beyond it the process is killed, and another one starts after a growing delay.",
+    ),
+    Section::App.row(
+        "stop_timeout",
+        TIME,
+        DefaultValue::Toml("\"10s\""),
+        "The time of a process to end after it is asked to. Beyond it the process is killed.",
     ),
     Section::App.row(
         "memory",

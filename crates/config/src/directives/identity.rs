@@ -11,13 +11,13 @@ const FILE: DirectiveKind = DirectiveKind::Text {
 const CA: DirectiveKind = DirectiveKind::Text {
     expected: "the path of a PEM file",
 };
-/// How many of something.
+/// The value kind of a count.
 pub(super) const COUNT: DirectiveKind = DirectiveKind::Integer {
     min: 1,
     max: 1_000_000,
     words: &[],
 };
-/// What `concurrency` of `[identity_hook]` and `[hooks]` limits.
+/// The description of `concurrency` in `[identity_hook]` and `[hooks]`.
 pub(super) const CONCURRENCY: &str = "The maximum number of concurrent requests to one URL; further ones queue in order, and `timeout` starts when they are sent. Use at most the number of processes of the back end (`pm.max_children` of php-fpm): further requests would wait there and may time out.";
 const MS: Duration = Duration::from_millis(1);
 
@@ -25,7 +25,7 @@ pub(super) static JWT: &[Directive] = &keys_and_rules(Section::Jwt);
 
 pub(super) static SUBSCRIPTION_JWT: &[Directive] = &keys_and_rules(Section::SubscriptionJwt);
 
-/// Only connection tokens are looked for in requests.
+/// Only connection tokens are read from requests.
 pub(super) static JWT_PLACES: &[Directive] = &[Section::Jwt.row(
     "token",
     DirectiveKind::List {

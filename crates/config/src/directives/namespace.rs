@@ -3,10 +3,10 @@
 use super::row::{DefaultValue, Directive, Section, seconds};
 use crate::value::DirectiveKind;
 
-/// The most publications that one channel may keep.
+/// The most publications in the history of one channel.
 const SIZE_MAX: u64 = 1_000_000;
 
-/// What times are made of.
+/// The value kind of history durations.
 const TIME: DirectiveKind = DirectiveKind::Duration {
     min: seconds(1),
     max: seconds(10 * 366 * 86_400),
@@ -167,7 +167,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
     ),
 ];
 
-/// Which clients may read something of a channel.
+/// The value kind of read permissions.
 const READING: DirectiveKind = DirectiveKind::Word {
     words: &["none", "subscriber", "client"],
     hidden: &[],

@@ -1,4 +1,4 @@
-//! What a row of the table of directives is made of.
+//! The columns of the table of directives.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use veche_types::nearest;
 
 use crate::value::DirectiveKind;
 
-/// A table of the file.
+/// A section of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Section {
     Server,
@@ -19,6 +19,8 @@ pub(crate) enum Section {
     Route,
     Namespace,
     History,
+    Engine,
+    Node,
     Limits,
     Jwt,
     SubscriptionJwt,
@@ -32,7 +34,7 @@ pub(crate) enum Section {
 
 impl Section {
     /// In the order of the reference.
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::Server,
         Self::AccessLog,
         Self::Listen,
@@ -42,6 +44,8 @@ impl Section {
         Self::Route,
         Self::Namespace,
         Self::History,
+        Self::Engine,
+        Self::Node,
         Self::Limits,
         Self::Jwt,
         Self::SubscriptionJwt,
@@ -53,7 +57,7 @@ impl Section {
         Self::Admin,
     ];
 
-    /// Its name in the file.
+    /// Returns the section's name in the file.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Server => "server",
@@ -65,6 +69,8 @@ impl Section {
             Self::Route => "route",
             Self::Namespace => "namespace",
             Self::History => "history",
+            Self::Engine => "engine",
+            Self::Node => "node",
             Self::Limits => "limits",
             Self::Jwt => "jwt",
             Self::SubscriptionJwt => "subscription_jwt",
@@ -90,7 +96,7 @@ impl Section {
         Self::ALL.into_iter().find(|one| one.name() == name)
     }
 
-    /// Returns the section that this name most likely stands for.
+    /// Returns the section that was probably meant by a misspelt name.
     pub(crate) fn meant_by(name: &str) -> Option<Self> {
         let near = || nearest(name, Self::ALL.map(Self::name)).and_then(Self::named);
         Self::named(name)
@@ -98,7 +104,7 @@ impl Section {
             .or_else(near)
     }
 
-    /// As written above its directives.
+    /// Returns the header as written in the file.
     pub(crate) fn header(self) -> &'static str {
         match self {
             Self::Server => "[server]",
@@ -110,6 +116,8 @@ impl Section {
             Self::Route => "[[route]]",
             Self::Namespace => "[[namespace]]",
             Self::History => "[history]",
+            Self::Engine => "[engine]",
+            Self::Node => "[node]",
             Self::Limits => "[limits]",
             Self::Jwt => "[jwt]",
             Self::SubscriptionJwt => "[subscription_jwt]",
@@ -122,7 +130,7 @@ impl Section {
         }
     }
 
-    /// Whether there may be several.
+    /// Returns whether the section may be repeated.
     pub(crate) fn repeats(self) -> bool {
         matches!(
             self,
@@ -130,7 +138,7 @@ impl Section {
         )
     }
 
-    /// What it is for.
+    /// The description of the section.
     #[cfg_attr(
         not(test),
         expect(dead_code, reason = "a test writes the reference from it")
@@ -148,7 +156,7 @@ impl Section {
                 "The issuer of certificates for listeners with `tls = { acme = [\"NAME\"] }`, and their storage. Without the section the defaults apply. See [the guide](../guide/tls.md#certificates-by-acme)."
             }
             Self::App => {
-                "A script for routes with `handler = \"lua\"`. It runs once in each worker, for all its routes together. A script without options can be named by its route, without a section."
+                "An application for routes with `handler = \"app\"`: a script in Lua, which runs once in each worker for all its routes together, a command that runs in processes of its own, such as PHP, or a script that php-fpm runs ([the guide](../guide/php.md)). A script in Lua without options can be named by its route, without a section."
             }
             Self::Service => {
                 "A script that runs without clients: it returns a table with the function `run`, which is called once the server is up, in a VM of its own on one of the workers."
@@ -162,6 +170,10 @@ impl Section {
             Self::History => {
                 "Storage of history on disk, beyond the life of the server process. See [the guide](../guide/history.md#on-disk)."
             }
+            Self::Engine => {
+                "The engine: what orders publications, stores history and connects several servers into one service."
+            }
+            Self::Node => "This server among those that share an engine.",
             Self::Limits => {
                 "Limits per client and in total. The defaults suit a server on the open internet."
             }
@@ -193,17 +205,17 @@ impl Section {
     }
 }
 
-/// One row.
+/// A directive.
 #[derive(Debug)]
 pub(crate) struct Directive {
     pub section: Section,
     pub name: &'static str,
     pub kind: DirectiveKind,
     pub default: DefaultValue,
-    /// Of `[[route]]`: see [`Directive::handlers`]; empty for all.
+    /// For `[[route]]`: the handlers that use it, see [`Directive::handlers`]; empty for all.
     pub handlers: &'static [&'static str],
     pub change: ReloadEffect,
-    /// Markdown, one paragraph.
+    /// The description, one paragraph of Markdown.
     #[cfg_attr(
         not(test),
         expect(dead_code, reason = "a test writes the reference from it")
@@ -212,7 +224,7 @@ pub(crate) struct Directive {
 }
 
 impl Directive {
-    /// Returns the handlers that it means something to; none where it means something to all.
+    /// Returns the handlers that use the directive; none if all do.
     pub(crate) fn handlers(&self) -> impl Iterator<Item = &'static str> {
         let is_meant = move |word: &str, name: &str| match word {
             EACH_PROTOCOL => protocol(name).is_some(),
@@ -225,14 +237,14 @@ impl Directive {
         all.filter(move |name| self.handlers.iter().any(|word| is_meant(word, name)))
     }
 
-    /// Whether it means something to a handler.
+    /// Returns whether a handler uses the directive.
     pub(crate) fn concerns(&self, handler: &str) -> bool {
         self.handlers.is_empty() || self.handlers().any(|one| one == handler)
     }
 }
 
 impl Section {
-    /// Makes a row of this section that a reload changes.
+    /// Makes a row of this section that takes effect at a reload.
     pub(super) const fn row(
         self,
         name: &'static str,
@@ -253,7 +265,7 @@ impl Section {
 }
 
 impl Directive {
-    /// Makes it a row that only a restart changes.
+    /// Makes it take effect at a restart only.
     pub(super) const fn at_restart(self) -> Self {
         Self {
             change: ReloadEffect::Restart,
@@ -262,12 +274,12 @@ impl Directive {
     }
 }
 
-/// What counts where the file says nothing.
+/// The default of a directive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DefaultValue {
-    /// The file has to say it.
+    /// The directive is required.
     Required,
-    /// Nothing; in words, what that means.
+    /// No value; the text describes the effect.
     Unset(
         #[cfg_attr(
             not(test),
@@ -275,7 +287,7 @@ pub(crate) enum DefaultValue {
         )]
         &'static str,
     ),
-    /// This, in TOML.
+    /// A value in TOML.
     Toml(&'static str),
 }
 
@@ -287,12 +299,12 @@ pub(crate) enum ReloadEffect {
 }
 
 /// Handlers that are no client protocols.
-const OTHER_HANDLERS: [&str; 3] = ["static", "api", "lua"];
+const OTHER_HANDLERS: [&str; 4] = ["static", "api", "lua", "app"];
 
-/// So many client protocols stand before those in the reference.
+/// The number of client protocols listed before those in the reference.
 const BEFORE_OTHERS: usize = 2;
 
-/// The names that `handler` takes, in the order of the reference.
+/// The values of `handler` in the order of the reference.
 pub(crate) static HANDLERS: [&str; PROTOCOLS.len() + OTHER_HANDLERS.len()] = {
     let mut all = [""; PROTOCOLS.len() + OTHER_HANDLERS.len()];
     let mut next = 0;
@@ -309,27 +321,27 @@ pub(crate) static HANDLERS: [&str; PROTOCOLS.len() + OTHER_HANDLERS.len()] = {
     all
 };
 
-/// Among a directive's handlers: each client protocol.
+/// Stands for each client protocol in a directive's list of handlers.
 const EACH_PROTOCOL: &str = "each protocol";
-/// Among a directive's handlers: each client protocol that has the directive among its options.
+/// Stands for each client protocol that has the directive among its options.
 const ITS_PROTOCOLS: &str = "protocols with this option";
 
 /// Handlers that open WebSockets.
-pub(crate) const WEBSOCKET_HANDLERS: &[&str] = &[EACH_PROTOCOL, "api", "lua"];
+pub(crate) const WEBSOCKET_HANDLERS: &[&str] = &[EACH_PROTOCOL, "api", "lua", "app"];
 /// An application, and client protocols with this option.
-pub(crate) const APP_HANDLERS: &[&str] = &[ITS_PROTOCOLS, "lua"];
+pub(crate) const APP_HANDLERS: &[&str] = &[ITS_PROTOCOLS, "lua", "app"];
 /// Client protocols with this option alone.
 pub(crate) const PROTOCOL_HANDLERS: &[&str] = &[ITS_PROTOCOLS];
-/// The names that `role` takes.
+/// The values of `role`.
 pub(crate) const ROLES: &[&str] = &["public", "internal", "push"];
 
-/// What `rotate` is made of.
+/// The value kind of `rotate`.
 pub(super) const ROTATE: DirectiveKind = DirectiveKind::Size {
     min: 4 << 10,
     max: 1 << 40,
     words: &[],
 };
-/// What `keep` is made of.
+/// The value kind of `keep`.
 pub(super) const KEEP: DirectiveKind = DirectiveKind::Integer {
     min: 1,
     max: 1_000,

@@ -19,7 +19,7 @@ fn keys_come_as_those_of_the_api() {
     says_after_listen(
         "[admin]\nkeys = [\"two words\", { env = \"NONE\" }]\n",
         &[
-            "4:9: keys: a key is made of visible ASCII characters without spaces, since it travels in a header",
+            "4:9: keys: a key is made of visible ASCII characters without spaces, because it is sent in a header",
             "4:22: keys: the environment has no NONE",
         ],
     );
@@ -56,7 +56,7 @@ fn the_page_is_on_internal_listeners_and_nowhere_else() {
             "{open}{keys}[api]\nkeys = [\"another-that-is-long-enough\"]\n"
         )),
         [
-            "/etc/veche/veche.toml:2:11: address: the internal listener on 10.0.0.1:1 is not loopback: whoever reaches it reads /health and /metrics, and the keys of the API and of the admin page cross the network as plain text"
+            "/etc/veche/veche.toml:2:11: address: the internal listener on 10.0.0.1:1 is not loopback: every client that reaches it can read /health and /metrics, and the keys of the API and of the admin page cross the network as plain text"
         ]
     );
 }

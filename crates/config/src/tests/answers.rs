@@ -41,7 +41,7 @@ fn what_files_are_sent_with() {
     assert_eq!(sub.headers, headers(&[("Content-Security-Policy", policy)]));
     assert_eq!(plain.headers, headers(&[]));
 
-    // What is printed says the same, nothing of it masked.
+    // The printed values are the same, without masking.
     let printed = config.effective.to_string();
     for line in [
         "precompressed = [\"gzip\", \"br\"]",
@@ -67,7 +67,7 @@ fn what_is_wrong_with_them() {
     );
     says_after_listen(
         &format!("{FILES}precompressed = [\"br\", \"gzip\", \"br\"]\n"),
-        &["7:32: precompressed: \"br\" is there twice"],
+        &["7:32: precompressed: \"br\" is listed twice"],
     );
     says_after_listen(
         &format!("{FILES}precompressed = true\nheaders = [\"X: y\"]\n"),
@@ -94,13 +94,13 @@ fn what_is_wrong_with_them() {
              X-Fine = \"a\"\n"
         ),
         &[
-            "8:1: headers: \"Content-Length\": the server sets this header itself: it is about the connection and not about the answer",
+            "8:1: headers: \"Content-Length\": the server sets this header itself: it describes the connection, not the response",
             "9:1: headers: \"Vary\": the server or the script sets this header on each response: it describes the body",
-            "10:1: headers: \"Location\": the server or the script sets this header in the answers that need it",
-            "11:1: headers: \"X Y\": a header name may hold letters, digits and !#$%&'*+-.^_`|~ only",
-            "12:1: headers: \"X-Split\": a header value may hold no line breaks and no control characters",
+            "10:1: headers: \"Location\": the server or the script sets this header on the responses that need it",
+            "11:1: headers: \"X Y\": a header name may contain only letters, digits and !#$%&'*+-.^_`|~",
+            "12:1: headers: \"X-Split\": a header value must not contain line breaks or control characters",
             "13:1: headers: \"X-Empty\": the value is empty",
-            "15:1: headers: \"x-twin\": it is there twice: upper and lower case are the same in names of headers",
+            "15:1: headers: \"x-twin\": it is listed twice: header names are case-insensitive",
         ],
     );
     let many: Vec<String> = (0..33).map(|n| format!("X-{n} = \"a\"")).collect();
@@ -117,8 +117,8 @@ fn what_is_wrong_with_them() {
     says_after_listen(
         "[[route]]\npath = \"/ws\"\nhandler = \"echo\"\nheaders = { X-A = \"a\" }\nprecompressed = [\"br\"]\n",
         &[
-            "6:1: headers: it means nothing to handler \"echo\", only to \"static\", \"lua\"",
-            "7:1: precompressed: it means nothing to handler \"echo\", only to \"static\"",
+            "6:1: headers: has no effect with handler \"echo\", only with \"static\", \"lua\", \"app\"",
+            "7:1: precompressed: has no effect with handler \"echo\", only with \"static\"",
         ],
     );
 }

@@ -1,8 +1,8 @@
-//! Bad files and exactly what is said about them.
+//! Invalid files and their exact messages.
 
 use super::{LISTEN, checked};
 
-/// `text` gets exactly these lines, each without the file's name in front.
+/// Asserts that `text` produces exactly these lines, without the file's name.
 pub(super) fn says(text: &str, expected: &[&str]) {
     let report = checked(text)
         .map(|config| config.warnings)
@@ -15,7 +15,7 @@ pub(super) fn says(text: &str, expected: &[&str]) {
     assert_eq!(found, expected, "\n{text}");
 }
 
-/// The same for a file that starts with a good listener in its lines 1 and 2.
+/// Does the same for a file that starts with a valid listener in lines 1 and 2.
 pub(super) fn says_after_listen(text: &str, expected: &[&str]) {
     says(&format!("{LISTEN}{text}"), expected);
 }
@@ -49,7 +49,7 @@ timeout = "1s"
             "8:1: unknown directive \"adress\" in [[listen]]; did you mean \"address\"?",
             "9:8: role: expected \"public\", \"internal\" or \"push\", found \"pubic\"; did you mean \"public\"?",
             "11:8: path: a path starts with \"/\", found \"app\"",
-            "12:11: handler: expected \"push\", \"echo\", \"static\", \"api\", \"lua\" or \"centrifuge\", found \"psuh\"; did you mean \"push\"?",
+            "12:11: handler: expected \"push\", \"echo\", \"static\", \"api\", \"lua\", \"app\" or \"centrifuge\", found \"psuh\"; did you mean \"push\"?",
             "14:17: ping_interval: expected a duration from \"1ms\" to \"1d\" or \"off\", found 25; write \"25s\"",
             "15:16: outbox_bytes: expected a size from \"1KiB\" to \"4GiB\", found \"64Kb\"",
             "16:18: header_timeout: expected a duration from \"1ms\" to \"1h\", found \"off\"",
@@ -63,12 +63,12 @@ fn sections() {
     says(
         "",
         &[
-            " no [[listen]], so nobody could connect; add [[listen]] with address = \"127.0.0.1:8080\"",
+            " no [[listen]], so no client could connect; add [[listen]] with address = \"127.0.0.1:8080\"",
         ],
     );
     says(
         "workers = 2\n",
-        &["1:1: \"workers\" stands outside of any section; it belongs under [server]"],
+        &["1:1: \"workers\" stands outside of any section; it belongs under [server] or [[app]]"],
     );
     says(
         "[listen]\naddress = \"127.0.0.1:1\"\n",
@@ -89,7 +89,7 @@ fn sections() {
     says_after_listen(
         "[auth]\n",
         &[
-            "3:2: unknown section \"auth\"; there are [server], [access_log], [[listen]], [acme], [[app]], [[service]], [[route]], [[namespace]], [history], [limits], [jwt], [subscription_jwt], [identity_hook], [hooks], [pam], [events], [api], [admin]",
+            "3:2: unknown section \"auth\"; there are [server], [access_log], [[listen]], [acme], [[app]], [[service]], [[route]], [[namespace]], [history], [engine], [node], [limits], [jwt], [subscription_jwt], [identity_hook], [hooks], [pam], [events], [api], [admin]",
         ],
     );
     says_after_listen(
@@ -135,7 +135,7 @@ fn secrets_and_users() {
         &[
             "4:9: keys: /etc/veche/gone: there is no such file",
             "4:28: keys: the environment has no GONE",
-            "6:1: group: it goes with user, which is not set",
+            "6:1: group: needs user, which is not set",
         ],
     );
 }
@@ -232,7 +232,7 @@ fn listeners() {
     );
     says_after_listen(
         "name = \"push\"\n",
-        &["3:8: name: \"push\" is the word for a role; take another"],
+        &["3:8: name: \"push\" is the name of a role; choose another"],
     );
     says_after_listen(
         "name = \"a b\"\n",
@@ -241,7 +241,7 @@ fn listeners() {
     says_after_listen(
         "[[listen]]\naddress = \"0.0.0.0:81\"\nrole = \"internal\"\n",
         &[
-            "4:11: address: 0.0.0.0:81 is not loopback, and without [api] keys whoever reaches it could push to every user; set keys or listen on 127.0.0.1",
+            "4:11: address: 0.0.0.0:81 is not loopback, and without [api] keys every client that reaches it could push to every user; set keys or listen on 127.0.0.1",
         ],
     );
     assert!(
@@ -264,10 +264,7 @@ fn routes() {
             expected,
         );
     };
-    echo(
-        "",
-        &["3:1: [[route]] without \"path\", which it has to have"],
-    );
+    echo("", &["3:1: [[route]] without \"path\", which is required"]);
     for (path, why) in [
         ("a", "a path starts with \"/\""),
         ("/a//b", "two slashes follow each other"),
@@ -299,12 +296,12 @@ fn routes() {
     echo(
         "path = \"/\"\nidentity = \"none\"",
         &[
-            "6:1: identity: it means nothing to handler \"echo\", only to \"push\", \"lua\", \"centrifuge\"",
+            "6:1: identity: has no effect with handler \"echo\", only with \"push\", \"lua\", \"app\", \"centrifuge\"",
         ],
     );
     echo(
         "path = \"/\"\nroot = \"/srv/www\"",
-        &["6:1: root: it means nothing to handler \"echo\", only to \"static\""],
+        &["6:1: root: has no effect with handler \"echo\", only with \"static\""],
     );
     echo(
         "path = \"/\"\nlisten = \"internal\"",
@@ -316,7 +313,7 @@ fn routes() {
     );
     echo(
         "path = \"/\"\nlisten = \"push\"",
-        &["6:10: listen: a push listener takes lines and no requests, so it has no routes"],
+        &["6:10: listen: a push listener accepts lines, not requests, so it has no routes"],
     );
     echo(
         "path = \"/\"\ncompression = \"takover\"",
@@ -341,8 +338,8 @@ fn routes() {
         &[
             "6:12: origins: an origin starts with its scheme, as in \"https://\", found \"x.example\"",
             "6:25: origins: an origin ends after host and port: no path, no slash, found \"https://x.example/\"",
-            "7:3: origins: \"*x.example\" is no host name (\"*\" stands in front of a dot only), found \"https://*x.example\"",
-            "7:25: origins: \"0\" is no port, found \"https://x.example:0\"",
+            "7:3: origins: \"*x.example\" is not a host name (\"*\" is allowed only in front of a dot), found \"https://*x.example\"",
+            "7:25: origins: \"0\" is not a port, found \"https://x.example:0\"",
         ],
     );
 }
@@ -354,13 +351,11 @@ fn handlers() {
     };
     route(
         "",
-        &["3:1: [[route]] without \"handler\", which it has to have"],
+        &["3:1: [[route]] without \"handler\", which is required"],
     );
     route(
         "handler = \"static\"",
-        &[
-            "3:1: [[route]] with handler \"static\" has to have \"root\": a folder or \"builtin:demo\"",
-        ],
+        &["3:1: [[route]] with handler \"static\" needs \"root\": a folder or \"builtin:demo\""],
     );
     route(
         "handler = \"static\"\nroot = \"/nowhere\"",
@@ -386,7 +381,7 @@ fn handlers() {
     route(
         "handler = \"api\"",
         &[
-            "5:11: handler: \"api\" outside of the internal listeners needs [api] keys, or whoever reaches it could push to every user",
+            "5:11: handler: \"api\" outside of the internal listeners needs [api] keys, or every client that reaches it could push to every user",
         ],
     );
     route(
@@ -427,7 +422,7 @@ fn routes_against_each_other() {
         &["7:8: path: \"/room/:name\" is taken for GET by route 1 (\"/room/:id\")"],
     );
     assert!(checked(&two("/a", "/a/*")).is_ok());
-    // Beside other problems, of either route, of its listener and of the rest.
+    // Together with other problems of either route, of the listener and of the rest.
     let other_problems = "\
         [[listen]]\naddress = \"127.0.0.1\"\nrole = \"pubic\"\n\
         [[route]]\npath = \"/a\"\nhandler = \"static\"\nroot = \"/nowhere\"\n\
@@ -441,7 +436,7 @@ fn routes_against_each_other() {
             "3:8: role: expected \"public\", \"internal\" or \"push\", found \"pubic\"; did you mean \"public\"?",
             "7:8: root: there is no folder /nowhere",
             "9:8: path: \"/a\" is taken for GET by route 1 (\"/a\")",
-            "10:11: handler: expected \"push\", \"echo\", \"static\", \"api\", \"lua\" or \"centrifuge\", found \"psuh\"; did you mean \"push\"?",
+            "10:11: handler: expected \"push\", \"echo\", \"static\", \"api\", \"lua\", \"app\" or \"centrifuge\", found \"psuh\"; did you mean \"push\"?",
             "15:12: methods: handler \"static\" serves GET and HEAD, not POST",
             "17:14: drain_time: expected a duration from \"0\" to \"1d\", found 3; write \"3s\"",
         ],
@@ -464,7 +459,7 @@ fn routes_against_each_other() {
     says(
         "[[listen]]\naddress = \"127.0.0.1:1\"\nrole = \"internal\"\n[[route]]\npath = \"/\"\nhandler = \"echo\"\n",
         &[
-            "4:1: no [[listen]] is public, so this route would never be used; say which with listen = NAME",
+            "4:1: no [[listen]] is public, so this route would never be used; choose one with listen = NAME",
         ],
     );
 }
@@ -498,13 +493,13 @@ fn server_and_api() {
     says_after_listen(
         "[api]\nkeys = [\"\", \"two words\"]\n",
         &[
-            "4:9: keys: a key is made of visible ASCII characters without spaces, since it travels in a header",
-            "4:13: keys: a key is made of visible ASCII characters without spaces, since it travels in a header",
+            "4:9: keys: a key is made of visible ASCII characters without spaces, because it is sent in a header",
+            "4:13: keys: a key is made of visible ASCII characters without spaces, because it is sent in a header",
         ],
     );
 }
 
-/// Whoever wrote a name a letter off meant it: nothing is said about it being missing too.
+/// A misspelt name is not also reported as missing.
 #[test]
 fn a_misspelt_name_is_one_problem() {
     let exposed = "\
@@ -546,7 +541,7 @@ fn apps() {
     };
     route(
         "",
-        &["3:1: [[route]] with handler \"lua\" has to have \"script\" or \"app\""],
+        &["3:1: [[route]] with handler \"lua\" or \"app\" has to have \"script\" or \"app\""],
     );
     route(
         "script = \"nowhere.lua\"",
@@ -558,9 +553,7 @@ fn apps() {
     );
     route(
         "script = \"api.lua\"\napp = \"chat\"",
-        &[
-            "6:1: script: it stands beside \"app\", which names a script already; one of them is enough",
-        ],
+        &["6:1: script: \"app\" already names a script; use only one of them"],
     );
     route(
         "script = \"api.lua\"\nmemory = \"1KiB\"\ncpu_budget = 20\noptions = [1]",
@@ -578,7 +571,7 @@ fn apps() {
         "script = \"api.lua\"\nmethods = [\"get\"]\nchannels = [\"news\"]\nidentity = \"jot\"",
         &[
             "7:12: methods: expected some of \"GET\", \"HEAD\", \"POST\", \"PUT\", \"DELETE\", \"OPTIONS\", \"PATCH\", found \"get\"; did you mean \"GET\"?",
-            "8:1: channels: it means nothing to handler \"lua\", only to \"push\"",
+            "8:1: channels: has no effect with handler \"lua\", only with \"push\"",
             "9:12: identity: it is \"jwt\", \"http:URL\", \"pam:SERVICE\", \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\", found \"jot\"",
         ],
     );
@@ -596,16 +589,16 @@ fn apps() {
         app,
         "app = \"chat\"\nmemory = \"1MiB\"\noptions = {}",
         &[
-            "10:1: memory: beside \"app\" it stands in [[app]]",
-            "11:1: options: beside \"app\" it stands in [[app]]",
+            "10:1: memory: with \"app\" it belongs in [[app]]",
+            "11:1: options: with \"app\" it belongs in [[app]]",
         ],
     );
-    // What is wrong with an app is said once, and not again by who asks for it.
+    // A problem of an app is reported once, and not again by what refers to it.
     led(
         "[[app]]\nscript = \"nowhere.lua\"\n",
         "app = \"chat\"",
         &[
-            "3:1: [[app]] without \"name\", which it has to have",
+            "3:1: [[app]] without \"name\", which is required",
             "4:10: script: there is no file /etc/veche/nowhere.lua",
         ],
     );
@@ -636,7 +629,7 @@ fn apps() {
             "12:10: memory: route 1 runs the same script with another; write [[app]] twice to have it run twice",
         ],
     );
-    // A path, as of any route, is taken once for each method.
+    // A path, like that of any route, is claimed once for each method.
     led(
         app,
         "app = \"chat\"\n[[route]]\npath = \"/\"\nhandler = \"echo\"",
@@ -649,7 +642,7 @@ fn limits_and_proxies() {
     says(
         "[[listen]]\naddress = \"127.0.0.1:8080\"\nproxy_protocol = true\n",
         &[
-            "3:1: proxy_protocol: without trusted_proxies nobody could connect; say where the proxies are",
+            "3:1: proxy_protocol: without trusted_proxies no client could connect; set the addresses of the proxies",
         ],
     );
     says_after_listen(
@@ -675,7 +668,7 @@ outbox_full = "latest"
             "7:16: publish_rate: expected a rate such as \"10/s\" or \"100/m\" or \"off\", found 7",
             "12:15: outbox_full: expected \"disconnect\", \"drop_oldest\" or \"latest\", found \"drop\"",
             "13:21: inflate_ratio_max: expected a whole number from 2 to 1000 or \"off\", found 1",
-            "17:1: outbox_full: it means nothing to handler \"echo\", only to \"push\", \"lua\"",
+            "17:1: outbox_full: has no effect with handler \"echo\", only with \"push\", \"lua\", \"app\"",
         ],
     );
 }

@@ -1,4 +1,4 @@
-//! `[events]`: who is told what happens.
+//! `[events]`: the receivers of events.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ fn an_app_is_told_too_or_alone() {
 fn mistakes_in_events_are_told() {
     says_after_listen(
         ROOMS,
-        &["5:10: events: there is neither url nor app in [events], so nobody is told"],
+        &["5:10: events: [events] has neither url nor app, so events are not sent"],
     );
     says_after_listen(
         "[events]\nurl = \"ftp://x\"\nqueue = 1\n",
@@ -71,15 +71,15 @@ fn what_comes_to_nothing_is_warned_of() {
     for (text, ends) in [
         (
             "[events]\nqueue = 1000\n",
-            "queue: without url nobody is told anything",
+            "queue: has no effect without url",
         ),
         (
             "[events]\nurl = \"http://127.0.0.1/\"\n",
-            "url: no [[namespace]] has events, so there is nothing to tell",
+            "url: no [[namespace]] has events, so there is nothing to send",
         ),
         (
             "[[namespace]]\nname = \"room\"\nevents = \"occupancy\"\n[events]\nurl = \"https://example.org/\"\n",
-            "url: without secrets anybody may say that he is this server",
+            "url: without secrets the back end can't verify that requests come from this server",
         ),
     ] {
         let config = good(&format!("{LISTEN}{text}"));

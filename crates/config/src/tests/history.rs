@@ -1,4 +1,4 @@
-//! `[history]`: where what channels remember is kept.
+//! Tests of `[history]`: where the history of channels is kept.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -53,6 +53,18 @@ fn mistakes_in_history_are_told() {
             "4:8: path: expected the path of a folder, found an empty string",
         ),
         (
+            "path = \"kept\"\n[engine]\ntype = \"redis\"\nurl = \"redis://h\"\n",
+            "6:8: type: with \"redis\" history is stored in Redis: remove [history] path",
+        ),
+        (
+            "[engine]\ntype = \"redis\"\n",
+            "5:8: url: required with type = \"redis\"",
+        ),
+        (
+            "[engine]\ntype = \"redis\"\nurl = \"http://:secret@h\"\n",
+            "6:7: url: expected redis://, rediss:// or redis+sentinel://, found http://",
+        ),
+        (
             "fsync = \"comit\"\n",
             "4:9: fsync: expected a duration from \"10ms\" to \"1h\", \"commit\" or \"never\", found \"comit\"; did you mean \"commit\"?",
         ),
@@ -78,7 +90,7 @@ fn what_comes_to_nothing_is_warned_of() {
         ),
         (
             "[history]\npath = \"kept\"\n".to_owned(),
-            "path: no [[namespace]] has history_size, so there is nothing to keep",
+            "path: no [[namespace]] has history_size, so there is no history",
         ),
     ] {
         let config = good(&format!("{LISTEN}{text}"));

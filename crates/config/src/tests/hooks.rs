@@ -1,4 +1,4 @@
-//! `[hooks]`: who decides on clients' commands.
+//! Tests of `[hooks]`: which hooks handle which commands of clients.
 
 use std::time::Duration;
 
@@ -58,8 +58,8 @@ fn mistakes_in_hooks_are_told() {
     says_after_listen(
         ROOMS,
         &[
-            "5:13: subscribe: \"hook\" needs somebody to ask: subscribe = \"URL\" in a section [hooks], or an app on a route with handler = \"centrifuge\"",
-            "6:11: publish: \"hook\" needs somebody to ask: publish = \"URL\" in a section [hooks], or an app on a route with handler = \"centrifuge\"",
+            "5:13: subscribe: \"hook\" needs a back end: subscribe = \"URL\" in a section [hooks], or an app on a route with handler = \"centrifuge\"",
+            "6:11: publish: \"hook\" needs a back end: publish = \"URL\" in a section [hooks], or an app on a route with handler = \"centrifuge\"",
         ],
     );
     says_after_listen(
@@ -86,23 +86,23 @@ fn what_comes_to_nothing_is_warned_of() {
     for (text, ends) in [
         (
             "[hooks]\nwaiting = 1000\n".to_owned(),
-            "waiting: without a URL nobody is asked anything",
+            "waiting: has no effect without a URL",
         ),
         (
             format!("[hooks]\nrpc = {url}\n"),
-            "rpc: no route has handler = \"centrifuge\", so there is nothing to ask",
+            "rpc: no route has handler = \"centrifuge\", so it is never called",
         ),
         (
             format!("{ROUTE}[hooks]\npublish = {url}\n"),
-            "publish: no [[namespace]] has publish = \"hook\", so there is nothing to ask",
+            "publish: no [[namespace]] has publish = \"hook\", so it is never called",
         ),
         (
             format!("{ROUTE}[hooks]\nsub_refresh = {url}\n"),
-            "sub_refresh: without subscribe no subscription is the back end's",
+            "sub_refresh: without subscribe the back end has no subscriptions to refresh",
         ),
         (
             format!("{ROUTE}[hooks]\nconnect = \"https://example.org/\"\n"),
-            "connect: without secrets anybody may say that he is this server",
+            "connect: without secrets the back end can't verify that requests come from this server",
         ),
     ] {
         let config = good(&format!("{LISTEN}{text}"));
@@ -123,9 +123,7 @@ fn an_app_decides_on_a_route_that_leads_to_it() {
         let config = good(&format!("{LISTEN}{ROUTE}{route}{app}{ROOMS}{hooks}"));
         let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
         assert!(
-            warnings
-                .iter()
-                .all(|why| why.contains("no route leads to it")),
+            warnings.iter().all(|why| why.contains("no route uses it")),
             "{warnings:?}"
         );
         let RouteHandler::Session { app: Some(app), .. } = &config.routes[0].handler else {
@@ -148,12 +146,12 @@ fn an_app_decides_on_a_route_that_leads_to_it() {
     );
     says_after_listen(
         &format!("{handler}memory = \"2MiB\"\n"),
-        &["6:1: memory: without \"script\" there is nothing that it is about"],
+        &["6:1: memory: has no effect without \"script\""],
     );
     let config = good(&format!(
         "{LISTEN}{ROUTE}script = \"api.lua\"\n[hooks]\nwaiting = 1000\n"
     ));
     let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
-    assert!(warnings[0].ends_with("waiting: without a URL nobody is asked anything"));
+    assert!(warnings[0].ends_with("waiting: has no effect without a URL"));
 }

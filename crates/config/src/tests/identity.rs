@@ -145,7 +145,7 @@ fn what_is_risky_is_said() {
         "secret_env = \"S\"\nprevious_secret_env = \"SHORT\"",
         "previous_secret_env: the secret has 6 bytes",
     );
-    warns("jwks = \"http://a.example/keys\"", "take https://");
+    warns("jwks = \"http://a.example/keys\"", "use https://");
     warns(
         "secret_env = \"S\"\ntoken = [\"cookie:t\"]",
         "keep \"origins\"",
@@ -175,7 +175,7 @@ fn what_is_wrong() {
     );
     says(
         &format!("{}anonymous = \"all\"\n", route("none")),
-        &["7:1: anonymous: it means nothing without identity = \"jwt\""],
+        &["7:1: anonymous: has no effect without identity = \"jwt\""],
     );
     let bad: &[(&str, &[&str])] = &[
         (
@@ -188,7 +188,7 @@ fn what_is_wrong() {
         ),
         (
             "secret_env = \"S\"\njwks_ca = \"ca.pem\"",
-            &["5:1: jwks_ca: it means nothing without \"jwks\""],
+            &["5:1: jwks_ca: has no effect without \"jwks\""],
         ),
         (
             "secret_env = \"SHORT\"\nshort_secret = \"refuse\"",
@@ -198,11 +198,11 @@ fn what_is_wrong() {
         ),
         (
             "key_file = \"key.pem\"\nprevious_secret_env = \"S\"",
-            &["5:1: previous_secret_env: it means nothing without a secret in its place"],
+            &["5:1: previous_secret_env: has no effect without the secret it replaces"],
         ),
         (
             "secret_env = \"S\"\nprevious_secret_env = \"S\"\nprevious_secret_file = \"key.pem\"",
-            &["5:1: previous_secret_env: there is one previous secret at most"],
+            &["5:1: previous_secret_env: at most one previous secret"],
         ),
         (
             "secret_env = \"S\"\nprevious_secret_until = 1",
@@ -239,7 +239,7 @@ fn what_is_wrong() {
     says_after_listen(
         "[identity_hook]\nheaders = [\"cookie\", \"a b\", \"X-Real-IP\", \"x-original-uri\"]\n",
         &[
-            "4:22: headers: it is no name of a header, found \"a b\"",
+            "4:22: headers: not a header name, found \"a b\"",
             "4:29: headers: this header is never passed on, found \"X-Real-IP\"",
             "4:42: headers: this header is never passed on, found \"x-original-uri\"",
         ],
@@ -266,11 +266,9 @@ fn passwords() {
     );
     says(
         &route("pam:Veche"),
-        &[
-            "6:12: identity: PAM takes names of services in small letters only: \"veche\", found \"pam:Veche\"",
-        ],
+        &["6:12: identity: PAM service names are lower case: \"veche\", found \"pam:Veche\""],
     );
-    let relative = "6:12: identity: a service of PAM is the name of a file in /etc/pam.d, or the whole path of one elsewhere, from / on, found \"pam:rules/veche\"";
+    let relative = "6:12: identity: a PAM service is the name of a file in /etc/pam.d or an absolute path, found \"pam:rules/veche\"";
     says(&route("pam:rules/veche"), &[relative]);
     let realm = "realm: it is made of visible ASCII characters and spaces, without \" and \\";
     says_after_listen(
@@ -281,7 +279,7 @@ fn passwords() {
     says(
         &sandboxed,
         &[
-            "8:12: identity: \"pam:veche\" does not go with server.sandbox, in which nothing can be run and no module be loaded: take one of them",
+            "8:12: identity: \"pam:veche\" does not go with server.sandbox, which prevents running programs and loading modules: use one of them",
         ],
     );
 }
@@ -326,12 +324,12 @@ fn passwords_are_not_sent_where_anybody_can_read_them() {
     says(
         &on(""),
         &[
-            "6:12: identity: \"pam:veche\" has clients send passwords, which anybody on the way could read on 0.0.0.0:8080: give that listener tls, or let it listen on 127.0.0.1, or name in trusted_proxies who has TLS in front of it",
+            "6:12: identity: \"pam:veche\" makes clients send passwords, which could be read on the network at 0.0.0.0:8080: give that listener tls, or let it listen on 127.0.0.1, or name in trusted_proxies who has TLS in front of it",
         ],
     );
     let warnings = good(&on("trusted_proxies = [\"10.0.0.0/8\"]\n")).warnings;
     let found: Vec<&str> = warnings.iter().map(|one| &*one.message).collect();
-    let expected = "identity: \"pam:veche\": between the trusted proxies and 0.0.0.0:8080 passwords travel in plain text";
+    let expected = "identity: \"pam:veche\": passwords are sent in plain text between the trusted proxies and 0.0.0.0:8080";
     assert!(found.contains(&expected), "{found:?}");
 }
 

@@ -103,13 +103,13 @@ handler = "echo"
 positions = true
 "##,
         &[
-            "3:1: [[namespace]] without \"name\", which it has to have",
+            "3:1: [[namespace]] without \"name\", which is required",
             "6:8: name: expected what stands before the \":\" of its channels, \"\" for channels without one, \"#\" for users' own or a pattern such as \"/users/:user\", found \"chat:1\"",
             "10:1: unknown directive \"history_sise\" in [[namespace]]; did you mean \"history_size\"?",
             "12:8: name: another [[namespace]] is called \"a\" already",
             "13:12: recovery: expected \"missed\" or \"latest\", found \"all\"",
-            "18:15: outbox_full: clients with positions are promised that nothing is missing; it has to be \"disconnect\"",
-            "22:1: positions: it means nothing to handler \"echo\", only to \"push\", \"lua\"",
+            "18:15: outbox_full: clients with positions rely on receiving every publication; it has to be \"disconnect\"",
+            "22:1: positions: has no effect with handler \"echo\", only with \"push\", \"lua\", \"app\"",
         ],
     );
 }
@@ -146,10 +146,10 @@ slow_consumer = "miss"
 "##,
         &[
             "6:8: name: another [[namespace]] is called \"/users/:user\" already",
-            "7:12: wildcard: neither users' own channels, nor private ones, nor those of a pattern are heard together",
+            "7:12: wildcard: neither users' own channels, nor private ones, nor those of a pattern can be subscribed to with a wildcard",
             "9:8: name: expected what stands before the \":\" of its channels, \"\" for channels without one, \"#\" for users' own or a pattern such as \"/users/:user\", found \"/users/\"",
-            "12:12: wildcard: neither users' own channels, nor private ones, nor those of a pattern are heard together",
-            "14:17: slow_consumer: with history_size clients are promised that nothing is missing",
+            "12:12: wildcard: neither users' own channels, nor private ones, nor those of a pattern can be subscribed to with a wildcard",
+            "14:17: slow_consumer: with history_size clients rely on receiving every publication",
         ],
     );
 }
@@ -179,9 +179,9 @@ fn what_means_nothing_without_a_history_is_warned_of() {
     ));
     let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
     let endings = [
-        "history_bytes: without history_size nothing is kept",
-        "history_ttl: without history_size nothing is kept",
-        "delta_publish: without delta nobody is told differences",
+        "history_bytes: without history_size there is no history",
+        "history_ttl: without history_size there is no history",
+        "delta_publish: has no effect without delta",
     ];
     assert_eq!(warnings.len(), endings.len(), "{warnings:?}");
     for (warning, ending) in warnings.iter().zip(endings) {
@@ -204,7 +204,7 @@ fn budgets_of_namespaces_are_parts_of_the_one_for_all() {
     let warnings = good(&two(all)).warnings;
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].to_string().ends_with(
-        "history_size: other namespaces have all of history_bytes in [limits] for themselves, so these channels keep nothing"
+        "history_size: other namespaces have all of history_bytes in [limits] for themselves, so these channels have no history"
     ));
     says_after_listen(
         r##"[limits]

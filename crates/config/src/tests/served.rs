@@ -1,4 +1,4 @@
-//! What may not be served, and what is dangerous together.
+//! Tests of files that may not be served, and of combinations that are dangerous.
 
 use super::*;
 
@@ -159,7 +159,7 @@ fn what_is_dangerous_together_is_told() {
     let told = warnings(&keys(&format!("{other}, {one}"), one));
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(
-        told[0].starts_with("keys: it is a key of [api] too"),
+        told[0].starts_with("keys: it is also a key of [api]"),
         "{told:?}"
     );
     // Of which one is a key's own file.
@@ -174,7 +174,7 @@ fn what_is_dangerous_together_is_told() {
     assert_eq!(
         told,
         [
-            "[[listen]] with role \"internal\" and no [api] keys: every program and user of this machine may push to everybody"
+            "[[listen]] with role \"internal\" and no [api] keys: every program and user of this machine can push to all users"
         ]
     );
 }

@@ -1,4 +1,4 @@
-//! `[[service]]`: good ones, and what is said about bad ones.
+//! `[[service]]`: valid sections, and the messages for invalid ones.
 
 use std::path::Path;
 use std::time::Duration;
@@ -78,8 +78,8 @@ fine = true
 [servic]
 "#,
         &[
-            "6:1: [[service]] without \"name\", which it has to have",
-            "6:1: [[service]] without \"script\", which it has to have",
+            "6:1: [[service]] without \"name\", which is required",
+            "6:1: [[service]] without \"script\", which is required",
             "8:8: name: an [[app]] is called \"chat\" already",
             "9:10: script: there is no file /etc/veche/nowhere.lua",
             "10:13: instances: expected a whole number from 1 to 1024, found 0",

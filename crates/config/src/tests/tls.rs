@@ -90,11 +90,11 @@ fn what_is_wrong_with_them() {
         ),
         (
             "client_ca = \"ca.pem\"",
-            &["3:1: client_ca: it means nothing without \"tls\""],
+            &["3:1: client_ca: has no effect without \"tls\""],
         ),
         (
             &format!("tls = {certificate}\nclient_certificate = \"optional\""),
-            &["4:1: client_certificate: it means nothing without \"client_ca\""],
+            &["4:1: client_certificate: has no effect without \"client_ca\""],
         ),
         (
             &format!("tls = {certificate}\nclient_ca = \"lost.pem\""),
@@ -122,7 +122,7 @@ fn what_should_be_known_of_them() {
         (
             "certificate = \"early.pem\", key = \"exposed.key\"",
             &[
-                "3:7: tls: the certificate in /etc/veche/early.pem does not hold yet, or the clock of this machine is wrong: clients refuse it",
+                "3:7: tls: the certificate in /etc/veche/early.pem is not valid yet, or the clock of this machine is wrong: clients refuse it",
                 "3:7: tls: every user of this machine may read the key in /etc/veche/exposed.key; chmod o= /etc/veche/exposed.key",
             ],
         ),
@@ -155,7 +155,7 @@ fn users_by_their_certificates() {
             route.replace("email", "mail").replace("/\"", "/x\"")
         ),
         &[
-            "8:12: identity: of a certificate there are \"mtls:cn\", \"mtls:email\", \"mtls:dns\" and \"mtls:uri\", found \"mtls:mail\"",
+            "8:12: identity: a certificate has \"mtls:cn\", \"mtls:email\", \"mtls:dns\" and \"mtls:uri\", found \"mtls:mail\"",
         ],
     );
     let config = good(&format!(
@@ -183,7 +183,7 @@ fn who_shows_a_certificate_needs_no_key() {
     assert_eq!(required.warnings, []);
     let push = internal.replace("internal", "push");
     let warnings = good(&listener(&push)).warnings;
-    assert!(warnings[0].message.contains("asks for no key"));
+    assert!(warnings[0].message.contains("requires no key"));
     let required = good(&listener(&format!("{push}client_ca = \"ca.pem\"")));
     assert_eq!(required.warnings, []);
 }
@@ -243,7 +243,7 @@ fn certificates_that_are_ordered() {
     };
     assert_ne!(one.file, other.file);
 
-    // Without the section it is Let's Encrypt, and where authorities can't look is told.
+    // Without the section the authority is Let's Encrypt, and there is a warning where it can't connect.
     let config = good(
         "[[listen]]\naddress = \"0.0.0.0:8443\"\nallow = [\"10.0.0.0/8\"]\ntls = { acme = [\"a.example\"] }",
     );
@@ -255,8 +255,8 @@ fn certificates_that_are_ordered() {
     assert_eq!(
         said,
         [
-            "/etc/veche/veche.toml:3:1: allow: the authority of tls.acme comes from addresses that it tells nobody; it has to be let in",
-            "/etc/veche/veche.toml:4:7: tls: acme: authorities connect to port 443 of each name: see that it leads to port 8443 here",
+            "/etc/veche/veche.toml:3:1: allow: the authority of tls.acme uses addresses that are not public; allow all addresses",
+            "/etc/veche/veche.toml:4:7: tls: acme: the authority connects to port 443 of each name: it has to be forwarded to port 8443 here",
         ]
     );
 }
@@ -286,14 +286,14 @@ fn what_is_wrong_with_orders() {
         (
             "tls = { acme = [\"*.example.org\"] }",
             &[
-                "3:7: tls: acme: \"*.example.org\": a wildcard can be proven by DNS only; list the names, or take files of a client that does DNS-01",
+                "3:7: tls: acme: \"*.example.org\": a wildcard can be proven by DNS only; list the names, or use the files of a client that does DNS-01",
             ],
         ),
         (
             "tls = { acme = [\"192.0.2.1\", \"a.example\", \"A.example\"] }",
             &[
-                "3:7: tls: acme: \"192.0.2.1\": an address is no name; take a host name",
-                "3:7: tls: acme: \"a.example\" is there twice",
+                "3:7: tls: acme: \"192.0.2.1\": an address is not a name; use a host name",
+                "3:7: tls: acme: \"a.example\" is listed twice",
             ],
         ),
         (

@@ -1,8 +1,8 @@
-//! The operator's page: its files are for whoever asks, what lies below `api/` for whoever has one of its keys.
+//! The admin page: its files are public, its calls below `api/` need one of its keys.
 //!
-//! It can do what the API of back ends can, by the same methods, and [look](AdminView) at the process. A foreign page can do
-//! neither: it has no key, may not send the header that holds one, and is refused by the headers that browsers add. What
-//! the process shows is not known here.
+//! It supports the methods of the back end's API and returns [views](AdminView) of the process. A foreign page can use
+//! neither: it has no key, can't send the header for it, and is refused by the headers that browsers add. The content
+//! of the views is produced elsewhere.
 
 use std::net::IpAddr;
 
@@ -36,7 +36,7 @@ struct After {
     after: u64,
 }
 
-/// Whether a call may go on: it is not of a foreign page, and shows a key.
+/// Checks that a call has a key and is not made by a foreign page.
 pub(crate) fn admit(
     head: &Head<'_>,
     is_tls: bool,
@@ -46,7 +46,7 @@ pub(crate) fn admit(
 ) -> Result<(), Refusal> {
     let is_own = origin::admits(&[OriginCheck::SameHost], head, is_tls);
     if !is_own || origin::is_cross_origin(head) {
-        let why = "pages of other origins may not call this";
+        let why = "cross-origin calls are not allowed";
         return Err(api_error::of_api(
             Status::FORBIDDEN,
             ErrorCode::PermissionDenied,

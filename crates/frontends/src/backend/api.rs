@@ -1,7 +1,8 @@
-//! The back end's HTTP API: which call a path names, who may call, what is answered.
+//! The back end's HTTP API: calls by path, their authorisation and responses.
 //!
-//! Publishing itself is [`backend`](crate::backend)'s. Answers are `{"result":{…}}` or `{"error":{"code","message"}}`,
-//! with status 200: the transport did its work. A caller may ask for statuses of errors by a header.
+//! Publishing is implemented in [`backend`](crate::backend). Responses are `{"result":{…}}` or
+//! `{"error":{"code","message"}}` with status 200, since the transport succeeded. A caller may request statuses for
+//! errors by a header.
 
 mod answers;
 mod batch;
@@ -30,16 +31,16 @@ use crate::http::call::{ApiCall, CallStatus};
 use crate::http::reply::Refusal;
 use crate::http::{api_error, wrong_key};
 
-/// One call, from its head to its answer.
+/// An API call, from its head to its response.
 pub(crate) struct BackendCall {
     method: ApiMethod,
     backend: Backend,
     batch: Option<ApiBatch>,
-    /// An error has a status of its own.
+    /// Whether an error sets the HTTP status.
     has_status: bool,
 }
 
-/// The header by which a caller asks for statuses of errors, and its value.
+/// The header that requests statuses for errors, and its value.
 const ERROR_MODE: (&str, &[u8]) = ("x-centrifugo-error-mode", b"transport");
 
 impl ApiCall for BackendCall {
@@ -69,7 +70,7 @@ impl ApiCall for BackendCall {
         Self::of(head, ApiMethod::of(name), publisher)
     }
 
-    /// The admin page has methods of its own beside the API's.
+    /// The admin page has methods in addition to those of the API.
     fn begin_admin(
         head: &Head<'_>,
         name: &str,
@@ -159,7 +160,7 @@ impl BackendCall {
         })
     }
 
-    /// Returns what has to be waited for before it goes on.
+    /// Begins the call; returns what it has to wait for.
     fn begin_to(
         &mut self,
         body: &[u8],
@@ -186,7 +187,7 @@ impl BackendCall {
         }
     }
 
-    /// Several commands in one call have an answer each, and so no status.
+    /// A call with several commands has an answer for each, and therefore no error status.
     fn answered_with(&self, answers: ApiAnswerBody) -> CallStatus<ApiAnswerBody> {
         let error = match &self.batch {
             None if self.has_status => answers.error(),

@@ -1,6 +1,6 @@
-//! What a back end asks for, as one JSON object: the push line, the body of an API call, a frame on `/api/socket`.
+//! Commands of back ends as JSON objects: a push line, the body of an API call, a message on `/api/socket`.
 //!
-//! It turns bytes into a [`PublishCommand`] that borrows from them where it can; carrying it out is `backend`'s part.
+//! It parses bytes to a [`PublishCommand`] that borrows from them where possible; `backend` executes it.
 
 mod bad_command;
 mod bans;
@@ -34,19 +34,19 @@ pub use user_command::{
 };
 use veche_hub::{PayloadKind, PayloadRef, PublicationInfo, PublishOptions, Version};
 
-/// Most receivers that one command may name.
+/// Maximum number of recipients of a command.
 pub const TARGETS_MAX: usize = 1024;
 
-/// Longest idempotency key and longest epoch of versions, in bytes.
+/// Maximum length of idempotency keys and version epochs in bytes.
 const OPTION_BYTES_MAX: usize = 128;
 
-/// Most tags of a publication, and the most bytes that they have.
+/// Maximum number of tags of a publication, and of their bytes.
 const TAGS_MAX: usize = 32;
 const TAGS_BYTES_MAX: usize = 4096;
 
 /// A JSON string, borrowed unless it has escapes.
 ///
-/// (`Cow` inside an `Option` is always owned when serde derives it.)
+/// (serde derives an owned `Cow` inside an `Option`.)
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct JsonText<'a>(pub Cow<'a, str>);
 
@@ -69,8 +69,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for JsonText<'a> {
     }
 }
 
-/// The object as it is written. A key that nobody knows is an error: an option that is silently ignored would be a
-/// promise broken.
+/// The encoded object. Unknown keys are errors: an ignored option would break what it promises.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire<'a> {
@@ -82,7 +81,7 @@ struct Wire<'a> {
     channel: Option<JsonText<'a>>,
     #[serde(borrow)]
     channels: Option<Vec<JsonText<'a>>>,
-    /// `data` and `message` are the same word.
+    /// `data` and `message` are synonyms.
     #[serde(borrow, default, alias = "message", deserialize_with = "even_null")]
     data: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -106,14 +105,14 @@ struct Wire<'a> {
     id: Option<&'a RawValue>,
 }
 
-/// `null` is a value to push like any other; serde would take it for an absent key.
+/// Deserialises `null` as a value to push; serde would treat it as an absent key.
 fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// Who a publication is for.
+/// The recipients of a publication.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PublishTarget<'a> {
     /// Every connection of one user.
@@ -127,7 +126,7 @@ pub enum PublishTarget<'a> {
 }
 
 impl PublishTarget<'_> {
-    /// How many users or channels: as many publications.
+    /// Returns the number of users or channels, each with a publication of its own.
     pub(crate) fn count(&self) -> u64 {
         match self {
             Self::User(_) | Self::Channel(_) => 1,
@@ -135,8 +134,8 @@ impl PublishTarget<'_> {
         }
     }
 
-    /// Returns the note for a publication to users that reached no connection. Channels without subscribers are usual: they
-    /// have none.
+    /// Returns the log message for a publication to users that reached no connection; `None` for channels, which often
+    /// have no subscribers.
     pub(crate) fn absence(&self) -> Option<&'static str> {
         match self {
             Self::User(_) => Some("the user has no connection"),
@@ -146,31 +145,31 @@ impl PublishTarget<'_> {
     }
 }
 
-/// One thing asked for.
+/// A command to publish to users or channels.
 #[derive(Debug)]
 pub struct PublishCommand<'a> {
-    /// For whom.
+    /// The recipients of the publication.
     pub target: PublishTarget<'a>,
-    /// What; `None` only for calls that carry nothing (disconnect).
+    /// The data; `None` only for calls without any (disconnect).
     pub data: Option<PublishData<'a>>,
-    /// How it is to be published, where that is not as usual.
+    /// Publish options that differ from the default.
     pub options: Option<Arc<PublishOptions>>,
-    /// Whether an answer is wanted where answers are optional.
+    /// Whether an answer is requested where answers are optional.
     pub ack: bool,
-    /// The asker's own id for the answer: compact JSON text, a number or a string.
+    /// The caller's id for the answer: compact JSON text, a number or a string.
     pub id: Option<&'a str>,
 }
 
-/// What is pushed, before it is decoded.
+/// The data of a publication before decoding.
 #[derive(Clone, Copy, Debug)]
 pub enum PublishData<'a> {
-    /// A JSON value: a string is pushed as its text, anything else as compact JSON text.
+    /// A JSON value: a string is pushed as its text, anything else as compact JSON.
     Json(&'a RawValue),
-    /// Decoded base64 of this kind in the scratch buffer given to [`parse`].
+    /// Decoded base64 of this kind in the scratch buffer of [`parse`].
     Decoded(PayloadKind),
 }
 
-/// Reads one object. A binary payload is decoded into `scratch`.
+/// Parses one object. A binary payload is decoded into `scratch`.
 pub fn parse<'a>(bytes: &'a [u8], scratch: &mut Vec<u8>) -> Result<PublishCommand<'a>, BadCommand> {
     let wire: Wire<'a> = read(bytes)?;
     let target = match (wire.user, wire.users, wire.channel, wire.channels) {
@@ -183,14 +182,14 @@ pub fn parse<'a>(bytes: &'a [u8], scratch: &mut Vec<u8>) -> Result<PublishComman
         }
         _ => {
             return bad(
-                "only one of \"user\", \"users\", \"channel\", \"channels\" may stand in one object",
+                "only one of \"user\", \"users\", \"channel\", \"channels\" may be set in one object",
             );
         }
     };
     if let PublishTarget::Users(list) | PublishTarget::Channels(list) = &target
         && (list.is_empty() || list.len() > TARGETS_MAX)
     {
-        return bad("a list of receivers has 1 to 1024 names");
+        return bad("a list of recipients must have 1 to 1024 names");
     }
     let data = match (wire.data, wire.binary, wire.b64data) {
         (Some(value), None, None) => Some(PublishData::Json(value)),
@@ -205,7 +204,7 @@ pub fn parse<'a>(bytes: &'a [u8], scratch: &mut Vec<u8>) -> Result<PublishComman
         (None, None, None) => None,
         _ => {
             return bad(
-                "only one of \"data\" (or \"message\"), \"binary\" and \"b64data\" may stand in one object",
+                "only one of \"data\" (or \"message\"), \"binary\" and \"b64data\" may be set in one object",
             );
         }
     };
@@ -226,7 +225,7 @@ pub fn parse<'a>(bytes: &'a [u8], scratch: &mut Vec<u8>) -> Result<PublishComman
     })
 }
 
-/// Checks the asker's own id for an answer.
+/// Validates the caller's id for an answer.
 fn answer_id(id: &RawValue) -> Result<&str, BadCommand> {
     let id = id.get();
     let is_start = |sign: char| sign == '"' || sign == '-' || sign.is_ascii_digit();
@@ -247,7 +246,7 @@ fn decode(name: &str, base64: &JsonText<'_>, scratch: &mut Vec<u8>) -> Result<()
     })
 }
 
-/// Returns the kind of bytes that come without one, and makes them compact if they are JSON.
+/// Returns the kind of bytes without a declared one, and compacts them if they are JSON.
 fn json_or_binary(bytes: &mut Vec<u8>) -> PayloadKind {
     if let veche_centrifuge::PublicationData::Binary(_) =
         veche_centrifuge::PublicationData::of_bytes(bytes)
@@ -261,7 +260,7 @@ fn json_or_binary(bytes: &mut Vec<u8>) -> PayloadKind {
     PayloadKind::Json
 }
 
-/// How it is to be published; `None`: as usual.
+/// Returns the publish options; `None`: the default.
 fn options(
     key: Option<&JsonText<'_>>,
     version: Option<u64>,
@@ -277,10 +276,10 @@ fn options(
         }
     }
     if version.is_some() && skip_history {
-        return bad("\"version\" is that of what is kept; \"skip_history\" keeps nothing");
+        return bad("\"version\" can't be combined with \"skip_history\"");
     }
     if version.is_none() && version_epoch.is_some() {
-        return bad("\"version_epoch\" says nothing without \"version\"");
+        return bad("\"version_epoch\" requires \"version\"");
     }
     let terms = PublishOptions {
         idempotency_key: key.map(|key| key.0.as_ref().into()),
@@ -295,7 +294,7 @@ fn options(
     Ok((terms != PublishOptions::default()).then(|| Arc::new(terms)))
 }
 
-/// What is said beside the data; nothing is as if it were not there.
+/// Converts tags; empty ones are as good as absent.
 fn info(
     tags: &BTreeMap<JsonText<'_>, JsonText<'_>>,
 ) -> Result<Option<Arc<PublicationInfo>>, BadCommand> {
@@ -323,8 +322,8 @@ fn info(
 }
 
 impl PublishData<'_> {
-    /// The payload as clients will get it, using `scratch` where it has to be rewritten. For [`Data::Decoded`]
-    /// `scratch` is the one that [`parse`] filled.
+    /// Returns the payload for clients, using `scratch` if it has to be rewritten. For [`PublishData::Decoded`] it is the
+    /// buffer filled by [`parse`].
     pub fn payload<'s>(self, scratch: &'s mut Vec<u8>) -> Result<PayloadRef<'s>, BadCommand>
     where
         Self: 's,
@@ -349,7 +348,7 @@ impl PublishData<'_> {
                     bytes: inner.as_bytes(),
                 });
             }
-            // Unpaired surrogates and the like show up only here.
+            // Errors such as unpaired surrogates are found only here.
             let decoded: String = serde_json::from_str(text)
                 .map_err(|error| BadCommand::new(format!("bad string in \"data\": {error}")))?;
             scratch.clear();
@@ -374,7 +373,7 @@ impl PublishData<'_> {
     }
 }
 
-/// Copies valid JSON without the white space between its tokens.
+/// Copies valid JSON without white space between tokens.
 fn compact(json: &[u8], out: &mut Vec<u8>) {
     let (mut in_string, mut escaped) = (false, false);
     for &byte in json {
@@ -390,7 +389,7 @@ fn compact(json: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// serde would also take an array for a struct, by position.
+/// Checks for an object, since serde also accepts an array in place of a struct.
 fn is_object(bytes: &[u8]) -> Result<(), BadCommand> {
     let mut text = bytes.iter().filter(|byte| !byte.is_ascii_whitespace());
     match text.next() {
@@ -533,12 +532,12 @@ mod tests {
             (
                 line(r#","version":1"#),
                 line(r#","version":1,"skip_history":true"#),
-                "keeps nothing",
+                "can't be combined with",
             ),
             (
                 line(""),
                 line(r#","version_epoch":"e""#),
-                "without \"version\"",
+                "requires \"version\"",
             ),
         ] {
             assert!(told(&good).is_ok(), "{good}: {:?}", told(&good));

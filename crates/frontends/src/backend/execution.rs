@@ -1,12 +1,12 @@
-//! What a back end asked for, carried out: publications go to the hub, answers are put together and kept in order.
+//! Execution of back end commands: publications are passed to the hub, and answers are assembled in order.
 //!
-//! Shared by the push line, the API's HTTP calls and its WebSocket, which differ only in framing. It does not know
-//! which of them it serves.
+//! Shared by push lines, the HTTP API and its WebSocket, which differ only in framing and are not distinguished here.
 
 mod decision_log;
 mod exchange;
 mod list;
 mod names;
+mod nodes;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,16 +33,17 @@ pub use exchange::AnswerShape;
 pub(crate) use exchange::Exchange;
 use exchange::{ExchangeState, UNCOUNTED};
 use names::{channel_name, known_channel, personal_channel};
+pub use nodes::bind_undecided;
 
-/// Most questions of one back end that may wait for their answers; its input waits then.
+/// Maximum number of unanswered commands of one back end; its input then waits.
 pub const EXCHANGES_MAX: usize = 1024;
 
-/// Why a command is not carried out.
+/// Why a command is not executed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Rejection {
-    /// It is wrong.
+    /// The command is invalid.
     Bad(BadCommand),
-    /// It may be later.
+    /// It is rejected for now.
     Busy(PublishError),
 }
 
@@ -52,30 +53,30 @@ impl From<BadCommand> for Rejection {
     }
 }
 
-/// What became of a command.
+/// The progress of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandProgress {
-    /// Done; its answer, if one is due, is on its way.
+    /// Done; its answer, if any, will follow.
     Done,
-    /// Understood and kept, but some or all of it waits for credit: call [`Backend::resume`] then.
+    /// Valid and stored, but part of it waits for credit: [`Backend::resume`] continues.
     Unfinished,
 }
 
-/// The exchanges of one back end's connection, in the order of asking.
+/// The exchanges of one back end connection in order.
 #[derive(Debug, Default)]
 pub struct Backend {
     publisher: PublisherKey,
     exchanges: VecDeque<Exchange>,
-    /// So many of them, from the front on, are known to be complete, which they stay.
+    /// Number of exchanges from the front that are known to be complete.
     complete: usize,
-    /// Number of the exchange at the front.
+    /// Number of the first exchange.
     first: u32,
     unfinished: Option<UnfinishedPublish>,
-    /// A frame that is not looked at before an answer has left.
+    /// A stored frame that can't be parsed before an answer is sent.
     unwritten: Option<(MessageKind, Vec<u8>)>,
 }
 
-/// A publication of which some targets wait for credit: parsed and owned, so that asking again costs nothing more.
+/// A publication with targets that wait for credit: parsed and owned, so that retries cost nothing more.
 #[derive(Debug)]
 struct UnfinishedPublish {
     targets: Vec<Box<str>>,
@@ -85,7 +86,7 @@ struct UnfinishedPublish {
     exchange: Option<u32>,
 }
 
-/// A ticket names the exchange (22 bits, wrapping) and the target in it (10 bits).
+/// A ticket contains the exchange (22 bits, wrapping) and the target in it (10 bits).
 const TARGET_BITS: u32 = 10;
 const EXCHANGE_MASK: u32 = u32::MAX >> TARGET_BITS;
 
@@ -93,7 +94,7 @@ fn ticket(exchange: u32, target: usize) -> Ticket {
     Ticket((exchange & EXCHANGE_MASK) << TARGET_BITS | target as u32)
 }
 
-/// Whether there is memory for a publication or for an answer that may be large.
+/// Checks that memory permits a publication or a possibly large answer.
 fn has_memory(shared: &Context) -> Result<(), Rejection> {
     match shared.is_short_of_memory {
         true => Err(Rejection::Busy(PublishError::OutOfMemory)),
@@ -102,7 +103,7 @@ fn has_memory(shared: &Context) -> Result<(), Rejection> {
 }
 
 impl Backend {
-    /// Of a caller of the API.
+    /// Creates the exchanges of an API caller.
     pub fn of(publisher: PublisherKey) -> Self {
         Self {
             publisher,
@@ -110,7 +111,7 @@ impl Backend {
         }
     }
 
-    /// Whether so much may be published now, which counts.
+    /// Checks the publish rate, and counts the publications.
     fn check_rate(&self, target: &PublishTarget<'_>, shared: &Context) -> Result<(), Rejection> {
         has_memory(shared)?;
         let publishing = &shared.config.publish_rate;
@@ -119,7 +120,7 @@ impl Backend {
             .map_err(Rejection::Busy)
     }
 
-    /// Carries out a command that publishes.
+    /// Executes a publish command.
     ///
     /// `answered`: whether an answer is to be written. To be called only while nothing is unfinished and this is not
     /// [full](Backend::is_full).
@@ -175,7 +176,7 @@ impl Backend {
         Ok(result?)
     }
 
-    /// Has something done to a user's connections. Its answer is complete once all workers concerned have done it.
+    /// Sends a command to a user's connections. Its answer is complete once all workers concerned have executed it.
     pub fn send_user_command(
         &mut self,
         command: AddressedCommand<'_>,
@@ -188,32 +189,15 @@ impl Backend {
         } = command;
         let is_counted = instruction.applies_to_all()
             && matches!(instruction.action, UserAction::Disconnect { .. });
-        let is_end = matches!(
-            instruction.action,
-            UserAction::Disconnect { .. }
-                | UserAction::Refresh {
-                    is_expired: true,
-                    ..
-                }
-        );
-        // Both also bind connections that still wait for a decision, or for an answer that names the user. A connect hook
-        // is told the id of such a connection.
-        let client = instruction.client.as_deref();
-        match client {
-            _ if !is_end => {}
-            Some(client) => shared.process.disconnect_client(&user.0, client),
-            // Only sessions that are open have an id.
-            None if instruction.session.is_some() => {}
-            None => shared.process.disconnect_user(&user.0, &instruction.except),
-        }
-        if let UserAction::Unsubscribe { channel } = &instruction.action
-            && instruction.session.is_none()
-        {
-            shared.process.unsubscribe_user(&user.0, channel, client);
-        }
-        let from = Some((session, ticket(self.next_number(), 0)));
-        let (hub, ports) = (&mut shared.hub, &mut shared.requests);
-        let outcome = hub.send_user_command(from, &user.0, instruction, ports);
+        let from = (session, ticket(self.next_number(), 0));
+        let outcome = match shared.requests.nodes {
+            Some(nodes) => nodes::instruct(from, &user.0, instruction, nodes, shared),
+            None => {
+                bind_undecided(&*shared.process, &user.0, &instruction);
+                let (hub, ports) = (&mut shared.hub, &mut shared.requests);
+                hub.send_user_command(Some(from), &user.0, instruction, ports)
+            }
+        };
         let outcome =
             outcome.map_err(|error| BadCommand::new(format!("bad user {:?}: {error}", user.0)))?;
         let (connections, open) = match outcome {
@@ -231,7 +215,7 @@ impl Backend {
         Ok(CommandProgress::Done)
     }
 
-    /// Keeps a user out, and closes his connections, or lets him in again, or has tokens hold no more.
+    /// Bans a user and disconnects the user's connections, lifts a ban, or revokes tokens.
     pub fn ban(
         &mut self,
         block: &Ban,
@@ -253,10 +237,25 @@ impl Backend {
             }
         };
         let Ban::User { user, .. } = block else {
-            let content = unwritten.unwrap_or_else(|| ExchangeState::Written("{}".to_owned()));
-            self.begin_exchange(None, 0, content);
+            let open = match shared.requests.nodes {
+                Some(_) => {
+                    let caller = Caller {
+                        worker: shared.hub.worker(),
+                        session,
+                        ticket: ticket(self.next_number(), 0),
+                    };
+                    nodes::block(block, Some(caller), &mut shared.requests);
+                    UNCOUNTED
+                }
+                None => 0,
+            };
+            self.begin_exchange(None, open, unwritten.unwrap_or(ExchangeState::Commanded));
             return Ok(CommandProgress::Done);
         };
+        if shared.requests.nodes.is_some() {
+            // The others have it in force before they close his connections.
+            nodes::block(block, None, &mut shared.requests);
+        }
         // In force by now: who comes after that is not let in.
         let (code, reason) = CloseCode::Blocked.parts();
         let reason = Arc::from(reason);
@@ -266,13 +265,13 @@ impl Backend {
         };
         let progress = self.send_user_command(closing, session, shared)?;
         if let Some((content, last)) = unwritten.zip(self.exchanges.back_mut()) {
-            // It is carried out all the same, and the answer comes when that is done.
+            // The command is executed anyway, and answered when it is done.
             last.content = content;
         }
         Ok(progress)
     }
 
-    /// Asks whether a user is there.
+    /// Queries whether a user is connected.
     pub fn user_status(
         &mut self,
         user: &JsonText<'_>,
@@ -283,7 +282,11 @@ impl Backend {
         let channel = personal_channel(&user.0, &mut name)?;
         let from = (session, ticket(self.next_number(), 0));
         let (hub, ports) = (&mut shared.hub, &mut shared.requests);
-        let (status, open) = match hub.query(from, channel, ChannelQuery::UserStatus, ports) {
+        let outcome = match ports.nodes {
+            Some(nodes) => nodes::ask_status(from, channel, nodes, ports),
+            None => hub.query(from, channel, ChannelQuery::UserStatus, ports),
+        };
+        let (status, open) = match outcome {
             RequestOutcome::Done(HubReply::UserStatus(status)) => (Some(status), 0),
             RequestOutcome::Done(_) => (None, 0),
             RequestOutcome::Pending => (None, 1),
@@ -293,7 +296,7 @@ impl Backend {
         Ok(CommandProgress::Done)
     }
 
-    /// Lists the channels that have subscribers and whose names fit the pattern; all without one.
+    /// Lists channels with subscribers whose names match the pattern; all without one.
     pub fn channels(
         &mut self,
         pattern: Option<&JsonText<'_>>,
@@ -304,12 +307,16 @@ impl Backend {
         let from = (session, ticket(self.next_number(), 0));
         let pattern = Glob::new(pattern.map_or("*", |pattern| &pattern.0))
             .map_err(|error| BadCommand::new(format!("bad pattern: {error}")))?;
-        let (here, open) = shared.hub.list(from, pattern, &mut shared.requests);
+        let ports = &mut shared.requests;
+        let (here, open) = match ports.nodes {
+            Some(nodes) => nodes::list(from, pattern, nodes, ports),
+            None => shared.hub.list(from, pattern, ports),
+        };
         self.begin_exchange(None, open, ExchangeState::Channels(here));
         Ok(CommandProgress::Done)
     }
 
-    /// Lists the connections that hear a channel, or a user's own.
+    /// Lists the connections that are subscribed to a channel, or those of a user.
     pub fn connections(
         &mut self,
         who: &ConnectionsQuery<'_>,
@@ -334,13 +341,16 @@ impl Backend {
                 ticket,
             },
         });
-        let workers = u32::from(shared.hub.workers());
+        let answers = match shared.requests.nodes {
+            Some(_) => 1,
+            None => shared.hub.workers().into(),
+        };
         let content = ExchangeState::Connections(ConnectionList::default());
-        self.begin_exchange(None, workers, content);
+        self.begin_exchange(None, answers, content);
         Ok(CommandProgress::Done)
     }
 
-    /// Answers with this result: a JSON object.
+    /// Answers with this result, a JSON object.
     pub fn answer_with_text(&mut self, result: String) -> CommandProgress {
         self.begin_exchange(None, 0, ExchangeState::Written(result));
         CommandProgress::Done
@@ -351,7 +361,7 @@ impl Backend {
         self.begin_exchange(None, 0, ExchangeState::Refused(code, why.to_owned()));
     }
 
-    /// Asks something of a channel.
+    /// Sends a query to the channel's home worker.
     pub fn query_channel(
         &mut self,
         inquiry: ChannelCommand<'_>,
@@ -372,8 +382,7 @@ impl Backend {
         Ok(CommandProgress::Done)
     }
 
-    /// Puts an error in the place of an answer, so that answers keep their order. `place`: where the command stands, if
-    /// that has to be said.
+    /// Adds an error as an answer, in order. `place`: the position of the command, if it has to be named.
     pub fn refuse(
         &mut self,
         id: Option<&str>,
@@ -402,14 +411,14 @@ impl Backend {
         self.begin_exchange(id, 0, ExchangeState::Refused(code, error));
     }
 
-    /// The answer that was owed last has this id.
+    /// Sets the id of the last exchange.
     pub(crate) fn set_last_id(&mut self, id: &str) {
         if let Some(last) = self.exchanges.back_mut() {
             last.id = Some(id.into());
         }
     }
 
-    /// Goes on with what waited for credit; `true` when nothing of it is left.
+    /// Continues what waited for credit; returns `true` when nothing is left.
     pub fn resume(&mut self, session: ConnectionId, shared: &mut Context) -> bool {
         let Some(mut job) = self.unfinished.take() else {
             return true;
@@ -424,27 +433,27 @@ impl Backend {
         false
     }
 
-    /// Whether every answer has been written and nothing waits for credit.
+    /// Returns whether every answer has been written and nothing waits for credit.
     pub fn is_settled(&self) -> bool {
         self.exchanges.is_empty() && self.unfinished.is_none()
     }
 
-    /// Whether so many answers are owed that no further command should be looked at.
+    /// Returns whether the limit of unanswered commands is reached.
     pub fn is_full(&self) -> bool {
         self.exchanges.len() >= EXCHANGES_MAX
     }
 
-    /// Keeps a frame that may not be looked at yet; its source is blocked meanwhile, so there is one at most.
+    /// Stores a frame that can't be parsed yet; its source is paused meanwhile, so there is at most one.
     pub fn store_unwritten(&mut self, kind: MessageKind, frame: Vec<u8>) {
         self.unwritten = Some((kind, frame));
     }
 
-    /// Gives back what was kept.
+    /// Takes the stored frame.
     pub fn take_unwritten(&mut self) -> Option<(MessageKind, Vec<u8>)> {
         self.unwritten.take()
     }
 
-    /// A home answered.
+    /// Handles the answer of a home worker.
     pub fn answered(&mut self, Ticket(ticket): Ticket, answer: HubReply) {
         let (number, target) = (
             ticket >> TARGET_BITS,
@@ -454,6 +463,10 @@ impl Backend {
             return;
         };
         match (&mut exchange.content, answer) {
+            (_, HubReply::Partial { answered, known }) => {
+                exchange.partial = Some((answered, known));
+                return;
+            }
             (ExchangeState::Published(_, _, targets), HubReply::Published(published)) => {
                 if let Some(place) = targets.get_mut(target) {
                     *place = Some(published);
@@ -476,7 +489,7 @@ impl Backend {
                 if let ExchangeState::Disconnected(all) = &mut exchange.content {
                     *all = connections;
                 }
-                // Some may have settled before this answer came.
+                // Some answers may have been settled before.
                 exchange.open = exchange.open.wrapping_sub(UNCOUNTED).wrapping_add(open);
                 return;
             }
@@ -497,7 +510,8 @@ impl Backend {
         exchange.open = exchange.open.saturating_sub(1);
     }
 
-    /// Writes the next answer that is complete, as one JSON object with its result under that key; `false` when none is.
+    /// Writes the next complete answer as one JSON object with its result under this key; returns `false` if there is
+    /// none.
     pub fn write_answer(&mut self, out: &mut Vec<u8>, key: &str) -> bool {
         let Some(exchange) = self.exchanges.front().filter(|exchange| exchange.open == 0) else {
             return false;
@@ -509,15 +523,14 @@ impl Backend {
         true
     }
 
-    /// Returns whether all that was asked is answered, though answers may be left to take. Looks at each exchange once,
-    /// however often it is asked.
+    /// Returns whether everything is answered; answers may be left to take. Visits each exchange once over all calls.
     pub(crate) fn is_answered(&mut self) -> bool {
         let rest = self.exchanges.range(self.complete..);
         self.complete += rest.take_while(|exchange| exchange.open == 0).count();
         self.complete == self.exchanges.len()
     }
 
-    /// Takes all answers, once they are complete.
+    /// Takes all answers once they are complete.
     pub(crate) fn take_answers(&mut self) -> Option<VecDeque<Exchange>> {
         if !self.is_answered() {
             return None;
@@ -527,12 +540,13 @@ impl Backend {
         Some(std::mem::take(&mut self.exchanges))
     }
 
-    /// An answer that is to be written in its turn, once `pending_acknowledgements` homes have answered.
+    /// Adds an exchange whose answer is written in order, once `pending_acknowledgements` homes have answered.
     fn begin_exchange(&mut self, id: Option<&str>, open: u32, content: ExchangeState) {
         self.exchanges.push_back(Exchange {
             id: id.map(Into::into),
             open,
             content,
+            partial: None,
         });
     }
 
@@ -601,7 +615,6 @@ impl Backend {
         }
     }
 
-    /// Takes a publication of which no target has been served yet.
     fn begin(
         &mut self,
         targets: Vec<Box<str>>,
@@ -628,7 +641,7 @@ impl Backend {
         CommandProgress::Unfinished
     }
 
-    /// Publishes to further targets; `true` when all are done.
+    /// Publishes to further targets; returns `true` when all are done.
     fn advance(
         &mut self,
         job: &mut UnfinishedPublish,
@@ -675,32 +688,4 @@ impl Backend {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn exchanges_are_complete_in_any_order_and_stay_so() {
-        let mut backend = Backend::default();
-        let asked = |open| (open, ExchangeState::Queried(None));
-        for (open, content) in [asked(0), asked(1), asked(0), asked(1)] {
-            backend.begin_exchange(None, open, content);
-        }
-        assert!(!backend.is_answered());
-        backend.answered(ticket(3, 0), HubReply::CommandAcknowledged);
-        assert!(!backend.is_answered());
-        assert!(backend.write_answer(&mut Vec::new(), "result"));
-        assert!(!backend.write_answer(&mut Vec::new(), "result"), "it waits");
-        assert!(!backend.is_answered());
-        backend.answered(ticket(1, 0), HubReply::CommandAcknowledged);
-        assert!(backend.is_answered());
-        backend.begin_exchange(None, 1, ExchangeState::Commanded);
-        assert!(!backend.is_answered() && backend.take_answers().is_none());
-        backend.answered(ticket(4, 0), HubReply::CommandAcknowledged);
-        assert_eq!(backend.take_answers().map(|taken| taken.len()), Some(4));
-        assert!(backend.is_answered(), "nothing is asked");
-        backend.begin_exchange(None, 1, ExchangeState::Commanded);
-        assert!(!backend.is_answered());
-        backend.answered(ticket(5, 0), HubReply::CommandAcknowledged);
-        assert!(backend.is_answered());
-    }
-}
+mod tests;

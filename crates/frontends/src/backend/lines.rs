@@ -1,11 +1,11 @@
-//! A push listener's connection: one JSON object a line, from the back end.
+//! Push listener connections: one JSON object per line from the back end.
 //!
-//! A good line is answered only when it asks for it (`"ack":true`, or an `id`); a bad one always, by one line that
-//! says which and why, and the connection stays open. An empty line means nothing.
+//! A valid line is answered only if it requests it (`"ack":true`, or an `id`); an invalid one always, by a line with
+//! its number and the reason, and the connection stays open. Empty lines are ignored.
 //!
-//! Two faults end the connection, and nothing after them is carried out: a first line that is no JSON object, and a
-//! line that is too long. A web page can make a browser connect here, in HTTP or in TLS, and choose most of what it
-//! sends, but neither the first bytes nor where a line that is too long ends.
+//! Two faults end the connection, and nothing after them is executed: a first line that is not a JSON object, and an
+//! overlong line. A web page can make a browser connect here, in HTTP or TLS, and control most of what it sends, but
+//! neither the first bytes nor the end of an overlong line.
 
 use serde::de::IgnoredAny;
 use veche_hub::{ConnectionId, HubReply, Ticket};
@@ -17,32 +17,32 @@ use crate::context::work_budget;
 use crate::context::worker_context::Context;
 use crate::outbox::ANSWERS_BYTES_HIGH;
 
-/// Said of a first line.
+/// The error for an invalid first line.
 const NOT_OBJECT: &str =
-    "expected a JSON object: this port takes one a line, and no HTTP; the connection ends";
+    "expected one JSON object per line (this port does not accept HTTP): closing the connection";
 
-/// The stage's state.
+/// The stage for push lines.
 #[derive(Default)]
 pub(crate) struct LineStage {
     backend: Backend,
-    /// Lines taken so far; the first is line 1.
+    /// Number of lines so far; the first is line 1.
     count: u64,
-    /// Bytes of the unfinished line that were searched for its end.
+    /// Bytes of the incomplete line already searched for its end.
     searched: usize,
     phase: Phase,
-    /// When lines were last worked on, in monotonic milliseconds.
+    /// When lines were last processed, in monotonic milliseconds.
     served_ms: u64,
 }
 
-/// How far the peer is believed to be a back end.
+/// Whether the peer has proved to be a back end.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Phase {
-    /// It has sent nothing but empty lines.
+    /// Only empty lines so far.
     #[default]
     Unknown,
-    /// Its first line was a JSON object.
+    /// The first line was a JSON object.
     Open,
-    /// What comes is dropped; once all answers are written, the connection ends.
+    /// Input is dropped; the connection ends after all answers.
     Over,
 }
 
@@ -81,7 +81,7 @@ impl LineStage {
             self.searched = 0;
             let progress = self.line(id, &rest[..length], shared);
             taken += length + 1;
-            // Not only at the end: what is written counts as queued, and makes room for further questions.
+            // Written answers count as queued and make room for further commands.
             self.write_answers(id, shared);
             if self.phase == Phase::Over {
                 break NextStep::End;
@@ -110,23 +110,23 @@ impl LineStage {
         }
     }
 
-    /// Returns when lines were last worked on, in monotonic milliseconds.
+    /// Returns when lines were last processed, in monotonic milliseconds.
     pub(crate) fn served_ms(&self) -> u64 {
         self.served_ms
     }
 
-    /// Refuses the line that was taken last, and all that comes after it.
+    /// Refuses the last line and all later input.
     fn end(&mut self, why: &str, id: ConnectionId, shared: &mut Context) {
         self.refuse(None, BadCommand::new(why).into(), id, shared);
         self.phase = Phase::Over;
     }
 
     fn too_long(&mut self, max: usize, id: ConnectionId, shared: &mut Context) {
-        let why = format!("longer than {max} bytes: the connection ends");
+        let why = format!("line longer than {max} bytes: closing the connection");
         self.end(&why, id, shared);
     }
 
-    /// What was asked before the fault is answered before the end.
+    /// Commands before the fault are answered before the end.
     fn ending(&self) -> NextStep<NoNextStage> {
         match self.backend.is_settled() {
             true => NextStep::End,
@@ -172,7 +172,7 @@ impl LineStage {
         })
     }
 
-    /// Answers the line that was taken last.
+    /// Answers the last line with an error.
     fn refuse(
         &mut self,
         command_id: Option<&str>,
@@ -184,7 +184,7 @@ impl LineStage {
         self.backend.refuse(command_id, why, &place, id, shared);
     }
 
-    /// Whether nothing is owed to the back end any more.
+    /// Returns whether all answers were written.
     pub(crate) fn is_settled(&self) -> bool {
         self.backend.is_settled()
     }
@@ -204,7 +204,7 @@ impl LineStage {
         }
     }
 
-    /// Returns whether input that waited for an answer may go on.
+    /// Returns whether input that waited for an answer may continue.
     pub(crate) fn answered(
         &mut self,
         id: ConnectionId,
@@ -230,8 +230,8 @@ impl LineStage {
     }
 }
 
-/// Whether what has come of the first line may become a JSON object, or an empty line, by its first byte. Most of what
-/// is neither is known by that, and not held until a line's end comes.
+/// Returns whether the first line may be a JSON object or empty, by its first byte, so that most other input is refused
+/// before a line's end arrives.
 fn may_begin_object(bytes: &[u8]) -> bool {
     matches!(
         bytes.first(),
@@ -239,7 +239,7 @@ fn may_begin_object(bytes: &[u8]) -> bool {
     )
 }
 
-/// Whether a line is a JSON object, of whatever content.
+/// Returns whether a line is a JSON object of any content.
 fn is_object(line: &[u8]) -> bool {
     line.trim_ascii_start().starts_with(b"{") && serde_json::from_slice::<IgnoredAny>(line).is_ok()
 }

@@ -1,4 +1,4 @@
-//! The back end's side: its API, push lines and commands, and the admin page.
+//! Interfaces for back ends: API, push lines and commands, and the admin page.
 
 pub mod admin;
 pub(crate) mod api;
@@ -11,4 +11,6 @@ pub(crate) use crate::http::api_error::status_of;
 pub use crate::http::api_error::write_error;
 pub use api::{DirectCall, DirectCallStatus};
 pub(crate) use execution::Exchange;
-pub use execution::{AnswerShape, Backend, CommandProgress, EXCHANGES_MAX, Rejection};
+pub use execution::{
+    AnswerShape, Backend, CommandProgress, EXCHANGES_MAX, Rejection, bind_undecided,
+};

@@ -1,4 +1,4 @@
-//! The API's WebSocket: each message is a command, answered always and in order.
+//! The API's WebSocket: each message is a command, always answered in order.
 
 use veche_hub::{ConnectionId, HubReply, Ticket};
 use veche_proto::websocket::MessageKind;
@@ -47,7 +47,7 @@ impl Session for Box<Backend> {
         cx: &mut SessionContext<'_>,
     ) -> Flow {
         if Backend::is_full(self) {
-            // A frame can't be untaken once decoded: it is kept here.
+            // A decoded frame can't be returned to the input, so it is stored here.
             self.store_unwritten(kind, data.to_vec());
             return Flow::Wait(WaitReason::Answer);
         }
@@ -120,7 +120,7 @@ impl Session for Box<Backend> {
     }
 }
 
-/// Writes the answers that are complete; whether there were any.
+/// Writes the complete answers; returns whether there were any.
 fn write_answers(backend: &mut Backend, id: ConnectionId, shared: &mut Context) -> bool {
     let mut wrote = false;
     let mut reply = std::mem::take(&mut shared.scratch.reply);

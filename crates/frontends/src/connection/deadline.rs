@@ -1,4 +1,4 @@
-//! When a connection has to be looked at again.
+//! Deadlines of a connection.
 
 use veche_hub::ConnectionId;
 
@@ -7,17 +7,17 @@ use crate::context::step::WaitReason;
 use crate::context::worker_context::Context;
 
 impl Connection {
-    /// Ends a response that is complete, and sets when the next look is due.
+    /// Ends a complete response, and sets the next deadline.
     pub(super) fn settle_deadline(&mut self, id: ConnectionId, shared: &mut Context) {
         if let Stage::Socket(socket) = &self.stage
             && socket.is_closing()
             && socket.is_response()
         {
-            // Its last chunk needs no answer.
+            // The final chunk needs no answer.
             self.end(id, shared);
         }
         self.deadline_ms = match &self.stage {
-            // While input waits nothing can be heard of the peer; whether it reads is `write_timeout`'s matter.
+            // While input waits, nothing can be received from the peer; `write_timeout` monitors whether it reads.
             Stage::Http(_) if self.blocked == Some(WaitReason::Output) => u64::MAX,
             Stage::Socket(socket)
                 if self.blocked == Some(WaitReason::RateLimit) && !socket.is_closing() =>

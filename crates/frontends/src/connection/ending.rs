@@ -6,14 +6,14 @@ use veche_hub::{ConnectionId, UserAction, UserCommand};
 use veche_types::codes::CloseCode;
 
 use super::{Connection, Stage};
-use crate::context::access_log_buffer::SlowEventKind;
 use crate::context::log_note::NoteLevel;
 use crate::context::step::{NextStep, WaitReason};
 use crate::context::worker_context::Context;
 use crate::outbox::TransportEnd;
+use crate::outbox::access_log_buffer::SlowEventKind;
 
 impl Connection {
-    /// Closes the session with a code: the hub, the operator or a limit wants it.
+    /// Closes the session with a code, for the hub, the operator or a limit.
     pub fn disconnect(&mut self, id: ConnectionId, code: u16, reason: &str, shared: &mut Context) {
         match &mut self.stage {
             Stage::Socket(socket) => {
@@ -30,7 +30,7 @@ impl Connection {
         self.settle_deadline(id, shared);
     }
 
-    /// Carries out what a back end wants of the session.
+    /// Executes a back end's command on the session.
     pub fn handle_user_command(
         &mut self,
         id: ConnectionId,
@@ -38,7 +38,7 @@ impl Connection {
         shared: &mut Context,
     ) {
         if !matches!(self.stage, Stage::Socket(_)) {
-            // Whoever is about to open is closed as any other; the rest comes too early.
+            // A session that is still opening can be closed; other commands come too early.
             if let UserAction::Disconnect { code, reason } = &instruction.action
                 && instruction.client.is_none()
             {
@@ -59,7 +59,7 @@ impl Connection {
                 socket.handle_lost_history(id, channel, shared);
                 self.unblock_if_closed(id, shared);
             }
-            // A session that is about to open, or a response that does not end.
+            // A session that is still opening, or an endless response.
             _ => {
                 let (code, reason) = CloseCode::InsufficientState.parts();
                 self.disconnect(id, code, reason, shared);
@@ -67,8 +67,8 @@ impl Connection {
         }
     }
 
-    /// What came of something that may have closed the session: then its input waits for nothing but its turn, since the
-    /// peer's Close is in it.
+    /// Unblocks a session that may have been closed: its input then only waits for its turn, since the peer's Close is
+    /// part of it.
     pub(super) fn unblock_if_closed(&mut self, id: ConnectionId, shared: &mut Context) {
         let is_closing = matches!(&self.stage, Stage::Socket(socket) if socket.is_closing());
         if is_closing && self.blocked.is_some_and(|block| block != WaitReason::Turn) {
@@ -77,7 +77,7 @@ impl Connection {
         self.settle_deadline(id, shared);
     }
 
-    /// The client does not read what it is sent: its outbox is over its budget.
+    /// Closes a client that reads too slowly: its outbox exceeds its limit.
     pub fn handle_overflow(&mut self, id: ConnectionId, shared: &mut Context) {
         shared.stats.slow_consumers.add(1);
         self.record_slow_consumer(id, "closed with", shared);
@@ -86,24 +86,24 @@ impl Connection {
         shared.log(
             id,
             NoteLevel::Warn,
-            format!("closed with 1013: it does not read what it is sent{user}"),
+            format!("closed with 1013: the client reads too slowly{user}"),
         );
-        // What was written before stays: it is whole, it is within the budget, and the 101 may be among it.
+        // Earlier output stays: it is complete, within the limit, and may contain the 101.
         let (code, reason) = CloseCode::SlowConsumer.parts();
         self.disconnect(id, code, reason, shared);
     }
 
-    /// The client does not read what it is sent, and has begun to miss what it may miss.
+    /// Logs a slow client that has begun to miss droppable publications.
     pub fn log_missed_publications(&mut self, id: ConnectionId, shared: &mut Context) {
         self.record_slow_consumer(id, "misses publications, with", shared);
     }
 
-    /// Who does not keep up, for whoever wants to know.
+    /// Records a slow consumer in the slow log.
     fn record_slow_consumer(&self, id: ConnectionId, what: &str, shared: &mut Context) {
         let unsent = shared.requests.outboxes.queued(id) / 1024;
         let (silent_ms, path) = match &self.stage {
             Stage::Socket(socket) => (socket.silent_ms(shared), socket.path()),
-            // A response that does not end.
+            // An endless response.
             _ => (0, "HTTP"),
         };
         let what = || {
@@ -115,10 +115,10 @@ impl Connection {
         journal.record_duration(SlowEventKind::Consumer, silent_ms, what);
     }
 
-    /// The token that said who the client is holds no more.
+    /// Closes the session: the token or identity has expired.
     pub(super) fn handle_expired(&mut self, id: ConnectionId, shared: &mut Context) {
         shared.stats.tokens_expired.add(1);
-        shared.log(id, NoteLevel::Info, "closed: its token has expired");
+        shared.log(id, NoteLevel::Info, "closed: the token has expired");
         let (code, reason) = CloseCode::Expired.parts();
         self.disconnect(id, code, reason, shared);
     }
@@ -133,16 +133,16 @@ impl Connection {
         }
     }
 
-    /// The server goes away: sessions are closed, what is idle ends, what is under way is answered and then ends.
+    /// Begins to drain: sessions are closed, idle connections end, and current requests are answered first.
     pub fn drain(&mut self, id: ConnectionId, shared: &mut Context) {
         match &mut self.stage {
-            // It has come since, and ends with its answer.
+            // Accepted during the drain: it ends after its response.
             Stage::Http(_) if self.is_draining => {}
             Stage::Http(http) if http.is_idle() && self.input.is_none() => self.end(id, shared),
-            // Events would go on for ever; whoever listens connects again.
+            // An event stream would never end; its client reconnects.
             Stage::Http(http) if http.is_endless() => self.end(id, shared),
             Stage::Http(_) | Stage::Ending => {}
-            // What a back end has sent is carried out and answered first.
+            // Commands already received from a back end are executed and answered first.
             Stage::Lines(_) => {
                 self.is_draining = true;
                 self.finish_if_due(id, shared);
@@ -154,13 +154,13 @@ impl Connection {
         }
     }
 
-    /// The peer can't be talked with: it gets these bytes, which may be none, and then the end.
+    /// Rejects the peer: sends these bytes, which may be empty, and ends the connection.
     pub fn reject(&mut self, id: ConnectionId, words: &[u8], shared: &mut Context) {
         shared.requests.outboxes.buffer(id).extend_from_slice(words);
         self.end(id, shared);
     }
 
-    /// Sends what is written, then FIN, and waits a little for the peer's.
+    /// Sends the remaining output, then FIN, and waits briefly for the peer's FIN.
     pub(super) fn end(&mut self, id: ConnectionId, shared: &mut Context) {
         if matches!(self.stage, Stage::Ending) {
             return;
@@ -171,7 +171,7 @@ impl Connection {
             Stage::Dialing(dialing) => dialing.failed(super::ABNORMAL_CLOSURE, shared),
             Stage::Lines(_) | Stage::Ending => {}
         }
-        // A session that is still registering has subscriptions too.
+        // A session that is still registering has subscriptions as well.
         shared.hub.close(id, &mut shared.requests);
         shared.requests.outboxes.end_entry(id, self.peer);
         shared.remove_user_session(id);
@@ -183,8 +183,8 @@ impl Connection {
         shared.requests.outboxes.finish(id, TransportEnd::Shutdown);
     }
 
-    /// The transport has sent all that it was given. The time that an ending connection has for the peer's FIN begins now:
-    /// as long as bytes were unsent, `write_timeout` alone limited it.
+    /// Handles that the transport has sent all its output. An ending connection now waits for the peer's FIN for a
+    /// limited time; while bytes were unsent, only `write_timeout` applied.
     pub fn handle_all_sent(&mut self, shared: &Context) {
         if matches!(self.stage, Stage::Ending) {
             self.begin_close_timeout(shared);
@@ -200,7 +200,7 @@ impl Connection {
         shared.requests.outboxes.finish(id, TransportEnd::Abort);
     }
 
-    /// Ends a connection that waited only for what was under way.
+    /// Ends a connection that only waited for its current work.
     pub(super) fn finish_if_due(&mut self, id: ConnectionId, shared: &mut Context) {
         if self.blocked.is_some() {
             return;
@@ -214,10 +214,10 @@ impl Connection {
         }
     }
 
-    /// After the peer's FIN all that was asked is answered; then nothing keeps the connection.
+    /// After the peer's FIN, ends the connection once everything it requested was answered.
     pub(super) fn finish_after_end(&mut self, id: ConnectionId, shared: &mut Context) {
         if let Stage::Lines(lines) = &self.stage {
-            // The last line may lack its end: `printf … | nc` writes such.
+            // The last line may lack its terminator, as in `printf … | nc`.
             if let Some(input) = self.input.as_mut().filter(|input| !input.ends_with(b"\n")) {
                 input.push(b'\n');
                 self.process_buffered(id, shared);
@@ -228,7 +228,7 @@ impl Connection {
             }
         }
         self.end(id, shared);
-        // The worker closes the transport when the last byte has left.
+        // The worker closes the transport after the last byte.
         shared.requests.outboxes.finish(id, TransportEnd::Shutdown);
     }
 }

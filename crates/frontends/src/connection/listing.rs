@@ -5,11 +5,10 @@ use std::sync::Arc;
 use veche_hub::{ConnectionId, ConnectionInfo, ConnectionList, HubReply};
 
 use super::Connection;
-use crate::context::members::connection_id;
 use crate::context::session_info::ListConnections;
 use crate::context::worker_context::Context;
 
-/// Returns the connections of this worker that are asked for. `find` knows its connections.
+/// Returns the matching connections of this worker. `find` looks up connections by id.
 pub fn list_connections<'c>(
     census: &ListConnections,
     shared: &Context,
@@ -28,7 +27,7 @@ pub fn list_connections<'c>(
 }
 
 impl Connection {
-    /// What a back end is told of it.
+    /// Returns the description for back ends.
     fn describe(&self, id: ConnectionId, shared: &Context) -> ConnectionInfo {
         let channels: Box<[Arc<str>]> = shared.hub.channels_of(id).cloned().collect();
         let about = self.info();
@@ -36,7 +35,7 @@ impl Connection {
             .iter()
             .find_map(|channel| channel.strip_prefix('#'));
         let client = match about.client {
-            "" => connection_id(shared.hub.worker(), id),
+            "" => shared.connection_id(id),
             client => client.into(),
         };
         ConnectionInfo {

@@ -1,4 +1,4 @@
-//! What reaches an open session alone: tokens, relayed commands, decisions, its application.
+//! Events for open sessions only: token renewals, relayed commands, hook decisions, their application.
 
 use veche_hub::ConnectionId;
 
@@ -10,10 +10,10 @@ use crate::context::worker_context::Context;
 use crate::websocket::RenewError;
 
 impl Connection {
-    /// Another token for a session that one has opened; how long it holds, in milliseconds.
+    /// Replaces the token of a session that was opened with one; returns how long it is valid, in milliseconds.
     ///
     /// # Errors
-    /// It is no good, and the one before stays.
+    /// The token is invalid; the previous one stays in force.
     pub fn renew_token(
         &mut self,
         id: ConnectionId,
@@ -28,7 +28,7 @@ impl Connection {
         renewed
     }
 
-    /// Commands have come another way.
+    /// Handles commands that arrived with another request.
     pub fn handle_relay(
         &mut self,
         id: ConnectionId,
@@ -46,7 +46,7 @@ impl Connection {
         self.unblock_if_closed(id, shared);
     }
 
-    /// What has been decided on one of its commands.
+    /// Handles the decision on one of the session's commands.
     pub fn handle_hook_decision(
         &mut self,
         id: ConnectionId,
@@ -66,12 +66,12 @@ impl Connection {
         self.unblock_if_closed(id, shared);
     }
 
-    /// The handler of an application that waited has ended.
+    /// Handles the end of an application handler that was waiting.
     pub fn handle_app_ready(&mut self, id: ConnectionId, shared: &mut Context) {
         let Stage::Socket(socket) = &mut self.stage else {
             return;
         };
-        // What waits for the client to read is taken up when it has.
+        // Input that waits for the client to read is resumed by that.
         if !socket.app_ready() {
             return;
         }
@@ -81,7 +81,7 @@ impl Connection {
                 self.apply_step(id, then, shared);
             }
             Some(WaitReason::RateLimit) => {
-                // What came in time is handled; what is behind it still waits.
+                // Processes input that was received in time; further input still waits.
                 let _ = socket.resume(id, shared);
                 self.unblock_if_closed(id, shared);
             }
@@ -89,7 +89,7 @@ impl Connection {
         }
     }
 
-    /// An outbox that was full has room again.
+    /// Handles that a full outbox has room again.
     pub fn handle_drained(&mut self, id: ConnectionId, shared: &mut Context) {
         if let Stage::Socket(socket) = &mut self.stage {
             socket.drained(id, shared);

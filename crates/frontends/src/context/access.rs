@@ -1,7 +1,7 @@
-//! Who may connect: networks that are let in or kept out, proxies that are believed, host names that are answered.
+//! Access rules of a listener: allowed and denied networks, trusted proxies, accepted host names.
 //!
-//! Judged before anything else is looked at: the peer's network at accept, before a byte is read; the client behind
-//! a proxy and the name it asked for with each request's head.
+//! They are checked first: the peer's network at accept, before a byte is read; the client behind a proxy and the
+//! requested host with each request's head.
 
 mod forwarded;
 
@@ -14,17 +14,17 @@ use crate::context::origin::split_port;
 
 pub use forwarded::{BadForwardedHeader, ClientAddress};
 
-/// Networks that are let in and networks that are kept out. Empty lets everybody in.
+/// Allowed and denied networks. Empty rules admit every address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkRules {
-    /// Nobody else gets in, where there is any.
+    /// If not empty, only these networks are admitted.
     pub allow: Vec<IpNet>,
-    /// Those who don't get in, though they may be allowed.
+    /// These networks are denied, even if they are allowed.
     pub deny: Vec<IpNet>,
 }
 
 impl NetworkRules {
-    /// Whether this address gets in. An IPv4 address that came over IPv6 (`::ffff:a.b.c.d`) is the IPv4 address.
+    /// Returns whether this address is admitted. An IPv4 address mapped to IPv6 (`::ffff:a.b.c.d`) is treated as IPv4.
     pub fn admit(&self, address: IpAddr) -> bool {
         !contains(&self.deny, address) && (self.allow.is_empty() || contains(&self.allow, address))
     }
@@ -35,41 +35,41 @@ fn contains(networks: &[IpNet], address: IpAddr) -> bool {
     networks.iter().any(|network| network.contains(&address))
 }
 
-/// What one listener asks of those who come.
+/// The access rules of one listener.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListenerAccess {
-    /// By the address of the client, or of the proxy in front of it.
+    /// Rules for the address of the client, or of the proxy in front of it.
     pub networks: NetworkRules,
-    /// Networks of proxies; what they say of the client is believed.
+    /// Networks of proxies whose client addresses are trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// How they say it.
+    /// The header in which they send it.
     pub client_address: ClientAddress,
-    /// Each connection begins with a header of the PROXY protocol, which only trusted proxies may send.
+    /// Each connection begins with a PROXY protocol header, which only trusted proxies may send.
     pub proxy_protocol: bool,
-    /// The names that are answered.
+    /// The accepted host names.
     pub hosts: Hosts,
 }
 
 impl ListenerAccess {
-    /// Whether what this peer says of its clients is believed.
+    /// Returns whether client addresses sent by this peer are trusted.
     pub fn trusts(&self, peer: IpAddr) -> bool {
         contains(&self.trusted_proxies, peer)
     }
 
-    /// Whether a peer is one that says for whom it connects before all else, or none has to.
+    /// Returns whether this peer may send a PROXY header, or none is required.
     pub fn may_send_proxy_header(&self, peer: IpAddr) -> bool {
         !self.proxy_protocol || self.trusts(peer)
     }
 
-    /// Whether a peer may stay, judged before it has said anything. Of a proxy the clients are judged, later.
+    /// Returns whether a peer may connect, before it has sent anything. For a proxy the clients are checked later.
     pub fn admits_peer(&self, peer: IpAddr) -> bool {
         self.trusts(peer) || self.networks.admit(peer)
     }
 
-    /// The address of the client who asks, as far as it can be believed: the peer's, or what trusted proxies say.
+    /// Returns the client's address: the peer's, or the one that trusted proxies send.
     ///
     /// # Errors
-    /// What a trusted proxy says can't be read.
+    /// A trusted proxy sent a malformed header.
     pub fn client(&self, peer: IpAddr, head: &Head<'_>) -> Result<IpAddr, BadForwardedHeader> {
         if !self.trusts(peer) {
             return Ok(peer);
@@ -78,28 +78,29 @@ impl ListenerAccess {
         self.client_address.read(peer, head, &trusts)
     }
 
-    /// Whether the name in `Host` is one of ours. Through a trusted proxy a listener on loopback has other names.
+    /// Returns whether the host name in `Host` is accepted. Through a trusted proxy a listener on loopback has other
+    /// names.
     pub fn answers_to(&self, peer: IpAddr, host: &str) -> bool {
         self.hosts.contain(host) || (self.hosts == Hosts::Loopback && self.trusts(peer))
     }
 }
 
-/// The host names that a listener answers to.
+/// The host names that a listener accepts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Hosts {
-    /// Every name.
+    /// Any host name is accepted.
     #[default]
     Any,
-    /// `localhost`, what is below it, and loopback addresses: a listener on loopback is for this machine's own
-    /// programs, and a foreign name for it is a page that had its own name resolved to here (DNS rebinding).
+    /// `localhost`, its subdomains, and loopback addresses: a listener on loopback serves this machine's programs, and
+    /// a foreign name indicates a page that resolved its own name to it (DNS rebinding).
     Loopback,
-    /// These; each in small letters, a leading `*.` stands for one or more labels.
+    /// These names, in lower case; a leading `*.` stands for one or more labels.
     Listed(Vec<String>),
 }
 
 impl Hosts {
-    /// Whether a `Host` header's value, with or without a port, is among them. None at all is: HTTP/1.0 needs none,
-    /// and browsers always send one.
+    /// Returns whether a `Host` value, with or without a port, is accepted. A missing one is: HTTP/1.0 needs none, and
+    /// browsers always send one.
     pub fn contain(&self, host: &str) -> bool {
         let name = match split_port(host) {
             _ if host.is_empty() => return true,
@@ -129,7 +130,7 @@ fn is_loopback(name: &str) -> bool {
             .is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
-/// Whether `name` ends in `suffix`, which begins with a dot, and has something before it.
+/// Returns whether `name` ends in `suffix`, which begins with a dot, after at least one character.
 fn is_below(name: &str, suffix: &str) -> bool {
     name.len() > suffix.len()
         && name.is_char_boundary(name.len() - suffix.len())
@@ -224,7 +225,7 @@ mod tests {
         };
         let plain = access(false, Hosts::Loopback);
         let strict = access(true, Hosts::Listed(vec!["a".into()]));
-        // Trusted; may introduce, plain and strict; admitted; answers to a foreign name, plain and strict.
+        // Trusted; may send a PROXY header, plain and strict; admitted; answers to a foreign name, plain and strict.
         for (peer, expected) in [
             ("192.0.2.7", [true, true, true, true, true, false]),
             ("::ffff:192.0.2.7", [true, true, true, true, true, false]),

@@ -1,25 +1,25 @@
-//! What the admin page shows of the process.
+//! The views of the admin page.
 
-/// What the page shows of the process.
+/// A view of the admin page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdminView {
-    /// Every worker's counters, and what the process takes.
+    /// Every worker's counters, and the process's resource use.
     Figures,
-    /// What held workers up lately.
+    /// Slow turns, handlers, requests and consumers.
     Slow,
-    /// The configuration in force.
+    /// The configuration that is in force.
     Config,
-    /// The tables of scripts, and what they take.
+    /// The tables of scripts with their memory.
     Tables,
     /// The last lines of the log.
     Log {
-        /// Without so many first ones.
+        /// Number of lines to skip.
         after: u64,
     },
 }
 
 impl AdminView {
-    /// What is called so; of the log all.
+    /// Returns the view with this name; for the log, with all its lines.
     pub(crate) fn of(name: &str) -> Option<Self> {
         Some(match name {
             "figures" => Self::Figures,

@@ -1,6 +1,6 @@
-//! What connections ask of applications, and what applications answer: the seam to scripts.
+//! The interface between connections and applications: requests and responses.
 //!
-//! A route with [`Handler::Lua`](crate::context::route::Handler) leads to an application, which is called by [`Apps`].
+//! A route with a Lua handler leads to an application, which is called through [`Apps`].
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -13,128 +13,128 @@ pub use veche_types::AppId;
 
 pub use crate::context::apps::{Apps, HandlerProgress};
 
-/// Messages of a session that are kept while its handler waits; beyond that its input waits.
+/// Maximum number of a session's messages queued behind a suspended handler; further input waits.
 pub const QUEUED_MESSAGES_MAX: usize = 16;
 
-/// Once so many bytes of messages are kept, input waits: so much and one message more is kept at most.
+/// Queued bytes from which on input waits: at most this many and one more message are queued.
 pub const QUEUED_BYTES_HIGH: usize = 64 << 10;
 
-/// An answer, at once or later.
+/// A result that is available immediately or later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MaybeDeferred<T> {
-    /// Here it is.
+    /// The result is available.
     Ready(T),
-    /// It comes exactly once in [`Ports::app_answers`](crate::Ports::app_answers), unless [`Apps::gone`] comes first: as
-    /// a whole, or as its beginning, its parts and its end, in this order.
+    /// It follows exactly once in [`Requests::app_answers`](crate::Requests::app_answers), unless [`Apps::gone`] comes first:
+    /// as a whole, or as head, chunks and end, in this order.
     Deferred,
 }
 
-/// What an application makes of a handshake.
+/// An application's decision on a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandshakeDecision {
     /// The WebSocket is opened.
     Accept {
-        /// Who the client is; `None` leaves it at what the route's identity says. Has to be a
-        /// [valid user](crate::context::identity::is_valid_user).
+        /// The user; `None` keeps that of the route's identity. Has to be a [valid
+        /// user](crate::context::identity::is_valid_user).
         user: Option<String>,
-        /// The subprotocol for the 101, one of those that were offered.
+        /// The subprotocol for the 101, one of those offered.
         protocol: Option<String>,
     },
-    /// This is answered instead. The connection stays open for another request.
+    /// Respond with this instead. The connection stays open for another request.
     Refuse(AppResponse),
 }
 
-/// A whole response.
+/// A complete response of an application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppResponse {
-    /// 200 to 599.
+    /// The status, 200 to 599.
     pub status: Status,
-    /// Names and values, without those that frame a response (`Content-Length`, `Transfer-Encoding`, `Connection`,
-    /// `Keep-Alive`, `Date`): these are written by the connection. One that can't be written makes it a 500.
+    /// Names and values, without framing headers (`Content-Length`, `Transfer-Encoding`, `Connection`, `Keep-Alive`,
+    /// `Date`), which the connection writes. An invalid header turns the response into a 500.
     pub headers: Vec<(String, String)>,
-    /// Left out for HEAD, 204 and 304.
+    /// Omitted for HEAD, 204 and 304.
     pub body: AppBody,
 }
 
-/// What a response holds.
+/// The body of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AppBody {
-    /// So much.
+    /// The bytes of the body.
     Bytes(Vec<u8>),
-    /// A file.
+    /// The content of a file.
     File(AppFile),
 }
 
-/// A file that an application answers with: with the response's headers in place of the file's own of these names. To GET
-/// with 200 ranges and conditions count. If there is no such file, or it may not be read, that is what is answered, and the
-/// response's own status and headers are left out.
+/// A file as the body of a response, whose headers replace the file's own. For GET with status 200, ranges and
+/// conditions apply. If the file is missing or unreadable, the response says so, and its own status and headers are
+/// dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppFile {
-    /// The folder that it may not lie outside of.
+    /// The folder that contains it; nothing outside is served.
     pub root: Arc<Path>,
-    /// Where it is below the folder, as [`static_files::is_safe_path`](crate::http::static_files::is_safe_path) wants it.
+    /// Its path below the folder, valid for [`static_files::is_safe_path`](crate::http::static_files::is_safe_path).
     pub relative: String,
 }
 
-/// The beginning of a response that is written in parts.
+/// The head of a response that is written in parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppResponseHead {
-    /// 200 to 599.
+    /// The status, 200 to 599.
     pub status: Status,
-    /// As those of a [`AppResponse`].
+    /// Headers with the same rules as those of a complete response.
     pub headers: Vec<(String, String)>,
 }
 
-/// What comes in [`Ports::app_answers`](crate::Ports::app_answers).
+/// A deferred answer in [`Requests::app_answers`](crate::Requests::app_answers).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AppAnswer {
-    /// To [`Apps::handshake`].
+    /// The answer to [`Apps::handshake`].
     Handshake(HandshakeDecision),
-    /// To [`Apps::request`].
+    /// The answer to [`Apps::request`].
     Response(AppResponse),
-    /// The same, of a response in parts, which follow.
+    /// The head of a response in parts, which follow.
     Head(AppResponseHead),
-    /// A part of it.
+    /// A part of the response.
     Chunk {
-        /// As they are; nothing for none.
+        /// Written as it is; may be empty.
         data: Vec<u8>,
-        /// Whether [`Apps::written`] is to be called once there is room for more.
+        /// Whether [`Apps::written`] is to be called when there is room for more.
         asks: bool,
     },
-    /// Its end.
+    /// The end of the response.
     End {
-        /// Otherwise the client is to notice that something is missing.
+        /// If false, the client sees a truncated response.
         is_whole: bool,
     },
 }
 
-/// Why nobody waits any more for what an application has to answer.
+/// Why an application's answer is no longer needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AbandonReason {
-    /// The connection has ended, or something went wrong with it.
+    /// The connection has ended or failed.
     Disconnected,
-    /// The application took longer than it may.
+    /// The application exceeded its time limit.
     TimedOut,
 }
 
-/// The opening request of a WebSocket, or a whole HTTP request; lent for the call.
+/// The opening request of a WebSocket, or a complete HTTP request; borrowed for the call.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestView<'a> {
     /// Method, path, query and headers.
     pub head: &'a Head<'a>,
-    /// What the path holds for the route's parameters.
+    /// Values of the route's parameters in the path.
     pub params: RouteParams<'a>,
-    /// Where it comes from.
+    /// The IP address of the client.
     pub peer: IpAddr,
     /// Empty for the opening request of a WebSocket.
     pub body: &'a [u8],
-    /// Who it is by the route's identity, or by the application's own verdict.
+    /// The user by the route's identity, or by the application's own decision.
     pub user: Option<&'a str>,
-    /// The header `Authorization` holds a password, which is nobody's business any more.
+    /// `Authorization` contains a password that was already verified and must not be passed on.
     pub has_password: bool,
 }
 
-/// Parameters of a route: `/room/:id` has `id`. Looked up only when asked for.
+/// Parameters of a route: `/room/:id` has `id`. Parsed on demand.
 #[derive(Clone, Copy, Debug)]
 pub struct RouteParams<'a> {
     pattern: &'a str,
@@ -142,12 +142,12 @@ pub struct RouteParams<'a> {
 }
 
 impl<'a> RouteParams<'a> {
-    /// `path` is in normal form, and has to match `pattern`.
+    /// Requires a normalised `path` that matches `pattern`.
     pub(crate) fn new(pattern: &'a str, path: &'a str) -> Self {
         Self { pattern, path }
     }
 
-    /// Names and values in the order of the path; values are decoded, so that a slash may be in them.
+    /// Returns names and decoded values in the order of the path; a value may contain a slash.
     pub fn iter(self) -> impl Iterator<Item = (&'a str, Cow<'a, str>)> {
         self.pattern
             .split('/')

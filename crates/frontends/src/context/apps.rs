@@ -1,8 +1,8 @@
 //! The trait by which connections call the applications of their worker.
 //!
-//! It knows no script, no VM and no coroutine: `veche` implements it on Lua, tests on a few lines of Rust. An application
-//! does what it wants done through [`Context`] while it is called: messages into outboxes, publications to the hub, kicks
-//! into the ports. Connections are never called back from there.
+//! It knows no script, VM or coroutine: the product implements it with Lua, tests with a few lines of Rust. During a
+//! call an application acts through the context: messages to outboxes, publications to the hub, disconnects in the
+//! requests. Connections are never re-entered.
 
 use veche_hub::{ConnectionId, HubReply, Ticket};
 use veche_proto::websocket::MessageKind;
@@ -13,33 +13,32 @@ use crate::context::app::{
 };
 use crate::context::worker_context::Context;
 
-/// How far a handler got at once.
+/// The progress of a handler call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandlerProgress {
-    /// It has ended.
+    /// The handler has ended.
     Done,
-    /// It waits. The session gets no further message until its id comes in [`Context::app_ready`].
+    /// It is suspended. The session gets no further message until its id is in [`Context::app_ready`].
     Suspended,
 }
 
 /// The applications of one worker.
 ///
-/// Each method is called with a [`Context`] out of which the applications themselves are taken, and none calls back
-/// into a connection. Ids go stale with the connection: a send to a stale one fails cleanly
-/// ([`Outboxes::send`](crate::Outboxes::send)).
+/// Each method receives the context without the applications themselves, and none re-enters a connection. Ids become
+/// stale with the connection: a send to a stale one fails cleanly ([`Outboxes::send`](crate::Outboxes::send)).
 ///
-/// For one id the calls come in this order: `handshake` (if there is one), `opened`, any number of `message`,
-/// `drained` and `answered`, `closed`. Between a [`HandlerProgress::Suspended`] and the id in [`Context::app_ready`] no message
-/// comes, with one exception: where the session ends by the peer's doing, what it had sent before is handed over right
-/// before `closed`, so an application has to queue up to [`KEPT_MESSAGES_MAX`](crate::app::KEPT_MESSAGES_MAX) messages and the end
-/// behind a handler that waits. (What our own Close cuts off is dropped.)
-/// After a handler has asked to close its own session (a kick in the ports) it gets no further message.
+/// The calls for one id come in this order: `handshake` (if implemented), `opened`, any number of `message`, `drained`
+/// and `answered`, `closed`. Between a [`HandlerProgress::Suspended`] and the id in [`Context::app_ready`] no message follows, with
+/// one exception: if the peer ends the session, its remaining messages are passed right before `closed`, so an
+/// application has to queue up to [`QUEUED_MESSAGES_MAX`](crate::app::QUEUED_MESSAGES_MAX) messages and the end behind a
+/// suspended handler. (Messages cut off by our own Close are dropped.) After a handler has requested to close its own
+/// session, it gets no further message.
 pub trait Apps: std::any::Any {
-    /// Whether this application judges handshakes; if not, `handshake` is never called for it.
+    /// Returns whether this application decides on handshakes; if not, `handshake` is never called for it.
     fn has_handshake(&self, app: AppId) -> bool;
 
-    /// A handshake that is right by the protocol and by the route's origins and identity; the 101 is not written yet.
-    /// No answer within the handshake timeout ends the connection with 503.
+    /// Decides on a handshake that is valid by the protocol and by the route's origins and identity; the 101 is not
+    /// written yet. Without an answer within the handshake timeout the connection ends with 503.
     fn handshake(
         &mut self,
         app: AppId,
@@ -48,8 +47,8 @@ pub trait Apps: std::any::Any {
         shared: &mut Context,
     ) -> MaybeDeferred<HandshakeDecision>;
 
-    /// The session is open: the 101 is written, and what is sent from now on stands behind it. The user's personal
-    /// channel is subscribed.
+    /// Handles an open session: the 101 is written, later output follows it, and the user's personal channel is
+    /// subscribed.
     fn opened(
         &mut self,
         app: AppId,
@@ -58,7 +57,7 @@ pub trait Apps: std::any::Any {
         shared: &mut Context,
     ) -> HandlerProgress;
 
-    /// A whole message.
+    /// Handles a complete message.
     fn message(
         &mut self,
         app: AppId,
@@ -68,10 +67,11 @@ pub trait Apps: std::any::Any {
         shared: &mut Context,
     ) -> HandlerProgress;
 
-    /// There is room again after [`Sending::Full`](crate::outbox::Sending::Full). Comes also while a handler waits.
+    /// Handles that there is room again after [`SendResult::Full`](crate::outbox::SendResult::Full). Also called while a
+    /// handler is suspended.
     fn drained(&mut self, app: AppId, id: ConnectionId, shared: &mut Context);
 
-    /// The hub answered a subscription or publication that was made with this session and ticket.
+    /// Handles the hub's answer to a subscription or publication made with this session and ticket.
     fn answered(
         &mut self,
         app: AppId,
@@ -83,12 +83,12 @@ pub trait Apps: std::any::Any {
         let _ = (app, id, ticket, answer, shared);
     }
 
-    /// The session is over; comes at once, also while a handler waits, and is the last call for this id. Nothing can be
-    /// sent to it any more.
+    /// Handles the end of the session; called immediately, even while a handler is suspended, as the last call for this
+    /// id. Nothing can be sent to the session any more.
     ///
-    /// Code and reason are those of the peer's Close frame or of ours, whichever was first;
+    /// Code and reason are those of the first Close frame, the peer's or ours;
     /// [`CloseCode::NoCode`](veche_types::codes::CloseCode::NoCode); or
-    /// [`CloseCode::Abnormal`](veche_types::codes::CloseCode::Abnormal) with our words for why.
+    /// [`CloseCode::Abnormal`](veche_types::codes::CloseCode::Abnormal) with our reason.
     fn closed(
         &mut self,
         app: AppId,
@@ -98,7 +98,7 @@ pub trait Apps: std::any::Any {
         shared: &mut Context,
     );
 
-    /// A whole HTTP request. The next one of the connection waits for its answer.
+    /// Handles a complete HTTP request. The next one of the connection waits for its response.
     fn request(
         &mut self,
         app: AppId,
@@ -107,12 +107,11 @@ pub trait Apps: std::any::Any {
         shared: &mut Context,
     ) -> MaybeDeferred<AppResponse>;
 
-    /// There is room for more after an [`AppAnswer::Part`](crate::AppAnswer::Part) that asked for this. Comes once
-    /// for all that have asked.
+    /// Handles that there is room after an answer part that asked for it. Called once for all that asked.
     fn written(&mut self, app: AppId, id: ConnectionId, shared: &mut Context);
 
-    /// A connection that this application has dialed is open: the first call for its id. From now on its calls are
-    /// those of a session: `message`, `drained`, `closed`. `None`: nobody wants it any more, and it is closed.
+    /// Handles the opening of a connection that this application dialed: the first call for its id. Later calls are
+    /// those of a session: `message`, `drained`, `closed`. Returns `None` if it is no longer wanted; it is then closed.
     fn client_opened(
         &mut self,
         app: AppId,
@@ -125,18 +124,18 @@ pub trait Apps: std::any::Any {
         None
     }
 
-    /// A connection that this application has dialed did not come to be.
+    /// Handles the failure of a connection that this application dialed.
     fn client_failed(&mut self, app: AppId, token: u64, why: &str, shared: &mut Context) {
         let _ = (app, token, why, shared);
     }
 
-    /// Nobody waits for the verdict or the response any more, or the session that was accepted did not come to be:
-    /// there will be no `opened`.
+    /// Handles that the decision or response is no longer needed, or the accepted session did not open: `opened` will
+    /// not follow.
     fn abandoned(&mut self, app: AppId, id: ConnectionId, why: AbandonReason, shared: &mut Context);
 
-    /// Once a turn: timers, calls that have ended.
+    /// Runs timers and ended calls; called once per turn.
     fn turn(&mut self, shared: &mut Context);
 
-    /// When [`Apps::turn`] has something to do, at the latest: monotonic milliseconds; `u64::MAX` for never.
+    /// Returns the latest time of the next [`Apps::turn`] in monotonic milliseconds; `u64::MAX` for never.
     fn deadline_ms(&self) -> u64;
 }

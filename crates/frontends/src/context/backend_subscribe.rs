@@ -1,28 +1,29 @@
-//! Subscriptions that clients have not asked for: by an application, and by a back end.
+//! Subscriptions not requested by clients: those of applications and back ends.
 
 use std::sync::Arc;
 
 use veche_hub::{
-    ChannelName, ConnectionId, HubReply, SubscribeAction, SubscribeOptions, SubscribeOutcome,
-    Ticket,
+    ChannelName, ConnectionId, HubReply, RequestOutcome, SubscribeAction, SubscribeOptions,
+    SubscribeOutcome, Ticket,
 };
 
 use crate::context::log_note::NoteLevel;
 use crate::context::worker_context::Context;
 
-/// What became of a subscription for a back end.
+/// The result of a subscription for a back end.
 pub(crate) enum BackendSubscribe {
-    /// The channel's home is here and has answered.
+    /// The channel's home is on this worker and has answered.
     Done(HubReply),
-    /// The answer comes with the ticket.
+    /// The answer follows with the ticket.
     Pending,
     /// The session is not subscribed.
     Rejected,
 }
 
 impl Context {
-    /// Tells a client where an application has subscribed it, where its route tells positions, and gives it what it has
-    /// missed. Whether that is all of it; `None` if it has not come back. `is_back`: it was somewhere before.
+    /// Sends a client its position after an application subscribed it, if its route has positions, with the missed
+    /// publications. Returns whether recovery was complete; `None` without recovery. `is_back`: the client had a
+    /// position.
     pub fn send_subscribed(
         &mut self,
         session: ConnectionId,
@@ -45,7 +46,7 @@ impl Context {
         Some(is_whole)
     }
 
-    /// Subscribes a session to what a back end wants, where its protocol has no subscriptions of its own.
+    /// Subscribes a session for a back end, if its protocol has no subscriptions of its own.
     pub(crate) fn subscribe_by_backend(
         &mut self,
         id: ConnectionId,
@@ -65,24 +66,16 @@ impl Context {
             client: (!wanted.is_hidden).then(|| self.member(id, name)).flatten(),
             ..SubscribeOptions::default()
         };
-        let answers = self.requests.answers.len();
-        if let Err(error) = self
-            .hub
-            .subscribe(id, name, ticket, &joining, &mut self.requests)
-        {
-            self.log(id, NoteLevel::Info, format!("not subscribed: {error}"));
-            return BackendSubscribe::Rejected;
-        }
-        // Answered within the call where the home is here; then before anything else is heard.
-        match self.requests.answers.len() > answers {
-            true => self
-                .requests
-                .answers
-                .pop_back()
-                .map_or(BackendSubscribe::Pending, |(.., answer)| {
-                    BackendSubscribe::Done(answer)
-                }),
-            false => BackendSubscribe::Pending,
+        let (hub, ports) = (&mut self.hub, &mut self.requests);
+        match hub.subscribe(id, name, ticket, &joining, ports) {
+            Ok(RequestOutcome::Done(joined)) => {
+                BackendSubscribe::Done(HubReply::Subscribed(joined))
+            }
+            Ok(RequestOutcome::Pending) => BackendSubscribe::Pending,
+            Err(error) => {
+                self.log(id, NoteLevel::Info, format!("not subscribed: {error}"));
+                BackendSubscribe::Rejected
+            }
         }
     }
 

@@ -1,15 +1,15 @@
-//! What a key opens, as the count of wrong keys has it.
+//! The kinds of keys whose wrong uses are counted.
 
-/// What a key opens.
+/// The use of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CredentialKind {
     /// The back end's API.
     Api,
-    /// The operator's page.
+    /// Keys of the admin page.
     Admin,
 }
 
 impl CredentialKind {
-    /// Both, with their labels in the metrics.
+    /// Both kinds with their metric labels.
     pub const ALL: [(Self, &'static str); 2] = [(Self::Api, "api"), (Self::Admin, "admin")];
 }

@@ -1,7 +1,6 @@
-//! What the configuration says, as connections need it: listeners, routes, limits, keys.
+//! The configuration of the front ends: listeners, routes, limits, keys.
 //!
-//! Plain values, checked before they come here. A reload makes a new [`FrontendConfig`]; open sessions keep the
-//! [`Route`] that they were opened on.
+//! Plain, validated values. A reload creates a new [`FrontendConfig`]; open sessions keep the [`Route`] they were opened on.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,35 +12,33 @@ use veche_proto::http;
 use crate::context::access::ListenerAccess;
 use crate::context::publish_limiter::{PublishLimiter, PublisherKey};
 use crate::context::route::{Route, Router};
+pub use crate::outbox::CHANNELS_PER_CLIENT_MAX;
 
-/// The most that [`Limits::channels_per_client`] can be.
-pub const CHANNELS_PER_CLIENT_MAX: usize = 1024;
-
-/// What a listener's connections speak.
+/// The protocol of a listener's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListenerRole {
     /// HTTP and WebSocket, for browsers and phones.
     Public,
     /// HTTP and WebSocket, for the back end and the operator.
     Internal,
-    /// One JSON object a line, for the back end.
+    /// One JSON object per line, for the back end.
     Push,
 }
 
-/// One listener.
+/// The configuration of one listener.
 #[derive(Clone, Debug)]
 pub struct FrontendListener {
-    /// What it speaks.
+    /// Protocol of its connections.
     pub role: ListenerRole,
-    /// Whether what is spoken there is sealed by TLS.
+    /// Whether connections use TLS.
     pub is_tls: bool,
-    /// Who may come.
+    /// Which peers may connect.
     pub access: ListenerAccess,
     /// Its routes; empty for [`ListenerRole::Push`].
     pub router: Router,
 }
 
-/// Limits of every connection. Times are in milliseconds; 0 turns one off where the field says so.
+/// Limits of every connection. Times are in milliseconds; 0 disables a limit where the field says so.
 #[derive(Clone, Debug)]
 pub struct ConnectionLimits {
     /// From the first byte of a request, or the accept, to the end of its head.
@@ -52,23 +49,23 @@ pub struct ConnectionLimits {
     pub body_timeout_ms: u64,
     /// Between two requests of a kept-alive connection.
     pub idle_timeout_ms: u64,
-    /// Without a message either way on an open session; 0: for ever, as long as it answers pings.
+    /// Without a message in either direction on an open session; 0: unlimited while it answers pings.
     pub session_idle_timeout_ms: u64,
     /// Without progress while bytes wait to be sent.
     pub write_timeout_ms: u64,
     /// Silence of an open session after which a ping is sent; 0: never.
     pub ping_interval_ms: u64,
-    /// Silence after that ping after which the connection is closed.
+    /// Silence after that ping until the connection is closed.
     pub pong_timeout_ms: u64,
-    /// Waiting for the peer's part of a close.
+    /// Time for the peer's part of a closing handshake.
     pub close_timeout_ms: u64,
-    /// WebSockets that one user may have; 0: as many as he likes.
+    /// WebSockets per user; 0: unlimited.
     pub connections_per_user: u32,
-    /// Channels that one client of Centrifugo's protocol may be subscribed to; at most [`CHANNELS_PER_CLIENT_MAX`].
+    /// Channels per client of Centrifugo's protocol, at most [`CHANNELS_PER_CLIENT_MAX`].
     pub channels_per_client: usize,
-    /// The longest name of a channel that such a client may subscribe to, in bytes.
+    /// Maximum length of a channel name for such clients, in bytes.
     pub channel_name_bytes_max: usize,
-    /// Longest line of a push listener, in bytes.
+    /// Maximum length of a line on a push listener, in bytes.
     pub line_bytes_max: usize,
     /// Limits of request heads and bodies.
     pub http: http::HeadLimits,
@@ -95,36 +92,36 @@ impl Default for ConnectionLimits {
     }
 }
 
-/// The whole of it.
+/// The configuration of the front ends.
 pub struct FrontendConfig {
-    /// By the transport's listener number.
+    /// Listeners in the order of their indexes.
     pub listeners: Vec<FrontendListener>,
-    /// By the index that routers give.
+    /// By the index that routers return.
     pub routes: Vec<Arc<Route>>,
-    /// Of every connection.
+    /// Limits of every connection.
     pub limits: ConnectionLimits,
     /// Keys of the back end's API.
     pub api_keys: Vec<ApiKey>,
-    /// Keys of the admin page; without any nobody has one.
+    /// Keys of the admin page; without any it is disabled.
     pub admin_keys: Vec<ApiKey>,
-    /// Calls of the API may have fields that it does not know.
+    /// Whether API calls may have unknown fields.
     pub accepts_unknown_fields: bool,
-    /// What their callers may publish.
+    /// The rate limit of API publishers.
     pub publish_rate: PublishLimiter,
-    /// What channels remember.
+    /// Options of channels by namespace.
     pub namespaces: Arc<Namespaces>,
-    /// What they all may take for that, in bytes; each worker has its part.
+    /// Memory for history in bytes, divided among the workers.
     pub history_bytes_max: usize,
-    /// How many publications one answer has at most.
+    /// Maximum number of publications in one answer.
     pub history_answer_max: usize,
 }
 
-/// A secret that opens the API. It shows itself to nobody.
+/// A secret that opens the API, masked in debug output.
 #[derive(Clone)]
 pub struct ApiKey(Box<[u8]>);
 
 impl ApiKey {
-    /// Takes a key.
+    /// Creates a key from its text.
     pub fn new(key: &str) -> Self {
         Self(key.as_bytes().into())
     }
@@ -137,11 +134,11 @@ impl std::fmt::Debug for ApiKey {
 }
 
 impl FrontendConfig {
-    /// Who calls the API; `None` if he may not go on.
+    /// Returns the API caller; `None` without a valid key.
     ///
-    /// Every key is compared, each in constant time. Without any key only callers that are no browser may: the
-    /// listener is on loopback then, and a foreign page that makes a browser call it is told by the headers that
-    /// browsers add and pages can't leave out.
+    /// Every key is compared in constant time. Without configured keys only callers other than browsers are permitted:
+    /// the listener is on loopback then, and a call made by a foreign page is recognised by headers that browsers add
+    /// and pages can't omit.
     pub fn publisher(&self, head: &http::Head<'_>) -> Option<PublisherKey> {
         if self.api_keys.is_empty() {
             let is_page = head.header_bytes("origin").is_some()
@@ -149,14 +146,14 @@ impl FrontendConfig {
             return (!is_page).then(PublisherKey::default);
         }
         let mut shown = api_keys(head);
-        // Of two keys one may be right, and the other from a proxy.
+        // With two keys, one may be valid and the other added by a proxy.
         match (shown.next(), shown.next()) {
             (Some(key), None) => number_of(&key, &self.api_keys).map(PublisherKey::with_key),
             _ => None,
         }
     }
 
-    /// Whether a call of the admin page shows one of its keys.
+    /// Returns whether a call of the admin page has a valid key.
     pub(crate) fn is_admin(&self, head: &http::Head<'_>) -> bool {
         let mut shown = key_headers(head);
         match (shown.next(), shown.next()) {
@@ -166,8 +163,8 @@ impl FrontendConfig {
     }
 }
 
-/// Returns all keys that a call of the API shows: in `X-API-Key`, and as Centrifugo's clients show them, in
-/// `Authorization: apikey KEY` and as `api_key` in the query.
+/// Returns all keys of an API call: from `X-API-Key`, and as Centrifugo's clients send them, from `Authorization:
+/// apikey KEY` and `api_key` of the query.
 pub(crate) fn api_keys<'h>(head: &'h http::Head<'_>) -> impl Iterator<Item = Cow<'h, [u8]>> {
     let by_scheme = head.headers().filter_map(|(name, value)| {
         let is_authorization = name.eq_ignore_ascii_case("authorization");
@@ -190,7 +187,7 @@ fn key_headers<'h>(head: &'h http::Head<'_>) -> impl Iterator<Item = &'h [u8]> {
     all.filter_map(|(name, value)| name.eq_ignore_ascii_case("x-api-key").then_some(value))
 }
 
-/// Which of these keys this is.
+/// Returns the number of the matching key.
 fn number_of(given: &[u8], keys: &[ApiKey]) -> Option<u16> {
     // Counted from 1; 0 is none.
     let mut found = 0_u16;

@@ -1,25 +1,25 @@
-//! What clients' commands need leave for: questions that leave a session, and the verdicts that come back.
+//! Hook requests of sessions, and the decisions on them.
 //!
-//! A session of Centrifugo's protocol asks before it carries out a command where its route says so ([`HookTargets`]). The
-//! [`HookRequest`] is plain data: it leaves through [`Ports::questions`](crate::Ports::questions), and the worker takes it to
-//! whoever decides, after the call. The [`HookDecision`] comes back by the session, which may be gone by then, and the question's
-//! number, by [`Connection::judged`](crate::Connection::judged). Meanwhile the command waits as bytes, with those behind it
-//! ([`Block::HookDecision`](crate::Block::Verdict)); then it is looked at again, with the verdict in hand. So nothing is held for
-//! it, and what has changed in between counts. Nobody else waits.
+//! A session of Centrifugo's protocol asks before it executes a command if its route has [`HookTargets`] for it. The
+//! [`HookRequest`] is plain data: it leaves through [`Requests::questions`](crate::Requests::questions), and the worker sends it
+//! after the call. The [`HookDecision`] returns with the session, which may be gone by then, and the request's number,
+//! through [`Connection::judged`](crate::Connection::judged). Meanwhile the command waits as bytes, with those behind
+//! it ([`WaitReason::HookDecision`](crate::WaitReason::Verdict)); then it is parsed again, with the decision. So no parsed state is
+//! held, and changes in between count. No other client waits.
 //!
-//! # Another decider
+//! # Adding a target
 //!
-//! One variant of [`HookTarget`]; routes name it in their [`HookTargets`], by kind; the worker has a line for it where it takes
-//! questions. Whoever decides
+//! Add a variant of [`HookTarget`], which routes name in their [`HookTargets`] by kind, and a case where the worker sends
+//! requests. A target
 //!
-//! - gives exactly one verdict for each question, also where it fails ([`HookDecision::Failed`]) and when it ends: the session
-//!   waits as long as it takes, and pings its client meanwhile;
-//! - leaves it in [`Ports::verdicts`](crate::Ports::verdicts) where it runs on the worker's thread, at once or in a later
-//!   turn, and else tells it to the worker as the back end's do;
-//! - need not know whether the client is still there: a verdict for a session that is gone, or for a question that is not
-//!   waited for any more, is dropped;
-//! - need not check what it says: channels, codes and users are looked at by the session, and what is no good counts as
-//!   [`HookDecision::Failed`], with a line in the log.
+//! - returns exactly one decision for each request, also if it fails ([`HookDecision::Failed`]) and when it ends: the
+//!   session waits without a limit, and pings its client meanwhile;
+//! - adds it to [`Requests::verdicts`](crate::Requests::verdicts) if it runs on the worker's thread, at once or in a later
+//!   turn, and otherwise sends it to the worker as that of the back end does;
+//! - need not know whether the client is still connected: a decision for a closed session, or for a request that is no
+//!   longer pending, is dropped;
+//! - need not validate its decision: the session checks channels, codes and users, and treats an invalid decision as
+//!   [`HookDecision::Failed`], with a log message.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -34,29 +34,29 @@ use veche_hub::{ConnectionId, Payload, PayloadKind};
 use veche_proto::http::Head;
 use veche_types::AppId;
 
-/// What a question is about.
+/// What a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HookKind {
-    /// Who a client is that has come without a token, and which channels it is given.
+    /// The user of a client without a token, and its channels.
     Connect,
-    /// Whether a connection whose time is over may stay.
+    /// Whether an expired connection may stay.
     Refresh,
-    /// Whether it may hear a channel.
+    /// Whether a client may subscribe to a channel.
     Subscribe,
-    /// Whether it may still hear a channel.
+    /// Whether an expired subscription may stay.
     SubRefresh,
-    /// Whether it may publish, and what.
+    /// Whether a client may publish, and what.
     Publish,
-    /// What a method gives.
+    /// The result of a method.
     Rpc,
-    /// What a client says without waiting for a reply: it learns nothing of the verdict, unless that closes it.
+    /// A message without a reply: the client learns nothing of the decision, unless that closes it.
     Message,
-    /// That a client is gone that was connected. Nothing comes of the verdict.
+    /// The end of a connected client. The decision is ignored.
     Disconnect,
 }
 
 impl HookKind {
-    /// All of them.
+    /// All kinds in a fixed order.
     pub const ALL: [Self; 8] = [
         Self::Connect,
         Self::Refresh,
@@ -68,7 +68,7 @@ impl HookKind {
         Self::Disconnect,
     ];
 
-    /// Those that a back end can be asked about.
+    /// Kinds supported by back ends.
     pub const BACKEND_KINDS: [Self; 6] = [
         Self::Connect,
         Self::Refresh,
@@ -78,7 +78,7 @@ impl HookKind {
         Self::Rpc,
     ];
 
-    /// As directives and metrics call it.
+    /// Returns its name in directives and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -94,43 +94,43 @@ impl HookKind {
     }
 }
 
-/// Who decides.
+/// The target of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookTarget {
-    /// The back end, by HTTP.
+    /// The back end, over HTTP.
     BackEnd(BackEndId),
     /// An application of this worker.
     App {
-        /// Which.
+        /// The id of the application.
         app: AppId,
-        /// How long it may take, in milliseconds; 0: as long as it likes.
+        /// Time limit in milliseconds; 0: none.
         timeout_ms: u64,
     },
 }
 
-/// A back end that decides on one kind of questions, by a number that the process has given it.
+/// A back end for one kind of request, numbered by the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackEndId(pub u32);
 
-/// What an application decides on. This changes with its code, for connections that are there too.
+/// The kinds that an application handles. They change with its code, also for existing connections.
 #[derive(Debug)]
 pub struct HookKinds(AtomicU8);
 
 impl Default for HookKinds {
-    /// All of them, so that nobody passes by an application whose code is not there yet.
+    /// All kinds, so that no command bypasses an application whose code is not loaded yet.
     fn default() -> Self {
         Self(AtomicU8::new(u8::MAX))
     }
 }
 
 impl HookKinds {
-    /// From now on it decides on these, and on no others.
+    /// Replaces the handled kinds.
     pub fn set(&self, kinds: impl Iterator<Item = HookKind>) {
         let bits = kinds.fold(0, |bits, kind| bits | Self::bit(kind));
         self.0.store(bits, Ordering::Relaxed);
     }
 
-    /// Whether it decides on that.
+    /// Returns whether the kind is handled.
     #[must_use]
     pub fn has(&self, kind: HookKind) -> bool {
         self.0.load(Ordering::Relaxed) & Self::bit(kind) != 0
@@ -141,30 +141,30 @@ impl HookKinds {
     }
 }
 
-/// Who decides what on a route, and what it gets to see.
+/// The targets of a route by kind, and the headers they receive.
 #[derive(Clone, Debug, Default)]
 pub struct HookTargets {
     kinds: [Option<HookTarget>; HookKind::ALL.len()],
     app: Option<(HookTarget, Arc<HookKinds>)>,
-    /// Lower-case names of the headers of the client's request that come with questions.
+    /// Lower-case names of the handshake headers included in requests.
     pub headers: Vec<String>,
-    /// Of those the ones that a client may also say in its connect command, since pages can't set headers of a WebSocket.
-    /// What stands in the request itself counts.
+    /// Those of them that a client may also send in its connect command, since pages can't set headers of a WebSocket.
+    /// Headers of the handshake take precedence.
     pub emulated: Vec<String>,
 }
 
 impl HookTargets {
-    /// Has this one decide on that.
+    /// Sets the target of a kind.
     pub fn set(&mut self, kind: HookKind, decider: HookTarget) {
         self.kinds[kind as usize] = Some(decider);
     }
 
-    /// Has an application decide on these, before anybody else.
+    /// Sets an application that handles these kinds, with precedence over other targets.
     pub fn set_app(&mut self, app: AppId, timeout_ms: u64, kinds: Arc<HookKinds>) {
         self.app = Some((HookTarget::App { app, timeout_ms }, kinds));
     }
 
-    /// Who decides on that, if anybody.
+    /// Returns the target of a kind, if any.
     #[must_use]
     pub fn of(&self, kind: HookKind) -> Option<HookTarget> {
         let app = self.app.as_ref().filter(|(_, kinds)| kinds.has(kind));
@@ -172,57 +172,57 @@ impl HookTargets {
     }
 }
 
-/// Which question of a session; each has another number.
+/// Number of a request within its session, unique there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HookRequestId(pub u32);
 
-/// Something that is to be decided.
+/// A request for a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookRequest {
-    /// Whose.
+    /// The id of the session.
     pub session: ConnectionId,
-    /// Which of its questions.
+    /// Its number within the session.
     pub id: HookRequestId,
-    /// By whom.
+    /// The target of the request.
     pub target: HookTarget,
-    /// About what.
+    /// The kind of decision.
     pub kind: HookKind,
-    /// Who asks.
+    /// The client that caused the request.
     pub caller: Arc<HookCaller>,
-    /// As whom it is known; empty if it is not.
+    /// The user; empty if anonymous.
     pub user: Box<str>,
-    /// The channel, where it is about one.
+    /// The channel, if any.
     pub channel: Box<str>,
-    /// The method, of [`HookKind::Rpc`].
+    /// The method, for [`HookKind::Rpc`].
     pub method: Box<str>,
-    /// The token that came with the command, where the server itself has no use for tokens.
+    /// The command's token, where the server itself does not use tokens.
     pub token: Credential,
-    /// What the client has sent along.
+    /// Data sent by the client.
     pub data: Option<Payload>,
-    /// The channels of which a client that comes back says that it was given them, of [`HookKind::Connect`].
+    /// For [`HookKind::Connect`]: server-side subscriptions that a reconnecting client claims.
     pub channels: Vec<Box<str>>,
-    /// The code and the words with which it ended, of [`HookKind::Disconnect`].
+    /// For [`HookKind::Disconnect`]: close code and reason.
     pub disconnect: Option<(u16, Box<str>)>,
 }
 
-/// A client, as far as it is the same for all that it asks.
+/// The properties of a client that all its requests share.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HookCaller {
-    /// The connection's id.
+    /// The id of the connection.
     pub client: Box<str>,
-    /// What carries its messages: `websocket`, `http_stream` or `sse`.
+    /// Its transport: `websocket`, `http_stream` or `sse`.
     pub transport: &'static str,
-    /// What they are written in.
+    /// The encoding of its messages.
     pub encoding: Encoding,
-    /// The kind of client, as it says, and its version.
+    /// The name and version that the client sends.
     pub name: Box<str>,
-    /// See `name`.
+    /// The version that the client sends.
     pub version: Box<str>,
-    /// Where it comes from.
+    /// The IP address of the client.
     pub address: IpAddr,
-    /// The chosen ones of its request, with lower-case names.
+    /// The selected headers of its handshake, with lower-case names.
     pub headers: Vec<(Box<str>, Box<[u8]>)>,
-    /// What the decider has said of the connection for itself.
+    /// Data that the target attached to the connection.
     pub meta: Option<Payload>,
 }
 
@@ -252,7 +252,7 @@ impl HookCaller {
 }
 
 impl HookCaller {
-    /// What the client says in place of headers, as far as it may and its request has not said it.
+    /// Adds headers that the client sent in its connect command, if permitted and not in its handshake.
     pub(crate) fn add_headers(
         &mut self,
         chosen: &[String],
@@ -269,7 +269,7 @@ impl HookCaller {
 }
 
 impl fmt::Debug for HookCaller {
-    /// Headers hold what is nobody's business.
+    /// Headers may contain secrets and are omitted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Asker")
             .field("client", &self.client)
@@ -279,7 +279,7 @@ impl fmt::Debug for HookCaller {
     }
 }
 
-/// A token. It shows itself to nobody.
+/// A token, masked in debug output.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Credential(pub Box<str>);
 
@@ -289,66 +289,67 @@ impl fmt::Debug for Credential {
     }
 }
 
-/// What was decided.
+/// The decision on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HookDecision {
-    /// So be it.
+    /// The request is granted.
     Granted(Box<HookGrant>),
-    /// The command fails, and the client is told this.
+    /// The command fails with this error.
     Error {
-        /// From 1; an application's own from 400 on.
+        /// At least 1; an application's own codes from 400 on.
         code: u32,
-        /// For people.
+        /// The text, meant for people.
         message: Box<str>,
-        /// Whether the same command may succeed later.
+        /// Whether the command may succeed later.
         is_temporary: bool,
     },
-    /// The client is closed.
+    /// The client is disconnected.
     Disconnect {
-        /// From 3000 to 4999, an application's own from 4000 on. SDKs come back but for 3500 to 3999 and 4500 to 4999.
+        /// From 3000 to 4999, an application's own from 4000 on. SDKs reconnect except after 3500 to 3999 and 4500 to
+        /// 4999.
         code: u16,
         /// For people; at most 123 bytes reach the client.
         reason: Box<str>,
     },
-    /// Nobody knows: the command fails with error 100, which is temporary.
+    /// No decision: the command fails with error 100, which is temporary.
     Failed,
 }
 
-/// What is granted; each kind has its own fields, the others mean nothing to it.
+/// What is granted; fields that do not concern the kind are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HookGrant {
-    /// [`HookKind::Connect`]: who it is; empty for nobody.
+    /// [`HookKind::Connect`]: the user; empty for anonymous.
     pub user: Box<str>,
-    /// Until when it holds, in seconds since 1970; `None`: for ever. Of connections and subscriptions.
+    /// Expiry of a connection or subscription, in seconds since 1970; `None`: never.
     pub expires_at_s: Option<u64>,
-    /// Of refreshes: it does not hold any more.
+    /// Refresh kinds: the connection or subscription has expired.
     pub is_expired: bool,
-    /// Of the client, for others to see: of the connection, or in the channel.
+    /// Public data of the client: in the connection, or in the channel.
     pub info: Option<Payload>,
-    /// What the client is told; [`HookKind::Publish`]: what is published in place of what it has sent.
+    /// Data for the client; [`HookKind::Publish`]: data that replaces the client's.
     pub data: Option<Payload>,
-    /// [`HookKind::Connect`]: channels that it is given.
+    /// [`HookKind::Connect`]: the server-side subscriptions of the client.
     pub channels: Vec<HookSubscription>,
-    /// [`HookKind::Connect`]: comes back with each further question of the connection.
+    /// [`HookKind::Connect`]: data included in each further request of the connection.
     pub meta: Option<Payload>,
-    /// [`HookKind::Publish`]: it is not kept.
+    /// [`HookKind::Publish`]: the publication is not stored.
     pub skips_history: bool,
 }
 
-/// A channel that a client is given as it connects.
+/// A server-side subscription granted at connect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HookSubscription {
-    /// Which.
+    /// The name of the channel.
     pub channel: Box<str>,
-    /// Of the client in it, for others to see.
+    /// Public data of the client in the channel.
     pub info: Option<Payload>,
-    /// What the client is told.
+    /// Data for the client.
     pub data: Option<Payload>,
-    /// Until when it is, in seconds since 1970; `None`: for ever.
+    /// Expiry in seconds since 1970; `None`: never.
     pub expires_at_s: Option<u64>,
 }
 
-/// What clients can be told as JSON: one value of it. `None` for what is none, or is nested too deep.
+/// Returns a JSON value as a payload for clients; `None` if it is invalid or nested too deeply.
 #[must_use]
 pub fn json(text: &str) -> Option<Payload> {
     is_json(text).then(|| Payload {
@@ -357,7 +358,7 @@ pub fn json(text: &str) -> Option<Payload> {
     })
 }
 
-/// What clients can be told as bytes. JSON is known as such, so that clients that speak JSON can be told it too.
+/// Returns bytes as a payload for clients. JSON is recognised, so that JSON clients can receive it too.
 #[must_use]
 pub fn bytes(bytes: Vec<u8>) -> Payload {
     let kind = match PublicationData::of_bytes(&bytes) {

@@ -1,11 +1,10 @@
-//! Who a client says it is: from the query, a cookie or a header of its handshake, from its certificate, from a token, or
-//! from the back end, which is asked.
+//! Authentication: the user comes from the query, a cookie or a header of the handshake, from a certificate, a token,
+//! or the back end.
 //!
-//! A name alone proves nothing: a cookie or a header can be trusted where something in front sets it, the query is for
-//! demos and trusted networks. A certificate that was shown for the connection does prove it: whoever carries the bytes
-//! has judged it and says what it is about ([`CertificateNames`]). So does a [token](token), which its issuer has signed, the
-//! word of the back end behind a [hook](hook), and a [password](basic) that somebody has judged. The last three may have
-//! to be waited for: what has become of it comes as a [`IdentityResult`].
+//! A name alone proves nothing: cookies and headers can be trusted only if a proxy sets them, and the query only in
+//! demos and trusted networks. A client certificate is proof: the TLS layer has verified it and passes its names
+//! ([`CertificateNames`]). So are a signed [token](token), the answer of the back end behind a [hook](hook), and a verified
+//! [password](basic). The last three may be asynchronous: the result arrives as an [`IdentityResult`].
 
 pub mod basic;
 pub mod hook;
@@ -27,65 +26,65 @@ use hook::{IdentityBackend, IdentityRequest};
 pub use result::{AuthError, CompletionSink, IdentityResult, VerifiedUser};
 use token::TokenAuth;
 
-/// Longest user name, in bytes: a personal channel's name is `#` and the user, at most 255 bytes together.
+/// Maximum length of a user name in bytes: the name of a personal channel is `#` and the user, at most 255 bytes.
 pub const USER_BYTES_MAX: usize = 254;
 
-/// Where the user's name comes from.
+/// How a route determines the user.
 #[derive(Clone, Debug)]
 pub enum Identity {
-    /// Nobody: the connection has no user and can't be pushed to by one.
+    /// Not at all: connections are anonymous and can't be pushed to by user.
     None,
     /// `?NAME=` of the handshake's target.
     Query(String),
-    /// A cookie.
+    /// A cookie with this name.
     Cookie(String),
-    /// A header.
+    /// A header with this name.
     Header(String),
-    /// The certificate that the client has shown.
+    /// A field of the client's certificate.
     Certificate(CertificateField),
-    /// A token that it brings along.
+    /// A token of the client.
     Token(Arc<TokenAuth>),
-    /// The back end, which is asked.
+    /// A request to the back end.
     Hook(Arc<dyn IdentityBackend>),
-    /// Name and password, which are judged.
+    /// A verified name and password.
     Basic(Arc<dyn PasswordVerifier>),
 }
 
-/// Whom a client was found to be, and for how long.
+/// The result of a successful authentication.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Authenticated {
-    /// `None` where the route asks for nobody.
+    /// The user; `None` for anonymous clients.
     pub user: Option<String>,
-    /// Until when a token says so.
+    /// The expiring identity, if any.
     pub lease: Option<Box<IdentityLease>>,
-    /// All that the token says.
+    /// All claims of its token.
     pub claims: Option<Box<Map<String, Value>>>,
-    /// The [disconnect_count](crate::Process::disconnect_count) when the question was asked.
+    /// The [`disconnect_count`](crate::Process::endings) when authentication began.
     pub disconnects_seen: Option<u64>,
 }
 
-/// An identity from a token or from a hook: it may expire.
+/// An identity from a token or hook, which may expire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityLease {
-    /// Whom it names; the session's own user may be another, by the word of its application.
+    /// Its user; an application may have given the session another one.
     pub user: String,
-    /// How long.
+    /// How long it is valid.
     pub validity: Validity,
-    /// No token can go on with it.
+    /// It can't be renewed by a token.
     pub is_final: bool,
 }
 
-/// How long something holds that was granted.
+/// How long something granted is valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Validity {
-    /// Milliseconds since 1970, as [`Ready::wall_ms`]; `None`: for ever.
+    /// Milliseconds since 1970, as [`Ready::wall_ms`]; `None`: indefinitely.
     pub until_ms: Option<u64>,
-    /// So much of that is there because clocks may differ; clients are told an end that is so much earlier.
+    /// The part of it that allows for clock differences; clients are sent an end that is earlier by this.
     pub leeway_ms: u64,
 }
 
 impl Validity {
-    /// Until a time in seconds since 1970; `None`: for ever.
+    /// Creates a validity until a time in seconds since 1970; `None`: indefinitely.
     #[must_use]
     pub fn until_s(at_s: Option<u64>) -> Self {
         Self {
@@ -99,40 +98,40 @@ impl Validity {
             .is_some_and(|until_ms| until_ms <= now.wall_ms)
     }
 
-    /// In how many seconds a client should hand in another token, from 1 on; `None`: it need not.
+    /// Returns the seconds until a client should renew its token, at least 1; `None`: never.
     pub(crate) fn ttl_s(self, now: Now) -> Option<u32> {
         let left_ms = self.until_ms?.saturating_sub(now.wall_ms);
         let left_s = left_ms.saturating_sub(self.leeway_ms).div_ceil(1000);
-        // 0 would mean that it does not end.
+        // 0 would mean unlimited.
         Some(u32::try_from(left_s.max(1)).unwrap_or(u32::MAX))
     }
 }
 
-/// What in a certificate is the user's name.
+/// The field of a certificate that contains the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateField {
-    /// The common name; without one the first mail address, name of a host or URI.
+    /// The common name; without one the first mail address, DNS name or URI.
     Any,
-    /// The common name of its subject.
+    /// The subject's common name.
     CommonName,
-    /// The first mail address of its alternative names.
+    /// The first mail address of the alternative names.
     Email,
-    /// The first name of a host there.
+    /// The first DNS name there.
     Name,
     /// The first URI there.
     Uri,
 }
 
-/// What a client's certificate is about; the first of each kind.
+/// The names of a client certificate; the first of each kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertificateNames {
     /// The subject's common name.
     pub common_name: Option<String>,
-    /// Among the alternative names, as the others below.
+    /// The first mail address of the alternative names.
     pub email: Option<String>,
-    /// The name of a host.
+    /// The first DNS name.
     pub name: Option<String>,
-    /// Such as `spiffe://example.org/worker`.
+    /// The first URI, such as `spiffe://example.org/worker`.
     pub uri: Option<String>,
 }
 
@@ -155,12 +154,11 @@ impl CertificateNames {
     }
 }
 
-/// What identities are checked with.
+/// What authentication needs of the worker.
 #[derive(Clone, Copy)]
 pub(crate) struct IdentityChecks<'a> {
-    /// Knows blocked users and revoked tokens.
+    /// Knows banned users and revoked tokens.
     pub(crate) process: &'a dyn Process,
-    /// Receives findings that have to be waited for.
     pub(crate) completions: &'a Arc<dyn CompletionSink>,
     /// The time of the turn.
     pub(crate) now: Now,
@@ -176,7 +174,7 @@ impl IdentityChecks<'_> {
     }
 }
 
-/// Who asks, as far as it matters for who it is.
+/// The client to be authenticated.
 pub(crate) struct IdentityClient<'a> {
     pub(crate) id: ConnectionId,
     pub(crate) head: &'a Head<'a>,
@@ -185,7 +183,7 @@ pub(crate) struct IdentityClient<'a> {
 }
 
 impl Identity {
-    /// Whom a client is by its request, and by what it has shown before. [`MaybeDeferred::Deferred`]: a finding comes.
+    /// Authenticates a client by its request and certificate. A deferred result follows as an [`IdentityResult`].
     pub(crate) fn name(
         &self,
         client: &IdentityClient<'_>,
@@ -239,7 +237,7 @@ impl Identity {
         MaybeDeferred::Ready(name.ok_or(AuthError::NoUser).and_then(Authenticated::plain))
     }
 
-    /// What a finding makes of it.
+    /// Evaluates an asynchronous result.
     pub(crate) fn finish_authentication(
         &self,
         finding: IdentityResult,
@@ -255,11 +253,11 @@ impl Identity {
         named.and_then(|named| named.check_not_banned(checks))
     }
 
-    /// What an answer with 401 asks for: the value of `WWW-Authenticate`.
+    /// Returns the value of `WWW-Authenticate` for a 401.
     pub(crate) fn challenge(&self, why: AuthError) -> Option<String> {
         match (self, why) {
             (Self::Basic(login), _) => Some(basic::challenge(&**login)),
-            // RFC 6750, section 3: without a token nothing is said of an error.
+            // RFC 6750 section 3: without a token there is no error code.
             (_, AuthError::NoToken) => Some("Bearer".to_owned()),
             (_, AuthError::InvalidToken(_) | AuthError::ChannelToken | AuthError::Revoked) => {
                 Some("Bearer error=\"invalid_token\"".to_owned())
@@ -268,18 +266,18 @@ impl Identity {
         }
     }
 
-    /// Whether plain requests are for those only who are known, as handshakes are. A browser asks its user for a password
-    /// when it is told to, so the page itself has to tell it.
+    /// Returns whether plain requests need a user as handshakes do. A browser asks its user for a password when it gets
+    /// a 401, so the page itself has to require it.
     pub(crate) fn is_for_requests(&self) -> bool {
         matches!(self, Self::Basic(_))
     }
 
-    /// Whether the header `Authorization` holds a password, which is nobody else's business.
+    /// Returns whether `Authorization` contains a password, which must not be passed on.
     pub(crate) fn has_password(&self) -> bool {
         matches!(self, Self::Basic(_))
     }
 
-    /// Whether a subprotocol that a client offers is its token: nobody may choose it.
+    /// Returns whether an offered subprotocol is the client's token, which must not be selected.
     pub(crate) fn is_token(&self, protocol: &str) -> bool {
         match self {
             Self::Token(tokens) => tokens.is_token(protocol),
@@ -288,18 +286,18 @@ impl Identity {
     }
 }
 
-/// Returns the client that a finding names.
+/// Converts an asynchronous result.
 fn authenticate(finding: IdentityResult) -> Result<Authenticated, AuthError> {
     match finding {
         IdentityResult::Verified(word) => Authenticated::from_hook_identity(word),
         IdentityResult::Failed(unknown) => Err(unknown),
-        // An answer to a question that nobody has asked.
+        // An answer without a request.
         IdentityResult::KeysFetched => Err(AuthError::HookUnavailable),
     }
 }
 
 impl Authenticated {
-    /// What was found out may be over by now, or have been taken back.
+    /// The result may have expired or been revoked in the meantime.
     fn check_not_banned(mut self, checks: &IdentityChecks<'_>) -> Result<Self, AuthError> {
         let Some(user) = &self.user else {
             return Ok(self);
@@ -319,7 +317,7 @@ impl Authenticated {
         Ok(self)
     }
 
-    /// By the answer of a hook or of PAM.
+    /// Converts the answer of a hook or PAM.
     fn from_hook_identity(word: VerifiedUser) -> Result<Self, AuthError> {
         let mut named = Self::plain(word.user.clone())?;
         named.disconnects_seen = Some(word.disconnects_seen);
@@ -333,7 +331,7 @@ impl Authenticated {
         Ok(named)
     }
 
-    /// By a name that holds as long as the connection does.
+    /// Creates an identity that is valid as long as the connection.
     fn plain(user: String) -> Result<Self, AuthError> {
         if !is_valid_user(&user) {
             return Err(AuthError::MalformedUser);
@@ -345,7 +343,7 @@ impl Authenticated {
     }
 }
 
-/// Whether `authenticate` can be a user: 1 to 254 bytes, no control characters.
+/// Returns whether `authenticate` is a valid user: 1 to 254 bytes without control characters.
 pub fn is_valid_user(name: &str) -> bool {
     (1..=USER_BYTES_MAX).contains(&name.len()) && !name.bytes().any(|byte| byte.is_ascii_control())
 }

@@ -1,16 +1,16 @@
-//! Users and tokens that are not let in, by the word of the back end.
+//! Tokens checked for revocation.
 //!
-//! Who keeps them is [`Process`](crate::Process)'s business: they are the same for all workers.
+//! Bans and revocations are stored by [`Process`](crate::Process), since they are the same for all workers.
 
 pub use veche_jwt::TOKEN_ID_BYTES_MAX;
 pub use veche_nodes::{Ban, BanError};
 
-/// What of a token tells whether it was revoked.
+/// The claims that determine whether a token was revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IssuedToken<'a> {
-    /// Its user, if it names one.
+    /// Its user, if any.
     pub user: Option<&'a str>,
-    /// Its `jti`.
+    /// Its `jti` claim, if any.
     pub id: Option<&'a str>,
     /// Its `iat`, in seconds since 1970.
     pub issued_at_s: Option<u64>,

@@ -1,43 +1,43 @@
-//! What the log is to have of connections: what they did, and what was decided about them.
+//! Log messages of connections, and decisions about clients.
 //!
-//! Notes are for the operator, and limited in number. Decisions are reported only while they are watched
-//! ([`Process::is_watched`](crate::Process::is_watched)): one for each answer to a client.
+//! Log messages are for the operator and limited in number. Decisions are reported only while they are watched
+//! ([`Process`](crate::Process)): one for each answer to a client.
 
 use veche_hub::ConnectionId;
 
-/// Something that a connection did and the log should have.
+/// A log message of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogNote {
-    /// The connection that it is about.
+    /// The id of the connection.
     pub session: ConnectionId,
-    /// Whether the operator should see it even without looking for it.
+    /// Whether the operator should see it without searching.
     pub level: NoteLevel,
-    /// One line; what the peer sent stands in it quoted, if at all.
+    /// One line; data of the peer is quoted, if present.
     pub text: String,
 }
 
-/// How much a [`LogNote`] matters.
+/// The importance of a log message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoteLevel {
-    /// A peer's mistake, answered.
+    /// A peer's mistake that was answered.
     Info,
     /// A limit was reached.
     Warn,
 }
 
-/// What was decided about a client. Texts that do not apply are empty.
+/// A decision about a client. Texts that do not apply are empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AuthDecision<'a> {
     /// `connect`, `token`, `subscribe`, `unsubscribe`, `publish`, `refresh`, `sub_refresh` or `disconnect`.
     pub what: &'static str,
-    /// The user, as far as it is known.
+    /// The user, if known.
     pub user: &'a str,
-    /// The id that the client was given.
+    /// The id of the client.
     pub client: &'a str,
-    /// The channel in question.
+    /// The channel, if any.
     pub channel: &'a str,
-    /// 0 for yes; otherwise the code or the status that the client was given.
+    /// 0 for success; otherwise the code or status sent to the client.
     pub code: u32,
-    /// The reason, for people to read; empty where the code says all.
+    /// The reason for people; empty if the code suffices.
     pub reason: &'a str,
 }

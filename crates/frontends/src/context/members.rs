@@ -1,15 +1,14 @@
-//! As whom connections are seen in channels where their protocol has no word for it: those of push routes and of
-//! applications.
+//! Presence of connections whose protocol has no client ids: those of push routes and of applications.
 
 use std::sync::Arc;
 
-use veche_hub::{ChannelName, ClientInfo, ConnectionId, WorkerId};
+use veche_hub::{ChannelName, ClientInfo, ConnectionId};
 
 use crate::context::worker_context::Context;
 
 impl Context {
-    /// As whom a session is seen in a channel, where that knows who is there. Who is anonymous has no name; in a user's own
-    /// channel there is nobody to be seen.
+    /// Returns a session as a channel member. Anonymous clients have no name; `None` in a personal channel, which has
+    /// no presence.
     #[must_use]
     pub fn member(&self, id: ConnectionId, channel: ChannelName<'_>) -> Option<Arc<ClientInfo>> {
         let is_own = channel.user().is_some();
@@ -18,14 +17,22 @@ impl Context {
         }
         Some(Arc::new(ClientInfo {
             user: self.hub.user_of(id).unwrap_or_default().into(),
-            client: connection_id(self.hub.worker(), id),
+            client: self.connection_id(id),
             conn_info: None,
             chan_info: None,
         }))
     }
-}
 
-/// What a connection is called that has no id by its protocol: no other one of this server process has it.
-pub(crate) fn connection_id(worker: WorkerId, id: ConnectionId) -> Box<str> {
-    format!("{}.{}.{}", worker.0, id.index, id.generation).into()
+    /// Returns the id of a connection whose protocol has none: no other connection to any node has it.
+    pub(crate) fn connection_id(&self, id: ConnectionId) -> Box<str> {
+        let worker = self.hub.worker().0;
+        let (index, generation) = (id.index, id.generation);
+        match self.requests.nodes {
+            Some(_) => {
+                let node = self.process.node();
+                format!("{node}.{worker}.{index}.{generation}").into()
+            }
+            None => format!("{worker}.{index}.{generation}").into(),
+        }
+    }
 }

@@ -1,13 +1,11 @@
-//! What all connections of a worker share, and the plain data that the parts of this crate exchange.
+//! The context shared by the connections of a worker, and the plain data exchanged within this crate.
 
 pub mod access;
-pub mod access_log_buffer;
 pub(crate) mod admin_view;
 pub mod app;
 pub(crate) mod apps;
 pub(crate) mod backend_subscribe;
 pub mod credential_kind;
-pub(crate) mod delivery_mode;
 pub(crate) mod files;
 pub mod frontend_config;
 pub mod hooks;

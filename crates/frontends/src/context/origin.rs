@@ -1,21 +1,23 @@
-//! Whose web pages may open a WebSocket: the defence against cross-site WebSocket hijacking.
+//! Which origins may open a WebSocket: the defence against cross-site WebSocket hijacking.
 //!
-//! Browsers send `Origin` and `Sec-Fetch-Site` and let no page forge them; other clients need not send any and are not held up.
+//! Browsers send `Origin` and `Sec-Fetch-Site`, which pages can't forge; other clients need not send them and are
+//! unrestricted.
 
 use veche_proto::http::Head;
 
-/// One rule of those by which a route accepts browsers; any one suffices.
+/// A rule for accepting browser origins; one matching rule of a route suffices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OriginCheck {
-    /// Pages that were served by the same host and port (the default); on a listener with TLS only by `https`.
+    /// Pages of the same host and port (the default); on a listener with TLS only over `https`.
     SameHost,
     /// Pages of these origins.
     Listed(OriginPattern),
-    /// Pages of anybody.
+    /// Pages of any origin.
     Any,
 }
 
-/// `https://shop.example`, `https://*.example:8443`: a scheme, a host with at most one leading `*.`, a port.
+/// An origin such as `https://shop.example` or `https://*.example:8443`: a scheme, a host with at most one leading
+/// `*.`, a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OriginPattern {
     scheme: String,
@@ -25,7 +27,7 @@ pub struct OriginPattern {
 }
 
 impl OriginPattern {
-    /// Parses a pattern; `None` when it is no origin.
+    /// Parses a pattern; `None` if it is not an origin.
     pub fn parse(text: &str) -> Option<Self> {
         let (scheme, host, port) = split(text)?;
         let (host, any_subdomain) = match host.strip_prefix("*.") {
@@ -47,7 +49,7 @@ impl OriginPattern {
         scheme.eq_ignore_ascii_case(&self.scheme)
             && port.or(default_port(scheme)) == self.port
             && if self.any_subdomain {
-                // A whole label must stand before the domain: `evilexample` is not below `example`.
+                // A whole label must precede the domain: `evilexample` is not below `example`.
                 host.len() > self.host.len() + 1
                     && host.is_char_boundary(host.len() - self.host.len())
                     && host[host.len() - self.host.len()..].eq_ignore_ascii_case(&self.host)
@@ -58,28 +60,28 @@ impl OriginPattern {
     }
 }
 
-/// Whether a request may go on by the page that it comes from; `is_tls`: it came to a listener with TLS.
+/// Returns whether a request is accepted by its origin; `is_tls`: its listener uses TLS.
 ///
-/// A request without `Origin` may be a browser's too: a page can have it open an address of another site, as an image or
-/// by going there. Browsers say so in `Sec-Fetch-Site`, and no page can name itself then.
+/// A browser may also send a request without `Origin`: a page can make it load an address of another site as an image
+/// or by navigation. Browsers then set `Sec-Fetch-Site`, and no origin is known.
 pub(crate) fn admits(rules: &[OriginCheck], head: &Head<'_>, is_tls: bool) -> bool {
     let host = Some(head.host).filter(|host| !host.is_empty());
     match head.header_bytes("origin") {
         None => !is_cross_origin(head),
-        // What is no text is nobody's origin.
+        // A header that is not text matches no origin.
         Some(origin) => {
             str::from_utf8(origin).is_ok_and(|origin| accept(rules, origin, host, is_tls))
         }
     }
 }
 
-/// Whether a browser says that the page of another site or origin made it ask.
+/// Returns whether a browser marks the request as made by a page of another site or origin.
 pub(crate) fn is_cross_origin(head: &Head<'_>) -> bool {
     head.header_bytes("sec-fetch-site")
         .is_some_and(|site| site != b"same-origin" && site != b"none")
 }
 
-/// Whether pages of an origin may speak to a listener under the name that they have called it.
+/// Returns whether an origin is accepted by a listener that was addressed by this host name.
 fn accept(rules: &[OriginCheck], origin: &str, host: Option<&str>, is_tls: bool) -> bool {
     let parts = split(origin);
     rules.iter().any(|rule| match (rule, parts) {
@@ -92,7 +94,7 @@ fn accept(rules: &[OriginCheck], origin: &str, host: Option<&str>, is_tls: bool)
             let Some((host, host_port)) = host.and_then(split_port) else {
                 return false;
             };
-            // Without TLS here there may be a proxy with it in front, so either scheme is ours.
+            // Without TLS there may be a proxy with TLS in front, so both schemes match.
             default_port(scheme).is_some_and(|port| port == 443 || !is_tls)
                 && name.eq_ignore_ascii_case(host)
                 && port.or(default_port(scheme)) == host_port.or(default_port(scheme))
@@ -100,7 +102,7 @@ fn accept(rules: &[OriginCheck], origin: &str, host: Option<&str>, is_tls: bool)
     })
 }
 
-/// `scheme://host[:port]`, nothing after it. `null` and the like are none.
+/// Splits `scheme://host[:port]` without a path. `null` is not an origin.
 fn split(origin: &str) -> Option<(&str, &str, Option<u16>)> {
     let (scheme, rest) = origin.split_once("://")?;
     let (host, port) = split_port(rest)?;

@@ -1,10 +1,10 @@
-//! What a worker's connections have under way, by name: for tests of what must be empty once all is quiet.
+//! Pending work of a worker's connections by name, for tests that check that everything is empty when idle.
 
 use crate::context::worker_context::{Context, Requests};
 
 impl Requests {
-    /// Queues and counters that are not empty, each with how much is in it. There is none once the worker has done what
-    /// they ask for and all mail is finished.
+    /// Returns nonempty queues and counters with their sizes. There are none once the worker has finished its work and
+    /// all mail is processed.
     pub fn queue_lengths(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let lanes = || self.mailer.lanes.iter();
         let outgoing = lanes().map(|lane| lane.outgoing.len()).sum::<usize>();
@@ -22,6 +22,8 @@ impl Requests {
                 self.finished_user_commands.len() as u64,
             ),
             ("relays", self.relays.len() as u64),
+            ("relays to nodes", self.far_relays.len() as u64),
+            ("blocks", self.blocks.len() as u64),
             ("renewals", self.renewals.len() as u64),
             ("answers of applications", self.app_answers.len() as u64),
             ("questions", self.hook_requests.len() as u64),
@@ -37,7 +39,8 @@ impl Requests {
 }
 
 impl Context {
-    /// Connections that wait, not counting zeros: for their own answers to leave, or for the hub to take publications.
+    /// Returns the numbers of connections that wait for their output to be sent or for publication credit, without
+    /// zeros.
     pub fn waiting_counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         [
             ("waiting for output", self.waiting_for_output.len() as u64),

@@ -1,4 +1,4 @@
-//! What connections ask of the process rather than of their worker.
+//! Services that connections use from the process instead of their worker.
 
 use std::net::IpAddr;
 
@@ -6,112 +6,119 @@ use crate::context::admin_view::AdminView;
 use crate::context::issued_token::{Ban, BanError, IssuedToken};
 use crate::context::log_note::AuthDecision;
 
-/// What is asked of the process rather than of a worker.
+/// Services of the process.
 pub trait Process {
-    /// Whether new work is welcome: `/health` says 200, else 503.
+    /// Returns whether the server accepts work: `/health` answers 200, otherwise 503.
     fn is_ready(&self) -> bool;
-    /// The text of `/metrics`.
+    /// Returns the text of `/metrics`.
     fn metrics(&self) -> String;
-    /// Whether a client's address may have one more connection.
+    /// Returns whether a client address may open another connection.
     fn address_has_capacity(&self, address: IpAddr) -> bool {
         let _ = address;
         true
     }
-    /// A client's address has one more connection; whether it has not too many now.
+    /// Counts a connection of a client address; returns whether the address is within its limit.
     fn address_opened(&self, address: IpAddr) -> bool {
         let _ = address;
         true
     }
-    /// One of those connections is this address's no more.
+    /// Uncounts a connection of an address.
     fn address_closed(&self, address: IpAddr) {
         let _ = address;
     }
-    /// Whether a client's address may begin one more handshake now, which counts.
+    /// Counts a handshake of a client address; returns whether its rate permits it.
     fn may_begin_handshake(&self, address: IpAddr, now_ms: u64) -> bool {
         let _ = (address, now_ms);
         true
     }
-    /// A client's address has shown a wrong key; the milliseconds after which it may be wrong again, 0 for at once.
+    /// Records a wrong key from a client address; returns the milliseconds until the next wrong key is checked, 0 for
+    /// immediately.
     fn wrong_key(&self, address: IpAddr, now_ms: u64) -> u64 {
         let _ = (address, now_ms);
         0
     }
-    /// A user opens one more WebSocket, of which he may have `max`; whether he has room for it, and then it counts.
+    /// Counts another WebSocket of a user if the user is below the limit `max`; returns whether it was counted.
     fn user_opened(&self, user: &str, max: u32) -> bool {
         let _ = (user, max);
         true
     }
-    /// One of those is closed.
+    /// Uncounts a WebSocket of a user.
     fn user_closed(&self, user: &str) {
         let _ = user;
     }
-    /// Whether a user is not let in at that time, in seconds since 1970.
+    /// Returns whether a user is banned at this time, in seconds since 1970.
     fn is_banned(&self, user: &str, now_s: u64) -> bool {
         let _ = (user, now_s);
         false
     }
-    /// Whether a token was revoked that holds by itself.
+    /// Returns whether an otherwise valid token was revoked.
     fn is_revoked(&self, token: &IssuedToken<'_>, now_s: u64) -> bool {
         let _ = (token, now_s);
         false
     }
-    /// From now on, for all workers.
+    /// Adds or removes a ban, for all workers.
     ///
     /// # Errors
-    /// It is not so.
+    /// The ban could not be stored.
     fn ban(&self, block: &Ban, now_s: u64) -> Result<(), BanError> {
         let _ = (block, now_s);
         Err(BanError::TooMany)
+    }
+    /// Whether there is another node with that id.
+    fn has_node(&self, id: &str) -> bool {
+        let _ = id;
+        false
     }
     /// How often a user's connections were ended so far, by the word of a back end.
     fn disconnect_count(&self) -> u64 {
         0
     }
-    /// A user's connections are ended now, all but those of these ids.
+    /// Disconnects a user's connections, except those with these ids.
     fn disconnect_user(&self, user: &str, except: &[Box<str>]) {
         let _ = (user, except);
     }
-    /// The only connection of a user that has this id is ended now.
+    /// Disconnects the user's connection with this id.
     fn disconnect_client(&self, user: &str, client: &str) {
         let _ = (user, client);
     }
-    /// Whether either was so since there were so many [`disconnect_count`](Self::endings): what was found out of the user before
-    /// does not let him in. `client` is the id of the connection, empty where it has none yet.
+    /// Returns whether the user was disconnected after [`disconnect_count`](Self::endings) had the given value, so that an
+    /// authentication begun before is void. `client` is the connection's id, empty if it has none yet.
     fn is_disconnected_since(&self, user: &str, endings: u64, client: &str) -> bool {
         let _ = (user, endings, client);
         false
     }
-    /// A user is unsubscribed from a channel now, by the word of a back end, with all connections or with the one of this
-    /// id; counts as one of the [`disconnect_count`](Self::endings).
+    /// Unsubscribes a user from a channel, on all connections or on the one with this id; counts in
+    /// [`disconnect_count`](Self::endings).
     fn unsubscribe_user(&self, user: &str, channel: &str, client: Option<&str>) {
         let _ = (user, channel, client);
     }
-    /// Whether that was so since there were so many: what was decided before does not subscribe the connection of this id.
+    /// Returns whether the user was unsubscribed after the count had the given value, so that a decision made before
+    /// does not subscribe the connection with this id.
     fn is_unsubscribed_since(&self, user: &str, channel: &str, endings: u64, client: &str) -> bool {
         let _ = (user, channel, endings, client);
         false
     }
-    /// Something of ours went wrong that the operator should see in the log.
+    /// Logs an internal error for the operator.
     fn log_error(&self, what: &str);
-    /// By what clients know this process among others.
+    /// Returns the name of this process for clients.
     fn node(&self) -> String {
         String::new()
     }
-    /// Returns whether decisions are watched.
+    /// Returns whether decisions are being watched.
     fn watches_decisions(&self) -> bool {
         false
     }
-    /// Reports a decision about a client; to be called only while decisions are watched.
+    /// Reports a decision about a client. Only called while decisions are being watched.
     fn log_decision(&self, decision: &AuthDecision<'_>) {
         let _ = decision;
     }
-    /// A script of an application has failed, which is in the log already.
+    /// Reports a script error that is already logged.
     fn script_failed(&self, app: &str, what: &str) {
         let _ = (app, what);
     }
-    /// The `nodes` of `GET /api/info`: a JSON array.
+    /// Returns the `nodes` of `GET /api/info`: a JSON array.
     fn nodes(&self) -> String;
-    /// What the admin page shows: a JSON object.
+    /// Returns the data of a view of the admin page: a JSON object.
     fn admin_view(&self, look: AdminView) -> String {
         let _ = look;
         "{}".to_owned()

@@ -1,18 +1,18 @@
-//! What routes and the configuration know of a client protocol.
+//! Properties of a client protocol for routes and the configuration.
 
-/// One client protocol; each folder of `sessions` has its own.
+/// A client protocol; each folder of `sessions` defines one.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ClientProtocol {
-    /// The route's `handler`, and what back ends read of a session.
+    /// Its name as `handler` of a route, and in descriptions of sessions for back ends.
     pub name: &'static str,
-    /// The methods that a route of it serves.
+    /// The methods that its routes serve.
     pub methods: &'static [&'static str],
-    /// Directives of a route that mean something to it, beside those of all routes that open WebSockets.
+    /// Route directives for this protocol, in addition to those for all WebSocket routes.
     pub options: &'static [&'static str],
 }
 
 impl ClientProtocol {
-    /// Whether a directive of a route means something to it.
+    /// Returns whether a route directive applies to this protocol.
     #[must_use]
     pub fn accepts_method(&self, option: &str) -> bool {
         self.options.contains(&option)

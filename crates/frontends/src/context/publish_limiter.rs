@@ -1,13 +1,13 @@
-//! How much back ends may publish: a rate for each key, and nothing new while memory is short.
+//! Limits on publications of back ends: a rate per key, and none while memory is short.
 //!
-//! What is refused here is refused before anything of it is done: the same command may be sent again later.
+//! A command rejected here had no effect and may be sent again later.
 
 use veche_types::codes::ErrorCode;
 
 use crate::context::rate::{Rate, SharedRateMeter};
 
-/// Which key a caller of the API has shown. Whoever has shown none is like all others who have not: push lines do not,
-/// and neither do callers on loopback where no key is asked for.
+/// The key of an API caller. Callers without a key share one: push lines, and callers on loopback if no key is
+/// configured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PublisherKey(Key);
 
@@ -16,7 +16,7 @@ enum Key {
     #[default]
     None,
     Numbered(u16),
-    /// An application on this worker: its publications have no rate.
+    /// An application on this worker: its publications have no rate limit.
     Application,
 }
 
@@ -24,28 +24,28 @@ impl PublisherKey {
     /// An application of this process.
     pub(crate) const APPLICATION: Self = Self(Key::Application);
 
-    /// Who has shown the key of that number.
+    /// Returns the caller with the key of this number.
     pub fn with_key(number: u16) -> Self {
         Self(Key::Numbered(number))
     }
 }
 
-/// Why a good command is not carried out now.
+/// Why a valid command is rejected for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PublishError {
-    /// Its caller has published as much as he may.
-    #[error("too much published with this key: try again in {} s", wait_ms.div_ceil(1000).max(1))]
+    /// Its caller exceeded the publish rate.
+    #[error("publish rate limit of this key exceeded: retry in {} s", wait_ms.div_ceil(1000).max(1))]
     RateLimited {
-        /// After so many milliseconds he may again.
+        /// Milliseconds until it may publish again.
         wait_ms: u64,
     },
-    /// The server has as much memory in use as it may.
+    /// The server has reached its memory limit.
     #[error("the server is short of memory: try again later")]
     OutOfMemory,
 }
 
 impl PublishError {
-    /// In the answers of the API.
+    /// Returns the API error code.
     pub fn code(self) -> ErrorCode {
         match self {
             Self::RateLimited { .. } => ErrorCode::TooManyRequests,
@@ -54,7 +54,7 @@ impl PublishError {
     }
 }
 
-/// What each publisher has used of the rate.
+/// The use of the publish rate by each caller.
 #[derive(Debug, Default)]
 pub struct PublishLimiter {
     rate: Option<Rate>,
@@ -63,7 +63,7 @@ pub struct PublishLimiter {
 }
 
 impl PublishLimiter {
-    /// The rate of each of so many keys; `None`: as fast as it is worked on.
+    /// Creates meters for this number of keys, with the same rate each; `None`: unlimited.
     pub fn new(rate: Option<Rate>, keys: usize) -> Self {
         Self {
             rate,
@@ -74,7 +74,7 @@ impl PublishLimiter {
         }
     }
 
-    /// Takes so many publications from the publisher's share.
+    /// Takes a number of publications from the caller's rate.
     pub(crate) fn take(
         &self,
         publisher: PublisherKey,
@@ -86,7 +86,7 @@ impl PublishLimiter {
         };
         let meter = match publisher.0 {
             Key::Application => return Ok(()),
-            // A reload may have taken the key away from a connection that stays.
+            // A reload may have removed the key of an open connection.
             Key::Numbered(key) => self.by_key.get(usize::from(key)),
             Key::None => None,
         };
@@ -112,7 +112,7 @@ mod tests {
         );
         assert_eq!(publishing.take(b, 1, 5_000), Ok(()));
         assert_eq!(publishing.take(PublisherKey::default(), 2, 5_000), Ok(()));
-        // A key that is no more shares with those who have none.
+        // A removed key shares the meter of callers without one.
         assert!(
             publishing
                 .take(PublisherKey::with_key(7), 1, 5_000)

@@ -1,13 +1,13 @@
-//! How often something may happen: a rate with its burst, and what one client has used of it.
+//! Rates with bursts, and meters of their use.
 //!
-//! The generic cell rate algorithm (ITU-T I.371): a [`RateMeter`] is one number, the time at which all that has happened
-//! would be paid for. Nothing has to be topped up as time goes by, so what is not used costs nothing.
+//! Implements the generic cell rate algorithm (ITU-T I.371): a meter is one number, the time at which everything
+//! counted so far would be paid for. Nothing has to be refilled as time passes, so an unused meter costs nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const NS_PER_MS: u64 = 1_000_000;
 
-/// So many in so much time; as many may come at once when none came before.
+/// A number of events per time window; an idle meter allows a burst of a whole window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     count: u64,
@@ -15,7 +15,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// `count` in `window_ms` milliseconds; both at least 1.
+    /// Creates a rate of `count` per `window_ms` milliseconds, both at least 1.
     pub fn new(count: u64, window_ms: u64) -> Self {
         Self {
             count: count.max(1),
@@ -23,12 +23,12 @@ impl Rate {
         }
     }
 
-    /// How many.
+    /// Returns the number of events per window.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// In how many milliseconds.
+    /// Returns the length of the window in milliseconds.
     pub fn window_ms(&self) -> u64 {
         self.window_ms
     }
@@ -43,15 +43,15 @@ impl Rate {
     }
 }
 
-/// What one client has used of a [`Rate`].
+/// One client's use of a [`Rate`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateMeter {
     paid_at_ns: u64,
 }
 
 impl RateMeter {
-    /// Takes `amount` if the rate allows it now. What has used nothing may take more than a whole window allows, once:
-    /// or it could never have it.
+    /// Takes `amount` if the rate permits it now. An idle meter permits more than a whole window once, since the amount
+    /// would otherwise never be permitted.
     pub fn take(&mut self, rate: &Rate, amount: u64, now_ms: u64) -> bool {
         let now_ns = now_ms.saturating_mul(NS_PER_MS);
         let begins = self.paid_at_ns.max(now_ns);
@@ -63,7 +63,7 @@ impl RateMeter {
         true
     }
 
-    /// Takes `amount` whatever the rate says; the milliseconds to wait until it is kept again, 0 where it is.
+    /// Takes `amount` unconditionally; returns the milliseconds until the rate is met again, or 0.
     pub fn charge(&mut self, rate: &Rate, amount: u64, now_ms: u64) -> u64 {
         let now_ns = now_ms.saturating_mul(NS_PER_MS);
         let begins = self.paid_at_ns.max(now_ns);
@@ -73,7 +73,7 @@ impl RateMeter {
             .div_ceil(NS_PER_MS)
     }
 
-    /// Milliseconds until `amount` can be taken.
+    /// Returns the milliseconds until `amount` can be taken.
     pub fn wait_ms(&self, rate: &Rate, amount: u64, now_ms: u64) -> u64 {
         let now_ns = now_ms.saturating_mul(NS_PER_MS);
         let until_paid = self.paid_at_ns.saturating_sub(now_ns);
@@ -84,21 +84,21 @@ impl RateMeter {
         until_paid.min(until_room).div_ceil(NS_PER_MS)
     }
 
-    /// Whether nothing is used: it can be forgotten.
+    /// Returns whether nothing is used, so the meter can be dropped.
     pub fn is_full(&self, now_ms: u64) -> bool {
         self.paid_at_ns <= now_ms.saturating_mul(NS_PER_MS)
     }
 }
 
-/// What several connections, on any thread, have used of a [`Rate`] together.
+/// The joint use of a [`Rate`] by several connections on any thread.
 #[derive(Debug, Default)]
 pub struct SharedRateMeter(AtomicU64);
 
 impl SharedRateMeter {
-    /// Takes `amount` if the rate allows it now, as [`RateMeter::take`] does.
+    /// Takes `amount` if the rate permits it now.
     ///
     /// # Errors
-    /// It does not: the milliseconds after which it will, if nobody else takes any.
+    /// Returns the milliseconds until it permits it, unless others take from it first.
     pub fn take(&self, rate: &Rate, amount: u64, now_ms: u64) -> Result<(), u64> {
         let mut paid_at_ns = self.0.load(Relaxed);
         loop {
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!((rate.count(), rate.window_ms()), (10, 1_000));
         assert_eq!(meter.wait_ms(&rate, 1, 5_000), 0);
         assert!(meter.take(&rate, 10, 5_000));
-        // One waits for its own place, more than a window for an empty meter.
+        // The wait is for the amount itself, more than a window for an idle meter.
         for (amount, now_ms, wait_ms) in [
             (1, 5_000, 100),
             (3, 5_000, 300),

@@ -1,56 +1,53 @@
-//! How fast a client may speak on its WebSocket, and what becomes of what it says too fast.
+//! Rate limiting of a client's WebSocket messages.
 
 use crate::context::rate::{Rate, RateMeter};
 
-/// The rates of a route's WebSockets.
+/// The rate limits of a route's WebSockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimits {
     /// Messages, pings and pongs of one connection.
     pub messages: Option<Rate>,
-    /// Bytes of their payload, inflated.
+    /// Inflated payload bytes per connection.
     pub bytes: Option<Rate>,
-    /// What becomes of what comes too fast.
+    /// How excess messages are handled.
     pub over_limit: OverLimit,
 }
 
-/// What becomes of what a client says too fast.
+/// How messages over the limit are handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OverLimit {
-    /// It waits, and so does all that comes behind it: in the end the client's own socket is full.
+    /// They wait, as does all later input, until the client's socket is full.
     #[default]
     Delay,
-    /// It is dropped, and counted.
+    /// They are dropped and counted.
     Drop,
     /// The connection is closed with 1008.
     Close,
 }
 
-/// What can't be made to wait may be ahead of its pace by so much.
+/// Maximum time by which messages that can't be delayed may exceed the rate.
 const AHEAD_MS: u64 = 5_000;
 
-/// What one connection has used; nothing is kept for those that have no rate to keep to.
+/// The usage of one connection; not stored for connections without rate limits.
 #[derive(Debug)]
 pub(crate) struct RateLimiter {
     limits: RateLimits,
     messages: RateMeter,
     bytes: RateMeter,
     wait_until_ms: u64,
-    /// The same for the number of messages alone.
+    /// The wait required by the number of messages alone.
     messages_wait_until_ms: u64,
 }
 
-/// Whether a message, or a command of one, may be worked on.
+/// Whether a message or command may be processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RateDecision {
-    /// It may.
     Allow,
-    /// It may, but what is behind it waits until [`RateLimiter::wait_until_ms`].
+    /// Process it; later input waits until `wait_until_ms`.
     AllowThenWait,
-    /// It has to wait until then, and is not counted yet.
+    /// It has to wait until then and is not counted yet.
     Wait,
-    /// It is to be dropped.
     Drop,
-    /// It is to be the last.
     Close,
 }
 
@@ -65,7 +62,7 @@ impl RateLimiter {
         }
     }
 
-    /// A message has come, or a control frame.
+    /// Counts a message or control frame.
     pub(crate) fn message(&mut self, bytes: usize, now_ms: u64) -> RateDecision {
         match self.publications(1, now_ms) {
             RateDecision::Allow => self.bytes(bytes, now_ms),
@@ -77,7 +74,7 @@ impl RateLimiter {
         }
     }
 
-    /// The bytes of a message have come whose commands are counted when they are worked on.
+    /// Counts the bytes of a message whose commands are counted when they are processed.
     pub(crate) fn bytes(&mut self, bytes: usize, now_ms: u64) -> RateDecision {
         let over = self.limits.over_limit;
         let (paced, wait_until_ms) = charge(
@@ -91,7 +88,7 @@ impl RateLimiter {
         paced
     }
 
-    /// A message is so many publications at once.
+    /// Counts a message that consists of several publications.
     pub(crate) fn publications(&mut self, count: u64, now_ms: u64) -> RateDecision {
         let over = self.limits.over_limit;
         let (paced, wait_until_ms) = charge(
@@ -106,7 +103,7 @@ impl RateLimiter {
         paced
     }
 
-    /// The next command of a message is to be worked on.
+    /// Counts the next command of a message.
     pub(crate) fn command(&mut self, now_ms: u64) -> RateDecision {
         match self.messages_wait_until_ms > now_ms {
             true => RateDecision::Wait,
@@ -114,13 +111,13 @@ impl RateLimiter {
         }
     }
 
-    /// The same where it can't be made to wait: what brought it is another connection's.
+    /// Counts a command that can't be delayed, since it arrived on another connection.
     pub(crate) fn relayed_command(&mut self, now_ms: u64) -> RateDecision {
         let paced = self.publications(1, now_ms);
         self.unless_late(paced, now_ms)
     }
 
-    /// The bytes of commands that can't be made to wait.
+    /// Counts the bytes of commands that can't be delayed.
     pub(crate) fn relayed_bytes(&mut self, bytes: usize, now_ms: u64) -> RateDecision {
         let paced = self.bytes(bytes, now_ms);
         self.unless_late(paced, now_ms)
@@ -136,7 +133,7 @@ impl RateLimiter {
         }
     }
 
-    /// The client says nothing more: what would have to wait is dropped.
+    /// Ends input of the client: messages that would have to wait are dropped.
     pub(crate) fn end(&mut self) {
         if self.limits.over_limit == OverLimit::Delay {
             self.limits.over_limit = OverLimit::Drop;
@@ -144,13 +141,13 @@ impl RateLimiter {
         }
     }
 
-    /// Until when what is behind the last message waits.
+    /// Returns until when later input waits, in monotonic milliseconds.
     pub(crate) fn wait_until_ms(&self) -> u64 {
         self.wait_until_ms
     }
 }
 
-/// Takes so much from a rate; what becomes of what it is for, and until when what is behind that waits.
+/// Charges an amount to a rate; returns what to do with the message, and how long later input waits.
 fn charge(
     rate: Option<Rate>,
     over: OverLimit,
@@ -222,7 +219,7 @@ mod tests {
         (0..9).for_each(|_| assert_eq!(pace.command(5_000), RateDecision::Wait));
         assert_eq!(pace.wait_until_ms(), 5_500);
         assert_eq!(pace.command(5_500), RateDecision::AllowThenWait);
-        // Many bytes hold back what is behind them, not the commands that they are.
+        // Many bytes delay later messages, not the commands in them.
         assert_eq!(pace.bytes(9_000, 9_000), RateDecision::AllowThenWait);
         assert_eq!(pace.command(9_000), RateDecision::Allow);
         assert_eq!(pace.wait_until_ms(), 17_000);
@@ -231,7 +228,7 @@ mod tests {
     #[test]
     fn what_cannot_wait_is_ahead_by_a_limited_time() {
         let mut pace = pace(OverLimit::Delay);
-        // Two a second, and five seconds ahead.
+        // Two per second, and five seconds ahead.
         let carried_out =
             (0..99).take_while(|_| pace.relayed_command(5_000) == RateDecision::Allow);
         assert_eq!(carried_out.count(), 2 + 10);

@@ -1,3 +1,3 @@
-//! Commands that come for a response of another connection, and the address by which they find it.
+//! Commands for the streaming response of another connection, and the address that finds it.
 
 pub use veche_nodes::{EmulationAddress, EmulationRequest};

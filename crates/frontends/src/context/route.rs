@@ -1,7 +1,6 @@
-//! A route: which handler answers a path, for whom, and within which limits.
+//! A route: the handler of a path, its access rules and limits.
 //!
-//! It knows names and rules only; finding the route of a request is the [`Router`]'s part, what a handler does is in
-//! files of its own.
+//! [`Router`] finds the route of a request; handlers are implemented elsewhere.
 
 mod headers;
 mod router;
@@ -14,58 +13,58 @@ use veche_proto::websocket;
 use veche_types::AppId;
 
 use crate::context::access::NetworkRules;
-use crate::context::delivery_mode::{DeliveryMode, DropPolicy};
 use crate::context::files::ContentCoding;
 use crate::context::hooks::{HookKind, HookTarget, HookTargets};
 use crate::context::identity::Identity;
 use crate::context::origin;
 use crate::context::protocol::ClientProtocol;
 use crate::context::rate_limiter::RateLimits;
+use crate::outbox::delivery_mode::{DeliveryMode, DropPolicy};
 
 pub use headers::{HeaderError, RouteHeaders};
 pub use router::{RouteMatch, Router};
 
-/// What a route leads to, with that handler's own options.
+/// The handler of a route with its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouteHandler {
     /// Sessions of a client protocol.
     Session(&'static ClientProtocol),
-    /// Files below `root`.
+    /// Static files below `root`.
     Static {
-        /// A folder, or `builtin:NAME` for files embedded in the binary.
+        /// A folder, or `builtin:NAME` for embedded files.
         root: PathBuf,
-        /// The codings in which files may lie prepared, the preferred one first; each at most once.
+        /// Codings of precompressed files in order of preference, without duplicates.
         variants: Vec<ContentCoding>,
     },
     /// The back end's HTTP API and its WebSocket.
     Api,
-    /// An application: WebSockets and plain HTTP.
+    /// An application: WebSockets and HTTP requests.
     Lua {
-        /// Which.
+        /// The id of the application.
         app: AppId,
-        /// How long it may take to answer a request, and from part to part of a response; 0 for as long as it likes.
+        /// Time limit for a response and between its parts, in milliseconds; 0: none.
         request_timeout_ms: u64,
     },
-    /// The operator's page, and what it calls.
+    /// The admin page and its calls.
     Admin,
-    /// `GET /health`.
+    /// Readiness at `GET /health`.
     Health,
-    /// `GET /metrics`.
+    /// Metrics at `GET /metrics`.
     Metrics,
 }
 
 impl RouteHandler {
-    /// Whether the handler also takes what lies below its path, without a `/*` at the end.
+    /// Returns whether the handler also serves paths below its own, without `/*` at the end.
     pub fn takes_subtree(&self) -> bool {
         matches!(self, Self::Static { .. } | Self::Api | Self::Admin)
     }
 
-    /// Whether a WebSocket may be opened here.
+    /// Returns whether WebSockets may be opened on the route.
     pub fn takes_websocket(&self) -> bool {
         matches!(self, Self::Session(_) | Self::Api | Self::Lua { .. })
     }
 
-    /// The application that it leads to.
+    /// Returns the application of the route.
     pub(crate) fn app(&self) -> Option<AppId> {
         match self {
             Self::Lua { app, .. } => Some(*app),
@@ -74,48 +73,47 @@ impl RouteHandler {
     }
 }
 
-/// One `[[route]]`, checked.
+/// A validated `[[route]]` of the configuration.
 #[derive(Clone, Debug)]
 pub struct Route {
     /// As written: `/ws`, `/room/:id`, `/app/*`.
     pub path: String,
-    /// Upper-case methods; empty for any that the handler knows.
+    /// Upper-case methods; empty for all that the handler supports.
     pub methods: Vec<String>,
-    /// Where it leads.
+    /// The handler of its requests.
     pub handler: RouteHandler,
-    /// Headers that its answers have in addition, if it leads to files or an application. Answers that open a WebSocket have
-    /// none of them.
+    /// Headers added to responses of files and applications, except those that open a WebSocket.
     pub headers: Option<Arc<RouteHeaders>>,
-    /// Who the client is.
+    /// How the user is determined.
     pub identity: Identity,
-    /// Channel patterns that a client may ask for by `?channel=`: a name, or a beginning and `*`.
+    /// Channel patterns for `?channel=`: a name, or a prefix and `*`.
     pub channels: Vec<String>,
-    /// Whose requests are answered here, by the client's address.
+    /// Rules for client addresses.
     pub networks: NetworkRules,
-    /// Whose pages may open a WebSocket here.
+    /// Rules for origins of pages that open a WebSocket.
     pub origins: Vec<origin::OriginCheck>,
-    /// What is answered to an offer of permessage-deflate; `Never` refuses it.
+    /// How offers of permessage-deflate are answered; `Never` rejects them.
     pub compression: Option<websocket::deflate::DeflatePolicy>,
-    /// Limits of a client's message.
+    /// Limits on a client's messages.
     pub message_limits: websocket::MessageLimits,
-    /// How fast a client may speak; `Never`: as fast as it is worked on.
+    /// Rate limits of clients; `Never`: unlimited.
     pub rate_limits: Option<RateLimits>,
-    /// What a client gets that reads too slowly for all; `Never`: it is closed.
+    /// What happens with clients that read too slowly; `Never`: they are disconnected.
     pub drop_policy: Option<DropPolicy>,
-    /// Clients are told the place of each publication, and may come back with it. Not beside `drop_policy`.
+    /// Clients receive the position of each publication and may recover with it. Excludes `drop_policy`.
     pub has_positions: bool,
-    /// Who decides on commands of Centrifuge clients; `Never`: the server itself.
+    /// Hook targets of Centrifuge clients; `Never`: the server decides itself.
     pub hook_targets: Option<Arc<HookTargets>>,
 }
 
 impl Route {
-    /// Returns what decides on this kind of questions for clients of the route, if anything does.
+    /// Returns the hook target of this kind for the route's clients, if any.
     pub(crate) fn hook_target(&self, kind: HookKind) -> Option<HookTarget> {
         let deciders = self.hook_targets.as_deref();
         deciders.and_then(|deciders| deciders.of(kind))
     }
 
-    /// What sessions of this route get of what is published to them.
+    /// Returns how publications are delivered to sessions of this route.
     pub(crate) fn delivery_mode(&self) -> DeliveryMode {
         match (self.has_positions, self.drop_policy) {
             (true, _) => DeliveryMode::WithPositions,
@@ -124,15 +122,15 @@ impl Route {
         }
     }
 
-    /// Whether `?channel=name` may be allowed here to some user.
+    /// Returns whether `?channel=name` is allowed for some user.
     pub(crate) fn lists_channel(&self, name: &str) -> bool {
         self.channels
             .iter()
             .any(|pattern| accepts_handshake(pattern, name))
     }
 
-    /// Whether `?channel=name` is allowed here to a user, `""` for an anonymous one: by a pattern where the name leaves
-    /// that to patterns, else by the whole name.
+    /// Returns whether `?channel=name` is allowed for a user, `""` for an anonymous one: by a pattern if the name
+    /// permits patterns, otherwise by the whole name.
     pub fn allows_channel(&self, name: &str, user: &str, namespaces: &Namespaces) -> bool {
         match Audience::of(name, namespaces).entry_requirement(user) {
             EntryRequirement::AnyGrant => self.lists_channel(name),
@@ -142,7 +140,7 @@ impl Route {
     }
 }
 
-/// Whether a pattern, a name or a beginning and `*`, means a channel.
+/// Returns whether a pattern, a name or a prefix and `*`, matches a channel.
 fn accepts_handshake(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),

@@ -1,8 +1,8 @@
-//! The seam between transports and client protocols: a session, whatever carries its messages.
+//! The interface between transports and client protocols: a session, independent of what carries its messages.
 //!
-//! A session knows neither HTTP nor frames. Its transport (`websocket` for WebSockets and endless responses) hands it
-//! messages, answers and deadlines, and carries out the [`Flow`] that it returns. How a session begins is the business of
-//! `http`; [`sessions/README.md`](../../sessions/README.md) describes both.
+//! A session knows neither HTTP nor frames. Its transport (`websocket` for WebSockets and endless responses) passes it
+//! messages, answers and deadlines, and executes the [`Flow`] that it returns. `http` opens sessions;
+//! [`sessions/README.md`](../../sessions/README.md) describes both.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -15,7 +15,6 @@ use veche_types::codes::CloseCode;
 
 use crate::context::hooks::{HookDecision, HookRequestId};
 use crate::context::identity::{IdentityLease, IdentityResult};
-use crate::context::members::connection_id;
 use crate::context::rate_limiter::{RateDecision, RateLimiter};
 use crate::context::relay::EmulationRequest;
 use crate::context::route::Route;
@@ -23,24 +22,24 @@ use crate::context::session_info::SessionInfo;
 use crate::context::step::WaitReason;
 use crate::context::worker_context::Context;
 
-/// What a session works with, for one call.
+/// The context of one call of a session.
 pub(crate) struct SessionContext<'a> {
     pub(crate) id: ConnectionId,
-    /// `None` on a connection that an application has dialed.
+    /// `None` for connections dialed by an application.
     pub(crate) route: Option<&'a Arc<Route>>,
-    /// How long the token holds that has opened the session.
+    /// The identity that opened the session, and how long it is valid.
     pub(crate) lease: &'a mut Option<Box<IdentityLease>>,
-    /// Where the client may not speak as fast as it likes.
+    /// The rate limits of the client, if it has any.
     pub(crate) rate_limiter: Option<&'a mut RateLimiter>,
-    /// Its messages come with requests of their own, which can't be made to wait.
+    /// Messages arrive in separate requests, which can't be delayed.
     pub(crate) is_relayed: bool,
-    /// The session is not being closed.
+    /// The session is not closing.
     pub(crate) is_open: bool,
     pub(crate) shared: &'a mut Context,
 }
 
 impl<'a> SessionContext<'a> {
-    /// The route of a session that a client has opened.
+    /// Returns the route of a session opened by a client.
     pub(crate) fn route(&self) -> &'a Arc<Route> {
         match self.route {
             Some(route) => route,
@@ -48,7 +47,7 @@ impl<'a> SessionContext<'a> {
         }
     }
 
-    /// Whether the next command keeps to the route's rate.
+    /// Checks the next command against the route's rate.
     pub(crate) fn check_command_rate(&mut self) -> RateDecision {
         let now_ms = self.shared.now.mono_ms;
         match &mut self.rate_limiter {
@@ -59,12 +58,12 @@ impl<'a> SessionContext<'a> {
     }
 }
 
-/// What becomes of the session and of its input.
+/// What happens next with the session and its input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     Continue,
     Wait(WaitReason),
-    /// The session is to be closed with this code and reason.
+    /// Close the session with this code and reason.
     Close(u16, Cow<'static, str>),
 }
 
@@ -74,13 +73,12 @@ impl Flow {
     }
 }
 
-/// An open session of a client protocol. A method without a body of its own has one that suits protocols without that
-/// feature.
+/// An open session of a client protocol. Default methods suit protocols without the feature.
 pub(crate) trait Session {
-    /// Describes the session to back ends; transport and route are filled in by the caller.
+    /// Describes the session to back ends; the caller fills in transport and route.
     fn info(&self) -> SessionInfo<'_>;
 
-    /// Works on a whole message, which is lent for the call.
+    /// Handles a complete message, borrowed for the call.
     fn handle_message(
         &mut self,
         kind: MessageKind,
@@ -88,29 +86,29 @@ pub(crate) trait Session {
         cx: &mut SessionContext<'_>,
     ) -> Flow;
 
-    /// Returns what has to come before another message is read.
+    /// Returns what must happen before another message is read.
     fn input_block(&self) -> Option<WaitReason> {
         None
     }
 
-    /// Whether a message is several things, each of which the session counts against the route's rate by itself.
+    /// Returns whether a message contains several commands, each counted separately against the route's rate.
     fn counts_commands(&self) -> bool {
         false
     }
 
-    /// Whether the request that has opened the session had messages in it; they are worked on by [`Session::resume`].
+    /// Returns whether the opening request contained messages, to be processed by [`Session::resume`].
     fn has_input(&self) -> bool {
         false
     }
 
-    /// Goes on after a wait, with what was kept.
+    /// Continues with stored input after a wait.
     fn resume(&mut self, cx: &mut SessionContext<'_>) -> Flow {
         let _ = cx;
         Flow::Continue
     }
 
-    /// A home has answered one of the session's tickets. Returns what follows, or `None` if input that waits for an answer
-    /// still waits.
+    /// Handles a home worker's answer to one of the session's tickets. Returns what happens next, or `None` if input
+    /// that waits for an answer still waits.
     fn handle_answer(
         &mut self,
         ticket: Ticket,
@@ -121,8 +119,8 @@ pub(crate) trait Session {
         None
     }
 
-    /// A hook or an application has decided on a question of the session. Returns what follows, or `None` if nothing
-    /// waited for that.
+    /// Handles the decision of a hook or application on one of the session's requests. Returns what happens next, or
+    /// `None` if nothing waited for it.
     fn handle_hook_decision(
         &mut self,
         question: HookRequestId,
@@ -133,7 +131,7 @@ pub(crate) trait Session {
         None
     }
 
-    /// An issuer's keys were fetched. Returns whether the session waited for them.
+    /// Handles fetched issuer keys. Returns whether the session waited for them.
     fn handle_identity(&mut self, finding: &IdentityResult) -> bool {
         let _ = finding;
         false
@@ -144,30 +142,30 @@ pub(crate) trait Session {
         let _ = peer;
     }
 
-    /// Whether commands that came with another request are this client's.
+    /// Returns whether commands relayed from another request belong to this client.
     fn accepts_relay(&self, relay: &EmulationRequest) -> bool {
         let _ = relay;
         false
     }
 
-    /// Works on such commands.
     fn handle_relay(&mut self, relay: &EmulationRequest, cx: &mut SessionContext<'_>) -> Flow {
         let _ = (relay, cx);
         Flow::Continue
     }
 
-    /// Whether an instruction of a back end means this session: by default, if it has the name that back ends see.
+    /// Returns whether a back end's command applies to this session: by default, if it names the connection id that
+    /// back ends see.
     fn matches_command(
         &self,
         instruction: &UserCommand,
         id: ConnectionId,
         shared: &Context,
     ) -> bool {
-        let name = || connection_id(shared.hub.worker(), id);
+        let name = || shared.connection_id(id);
         instruction.session.is_none() && instruction.applies_to(&name())
     }
 
-    /// Carries out an instruction. Closing, and how long the session may last, is done already.
+    /// Executes a back end's command. Closing and session expiry are handled by the caller.
     fn handle_user_command(
         &mut self,
         instruction: &Arc<UserCommand>,
@@ -177,31 +175,31 @@ pub(crate) trait Session {
         Flow::Continue
     }
 
-    /// Handles the loss of publications of a channel that can't be recovered. By default the client has to reconnect.
+    /// Handles unrecoverable loss of a channel's publications. By default the client has to reconnect.
     fn handle_lost_history(&mut self, channel: &str, cx: &mut SessionContext<'_>) -> Flow {
         let _ = (channel, cx);
         Flow::close(CloseCode::InsufficientState.parts())
     }
 
-    /// Whether the protocol has pings of its own, by messages. Then the transport sends none, the session is never idle,
-    /// and [`Session::handle_timeout`] is called at [`Session::deadline_ms`].
+    /// Returns whether the protocol has its own pings, sent as messages. The transport then sends none, the session is
+    /// never idle, and [`Session::handle_timeout`] is called at [`Session::deadline_ms`].
     fn has_pings(&self) -> bool {
         false
     }
 
-    /// When something is due.
+    /// Returns the next deadline in monotonic milliseconds.
     fn deadline_ms(&self, shared: &Context) -> u64 {
         let _ = shared;
         u64::MAX
     }
 
-    /// The same while input waits, so that silence means nothing.
+    /// Returns the deadline while input waits, when silence of the client means nothing.
     fn blocked_deadline_ms(&self, now: Now) -> u64 {
         let _ = now;
         u64::MAX
     }
 
-    /// The same while a question is open, and the client is pinged.
+    /// Returns the deadline while a hook request is pending and the client is pinged.
     fn hook_deadline_ms(&self, shared: &Context) -> u64 {
         let _ = shared;
         u64::MAX
@@ -213,68 +211,69 @@ pub(crate) trait Session {
         Flow::Continue
     }
 
-    /// The same while input waits.
+    /// Handles the deadline while input waits.
     fn handle_blocked_timeout(&mut self, cx: &mut SessionContext<'_>) -> Flow {
         let _ = cx;
         Flow::Continue
     }
 
-    /// What came while nothing was read may have been the answer to a ping.
+    /// Treats the client as alive: data received while input was paused may have been the answer to a ping.
     fn confirm_alive(&mut self) {}
 
-    /// Whether something may be due earlier than [`Session::deadline_ms`] said last; taken by the call.
+    /// Returns and clears whether the deadline may have become earlier since the last [`Session::deadline_ms`].
     fn take_deadline_change(&mut self) -> bool {
         false
     }
 
-    /// Whether the client renews its token by itself and has some time for that.
+    /// Returns whether the client renews its token itself and has a grace period for it.
     fn renews_token(&self) -> bool {
         false
     }
 
-    /// Whether the session asks a hook to prolong it when its token ends.
+    /// Returns whether the session asks a hook to extend it when its token expires.
     fn renews_by_hook(&self, route: &Route) -> bool {
         let _ = route;
         false
     }
 
-    /// Names of user and client for the log of decisions.
+    /// Returns the names of user and client for the decision log.
     fn log_names<'s>(&'s self, id: ConnectionId, shared: &'s Context) -> (&'s str, &'s str) {
         (shared.hub.user_of(id).unwrap_or_default(), "")
     }
 
-    /// Translates a close of the server's into the protocol's words.
+    /// Converts the server's close code and reason to those of the protocol.
     fn close_code_and_reason<'r>(&self, code: u16, reason: &'r str) -> (u16, Cow<'r, str>) {
         (code, reason.into())
     }
 
-    /// The session is being closed: writes last words, where the transport's own Close does not reach the client.
+    /// Writes a final message while the session is closing, where the transport's own Close does not reach the client.
     fn write_close(&mut self, code: u16, reason: &str, cx: &mut SessionContext<'_>) {
         let _ = (code, reason, cx);
     }
 
-    /// Whether [`Session::handle_closed`] comes at once when the peer has broken the protocol or its rate, and not only when the
-    /// transport has ended.
+    /// Returns whether [`Session::handle_closed`] is called immediately when the peer violates the protocol or its rate, not
+    /// only when the transport has ended.
     fn closes_on_fault(&self) -> bool {
         false
     }
 
-    /// The session is over, by a Close of either side or without one. May come several times; the first counts.
+    /// Handles the end of the session, by a Close of either side or without one. May be called several times; the first
+    /// call counts.
     fn handle_closed(&mut self, code: u16, reason: &str, cx: &mut SessionContext<'_>) {
         let _ = (code, reason, cx);
     }
 
-    /// The handler of an application that waited has ended. Returns whether one waited.
+    /// Handles the end of an application handler that was waiting. Returns whether one was.
     fn handle_app_ready(&mut self) -> bool {
         false
     }
 
-    /// An outbox that was full has room again.
+    /// Handles that a full outbox has room again.
     fn handle_drained(&mut self, id: ConnectionId, shared: &mut Context) {
         let _ = (id, shared);
     }
 
-    /// Whether it is a back end that pushes.
+    /// Returns whether the session belongs to a back end that pushes.
     fn is_back_end(&self) -> bool {
         false
     }

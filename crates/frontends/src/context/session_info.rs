@@ -1,8 +1,8 @@
-//! Which connections there are, and what each knows of itself.
+//! Descriptions of sessions for lists of connections.
 
 pub use veche_nodes::ListConnections;
 
-/// What a connection knows of itself.
+/// The description of a session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SessionInfo<'a> {
     pub(crate) client: &'a str,

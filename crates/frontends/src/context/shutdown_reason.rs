@@ -1,18 +1,18 @@
-//! Why the server goes away, and how it closes sessions then.
+//! Why the server shuts down, and the close code for its sessions.
 
 use veche_types::codes::CloseCode;
 
-/// Why the server goes away.
+/// Why the server shuts down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShutdownReason {
-    /// It stops.
+    /// The server process is stopping.
     Stopping,
     /// Another server process has taken over.
     Replaced,
 }
 
 impl ShutdownReason {
-    /// The close code and its reason.
+    /// Returns the close code and reason.
     pub fn close_code_and_reason(self) -> (u16, &'static str) {
         let close = match self {
             Self::Stopping => CloseCode::GoingAway,

@@ -1,6 +1,6 @@
-//! What a worker counts. Each worker owns one [`Stats`]; others only read it.
+//! Counters of a worker. Each worker owns one [`Stats`]; other threads only read it.
 //!
-//! A [`SharedCounter`] has a single writer, so adding is a load and a store, not a locked instruction.
+//! A counter has a single writer, so adding is a load and a store instead of a locked instruction.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -8,61 +8,61 @@ use crate::context::credential_kind::CredentialKind;
 use crate::context::publish_limiter::PublishError;
 use veche_jwt::TokenError;
 
-/// A number that one thread writes and any thread reads.
+/// A number written by one thread and readable by any.
 #[derive(Debug, Default)]
 pub struct SharedCounter(AtomicU64);
 
 impl SharedCounter {
-    /// Adds. For the owning worker only.
+    /// Adds. Only called by the owning worker.
     pub fn add(&self, count: u64) {
         self.0
             .store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
     }
 
-    /// Takes away. For the owning worker only.
+    /// Subtracts. Only called by the owning worker.
     pub fn sub(&self, count: u64) {
         self.0
             .store(self.0.load(Relaxed).wrapping_sub(count), Relaxed);
     }
 
-    /// Replaces. For the owning worker only.
+    /// Sets the value. Only called by the owning worker.
     pub fn set(&self, value: u64) {
         self.0.store(value, Relaxed);
     }
 
-    /// Reads.
+    /// Returns the current value of the counter.
     pub fn read(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
 
-/// How a handshake ended.
+/// The outcome of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandshakeOutcome {
-    /// 101.
+    /// 101: the session opened.
     Opened,
-    /// No route, or one without WebSocket.
+    /// No route, or a route without WebSocket.
     NotFound,
-    /// Not a valid upgrade.
+    /// An invalid upgrade request.
     Malformed,
-    /// A page of a foreign origin.
+    /// The origin is not allowed.
     ForeignOrigin,
-    /// No user, or a bad one.
+    /// No user, or an invalid one.
     Unidentified,
-    /// A channel that the route does not allow.
+    /// The route does not allow the channel.
     ForbiddenChannel,
-    /// No key for the API.
+    /// No valid API key.
     Unauthorized,
-    /// The application did not want it, or gave no verdict.
+    /// The application refused, or failed to decide.
     Refused,
-    /// Its user has too many already, or there is no memory for it.
+    /// The user has too many connections, or memory is short.
     Rejected,
-    /// Who it is could not be found out: no keys, no answer of the back end.
+    /// Authentication is unavailable: no keys, or no answer from the back end.
     Unavailable,
 }
 
 impl HandshakeOutcome {
-    /// Every outcome, with its label in the metrics.
+    /// Every outcome with its metric label.
     pub const ALL: [(Self, &'static str); 10] = [
         (Self::Opened, "opened"),
         (Self::NotFound, "not_found"),
@@ -77,29 +77,29 @@ impl HandshakeOutcome {
     ];
 }
 
-/// Why a client's TLS handshake failed.
+/// Reason for a failed TLS handshake of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsHandshakeFailure {
-    /// It was not over in time.
+    /// The handshake took too long.
     TimedOut,
-    /// The client left in the middle of it.
+    /// The client closed the connection.
     CutOff,
-    /// What came was no TLS at all.
+    /// The data was not TLS.
     NotTls,
-    /// No version or cipher in common.
+    /// No common version or cipher.
     Incompatible,
-    /// The client's certificate is missing or not believed.
+    /// The client certificate is missing or not trusted.
     ClientCertificate,
-    /// The client gave up: most often it does not believe our certificate.
+    /// The client aborted, usually because it does not trust the server's certificate.
     Refused,
-    /// What came breaks the rules.
+    /// The client violated the TLS protocol.
     Malformed,
-    /// There is no certificate to show.
+    /// No certificate is configured.
     NoCertificate,
 }
 
 impl TlsHandshakeFailure {
-    /// Every reason, with its label in the metrics.
+    /// Every reason with its metric label.
     pub const ALL: [(Self, &'static str); 8] = [
         (Self::TimedOut, "timed_out"),
         (Self::CutOff, "cut_off"),
@@ -112,29 +112,29 @@ impl TlsHandshakeFailure {
     ];
 }
 
-/// Why somebody was turned away before anything was asked of him.
+/// Reason for rejecting a connection or request before it was processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcceptRejection {
-    /// His network is not let in.
+    /// The network is not allowed.
     Network,
-    /// A `Host` that is not ours.
+    /// The `Host` is not allowed.
     Host,
-    /// His address has too many connections.
+    /// The address has too many connections.
     Connections,
-    /// His address makes them too fast.
+    /// The address opens connections too fast.
     Rate,
-    /// He is no trusted proxy, where only those may connect.
+    /// Not a trusted proxy, on a listener for proxies only.
     NotAProxy,
-    /// He did not begin with a header of the PROXY protocol, or not in time.
+    /// No valid PROXY header in time.
     ProxyHeader,
-    /// His user has too many connections.
+    /// The user has too many connections.
     UserConnections,
     /// The server is short of memory.
     Memory,
 }
 
 impl AcceptRejection {
-    /// Every reason, with its label in the metrics.
+    /// Every reason with its metric label.
     pub const ALL: [(Self, &'static str); 8] = [
         (Self::Network, "network"),
         (Self::Host, "host"),
@@ -147,122 +147,122 @@ impl AcceptRejection {
     ];
 }
 
-/// Upper bounds of the buckets of [`Stats::turns`], in microseconds; the last bucket has none.
+/// Upper bounds of the buckets of [`Stats::turns`], in microseconds; the last bucket is unbounded.
 pub const TURN_BUCKETS_US: [u64; 9] = [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 50_000];
 
 /// The counters of one worker.
 #[derive(Debug, Default)]
 pub struct Stats {
-    /// Open transports.
+    /// Number of open transports.
     pub connections: SharedCounter,
     /// Open sessions (WebSocket, after the 101).
     pub sessions: SharedCounter,
-    /// Open connections of applications to other servers.
+    /// Open outbound connections of applications.
     pub clients: SharedCounter,
-    /// Transports ever accepted.
+    /// Total number of accepted transports.
     pub accepted: SharedCounter,
-    /// Accepts that had to wait: at the cap, or out of descriptors.
+    /// Stalled accepts: at the connection limit, or out of descriptors.
     pub accepts_stalled: SharedCounter,
     /// Refused connections and requests, by reason.
     pub accepts_rejected: [SharedCounter; AcceptRejection::ALL.len()],
-    /// Handshakes by outcome.
+    /// Number of handshakes by outcome.
     pub handshakes: [SharedCounter; HandshakeOutcome::ALL.len()],
-    /// Wrong keys, in the order of [`CredentialKind::ALL`].
+    /// Wrong keys by [`CredentialKind`](crate::context::guessing::CredentialKind).
     pub wrong_api_keys: [SharedCounter; CredentialKind::ALL.len()],
-    /// Invalid tokens, at handshakes and renewals, in the order of [`TokenError::ALL`].
+    /// Invalid tokens at handshakes and renewals, in the order of [`TokenError::ALL`](veche_jwt::Refusal::ALL).
     pub tokens_refused: [SharedCounter; TokenError::ALL.len()],
-    /// Tokens that took the place of older ones of their sessions.
+    /// Tokens renewed on open sessions.
     pub tokens_renewed: SharedCounter,
-    /// Sessions closed because their token held no more.
+    /// Sessions closed because their token expired.
     pub tokens_expired: SharedCounter,
-    /// TLS handshakes of clients that came to their end: full ones, resumed ones.
+    /// Completed TLS handshakes of clients: full, resumed.
     pub tls_connections: [SharedCounter; 2],
-    /// The same by version: TLS 1.2, TLS 1.3.
+    /// Completed TLS handshakes by version: TLS 1.2, TLS 1.3.
     pub tls_versions: [SharedCounter; 2],
     /// Failed TLS handshakes of clients, by reason.
     pub tls_failures: [SharedCounter; TlsHandshakeFailure::ALL.len()],
-    /// HTTP answers by class of status: 1xx to 5xx.
+    /// HTTP responses by status class: 1xx to 5xx.
     pub http_responses: [SharedCounter; 5],
-    /// Messages of clients, and the bytes of their payload.
+    /// Client messages, and their payload bytes.
     pub messages_received: SharedCounter,
-    /// See [`Stats::messages_received`].
+    /// Payload bytes of messages received from clients.
     pub message_bytes_received: SharedCounter,
-    /// Times that a client over its rate was not read from.
+    /// Reading pauses of clients that exceeded their rate.
     pub throttled: SharedCounter,
-    /// Messages of clients that came too fast and were dropped.
+    /// Client messages dropped for exceeding the rate.
     pub messages_dropped: SharedCounter,
-    /// Connections that were closed for speaking too fast.
+    /// Connections closed for exceeding the rate.
     pub rate_limited: SharedCounter,
     /// Messages to clients: publications and echoes.
     pub messages_sent: SharedCounter,
-    /// See [`Stats::messages_sent`].
+    /// Payload bytes of messages sent to clients.
     pub message_bytes_sent: SharedCounter,
-    /// Bytes on the wire.
+    /// Bytes received and sent on the wire.
     pub bytes_received: SharedCounter,
-    /// See [`Stats::bytes_received`].
+    /// Bytes sent on the wire.
     pub bytes_sent: SharedCounter,
-    /// Commands of back ends that were carried out.
+    /// Successful commands of back ends.
     pub pushes: SharedCounter,
     /// Commands of back ends that were refused.
     pub pushes_refused: SharedCounter,
-    /// Commands of back ends that were good but not carried out: too fast, short of memory.
+    /// Valid commands of back ends that were rejected: rate limited, short of memory.
     pub push_connections_rejected: [SharedCounter; 2],
-    /// Publications not delivered to slow clients: the oldest, those replaced by later ones,
-    /// those of namespaces that would rather have them missed.
+    /// Publications not delivered to slow clients: the oldest, those replaced by later ones, those of namespaces that
+    /// drop for slow clients.
     pub publications_dropped: [SharedCounter; 3],
-    /// Connections to which publications of here-homed channels were handed.
+    /// Deliveries of publications of channels homed on this worker.
     pub fanned_out: SharedCounter,
-    /// Connections closed because they did not read.
+    /// Connections closed because the client read too slowly.
     pub slow_consumers: SharedCounter,
-    /// Connections closed because they were silent.
+    /// Connections closed because they did not answer a ping.
     pub pong_timeouts: SharedCounter,
-    /// Handlers of applications that failed or were stopped.
+    /// Application handlers that failed or were stopped.
     pub app_errors: SharedCounter,
-    /// Waiting coroutines of applications.
+    /// Suspended coroutines of applications.
     pub app_coroutines: SharedCounter,
-    /// Memory of applications' VMs, in bytes.
+    /// Memory of application VMs, in bytes.
     pub app_memory_bytes: SharedCounter,
     /// Running instances of services.
     pub services_running: SharedCounter,
-    /// Times that an instance of a service began again.
+    /// Restarts of service instances.
     pub service_restarts: SharedCounter,
     /// Connections closed because of a protocol violation.
     pub protocol_errors: SharedCounter,
-    /// Mail waiting for this worker.
+    /// Queued mail of this worker.
     pub mailbox_depth: SharedCounter,
-    /// Times that work waited for a credit.
+    /// Times that work had to wait for a credit.
     pub credits_refused: SharedCounter,
-    /// Channels and users whose home is here, and subscriptions of sessions here.
+    /// Channels and users homed on this worker, and subscriptions of its sessions.
     pub channels: SharedCounter,
-    /// See [`Stats::channels`].
+    /// Users homed on this worker.
     pub users: SharedCounter,
-    /// See [`Stats::channels`].
+    /// Subscriptions of this worker's sessions.
     pub subscriptions: SharedCounter,
-    /// Channels whose home is here and that remember, and the bytes that this takes.
+    /// Channels with history homed on this worker, and the memory of that history in bytes.
     pub streams: SharedCounter,
-    /// See [`Stats::streams`].
+    /// Memory of history homed on this worker, in bytes.
     pub history_bytes: SharedCounter,
     /// Publications evicted from history before they expired.
     pub history_evicted: SharedCounter,
-    /// Joins and leaves not sent to subscribers because a queue was full.
+    /// Join and leave events dropped because a queue was full.
     pub join_leaves_dropped: SharedCounter,
-    /// What waits here, its home, until it is on disk.
+    /// Publications that wait on this home worker until they are on disk.
     pub history_pending: SharedCounter,
-    /// Clients of this worker that came back to a channel: those that got all they had missed, and the others.
+    /// Channel recoveries of this worker's clients: complete, incomplete.
     pub recoveries: [SharedCounter; 2],
-    /// Turns by the time they took.
+    /// Number of turns by duration.
     pub turns: [SharedCounter; TURN_BUCKETS_US.len() + 1],
-    /// All that time together, in microseconds.
+    /// Total duration of turns, in microseconds.
     pub turn_us: SharedCounter,
 }
 
 impl Stats {
-    /// Counts a handshake.
+    /// Counts a handshake by its outcome.
     pub fn handshake(&self, outcome: HandshakeOutcome) {
         self.handshakes[outcome as usize].add(1);
     }
 
-    /// Counts a token that did not hold.
+    /// Counts an invalid token.
     pub fn token_refused(&self, why: TokenError) {
         let reasons = TokenError::ALL.iter().zip(&self.tokens_refused);
         for (_, cell) in reasons.filter(|((reason, _), _)| reason.looks_like_token(&why)) {
@@ -270,12 +270,12 @@ impl Stats {
         }
     }
 
-    /// Counts somebody who was turned away.
+    /// Counts a rejected connection or request.
     pub fn reject_accept(&self, why: AcceptRejection) {
         self.accepts_rejected[why as usize].add(1);
     }
 
-    /// Counts a good command that was not carried out.
+    /// Counts a rejected valid command.
     pub fn reject_push_connection(&self, busy: PublishError) {
         let cell = match busy {
             PublishError::RateLimited { .. } => 0,
@@ -284,12 +284,12 @@ impl Stats {
         self.push_connections_rejected[cell].add(1);
     }
 
-    /// Counts a client that came back to a channel.
+    /// Counts a recovery as complete or incomplete.
     pub fn recovery(&self, is_whole: bool) {
         self.recoveries[usize::from(!is_whole)].add(1);
     }
 
-    /// Counts an HTTP answer.
+    /// Counts an HTTP response.
     pub fn response(&self, status: u16) {
         if let Some(cell) = self
             .http_responses
@@ -299,18 +299,18 @@ impl Stats {
         }
     }
 
-    /// Counts a TLS handshake that came to its end.
+    /// Counts a completed TLS handshake.
     pub fn tls_opened(&self, is_1_3: bool, is_resumed: bool) {
         self.tls_connections[usize::from(is_resumed)].add(1);
         self.tls_versions[usize::from(is_1_3)].add(1);
     }
 
-    /// Counts one that did not.
+    /// Counts a failed TLS handshake.
     pub fn tls_failed(&self, why: TlsHandshakeFailure) {
         self.tls_failures[why as usize].add(1);
     }
 
-    /// Counts a turn.
+    /// Counts a turn by its duration in microseconds.
     pub fn turn(&self, took_us: u64) {
         let bucket = TURN_BUCKETS_US
             .iter()
@@ -329,7 +329,7 @@ mod tests {
         cells.iter().map(SharedCounter::read).collect()
     }
 
-    /// Zeros but for a one at that place.
+    /// Returns zeros with a one at this index.
     fn only(place: usize, cells: &[SharedCounter]) -> Vec<u64> {
         (0..cells.len()).map(|at| u64::from(at == place)).collect()
     }

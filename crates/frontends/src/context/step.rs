@@ -1,49 +1,47 @@
-//! What came of a piece of input: how a stage of a connection tells it how to go on.
+//! The result of a stage for a piece of input, which tells the connection how to continue.
 //!
-//! It does not know the stages: HTTP, WebSocket and push lines speak to the connection in these words, and only the
-//! connection knows all three.
+//! It is independent of the stages: HTTP, WebSocket and push lines all return it, and only the connection knows the
+//! three.
 
 /// Why a connection's input waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitReason {
-    /// Its own answers have to leave first.
+    /// The connection's own output has to be sent first.
     Output,
-    /// The hub takes no publication at the moment.
+    /// The hub currently accepts no publications.
     Credit,
-    /// A home worker has yet to answer.
+    /// A home worker has not answered yet.
     Answer,
-    /// It came faster than its route allows, and has its time still to come.
+    /// The input exceeds the route's rate.
     RateLimit,
-    /// A handler of an application waits, and there is no room behind it; or its verdict or response has yet to come.
+    /// A handler of an application is suspended and its queue is full, or its handshake decision or response is
+    /// pending.
     App,
-    /// Whoever decides on a command has yet to say.
+    /// A hook decision on a command is pending.
     HookDecision,
-    /// It has done its share of this turn's [work](crate::context::work).
+    /// The connection has used its share of this turn's [work budget](crate::context::work).
     Turn,
 }
 
-/// What a stage made of its input. `N` is what the stage may turn into; [`NoNextStage`] for one that stays.
+/// What a stage did with its input. `N` is the next stage, or [`NoNextStage`].
 pub(crate) struct StageStep<N> {
-    /// Bytes that are done with.
+    /// Number of processed bytes.
     pub(crate) consumed: usize,
     pub(crate) then: NextStep<N>,
 }
 
-/// What is to become of the rest.
+/// What happens with the remaining input.
 pub(crate) enum NextStep<N> {
-    /// There may be more to do in what is left.
     Continue,
-    /// What is left is incomplete.
     NeedInput,
-    /// What is left waits.
     Wait(WaitReason),
-    /// What is left is for another stage.
+    /// It belongs to the next stage.
     Become(N),
-    /// What is left, and all that comes, is of no interest.
+    /// It is ignored, as is all further input.
     End,
 }
 
-/// The next stage of one that stays what it is.
+/// The next stage of a stage without one.
 pub(crate) enum NoNextStage {}
 
 impl<N> StageStep<N> {

@@ -1,44 +1,44 @@
 //! The work that connections may do in one turn, counted rather than timed.
 //!
-//! A connection that has used its share waits with the rest of its input until the next turn ([`Block::Turn`]), so that no
-//! client holds up the others of its worker, whatever its messages cost. Counting keeps a turn the same wherever it runs:
-//! in the server, in tests and in the simulator. What is charged is checked between messages, so one message may exceed a
-//! share; what one message may cost is bounded by its own limits (size, ratio of inflation, final blocks).
+//! A connection that has used its share waits with the rest of its input until the next turn ([`WaitReason::Turn`]), so that
+//! no client delays others of its worker, regardless of the cost of its messages. Counting keeps a turn the same
+//! wherever it runs: in the server, in tests and in the simulator. The share is checked between messages, so one
+//! message may exceed it; the cost of a message is bounded by its own limits (size, ratio of inflation, final blocks).
 //!
-//! [`Block::Turn`]: crate::Block::Turn
+//! [`WaitReason::Turn`]: crate::Block::Turn
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use veche_types::ConnectionId;
 
-/// A frame, a line or a request that is taken from the input. A line that pushes to one connection costs half of it, and a
-/// receive of 64 KiB of such lines fits into one turn.
+/// A frame, line or request taken from the input. A push line to one connection costs half of it; a receive of 64 KiB
+/// of such lines fits into one turn.
 pub(crate) const INPUT: u64 = 1_000;
 
-/// An HTTP request beyond that.
+/// An HTTP request, in addition to [`INPUT`].
 pub(crate) const REQUEST: u64 = 3_000;
 
-/// Looking for a static file, or for one variant of it, which is up to four system calls.
+/// Looking up a static file or one of its variants, with up to four system calls.
 pub(crate) const FILE: u64 = 5_000;
 
 /// A command of a client protocol.
 pub(crate) const COMMAND: u64 = 2_500;
 
-/// Encoding one byte of an answer that may be large.
+/// Encoding one byte of a possibly large answer.
 pub(crate) const ANSWER_BYTE: u64 = 1;
 
-/// The connections that have input left for later turns. The one that was served longest ago comes first, so each is
-/// served once before any is served twice.
+/// Connections with input left for later turns. The one served longest ago comes first, so each is served once before
+/// any is served twice.
 #[derive(Debug, Default)]
 pub struct ReadyQueue {
-    /// By the time at which they were served last, then in order of arrival.
+    /// Ordered by the time of last service, then by arrival.
     heap: BinaryHeap<Reverse<(u64, u64, ConnectionId)>>,
     arrivals: u64,
 }
 
 impl ReadyQueue {
-    /// Adds a connection that was last served at that monotonic time in milliseconds.
+    /// Adds a connection with the monotonic time in milliseconds at which it was last served.
     pub(crate) fn push(&mut self, served_ms: u64, id: ConnectionId) {
         self.arrivals += 1;
         self.heap.push(Reverse((served_ms, self.arrivals, id)));
@@ -49,7 +49,7 @@ impl ReadyQueue {
         self.heap.pop().map(|Reverse((_, _, id))| id)
     }
 
-    /// Returns the number of connections that wait. Some may be gone.
+    /// Returns the number of waiting connections, which may include closed ones.
     #[must_use]
     pub fn len(&self) -> usize {
         self.heap.len()
@@ -62,17 +62,17 @@ impl ReadyQueue {
     }
 }
 
-/// What connections may still do in this turn. A unit is about a nanosecond of a core of 3 GHz.
+/// The remaining work of a turn. A unit is about a nanosecond of a 3 GHz core.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkBudget {
-    /// Of one connection in one turn.
+    /// Work per connection and turn.
     share: i64,
     share_left: i64,
     turn_left: i64,
 }
 
 impl Default for WorkBudget {
-    /// Without limit.
+    /// Returns a budget without a limit.
     fn default() -> Self {
         Self {
             share: i64::MAX,
@@ -83,12 +83,12 @@ impl Default for WorkBudget {
 }
 
 impl WorkBudget {
-    /// Sets how much one connection may do in a turn.
+    /// Sets the work limit of one connection per turn.
     pub fn set_share(&mut self, units: u64) {
         self.share = i64::try_from(units).unwrap_or(i64::MAX);
     }
 
-    /// Sets how much all connections together may do from now on.
+    /// Sets the remaining work of all connections together.
     pub fn set_left(&mut self, units: u64) {
         self.turn_left = i64::try_from(units).unwrap_or(i64::MAX);
         self.share_left = self.turn_left.min(self.share);
@@ -100,7 +100,6 @@ impl WorkBudget {
         self.share_left = self.turn_left.min(self.share);
     }
 
-    /// Counts work that was done.
     #[inline]
     pub(crate) fn charge(&mut self, units: u64) {
         self.share_left = self.share_left.saturating_sub_unsigned(units);

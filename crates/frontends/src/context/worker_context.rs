@@ -1,8 +1,8 @@
-//! What the connections of one worker share: the hub, the outboxes, the site, the codecs, the time of the turn.
+//! The context shared by the connections of one worker: the hub, the outboxes, the configuration, the codecs, the time
+//! of the turn.
 //!
-//! Connections are handed a `&mut Context` with every call. They write into outboxes and speak to the hub; what the
-//! hub wants of *other* connections is noted in [`Requests`] and carried out by the worker when the call is over, so
-//! nothing re-enters a connection.
+//! Every call of a connection receives it as `&mut`. Connections write to outboxes and call the hub; effects on *other*
+//! connections are queued in [`Requests`] and executed by the worker after the call, so no connection is re-entered.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::Location;
@@ -13,6 +13,7 @@ use veche_hub::{
     Caller as ApiCaller, ConnectionId, Delivery, Hub, HubMessage, HubMessageClass, HubReply,
     Outlet, Ticket, UserAction, UserCommand, WorkerId,
 };
+use veche_nodes::{BanRequest, NodeId};
 use veche_proto::websocket::{Codecs, DeflateBudget};
 
 use crate::context::app::{AppAnswer, AppId};
@@ -30,71 +31,71 @@ use crate::context::stats::Stats;
 use crate::context::work_budget::{ReadyQueue, WorkBudget};
 use crate::outbox::Outboxes;
 
-/// Notes of one kind written down in a second; a flood of mistakes is counted, not written down one by one.
+/// Log messages of one kind per second; further ones are only counted.
 const NOTES_PER_SECOND: u32 = 16;
-/// Kinds of notes of one place in the code. Words of which there are more share a limit.
+/// Kinds of log messages per place in the code. Further kinds share a limit.
 const NOTE_KINDS: u16 = 64;
 
-/// Longest note.
+/// Maximum length of a log message.
 const NOTE_BYTES_MAX: usize = 300;
 
-/// See the module's text.
+/// The shared state of one worker's connections.
 pub struct Context {
     /// This worker's part of the hub.
     pub hub: Hub,
-    /// Where the hub's effects go.
+    /// Effects that the worker executes after a call.
     pub requests: Requests,
-    /// The configuration in force.
+    /// The configuration that is in force.
     pub config: Arc<FrontendConfig>,
-    /// For what comes in; outboxes have their own. Taken out while a session works on a message, which may lie there.
+    /// Codecs for received data; outboxes have their own. Taken out while a session processes a message, which may be
+    /// stored in them.
     pub(crate) codecs: Option<Box<Codecs>>,
-    /// What connections may still do in this turn.
+    /// The work budget of this turn.
     pub work: WorkBudget,
-    /// The time of this turn.
+    /// The current time of the turn.
     pub now: Now,
-    /// The time of this turn for `Date`.
+    /// The current time formatted for `Date`.
     pub date: Date,
-    /// This worker's counters.
+    /// The counters of this worker.
     pub stats: Arc<Stats>,
-    /// Where static files come from.
+    /// The source of static files.
     pub files: Box<dyn Files>,
-    /// The process around.
+    /// Services of the process.
     pub process: Arc<dyn Process>,
-    /// Nothing new is begun: no handshake, no publication. The worker says so, each turn.
+    /// Set by the worker each turn: no new handshakes or publications are accepted.
     pub is_short_of_memory: bool,
-    /// The users of sessions that count, by the index of the session; none where users may have as many as they like.
+    /// Users of counted sessions, by session index; empty without a limit on connections per user.
     counted_users: HashMap<u32, Box<str>>,
-    /// Where this worker hears who clients are, if it has to be waited for; the worker calls
-    /// [`Connection::found`](crate::Connection::found).
+    /// Receives asynchronous authentication results; the worker calls [`Connection::found`](crate::Connection::found).
     pub completions: Arc<dyn CompletionSink>,
-    /// Connections whose work waits until their own answers have left.
+    /// Connections that wait for their own output to be sent.
     pub waiting_for_output: Vec<ConnectionId>,
-    /// Connections whose work waits for the hub to take publications again.
+    /// Connections that wait for the hub to accept publications again.
     pub waiting_for_credit: Vec<ConnectionId>,
-    /// Connections that have done their share of a turn and have input left.
+    /// Connections that used up their share of a turn and have input left.
     pub waiting_for_turn: ReadyQueue,
-    /// The applications of this worker, if its routes lead to any; `None` as well while one is called: see
-    /// [`Context::with_apps`].
+    /// The applications of this worker, if any; also `None` during a call of [`Context::with_apps`].
     pub apps: Option<Box<dyn Apps>>,
-    /// Sessions whose waiting handler has ended; the worker calls [`Connection::app_ready`](crate::Connection::app_ready).
+    /// Sessions whose suspended handler has ended; the worker calls
+    /// [`Connection::app_ready`](crate::Connection::app_ready).
     pub app_ready: Vec<ConnectionId>,
-    /// For the log; the worker writes them down after each batch.
+    /// Log messages, written by the worker after each batch.
     pub log_notes: Vec<LogNote>,
-    /// What was noted in this second, by kind; there are as many kinds as places that note something.
+    /// Counts of this second's log messages by kind; the number of kinds is bounded by the places in the code that log.
     note_kinds: Vec<NoteKind>,
     notes_second: u64,
-    /// Decoded payloads, names and replies; empty between calls.
+    /// Buffers for decoded payloads, names and replies; empty between calls.
     pub(crate) scratch: Scratch,
     shutdown_reason: Option<ShutdownReason>,
 }
 
-/// What was noted at one place of the code.
+/// Counts of log messages from one place in the code.
 struct NoteKind {
     source: (&'static Location<'static>, u16),
-    /// In this second.
+    /// Messages in this second.
     noted: u32,
     dropped: u64,
-    /// Before the first that was dropped.
+    /// The last message before the first dropped one.
     last: String,
 }
 
@@ -106,7 +107,7 @@ pub(crate) struct Scratch {
 }
 
 impl Context {
-    /// The state of a worker without connections.
+    /// Creates the context of a worker without connections.
     pub fn new(
         hub: Hub,
         ports: Requests,
@@ -144,7 +145,7 @@ impl Context {
         shared
     }
 
-    /// Another configuration is in force.
+    /// Replaces the configuration after a reload.
     pub fn set_config(&mut self, site: Arc<FrontendConfig>) {
         self.config = site;
         self.apply_config();
@@ -157,7 +158,7 @@ impl Context {
         self.hub.set_history_answer_max(answer_max);
     }
 
-    /// Begins a turn.
+    /// Begins a turn at this time.
     pub fn set_now(&mut self, now: Now) {
         self.now = now;
         self.date.set(now.wall_ms);
@@ -170,38 +171,39 @@ impl Context {
         self.requests.outboxes.access_log.set_now(now);
     }
 
-    /// Kept compression contexts count against this budget, which other workers may share. Before the first connection.
+    /// Sets the budget for kept compression contexts, which workers may share. To be called before the first
+    /// connection.
     pub fn set_context_budget(&mut self, budget: &Arc<DeflateBudget>) {
         self.codecs = Some(Box::new(Codecs::with_budget(Arc::clone(budget))));
         self.requests.outboxes.set_context_budget(budget);
     }
 
-    /// What compressing and inflating have cost since the last call, both ways; see [`Codecs::take_work`].
+    /// Takes the cost of compressing and inflating since the last call; see [`Codecs::take_work`].
     #[inline]
     pub(crate) fn take_codec_work(&mut self) -> u64 {
         let codecs = self.codecs.as_mut();
         codecs.map_or(0, |codecs| codecs.take_work()) + self.requests.outboxes.take_codec_work()
     }
 
-    /// Begins another connection's share of the turn's work. What was compressed meanwhile is not charged to it.
+    /// Begins another connection's share of the turn's work. Compression work done before is not charged to it.
     #[inline]
     pub fn begin_share(&mut self) {
         self.take_codec_work();
         self.work.begin_share();
     }
 
-    /// Gives memory back that a spike has left and nothing needed since the last call; to be called about once a
-    /// second until it says that there is no more.
+    /// Frees memory that nothing has needed since the last call; to be called about once a second until it returns
+    /// false.
     pub fn trim(&mut self) -> bool {
         if let Some(codecs) = &mut self.codecs {
             codecs.trim();
         }
         self.hub.maintain();
-        // What channels remember gets old also while nothing happens.
+        // History expires even without traffic.
         self.requests.outboxes.trim() || self.hub.needs_maintenance()
     }
 
-    /// Calls the applications, which are taken out of here meanwhile; `None` where there are none.
+    /// Calls the applications, which are moved out of the context for the call; `None` if there are none.
     pub fn with_apps<R>(&mut self, call: impl FnOnce(&mut dyn Apps, &mut Self) -> R) -> Option<R> {
         let mut apps = self.apps.take()?;
         let result = call(&mut *apps, self);
@@ -209,14 +211,14 @@ impl Context {
         Some(result)
     }
 
-    /// Reports a decision to watchers.
+    /// Reports a decision to the decision log.
     pub(crate) fn log_decision(&self, decision: &AuthDecision<'_>) {
         if self.process.watches_decisions() {
             self.process.log_decision(decision);
         }
     }
 
-    /// Returns what identities are checked with.
+    /// Returns what authentication needs.
     pub(crate) fn identity_checks(&self) -> IdentityChecks<'_> {
         IdentityChecks {
             process: &*self.process,
@@ -225,12 +227,12 @@ impl Context {
         }
     }
 
-    /// Whether a user is not let in.
+    /// Returns whether a user is banned.
     pub(crate) fn is_banned(&self, user: &str) -> bool {
         self.process.is_banned(user, self.now.wall_ms / 1000)
     }
 
-    /// Whether a user's connections were ended since the question was asked; `false` where none was.
+    /// Returns whether a user's connections were disconnected since authentication began; `false` if it did not wait.
     pub(crate) fn is_disconnected_since(
         &self,
         user: &str,
@@ -240,7 +242,7 @@ impl Context {
         asked.is_some_and(|asked| self.process.is_disconnected_since(user, asked, client))
     }
 
-    /// The same of a subscription of his.
+    /// Returns whether a user was unsubscribed from a channel since then.
     pub(crate) fn is_unsubscribed_since(
         &self,
         user: &str,
@@ -252,7 +254,7 @@ impl Context {
         asked.is_some_and(|asked| process.is_unsubscribed_since(user, channel, asked, client))
     }
 
-    /// Counts a session that is about to open among those of its user; `false` if there are too many.
+    /// Counts a session about to open for its user; returns `false` at the limit.
     pub(crate) fn add_user_session(&mut self, id: ConnectionId, user: &str) -> bool {
         let max = self.config.limits.connections_per_user;
         if max == 0 {
@@ -266,7 +268,7 @@ impl Context {
         has_room
     }
 
-    /// The session is over, or did not open.
+    /// Uncounts a session that has ended or failed to open.
     pub(crate) fn remove_user_session(&mut self, id: ConnectionId) {
         if self.counted_users.is_empty() {
             return;
@@ -276,24 +278,20 @@ impl Context {
         }
     }
 
-    /// A session is closed, since its client says more than its route allows.
+    /// Counts a session closed for exceeding its route's rate.
     pub(crate) fn count_rate_limited(&mut self, session: ConnectionId) {
         self.stats.rate_limited.add(1);
-        self.log(
-            session,
-            NoteLevel::Info,
-            "closed: it says too much too fast",
-        );
+        self.log(session, NoteLevel::Info, "closed: rate limit exceeded");
     }
 
-    /// Notes something for the log. What one place in the code notes is of one kind, and each kind has a limit of its
-    /// own: a flood of one hides no other.
+    /// Queues a log message. Messages from one place in the code share a limit, so a flood of one kind does not
+    /// suppress others.
     #[track_caller]
     pub(crate) fn log(&mut self, session: ConnectionId, level: NoteLevel, what: impl Into<String>) {
         self.log_as("", session, level, what);
     }
 
-    /// The same where one place notes several kinds, told apart by words: as many as [`NOTE_KINDS`] of one place.
+    /// Queues a log message of a place with several kinds, at most [`NOTE_KINDS`], each with its own limit.
     #[track_caller]
     pub(crate) fn log_as(
         &mut self,
@@ -334,8 +332,8 @@ impl Context {
         });
     }
 
-    /// A kind of which notes were not written down for lack of room, if it has room again: how many since it was taken
-    /// last, and the last note before them.
+    /// Takes a kind of log message whose limit has room again after messages were dropped: their number and the last
+    /// message before them.
     pub fn take_dropped_log_notes(&mut self) -> Option<(u64, String)> {
         let mut kinds = self.note_kinds.iter_mut();
         let kind = kinds.find(|kind| kind.dropped > 0 && kind.noted < NOTES_PER_SECOND)?;
@@ -343,7 +341,7 @@ impl Context {
         Some((dropped, std::mem::take(&mut kind.last)))
     }
 
-    /// The head of an answer with this status is written.
+    /// Records that the head of a response with this status was written.
     pub(crate) fn response_started(&mut self, id: ConnectionId, status: u16) {
         self.stats.response(status);
         self.requests
@@ -352,29 +350,29 @@ impl Context {
             .response_started(id, status);
     }
 
-    /// From now on no connection is kept alive: the server is going away.
+    /// Stops keep-alive on all connections: the server is shutting down.
     pub fn start_draining(&mut self, parting: ShutdownReason) {
         self.shutdown_reason = Some(parting);
     }
 
-    /// How connections are told that the server goes.
+    /// Returns the reason sent to clients when the server shuts down.
     pub(crate) fn shutdown_reason(&self) -> ShutdownReason {
         self.shutdown_reason.unwrap_or(ShutdownReason::Stopping)
     }
 
-    /// Whether the server is going away.
+    /// Returns whether the server is shutting down.
     pub fn is_draining(&self) -> bool {
         self.shutdown_reason.is_some()
     }
 }
 
-/// A kind's number, the same for the same words.
+/// Returns a hash of a kind's name.
 fn number_of(kind: &str) -> u16 {
     let sum = |sum: u16, byte| sum.wrapping_mul(31).wrapping_add(u16::from(byte));
     kind.bytes().fold(0, sum) % NOTE_KINDS
 }
 
-/// A desk where nobody listens: of workers whose routes ask nobody.
+/// Discards completions, for workers whose routes need none.
 #[derive(Debug)]
 struct NoCompletions;
 
@@ -382,7 +380,7 @@ impl CompletionSink for NoCompletions {
     fn complete(&self, _: ConnectionId, _: IdentityResult) {}
 }
 
-/// The `Date` header's value, written once a second.
+/// The value of the `Date` header, formatted once a second.
 #[derive(Clone, Debug)]
 pub struct Date {
     second: u64,
@@ -411,60 +409,66 @@ impl Date {
         }
     }
 
-    /// RFC 9110, section 5.6.7: always 29 bytes.
+    /// Returns the value (RFC 9110 section 5.6.7), always 29 bytes.
     pub fn text(&self) -> &[u8; 29] {
         &self.text
     }
 }
 
-/// Where the hub's effects go.
+/// Effects of a call that the worker executes afterwards.
 pub struct Requests {
-    /// Publications are written here at once.
+    /// Outboxes, which receive publications immediately.
     pub outboxes: Outboxes,
     /// Mail for other workers, sent at the end of the turn.
     pub mailer: HubMailer,
-    /// Answers to hand to their sessions.
+    /// Answers to requests of sessions.
     pub answers: VecDeque<(ConnectionId, Ticket, HubReply)>,
-    /// Which connections there are is to be asked of all workers, this one too, by [`ListConnections::take`].
+    /// Requests for lists of connections, to be sent to all workers including this one.
     pub list_requests: Vec<ListConnections>,
-    /// Sessions to disconnect.
+    /// Sessions to disconnect, with code and reason.
     pub disconnects: Vec<(ConnectionId, u16, String)>,
-    /// What is to be done to sessions for back ends; the worker calls
-    /// [`Connection::command_dispatched`](crate::Connection::instructed).
+    /// Commands of back ends for sessions; the worker calls [`Connection::command_dispatched`](crate::Connection::instructed).
     pub user_commands: Vec<(ConnectionId, Arc<UserCommand>)>,
-    /// Sessions that have lost publications of a channel; the worker calls [`Connection::publications_lost`](crate::Connection::lost).
+    /// Sessions that lost publications of a channel; the worker calls [`Connection::lost`](crate::Connection::lost).
     pub lost_histories: Vec<(ConnectionId, Arc<str>)>,
-    /// Instructions whose callers wait; the worker calls [`Hub::settle`] once its sessions have carried them out.
+    /// User commands whose callers wait; the worker reports completion to the hub once its sessions have executed them.
     pub finished_user_commands: Vec<(ApiCaller, Arc<UserCommand>)>,
-    /// Commands for responses of this worker and of others; the worker calls
-    /// [`Connection::relayed`](crate::Connection::relayed) where they are.
+    /// Commands for streaming responses of this and other workers; the worker calls
+    /// [`Connection::handle_relay`](crate::Connection::handle_relay) on their worker.
     pub relays: VecDeque<EmulationRequest>,
+    /// Commands for responses of other nodes.
+    pub far_relays: VecDeque<(NodeId, EmulationRequest)>,
+    /// Blocks that other nodes have to put in force, each with the call that waits for it.
+    pub blocks: VecDeque<BanRequest>,
+    /// The lane to the cluster, where this node belongs to one: commands and questions about users, channels and connections
+    /// go there, and the answer covers all nodes.
+    pub nodes: Option<WorkerId>,
     /// Tokens that applications hand in for sessions; the worker calls [`Connection::renew`](crate::Connection::renew) and
     /// tells them what came of it.
     pub renewals: Vec<TokenRenewal>,
-    /// Verdicts and responses of applications that did not come at once; the worker calls
-    /// [`Connection::app_answered`](crate::Connection::app_answered).
+    /// Deferred answers of applications; the worker calls
+    /// [`Connection::handle_app_answer`](crate::Connection::handle_app_answer).
     pub app_answers: VecDeque<(ConnectionId, AppAnswer)>,
-    /// What sessions want decided; the worker takes them to whoever decides, after the call.
+    /// Hook requests of sessions, sent by the worker after the call.
     pub hook_requests: VecDeque<HookRequest>,
-    /// What was decided on this thread; the worker calls [`Connection::judged`](crate::Connection::judged).
+    /// Decisions made on this thread; the worker calls [`Connection::judged`](crate::Connection::judged).
     pub hook_decisions: VecDeque<(ConnectionId, HookRequestId, HookDecision)>,
 }
 
-/// Another token for a session that one has opened.
+/// A new token for a session that was opened with one.
 pub struct TokenRenewal {
-    /// Whose.
+    /// The id of the session.
     pub session: ConnectionId,
-    /// The token; never shown.
+    /// The token; never logged.
     pub credential: String,
-    /// Who hands it in.
+    /// The application that passed it.
     pub app: AppId,
-    /// By which that one knows what it asked for.
+    /// The application's number for the request.
     pub ticket: u64,
 }
 
 impl Requests {
-    /// Nothing to do yet.
+    /// Creates an empty set of requests.
     pub fn new(outboxes: Outboxes, post: HubMailer) -> Self {
         Self {
             outboxes,
@@ -476,6 +480,9 @@ impl Requests {
             lost_histories: Vec::new(),
             finished_user_commands: Vec::new(),
             relays: VecDeque::new(),
+            far_relays: VecDeque::new(),
+            blocks: VecDeque::new(),
+            nodes: None,
             renewals: Vec::new(),
             app_answers: VecDeque::new(),
             hook_requests: VecDeque::new(),
@@ -483,12 +490,12 @@ impl Requests {
         }
     }
 
-    /// Whether a session is to be disconnected in this turn.
+    /// Returns whether a session is to be disconnected in this turn.
     pub(crate) fn is_disconnecting(&self, id: ConnectionId) -> bool {
         !self.disconnects.is_empty() && self.disconnects.iter().any(|(kicked, ..)| *kicked == id)
     }
 
-    /// The code and reason with which a session is to be disconnected; the first that was asked for.
+    /// Takes the first code and reason for disconnecting a session.
     pub(crate) fn take_disconnect(&mut self, id: ConnectionId) -> Option<(u16, String)> {
         let at = self
             .disconnects
@@ -541,9 +548,9 @@ impl Outlet for Requests {
     }
 }
 
-/// Mail of this turn for the other workers, and what they still let us send.
+/// Outgoing mail of this turn for other workers, with the remaining credit.
 pub struct HubMailer {
-    /// By worker.
+    /// Lanes by worker index.
     pub lanes: Vec<WorkerLane>,
     credits: u32,
 }
@@ -551,19 +558,20 @@ pub struct HubMailer {
 /// The lane to one other worker.
 #[derive(Debug, Default)]
 pub struct WorkerLane {
-    /// To be sent at the end of the turn, in order.
+    /// Mail to be sent in order at the end of the turn.
     pub outgoing: VecDeque<HubMessage>,
-    /// Data mail that was sent and that they have not finished yet.
+    /// Sent data mail that the receiver has not processed.
     pub unfinished: u32,
-    /// Data mail among `outgoing`.
+    /// Number of data messages in `outgoing`.
     pub outgoing_data: u32,
-    /// Data mail of theirs that is finished: credits to give back.
+    /// Processed data mail of the other worker: credits to return.
     pub finished: u32,
 }
 
 impl HubMailer {
-    /// Lanes to so many workers. Of each lane's `credits` one half is kept for deliveries, which wait for nothing but
-    /// the receiver's own work: publications can't starve them, so workers that publish to each other never lock.
+    /// Creates lanes to this many workers. Half of each lane's `credits` is reserved for deliveries, which only wait
+    /// for the receiver's own work: publications can't starve them, so workers that publish to each other never
+    /// deadlock.
     pub fn new(workers: u16, credits: u32) -> Self {
         let lanes = std::iter::repeat_with(WorkerLane::default)
             .take(workers as usize)
@@ -574,7 +582,7 @@ impl HubMailer {
     fn send(&mut self, to: WorkerId, mail: HubMessage) {
         let lane = &mut self.lanes[to.0 as usize];
         if mail.class() != HubMessageClass::Control {
-            // A yes to a delivery is good for two.
+            // One credit check may cover two messages of a delivery.
             debug_assert!(
                 lane.unfinished + lane.outgoing_data <= self.credits,
                 "data mail without credit"

@@ -1,10 +1,10 @@
-//! The files of the operator's page.
+//! The files of the admin page.
 
-/// Where the page's files are.
+/// The root of the page's files.
 pub(super) const ROOT: &str = "builtin:admin";
 
-/// What browsers may do with them: load nothing from elsewhere, run nothing that is not a file of ours, and show them
-/// in no other page.
+/// Browser restrictions for the page: no foreign resources, only scripts from our files, and no embedding in other
+/// pages.
 pub(super) const HEADERS: &[(&str, &str)] = &[
     (
         "Content-Security-Policy",

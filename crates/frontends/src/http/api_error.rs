@@ -1,4 +1,4 @@
-//! Errors in the format of the back end's API: their statuses, and how they are written.
+//! Errors in the format of the back end's API, with their HTTP statuses.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use veche_types::codes::ErrorCode;
 use crate::context::publish_limiter::PublishError;
 use crate::http::reply::Refusal;
 
-/// Returns the status of an answer by HTTP that is nothing but an error with this code.
+/// Returns the status of an HTTP response that consists of an error with this code.
 pub(crate) fn status_of(code: u32) -> Status {
     match ErrorCode::with_number(code) {
         Some(ErrorCode::Unauthorized) => Status::UNAUTHORIZED,
@@ -25,7 +25,7 @@ pub(crate) fn status_of(code: u32) -> Status {
 /// Seconds after which a client refused for lack of memory may retry.
 const MEMORY_RETRY_S: u64 = 1;
 
-/// Returns the refusal of a call that is not carried out now.
+/// Returns the refusal of a valid call that is rejected for now.
 pub(crate) fn busy(busy: PublishError) -> Refusal {
     let (status, seconds) = match busy {
         PublishError::RateLimited { wait_ms } => {
@@ -36,13 +36,13 @@ pub(crate) fn busy(busy: PublishError) -> Refusal {
     of_api(status, busy.code(), &busy.to_string()).with("Retry-After", seconds.to_string())
 }
 
-/// Returns a refusal that gives its reason as the API does.
+/// Returns a refusal with its reason in the API's format.
 pub(crate) fn of_api(status: Status, code: ErrorCode, why: &str) -> Refusal {
     let body = String::from_utf8(error_body(code, why)).unwrap_or_default();
     Refusal::json(status, body)
 }
 
-/// The answer to whoever has no key, or a wrong one.
+/// Returns the refusal of a call without a valid key.
 pub(crate) fn unauthorized() -> Refusal {
     of_api(
         Status::UNAUTHORIZED,
@@ -52,7 +52,6 @@ pub(crate) fn unauthorized() -> Refusal {
     .with("WWW-Authenticate", "X-API-Key")
 }
 
-/// `{"error":{…}}`
 pub(crate) fn error_body(code: ErrorCode, message: &str) -> Vec<u8> {
     let mut text = String::from("{");
     write_error(&mut text, code, message);
@@ -60,7 +59,7 @@ pub(crate) fn error_body(code: ErrorCode, message: &str) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// `"error":{…}`, without the braces around.
+/// Writes `"error":{…}` without the surrounding braces.
 pub fn write_error(text: &mut String, code: ErrorCode, message: &str) {
     let (code, message) = (code.code(), Value::from(message));
     let _ = write!(text, "\"error\":{{\"code\":{code},\"message\":{message}}}");

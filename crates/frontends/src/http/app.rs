@@ -1,8 +1,8 @@
-//! Requests that an application answers, and handshakes that it judges: now, later, or never.
+//! Requests answered by an application, and handshakes it decides on: immediately, later, or never.
 //!
-//! A request is lent for one call. Where something has to come before the call (a body, a verdict, a home's
-//! registration), its head is kept as bytes and read again. What an application answers is written by
-//! [`reply`](crate::http::reply); what cannot be written as it is costs a 500 and a note.
+//! A request is borrowed for one call. Where something must happen before the call (a body, a decision, a home's
+//! registration), the head is stored as bytes and parsed again. [`reply`](crate::http::reply) writes an application's
+//! response; an invalid one is answered with 500 and logged.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,7 +13,6 @@ use veche_types::AppId;
 
 use super::protocol::{OpenSession as _, OpenedSession, UpperLayer};
 use super::{HttpNext, HttpStage, State};
-use crate::context::access_log_buffer::SlowEventKind;
 use crate::context::app::{
     AbandonReason, AppAnswer, AppBody, AppResponse, HandshakeDecision, MaybeDeferred, RequestView,
     RouteParams,
@@ -27,15 +26,16 @@ use crate::context::worker_context::Context;
 use crate::http::reply::{Refusal, ReplyContext, write_response};
 use crate::http::stream;
 use crate::http::upgrade::{PendingUpgrade, RefusedUpgrade, Registration, validate};
+use crate::outbox::access_log_buffer::SlowEventKind;
 
-/// A request's head, kept until there is everything to answer it with.
+/// A stored request head, until the request can be answered.
 pub(crate) struct PendingRequest {
     pub(super) route: Arc<Route>,
-    /// As it came, the empty line included.
+    /// The raw head, with the empty line.
     pub(super) head: Box<[u8]>,
-    /// Who asks, as far as that is known.
+    /// The client's identity, as far as known.
     authenticated: Authenticated,
-    /// What came with it, where that was waited for.
+    /// The request body, if it was read.
     pub(super) body: Vec<u8>,
 }
 
@@ -49,7 +49,7 @@ impl PendingRequest {
         }
     }
 
-    /// How long the application may take.
+    /// Returns the application's time limit.
     pub(super) fn timeout_ms(&self) -> u64 {
         match self.route.handler {
             RouteHandler::Lua {
@@ -60,7 +60,7 @@ impl PendingRequest {
         }
     }
 
-    /// The head. It was read before, by limits that a reload may have lowered since.
+    /// Parses the head. It was valid before, possibly by limits that a reload has lowered since.
     pub(super) fn head(&self) -> Head<'_> {
         let limits = http::HeadLimits {
             head_bytes_max: HEAD_BYTES_MAX,
@@ -75,15 +75,14 @@ impl PendingRequest {
     }
 }
 
-/// A request's head, and where it leads.
+/// A request head and the route it leads to.
 pub(super) struct PendingHandshake<'q> {
     pub(super) route: &'q Arc<Route>,
     pub(super) head: &'q Head<'q>,
-    /// As it came.
     pub(super) raw: &'q [u8],
 }
 
-/// As an application sees it.
+/// Returns the request as an application sees it.
 fn request<'a>(
     head: &'a Head<'a>,
     route: &'a Route,
@@ -102,7 +101,7 @@ fn request<'a>(
 }
 
 impl<A: UpperLayer> HttpStage<A> {
-    /// A whole request for an application.
+    /// Passes a complete request to an application.
     pub(super) fn call_app(
         &mut self,
         id: ConnectionId,
@@ -125,14 +124,14 @@ impl<A: UpperLayer> HttpStage<A> {
                 NextStep::Wait(WaitReason::App)
             }
             None => {
-                let refusal = Refusal::new(Status::SERVICE_UNAVAILABLE, "nobody answers here");
+                let refusal = Refusal::new(Status::SERVICE_UNAVAILABLE, "not found");
                 refusal.write(&reply, id, shared);
                 self.finish(id, reply.keep_alive, shared)
             }
         }
     }
 
-    /// The same, once its body has come.
+    /// Passes a stored request to an application, after its body was read.
     pub(super) fn call_app_with_pending(
         &mut self,
         id: ConnectionId,
@@ -169,7 +168,7 @@ impl<A: UpperLayer> HttpStage<A> {
         self.finish(id, reply.keep_alive, shared)
     }
 
-    /// A handshake on an application's route.
+    /// Asks an application to decide on a handshake.
     pub(super) fn ask_handshake(
         &mut self,
         id: ConnectionId,
@@ -199,7 +198,7 @@ impl<A: UpperLayer> HttpStage<A> {
                 NextStep::Wait(WaitReason::App)
             }
             None => {
-                let refusal = Refusal::new(Status::SERVICE_UNAVAILABLE, "nobody answers here");
+                let refusal = Refusal::new(Status::SERVICE_UNAVAILABLE, "not found");
                 let outcome = HandshakeOutcome::Refused;
                 let refused = RefusedUpgrade { refusal, outcome };
                 self.refuse_handshake(id, &self.reply(candidate.head), &refused, shared)
@@ -233,14 +232,16 @@ impl<A: UpperLayer> HttpStage<A> {
             }
         };
         let fault = match (&user, &protocol) {
-            (Some(user), _) if !is_valid_user(user) => Some(format!("{user:?} can be no user")),
+            (Some(user), _) if !is_valid_user(user) => {
+                Some(format!("{user:?} is not a valid user"))
+            }
             (_, Some(protocol)) if !candidate.offers(protocol) => {
                 Some(format!("subprotocol {protocol:?} was not offered"))
             }
             _ => None,
         };
         if let Some(fault) = fault {
-            let what = format!("the application's verdict can't be carried out: {fault}");
+            let what = format!("the application's handshake result is invalid: {fault}");
             shared.log(id, NoteLevel::Warn, what);
             let refusal = Refusal::new(Status::INTERNAL_SERVER_ERROR, "the application failed");
             let outcome = HandshakeOutcome::Refused;
@@ -251,7 +252,7 @@ impl<A: UpperLayer> HttpStage<A> {
         self.register(id, candidate, user, protocol.as_deref(), shared)
     }
 
-    /// Registers an accepted session, and opens it if all homes are here.
+    /// Registers an accepted session, and opens it if all homes are on this worker.
     pub(super) fn register(
         &mut self,
         id: ConnectionId,
@@ -296,7 +297,7 @@ impl<A: UpperLayer> HttpStage<A> {
         NextStep::Wait(WaitReason::Answer)
     }
 
-    /// All homes have registered the session.
+    /// Opens a session that all homes have registered.
     pub(super) fn open(
         &mut self,
         id: ConnectionId,
@@ -319,7 +320,7 @@ impl<A: UpperLayer> HttpStage<A> {
         opened
     }
 
-    /// Says how long an application took to begin its answer, if that was long.
+    /// Records in the slow log if an application took long to begin its response.
     pub(super) fn record_slow(&self, shared: &mut Context) {
         if let State::App(_, kept) | State::Asking(_, kept) = &self.state {
             let lasted_ms = shared.now.mono_ms.saturating_sub(self.since_ms);
@@ -345,7 +346,7 @@ impl<A: UpperLayer> HttpStage<A> {
         self.finish(id, reply.keep_alive, shared)
     }
 
-    /// What the application had to say later; `None` where nobody waits for that.
+    /// Handles a deferred answer of an application; `None` if nothing waits for it.
     pub(crate) fn handle_app_answer(
         &mut self,
         id: ConnectionId,
@@ -367,7 +368,7 @@ impl<A: UpperLayer> HttpStage<A> {
             (State::Asking(app, mut kept), AppAnswer::Handshake(verdict)) => {
                 let named = std::mem::take(&mut kept.authenticated);
                 let head = kept.head();
-                // Judged once more: a drain may have begun.
+                // Validated again: a drain may have begun.
                 let is_tls = self.is_tls(shared);
                 Some(
                     match validate(&head, &kept.head, &kept.route, is_tls, shared) {
@@ -391,7 +392,7 @@ impl<A: UpperLayer> HttpStage<A> {
         }
     }
 
-    /// The connection ends: an application that owes it something is told.
+    /// Handles the end of the connection: tells an application that owes a response.
     pub(crate) fn gone(&mut self, id: ConnectionId, why: AbandonReason, shared: &mut Context) {
         let app = match &self.state {
             State::App(app, _) | State::Asking(app, _) => Some(*app),

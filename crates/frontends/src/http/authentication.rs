@@ -1,6 +1,6 @@
-//! Who asks: known at once for most, waited for where the back end or an issuer's keys have to be asked.
+//! Authentication of requests: immediate in most cases, deferred where the back end or an issuer's keys are needed.
 //!
-//! A handshake is right by the protocol, and its page by the route's origins, before anybody is asked about it.
+//! A handshake is checked against the protocol and the route's origins before it is authenticated.
 
 use std::sync::Arc;
 
@@ -19,10 +19,9 @@ use crate::context::step::{NextStep, WaitReason};
 use crate::context::worker_context::Context;
 use crate::http::upgrade::{PendingUpgrade, RefusedUpgrade, validate};
 
-/// What goes on once it is known who asks.
+/// What continues after authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AuthStep {
-    /// A handshake.
     Upgrade,
     /// A plain request to an application.
     Request(AppId),
@@ -40,7 +39,7 @@ impl<A: UpperLayer> HttpStage<A> {
         }
     }
 
-    /// A handshake of which all but its client has been judged.
+    /// Authenticates a validated handshake.
     pub(super) fn authenticate_upgrade(
         &mut self,
         id: ConnectionId,
@@ -88,8 +87,8 @@ impl<A: UpperLayer> HttpStage<A> {
         })
     }
 
-    /// A plain request to an application. A page for strangers is the application's to give, so whoever is unknown has no
-    /// user, unless the route is for those only who are known.
+    /// Authenticates a plain request to an application. Anonymous clients are admitted without a user, since the
+    /// application may have a page for them, unless the route requires a user.
     pub(super) fn authenticate_request(
         &mut self,
         id: ConnectionId,
@@ -145,7 +144,7 @@ impl<A: UpperLayer> HttpStage<A> {
         NextStep::Wait(WaitReason::Answer)
     }
 
-    /// What was waited for; `None` where nobody waits for that.
+    /// Handles an authentication result; `None` if nothing waits for it.
     pub(crate) fn handle_identity(
         &mut self,
         id: ConnectionId,
@@ -176,7 +175,7 @@ impl<A: UpperLayer> HttpStage<A> {
                 };
                 self.continue_request(id, app, &question, named, shared)
             }
-            // Judged once more: a drain may have begun.
+            // Validated again: a drain may have begun.
             AuthStep::Upgrade => {
                 match validate(&head, &kept.head, route, self.is_tls(shared), shared) {
                     Ok(candidate) => self.continue_upgrade(id, candidate, named, shared),

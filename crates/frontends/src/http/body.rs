@@ -1,4 +1,4 @@
-//! Requests' bodies: read for a call or an application, dropped for an answer that needs none, or not read at all.
+//! Request bodies: read for a call or an application, discarded before a response that needs none, or not read at all.
 
 use veche_hub::ConnectionId;
 use veche_proto::http::{BodyDecoder, CONTINUE, Framing, Head, HttpError};
@@ -11,7 +11,7 @@ use crate::context::step::{NextStep, StageStep};
 use crate::context::worker_context::Context;
 use crate::http::reply::ReplyContext;
 
-/// Unwanted bodies up to this size are read and dropped so that the connection can go on; larger ones end it.
+/// Unneeded bodies up to this size are read and discarded to keep the connection; larger ones close it.
 const SKIPPED_BODY_BYTES_MAX: u64 = 64 << 10;
 
 /// A request whose body is being read.
@@ -22,25 +22,24 @@ pub(super) struct RequestBody<C> {
     reply: ReplyContext,
 }
 
-/// What a body is for.
+/// The use of a body.
 pub(super) enum BodyPurpose<C> {
-    /// A call of the API.
     Call(Box<C>),
     /// A request to an application.
     App(AppId, PendingRequest),
-    /// A session begins with it, whose messages are parts of the response.
+    /// It opens a session whose messages are parts of the response.
     Stream(PendingRequest),
-    /// A client protocol makes an answer of it.
+    /// A client protocol answers it.
     Answer(BodyHandler),
-    /// Nothing: it is dropped, and then this is answered.
+    /// It is discarded before this response.
     Dropped(DeferredAnswer),
 }
 
-/// Writes an answer once the body that nobody wants has been read.
+/// Writes a response after an unneeded body was read.
 pub(super) type DeferredAnswer = Box<dyn FnOnce(ReplyContext, ConnectionId, &mut Context)>;
 
 impl<A: UpperLayer> HttpStage<A> {
-    /// Answers a request whose body, if any, nobody wants.
+    /// Answers a request that needs no body.
     pub(super) fn answer(
         &mut self,
         id: ConnectionId,
@@ -60,7 +59,7 @@ impl<A: UpperLayer> HttpStage<A> {
         if droppable {
             return self.read_body(id, head, BodyPurpose::Dropped(Box::new(then)), shared);
         }
-        // The answer comes before the body: what follows can't be told apart from a request any more.
+        // The response precedes the body, so later bytes can't be told apart from a request.
         reply.keep_alive = false;
         then(reply, id, shared);
         Ok(NextStep::End)

@@ -1,4 +1,5 @@
-//! Calls of the API, which are carried out above this layer, and their answers: short ones whole, long ones in chunks, each encoded when the caller has read what was before.
+//! API calls, executed above this layer, and their responses: short ones at once, long ones in chunks, each encoded
+//! when the caller has read the previous ones.
 
 use std::net::IpAddr;
 
@@ -17,12 +18,12 @@ use crate::outbox::{ANSWERS_BYTES_HIGH, SLICE_BYTES};
 
 const JSON: &str = "application/json";
 
-/// One call, from its head to its answer.
+/// An API call, from its head to its response.
 pub(crate) trait ApiCall: Sized {
-    /// The body of an answer, which may be long.
+    /// The body of a response, which may be long.
     type Answers: AnswerBody;
 
-    /// Judges the head of a call; `below` is the path below the route's.
+    /// Begins a call from its head; `below` is the path below the route's.
     fn begin(
         head: &Head<'_>,
         below: &str,
@@ -31,7 +32,7 @@ pub(crate) trait ApiCall: Sized {
         shared: &mut Context,
     ) -> Result<Self, Refusal>;
 
-    /// The same of a call of the admin page.
+    /// Begins a call of the admin page.
     fn begin_admin(
         head: &Head<'_>,
         name: &str,
@@ -41,7 +42,6 @@ pub(crate) trait ApiCall: Sized {
         shared: &mut Context,
     ) -> Result<Self, Refusal>;
 
-    /// Carries the call out.
     fn run(
         &mut self,
         body: &[u8],
@@ -49,37 +49,36 @@ pub(crate) trait ApiCall: Sized {
         shared: &mut Context,
     ) -> CallStatus<Self::Answers>;
 
-    /// Goes on after a wait.
+    /// Continues after a wait.
     fn resume(&mut self, id: ConnectionId, shared: &mut Context) -> CallStatus<Self::Answers>;
 
-    /// A home has answered one of its tickets.
+    /// Handles the answer to one of its tickets.
     fn answered(&mut self, ticket: Ticket, answer: HubReply);
 }
 
-/// The rest of an answer's body.
+/// The remainder of a response body.
 pub(crate) trait AnswerBody {
-    /// Appends the next part, until `out` has about so many bytes. Returns whether it was the last.
+    /// Appends the next part, about up to this size of `out`. Returns whether it was the last.
     fn write(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool;
 }
 
-/// What came of carrying out a call.
+/// The status of an executed call.
 pub(crate) enum CallStatus<A> {
-    /// The body of the answer.
+    /// It has a response body.
     Answered(A),
-    /// It is not carried out now.
+    /// It is refused for now.
     Refused(Refusal),
-    /// Resume it later.
     Pending(WaitReason),
 }
 
-/// The rest of an answer.
+/// The remainder of a response.
 pub(super) struct UnfinishedAnswer<B> {
     answers: B,
     keep_alive: bool,
 }
 
 impl<A: UpperLayer> HttpStage<A> {
-    /// A call is answered.
+    /// Handles the end of a call.
     pub(super) fn call_ended(
         &mut self,
         id: ConnectionId,
@@ -88,7 +87,7 @@ impl<A: UpperLayer> HttpStage<A> {
         shared: &mut Context,
     ) -> HttpNext<A> {
         let bytes_max = match reply.version {
-            // It knows no chunks.
+            // HTTP/1.0 has no chunks.
             HttpVersion::Http10 => usize::MAX,
             HttpVersion::Http11 => SLICE_BYTES,
         };
@@ -111,7 +110,7 @@ impl<A: UpperLayer> HttpStage<A> {
         };
         shared.response_started(id, Status::OK.0);
         let out = shared.requests.outboxes.buffer(id);
-        // The header is one that can be written.
+        // This header is always valid.
         let _ = head.write(out, shared.date.text(), &[("Content-Type", JSON)]);
         write_chunk(out, &part);
         shared.requests.outboxes.recycle(part);
@@ -123,7 +122,7 @@ impl<A: UpperLayer> HttpStage<A> {
         self.continue_answer(id, Box::new(answering), shared)
     }
 
-    /// Writes as much of the rest as the caller's reading allows, and the connection's share of the turn.
+    /// Writes as much of the remainder as the caller's reading and the connection's share of the turn permit.
     pub(super) fn continue_answer(
         &mut self,
         id: ConnectionId,

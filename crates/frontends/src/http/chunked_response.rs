@@ -1,7 +1,8 @@
-//! Responses that an application writes in parts: their head, their chunks as the client reads, their end.
+//! Responses that an application writes in parts: head, chunks as the client reads, end.
 //!
-//! An application that asks is told when there is room for more, so it holds one part at a time, and the outbox little
-//! more than [`ANSWERS_BYTES_HIGH`]. To HTTP/1.1 they are chunks; to HTTP/1.0 the end is that of the connection.
+//! An application that requests it is told when there is room for more, so it holds one part at a time, and the outbox
+//! little more than [`ANSWERS_BYTES_HIGH`]. HTTP/1.1 clients get chunks; for HTTP/1.0 the connection's end marks the
+//! end.
 
 use veche_hub::ConnectionId;
 use veche_proto::http::{ResponseBody, ResponseHead, Status, finish_chunks, write_chunk};
@@ -16,16 +17,16 @@ use crate::context::worker_context::Context;
 use crate::http::reply::{Refusal, write_app_head};
 use crate::outbox::ANSWERS_BYTES_HIGH;
 
-/// A response that has begun.
+/// A response in progress.
 pub(super) struct ChunkedResponse {
     pub(super) app: AppId,
-    /// How long the application may take from part to part.
+    /// The application's time limit from part to part.
     pub(super) timeout_ms: u64,
     is_chunked: bool,
     keep_alive: bool,
-    /// The request or the status wants no body.
+    /// The request or status has no body.
     omits_body: bool,
-    /// Events: they are over when somebody goes.
+    /// An event stream: it ends when either side closes it.
     is_endless: bool,
     /// The application waits for room.
     asks: bool,
@@ -74,7 +75,7 @@ impl<A: UpperLayer> HttpStage<A> {
         NextStep::Wait(WaitReason::App)
     }
 
-    /// What came after the beginning.
+    /// Handles a part after the head.
     pub(super) fn write_chunk(
         &mut self,
         id: ConnectionId,
@@ -109,7 +110,7 @@ impl<A: UpperLayer> HttpStage<A> {
                 self.state = State::Head;
                 self.finish(id, keep_alive, shared)
             }
-            // What the client has got can't be taken back; that there is no last chunk tells it.
+            // Sent data can't be revoked; the missing last chunk shows the error.
             _ => {
                 self.state = State::Head;
                 NextStep::End
@@ -117,7 +118,7 @@ impl<A: UpperLayer> HttpStage<A> {
         }
     }
 
-    /// Asks for the next part, if there is room.
+    /// Requests the next part if there is room.
     pub(super) fn continue_chunked(
         &mut self,
         id: ConnectionId,
@@ -134,18 +135,18 @@ impl<A: UpperLayer> HttpStage<A> {
         }
         parts.asks = false;
         let app = parts.app;
-        // It was not the application that took its time.
+        // The delay was not the application's.
         self.since_ms = shared.now.mono_ms;
         shared.with_apps(|apps, shared| apps.written(app, id, shared));
         NextStep::Wait(WaitReason::App)
     }
 
-    /// Whether a response is under way that nobody expects to end.
+    /// Returns whether a response without an expected end is in progress.
     pub(crate) fn is_endless(&self) -> bool {
         matches!(&self.state, State::Parts(parts) if parts.is_endless)
     }
 
-    /// The application has taken longer than it may: 504, or a response that breaks off.
+    /// Handles an application that exceeded its time limit: 504, or a truncated response.
     pub(super) fn app_is_late(&mut self, id: ConnectionId, shared: &mut Context) {
         self.record_slow(shared);
         self.gone(id, AbandonReason::TimedOut, shared);
@@ -161,5 +162,5 @@ impl<A: UpperLayer> HttpStage<A> {
     }
 }
 
-/// The type of server-sent events.
+/// The media type of server-sent events.
 const EVENTS: &str = "text/event-stream";

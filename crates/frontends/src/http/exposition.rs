@@ -9,13 +9,14 @@ pub(super) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0
 /// Content type of the Prometheus text format.
 pub(super) const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Returns whether a request accepts OpenMetrics, as Prometheus does; other programs get the older format, which all read.
+/// Returns whether a request accepts OpenMetrics, as Prometheus does; other clients get the older format, which is
+/// universally supported.
 pub(super) fn accepts_open_metrics(head: &Head<'_>) -> bool {
     head.header("accept")
         .is_some_and(|accept| accept.contains("application/openmetrics-text"))
 }
 
-/// Converts the OpenMetrics text format to that of Prometheus, in which a family has the name of its samples.
+/// Converts the OpenMetrics text format to that of Prometheus, in which a family is named like its samples.
 pub(super) fn to_prometheus(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
     let mut help = None;
@@ -41,7 +42,7 @@ pub(super) fn to_prometheus(open_metrics: &str) -> String {
                 }
                 let _ = writeln!(text, "# TYPE {family}{suffix} {kind}");
             }
-            // Units stand in the names; there is no mark of the end.
+            // Units are part of the names, and there is no end marker.
             _ => {}
         }
     }

@@ -1,10 +1,9 @@
-//! A connection while it speaks HTTP: head → route → handler → response, request after request.
+//! A connection in its HTTP stage: head → route → handler → response, request after request.
 //!
-//! It goes from state to state and keeps the deadlines; what a request leads to is decided in `request`, and an upgrade
-//! ends the stage ([`upgrade`](crate::http::upgrade)).
-//! What lies [above](protocol::UpperLayer) is carried out elsewhere: sessions and calls of the API. Applications are asked in `app`, what they write in parts goes out
-//! through `parts`, answers are written by
-//! [`reply`](crate::http::reply) and [`stream`](crate::http::stream).
+//! This module moves between states and sets the deadlines; `request` decides what a request leads to, and an upgrade
+//! ends the stage ([`upgrade`](crate::http::upgrade)). The [layer above](protocol) executes sessions and API calls.
+//! `app` calls applications, `parts` writes their chunked responses, [`reply`](crate::http::reply) and
+//! [`stream`](crate::http::stream) write the others.
 
 mod admin_page;
 pub(crate) mod api_error;
@@ -49,25 +48,25 @@ use chunked_response::ChunkedResponse;
 pub(crate) use protocol::OpenedSession;
 use protocol::UpperLayer;
 
-/// How long a connection that comes while the server goes away has for its request, in milliseconds.
+/// Time for the request of a connection accepted during a drain, in milliseconds.
 const HEADER_MS_IN_DRAIN: u64 = 1_000;
 
-/// What comes of a request: the stage goes on, or ends with an open session.
+/// The next step of the stage: it continues, or ends with an open session.
 type HttpNext<A> = NextStep<OpenedSession<<A as UpperLayer>::Session>>;
 
-/// The stage's state; boxed, since few connections stay in it.
+/// The state of the stage; boxed, since few connections stay in it.
 pub(crate) struct HttpStage<A: UpperLayer> {
     scan: HeadScan,
     state: State<A>,
     peer: IpAddr,
-    /// Of the certificate that the client has shown.
+    /// Names from the client's certificate.
     certified: Option<Box<CertificateNames>>,
-    /// Who asks: the peer, or whom it asks for, if it is a proxy that we trust.
+    /// The client: the peer, or the client of a trusted proxy.
     client: IpAddr,
     listener: u16,
-    /// Headers that the route of the present request adds to answers.
+    /// Headers that the current request's route adds to responses.
     headers: Option<Arc<RouteHeaders>>,
-    /// Since when the present wait lasts: accept, first byte of a head, end of a head, end of a response.
+    /// Start of the current wait: the accept, the first byte of a head, the end of a head, or the end of a response.
     since_ms: u64,
     accepted_ms: u64,
     requests: u64,
@@ -76,20 +75,19 @@ pub(crate) struct HttpStage<A: UpperLayer> {
 enum State<A: UpperLayer> {
     Head,
     Body(Box<RequestBody<A::Call>>),
-    /// A home worker has yet to answer an API call.
+    /// An API call waits for a home worker.
     Call(Box<A::Call>, ReplyContext),
-    /// A home worker has yet to register the session.
+    /// The session waits for its registration by home workers.
     Registering(Box<Registration<A::Session>>),
     Streaming(Box<StreamedBody>),
-    /// A long answer to an API call is written as the caller reads.
+    /// A long API response is written as the caller reads.
     Answering(Box<UnfinishedAnswer<<A::Call as ApiCall>::Answers>>),
-    /// An application has yet to answer a request.
+    /// An application has to answer a request.
     App(AppId, Box<PendingRequest>),
-    /// An application has begun to answer.
+    /// An application is writing its response.
     Parts(Box<ChunkedResponse>),
-    /// An application has yet to judge a handshake.
+    /// An application has to decide on a handshake.
     Asking(AppId, Box<PendingRequest>),
-    /// It has yet to be found out who asks.
     Naming(AuthStep, Box<PendingRequest>),
 }
 
@@ -109,28 +107,28 @@ impl<A: UpperLayer> HttpStage<A> {
         }
     }
 
-    /// The client has shown a certificate.
+    /// Sets the names from the client's certificate.
     pub(crate) fn set_certified(&mut self, certified: CertificateNames) {
         self.certified = Some(Box::new(certified));
     }
 
-    /// Who has connected, if a proxy has done so for him.
+    /// Sets the client address received from a proxy.
     pub(crate) fn set_peer(&mut self, peer: IpAddr) {
         self.peer = peer;
         self.client = peer;
     }
 
-    /// Who asks, if it is not the peer itself.
+    /// Returns the client if it is not the peer itself.
     pub(crate) fn proxied_client(&self) -> Option<IpAddr> {
         (self.client != self.peer).then_some(self.client)
     }
 
-    /// Returns since when the next request is waited for or the last one is under way, in monotonic milliseconds.
+    /// Returns the start of the wait for the next request or of the current one, in monotonic milliseconds.
     pub(crate) fn since_ms(&self) -> u64 {
         self.since_ms
     }
 
-    /// Whether it waits for a request of which nothing has come.
+    /// Returns whether it waits for a request without any byte received.
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.state, State::Head) && !self.scan.is_midway()
     }
@@ -144,7 +142,7 @@ impl<A: UpperLayer> HttpStage<A> {
         let result = match &mut self.state {
             State::Head => self.head(id, input, shared),
             State::Body(_) => self.body(id, input, shared),
-            // Input waits while these last.
+            // Input waits in these states.
             State::Call(..)
             | State::Registering(_)
             | State::Streaming(_)
@@ -199,26 +197,26 @@ impl<A: UpperLayer> HttpStage<A> {
         })
     }
 
-    /// Returns how the present request is answered.
+    /// Returns the parameters of the response to the current request.
     fn reply(&self, head: &http::Head<'_>) -> ReplyContext {
         ReplyContext::to(head, self.headers.clone())
     }
 
-    /// After a response: go on with the next request, or end.
+    /// After a response, continues with the next request or ends.
     fn finish(&mut self, id: ConnectionId, keep_alive: bool, shared: &mut Context) -> HttpNext<A> {
         shared.requests.outboxes.end_entry(id, self.client);
         self.since_ms = shared.now.mono_ms;
         if !keep_alive || shared.is_draining() {
             return NextStep::End;
         }
-        // Whoever pipelines must also read.
+        // A client that pipelines must also read.
         if shared.requests.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
             return NextStep::Wait(WaitReason::Output);
         }
         NextStep::Continue
     }
 
-    /// Begins to stream the rest of a response, if there is one.
+    /// Begins to stream the remainder of a response, if any.
     fn stream(
         &mut self,
         id: ConnectionId,
@@ -235,7 +233,7 @@ impl<A: UpperLayer> HttpStage<A> {
         }
     }
 
-    /// Writes as much of a streamed response as the client's reading allows.
+    /// Writes as much of a streamed response as the client's reading permits.
     fn pump(&mut self, id: ConnectionId, shared: &mut Context) -> HttpNext<A> {
         let State::Streaming(stream) = &mut self.state else {
             return NextStep::Continue;
@@ -310,7 +308,7 @@ impl<A: UpperLayer> HttpStage<A> {
                 self.continue_chunked(id, shared)
             }
             State::Head => {
-                // It was not for want of a request that none was read.
+                // No request was read for other reasons than a missing one.
                 self.since_ms = shared.now.mono_ms;
                 NextStep::Continue
             }
@@ -321,7 +319,7 @@ impl<A: UpperLayer> HttpStage<A> {
         }
     }
 
-    /// The connection is about to end: whoever waits for a 101 is told that it won't come.
+    /// Handles the end of the connection: tells an application that waits for a 101.
     pub(crate) fn abandon(&mut self, id: ConnectionId, shared: &mut Context) {
         self.gone(id, AbandonReason::Disconnected, shared);
         let state = std::mem::replace(&mut self.state, State::Head);
@@ -345,7 +343,7 @@ impl<A: UpperLayer> HttpStage<A> {
                 status: Status::SERVICE_UNAVAILABLE,
                 reason: match outcome {
                     Some(_) => "the session could not be opened",
-                    None => "nobody could say who asks",
+                    None => "authentication timed out",
                 },
             };
             refuse_request(id, &error, shared);
@@ -375,7 +373,7 @@ impl<A: UpperLayer> HttpStage<A> {
         self.since_ms.saturating_add(wait)
     }
 
-    /// The wait is over; says 408 where something had begun.
+    /// Handles the end of the wait; answers 408 if a request had begun.
     pub(crate) fn timeout(&mut self, id: ConnectionId, shared: &mut Context) -> bool {
         if self.deadline_ms(shared) > shared.now.mono_ms {
             return true;

@@ -1,6 +1,6 @@
-//! How sessions of client protocols begin: what the HTTP stage asks of a protocol. It knows none by name.
+//! The interface by which client protocols open sessions. The HTTP stage knows none of them by name.
 //!
-//! The stage checks what all protocols share (addresses, RFC 6455, identity, limits); the protocol determines what its
+//! The stage checks what all protocols share (addresses, RFC 6455, identity, limits); the protocol decides what its
 //! requests lead to and how its clients are answered.
 
 use std::borrow::Cow;
@@ -14,7 +14,6 @@ use veche_proto::websocket::handshake::UpgradeRequest;
 use veche_types::Now;
 
 use crate::context::app::RequestView;
-use crate::context::delivery_mode::DeliveryMode;
 use crate::context::identity::{AuthError, IdentityLease};
 use crate::context::route::Route;
 use crate::context::session::Session;
@@ -22,34 +21,35 @@ use crate::context::worker_context::Context;
 use crate::http::call::ApiCall;
 use crate::http::reply::{Refusal, ReplyContext};
 use crate::http::upgrade::RefusedUpgrade;
+use crate::outbox::delivery_mode::DeliveryMode;
 
-/// What lies above the stage: the sessions that requests open, and the API that they call.
+/// The layer above the stage: sessions opened by requests, and the API.
 pub(crate) trait UpperLayer {
     /// A session of any protocol.
     type Session: OpenSession;
-    /// A call of the API.
     type Call: ApiCall;
 }
 
-/// How sessions of a protocol begin.
+/// How a protocol opens sessions.
 pub(crate) trait OpenSession: Session + Sized {
-    /// Says what a request leads to. A route of a protocol leads to a WebSocket by default, whatever the request is: one
-    /// that is no handshake is refused as such.
+    /// Decides what a request leads to. By default that is a WebSocket, for any request: one that is not a handshake is
+    /// refused as such.
     fn plan(asked: &ProtocolRequest<'_, '_>, shared: &mut Context) -> RequestPlan {
         let _ = (asked, shared);
         RequestPlan::Upgrade
     }
 
-    /// Begins a session with a handshake that is right by RFC 6455 and by the route's origins.
+    /// Opens a session for a handshake that is valid by RFC 6455 and the route's origins.
     ///
     /// # Errors
-    /// The handshake is refused. Nothing is written yet.
+    /// The handshake is refused. Nothing was written yet.
     fn begin(
         wanted: &HandshakeRequest<'_, '_, '_>,
         shared: &Context,
     ) -> Result<NewSession<Self>, RefusedUpgrade>;
 
-    /// Begins a session whose messages are parts of a response, after [`RequestPlan::Stream`]. `None`: not by this protocol.
+    /// Opens a session whose messages are parts of a response, after [`RequestPlan::Stream`]. `None` if the protocol has no
+    /// such sessions.
     fn begin_stream(
         request: &StreamRequest<'_, '_>,
         id: ConnectionId,
@@ -59,81 +59,80 @@ pub(crate) trait OpenSession: Session + Sized {
         None
     }
 
-    /// Whether the route's identity determines a user for the session.
+    /// Returns whether the route's identity determines the session's user.
     fn has_user(&self) -> bool {
         false
     }
 
-    /// Whether the client may authenticate with its first message.
+    /// Returns whether the client may authenticate with its first message.
     fn may_authenticate_later(&self) -> bool {
         false
     }
 
-    /// A client that is refused for good may learn it by a close code, after the handshake. Returns code and reason if the
-    /// session is to be opened for that; otherwise the handshake is refused.
+    /// Decides how to report a permanent refusal. Returns code and reason if the session is to be opened and closed
+    /// with them; otherwise the handshake is refused.
     fn close_instead_of_refusing(&mut self, why: AuthError) -> Option<(u16, &'static str)> {
         let _ = why;
         None
     }
 
-    /// The subprotocol that the session wants, of those for which `offers` holds.
+    /// Returns the subprotocol that the session selects among those for which `offers` holds.
     fn subprotocol(&self, offers: &dyn Fn(&str) -> bool) -> Option<&'static str> {
         let _ = offers;
         None
     }
 
-    /// Takes the identity that the handshake has. Returns whether the session is subscribed to the
-    /// user's own channel from the beginning.
+    /// Sets the identity from the handshake. Returns whether the session is subscribed to the user's personal channel
+    /// from the beginning.
     fn set_identity(&mut self, client: SessionIdentity<'_, '_>) -> bool {
         let _ = client;
         true
     }
 
-    /// What the session gets of publications before it has any way to ask.
+    /// Returns which publications the session receives before it can request any.
     fn delivery_mode(&self, route: &Route) -> DeliveryMode {
         let _ = route;
         DeliveryMode::Disabled
     }
 
-    /// Whether [`OpenSession::handle_opened`] is called: the request is kept until then.
+    /// Returns whether [`OpenSession::handle_opened`] is called, for which the request is stored.
     fn wants_opened(&self) -> bool {
         false
     }
 
-    /// The WebSocket is open: the 101 is written.
+    /// Handles the opened WebSocket, after the 101 was written.
     fn handle_opened(&mut self, id: ConnectionId, request: &RequestView<'_>, shared: &mut Context) {
         let _ = (id, request, shared);
     }
 }
 
-/// A request on the route of a protocol.
+/// A request on a protocol's route.
 pub(crate) struct ProtocolRequest<'a, 'b> {
     pub(crate) head: &'a Head<'b>,
     pub(crate) route: &'a Arc<Route>,
-    /// Whether its listener has TLS.
+    /// Whether the listener uses TLS.
     pub(crate) is_tls: bool,
-    /// Whether one more session may be opened from the client's address; to be called once, before [`RequestPlan::Stream`].
+    /// Checks whether the client's address may open another session; to be called once, before [`RequestPlan::Stream`].
     pub(crate) may_open: &'a dyn Fn(&Context) -> Result<(), Refusal>,
 }
 
 /// What a request leads to.
 pub(crate) enum RequestPlan {
-    /// A WebSocket, by [`OpenSession::begin`].
+    /// A WebSocket, opened by [`OpenSession::begin`].
     Upgrade,
-    /// An endless response, by [`OpenSession::begin_stream`]. Its first messages are these bytes; `None`: the request's body.
+    /// An endless response, opened by [`OpenSession::begin_stream`]. These bytes are its first messages; `None`: the
+    /// request's body is.
     Stream(Option<Vec<u8>>),
-    /// An answer to the request's body.
+    /// A response computed from the request's body.
     Answer(BodyHandler),
-    /// An answer without looking at the body.
+    /// A response that ignores the body.
     Reply(BodyAnswer),
-    /// A refusal.
     Refuse(Refusal),
 }
 
-/// Makes an answer of a body.
+/// Computes a response from a body.
 pub(crate) type BodyHandler = Box<dyn FnOnce(&[u8], &mut Context) -> BodyAnswer>;
 
-/// A whole answer.
 pub(crate) struct BodyAnswer {
     pub(crate) status: Status,
     pub(crate) headers: Vec<(&'static str, Cow<'static, str>)>,
@@ -148,24 +147,23 @@ impl BodyAnswer {
     }
 }
 
-/// A handshake.
 pub(crate) struct HandshakeRequest<'r, 'a, 'b> {
     pub(crate) head: &'r Head<'b>,
     pub(crate) route: &'r Arc<Route>,
     pub(crate) upgrade: &'r UpgradeRequest<'a, 'b>,
 }
 
-/// A session that has begun with a handshake.
+/// A session opened by a handshake.
 pub(crate) struct NewSession<S> {
     pub(crate) session: S,
-    /// What it asks to hear beside its user's own channel, each channel once.
+    /// Requested channels in addition to the user's personal channel, without duplicates.
     pub(crate) channels: Vec<String>,
-    /// Up to where it says to know them.
+    /// The positions up to which the client knows them.
     pub(crate) since: Option<Arc<[Since]>>,
 }
 
 impl<S> NewSession<S> {
-    /// A session that asks for nothing in its handshake.
+    /// Creates a session that requests no channels.
     pub(crate) fn of(session: S) -> Self {
         Self {
             session,
@@ -187,11 +185,10 @@ impl<S> NewSession<S> {
 pub(crate) struct StreamRequest<'a, 'b> {
     pub(crate) head: &'a Head<'b>,
     pub(crate) route: &'a Arc<Route>,
-    /// The first messages.
     pub(crate) first: &'a [u8],
 }
 
-/// A session that has begun with such a request.
+/// A session opened by such a request.
 pub(crate) struct NewStream<S> {
     pub(crate) session: S,
     pub(crate) framing: StreamFraming,
@@ -217,7 +214,6 @@ pub(crate) enum StreamFraming {
     Lines,
     /// Each message has its own length prefix.
     Bytes,
-    /// Server-sent events.
     Events,
 }
 
@@ -227,19 +223,19 @@ pub(crate) struct SessionIdentity<'a, 'b> {
     pub(crate) user: &'a str,
     /// The claims of its token.
     pub(crate) claims: Option<Box<Map<String, Value>>>,
-    /// The [endings](crate::Process::endings) when the question for the user was asked.
+    /// The [`endings`](crate::Process::endings) when authentication began.
     pub(crate) disconnects_seen: Option<u64>,
     pub(crate) head: &'a Head<'b>,
     pub(crate) route: &'a Arc<Route>,
 }
 
-/// A session that is open, for the connection to take over.
+/// An open session, to be taken over by the connection.
 pub(crate) struct OpenedSession<S> {
     pub(crate) session: S,
     pub(crate) decoder: Decoder,
     pub(crate) route: Arc<Route>,
     pub(crate) lease: Option<Box<IdentityLease>>,
-    /// Messages are parts of a response, and what comes on the connection is of no interest.
+    /// Messages are parts of a response, and the connection's input is ignored.
     pub(crate) is_response: bool,
     pub(crate) began: Now,
 }

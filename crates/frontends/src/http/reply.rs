@@ -1,6 +1,7 @@
-//! Answers to requests: what is written whole, and how one is refused.
+//! Complete responses and refusals.
 //!
-//! It knows how a response is framed and what its route adds; what else is in it is said by the stage, the API and the upgrade.
+//! This module handles framing and the headers of the route; the stage, the API and the upgrade determine the remaining
+//! content.
 
 use std::sync::Arc;
 
@@ -14,13 +15,13 @@ use crate::context::log_note::NoteLevel;
 use crate::context::route::RouteHeaders;
 use crate::context::worker_context::Context;
 
-/// What a response needs to know of its request.
+/// The properties of a request that its response depends on.
 #[derive(Clone)]
 pub(crate) struct ReplyContext {
     pub(crate) version: HttpVersion,
     pub(crate) keep_alive: bool,
     pub(crate) head_only: bool,
-    /// Headers that the request's route adds.
+    /// Headers that the route adds.
     pub(crate) headers: Option<Arc<RouteHeaders>>,
 }
 
@@ -42,13 +43,13 @@ impl ReplyContext {
             .flat_map(move |headers| headers.of(status))
     }
 
-    /// Whether the route adds a header of that name.
+    /// Returns whether the route adds a header with this name.
     pub(crate) fn adds(&self, status: Status, name: &str) -> bool {
         self.added(status)
             .any(|(added, _)| added.eq_ignore_ascii_case(name))
     }
 
-    /// Writes a whole response with a body of one type.
+    /// Writes a complete response with a body of one type.
     pub(crate) fn write(
         &self,
         id: ConnectionId,
@@ -85,7 +86,7 @@ impl ReplyContext {
         };
         let out = shared.requests.outboxes.buffer(id);
         if head.write(out, shared.date.text(), headers).is_err() {
-            // Ours, not the peer's: a header that can't be written says nothing, but the response stays whole.
+            // An invalid header can only be a bug of the server; it is omitted and the response stays complete.
             let _ = head.write(out, shared.date.text(), &[]);
         }
         if !self.head_only {
@@ -100,7 +101,7 @@ fn has<N: AsRef<str>, V>(headers: &[(N, V)], name: &str) -> bool {
         .any(|(other, _)| other.as_ref().eq_ignore_ascii_case(name))
 }
 
-/// Writes an application's response; what can't be written is answered with 500 and said in the log.
+/// Writes an application's response; an invalid one is replaced by a 500 and logged.
 pub(crate) fn write_response(
     reply: &ReplyContext,
     id: ConnectionId,
@@ -126,8 +127,8 @@ pub(crate) fn write_response(
     shared.response_started(id, status.0);
 }
 
-/// Writes the head of an application's response: its headers, those that the route adds where it has none of that name, and
-/// `own` ones. `false` if it can't be: then a 500 is written.
+/// Writes the head of an application's response: its headers, those of the route that it does not set, and the `own`
+/// ones. Returns `false` after writing a 500 if it is invalid.
 pub(crate) fn write_app_head(
     reply: &ReplyContext,
     id: ConnectionId,
@@ -142,7 +143,7 @@ pub(crate) fn write_app_head(
     let mut writer = head.start(out, shared.date.text());
     let mut fault = match status.0 {
         200..=599 => None,
-        other => Some(format!("{other} is no status of a response")),
+        other => Some(format!("{other} is not a valid response status")),
     };
     for (name, value) in headers {
         if let Err(invalid) = writer.header(name, value) {
@@ -151,7 +152,7 @@ pub(crate) fn write_app_head(
     }
     for (name, value) in reply.added(status) {
         if !has(headers, name) {
-            // A route adds none that can't be written.
+            // Headers of a route are always valid.
             let _ = writer.header(name, value);
         }
     }
@@ -170,18 +171,18 @@ pub(crate) fn write_app_head(
     false
 }
 
-/// A request that is refused although it was understood.
+/// The refusal of a valid request.
 pub(crate) struct Refusal {
     pub(crate) status: Status,
     headers: Vec<(&'static str, String)>,
     content_type: &'static str,
     body: String,
-    /// The connection ends with it.
+    /// The connection ends after it.
     pub(crate) ends: bool,
 }
 
 impl Refusal {
-    /// Says why in a line of text.
+    /// Gives the reason as a line of text.
     pub(crate) fn new(status: Status, why: &str) -> Self {
         Self {
             status,
@@ -192,7 +193,7 @@ impl Refusal {
         }
     }
 
-    /// Says why by a JSON value.
+    /// Gives the reason as JSON.
     pub(crate) fn json(status: Status, body: String) -> Self {
         Self {
             status,
@@ -203,12 +204,10 @@ impl Refusal {
         }
     }
 
-    /// The answer's text.
     pub(crate) fn why(&self) -> &str {
         self.body.trim_end()
     }
 
-    /// Writes the answer.
     pub(crate) fn write(&self, reply: &ReplyContext, id: ConnectionId, shared: &mut Context) {
         let mut headers = vec![("Content-Type", self.content_type)];
         headers.extend(
@@ -219,20 +218,19 @@ impl Refusal {
         reply.write_with(id, self.status, &headers, self.body.as_bytes(), shared);
     }
 
-    /// With the end of the connection behind it.
+    /// Ends the connection after the response.
     pub(crate) fn ending(mut self) -> Self {
         self.ends = true;
         self
     }
 
-    /// With a further header.
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self
     }
 }
 
-/// A request that can't be trusted to end where it seems to: answered, and the connection ends.
+/// Answers a malformed request and ends the connection, since the end of the request is uncertain.
 pub(crate) fn refuse_request(id: ConnectionId, error: &HttpError, shared: &mut Context) {
     shared.log_as(
         error.reason,

@@ -1,4 +1,4 @@
-//! What a request leads to: its route, and there a handler, an upgrade or a refusal.
+//! Dispatch of a request: its route, then a handler, an upgrade or a refusal.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,6 @@ use super::body::BodyPurpose;
 use super::call::ApiCall as _;
 use super::protocol::{OpenSession as _, ProtocolRequest, RequestPlan, UpperLayer};
 use super::{HttpNext, HttpStage, PendingRequest, admin_page, exposition};
-use crate::context::access_log_buffer::AccessLogEntry;
 use crate::context::credential_kind::CredentialKind;
 use crate::context::frontend_config::{FrontendListener, ListenerRole};
 use crate::context::identity::Authenticated;
@@ -25,9 +24,9 @@ use crate::http::static_files::FileLocation;
 use crate::http::stream;
 use crate::http::upgrade::validate;
 use crate::http::wrong_key;
+use crate::outbox::access_log_buffer::AccessLogEntry;
 
 impl<A: UpperLayer> HttpStage<A> {
-    /// What a request leads to.
     pub(super) fn request(
         &mut self,
         id: ConnectionId,
@@ -62,12 +61,16 @@ impl<A: UpperLayer> HttpStage<A> {
                 return self.refuse(
                     id,
                     head,
-                    Refusal::new(Status::NOT_FOUND, "nothing here"),
+                    Refusal::new(Status::NOT_FOUND, "not found"),
                     shared,
                 );
             }
         };
-        shared.requests.outboxes.access_log.set_route(id, route);
+        shared
+            .requests
+            .outboxes
+            .access_log
+            .set_route(id, &route.path);
         self.headers.clone_from(&route.headers);
         if !route.networks.admit(self.client) {
             shared.stats.reject_accept(AcceptRejection::Network);
@@ -151,7 +154,7 @@ impl<A: UpperLayer> HttpStage<A> {
         }
     }
 
-    /// A request on the route of a client protocol.
+    /// Handles a request on a client protocol's route.
     fn session(
         &mut self,
         id: ConnectionId,
@@ -231,7 +234,7 @@ impl<A: UpperLayer> HttpStage<A> {
         });
     }
 
-    /// Finds out who asks, and whether he may and knows whom.
+    /// Determines the client and checks its access.
     fn check_access(
         &mut self,
         head: &Head<'_>,
@@ -243,7 +246,8 @@ impl<A: UpperLayer> HttpStage<A> {
             let why = "what the proxy says of the client can't be read";
             Refusal::new(Status::BAD_REQUEST, why)
         })?;
-        // The peer was judged when it came, but the rules may be others by now, and of a proxy the client counts.
+        // The peer was checked at accept, but a reload may have changed the rules, and behind a proxy the client
+        // counts.
         if !listener.access.networks.admit(self.client) {
             shared.stats.reject_accept(AcceptRejection::Network);
             return Err(refuse_network());
@@ -256,7 +260,7 @@ impl<A: UpperLayer> HttpStage<A> {
         Ok(())
     }
 
-    /// Whether there is memory for something new of a client.
+    /// Checks that memory permits new work for a client.
     fn has_memory(&self, shared: &Context) -> Result<(), Refusal> {
         let role = shared.config.listeners[self.listener as usize].role;
         if role != ListenerRole::Public || !shared.is_short_of_memory {
@@ -267,17 +271,17 @@ impl<A: UpperLayer> HttpStage<A> {
         Err(Refusal::new(Status::SERVICE_UNAVAILABLE, why).with("Retry-After", "1"))
     }
 
-    /// Whether its listener has TLS.
+    /// Returns whether the listener uses TLS.
     pub(super) fn is_tls(&self, shared: &Context) -> bool {
         shared.config.listeners[self.listener as usize].is_tls
     }
 
-    /// Whether the client's address may try to open a WebSocket: it has not too many connections, nor tries too often.
+    /// Checks the limits on connections and handshakes of the client's address.
     pub(super) fn may_upgrade(&self, shared: &Context) -> Result<(), Refusal> {
         self.has_memory(shared)?;
         let listener = &shared.config.listeners[self.listener as usize];
         let is_proxied = self.client != self.peer;
-        // The back end is one address for everybody; and a proxy's own, or that of a client of which it does not speak.
+        // Back ends share one address; so do clients behind a proxy that does not name them.
         if listener.role != ListenerRole::Public || !is_proxied && listener.access.trusts(self.peer)
         {
             return Ok(());
@@ -289,7 +293,7 @@ impl<A: UpperLayer> HttpStage<A> {
                 .process
                 .may_begin_handshake(self.client, shared.now.mono_ms)
         {
-            // The first of a direct connection was counted when it came.
+            // The first handshake of a direct connection was counted at accept.
             AcceptRejection::Rate
         } else {
             return Ok(());
@@ -302,7 +306,7 @@ impl<A: UpperLayer> HttpStage<A> {
         Err(Refusal::new(Status::TOO_MANY_REQUESTS, why).with("Retry-After", "1"))
     }
 
-    /// Refuses one request; the connection goes on if its body is small enough to be dropped.
+    /// Refuses one request; the connection continues if the body is small enough to discard.
     pub(super) fn refuse(
         &mut self,
         id: ConnectionId,
@@ -339,7 +343,7 @@ impl<A: UpperLayer> HttpStage<A> {
                     let (lock, client) = (CredentialKind::Api, self.client);
                     refused.refusal = wrong_key::refuse_wrong_key(head, lock, client, id, shared);
                 }
-                // It may be no handshake at all, and have a body.
+                // It may be a request other than a handshake, with a body.
                 refused.note(id, shared);
                 self.refuse(id, head, refused.refusal, shared)
             }
@@ -351,11 +355,11 @@ fn refuse_network() -> Refusal {
     Refusal::new(Status::FORBIDDEN, "not from this address")
 }
 
-/// Whether an upgrade on this route, at this place below it, opens a WebSocket.
+/// Returns whether an upgrade on this route and subpath opens a WebSocket.
 fn accepts_socket(route: &Route, head: &Head<'_>, below: &str) -> bool {
     match route.handler {
         RouteHandler::Api => below.trim_end_matches('/') == "/socket",
-        // Other upgrades, such as curl's to HTTP/2, may be ignored (RFC 9110, section 7.8).
+        // Other upgrades, such as curl's to HTTP/2, may be ignored (RFC 9110 section 7.8).
         RouteHandler::Lua { .. } => head.header_has_token("upgrade", "websocket"),
         _ => route.handler.takes_websocket(),
     }

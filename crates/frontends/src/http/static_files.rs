@@ -1,9 +1,8 @@
-//! Static files: a request below a route's root to the plan of its answer (RFC 9110 sections 13 and 14).
+//! Static files: from a request below a route's root to a planned response (RFC 9110 sections 13 and 14).
 //!
-//! It decides which file is meant and in which encoding, whether the client has it already and which part is sent. It opens
-//! nothing itself:
-//! [`Files`] does, and is where the root is kept closed. Whoever holds the connection writes the answer's head and
-//! lets the body's bytes follow, whole or piece by piece.
+//! It selects the file and its encoding, and checks whether the client already has it and which part is sent. It opens
+//! nothing itself: [`Files`] does, and confines the root. The connection writes the head and then the body, at once or
+//! in pieces.
 
 use std::borrow::Cow;
 use std::io;
@@ -25,56 +24,55 @@ pub use crate::context::files::{
 use conditions::Precondition;
 use encoding::AcceptedCodings;
 
-/// What a folder is answered with.
+/// The file served for a folder.
 const INDEX: &str = "index.html";
 
-/// The place of a requested file, and the encodings offered.
+/// The location of a requested file, and the encodings offered.
 #[derive(Clone, Copy, Debug)]
 pub struct FileLocation<'a> {
     /// The route's root: a folder, or `builtin:NAME`.
     pub root: &'a Path,
-    /// The end of the request's path, behind that of the route.
+    /// The request path below that of the route.
     pub relative: &'a str,
-    /// The codings in which files may lie prepared, the preferred one first; each at most once.
+    /// Codings for which precompressed files may exist, in order of preference, without duplicates.
     pub variants: &'a [ContentCoding],
 }
 
-/// The plan of an answer.
+/// The planned response to a request for a file.
 pub struct FileAnswer {
-    /// Its status.
+    /// The status of the response.
     pub status: Status,
-    /// Its body. To HEAD the same length is said and nothing sent.
+    /// Its body. HEAD requests get its length only.
     pub body: FileBody,
-    /// The number of variants of the file that were looked for.
+    /// The number of variants of the file that were looked up.
     pub variants_tried: u32,
     headers: Headers,
     file: Option<Arc<FileMetadata>>,
-    /// Whether it would be another one for another `Accept-ContentCoding`.
+    /// Whether the response depends on `Accept-ContentCoding`.
     varies: bool,
 }
 
-/// An answer's body.
+/// The body of a response.
 pub enum FileBody {
-    /// None, or one that the status itself explains.
+    /// None, or a text for the status.
     Bytes(&'static str),
-    /// So many bytes of a file.
+    /// A range of a file's bytes.
     Part(FileContent, Range<u64>),
 }
 
-/// The headers that depend on more than the file.
+/// Headers that depend on more than the file.
 enum Headers {
     None,
     Allow,
     Location(String),
-    /// Of a file of this length.
+    /// For a file of this length.
     Unsatisfiable(u64),
     NotModified,
     Whole,
     Part(Range<u64>),
 }
 
-/// Plans the answer to a request for a file. A refusal of the file system is handed back beside its answer, for the
-/// log.
+/// Plans the response to a request for a file. An error of the file system is returned in addition, for the log.
 pub fn answer(
     files: &mut dyn Files,
     place: FileLocation<'_>,
@@ -103,7 +101,7 @@ pub fn answer(
     }
 }
 
-/// The same for a file that was found, where variants of it may be.
+/// Plans the response with a file that was found, where variants may exist.
 fn answer_encoded(
     files: &mut dyn Files,
     place: FileLocation<'_>,
@@ -132,7 +130,7 @@ fn answer_encoded(
     }
     let answer = match chosen.or_else(|| accepted.takes_identity.then_some(file)) {
         Some(file) => FileAnswer::file(file, head),
-        // Section 12.5.3: the file as it is would be sent unless the client excludes that.
+        // Section 12.5.3: the unencoded file is acceptable unless the client excludes it.
         None => FileAnswer::plain(
             Status::NOT_ACCEPTABLE,
             Headers::None,
@@ -147,14 +145,14 @@ fn answer_encoded(
     (answer, trouble)
 }
 
-/// Whether a path, not encoded, is one that [`answer_file`] takes: it begins with no slash and has nothing in it that
-/// could lead out of a folder, is hidden, or is taken differently by different readers.
+/// Returns whether [`answer_file`] accepts a decoded path: it has no leading slash and no component that could leave
+/// the folder, is hidden, or is interpreted differently by different readers.
 #[must_use]
 pub fn is_safe_path(relative: &str) -> bool {
     path::is_safe(relative)
 }
 
-/// Plans the answer with the file of that [safe](is_safe_path) path below a root. Conditions and ranges count if it is
+/// Plans the response with the file of a [safe](is_safe_path) path below a root. Conditions and ranges apply if it is
 /// `conditional`.
 pub fn answer_file(
     files: &mut dyn Files,
@@ -252,7 +250,7 @@ impl FileAnswer {
         }
     }
 
-    /// Whether it is about a file that was found.
+    /// Returns whether the response is based on a file that was found.
     #[must_use]
     pub fn has_file(&self) -> bool {
         self.file.is_some()
@@ -303,7 +301,7 @@ impl FileAnswer {
         }
     }
 
-    /// The length of the body, for `FileContent-Length`.
+    /// Returns the length of the body for `FileContent-Length`.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         match &self.body {
@@ -312,10 +310,10 @@ impl FileAnswer {
         }
     }
 
-    /// Writes the answer's own headers after those that frame it, without those that are there already.
+    /// Writes the headers that follow the framing headers, except those already present.
     ///
     /// # Errors
-    /// [`InvalidHeader`] never comes from what a peer sent: what is reflected was checked with the request's head.
+    /// [`InvalidHeader`] never results from peer data: reflected values were checked with the request's head.
     pub fn write_headers(
         &self,
         writer: &mut ResponseWriter<'_>,
@@ -341,8 +339,8 @@ impl FileAnswer {
         {
             header("ETag", &file.etag)?;
             header("Last-Modified", &file.last_modified)?;
-            // Asked again each time and answered with 304: else a browser guesses how long a page is good for, and
-            // meets an old script in a new page.
+            // Browsers revalidate each time and get a 304; otherwise they guess a lifetime and combine an old script
+            // with a new page.
             header("Cache-Control", "no-cache")?;
         }
         if self.varies {
@@ -361,7 +359,7 @@ impl FileAnswer {
             }
             Headers::None | Headers::NotModified | Headers::Whole => {}
         }
-        // A text that a user put there must not become a script in a browser that guesses.
+        // Prevents a user's uploaded text from being interpreted as a script by content sniffing.
         header("X-Content-Type-Options", "nosniff")
     }
 }

@@ -1,6 +1,6 @@
-//! Static files on the wire: the answer's head at once, a large file piece by piece as the client reads.
+//! Static files on the wire: the head at once, a large file piece by piece as the client reads.
 //!
-//! What is answered is planned by `static_files`.
+//! `static_files` plans the responses.
 
 use std::sync::Arc;
 
@@ -19,27 +19,27 @@ use crate::outbox::ANSWERS_BYTES_HIGH;
 /// Bytes written at a time.
 const PIECE_BYTES: u64 = 32 << 10;
 
-/// The rest of a response that is made piece by piece as the client reads.
+/// The remainder of a response that is written as the client reads.
 pub(crate) struct StreamedBody {
     source: Arc<dyn ReadAt>,
     offset: u64,
     end: u64,
-    /// Whether the connection goes on afterwards.
+    /// Whether the connection continues afterwards.
     pub(crate) keep_alive: bool,
 }
 
-/// How far a stream got.
+/// The progress of a stream.
 pub(crate) enum StreamProgress {
-    /// All of it is written.
+    /// It is completely written.
     Whole,
     /// The client has to read first.
     Full,
-    /// The file shrank or the disk failed: the client sees a body that is too short and a closed connection.
+    /// The file shrank or the disk failed: the client sees a truncated body and a closed connection.
     Cut,
 }
 
 impl StreamedBody {
-    /// Writes as much as the client's reading allows.
+    /// Writes as much as the client's reading permits.
     pub(crate) fn pump(&mut self, id: ConnectionId, shared: &mut Context) -> StreamProgress {
         while self.offset < self.end {
             if shared.requests.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
@@ -56,8 +56,7 @@ impl StreamedBody {
     }
 }
 
-/// Answers with a file: the whole of it if it is in memory, else its head and the rest as the client reads. `headers` are
-/// further ones.
+/// Answers with a file: at once if it is in memory, otherwise piece by piece. `headers` are added.
 pub(crate) fn answer(
     id: ConnectionId,
     head: &Head<'_>,
@@ -72,7 +71,7 @@ pub(crate) fn answer(
     let response = response_head(head, answer.status, &answer, shared);
     let out = shared.requests.outboxes.buffer(id);
     let mut writer = response.start(out, shared.date.text());
-    // The plan holds nothing that can't be written: see its documentation.
+    // A planned response has only valid headers: see its documentation.
     let _ = answer.write_headers(&mut writer, |name| reply.adds(answer.status, name));
     for (name, value) in headers.iter().copied().chain(reply.added(answer.status)) {
         let _ = writer.header(name, value);
@@ -82,7 +81,7 @@ pub(crate) fn answer(
     write_body(id, head, answer.body, response.keep_alive, shared)
 }
 
-/// The same for a file that an application answers with.
+/// Answers with a file of an application's response.
 pub(crate) fn answer_app(
     id: ConnectionId,
     head: &Head<'_>,
@@ -113,7 +112,7 @@ pub(crate) fn answer_app(
             .any(|(own, _)| own.eq_ignore_ascii_case(name))
             || reply.adds(status, name)
     };
-    // As above: what can't be written is the application's.
+    // Only the application's own headers can be invalid.
     let own = |writer: &mut ResponseWriter<'_>| {
         let _ = answer.write_headers(writer, is_there);
     };
@@ -127,7 +126,7 @@ pub(crate) fn answer_app(
     write_body(id, head, answer.body, framing.keep_alive, shared)
 }
 
-/// Says in the log why a file was not opened that is there.
+/// Logs why an existing file could not be opened.
 fn report_written(head: &Head<'_>, error: Option<OpenError>, shared: &Context) {
     if let Some(error) = error.filter(|error| !matches!(error, OpenError::NotFound)) {
         let path = encoded_path(&head.path);

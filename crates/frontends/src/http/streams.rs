@@ -1,5 +1,5 @@
-//! Sessions without a WebSocket: their messages are parts of an endless response, and the client's come with other
-//! requests, if at all.
+//! Sessions without a WebSocket: messages to the client are parts of an endless response; those from the client, if
+//! any, arrive in other requests.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::http::upgrade::{RefusedUpgrade, log_refused};
 use crate::outbox::MessageFraming;
 
 impl<A: UpperLayer> HttpStage<A> {
-    /// The whole request is there.
+    /// Authenticates a complete request.
     pub(super) fn authenticate_stream(
         &mut self,
         id: ConnectionId,
@@ -42,7 +42,7 @@ impl<A: UpperLayer> HttpStage<A> {
         }
     }
 
-    /// It is known who asks, as far as the request says it.
+    /// Opens the session after authentication by the request.
     pub(super) fn open_stream(
         &mut self,
         id: ConnectionId,
@@ -85,7 +85,7 @@ impl<A: UpperLayer> HttpStage<A> {
             return self.refuse_handshake(id, &reply, &refused, shared);
         }
         let mut response = ResponseHead::to(&head, Status::OK, ResponseBody::Chunked);
-        // What comes on the connection meanwhile is not read.
+        // Further input of the connection is ignored.
         response.keep_alive = false;
         let is_chunked = response.body == ResponseBody::Chunked;
         let headers = begun.headers.iter().map(|(name, value)| (*name, &**value));

@@ -1,18 +1,19 @@
-//! From an upgrade request to an open session: who is it, from whose page, what may it hear.
+//! From an upgrade request to an open session: user, origin, channels.
 //!
-//! The 101 is written at once but held back until every home worker has registered the session: whoever sees `open`
-//! gets the next push. Publications that come in between wait behind it in the outbox.
+//! The 101 is written immediately but held back until every home worker has registered the session, so a client that
+//! sees `open` receives the next push. Publications in between wait behind it in the outbox.
 
 use std::sync::Arc;
 
-use veche_hub::{ChannelName, ConnectionId, HubReply, Since, SubscribeOptions, Ticket};
+use veche_hub::{
+    ChannelName, ConnectionId, HubReply, RequestOutcome, Since, SubscribeOptions, Ticket,
+};
 use veche_proto::http::{Head, Status};
 use veche_proto::websocket::handshake::{self, UpgradeRequest};
 use veche_proto::websocket::{self, Decoder};
 use veche_types::AppId;
 use veche_types::codes::CloseCode;
 
-use crate::context::delivery_mode::DeliveryMode;
 use crate::context::identity::{AuthError, Authenticated, Identity};
 use crate::context::log_note::{AuthDecision, NoteLevel};
 use crate::context::origin;
@@ -24,56 +25,55 @@ use crate::http::protocol::{
     HandshakeRequest, NewSession, OpenSession, OpenedSession, SessionIdentity,
 };
 use crate::http::reply::Refusal;
+use crate::outbox::delivery_mode::DeliveryMode;
 
-/// Most channels that one handshake may ask for.
+/// Maximum number of channels per handshake.
 pub const CHANNELS_MAX: usize = 32;
 
-/// A handshake that is refused.
 pub(crate) struct RefusedUpgrade {
     pub(crate) refusal: Refusal,
     pub(crate) outcome: HandshakeOutcome,
 }
 
-/// A handshake that is right by the protocol and by the route.
+/// A handshake that is valid by the protocol and the route.
 pub(crate) struct PendingUpgrade<'a, 'b, S> {
     pub(crate) head: &'a Head<'b>,
-    /// The head as it came.
     pub(crate) raw: &'a [u8],
     pub(crate) route: &'a Arc<Route>,
     upgrade: UpgradeRequest<'a, 'b>,
     session: S,
-    /// Who it is by the route's identity; nobody until that is found out.
+    /// The identity by the route; empty until authenticated.
     pub(crate) authenticated: Authenticated,
-    /// With this code and reason it is closed right after the handshake.
+    /// Code and reason for closing the session right after the handshake.
     refusal: Option<(u16, &'static str)>,
-    /// What it asked to hear beside its user's own channel.
+    /// Requested channels in addition to the user's personal channel.
     channels: Vec<String>,
-    /// Up to where it says to know them.
+    /// The positions up to which the client knows them.
     since: Option<Arc<[Since]>>,
 }
 
-/// A session whose registrations are under way.
+/// A session that waits for its registration.
 pub(crate) struct Registration<S> {
     opened: OpenedSession<S>,
-    /// By the number of the ticket; empty where nobody is told where he joins.
+    /// By ticket number; empty if the client is not sent its positions.
     channels: Vec<String>,
-    /// The client has come back to some.
+    /// The client recovers some channels.
     is_back: bool,
     open: u32,
-    /// Whose it is, while homes are asked.
+    /// The user, while registration is pending.
     user: Option<Box<str>>,
-    /// The [endings](crate::Process::endings) when the question was asked.
+    /// The [`endings`](crate::Process::endings) when authentication began.
     asked: Option<u64>,
-    /// Where in the outbox the 101 begins.
+    /// Offset of the 101 in the outbox.
     written_at: usize,
-    /// With this code and reason the session is closed as soon as it is open.
+    /// Code and reason for closing the session once it is open.
     refusal: Option<(u16, &'static str)>,
-    /// For an application that is told when the session is open.
+    /// The request for an application that is notified when the session is open.
     pub(crate) opening: Option<Box<PendingRequest>>,
 }
 
-/// Judges an upgrade request, all but who it is; `raw` is its head as it came, `is_tls`
-/// says that its listener has TLS. Nothing is written yet.
+/// Validates an upgrade request except for its user; `raw` is the raw head, `is_tls` whether the listener uses TLS.
+/// Nothing is written yet.
 pub(crate) fn validate<'a, 'b, S: OpenSession>(
     head: &'a Head<'b>,
     raw: &'a [u8],
@@ -126,7 +126,7 @@ pub(crate) fn validate<'a, 'b, S: OpenSession>(
     })
 }
 
-/// Of a channel that a handshake may not ask for.
+/// Returns the refusal for a channel that a handshake may not request.
 pub(crate) fn forbidden() -> RefusedUpgrade {
     let why = "this route does not allow that channel";
     RefusedUpgrade::new(Status::FORBIDDEN, why, HandshakeOutcome::ForbiddenChannel)
@@ -140,7 +140,7 @@ impl RefusedUpgrade {
         }
     }
 
-    /// Nobody knows who it is.
+    /// Returns the refusal after failed authentication.
     pub(crate) fn auth_failed(why: AuthError, identity: &Identity, shared: &Context) -> Self {
         let outcome = match why.is_server_fault() {
             true => HandshakeOutcome::Unavailable,
@@ -161,7 +161,7 @@ impl RefusedUpgrade {
         refused
     }
 
-    /// Counts it and says it in the log.
+    /// Counts and logs the refusal.
     pub(crate) fn note(&self, id: ConnectionId, shared: &mut Context) {
         shared.stats.handshake(self.outcome);
         let why = self.refusal.why();
@@ -177,36 +177,35 @@ impl RefusedUpgrade {
 }
 
 impl<S: OpenSession> PendingUpgrade<'_, '_, S> {
-    /// The application that it is for.
+    /// Returns the application that it is for.
     pub(crate) fn app(&self) -> Option<AppId> {
         self.route.handler.app()
     }
 
-    /// Whether the route wants to know who it is.
+    /// Returns whether the route requires authentication.
     pub(crate) fn needs_identity(&self) -> bool {
         self.session.has_user()
     }
 
-    /// Has a client that is refused for good learn it by a terminal close code, if its protocol has one. Returns whether
-    /// it does.
+    /// Lets the protocol report a permanent refusal by a terminal close code. Returns whether it does.
     pub(crate) fn refuse_for_good(&mut self, why: AuthError) -> bool {
         self.refusal = self.session.close_instead_of_refusing(why);
         self.refusal.is_some()
     }
 
-    /// Whether its client may say who it is after the handshake.
+    /// Returns whether the client may authenticate after the handshake.
     pub(crate) fn may_be_named_later(&self) -> bool {
         self.session.may_authenticate_later()
     }
 
-    /// Whether the client offered this subprotocol.
+    /// Returns whether the client offered this subprotocol.
     pub(crate) fn offers(&self, protocol: &str) -> bool {
         self.upgrade.protocols().any(|offered| offered == protocol)
             && !self.route.identity.is_token(protocol)
     }
 
-    /// The subprotocol for the 101 where nobody has chosen one: browsers that have offered some want one of them back,
-    /// and whoever had to offer a token shall not be kept from it. The token itself is never said back.
+    /// Returns the subprotocol for the 101 if none was selected: a browser that offered subprotocols requires the
+    /// server to select one, so clients that offer a token can offer a second one. The token itself is never echoed.
     fn other_than_token(&self) -> Option<&str> {
         let identity = &self.route.identity;
         let mut offered = self.upgrade.protocols();
@@ -217,7 +216,7 @@ impl<S: OpenSession> PendingUpgrade<'_, '_, S> {
         offered.find(|protocol| !identity.is_token(protocol))
     }
 
-    /// Begins to register the session, for `user` where there is one. The 101 lies in the outbox, held back.
+    /// Begins to register the session, for `user` if any. The 101 is held back in the outbox.
     pub(crate) fn register(
         self,
         id: ConnectionId,
@@ -225,7 +224,7 @@ impl<S: OpenSession> PendingUpgrade<'_, '_, S> {
         protocol: Option<&str>,
         shared: &mut Context,
     ) -> Result<Registration<S>, RefusedUpgrade> {
-        // An application has named him, or has been asked about him.
+        // The application named the user, or asked about one.
         let objection = user.and_then(|user| match user {
             user if shared.is_banned(user) => Some(AuthError::Blocked),
             user if shared.is_disconnected_since(user, self.authenticated.disconnects_seen, "") => {
@@ -307,7 +306,6 @@ impl<S: OpenSession> PendingUpgrade<'_, '_, S> {
             let Ok(name) = ChannelName::new(channel) else {
                 unreachable!("checked before; users by their identity")
             };
-            let answers = shared.requests.answers.len();
             let joining = SubscribeOptions {
                 since: self.since.clone(),
                 client: shared.member(id, name),
@@ -315,24 +313,23 @@ impl<S: OpenSession> PendingUpgrade<'_, '_, S> {
             };
             let ticket = Ticket(number as u32);
             let (hub, ports) = (&mut shared.hub, &mut shared.requests);
-            if let Err(error) = hub.subscribe(id, name, ticket, &joining, ports) {
-                shared.hub.close(id, &mut shared.requests);
-                registration.withdraw(id, shared);
-                return Err(RefusedUpgrade::new(
-                    Status::SERVICE_UNAVAILABLE,
-                    &error.to_string(),
-                    HandshakeOutcome::Malformed,
-                ));
-            }
-            // Answered within the call where the home is here.
-            if shared.requests.answers.len() > answers
-                && let Some((_, _, answer)) = shared.requests.answers.pop_back()
-            {
-                if hears == DeliveryMode::WithPositions {
-                    log_handshake(id, channel, &answer, registration.is_back, shared);
+            match hub.subscribe(id, name, ticket, &joining, ports) {
+                Ok(RequestOutcome::Done(joined)) => {
+                    if hears == DeliveryMode::WithPositions {
+                        let answer = HubReply::Subscribed(joined);
+                        log_handshake(id, channel, &answer, registration.is_back, shared);
+                    }
                 }
-            } else {
-                registration.open += 1;
+                Ok(RequestOutcome::Pending) => registration.open += 1,
+                Err(error) => {
+                    shared.hub.close(id, &mut shared.requests);
+                    registration.withdraw(id, shared);
+                    return Err(RefusedUpgrade::new(
+                        Status::SERVICE_UNAVAILABLE,
+                        &error.to_string(),
+                        HandshakeOutcome::Malformed,
+                    ));
+                }
             }
         }
         if hears == DeliveryMode::WithPositions {
@@ -346,7 +343,7 @@ impl<S: OpenSession> PendingUpgrade<'_, '_, S> {
     }
 }
 
-/// Has a session closed that was refused for good, and reports that to watchers.
+/// Closes a session that was refused permanently, and reports it to the decision log.
 pub(crate) fn log_refused(
     id: ConnectionId,
     (code, reason): (u16, &'static str),
@@ -370,7 +367,7 @@ pub(crate) fn log_refused(
         .push((id, code, reason.to_owned()));
 }
 
-/// Reports an open session to watchers, with the channels that it subscribes to beside its user's own.
+/// Reports an open session to the decision log, with its channels other than the user's personal channel.
 fn log_open(id: ConnectionId, shared: &Context) {
     let connected = AuthDecision {
         what: "connect",
@@ -388,7 +385,7 @@ fn log_open(id: ConnectionId, shared: &Context) {
     }
 }
 
-/// Tells a client where it has joined a channel.
+/// Sends a client its position in a channel.
 fn log_handshake(
     id: ConnectionId,
     channel: &str,
@@ -411,7 +408,7 @@ fn log_handshake(
     }
 }
 
-/// RFC 6455, section 4.4: the answer names the version that is spoken.
+/// RFC 6455 section 4.4: the response names the supported version.
 fn upgrade_required(why: &str) -> RefusedUpgrade {
     let refusal = Refusal::new(Status::UPGRADE_REQUIRED, why)
         .with("Sec-WebSocket-Version", handshake::VERSION);
@@ -422,22 +419,22 @@ fn upgrade_required(why: &str) -> RefusedUpgrade {
 }
 
 impl<S: OpenSession> Registration<S> {
-    /// Whether the session hears when it is open.
+    /// Returns whether the session is notified when it is open.
     pub(crate) fn hears_opened(&self) -> bool {
         self.opened.session.wants_opened()
     }
 
-    /// The application that the session is for.
+    /// Returns the application of the session.
     pub(crate) fn app(&self) -> Option<AppId> {
         self.opened.route.handler.app()
     }
 
-    /// Whether every home has answered.
+    /// Returns whether every home has answered.
     pub(crate) fn is_complete(&self) -> bool {
         self.open == 0
     }
 
-    /// One home answered.
+    /// Handles the answer of one home.
     pub(crate) fn answered(
         &mut self,
         id: ConnectionId,
@@ -456,13 +453,13 @@ impl<S: OpenSession> Registration<S> {
         }
     }
 
-    /// Takes the 101 back, and what was published since.
+    /// Removes the 101 and later publications from the outbox.
     pub(crate) fn withdraw(&self, id: ConnectionId, shared: &mut Context) {
         shared.requests.outboxes.discard_unsent(id, self.written_at);
         shared.remove_user_session(id);
     }
 
-    /// Lets the 101 go: the session is open.
+    /// Releases the 101: the session is open.
     pub(crate) fn open(self, id: ConnectionId, shared: &mut Context) -> OpenedSession<S> {
         shared.stats.handshake(HandshakeOutcome::Opened);
         shared.response_started(id, Status::SWITCHING_PROTOCOLS.0);
@@ -474,7 +471,7 @@ impl<S: OpenSession> Registration<S> {
             return self.opened;
         }
         log_open(id, shared);
-        // Meanwhile: the call that closed the user's connections did not find this one yet.
+        // A call that disconnected the user's connections in the meantime did not find this one yet.
         let end = self.user.as_deref().and_then(|user| match user {
             user if shared.is_banned(user) => Some(CloseCode::Blocked.parts()),
             user if shared.is_disconnected_since(user, self.asked, "") => {

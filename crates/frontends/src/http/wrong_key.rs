@@ -1,7 +1,7 @@
-//! Wrong API keys: counted, logged, and from some of one address on answered with 429 on a connection that ends.
+//! Wrong API keys: counted, logged, and beyond a rate per address answered with 429, after which the connection ends.
 //!
-//! Every key is judged, so that a right one passes at once, also from an address that others guess from. What guessing
-//! costs is a connection for each guess; on public listeners connections of an address have a rate of their own.
+//! Every key is checked, so that a valid one is accepted immediately, even from an address that others guess from. Each
+//! guess costs a connection; on public listeners an address has a connection rate of its own.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ use crate::context::worker_context::Context;
 use crate::http::api_error::{self, unauthorized};
 use crate::http::reply::Refusal;
 
-/// The refusal of a request that has not shown a right key; without any key it is no guess.
+/// Returns the refusal of a request without a valid key; a missing key does not count as a guess.
 pub(crate) fn refuse_wrong_key(
     head: &Head<'_>,
     lock: CredentialKind,
@@ -36,7 +36,7 @@ pub(crate) fn refuse_wrong_key(
         CredentialKind::Api => "the API",
         CredentialKind::Admin => "the admin page",
     };
-    let what = format!("a call of {what} with a wrong key, from {client}");
+    let what = format!("wrong key for {what} from {client}");
     let kind = CredentialKind::ALL[lock as usize].1;
     shared.log_as(kind, id, NoteLevel::Warn, what);
     match shared.process.wrong_key(client, shared.now.mono_ms) {

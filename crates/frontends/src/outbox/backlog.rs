@@ -1,9 +1,9 @@
-//! What waits for a client that reads too slowly and may lose some of it: whole messages that have not begun to go out.
+//! The backlog of a slow client that may lose publications: complete messages that have not begun to be sent.
 //!
-//! Where a route says `outbox_full = "drop_oldest"` or `"latest"`, publications are kept here while the transport has
-//! unsent bytes, and written when it has none. So what is dropped is never half on its way, and never an answer or a
-//! control frame: those are written at once, past all that waits. Where the policy is `disconnect` none of this is
-//! touched.
+//! For routes with `outbox_full = "drop_oldest"` or `"latest"`, publications are queued here while the transport has
+//! unsent bytes, and written when it has none. So a dropped message is never partially sent, and never an answer or a
+//! control frame: those are written immediately, ahead of the backlog. The policy `disconnect` does not use this
+//! module.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,43 +13,41 @@ use veche_proto::websocket::{self, Encoder, MessageKind, Role};
 
 use super::{DropPolicy, Outboxes};
 
-/// Frames and payloads as they are, among the formats that a publication is encoded in once.
+/// Keys for raw frames and payloads in the encoding cache of a publication.
 const FRAME: EncodingId = EncodingId(u32::MAX - 2);
 const PAYLOAD: EncodingId = EncodingId(u32::MAX - 3);
 
-/// So many bytes are written at a time: the rest can still be dropped.
+/// Bytes written at a time; the remainder can still be dropped.
 const WRITTEN_BYTES_MAX: usize = 64 << 10;
 
-/// What waits for one client.
+/// The backlog of one client.
 #[derive(Debug, Default)]
 struct Backlog {
     waiting: VecDeque<QueuedMessage>,
     bytes: usize,
 }
 
-/// A message that waits.
 #[derive(Debug)]
 struct QueuedMessage {
     content: QueuedContent,
-    /// Of its payload, before compression.
+    /// Payload bytes before compression.
     payload_bytes: u32,
-    /// Of a publication that a later one of its channel replaces.
+    /// The channel of a publication that a later one replaces.
     channel: Option<Box<str>>,
-    /// Of an application, which has been told that it is on its way.
+    /// A message of an application, which was told that it would be sent.
     is_undroppable: bool,
 }
 
-/// Shared with all that wait for the same message, as far as that is possible.
+/// Shared among all clients that wait for the same message, as far as possible.
 #[derive(Debug)]
 enum QueuedContent {
-    /// A whole frame.
     Frame(Bytes),
-    /// What has to be compressed in the order in which it is sent.
+    /// A payload that must be compressed in sending order.
     Payload(MessageKind, Bytes),
 }
 
 impl QueuedMessage {
-    /// What it costs: bytes that are shared count for each who waits for them.
+    /// Returns its cost: shared bytes count for each waiting client.
     fn bytes(&self) -> usize {
         let content = match &self.content {
             QueuedContent::Frame(bytes) | QueuedContent::Payload(_, bytes) => bytes.len(),
@@ -70,12 +68,12 @@ impl Backlog {
         Some(waiting)
     }
 
-    /// Drops the oldest message that may be dropped; whether there was one.
+    /// Drops the oldest droppable message; returns whether there was one.
     fn drop_oldest(&mut self) -> bool {
         self.remove(|waiting| !waiting.is_undroppable)
     }
 
-    /// Drops what waits for the same channel; whether there was something.
+    /// Drops a queued message of the same channel; returns whether there was one.
     fn drop_same_channel(&mut self, channel: &str) -> bool {
         self.remove(|waiting| waiting.channel.as_deref() == Some(channel))
     }
@@ -91,41 +89,41 @@ impl Backlog {
     }
 }
 
-/// The backlogs of one worker, by the index of their sessions; there is none that is empty.
+/// The nonempty backlogs of one worker, by session index.
 #[derive(Debug, Default)]
 pub(super) struct Backlogs {
     by_index: HashMap<u32, Backlog>,
-    /// Those of which no event of the transport may tell that there is room: they are looked at after the flush.
+    /// Backlogs for which the transport may not report room: they are checked after the flush.
     unflushed: Vec<ConnectionId>,
     dropped: Dropped,
 }
 
-/// Publications not delivered to slow clients.
+/// Counts of publications not delivered to slow clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// The oldest, for want of room.
+    /// The oldest, for lack of room.
     pub oldest: u64,
     /// Replaced by a later one of their channel.
     pub replaced: u64,
-    /// Of channels whose namespace would rather have them missed.
+    /// Of channels whose namespace drops them for slow clients.
     pub missed: u64,
 }
 
 impl Backlogs {
     pub(super) fn bytes(&self, index: u32) -> usize {
-        // The table is empty most of the time.
+        // The map is usually empty.
         match self.by_index.is_empty() {
             true => 0,
             false => self.by_index.get(&index).map_or(0, |backlog| backlog.bytes),
         }
     }
 
-    /// Somebody goes without a publication whose namespace would have it so.
+    /// Counts a publication dropped by its namespace's policy.
     pub(super) fn note_missed(&mut self) {
         self.dropped.missed += 1;
     }
 
-    /// How many there are, and how many are to be looked at.
+    /// Returns the number of backlogs, and of those to be checked.
     pub(super) fn sizes(&self) -> (usize, usize) {
         (self.by_index.len(), self.unflushed.len())
     }
@@ -136,7 +134,7 @@ impl Backlogs {
 }
 
 impl Outboxes {
-    /// Writes a publication for a client that may lose some, or lets it wait.
+    /// Writes or queues a publication for a client that may lose some.
     pub(super) fn deliver_lossy(
         &mut self,
         session: ConnectionId,
@@ -184,7 +182,7 @@ impl Outboxes {
         self.enqueue(session, waiting);
     }
 
-    /// Lets a message of an application wait behind what waits already; `false` if nothing does, so it may be written.
+    /// Queues a message of an application behind the backlog; returns `false` if there is none, so it may be written.
     pub(super) fn enqueue_behind(
         &mut self,
         session: ConnectionId,
@@ -204,7 +202,7 @@ impl Outboxes {
         true
     }
 
-    /// Makes room for `more` bytes behind what waits, as far as that can be dropped; whether there is.
+    /// Makes room for `more` bytes by dropping messages; returns whether there is room.
     pub(super) fn make_room(&mut self, session: ConnectionId, more: usize) -> bool {
         let queued = self.of(session).queued();
         let max = self.outbox_bytes_max;
@@ -220,7 +218,7 @@ impl Outboxes {
         true
     }
 
-    /// Nothing of the client's is unsent, nothing waits, and what is written in this turn is not much.
+    /// Returns whether nothing is unsent or queued for the client, and this turn's output is small.
     fn may_write_now(&self, session: ConnectionId, bytes: usize) -> bool {
         let outbox = self.of(session);
         let high = WRITTEN_BYTES_MAX.min(self.outbox_bytes_max / 2);
@@ -247,14 +245,14 @@ impl Outboxes {
         {
             dropped.replaced += 1;
         }
-        // The newest has a place, whatever is on its way before it.
+        // The newest message is always queued, regardless of the messages before it.
         while queued + backlog.bytes + waiting.bytes() > max && backlog.drop_oldest() {
             dropped.oldest += 1;
         }
         backlog.push(waiting);
     }
 
-    /// The transport has told what is unsent: if that is nothing, what waits is written, a part at a time.
+    /// Continues the backlog, a part at a time, once the transport reports that nothing is unsent.
     pub(super) fn continue_backlog(&mut self, session: ConnectionId) {
         if self.of(session).unsent > 0 || self.backlogs.bytes(session.index) == 0 {
             return;
@@ -266,7 +264,7 @@ impl Outboxes {
         }
     }
 
-    /// Writes what waits until `high` bytes are written, one message at least.
+    /// Writes queued messages until `high` bytes are written, at least one.
     pub(super) fn write_backlog(&mut self, session: ConnectionId, high: usize) {
         let Some(mut backlog) = self.backlogs.by_index.remove(&session.index) else {
             return;
@@ -292,8 +290,8 @@ impl Outboxes {
         }
     }
 
-    /// After a flush: what waited only for the turn's own bytes is written, if the transport took them. Whether anything
-    /// was, and is to be flushed.
+    /// After a flush, writes backlogs that only waited for the turn's own bytes, if the transport took them. Returns
+    /// whether anything was written and needs another flush.
     pub fn settle_backlogs(&mut self) -> bool {
         if self.backlogs.unflushed.is_empty() {
             return false;
@@ -301,26 +299,26 @@ impl Outboxes {
         let mut wrote = false;
         for session in std::mem::take(&mut self.backlogs.unflushed) {
             let Some(outbox) = self.find(session).filter(|outbox| outbox.unsent == 0) else {
-                // Gone, or the transport will tell.
+                // Closed, or the transport will report room.
                 continue;
             };
             if outbox.buffer.is_empty() {
                 self.continue_backlog(session);
                 wrote = true;
             } else {
-                // Held back until its registration is answered.
+                // Held back until the registration is answered.
                 self.backlogs.unflushed.push(session);
             }
         }
         wrote
     }
 
-    /// Publications dropped since the last call.
+    /// Takes the counts of publications dropped since the last call.
     pub fn take_dropped(&mut self) -> Dropped {
         std::mem::take(&mut self.backlogs.dropped)
     }
 
-    /// Bytes that wait behind what is written.
+    /// Returns the queued bytes.
     #[cfg(test)]
     pub(super) fn backlog_bytes(&self, session: ConnectionId) -> usize {
         self.backlogs.bytes(session.index)

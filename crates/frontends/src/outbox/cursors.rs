@@ -1,9 +1,9 @@
-//! Where a client of server-sent events is, for it to come back by itself: the id of each event that moves it.
+//! Positions of server-sent event clients, for recovery by event ids.
 //!
-//! A browser keeps the last id that it got and says it when it connects again (`Last-Event-ID`; WHATWG HTML, section
-//! 9.2.4), and nothing else. So each id has all of it: the position in every channel that the client got with its
-//! connection and that remembers. Names are not needed, since no two streams have the same epoch. It is for nobody but us
-//! to read: bytes in base64, five for an epoch and one to ten for the offset.
+//! A browser stores the last id that it received and sends only that when it reconnects (`Last-Event-ID`; WHATWG HTML
+//! section 9.2.4). So each id contains everything: the position in every channel with history that the client got with
+//! its connection. Names are not needed, since no two streams have the same epoch. The format is internal: base64 of
+//! five bytes for an epoch and one to ten for the offset.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,26 +12,26 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use veche_hub::{ConnectionId, Epoch, Position, Since};
 
+use super::CHANNELS_PER_CLIENT_MAX;
 use super::Outboxes;
-use crate::context::frontend_config::CHANNELS_PER_CLIENT_MAX;
 
 const EPOCH_BYTES: usize = 5;
 const OFFSET_BYTES_MAX: usize = 10;
 
-/// The longest id.
+/// Maximum length of an id.
 const ID_BYTES_MAX: usize =
     (CHANNELS_PER_CLIENT_MAX * (EPOCH_BYTES + OFFSET_BYTES_MAX)).div_ceil(3) * 4;
 
-/// Where one client is.
+/// The positions of one client.
 #[derive(Default)]
 struct SseCursors {
-    /// By channel.
+    /// Pairs of a channel and its position.
     all: Vec<(Box<str>, Position)>,
-    /// The next event is to say it.
+    /// The next event has to contain the id.
     has_moved: bool,
 }
 
-/// Where clients are, by the index of their sessions: of those only whose transport has a place for it.
+/// Positions by session index, only for sessions whose transport has event ids.
 #[derive(Default)]
 pub(super) struct WorkerCursors(HashMap<u32, SseCursors>);
 
@@ -45,13 +45,13 @@ impl WorkerCursors {
     }
 
     pub(super) fn forget(&mut self, index: u32) {
-        // Most workers have none.
+        // Usually empty.
         if !self.0.is_empty() {
             self.0.remove(&index);
         }
     }
 
-    /// A publication is about to be written; channels that the client got later are not counted on when it comes back.
+    /// Advances the position before a publication is written; channels subscribed later are not recovered.
     pub(super) fn advance(&mut self, index: u32, channel: &str, position: Option<Position>) {
         if self.0.is_empty() {
             return;
@@ -66,7 +66,7 @@ impl WorkerCursors {
         }
     }
 
-    /// The line of the event that is written next, if it has to have one.
+    /// Returns the id line of the next event, if it needs one.
     pub(super) fn take_id_line(&mut self, index: u32) -> Option<String> {
         if self.0.is_empty() {
             return None;
@@ -83,7 +83,7 @@ impl WorkerCursors {
 }
 
 impl Outboxes {
-    /// The next event to the client finds it there, if its transport has a place for that.
+    /// Sets a position for the next event, if the transport has event ids.
     pub(crate) fn set_cursor(&mut self, id: ConnectionId, channel: &str, position: Position) {
         let Some(marks) = self.push_state.cursors.0.get_mut(&id.index) else {
             return;
@@ -95,7 +95,7 @@ impl Outboxes {
         }
     }
 
-    /// About what each event takes to say where the client is in so many channels; 0 where none says it.
+    /// Returns the approximate bytes per event for this number of channels; 0 without event ids.
     pub(crate) fn cursor_bytes(&self, id: ConnectionId, channels: usize) -> usize {
         match self.push_state.cursors.0.contains_key(&id.index) {
             true => "id: \n".len() + channels * (EPOCH_BYTES + 4) * 4 / 3,
@@ -103,7 +103,7 @@ impl Outboxes {
         }
     }
 
-    /// The client is in that channel no more.
+    /// Removes a channel that the client left.
     pub(crate) fn clear_cursor(&mut self, id: ConnectionId, channel: &str) {
         if let Some(marks) = self.push_state.cursors.0.get_mut(&id.index) {
             marks.all.retain(|(one, _)| **one != *channel);
@@ -125,8 +125,7 @@ fn bytes(all: &[(Box<str>, Position)]) -> Vec<u8> {
     bytes
 }
 
-/// The places that an id says. One that is none of ours says a place that no channel has: whoever brings it has missed
-/// something, and nobody knows what.
+/// Decodes an id. An unknown one yields a position that no channel has, so that recovery is reported as incomplete.
 pub(crate) fn since(id: &str) -> Arc<[Since]> {
     let nowhere = Since {
         epoch: Some(Epoch::UNKNOWN),
@@ -206,7 +205,7 @@ mod tests {
             assert_eq!(*since(id), *expected);
         }
         assert_eq!(line(&[]), None);
-        // One channel takes little room.
+        // A single channel needs little space.
         let line = line(&[position(u64::MAX, 1_000)]).expect("a line");
         assert_eq!(line.len(), "id: \n".len() + 10);
     }

@@ -1,4 +1,4 @@
-//! Publications to responses of server-sent events (WHATWG HTML, section 9.2): each is an event of its own.
+//! Publications on responses of server-sent events (WHATWG HTML section 9.2): each is an event.
 
 use bytes::Bytes;
 use veche_hub::{ConnectionId, Delivery, EncodingId};
@@ -6,12 +6,12 @@ use veche_proto::http::write_chunk;
 
 use super::{Outboxes, PushMode};
 
-/// Events in chunks and as they are, among the formats that a publication is encoded in once; the others are small.
+/// Keys for chunked and plain events in the encoding cache of a publication; the other keys are small.
 const CHUNKED: EncodingId = EncodingId(u32::MAX);
 const PLAIN: EncodingId = EncodingId(u32::MAX - 1);
 
 impl Outboxes {
-    /// A response of events has begun: publications to its connection are written from now on.
+    /// Begins an event stream: later publications to the connection are written to it.
     pub(crate) fn begin_events(&mut self, id: ConnectionId, is_chunked: bool) {
         self.of_mut(id).pushes = PushMode::Events { is_chunked };
     }
@@ -34,7 +34,7 @@ pub(super) fn write(out: &mut Vec<u8>, delivery: &mut Delivery<'_>, is_chunked: 
     out.extend_from_slice(&event);
 }
 
-/// A line of data for each line, whatever ends it.
+/// Writes a `data` line for each line of the text, with any line ending.
 pub(super) fn encode(out: &mut Vec<u8>, text: &[u8]) {
     let mut rest = text;
     loop {

@@ -1,23 +1,27 @@
-//! Messages to clients that have no WebSocket: parts of an endless response.
+//! Messages to clients without a WebSocket, as parts of an endless response.
 
 use veche_hub::ConnectionId;
 use veche_proto::http::{finish_chunks, write_chunk};
 
 use super::{Outboxes, events};
 
-/// How messages are told apart.
+/// The framing of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum MessageFraming {
-    /// Frames of a WebSocket.
     #[default]
     Frames,
-    /// A line each, and more.
-    Lines { is_chunked: bool },
-    /// As they are: they say themselves how long they are.
-    Bytes { is_chunked: bool },
-    /// Server-sent events.
-    Events { is_chunked: bool },
-    /// Not yet: a message is being written in parts.
+    /// One message per line.
+    Lines {
+        is_chunked: bool,
+    },
+    /// Unframed: messages contain their length.
+    Bytes {
+        is_chunked: bool,
+    },
+    Events {
+        is_chunked: bool,
+    },
+    /// Queued: another message is being written in parts.
     Behind,
 }
 
@@ -33,19 +37,19 @@ impl MessageFraming {
 }
 
 impl Outboxes {
-    /// A response has begun whose parts are messages.
+    /// Begins a response whose parts are messages.
     pub(crate) fn begin_stream(&mut self, id: ConnectionId, carried: MessageFraming) {
         let now_ms = self.now_ms;
         let outbox = self.of_mut(id);
         outbox.framing = carried;
         outbox.messaged_ms = now_ms;
         if let MessageFraming::Events { .. } = carried {
-            // Some proxies and browsers hold back a response of which nothing has come.
+            // Some proxies and browsers buffer a response until its first bytes.
             self.write_framed_raw(id, b"\r\n");
         }
     }
 
-    /// The last message is written.
+    /// Ends the response after the last message.
     pub(crate) fn end_stream(&mut self, id: ConnectionId) {
         self.refuse_pushes(id);
         if self.of(id).framing.is_chunked() {
@@ -53,7 +57,6 @@ impl Outboxes {
         }
     }
 
-    /// Writes a message.
     pub(super) fn write_framed(&mut self, id: ConnectionId, message: &[u8]) {
         match self.of(id).framing {
             MessageFraming::Frames => {}
@@ -71,7 +74,7 @@ impl Outboxes {
         }
     }
 
-    /// Writes an event, and before it the line that says where the client is with it.
+    /// Writes an event, preceded by its id line.
     pub(super) fn write_event(&mut self, id: ConnectionId, event: &[u8]) {
         match self.push_state.cursors.take_id_line(id.index) {
             None => self.write_framed_raw(id, event),
@@ -79,7 +82,7 @@ impl Outboxes {
         }
     }
 
-    /// Writes a part of a message that is told apart from others so.
+    /// Writes a part of a message in this framing.
     pub(super) fn write_framed_part(
         &mut self,
         id: ConnectionId,

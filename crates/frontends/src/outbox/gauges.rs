@@ -1,10 +1,10 @@
-//! What outboxes have under way, by name: for tests of what must be empty once all is quiet.
+//! Sizes of the outboxes' queues by name, for tests that check that everything is empty when idle.
 
 use super::Outboxes;
 
 impl Outboxes {
-    /// Queues that are not empty, each with how much is in it. There is none once the worker has done what they ask for
-    /// and clients have read what they are sent.
+    /// Returns nonempty queues with their sizes. There are none once the worker has finished its work and clients have
+    /// read everything.
     pub fn queue_lengths(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let live = || self.boxes.iter().filter(|one| one.generation != u32::MAX);
         let buffered = live().map(|one| one.buffer.len()).sum::<usize>();
@@ -25,7 +25,7 @@ impl Outboxes {
         .filter(|(_, count)| *count > 0)
     }
 
-    /// What there is because of sessions, not counting zeros: nothing once all of them have ended.
+    /// Returns nonzero counts of state held for sessions; none once all sessions have ended.
     pub fn session_state_counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let (backlogs, _) = self.backlogs.sizes();
         [

@@ -1,12 +1,12 @@
-//! The keys that mask a client's frames, and other numbers nobody may guess.
+//! Masking keys of client frames, and other unpredictable numbers.
 
-/// Bytes drawn at once: a system call each time would cost more than the frame.
+/// Bytes drawn at once: a system call per frame would cost more than the frame.
 const DRAWN_BYTES: usize = 1024;
 
-/// Fills memory with bytes that nobody can guess.
+/// Fills memory with unpredictable bytes.
 pub type FillRandom = fn(&mut [u8]);
 
-/// Random bytes in store. RFC 6455, section 5.3: a key must be fresh for each frame and not to be foretold.
+/// A store of random bytes. RFC 6455 section 5.3: a key must be fresh for each frame and unpredictable.
 pub(crate) struct MaskSource {
     random: FillRandom,
     drawn: Box<[u8]>,
@@ -22,11 +22,10 @@ impl MaskSource {
         }
     }
 
-    /// So many fresh bytes.
     pub(crate) fn bytes<const N: usize>(&mut self) -> [u8; N] {
         const { assert!(N <= DRAWN_BYTES) }
         if self.drawn.len() - self.used < N {
-            // Those who dial nowhere need no memory.
+            // Workers that never dial need no memory.
             if self.drawn.is_empty() {
                 self.drawn = vec![0; DRAWN_BYTES].into();
             }
@@ -35,7 +34,7 @@ impl MaskSource {
         }
         let mut bytes = [0; N];
         bytes.copy_from_slice(&self.drawn[self.used..self.used + N]);
-        // What was given out is not there to be found later.
+        // Used bytes are wiped.
         self.drawn[self.used..self.used + N].fill(0);
         self.used += N;
         bytes
@@ -50,7 +49,7 @@ mod tests {
 
     #[test]
     fn no_byte_is_given_twice() {
-        // Counts on instead of being random.
+        // Counts up instead of being random.
         let mut masks = MaskSource::new(|bytes| {
             use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
             static NEXT: AtomicU32 = AtomicU32::new(1);

@@ -1,11 +1,13 @@
-//! What is on its way out of each connection: back pressure lives here.
+//! The output of connections, with back pressure.
 //!
-//! An [`Outbox`] gathers all that a turn makes for one connection; the worker hands the bytes to the transport once,
-//! at the end of the turn. It is kept apart from the connection so that a publication can be written into any
-//! outbox while some connection is being worked on. It does not know sockets: the worker tells it what is unsent.
+//! An [`Outbox`] collects a turn's output for one connection; the worker passes it to the transport once, at the end of
+//! the turn. It is separate from the connection so that a publication can be written to any outbox while another
+//! connection is processed. It knows no sockets: the worker reports unsent bytes.
 
+pub mod access_log_buffer;
 mod backlog;
 pub(crate) mod cursors;
+pub(crate) mod delivery_mode;
 mod events;
 mod framing;
 mod gauges;
@@ -25,8 +27,8 @@ use veche_hub::{ConnectionId, Delivery, EncodingId, Encodings, FeedEvent, Payloa
 use veche_proto::websocket::deflate::DeflateParams;
 use veche_proto::websocket::{self, Codecs, DeflateBudget, Encoder, MessageKind, Opcode, Role};
 
-use crate::context::access_log_buffer::AccessLogBuffer;
-pub use crate::context::delivery_mode::{DeliveryMode, DropPolicy};
+use crate::outbox::access_log_buffer::AccessLogBuffer;
+pub use crate::outbox::delivery_mode::{DeliveryMode, DropPolicy};
 use crate::outbox::pool::BufferPool;
 use backlog::Backlogs;
 pub use backlog::Dropped;
@@ -41,65 +43,68 @@ pub(crate) use subscription_options::{
     DeltaState, PublicationFilter, PushForm, SubscriptionOptions,
 };
 
+/// The most channels that the configuration may allow one client, so that the marks of an SSE client have a bound.
+pub const CHANNELS_PER_CLIENT_MAX: usize = 1024;
+
 /// Above this many bytes on their way out a connection's input is not worked on: whoever asks must also read.
 pub const ANSWERS_BYTES_HIGH: usize = 64 << 10;
 
-/// Bytes of a long answer that are encoded at a time, when less than [`ANSWERS_BYTES_HIGH`] is unsent.
+/// Bytes of a long answer encoded at a time, when less than [`ANSWERS_BYTES_HIGH`] is unsent.
 pub(crate) const SLICE_BYTES: usize = 32 << 10;
 
-/// What becomes of the transport once everything is sent.
+/// What happens to the transport once everything is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TransportEnd {
-    /// It stays open.
+    /// The transport stays open.
     #[default]
     Open,
     /// FIN after what is queued; the connection still reads until the peer's FIN or a deadline.
     Shutdown,
-    /// Closed at once; what is queued is dropped.
+    /// Close immediately; queued bytes are dropped.
     Abort,
 }
 
-/// Whether publications may be written.
+/// Whether and how publications are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum PushMode {
-    /// No session is open (HTTP, a line connection, or the close handshake has begun).
+    /// No session is open (HTTP, push lines, or the closing handshake has begun).
     #[default]
     Refused,
-    /// An open session that gets WebSocket frames.
+    /// An open session with WebSocket frames.
     Framed,
-    /// The same to a client that wants to know the place of each publication.
+    /// With the position of each publication.
     Positioned,
-    /// The same to a client that may lose some.
+    /// For a client that may lose publications.
     Lossy(DropPolicy),
-    /// A response of server-sent events, in chunks or not.
+    /// Server-sent events, chunked or not.
     Events { is_chunked: bool },
-    /// A connection to another server: an application sends to it, but it hears no channel.
+    /// An outbound connection: an application sends to it, but it has no subscriptions.
     Client,
-    /// An open session whose protocol has a format of its own.
+    /// An open session of a protocol with its own push format.
     Encoded(pushes::FormatIndex, pushes::PushStage),
 }
 
-/// One connection's outgoing half.
+/// The output of one connection.
 pub struct Outbox {
-    /// Whole frames or response parts of this turn, not yet handed to the transport.
+    /// Complete frames or response parts of this turn, not yet passed to the transport.
     buffer: Vec<u8>,
     encoder: Encoder,
     generation: u32,
     /// When the last message was written, in milliseconds; wraps.
     messaged_ms: u32,
-    /// Bytes that the transport took but could not send yet.
+    /// Bytes that the transport has taken but not sent.
     unsent: u32,
     deflate: Option<DeflateParams>,
     pushes: PushMode,
     end: TransportEnd,
-    /// Written but not to be sent before the registration is answered.
+    /// Output is held back until the registration is answered.
     corked: bool,
     touched: bool,
-    /// An application was told that it is full, and not yet that there is room again.
+    /// An application was told that the outbox is full, and not yet that it has room again.
     full: bool,
-    /// We are the client: frames are masked.
+    /// Frames are masked: we are the client.
     masked: bool,
-    /// It has missed something since it last had nothing unsent.
+    /// It has missed publications since it last had nothing unsent.
     behind: bool,
     framing: MessageFraming,
 }
@@ -128,23 +133,23 @@ impl Default for Outbox {
 }
 
 impl Outbox {
-    /// Bytes on their way out, in this buffer and in the transport.
+    /// Returns the unsent bytes in this buffer and in the transport.
     pub fn queued(&self) -> usize {
         self.buffer.len() + self.unsent as usize
     }
 
-    /// Bytes that have not left for the transport.
+    /// Returns the bytes not yet passed to the transport.
     pub(crate) fn buffered(&self) -> usize {
         self.buffer.len()
     }
 
-    /// When the last message was written: the low 32 bits of monotonic milliseconds.
+    /// Returns when the last message was written: the low 32 bits of monotonic milliseconds.
     pub(crate) fn messaged_ms(&self) -> u32 {
         self.messaged_ms
     }
 
-    /// All has been handed over and sent, and nothing follows: the transport may go. `false` while something of this turn
-    /// waits for [`Outboxes::take`].
+    /// Returns whether everything was sent and nothing follows, so that the transport may close. `false` while output
+    /// of this turn waits for [`Outboxes::take`].
     pub fn is_over(&self) -> bool {
         self.end == TransportEnd::Shutdown && !self.touched && !self.corked && self.queued() == 0
     }
@@ -160,9 +165,9 @@ pub struct Outboxes {
     overflowed: Vec<ConnectionId>,
     /// Sessions that began to miss publications in this turn.
     fallen_behind: Vec<ConnectionId>,
-    /// Sessions whose outbox became full in this turn: they may be empty again after the flush.
+    /// Sessions whose outbox became full in this turn; the flush may empty them.
     filled: Vec<ConnectionId>,
-    /// Sessions that have room again.
+    /// Full sessions that have room again.
     drained: Vec<ConnectionId>,
     backlogs: Backlogs,
     push_state: pushes::PushState,
@@ -172,21 +177,21 @@ pub struct Outboxes {
     sent: SentCounts,
     now_ms: u32,
     pub(crate) masks: MaskSource,
-    /// What becomes of requests and sessions; here, since all that a client gets passes.
+    /// The access log, since all output passes here.
     pub access_log: AccessLogBuffer,
 }
 
-/// Counts of messages written, and of the bytes of their payload.
+/// Counts of written messages and their payload bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SentCounts {
-    /// Messages.
+    /// Number of written messages.
     pub messages: u64,
-    /// Bytes, before compression.
+    /// Number of payload bytes before compression.
     pub bytes: u64,
 }
 
 impl Outboxes {
-    /// No outbox yet; each may hold `outbox_bytes_max` bytes of publications.
+    /// Creates outboxes that may each hold `outbox_bytes_max` bytes of publications.
     pub fn new(outbox_bytes_max: usize) -> Self {
         Self {
             boxes: Vec::new(),
@@ -204,12 +209,12 @@ impl Outboxes {
             outbox_bytes_max,
             sent: SentCounts::default(),
             now_ms: 0,
-            masks: MaskSource::new(|_| panic!("no random numbers: nothing can be dialed")),
+            masks: MaskSource::new(|_| panic!("no random source: dialing is unavailable")),
             access_log: AccessLogBuffer::default(),
         }
     }
 
-    /// Where masks and keys of clients come from; without it none can be dialed.
+    /// Sets the source of masks and keys for clients, which dialing requires.
     #[must_use]
     pub fn with_random(self, random: FillRandom) -> Self {
         Self {
@@ -218,32 +223,32 @@ impl Outboxes {
         }
     }
 
-    /// Kept compression contexts count against this budget.
+    /// Sets the budget for kept compression contexts.
     pub(crate) fn set_context_budget(&mut self, budget: &Arc<DeflateBudget>) {
         self.codecs = Codecs::with_budget(Arc::clone(budget));
     }
 
-    /// What compressing has cost since the last call.
+    /// Takes the cost of compressing since the last call.
     pub(crate) fn take_codec_work(&mut self) -> u64 {
         self.codecs.take_work()
     }
 
-    /// To be called at intervals: a compression context that has not been used since the last call is given back.
+    /// Releases a compression context that has not been used since the last call; to be called at intervals.
     pub(crate) fn release_idle_context(&mut self, id: ConnectionId) {
         self.of_mut(id).encoder.release_idle_context();
     }
 
-    /// The time of the turn.
+    /// Sets the time of the turn.
     pub(crate) fn set_now_ms(&mut self, mono_ms: u64) {
         self.now_ms = mono_ms as u32;
     }
 
-    /// Changes the budget of publications (reload).
+    /// Changes the limit for publications (reload).
     pub fn set_outbox_bytes_max(&mut self, bytes: usize) {
         self.outbox_bytes_max = bytes;
     }
 
-    /// Starts an empty outbox for a new connection.
+    /// Opens an empty outbox for a new connection.
     pub fn open(&mut self, id: ConnectionId) {
         let index = id.index as usize;
         if index >= self.boxes.len() {
@@ -257,7 +262,7 @@ impl Outboxes {
         };
     }
 
-    /// Forgets a connection that is gone.
+    /// Releases the outbox of a closed connection.
     pub fn close(&mut self, id: ConnectionId) {
         if let Some(outbox) = self.find(id) {
             let buffer = std::mem::take(&mut outbox.buffer);
@@ -274,10 +279,10 @@ impl Outboxes {
         }
     }
 
-    /// The outbox of a live connection.
+    /// Returns the outbox of a live connection.
     ///
     /// # Panics
-    /// When `id` is stale: only the connection itself asks for its outbox, while it lives.
+    /// If `id` is stale: only the connection itself uses this, while it lives.
     pub fn of(&self, id: ConnectionId) -> &Outbox {
         let outbox = &self.boxes[id.index as usize];
         assert_eq!(
@@ -302,7 +307,7 @@ impl Outboxes {
             .filter(|outbox| outbox.generation == id.generation)
     }
 
-    /// The bytes of this turn, to append to.
+    /// Returns the buffer of this turn's output, to append to.
     pub fn buffer(&mut self, id: ConnectionId) -> &mut Vec<u8> {
         let index = id.index as usize;
         let outbox = &mut self.boxes[index];
@@ -317,8 +322,8 @@ impl Outboxes {
         &mut self.boxes[index].buffer
     }
 
-    /// Writes a message for the client as its answer or echo (not counted against the budget: the connection stops
-    /// reading while too much is unread).
+    /// Writes an answer or echo to the client. It does not count against the limit for publications: the connection
+    /// stops reading while too much is unsent.
     pub fn message(&mut self, id: ConnectionId, kind: MessageKind, data: &[u8]) {
         self.sent.messages += 1;
         self.sent.bytes += data.len() as u64;
@@ -339,14 +344,14 @@ impl Outboxes {
             .encode(&mut outbox.buffer, kind, data, codecs, mask);
     }
 
-    /// The key for the next frame, where frames are masked.
+    /// Returns the key for the next frame if frames are masked.
     #[inline]
     fn mask(&mut self, id: ConnectionId) -> Option<[u8; 4]> {
         let masked = self.boxes[id.index as usize].masked;
         masked.then(|| self.masks.bytes())
     }
 
-    /// Starts a connection of ours to another server: the 101 has come.
+    /// Starts an outbound session after its 101 was received.
     pub fn begin_client(&mut self, id: ConnectionId, agreed: Option<DeflateParams>) {
         let now_ms = self.now_ms;
         let outbox = self.of_mut(id);
@@ -357,14 +362,14 @@ impl Outboxes {
         outbox.messaged_ms = now_ms;
     }
 
-    /// Writes a ping or a pong.
+    /// Writes a ping or pong.
     pub(crate) fn control(&mut self, id: ConnectionId, opcode: Opcode, data: &[u8]) {
         let mask = self.mask(id);
         websocket::encode_control(self.buffer(id), opcode, data, mask);
     }
 
-    /// Starts a session of WebSocket frames. Publications are written from now on, if it hears any; until
-    /// [`Outboxes::release`] they wait behind what `buffer` already holds (the 101).
+    /// Starts a session of WebSocket frames. Publications are written from now on, if it receives any; until
+    /// [`Outboxes::release`] they are held behind the content of `buffer` (the 101).
     pub fn begin_session(
         &mut self,
         id: ConnectionId,
@@ -385,14 +390,14 @@ impl Outboxes {
         outbox.messaged_ms = now_ms;
     }
 
-    /// The registration is answered: what was held may leave.
+    /// Releases held output after the registration was answered.
     pub fn release(&mut self, id: ConnectionId) {
         self.of_mut(id).corked = false;
         self.buffer(id);
     }
 
-    /// There will be no session: what was held is dropped from that place in the buffer on. Answers to earlier
-    /// requests may stand before it.
+    /// Drops held output from this offset on, since no session opens. Earlier output may be answers to previous
+    /// requests.
     pub fn discard_unsent(&mut self, id: ConnectionId, from: usize) {
         let outbox = self.of_mut(id);
         outbox.buffer.truncate(from);
@@ -401,7 +406,7 @@ impl Outboxes {
         self.backlogs.forget(id.index);
     }
 
-    /// No further publication is written; those that wait are.
+    /// Stops further publications; queued ones are still written.
     pub fn refuse_pushes(&mut self, id: ConnectionId) {
         let outbox = self.of_mut(id);
         if let PushMode::Lossy(_) = std::mem::take(&mut outbox.pushes) {
@@ -409,7 +414,7 @@ impl Outboxes {
         }
     }
 
-    /// Decides what becomes of the transport when all is sent; never weakens an earlier decision.
+    /// Sets what happens to the transport when all is sent; never weakens an earlier decision.
     pub fn finish(&mut self, id: ConnectionId, end: TransportEnd) {
         let outbox = self.of_mut(id);
         if outbox.end != TransportEnd::Abort {
@@ -418,7 +423,7 @@ impl Outboxes {
         self.buffer(id);
     }
 
-    /// Tells what the transport could not send yet.
+    /// Sets the number of bytes that the transport could not send yet.
     pub fn set_unsent(&mut self, id: ConnectionId, unsent: usize) {
         if let Some(outbox) = self.find(id) {
             outbox.unsent = u32::try_from(unsent).unwrap_or(u32::MAX);
@@ -433,12 +438,12 @@ impl Outboxes {
         }
     }
 
-    /// Whether publications are written for the connection.
+    /// Returns whether publications are written for the connection.
     pub(crate) fn takes_publications(&self, id: ConnectionId) -> bool {
         self.of(id).pushes != PushMode::Refused
     }
 
-    /// Marked once; the worker closes it in this turn.
+    /// Marks a session once as overflowed; the worker closes it in this turn.
     fn overflow(&mut self, session: ConnectionId) {
         self.boxes[session.index as usize].pushes = PushMode::Refused;
         self.backlogs.forget(session.index);
@@ -446,7 +451,8 @@ impl Outboxes {
         self.overflowed.push(session);
     }
 
-    /// Writes a publication into a session's outbox, encoded once per format; a full one is marked for closing.
+    /// Writes a publication to a session's outbox, encoded once per format; an overflowing outbox is marked for
+    /// closing.
     pub fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
         let bytes = delivery.payload.bytes;
         let Some(outbox) = self
@@ -457,7 +463,7 @@ impl Outboxes {
         };
         let pushes = outbox.pushes;
         if delivery.drop_when_slow && delivery.event == FeedEvent::Published {
-            // The other half is for what must not be missed.
+            // The other half is reserved for publications that must not be missed.
             let queued = outbox.queued();
             let is_late = queued > 0 && queued + bytes.len() > self.outbox_bytes_max / 2;
             if is_late && !matches!(pushes, PushMode::Lossy(_)) {
@@ -468,7 +474,7 @@ impl Outboxes {
             return self.deliver_encoded(session, number, stage, delivery);
         }
         if delivery.event != FeedEvent::Published {
-            // Who comes and goes is told by protocols that have words for it.
+            // Only protocols with such messages send join and leave events.
             return;
         }
         if pushes != PushMode::Framed {
@@ -479,7 +485,7 @@ impl Outboxes {
                 return self.deliver_lossy(session, keeping, delivery);
             }
             if delivery.payload.kind == PayloadKind::Binary {
-                // An event is text.
+                // Events are text.
                 return;
             }
         }
@@ -496,12 +502,12 @@ impl Outboxes {
         self.frame(session, kind, bytes, 0, delivery.encodings);
     }
 
-    /// Bytes on their way out to a session.
+    /// Returns the unsent bytes of a session.
     pub(crate) fn queued(&self, id: ConnectionId) -> usize {
         self.of(id).queued()
     }
 
-    /// It goes without this publication of a channel.
+    /// Records that a session misses this publication of a channel.
     fn count_missed(&mut self, session: ConnectionId, channel: &str) {
         self.push_state.missed(session.index, channel);
         self.backlogs.note_missed();
@@ -511,7 +517,7 @@ impl Outboxes {
         }
     }
 
-    /// Whether a publication of so many bytes goes into a session's outbox, and then counts; a full one is marked for
+    /// Returns whether a publication of this size fits the outbox, and counts it; otherwise marks the session for
     /// closing.
     #[inline]
     fn has_room(&mut self, session: ConnectionId, bytes: usize) -> bool {
@@ -530,8 +536,8 @@ impl Outboxes {
         true
     }
 
-    /// Writes what is the same for all receivers who agreed on the same compression; `form` tells apart the forms that
-    /// one publication has for them.
+    /// Writes a frame shared by all receivers with the same compression; `form` distinguishes the forms of a
+    /// publication.
     #[inline]
     fn frame(
         &mut self,
@@ -545,10 +551,10 @@ impl Outboxes {
         let Self { boxes, codecs, .. } = self;
         let outbox = &mut boxes[session.index as usize];
         match outbox.deflate {
-            // A plain frame is a header of 2 to 10 bytes before the payload: nothing worth caching.
+            // An uncompressed frame is a header of 2 to 10 bytes before the payload: not worth caching.
             None => websocket::encode_message(&mut outbox.buffer, kind, bytes, None),
             Some(agreed) => match agreed.sharing_key(Role::Server) {
-                // With the sender's context kept each receiver's bytes differ.
+                // With context takeover each receiver's bytes differ.
                 None => drop(
                     outbox
                         .encoder
@@ -567,34 +573,34 @@ impl Outboxes {
         }
     }
 
-    /// Messages written since the last call.
+    /// Takes the counts of messages written since the last call.
     pub fn take_sent(&mut self) -> SentCounts {
         std::mem::take(&mut self.sent)
     }
 
-    /// Whether [`Outboxes::take_overflowed`] or [`Outboxes::take_fallen_behind`] has any.
+    /// Returns whether [`Outboxes::take_overflowed`] or [`Outboxes::take_fallen_behind`] has any.
     #[inline]
     pub fn has_slow(&self) -> bool {
         !self.overflowed.is_empty() || !self.fallen_behind.is_empty()
     }
 
-    /// Sessions whose outbox overflowed since the last call.
+    /// Takes the sessions whose outbox overflowed since the last call.
     pub fn take_overflowed(&mut self, into: &mut Vec<ConnectionId>) {
         into.append(&mut self.overflowed);
     }
 
-    /// Moves sessions that began to miss publications in this turn to the end of `into`.
+    /// Takes the sessions that began to miss publications in this turn, appended to `into`.
     pub fn take_fallen_behind(&mut self, into: &mut Vec<ConnectionId>) {
         into.append(&mut self.fallen_behind);
     }
 
-    /// Connections that were written to or finished in this turn, each once; the worker flushes them.
+    /// Takes the connections that were written to or finished in this turn, each once; the worker flushes them.
     pub fn take_touched(&mut self, into: &mut Vec<u32>) {
         into.append(&mut self.touched);
     }
 
-    /// What the worker has to do for a touched connection: bytes to send (may be empty) and then the end.
-    // Called once for each receiver of a publication; inlined, the bytes' vector stays in registers.
+    /// Takes the output of a touched connection: bytes to send, possibly empty, and then the end.
+    // Called once per receiver of a publication; when inlined, the buffer stays in registers.
     #[inline]
     pub fn take(&mut self, index: u32) -> Option<(ConnectionId, Vec<u8>, TransportEnd)> {
         let outbox = &mut self.boxes[index as usize];
@@ -610,29 +616,29 @@ impl Outboxes {
         Some((id, std::mem::take(&mut outbox.buffer), outbox.end))
     }
 
-    /// An empty buffer for what is to be sent; it comes back by [`Outboxes::recycle`].
+    /// Returns an empty output buffer, to be returned by [`Outboxes::recycle`].
     pub fn spare(&mut self) -> Vec<u8> {
         self.pool.take()
     }
 
-    /// Buffers that are kept to be used again.
+    /// Returns the number of spare buffers.
     pub fn spare_buffers(&self) -> usize {
         self.pool.spare()
     }
 
-    /// Takes back a buffer that has been sent.
+    /// Takes back a sent buffer.
     #[inline]
     pub fn recycle(&mut self, buffer: Vec<u8>) {
         self.pool.give(buffer);
     }
 
-    /// Gives memory back that nothing needed since the last call; whether there may be more next time.
+    /// Frees memory that nothing needed since the last call; returns whether there may be more next time.
     pub(crate) fn trim(&mut self) -> bool {
         self.codecs.trim();
         self.pool.trim()
     }
 
-    /// The request of a connection is answered, or its session is over.
+    /// Completes the access log entry of an answered request or ended session.
     pub(crate) fn end_entry(&mut self, id: ConnectionId, client: IpAddr) {
         let queued = self.find(id).map_or(0, |outbox| outbox.buffer.len());
         self.access_log.end(id, client, queued);

@@ -1,8 +1,7 @@
-//! A message that is written in parts, as its client reads: what else is said to the client waits until the last part is
-//! written.
+//! A message written in parts as its client reads; other messages to the client wait until the last part is written.
 //!
-//! Only sessions with a push format have such messages. Publications that come meanwhile wait as those do that come
-//! before the connect reply, within the same limit.
+//! Only sessions with a push format have such messages. Publications in the meantime are queued like those before the
+//! connect reply, within the same limit.
 
 use veche_hub::ConnectionId;
 use veche_proto::websocket::{FragmentFlags, MessageKind};
@@ -10,17 +9,17 @@ use veche_proto::websocket::{FragmentFlags, MessageKind};
 use super::pushes::PushStage;
 use super::{MessageFraming, Outboxes, PushMode};
 
-/// A message of which some parts are written.
+/// A partially written message.
 #[derive(Debug)]
 pub(crate) struct PartialMessage {
     kind: MessageKind,
-    /// How messages to this client are framed.
+    /// The client's message framing.
     carried: MessageFraming,
     is_first: bool,
 }
 
 impl Outboxes {
-    /// Begins a message. Others to the same session wait from now on.
+    /// Begins a message. Other messages to the session wait from now on.
     pub(crate) fn begin_parts(&mut self, id: ConnectionId, kind: MessageKind) -> PartialMessage {
         let outbox = self.of_mut(id);
         if let PushMode::Encoded(_, stage) = &mut outbox.pushes {
@@ -33,7 +32,7 @@ impl Outboxes {
         }
     }
 
-    /// Writes the next part, which is not empty. Behind the last one follows what waited.
+    /// Writes the next, nonempty part. The last one is followed by the waiting messages.
     pub(crate) fn part(
         &mut self,
         id: ConnectionId,
@@ -70,9 +69,9 @@ impl Outboxes {
         }
     }
 
-    /// Keeps a message until the one in parts is whole.
+    /// Queues a message behind the one in parts.
     pub(super) fn enqueue_behind_parts(&mut self, id: ConnectionId, data: &[u8]) {
-        // It counts when it is written.
+        // It is counted when it is written.
         self.sent.messages -= 1;
         self.sent.bytes -= data.len() as u64;
         if let PushMode::Encoded(number, PushStage::Early) = self.of(id).pushes {

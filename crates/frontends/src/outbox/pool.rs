@@ -1,35 +1,35 @@
-//! Spare buffers of one worker, so that a message costs no allocation and an idle connection holds no buffer.
+//! Spare buffers of one worker, so that a message needs no allocation and an idle connection holds no buffer.
 //!
-//! It keeps what was needed lately: what nobody took since the last [`BufferPool::trim`] goes back to the allocator by and
-//! by. It does not know time: whoever owns it trims it at regular moments.
+//! Buffers that were not needed since the last [`BufferPool::trim`] are freed gradually. The pool knows no time: its owner
+//! trims it regularly.
 
-/// A buffer that grew beyond this is not kept.
+/// A larger buffer is freed instead of kept.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
 
-/// Most buffers kept.
+/// Maximum number of spare buffers.
 const SPARE_MAX: usize = 256;
 
-/// So many stay also with a worker that has nothing to do.
+/// Number of buffers that an idle worker keeps.
 const SPARE_MIN: usize = 4;
 
-/// See the module's text.
+/// A pool of spare buffers.
 #[derive(Debug, Default)]
 pub(crate) struct BufferPool {
-    /// The last one given is the first one taken, so those at the front are the ones that nobody needs.
+    /// Used as a stack, so the buffers at the front are unneeded.
     spare: Vec<Vec<u8>>,
-    /// Fewest that lay here at any moment since the last trim.
+    /// The minimum length since the last trim.
     unneeded: usize,
 }
 
 impl BufferPool {
-    /// An empty buffer, with capacity if one is spare.
+    /// Returns an empty buffer, with capacity if one is spare.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         let buffer = self.spare.pop().unwrap_or_default();
         self.unneeded = self.unneeded.min(self.spare.len());
         buffer
     }
 
-    /// Keeps a buffer for the next [`BufferPool::take`]; its content is gone.
+    /// Keeps a buffer for the next [`BufferPool::take`], cleared.
     #[inline]
     pub(crate) fn give(&mut self, mut buffer: Vec<u8>) {
         if (1..=BUFFER_BYTES_MAX).contains(&buffer.capacity()) && self.spare.len() < SPARE_MAX {
@@ -38,12 +38,12 @@ impl BufferPool {
         }
     }
 
-    /// How many are kept.
+    /// Returns the number of spare buffers.
     pub(crate) fn spare(&self) -> usize {
         self.spare.len()
     }
 
-    /// Lets half of those go that nobody took since the last call; whether more may follow.
+    /// Frees half of the buffers not needed since the last call; returns whether more may follow.
     pub(crate) fn trim(&mut self) -> bool {
         let excess = self.spare.len().saturating_sub(SPARE_MIN);
         self.spare.drain(..self.unneeded.div_ceil(2).min(excess));
@@ -56,7 +56,7 @@ impl BufferPool {
 mod tests {
     use super::*;
 
-    /// So many buffers are in use at once.
+    /// Uses this number of buffers at once.
     fn need(pool: &mut BufferPool, count: usize) {
         let buffers: Vec<Vec<u8>> = (0..count)
             .map(|_| {

@@ -1,7 +1,7 @@
-//! What clients get that want to know the place of each publication: an object around it, by which they can come back.
+//! Publications with their position, wrapped in an object, for clients that recover.
 //!
-//! `{"channel":"news","position":"9x3kd07f:17","data":…}`, and when they join a channel that remembers
-//! `{"write_subscribed":"news","position":"9x3kd07f:16","recovered":true}`, where 17 is what comes next.
+//! `{"channel":"news","position":"9x3kd07f:17","data":…}`, and after joining a channel with history
+//! `{"write_subscribed":"news","position":"9x3kd07f:16","recovered":true}`, where 17 comes next.
 
 use std::fmt::Write as _;
 
@@ -16,12 +16,12 @@ use veche_proto::websocket::MessageKind;
 
 use super::{Outboxes, PushMode};
 
-/// The object, among the formats that a publication is encoded in once.
+/// Key for the object in the encoding cache of a publication.
 const OBJECT: EncodingId = EncodingId(u32::MAX - 4);
-/// Its frames; the lower bits say how it is compressed.
+/// Key for its frames; the lower bits tell the compression.
 const FORM: u32 = 1 << 16;
 
-/// So much may stand before what is recovered without counting: the 101, and word of where each channel is joined.
+/// Output that may precede recovered publications without being counted: the 101 and the positions of all channels.
 const GREETING_BYTES: usize = 16 << 10;
 
 impl Outboxes {
@@ -43,15 +43,16 @@ impl Outboxes {
         }
     }
 
-    /// Whether its client is told the places of publications.
+    /// Returns whether its client receives positions.
     pub fn sends_positions(&self, session: ConnectionId) -> bool {
         self.of(session).pushes == PushMode::Positioned
     }
 
-    /// The session has joined a channel that remembers: where it is, and what came while the client was away.
+    /// Sends a session's position after it joined a channel with history, and the recovered publications.
     ///
-    /// The position is that before the first publication which follows: a client that loses its connection in between
-    /// comes back with what it has really got. What does not fit the outbox counts as lost; whether all was there.
+    /// The position is the one before the first publication that follows: a client that loses its connection in between
+    /// recovers from what it really received. Publications that do not fit the outbox count as lost; returns whether
+    /// all fit.
     pub(crate) fn write_joined(
         &mut self,
         session: ConnectionId,
@@ -89,8 +90,8 @@ impl Outboxes {
         recovered.is_complete
     }
 
-    /// Word that the session has joined a channel: where, if that remembers, and whether the client that has come back
-    /// gets all.
+    /// Sends that the session has joined a channel: its position, if the channel has history, and whether recovery is
+    /// complete.
     pub(crate) fn write_subscribed(
         &mut self,
         session: ConnectionId,
@@ -108,7 +109,7 @@ impl Outboxes {
         self.message(session, MessageKind::Text, text.as_bytes());
     }
 
-    /// Word that the session is in a channel no more.
+    /// Sends that the session has left a channel.
     pub(crate) fn write_unsubscribed(&mut self, session: ConnectionId, channel: &str) {
         let mut text = String::from("{\"unsubscribed\":");
         write_string(&mut text, channel);
@@ -129,12 +130,12 @@ fn object(channel: &str, payload: PayloadRef<'_>, position: Option<Position>) ->
 
 fn write_position(text: &mut String, position: Option<Position>) {
     if let Some(position) = position {
-        // Writing into a string can't fail.
+        // Writing to a string can't fail.
         let _ = write!(text, ",\"position\":\"{position}\"");
     }
 }
 
-/// `,"data":…`, or `,"base64":…` for what is neither text nor JSON.
+/// Writes `,"data":…`, or `,"base64":…` for a payload that is neither text nor JSON.
 pub(crate) fn write_data(text: &mut String, payload: PayloadRef<'_>) {
     let is_text = payload.kind != PayloadKind::Binary && str::from_utf8(payload.bytes).is_ok();
     text.push_str(if is_text {
@@ -145,7 +146,7 @@ pub(crate) fn write_data(text: &mut String, payload: PayloadRef<'_>) {
     write_value(text, payload);
 }
 
-/// A payload as a JSON value: as it is, as a string, or as base64 in a string.
+/// Writes a payload as a JSON value: unchanged, as a string, or as base64 in a string.
 pub(crate) fn write_value(text: &mut String, payload: PayloadRef<'_>) {
     match (payload.kind, str::from_utf8(payload.bytes)) {
         (PayloadKind::Json, Ok(json)) => text.push_str(json),

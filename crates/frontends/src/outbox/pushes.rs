@@ -1,7 +1,7 @@
-//! Publications to clients whose protocol has a form of its own for them: encoded once for all receivers of one format.
+//! Publications in the push formats of client protocols, encoded once for all receivers of a format.
 //!
-//! The formats are those of client protocols, which hand them in when a session begins to get pushes; none is known here by
-//! name. An encoder is called once for a publication and format, never for each receiver.
+//! The protocols pass their formats when a session begins to receive pushes; no format is known here by name. An
+//! encoder is called once per publication and format, never per receiver.
 
 use std::collections::HashMap;
 
@@ -13,44 +13,42 @@ use super::cursors::WorkerCursors;
 use super::subscription_options::{PushForm, SubscriptionOptions, SubscriptionOptionsMap};
 use super::{MessageFraming, Outboxes, PushMode, events};
 
-/// How a client protocol encodes pushes for one kind of its clients. Each has one `static`.
+/// How a client protocol encodes pushes for one kind of its clients. Each is a `static`.
 pub(crate) struct PushFormat {
-    /// What carries messages of this format.
+    /// The kind of message that carries it.
     pub(crate) kind: MessageKind,
-    /// Each push is a message of its own. Otherwise those that have waited leave in one.
+    /// Each push is a message of its own; otherwise queued pushes are sent as one message.
     pub(crate) is_single: bool,
-    /// What stands between pushes of one message.
+    /// The separator of pushes in one message.
     pub(crate) separator: &'static [u8],
-    /// Server-sent events say where the client is, and it comes back with that.
+    /// Server-sent events contain the client's positions for recovery.
     pub(crate) has_cursors: bool,
-    /// [`PushForm::Whole`] looks as [`PushForm::Plain`].
     pub(crate) whole_is_plain: bool,
-    /// Encodes a publication, or who came or went; with the patch for [`PushForm::Patch`].
+    /// Encodes a publication or a join or leave event, with the delta for [`PushForm::Patch`].
     pub(crate) encode: fn(&Delivery<'_>, PushForm, &[u8]) -> Bytes,
-    /// Whether a delta from or to this payload can be sent.
+    /// Returns whether a delta from or to this payload can be sent.
     pub(crate) has_deltas: fn(PayloadRef<'_>) -> bool,
-    /// Makes the delta between a publication and the one before, if that is less than the whole; shared by all formats
-    /// with the same one.
+    /// Computes the delta from the previous publication, if it is shorter; shared by all formats with the same
+    /// function.
     pub(crate) deltas: Option<&'static MakeDelta>,
 }
 
-/// Makes the delta of a delivery, or `None` where the whole is not longer.
+/// Computes the delta of a delivery, or `None` if the whole publication is not longer.
 pub(crate) struct MakeDelta(pub(crate) fn(&Delivery<'_>) -> Option<Vec<u8>>);
 
-/// A format's place among those that the sessions of a worker have.
+/// The index of a format among those of a worker's sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FormatIndex(u8);
 
-/// Forms that a publication has in each format.
+/// Number of forms of a publication per format.
 const FORMS: u32 = 3;
 
-/// What a publication is encoded in once for all clients of one format.
+/// Keys of a publication's encodings for all clients of one format.
 struct EncodingKeys {
-    /// The encoded push.
     push: EncodingId,
-    /// The same as a server-sent event, but for its id.
+    /// The push as a server-sent event without its id.
     event: EncodingId,
-    /// Frames with it; the lower bits say how they are compressed.
+    /// Frames with the push; the lower bits tell the compression.
     frame: u32,
 }
 
@@ -60,31 +58,31 @@ impl EncodingKeys {
         Self {
             push: EncodingId(u32::MAX - 64 - 2 * place),
             event: EncodingId(u32::MAX - 65 - 2 * place),
-            // Below are those of plain publications and of those with places.
+            // Lower keys are those of plain publications and of those with positions.
             frame: (2 + place) << 16,
         }
     }
 
-    /// What has changed since the publication before; nothing where that is no less. By the first format with its
-    /// [`MakeDelta`].
+    /// Returns the key of the delta from the previous publication; empty if it is not shorter. Shared by formats with
+    /// the same function.
     fn patch(first: usize) -> EncodingId {
         EncodingId(u32::MAX - 4096 - first as u32)
     }
 }
 
-/// State of the sessions with formats of their own, in addition to their outboxes, by the index of the session.
+/// State of sessions with push formats, in addition to their outboxes, by session index.
 #[derive(Default)]
 pub(super) struct PushState {
     formats: Vec<&'static PushFormat>,
-    /// Pushes that arrived before the session's first reply, or while a message is written in parts; then replies, too.
+    /// Pushes before the session's first reply, or while a message is written in parts; then also replies.
     pub(super) early: HashMap<u32, Vec<u8>>,
-    /// The same for clients that get each in a message of its own.
+    /// The same for formats with one push per message.
     early_singles: HashMap<u32, EarlyPushes>,
     pub(super) cursors: WorkerCursors,
     subscriptions: SubscriptionOptionsMap,
 }
 
-/// Waiting pushes of one session.
+/// Queued pushes of one session.
 #[derive(Default)]
 struct EarlyPushes {
     all: Vec<EarlyPush>,
@@ -93,7 +91,7 @@ struct EarlyPushes {
 
 struct EarlyPush {
     push: Bytes,
-    /// Where its channel is then.
+    /// The position of its channel after the push.
     place: Option<(Box<str>, Position)>,
 }
 
@@ -117,19 +115,19 @@ impl PushState {
         }
     }
 
-    /// A client goes without a publication: it has not what the next delta is made from.
+    /// Records that a client misses a publication, so the next delta can't be applied.
     pub(super) fn missed(&mut self, index: u32, channel: &str) {
         if let Some(wish) = self.subscriptions.find(index, channel) {
             wish.missed();
         }
     }
 
-    /// Sessions for which pushes wait.
+    /// Returns the number of sessions with queued pushes.
     pub(super) fn sessions_with_early(&self) -> usize {
         self.early.len() + self.early_singles.len()
     }
 
-    /// Sessions of which something else is kept.
+    /// Returns the number of sessions with other state.
     pub(super) fn sessions_with_state(&self) -> usize {
         self.cursors.len() + self.subscriptions.len()
     }
@@ -139,9 +137,9 @@ impl PushState {
         self.cursors.forget(index);
     }
 
-    /// Forgets waiting pushes and wishes. The marks stay for answers that are still written.
+    /// Drops queued pushes and subscription options. Positions stay for answers still to be written.
     pub(super) fn forget_pushes(&mut self, index: u32) {
-        // Most workers have none.
+        // Usually empty.
         if !self.early.is_empty() {
             self.early.remove(&index);
         }
@@ -153,7 +151,7 @@ impl PushState {
 }
 
 impl Outboxes {
-    /// From now on what is published to the session waits for [`Outboxes::begin_pushes`].
+    /// Queues publications for the session until [`Outboxes::begin_pushes`].
     pub(crate) fn gather_pushes(&mut self, id: ConnectionId, format: &'static PushFormat) {
         if format.has_cursors && matches!(self.of(id).framing, MessageFraming::Events { .. }) {
             self.push_state.cursors.begin(id.index);
@@ -162,7 +160,7 @@ impl Outboxes {
         self.of_mut(id).pushes = PushMode::Encoded(number, PushStage::Early);
     }
 
-    /// The first reply is written: waiting pushes follow, and later ones are written at once.
+    /// Writes queued pushes after the first reply; later ones are written immediately.
     pub(crate) fn begin_pushes(&mut self, id: ConnectionId) {
         let PushMode::Encoded(number, PushStage::Early) = self.of(id).pushes else {
             return;
@@ -193,12 +191,12 @@ impl Outboxes {
         self.push_state.subscriptions.set(id.index, channel, wish);
     }
 
-    /// It is not subscribed to the channel any more.
+    /// Removes the options of an ended subscription.
     pub(crate) fn clear_subscription_options(&mut self, id: ConnectionId, channel: &str) {
         self.push_state.subscriptions.forget(id.index, channel);
     }
 
-    /// How many bytes of publications an outbox may hold.
+    /// Returns the limit for publications per outbox in bytes.
     pub(crate) fn outbox_bytes_max(&self) -> usize {
         self.outbox_bytes_max
     }
@@ -278,8 +276,8 @@ impl Outboxes {
         }
     }
 
-    /// The delta from the previous publication, made once for all receivers of deltas in any format.
-    /// Nothing where it is no less than the whole, or can't be sent.
+    /// Returns the delta from the previous publication, computed once for all receivers in any format. Empty if it is
+    /// not shorter or can't be sent.
     fn patch(&mut self, format: &'static PushFormat, delivery: &mut Delivery<'_>) -> Bytes {
         let both = [Some(delivery.payload), delivery.previous];
         let Some(patcher) = format.deltas else {
@@ -346,12 +344,12 @@ impl Outboxes {
         early.extend_from_slice(&push);
     }
 
-    /// How many pushes have been encoded, of all that were written.
+    /// Returns the number of encoded pushes, of all that were written.
     pub fn pushes_encoded(&self) -> u64 {
         self.pushes_encoded
     }
 
-    /// How many deltas have been made for those pushes.
+    /// Returns the number of deltas computed for these pushes.
     pub fn deltas_made(&self) -> u64 {
         self.deltas_made
     }
@@ -370,7 +368,7 @@ mod tests {
 
     use super::*;
 
-    /// Formats from here on are those of other receivers.
+    /// Keys from here on belong to other receivers.
     const OTHERS_FROM: u32 = u32::MAX - 5;
 
     #[test]
@@ -386,13 +384,13 @@ mod tests {
         assert!(formats.iter().all(|format| *format < OTHERS_FROM));
         let frames: HashSet<u32> = all.iter().map(|keys| keys.frame).collect();
         assert_eq!(frames.len(), all.len());
-        // Below are the keys of plain publications and of those with places.
+        // Lower keys are those of plain publications and of those with positions.
         assert!(
             frames
                 .iter()
                 .all(|frame| *frame >= 2 << 16 && frame.trailing_zeros() >= 16)
         );
-        // The lower bits of a frame's key say how it is compressed.
+        // The lower bits of a frame's key tell its compression.
         let highest = frames.iter().max().expect("some") | 0xffff;
         assert!(formats.iter().all(|format| *format > highest));
     }

@@ -1,27 +1,27 @@
-//! What applications send: within the budget of publications, with a mark at which they are told to wait, and word
-//! when there is room again.
+//! Messages sent by applications: within the limit for publications, with a threshold from which on applications wait,
+//! and notification when there is room again.
 
 use veche_hub::ConnectionId;
 use veche_proto::websocket::MessageKind;
 
 use super::{ANSWERS_BYTES_HIGH, Outbox, Outboxes, PushMode};
 
-/// Above this a connection to another server is full. Nobody closes it for that: whoever sends is told to wait.
+/// An outbound connection is full above this. It is not closed for that: the sender waits.
 const CLIENT_BYTES_HIGH: usize = 1 << 20;
 
-/// What became of a message that an application sends.
+/// The result of sending a message of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendResult {
-    /// It is on its way, and there is room for more.
+    /// Queued, with room for more.
     Room,
-    /// It is on its way, and so is much else: [`Apps::drained`](crate::Apps::drained) says when there is room again.
+    /// Queued, but the outbox is full: [`Apps::drained`](crate::Apps::drained) follows when there is room again.
     Full,
-    /// It is dropped: the session is over, or is being closed because its client reads too slowly.
+    /// Dropped: the session is over, or is being closed because its client reads too slowly.
     Refused,
 }
 
 impl Outbox {
-    /// Whether it is one that an application may send to.
+    /// Returns whether an application may send to it.
     fn takes_messages(&self) -> bool {
         matches!(
             self.pushes,
@@ -31,8 +31,8 @@ impl Outbox {
 }
 
 impl Outboxes {
-    /// Writes a message of an application, which may send at any time and to any session of this worker: it counts
-    /// against the budget as publications do, and a stale id is refused.
+    /// Writes a message of an application, which may send at any time to any session of this worker: it counts against
+    /// the limit for publications, and a stale id is refused.
     pub fn send(&mut self, session: ConnectionId, kind: MessageKind, data: &[u8]) -> SendResult {
         let (max, mut high) = (self.outbox_bytes_max, self.bytes_high());
         let Some(outbox) = self.find(session).filter(|outbox| outbox.takes_messages()) else {
@@ -59,7 +59,7 @@ impl Outboxes {
         self.sent_to(session, high)
     }
 
-    /// Whether there is room for more.
+    /// Returns whether there is room for more.
     fn sent_to(&mut self, session: ConnectionId, high: usize) -> SendResult {
         let behind = self.backlogs.bytes(session.index);
         let outbox = &mut self.boxes[session.index as usize];
@@ -73,24 +73,24 @@ impl Outboxes {
         SendResult::Full
     }
 
-    /// Above this an application is told that an outbox is full: before its client counts as too slow.
+    /// Returns the bytes above which an outbox is full, before its client counts as too slow.
     fn bytes_high(&self) -> usize {
         ANSWERS_BYTES_HIGH.min(self.outbox_bytes_max / 2)
     }
 
-    /// Down here an application is told that there is room again.
+    /// Returns the bytes at which a full outbox has room again.
     fn bytes_low(&self) -> usize {
         self.bytes_high() / 4
     }
 
-    /// After a flush: outboxes that were filled in this turn may have been emptied by it.
+    /// Checks outboxes filled in this turn after the flush, which may have emptied them.
     pub fn settle_filled(&mut self) {
         while let Some(session) = self.filled.pop() {
             self.note_room(session);
         }
     }
 
-    /// Notes that a full outbox has room again, if it has.
+    /// Records if a full outbox has room again.
     pub(super) fn note_room(&mut self, session: ConnectionId) {
         let low = self.bytes_low();
         let behind = self.backlogs.bytes(session.index);
@@ -108,12 +108,12 @@ impl Outboxes {
         }
     }
 
-    /// Whether [`Outboxes::take_drained`] has anything.
+    /// Returns whether [`Outboxes::take_drained`] has any.
     pub fn has_drained(&self) -> bool {
         !self.drained.is_empty()
     }
 
-    /// Sessions that were full and have room again since the last call.
+    /// Takes the full sessions that have room again since the last call.
     pub fn take_drained(&mut self, into: &mut Vec<ConnectionId>) {
         into.append(&mut self.drained);
     }

@@ -1,44 +1,42 @@
-//! How clients want to be told of a channel, where that is not as usual.
+//! Options of client subscriptions that differ from the default.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use veche_hub::{Delivery, FeedEvent, PublicationInfo};
 
-/// Which publications a client wants, by what is said of them; in the language of its protocol.
+/// A filter of publications by their tags, in the language of its protocol.
 pub(crate) trait PublicationFilter: std::fmt::Debug + Send + Sync {
     fn selects(&self, info: Option<&PublicationInfo>) -> bool;
 }
 
-/// What a client has agreed on with one subscription.
+/// The options of one subscription.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SubscriptionOptions {
-    /// It is told who comes and goes.
+    /// The client receives join and leave events.
     pub(crate) joins: bool,
     pub(crate) deltas: DeltaState,
-    /// It wants publications with certain tags only.
+    /// The client receives publications with certain tags only.
     pub(crate) filter: Option<Arc<dyn PublicationFilter>>,
 }
 
-/// Whether a client is told differences alone.
+/// Whether a client receives deltas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum DeltaState {
-    /// No.
     #[default]
     Off,
     /// From its next publication on, which has to be whole.
     Begun,
-    /// What it was told last is the latest that the channel keeps.
+    /// Its last publication is the latest of the channel.
     Going,
 }
 
-/// In which form a publication is told.
+/// The form in which a publication is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PushForm {
     Plain,
-    /// Whole, to a client that takes deltas.
+    /// Whole, to a client that supports deltas.
     Whole,
-    /// As what has changed.
     Patch,
 }
 
@@ -47,14 +45,14 @@ impl SubscriptionOptions {
         !self.joins && self.deltas == DeltaState::Off && self.filter.is_none()
     }
 
-    /// The client goes without a publication.
+    /// Records that the client misses a publication.
     pub(super) fn missed(&mut self) {
         if self.deltas == DeltaState::Going {
             self.deltas = DeltaState::Begun;
         }
     }
 
-    /// How a publication, or who came or went, is told now; `None`: not at all.
+    /// Returns the form of a publication or join or leave event; `None`: not sent.
     pub(super) fn form(&mut self, delivery: &Delivery<'_>) -> Option<PushForm> {
         if delivery.event != FeedEvent::Published {
             return self.joins.then_some(PushForm::Plain);
@@ -67,7 +65,7 @@ impl SubscriptionOptions {
         if self.deltas == DeltaState::Off {
             return Some(PushForm::Plain);
         }
-        // The one behind what is not kept has another before it than this client has.
+        // The publication after an unstored one has a different predecessor than this client received.
         let next = match delivery.position {
             Some(_) => DeltaState::Going,
             None => DeltaState::Begun,
@@ -81,7 +79,7 @@ impl SubscriptionOptions {
     }
 }
 
-/// The wishes of a worker's clients, by the index of their sessions. Most have none.
+/// The options of a worker's clients, by session index. Usually empty.
 #[derive(Default)]
 pub(super) struct SubscriptionOptionsMap(HashMap<u32, Vec<(Box<str>, SubscriptionOptions)>>);
 
@@ -90,7 +88,7 @@ impl SubscriptionOptionsMap {
         self.0.len()
     }
 
-    /// From now on this is how the client is told of a channel.
+    /// Sets the options of a subscription.
     pub(super) fn set(&mut self, index: u32, channel: &str, wish: SubscriptionOptions) {
         self.forget(index, channel);
         if !wish.is_default() {
@@ -99,7 +97,7 @@ impl SubscriptionOptionsMap {
         }
     }
 
-    /// As usual from now on.
+    /// Restores the default options.
     pub(super) fn forget(&mut self, index: u32, channel: &str) {
         let Some(wishes) = self.0.get_mut(&index) else {
             return;
@@ -110,7 +108,7 @@ impl SubscriptionOptionsMap {
         }
     }
 
-    /// The client is gone.
+    /// Removes all options of a client.
     pub(super) fn forget_all(&mut self, index: u32) {
         if !self.0.is_empty() {
             self.0.remove(&index);
@@ -133,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    /// How a publication is told, with an offset or none, and together with the one before or not.
+    /// Returns the form of a publication with or without an offset, delivered together with its predecessor or not.
     fn form(wish: &mut SubscriptionOptions, offset: u64, has_previous: bool) -> PushForm {
         let payload = PayloadRef {
             kind: PayloadKind::Json,
@@ -155,7 +153,7 @@ mod tests {
             drop_when_slow: false,
         };
         let form = wish.form(&delivery).expect("it is told");
-        // Who comes and goes is told to those who want it, and changes nothing.
+        // Join and leave events are sent if requested and change nothing.
         delivery.event = FeedEvent::Joined;
         assert_eq!(wish.form(&delivery), wish.joins.then_some(PushForm::Plain));
         form

@@ -1,4 +1,4 @@
-//! Tests of outboxes: recovery within its bytes.
+//! Tests of outboxes: recovery within its limit.
 
 use veche_hub::{Epoch, Payload, PayloadRef, Position, Publication, Recovered, SubscribeOutcome};
 
@@ -9,7 +9,7 @@ const ID: ConnectionId = ConnectionId {
     generation: 5,
 };
 
-/// An outbox of that session, of so many bytes.
+/// Creates outboxes of this size with one session.
 fn outboxes(bytes_max: usize, hears: DeliveryMode) -> Outboxes {
     let mut all = Outboxes::new(bytes_max);
     all.open(ID);
@@ -19,7 +19,7 @@ fn outboxes(bytes_max: usize, hears: DeliveryMode) -> Outboxes {
     all
 }
 
-/// What goes to the transports, by session.
+/// Returns the output for the transports, by session.
 fn flush(all: &mut Outboxes) -> Vec<(ConnectionId, Vec<u8>, TransportEnd)> {
     let mut touched = Vec::new();
     all.take_touched(&mut touched);
@@ -120,7 +120,7 @@ fn a_publication_over_the_budget_overflows_and_one_alone_never_does() {
     assert_eq!(sent(&mut all), (3, 5_598));
     deliver(&mut all, "a", "", PLAIN);
     assert_eq!(overflowed(&mut all), [ID]);
-    // Nothing more is taken, and the overflow is told once.
+    // Nothing more is accepted, and the overflow is reported once.
     deliver(&mut all, "a", "later", PLAIN);
     assert_eq!((overflowed(&mut all), sent(&mut all)), (vec![], (0, 0)));
     assert_eq!(
@@ -137,7 +137,7 @@ fn who_is_slow_misses_publications_of_namespaces_that_say_so_from_half_on() {
     };
     for hears in [DeliveryMode::Reliable, DeliveryMode::WithPositions] {
         let mut all = outboxes(1_000, hears);
-        // Alone it has room whatever its length.
+        // Alone it fits regardless of its length.
         deliver(&mut all, "a", &"x".repeat(800), late);
         assert!(!bytes(&mut all).is_empty());
         all.set_unsent(ID, 400);
@@ -151,10 +151,10 @@ fn who_is_slow_misses_publications_of_namespaces_that_say_so_from_half_on() {
         assert_eq!(all.of(ID).queued(), queued, "missed");
         assert_eq!(fallen_behind(&mut all), [ID], "told once");
         assert_eq!(all.take_dropped().missed, 3);
-        // What must not be missed has the other half.
+        // Publications that must not be missed have the other half.
         deliver(&mut all, "a", "kept", PLAIN);
         assert!(all.of(ID).queued() > queued && overflowed(&mut all).is_empty());
-        // It is told again when it has caught up and falls behind anew.
+        // It is reported again when it has caught up and falls behind again.
         let mut left = bytes(&mut all).len();
         all.set_unsent(ID, 501);
         deliver(&mut all, "a", "z", late);
@@ -173,7 +173,7 @@ fn who_is_slow_misses_publications_of_namespaces_that_say_so_from_half_on() {
             (vec![ID], 1)
         );
     }
-    // 400 queued and 100 more are half; one more is late. Joins are never missed, and never told here.
+    // 400 queued and 100 more are half; one more is late. Join events are never missed, and never sent here.
     let mut all = outboxes(1_000, DeliveryMode::Reliable);
     all.set_unsent(ID, 400);
     deliver(&mut all, "a", &"y".repeat(101), late);
@@ -184,7 +184,7 @@ fn who_is_slow_misses_publications_of_namespaces_that_say_so_from_half_on() {
     };
     deliver(&mut all, "a", &"y".repeat(900), joined);
     assert_eq!((all.of(ID).queued(), all.take_dropped().missed), (400, 1));
-    // Those that may lose the oldest keep the newest.
+    // Clients that may lose the oldest keep the newest.
     let mut all = outboxes(1_000, DeliveryMode::Lossy(DropPolicy::KeepNewest));
     all.set_unsent(ID, 400);
     deliver(&mut all, "a", &"y".repeat(300), late);
@@ -255,7 +255,7 @@ fn a_recovery_over_the_budget_is_not_told_at_all() {
         assert_eq!(bytes(&mut all), expected, "{lengths:?}");
         assert_eq!(overflowed(&mut all), []);
     }
-    // Nothing was missed, something is missing, nothing was asked for.
+    // Recovery complete, recovery incomplete, no recovery requested.
     let mut all = outboxes(1_000, DeliveryMode::WithPositions);
     assert!(all.write_joined(ID, "c", &joined(&[])));
     let mut missing = joined(&[]);
@@ -278,7 +278,7 @@ fn a_recovery_over_the_budget_is_not_told_at_all() {
     ];
     let expected: Vec<u8> = expected.iter().flat_map(|text| frame(text)).collect();
     assert_eq!(bytes(&mut all), expected);
-    // Others are told nothing.
+    // Other sessions get nothing.
     let mut all = outboxes(1_000, DeliveryMode::Reliable);
     assert!(!all.write_joined(ID, "c", &joined(&[5])));
     assert_eq!(bytes(&mut all), b"");
@@ -336,7 +336,7 @@ fn an_application_hears_when_there_is_no_room_and_when_there_is_again() {
     all.set_unsent(ID, 0);
     all.take_drained(&mut drained);
     assert_eq!((drained.as_slice(), all.has_drained()), (&[ID][..], false));
-    // What leaves at once has room again at the end of the turn.
+    // An outbox emptied by the flush has room again at the end of the turn.
     assert_eq!(
         all.send(ID, MessageKind::Text, &[b'x'; 900]),
         SendResult::Full
@@ -345,7 +345,7 @@ fn an_application_hears_when_there_is_no_room_and_when_there_is_again() {
     assert!(!all.has_drained());
     all.settle_filled();
     assert!(all.has_drained());
-    // Over the budget it is over.
+    // Beyond the limit it is over.
     all.set_unsent(ID, 900);
     assert_eq!(
         all.send(ID, MessageKind::Text, &[b'x'; 101]),
@@ -353,7 +353,7 @@ fn an_application_hears_when_there_is_no_room_and_when_there_is_again() {
     );
     assert_eq!(overflowed(&mut all), [ID]);
     assert_eq!(all.send(ID, MessageKind::Text, b""), SendResult::Refused);
-    // Alone it has room whatever its length, and one of exactly the budget too.
+    // Alone it fits regardless of its length, and so does one of exactly the limit.
     let mut all = outboxes(1_000, DeliveryMode::Reliable);
     assert_eq!(
         all.send(ID, MessageKind::Text, &[b'x'; 2_000]),
@@ -403,7 +403,7 @@ fn connections_of_applications_have_a_mark_of_their_own() {
 fn what_waits_is_written_in_order_and_its_bytes_are_counted() {
     let overhead = size_of_waiting();
     let mut all = outboxes(10_000, DeliveryMode::Lossy(DropPolicy::KeepNewest));
-    // With nothing unsent it is written at once, up to half the budget in one buffer.
+    // With nothing unsent it is written immediately, up to half the limit in one buffer.
     deliver(&mut all, "a", &"0".repeat(100), PLAIN);
     assert_eq!(all.backlog_bytes(ID), 0);
     deliver(&mut all, "a", &"1".repeat(4_898), PLAIN);
@@ -461,7 +461,7 @@ fn the_oldest_go_until_the_newest_has_room_and_the_application_s_never() {
     deliver(&mut all, "a", &text(5), PLAIN);
     deliver(&mut all, "a", &text(6), PLAIN);
     assert_eq!(all.take_dropped().oldest, 2);
-    // The transport takes all: what waits goes out, nothing before.
+    // The transport takes everything: the backlog is written next.
     all.set_unsent(ID, 1);
     assert_eq!(bytes(&mut all), b"");
     all.set_unsent(ID, 0);
@@ -472,7 +472,7 @@ fn the_oldest_go_until_the_newest_has_room_and_the_application_s_never() {
         all.settle_backlogs();
     }
     assert_eq!(written, expected);
-    // Messages of applications that find no room end it.
+    // Messages of applications that do not fit end the session.
     all.set_unsent(ID, 100);
     let mut promised = 0;
     while all.send(ID, MessageKind::Text, text(7).as_bytes()) != SendResult::Refused {
@@ -499,7 +499,7 @@ fn of_a_channel_only_the_latest_waits() {
         (dropped.replaced, dropped.oldest, dropped.missed),
         (3, 0, 0)
     );
-    // A Close frame comes behind what waits.
+    // A Close frame follows the backlog.
     all.close_frame(ID, Some(1000), "");
     let mut expected = [frame("3"), frame("4")].concat();
     websocket::encode_close(&mut expected, Some(1000), "", None);
@@ -524,7 +524,7 @@ fn an_outbox_is_taken_once_a_turn_and_nothing_outlives_its_connection() {
         [(ID, b"101 and more".to_vec(), TransportEnd::Open)]
     );
     assert_eq!(flush(&mut all), []);
-    // A refused handshake leaves what was written before.
+    // A refused handshake preserves earlier output.
     all.buffer(ID).extend_from_slice(b"kept");
     all.begin_session(ID, None, DeliveryMode::Reliable);
     deliver(&mut all, "a", "not kept", PLAIN);
@@ -534,7 +534,7 @@ fn an_outbox_is_taken_once_a_turn_and_nothing_outlives_its_connection() {
         flush(&mut all),
         [(ID, b"kept".to_vec(), TransportEnd::Open)]
     );
-    // The end is told with the last bytes; an abort stays one and waits for nothing.
+    // The end is reported with the last bytes; an abort takes precedence and waits for nothing.
     all.buffer(ID).extend_from_slice(b"bye");
     all.finish(ID, TransportEnd::Shutdown);
     assert!(!all.of(ID).is_over());

@@ -1,45 +1,45 @@
-//! A connection to another WebSocket server, as an application asks for it.
+//! Outbound WebSocket connections that applications request.
 
 use veche_proto::websocket;
 use veche_types::AppId;
 
-/// Who asked for a connection, and by which number.
+/// Identifies a connection attempt of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DialId {
-    /// The application.
+    /// The id of the application.
     pub app: AppId,
-    /// Its own number for this attempt.
+    /// The application's number for this attempt.
     pub token: u64,
 }
 
-/// A connection that is to be opened.
+/// An outbound connection to open.
 #[derive(Clone, Debug)]
 pub struct DialCommand {
-    /// Who asks.
+    /// The requesting application and its number.
     pub caller: DialId,
-    /// Host and port as the `Host` header has them.
+    /// Host and port as in the `Host` header.
     pub authority: String,
-    /// Path and query.
+    /// The path and query of the request.
     pub target: String,
-    /// Subprotocols as the header has them, or empty.
+    /// Subprotocols as in the header, or empty.
     pub protocols: String,
-    /// Further headers; names and values hold no line breaks.
+    /// Further headers; names and values contain no line breaks.
     pub headers: Vec<(String, String)>,
     /// Whether compression is offered.
     pub compresses: bool,
-    /// So long until it is open, in milliseconds.
+    /// Time limit for opening, in milliseconds.
     pub timeout_ms: u64,
-    /// What holds once it is open.
+    /// Options of the open connection.
     pub options: ClientOptions,
 }
 
-/// What an open client keeps to.
+/// Options of an open outbound connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientOptions {
-    /// Of the server's messages.
+    /// Limits on the server's messages.
     pub message_limits: websocket::MessageLimits,
-    /// A server that is silent for so long is pinged, in milliseconds; 0: never.
+    /// Silence of the server after which a ping is sent, in milliseconds; 0: never.
     pub ping_interval_ms: u64,
-    /// The pong has to come within that time.
+    /// Time limit for the pong, in milliseconds.
     pub pong_timeout_ms: u64,
 }

@@ -1,4 +1,4 @@
-//! A session that a token has opened: it ends with the token, unless another one of the same user comes in time.
+//! A session opened with a token ends when the token expires, unless another one of the same user arrives in time.
 
 use veche_types::Now;
 
@@ -8,33 +8,33 @@ use crate::context::identity::{AuthError, Identity, IdentityLease, Validity};
 use crate::context::session::Session;
 use crate::context::worker_context::Context;
 
-/// Why a token does not take the place of the one before.
+/// Why a token was not renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RenewError {
-    /// The session is over, or on its way there.
+    /// The session is closed or closing.
     #[error("the connection is closed")]
     Closed,
-    /// No token has opened the session.
+    /// The session was not opened with a token.
     #[error("no token has opened this connection")]
     NoLease,
-    /// The token is another user's.
+    /// The token belongs to another user.
     #[error("the token is another user's")]
     OtherUser,
-    /// It does not hold.
+    /// The token is invalid.
     #[error("{0}")]
     Refused(AuthError),
 }
 
-/// So long after its token is over a connection, or a subscription, may still be given another one.
+/// Grace period after the expiry of a connection or subscription token in which it can be renewed.
 pub(crate) const GRACE_MS: u64 = 25_000;
 
-/// A token that holds for longer is looked at again then: the wall clock may have been set.
+/// Maximum delay until an expiry is checked again, since the wall clock may be set.
 const RETRY_MS: u64 = 60 * 60 * 1000;
 
 impl<S: Session> WebSocketStage<S> {
-    /// When the token holds no more, by the monotonic clock, or when to look again; `u64::MAX` without one.
+    /// Returns when the token expires, in monotonic milliseconds, or when to check again; `u64::MAX` without a token.
     pub(crate) fn expiry_ms(&self, now: Now) -> u64 {
-        // Clients that renew their tokens by themselves have a little more time for it, and so have hooks.
+        // Clients that renew their tokens themselves get a grace period, and so do hooks.
         let grace_ms = |lease: &IdentityLease| match &self.side {
             SocketRole::Server(route)
                 if self.session.renews_token()
@@ -53,7 +53,7 @@ impl<S: Session> WebSocketStage<S> {
         left_ms.map_or(u64::MAX, |left_ms| now.mono_ms.saturating_add(left_ms))
     }
 
-    /// When somebody is to be asked whether the connection may stay, by the monotonic clock, or when to look again.
+    /// Returns when to ask a hook to extend the session, in monotonic milliseconds, or when to check again.
     pub(super) fn renewal_ms(&self, now: Now) -> u64 {
         let SocketRole::Server(route) = &self.side else {
             return u64::MAX;
@@ -67,7 +67,8 @@ impl<S: Session> WebSocketStage<S> {
         })
     }
 
-    /// Holds until then, in seconds since 1970; `None`: for as long as it likes. Only where a token has opened it.
+    /// Extends the session to this time in seconds since 1970; `None`: indefinitely. Only for sessions opened with a
+    /// token.
     pub(super) fn prolong(&mut self, expires_at_s: Option<u64>) {
         match (&mut self.lease, expires_at_s) {
             (Some(lease), Some(at_s)) => lease.validity = Validity::until_s(Some(at_s)),
@@ -76,7 +77,7 @@ impl<S: Session> WebSocketStage<S> {
         }
     }
 
-    /// Another token; how long that holds, in milliseconds from now, `None` for ever.
+    /// Replaces the token; returns how long it is valid, in milliseconds from now, `None` for unlimited.
     pub(crate) fn renew(
         &mut self,
         token: &str,
@@ -102,7 +103,7 @@ impl<S: Session> WebSocketStage<S> {
         if renewed.user != lease.user {
             return Err(RenewError::OtherUser);
         }
-        // The session may go by another name, by which it was not found.
+        // The ban may concern the token's user while the session has another name.
         if shared.is_banned(&renewed.user) {
             return Err(RenewError::Refused(AuthError::Blocked));
         }

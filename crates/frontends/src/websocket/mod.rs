@@ -1,7 +1,6 @@
-//! A connection while it carries a session: frames to messages, pings, the closing handshake; or the parts of an endless
-//! response.
+//! A connection with a session: frames to messages, pings, the closing handshake, or the parts of an endless response.
 //!
-//! What a message means is known to the [`Session`] alone, and the wire to `veche_proto`.
+//! Only the [`Session`] interprets messages, and only `veche_proto` the wire format.
 
 pub mod client;
 mod lease;
@@ -30,37 +29,36 @@ use crate::http::OpenedSession;
 use crate::outbox::{ANSWERS_BYTES_HIGH, Outboxes};
 use crate::websocket::client::ClientOptions;
 
-/// Above this many bytes on their way out pings are not answered any more.
+/// Pings are not answered while more than this many bytes wait to be sent.
 const PONG_BYTES_HIGH: usize = 4 << 20;
 
-/// An open session and what carries it.
+/// An open session and its transport.
 pub(crate) struct WebSocketStage<S> {
     decoder: Decoder,
     side: SocketRole,
     session: S,
-    /// When the last byte came, in milliseconds; wraps after 49 days, as do comparisons with it. While a ping is out: its
-    /// own time less `ping_interval`.
+    /// When the last byte was received, in milliseconds; wraps after 49 days, as do comparisons. While a ping is
+    /// pending: its time minus `ping_interval`.
     heard_ms: u32,
-    /// When the last message came; the outbox knows when the last one went.
+    /// When the last message was received; the outbox knows when the last one was sent.
     messaged_ms: u32,
     phase: Phase,
-    /// Where the client may not speak as fast as it likes.
+    /// Rate limits of the client, if any.
     rate_limiter: Option<Box<RateLimiter>>,
-    /// Where a token says who the client is, until when it does.
+    /// The identity that expires, if any.
     lease: Option<Box<IdentityLease>>,
-    /// Messages are parts of a response, and what comes on the connection is of no interest.
+    /// Messages are parts of a response, and the connection's input is ignored.
     is_response: bool,
-    /// A ping is out since `heard_ms` and `ping_interval`, and nothing has come since.
+    /// A ping was sent after `ping_interval` of silence, and nothing was received since.
     pinged: bool,
-    /// Pings whose pongs have not come: these are asked for.
+    /// Pings without a pong so far: their pongs are not counted.
     pongs_due: u8,
 }
 
-/// Which end of the WebSocket we are, and what that end keeps to.
+/// The role of our end, with its options.
 enum SocketRole {
-    /// A client has come to a route of ours.
+    /// A client connected to this route.
     Server(Arc<Route>),
-    /// An application has dialed.
     Client(Arc<ClientOptions>),
 }
 
@@ -84,13 +82,13 @@ impl SocketRole {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// Our Close frame is out; the peer's is awaited since then, as far as 32 bits tell.
+    /// Our Close was sent at this time (low 32 bits); the peer's is awaited.
     Closing {
         since_ms: u32,
     },
 }
 
-/// Returns the units of work that reading a message or a control frame has taken.
+/// Returns the units of work for reading a message or control frame.
 #[inline]
 fn cost(event: &FrameEvent<'_>) -> u64 {
     match event {
@@ -100,7 +98,7 @@ fn cost(event: &FrameEvent<'_>) -> u64 {
 }
 
 impl<S: Session> WebSocketStage<S> {
-    /// The session that a request has opened.
+    /// Creates the session opened by a request.
     pub(crate) fn opened(opened: OpenedSession<S>) -> Self {
         let pacing = opened.route.rate_limits;
         let mut socket = Self::new(
@@ -115,7 +113,7 @@ impl<S: Session> WebSocketStage<S> {
         socket
     }
 
-    /// The session of a connection that an application has dialed.
+    /// Creates the session of an outbound connection.
     pub(crate) fn dialed(
         decoder: Decoder,
         session: S,
@@ -141,17 +139,17 @@ impl<S: Session> WebSocketStage<S> {
         }
     }
 
-    /// The path of its route.
+    /// Returns the path of its route.
     pub(crate) fn path(&self) -> &str {
         self.side.path()
     }
 
-    /// How long nothing has come from the peer, in milliseconds.
+    /// Returns how long the peer has been silent, in milliseconds.
     pub(crate) fn silent_ms(&self, shared: &Context) -> u64 {
         u64::from((shared.now.mono_ms as u32).wrapping_sub(self.heard_ms))
     }
 
-    /// What a back end is told of it.
+    /// Describes the session to back ends.
     pub(crate) fn info(&self) -> SessionInfo<'_> {
         SessionInfo {
             transport: if self.is_response {
@@ -164,13 +162,13 @@ impl<S: Session> WebSocketStage<S> {
         }
     }
 
-    /// Something came from the peer.
+    /// Records that data was received.
     pub(crate) fn note_received(&mut self, now: Now) {
         self.heard_ms = now.mono_ms as u32;
         self.pinged = false;
     }
 
-    /// Input that waited goes on: the peer may have spoken all the time, and nobody listened.
+    /// Resumes paused input: the peer may have sent data in the meantime.
     pub(crate) fn note_received_after_wait(&mut self, now: Now) {
         self.note_received(now);
         self.session.confirm_alive();
@@ -189,13 +187,13 @@ impl<S: Session> WebSocketStage<S> {
             };
         }
         if self.is_ahead(shared.now) {
-            // What came before had to wait for something else too.
+            // Earlier input waited for something else as well.
             return StageStep {
                 consumed: 0,
                 then: NextStep::Wait(WaitReason::RateLimit),
             };
         }
-        // A message may lie there, and the session gets all of `shared`.
+        // A message may be stored there, and the session borrows all of `shared`.
         let mut codecs = shared.codecs.take().unwrap_or_default();
         let step = self.frames(id, input, &mut codecs, shared);
         shared.codecs = Some(codecs);
@@ -309,7 +307,7 @@ impl<S: Session> WebSocketStage<S> {
         }
     }
 
-    /// Has the session do something, and closes it where that comes of it.
+    /// Calls the session, and closes it if the call requests that.
     #[inline]
     fn with_session(
         &mut self,
@@ -339,15 +337,15 @@ impl<S: Session> WebSocketStage<S> {
         }
     }
 
-    /// Whether what comes next has to wait for its time.
+    /// Returns whether the next message has to wait for its rate.
     #[inline]
     fn is_ahead(&self, now: Now) -> bool {
         let pace = self.rate_limiter.as_deref();
         pace.is_some_and(|pace| pace.wait_until_ms() > now.mono_ms && self.phase == Phase::Open)
     }
 
-    /// Whether what has come keeps to the route's rates. A Close does, and so does the pong that we asked for; after our
-    /// Close nothing is counted any more. What is said in commands is counted by these, when they are worked on.
+    /// Checks input against the route's rates. Exempt are Close frames, requested pongs, and everything after our
+    /// Close. Commands are counted by the session when it processes them.
     #[inline]
     fn check_rate(&mut self, event: &FrameEvent<'_>, now: Now) -> RateDecision {
         let Some(pace) = &mut self.rate_limiter else {
@@ -372,8 +370,8 @@ impl<S: Session> WebSocketStage<S> {
         }
     }
 
-    /// While input waits for its time nothing is heard of the peer: a ping finds out whether it is there at all, since
-    /// the system of one that has gone answers for it.
+    /// Pings the client while its input is delayed: its silence means nothing, since the kernel of a vanished client's
+    /// machine may still answer.
     pub(crate) fn ping_while_throttled(&mut self, id: ConnectionId, shared: &mut Context) {
         if self.session.has_pings() {
             return self.ping_while_hook_pending(id, shared);
@@ -388,8 +386,8 @@ impl<S: Session> WebSocketStage<S> {
         shared.requests.outboxes.control(id, Opcode::Ping, b"");
     }
 
-    /// The peer has said its last: what is left of it does not wait for its time, and what is too much of it is dropped.
-    /// An endless response goes on: its commands come by other requests.
+    /// Handles the peer's end of input: remaining input is processed without delay, and excess messages are dropped. An
+    /// endless response continues, since its commands arrive in other requests.
     pub(crate) fn end_throttling(&mut self) {
         if let Some(pace) = &mut self.rate_limiter
             && !self.is_response
@@ -398,7 +396,7 @@ impl<S: Session> WebSocketStage<S> {
         }
     }
 
-    /// The client has spoken faster than its route allows, and is closed.
+    /// Closes a client that exceeded its rate.
     fn close_rate_limited(&mut self, id: ConnectionId, shared: &mut Context) {
         let (code, reason) = CloseCode::TooFast.parts();
         if self.begin_close(id, code, reason, shared) {
@@ -407,7 +405,7 @@ impl<S: Session> WebSocketStage<S> {
         self.close_protocol_error(id, code, reason, shared);
     }
 
-    /// The peer has broken the protocol or its rate.
+    /// Closes a peer that violated the protocol or its rate.
     fn close_protocol_error(
         &mut self,
         id: ConnectionId,
@@ -420,14 +418,14 @@ impl<S: Session> WebSocketStage<S> {
         }
     }
 
-    /// Until when what the client says next waits.
+    /// Returns until when the next input is delayed.
     pub(crate) fn throttled_until_ms(&self) -> u64 {
         self.rate_limiter
             .as_ref()
             .map_or(0, |pace| pace.wait_until_ms())
     }
 
-    /// When there is something to do while it waits.
+    /// Returns the deadline while input is delayed.
     pub(crate) fn throttled_deadline_ms(&self, shared: &Context) -> u64 {
         self.throttled_until_ms()
             .min(self.ping_deadline_ms(shared))
@@ -448,7 +446,7 @@ impl<S: Session> WebSocketStage<S> {
         }
     }
 
-    /// Our Close, on the wire and towards the hub; `false` if it was out already.
+    /// Sends our Close and closes the session in the hub; returns `false` if it was already sent.
     fn begin_close(
         &mut self,
         id: ConnectionId,
@@ -477,29 +475,29 @@ impl<S: Session> WebSocketStage<S> {
                 .outboxes
                 .close_frame(id, Some(code), &reason);
         }
-        // From now on nothing can be handed to it, so nothing is counted as handed; and its user has room for another.
+        // From now on nothing is delivered to it and counted as such, and its user may open another connection.
         shared.hub.close(id, &mut shared.requests);
         shared.remove_user_session(id);
         true
     }
 
-    /// Whether our Close is out.
+    /// Returns whether our Close was sent.
     pub(crate) fn is_closing(&self) -> bool {
         self.phase != Phase::Open
     }
 
-    /// The session is over, however it came to be.
+    /// Handles the end of the session, for any reason.
     pub(crate) fn closed(&mut self, id: ConnectionId, shared: &mut Context) {
         match &self.side {
             SocketRole::Server(_) => shared.stats.sessions.sub(1),
             SocketRole::Client(_) => shared.stats.clients.sub(1),
         }
         self.handle_connection_lost(id, shared);
-        // Whoever knew a better reason has said it before.
+        // An earlier call with a better reason takes precedence.
         self.handle_closed(id, CloseCode::Abnormal.code(), "", shared);
     }
 
-    /// The peer broke the protocol; all of its input is done with.
+    /// Handles a protocol violation; remaining input is discarded.
     fn broken(
         &mut self,
         id: ConnectionId,
@@ -526,14 +524,14 @@ impl<S: Session> WebSocketStage<S> {
     }
 
     fn pong(&self, id: ConnectionId, payload: &[u8], outboxes: &mut Outboxes) {
-        // A server that pings and does not read: only the last ping has to be answered (RFC 6455, section 5.5.3).
+        // For a peer that pings but does not read: only the latest ping has to be answered (RFC 6455 section 5.5.3).
         let is_wanted = outboxes.of(id).queued() <= PONG_BYTES_HIGH;
         if self.phase == Phase::Open && is_wanted {
             outboxes.control(id, Opcode::Pong, payload);
         }
     }
 
-    /// RFC 6455, section 5.5.1: a Close is answered with the same code, unless ours is out already.
+    /// RFC 6455 section 5.5.1: a Close is answered with the same code, unless ours was sent.
     fn answer_close(
         &self,
         id: ConnectionId,
@@ -569,7 +567,7 @@ impl<S: Session> WebSocketStage<S> {
         since(self.heard_ms, shared.now) + wait
     }
 
-    /// After so much silence a ping is sent, and after so much more the peer is given up.
+    /// Returns the silence before a ping and the time limit for its pong.
     fn ping_times_ms(&self, shared: &Context) -> (u64, u64) {
         match &self.side {
             SocketRole::Server(_) => {
@@ -582,7 +580,7 @@ impl<S: Session> WebSocketStage<S> {
 
     fn idle_deadline_ms(&self, id: ConnectionId, shared: &Context) -> u64 {
         let timeout_ms = shared.config.limits.session_idle_timeout_ms;
-        // Pings that are messages keep a session from being idle.
+        // Pings that are messages keep a session from becoming idle.
         if timeout_ms == 0 || self.session.has_pings() || matches!(self.side, SocketRole::Client(_))
         {
             return u64::MAX;
@@ -591,7 +589,7 @@ impl<S: Session> WebSocketStage<S> {
         since(self.messaged_ms, shared.now).max(since(sent_ms, shared.now)) + timeout_ms
     }
 
-    /// Pings a silent peer, gives up a dead one. `false`: the transport is to be closed.
+    /// Pings a silent peer and gives up on a dead one. Returns `false` if the transport is to be closed.
     pub(crate) fn handle_timeout(&mut self, id: ConnectionId, shared: &mut Context) -> bool {
         shared.requests.outboxes.release_idle_context(id);
         if self.deadline_ms(id, shared) > shared.now.mono_ms {
@@ -616,7 +614,7 @@ impl<S: Session> WebSocketStage<S> {
             return false;
         }
         self.pinged = true;
-        // The pong has its full time also where the ping is late: after a pause of the whole machine, say.
+        // The pong gets its full time even if the ping was late, for example after a suspended machine.
         let (interval_ms, _) = self.ping_times_ms(shared);
         self.heard_ms = shared.now.mono_ms.wrapping_sub(interval_ms) as u32;
         self.ping(id, shared);
@@ -624,7 +622,7 @@ impl<S: Session> WebSocketStage<S> {
     }
 }
 
-/// The full time of a moment of which the low 32 bits were kept, and which is less than 49 days ago.
+/// Returns the full time of a moment less than 49 days ago from its low 32 bits.
 fn since(low_ms: u32, now: Now) -> u64 {
     now.mono_ms - u64::from((now.mono_ms as u32).wrapping_sub(low_ms)).min(now.mono_ms)
 }

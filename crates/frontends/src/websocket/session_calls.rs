@@ -1,4 +1,4 @@
-//! What reaches a session beside its messages: answers, decisions, deadlines, its end.
+//! Events of a session other than messages: answers, decisions, deadlines, its end.
 
 use std::net::IpAddr;
 
@@ -16,17 +16,17 @@ use crate::context::step::{NextStep, NoNextStage};
 use crate::context::worker_context::Context;
 
 impl<S: Session> WebSocketStage<S> {
-    /// Whether it is a back end that pushes.
+    /// Returns whether the session belongs to a back end that pushes.
     pub(crate) fn is_back_end(&self) -> bool {
         self.session.is_back_end()
     }
 
-    /// Whether its messages are parts of a response.
+    /// Returns whether messages are parts of a response.
     pub(crate) fn is_response(&self) -> bool {
         self.is_response
     }
 
-    /// Whether the request that has opened it had messages in it.
+    /// Returns whether the opening request contained messages.
     pub(crate) fn has_input(&self) -> bool {
         self.session.has_input()
     }
@@ -36,7 +36,7 @@ impl<S: Session> WebSocketStage<S> {
         self.session.set_peer(peer);
     }
 
-    /// Goes on after a wait.
+    /// Continues after a wait.
     pub(crate) fn resume(
         &mut self,
         id: ConnectionId,
@@ -45,7 +45,7 @@ impl<S: Session> WebSocketStage<S> {
         self.with_session(id, shared, Session::resume)
     }
 
-    /// Returns whether input that waited for an answer may go on.
+    /// Returns whether input that waited for an answer may continue.
     pub(crate) fn handle_answer(
         &mut self,
         id: ConnectionId,
@@ -58,7 +58,7 @@ impl<S: Session> WebSocketStage<S> {
         })
     }
 
-    /// Returns whether the session waited for that decision, and may go on.
+    /// Returns whether the session waited for that decision and may continue.
     pub(crate) fn handle_hook_decision(
         &mut self,
         id: ConnectionId,
@@ -86,12 +86,12 @@ impl<S: Session> WebSocketStage<S> {
         is_followed
     }
 
-    /// Returns whether the session waited for that.
+    /// Returns whether the session waited for that result.
     pub(crate) fn handle_identity(&mut self, finding: &IdentityResult) -> bool {
         self.session.handle_identity(finding)
     }
 
-    /// Works on commands that came with another request.
+    /// Handles commands that arrived with another request.
     pub(crate) fn handle_relay(
         &mut self,
         id: ConnectionId,
@@ -102,7 +102,7 @@ impl<S: Session> WebSocketStage<S> {
             return NextStep::Continue;
         }
         if let Some(pace) = &mut self.rate_limiter {
-            // Its commands are counted when they are worked on.
+            // Its commands are counted when they are processed.
             match pace.relayed_bytes(relay.commands.len(), shared.now.mono_ms) {
                 RateDecision::Drop => {
                     shared.stats.messages_dropped.add(1);
@@ -118,7 +118,7 @@ impl<S: Session> WebSocketStage<S> {
         self.with_session(id, shared, |session, cx| session.handle_relay(relay, cx))
     }
 
-    /// When there is something to do while input waits for an answer.
+    /// Returns the deadline while input waits for an answer.
     pub(crate) fn blocked_deadline_ms(&self, shared: &Context) -> u64 {
         self.session
             .blocked_deadline_ms(shared.now)
@@ -126,7 +126,7 @@ impl<S: Session> WebSocketStage<S> {
             .min(self.expiry_ms(shared.now))
     }
 
-    /// The same while a hook or an application decides.
+    /// Returns the deadline while a hook or application decides.
     pub(crate) fn hook_deadline_ms(&self, shared: &Context) -> u64 {
         self.session
             .hook_deadline_ms(shared)
@@ -134,33 +134,33 @@ impl<S: Session> WebSocketStage<S> {
             .min(self.expiry_ms(shared.now))
     }
 
-    /// Something is due while input waits for an answer.
+    /// Handles the deadline while input waits for an answer.
     pub(crate) fn timeout_blocked(&mut self, id: ConnectionId, shared: &mut Context) {
         self.with_session(id, shared, Session::handle_blocked_timeout);
     }
 
-    /// Something is due while a hook or an application decides, and nothing of the client can be heard.
+    /// Handles the deadline while a hook or application decides and input is paused.
     pub(crate) fn ping_while_hook_pending(&mut self, id: ConnectionId, shared: &mut Context) {
         self.session.confirm_alive();
         self.with_session(id, shared, Session::handle_timeout);
     }
 
-    /// Whether something is due earlier than was said last; taken by the call.
+    /// Returns and clears whether the deadline may have become earlier.
     pub(crate) fn take_deadline_change(&mut self) -> bool {
         self.session.take_deadline_change()
     }
 
-    /// The handler of an application that waited has ended. Returns whether one waited.
+    /// Handles the end of an application handler that was waiting. Returns whether one was.
     pub(crate) fn app_ready(&mut self) -> bool {
         self.session.handle_app_ready()
     }
 
-    /// There is room in the outbox again.
+    /// Handles that the outbox has room again.
     pub(crate) fn drained(&mut self, id: ConnectionId, shared: &mut Context) {
         self.session.handle_drained(id, shared);
     }
 
-    /// Tells the session that it is over; the first time counts.
+    /// Reports the end to the session; the first call counts.
     pub(crate) fn handle_closed(
         &mut self,
         id: ConnectionId,
@@ -174,8 +174,8 @@ impl<S: Session> WebSocketStage<S> {
         });
     }
 
-    /// Reports to watchers that the session ends with that code, by a Close of ours or of the peer's. To be called while
-    /// the hub still knows it.
+    /// Reports to the decision log that the session ends with this code, by a Close of either side. To be called while
+    /// the hub still has the session.
     pub(super) fn handle_server_close(
         &self,
         id: ConnectionId,
@@ -194,13 +194,13 @@ impl<S: Session> WebSocketStage<S> {
         });
     }
 
-    /// The same where the transport is gone; without effect after a Close.
+    /// Reports a closed transport; has no effect after a Close.
     pub(super) fn handle_connection_lost(&self, id: ConnectionId, shared: &Context) {
         if self.phase == Phase::Open && shared.requests.outboxes.takes_publications(id) {
             self.handle_server_close(
                 id,
                 CloseCode::Abnormal.code(),
-                "the connection was cut",
+                "the connection was lost",
                 shared,
             );
         }

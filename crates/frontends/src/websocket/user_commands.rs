@@ -1,4 +1,4 @@
-//! What a back end has done to a session: it is closed or kept for longer here; the rest is the session's.
+//! Commands of back ends for a session: closing and expiry are handled here, the others by the session.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::context::session::Session;
 use crate::context::worker_context::Context;
 
 impl<S: Session> WebSocketStage<S> {
-    /// Carries out what a back end wants, if it means this session.
+    /// Executes a back end's command if it applies to this session.
     pub(crate) fn handle_user_command(
         &mut self,
         id: ConnectionId,
@@ -40,7 +40,7 @@ impl<S: Session> WebSocketStage<S> {
         });
     }
 
-    /// Tells the session that publications of a channel were lost and can't be recovered.
+    /// Reports unrecoverable loss of a channel's publications to the session.
     pub(crate) fn handle_lost_history(
         &mut self,
         id: ConnectionId,

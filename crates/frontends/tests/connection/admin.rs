@@ -1,4 +1,4 @@
-//! The admin page: who may call what is below it, and what its files say to browsers.
+//! The admin page: access to its calls, and its headers for browsers.
 
 use crate::world::wire::{get, responses, statuses};
 use crate::world::{ADMIN_KEY, INTERNAL, Options, PUBLIC, World};
@@ -53,11 +53,11 @@ fn only_its_own_keys_open_it_and_only_to_its_own_page() {
             assert_eq!(answer.header(forbidden), None, "{headers}");
         }
     }
-    // And its keys open nothing else.
+    // Its keys open nothing else.
     let caller = world.connect(0, INTERNAL);
     let api = call("info", &key, "{}").replace("/admin/api/", "/api/");
     assert_eq!(statuses(&world.ask(caller, api)), [401]);
-    // What a browser asks before it would send the header from another page: it is not told that it may.
+    // A browser's preflight for a request from another page is not approved.
     let caller = world.connect(0, INTERNAL);
     let preflight = "OPTIONS /admin/api/info HTTP/1.1\r\nHost: veche.test\r\nOrigin: http://evil.test\r\n\
                      Access-Control-Request-Headers: x-api-key\r\nAccess-Control-Request-Method: POST\r\n\r\n";
@@ -135,7 +135,7 @@ fn methods_are_those_of_the_api_and_looks() {
             answer[0].body
         );
     }
-    // Of the back end's API they are no methods.
+    // They are not methods of the back end's API.
     let caller = world.connect(0, INTERNAL);
     let answer = world.ask(
         caller,

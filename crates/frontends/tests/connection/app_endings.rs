@@ -1,4 +1,4 @@
-//! An application's session, from its opening to each of the ways in which it can end.
+//! Sessions of applications, from their opening to each way in which they can end.
 
 use veche_proto::websocket::{MessageKind, Opcode};
 
@@ -49,10 +49,10 @@ fn calls_come_in_order_and_answers_go_out_in_order() {
     world.check_empty();
 }
 
-/// How a session comes to its end.
+/// A way in which a session ends.
 type Way = fn(&mut World, Peer);
 
-/// Beside an ordinary handler also behind one that waits, with something kept, and with input that waits.
+/// Also behind a suspended handler, with queued messages, and with input that waits.
 #[test]
 fn every_end_has_its_code_and_reason_and_is_told_once() {
     let ways: &[(&str, Way, u16, &str, bool)] = &[
@@ -200,12 +200,12 @@ fn every_end_has_its_code_and_reason_and_is_told_once() {
             assert_eq!(world.told(peer), expected, "{name}, {before}");
             way(&mut world, peer);
             world.settle();
-            // What the peer had sent before is handed over, but for what our own Close cuts off.
+            // Earlier messages of the peer are delivered, except those cut off by our own Close.
             let kept = before.split('|').skip(1).filter(|_| *by_peer);
             let mut expected: Vec<Told> = kept.map(told).collect();
             expected.push(closed(*code, reason));
             assert_eq!(world.told(peer), expected, "{name}, {before}");
-            // Whatever happens afterwards, it is not told again, nor does a late end of the handler do harm.
+            // Later events are not reported again, and a late end of the handler does no harm.
             let id = world.id(peer);
             world.workers[0].shared_mut().app_ready.push(id);
             world.settle();
@@ -237,7 +237,7 @@ fn input_that_waits_is_given_up_when_the_session_is_closed() {
         world.told(peer),
         [closed(3503, "disconnected by the back end")]
     );
-    // The peer's Close was behind what waited, and ends it without any deadline.
+    // The peer's Close was behind waiting input, and ends it without a deadline.
     assert!(!world.is_open(peer));
     assert_eq!(world.blocked(peer), None);
     world.reset_all();

@@ -1,4 +1,4 @@
-//! Requests that an application answers, and handshakes that it judges: now, later, never.
+//! Requests answered by an application, and handshakes that it decides on: immediately, later, never.
 
 use veche_frontends::stats::HandshakeOutcome;
 
@@ -14,7 +14,7 @@ fn asked(what: &str) -> Told {
     Told::Handshake(what.to_owned())
 }
 
-/// A handshake on a connection of its own, with two subprotocols on offer.
+/// Begins a handshake on a new connection, with two offered subprotocols.
 fn begin(world: &mut World, target: &str) -> Peer {
     let peer = world.connect(0, PUBLIC);
     let offer = "Sec-WebSocket-Protocol: a, b\r\n";
@@ -30,7 +30,7 @@ fn requests_are_handed_over_whole_and_answered() {
         (&get("/app/x/y/z"), "GET /app/x/y/z", 200),
         (&get("/room/7"), "GET /room/7 id=7", 200),
         (&get("/app-user?user=ann"), "GET /app-user user=ann", 200),
-        // Strangers are the application's business.
+        // Anonymous clients are left to the application.
         (&get("/app-user"), "GET /app-user", 200),
         (&post("/app/x", "body"), "POST /app/x body", 200),
         (&post("/app/x", ""), "POST /app/x", 200),
@@ -88,7 +88,7 @@ fn responses_are_framed_by_their_kind() {
         assert_eq!((answers[0].status, answers[1].status), (status, 200));
         assert_eq!(answers[0].header("content-length"), None, "{path}");
     }
-    // The body of 100 bytes is over as soon as its head is known to be wrong.
+    // The body of 100 bytes is skipped as soon as its head is known to be invalid.
     for path in [
         "bad-name",
         "bad-value",
@@ -105,7 +105,7 @@ fn responses_are_framed_by_their_kind() {
         assert_eq!(notes.len(), 1, "{path}: {notes:?}");
         assert!(notes[0].text.contains("can't be written"), "{notes:?}");
     }
-    // Kept or not, as the request wants it.
+    // Kept alive or not, as requested.
     let old = "GET /app/x HTTP/1.0\r\n\r\n";
     assert_eq!(
         responses(&world.ask(peer, old))[0].header("connection"),
@@ -140,7 +140,7 @@ fn pipelined_requests_are_answered_in_order_also_when_one_is_answered_later() {
         .map(|answer| answer.body)
         .collect();
     assert_eq!(bodies, ["first", "POST /app/2 two"]);
-    // However long it takes.
+    // After any time.
     world.advance(600_000);
     assert_eq!(world.take(peer), b"");
     assert!(world.answer(peer, "second"));
@@ -157,7 +157,7 @@ fn pipelined_requests_are_answered_in_order_also_when_one_is_answered_later() {
 
 #[test]
 fn whoever_is_gone_before_the_answer_gets_none() {
-    // By a reset the application is told; by a FIN alone nobody is gone who may still read.
+    // A reset is reported to the application; a FIN alone is not an end, since the client may still read.
     let mut world = World::new(Options::default());
     let peer = world.connect(0, PUBLIC);
     world.ask(peer, get("/app/later"));
@@ -172,7 +172,7 @@ fn whoever_is_gone_before_the_answer_gets_none() {
         .push_back(late.clone());
     world.settle();
     world.check_empty();
-    // Nor does whoever came in its place.
+    // Nor does the next client with the same index.
     let next = world.connect(0, PUBLIC);
     world.ask(next, get("/app/later"));
     world.workers[0]
@@ -188,7 +188,7 @@ fn whoever_is_gone_before_the_answer_gets_none() {
     world.settle();
     assert_eq!(responses(&world.take(next))[0].body, "in time");
     assert!(world.is_closed(next));
-    // Nor does a worker that takes it for one that may go on end the wait.
+    // Nor does a spurious resume by the worker end the wait.
     let patient = world.connect(0, PUBLIC);
     world.ask(patient, get("/app/later"));
     world.resume(patient);
@@ -199,7 +199,7 @@ fn whoever_is_gone_before_the_answer_gets_none() {
     assert!(world.answer(patient, "at last"));
     world.settle();
     assert_eq!(responses(&world.take(patient))[0].body, "at last");
-    // A kick ends a request as well.
+    // A disconnect ends a request as well.
     let kicked = world.connect(0, PUBLIC);
     world.ask(kicked, get("/app/later"));
     let kick = (world.id(kicked), 4000, String::new());
@@ -254,14 +254,14 @@ fn a_body_that_is_too_long_does_not_reach_the_application() {
 
 #[test]
 fn verdicts_are_carried_out_now_and_later() {
-    // Verdict, status, what is noted, what the application is told afterwards.
+    // Decision, status, log message, later calls of the application.
     let table: &[(&str, u16, &str, &[Told])] = &[
         ("accept", 101, "", &[opened("/judged")]),
         ("user", 101, "", &[opened("/judged user=hooked")]),
         ("protocol", 101, "", &[opened("/judged")]),
         ("refuse", 403, "refused with 403", &[]),
         ("redirect", 302, "refused with 302", &[]),
-        ("bad-user", 500, "can be no user", &[Told::Gone]),
+        ("bad-user", 500, "is not a valid user", &[Told::Gone]),
         ("bad-protocol", 500, "was not offered", &[Told::Gone]),
         ("bad-header", 500, "can't be written", &[]),
         ("bad-status", 500, "can't be written", &[]),
@@ -275,7 +275,7 @@ fn verdicts_are_carried_out_now_and_later() {
             };
             let peer = begin(&mut world, &target);
             if later {
-                // What follows the request at once waits for the verdict.
+                // Input that follows the request immediately waits for the decision.
                 world.send(
                     peer,
                     if *status == 101 {
@@ -352,7 +352,7 @@ fn whoever_is_gone_before_the_verdict_is_not_opened() {
     let peer = begin(&mut world, "/judged?verdict=later");
     world.reset(peer);
     assert_eq!(world.told(peer), [asked("/judged"), Told::Gone]);
-    // The verdict of another answer's kind is nobody's.
+    // An answer of the other kind is ignored.
     let peer = begin(&mut world, "/judged?verdict=later");
     let wrong = (world.id(peer), crate::world::apps::said("no verdict"));
     world.workers[0]
@@ -387,7 +387,7 @@ fn what_the_route_refuses_does_not_reach_the_application() {
         assert_eq!(statuses(&answer), [status], "{target}");
         assert_eq!(world.told(peer), []);
     }
-    // The route's user is the application's to see, and to replace.
+    // The application sees the route's user and can replace it.
     for (verdict, user) in [("accept", "ann"), ("user", "hooked")] {
         let mut world = World::new(Options::default());
         let peer = begin(

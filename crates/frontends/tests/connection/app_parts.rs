@@ -1,9 +1,11 @@
-//! Responses that an application writes in parts, files that it answers with, and how long it may take.
+//! Responses written in parts by an application, files that it answers with, and its time limits.
 
 use std::path::Path;
 
 use veche_frontends::app::{AppAnswer, AppBody, AppFile, AppResponse, AppResponseHead};
-use veche_hub::{ChannelName, PayloadKind, PayloadRef, SubscribeOptions, Ticket};
+use veche_hub::{
+    ChannelName, HubReply, PayloadKind, PayloadRef, RequestOutcome, SubscribeOptions, Ticket,
+};
 use veche_proto::http::Status;
 
 use crate::world::apps::Told;
@@ -35,7 +37,7 @@ fn asking(bytes: usize) -> AppAnswer {
 
 const END: AppAnswer = AppAnswer::End { is_whole: true };
 
-/// A request whose answer is awaited; what the application was told so far is forgotten.
+/// Sends a request; earlier calls of the application are forgotten.
 fn ask(world: &mut World, request: &str) -> Peer {
     let peer = world.connect(0, PUBLIC);
     assert_eq!(world.ask(peer, request), b"");
@@ -115,7 +117,7 @@ fn who_does_not_read_is_not_written_to() {
         }
     }
     assert_eq!(parts, 7, "64 KiB and one part more");
-    // It is not the application that takes its time.
+    // The delay is not the application's.
     world.advance(limits().write_timeout_ms / 2);
     world.read_at_most(peer, usize::MAX);
     world.settle();
@@ -162,7 +164,7 @@ fn an_application_that_takes_too_long_is_answered_for() {
     );
     assert_eq!(world.told(peer), [Told::TooLate]);
     assert!(!world.is_open(peer));
-    // From part to part it counts anew.
+    // The limit restarts with each part.
     let peer = ask(&mut world, &get("/timed/later"));
     world.write(peer, begin(&[]));
     for _ in 0..3 {
@@ -197,16 +199,14 @@ fn publications_are_events_until_the_response_ends() {
     };
     let shared = world.workers[0].shared_mut();
     let name = ChannelName::new("news").expect("a name");
-    shared
-        .hub
-        .subscribe(
-            id,
-            name,
-            Ticket(7),
-            &SubscribeOptions::default(),
-            &mut shared.requests,
-        )
-        .expect("room for one");
+    let (hub, ports) = (&mut shared.hub, &mut shared.requests);
+    let subscribed = hub.subscribe(id, name, Ticket(7), &SubscribeOptions::default(), ports);
+    let Ok(RequestOutcome::Done(joined)) = subscribed else {
+        panic!("{subscribed:?}");
+    };
+    // As an application does.
+    let answer = HubReply::Subscribed(joined);
+    ports.answers.push_back((id, Ticket(7), answer));
     world.settle();
     assert_eq!(world.told(peer), [Told::Answered(Ticket(7))]);
     publish(&mut world, PayloadKind::Text, b"hi\nyou");
@@ -215,7 +215,7 @@ fn publications_are_events_until_the_response_ends() {
     world.write(peer, END);
     publish(&mut world, PayloadKind::Text, b"nobody");
     assert_eq!(text(&mut world, peer), "0\r\n\r\n");
-    // A server that goes away does not wait for the end of what has none.
+    // A draining server does not wait for endless responses.
     world.ask(peer, get("/app/later"));
     world.write(
         peer,

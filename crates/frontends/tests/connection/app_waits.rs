@@ -1,4 +1,4 @@
-//! Handlers that wait: what is kept behind them, in which order it comes, and how much of it there may be.
+//! Suspended handlers: what is queued behind them, in which order, and how much.
 
 use proptest::prelude::*;
 use veche_frontends::WaitReason;
@@ -10,7 +10,7 @@ use crate::world::apps::{Told, closed, opened, told};
 use crate::world::wire::{Said, close, control, message, said, text, texts};
 use crate::world::{Options, Peer, World};
 
-/// Messages that were told, as text.
+/// Returns the delivered messages as text.
 fn messages(told: &[Told]) -> Vec<String> {
     let text = |told: &Told| match told {
         Told::Message(_, data) => Some(String::from_utf8_lossy(data).into_owned()),
@@ -32,7 +32,7 @@ fn messages_wait_behind_a_handler_and_pings_do_not() {
     let answer = world.ask(peer, bytes.concat());
     assert_eq!(said(&answer), [Said::Pong(b"!".to_vec())]);
     assert_eq!(world.told(peer), [opened("/app/x"), told("wait")]);
-    // It holds back its own connection only.
+    // Only its own connection is delayed.
     assert_eq!(texts(&world.ask(other, text("say hi"))), ["hi"]);
     assert!(world.end_wait(peer));
     world.settle();
@@ -64,7 +64,7 @@ fn so_many_messages_are_kept_and_then_input_waits() {
         assert_eq!(world.blocked(peer), None, "{n}");
         world.send(peer, &text(&format!("{n}")));
     }
-    // Full, but that is noticed only when something more comes.
+    // Full, which takes effect only with further input.
     assert_eq!(world.blocked(peer), None);
     world.send(peer, &control(Opcode::Ping, b"not seen"));
     world.settle();
@@ -79,7 +79,7 @@ fn so_many_messages_are_kept_and_then_input_waits() {
     for n in QUEUED_MESSAGES_MAX..100 {
         world.send(peer, &text(&format!("{n}")));
     }
-    // Nothing is heard of the peer, and that is our doing: no ping, no verdict.
+    // Nothing is received because of us: no ping, no timeout.
     world.advance(600_000);
     assert!(world.is_open(peer));
     assert_eq!(world.take(peer), b"");
@@ -148,7 +148,7 @@ fn an_unread_answer_stops_what_is_kept_as_well() {
     world.told(peer);
     world.end_wait(peer);
     world.settle();
-    // Two of them are under way, and the third is over the mark.
+    // Two of them are in flight, and the third exceeds the threshold.
     assert_eq!(messages(&world.told(peer)).len(), 3);
     for _ in 0..8 {
         world.send(peer, &text(&long));
@@ -171,7 +171,7 @@ fn a_full_outbox_is_told_and_then_that_it_has_room() {
     let told_of_it = world.told(peer);
     assert_eq!(told_of_it[2], Told::Flooded(66, SendResult::Full));
     assert_eq!(told_of_it[3], Told::Drained);
-    // It does not read: nothing, until it has read most of it.
+    // It reads nothing: no notification until it has read most of it.
     world.read_at_most(peer, 0);
     world.ask(peer, text("flood"));
     let told_of_it = world.told(peer);
@@ -224,7 +224,7 @@ fn the_end_of_a_wait_that_nobody_waits_for_means_nothing() {
     world.send(peer, &text("kept"));
     world.settle();
     assert_eq!(messages(&world.told(peer)), ["wait"]);
-    // Of a connection that is gone, and of the next one in its place.
+    // For a closed connection, and for the next one with the same index.
     world.reset(peer);
     let next = world.open(0, "/app/x");
     world.send(next, &text("wait"));
@@ -234,7 +234,7 @@ fn the_end_of_a_wait_that_nobody_waits_for_means_nothing() {
     assert_eq!(messages(&world.told(next)), ["wait"]);
 }
 
-/// One step of a client or of the application that serves it.
+/// One step of a client or of its application.
 #[derive(Clone, Debug)]
 enum Act {
     Say(usize, bool),
@@ -255,7 +255,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 1..80)
 }
 
-/// Carries the acts out with every byte stream cut at random.
+/// Executes the acts with every byte stream split at random.
 fn play(acts: &[Act], seed: u64) -> (World, Peer, Vec<String>, usize) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut world = World::new(Options::default());
@@ -286,8 +286,8 @@ fn play(acts: &[Act], seed: u64) -> (World, Peer, Vec<String>, usize) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// However the bytes are cut and whenever handlers wait: every message is handled, in the order of sending, and so
-    /// are the answers. That none comes while a handler waits is asserted by the application.
+    /// For any splits and suspensions, every message is handled in the order of sending, and so are the answers. The
+    /// application asserts that none arrives while a handler is suspended.
     #[test]
     fn no_message_overtakes_another(acts in acts(), seed: u64) {
         let (mut world, peer, sent, pings) = play(&acts, seed);
@@ -312,8 +312,7 @@ proptest! {
         world.check_empty();
     }
 
-    /// A Close of the peer comes after all that it had sent, wherever it is found; a reset loses only what was not
-    /// received.
+    /// A Close of the peer is handled after everything it sent before; a reset loses only what was not received.
     #[test]
     fn the_end_comes_last(acts in acts(), seed: u64, resets: bool) {
         let (mut world, peer, sent, _) = play(&acts, seed);

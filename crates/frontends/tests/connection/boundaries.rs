@@ -1,4 +1,4 @@
-//! Deadlines and limits at their exact places, and what the journal says of requests and sessions.
+//! Deadlines and limits at their exact values, and access log entries of requests and sessions.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ fn the_first_head_has_its_time_from_the_accept_and_others_from_their_first_byte(
 fn a_close_that_is_not_answered_is_waited_for_as_long_as_closes_are() {
     let mut world = world();
     let close_timeout_ms = limits().close_timeout_ms;
-    // Frames that are not masked break the protocol, whichever session it is.
+    // Unmasked frames are protocol violations in any session.
     for target in ["/echo", "/ws?user=ann", "/centrifuge"] {
         let peer = world.open(0, target);
         let bytes = world.ask(peer, [0x81, 1, b'x']);
@@ -84,7 +84,7 @@ fn who_takes_nothing_is_closed_after_the_write_timeout_and_not_before() {
     let back_end = world.connect(0, PUSH);
     world.read_at_most(slow, 0);
     world.ask(back_end, "{\"user\":\"ann\",\"data\":1}\n");
-    // It is pinged meanwhile, which goes nowhere.
+    // It is pinged in the meantime, without effect.
     world.advance(29_999);
     assert!(world.is_open(slow));
     assert_eq!(world.stats(0).slow_consumers.read(), 0);
@@ -206,7 +206,7 @@ fn a_batch_asks_for_much_only_so_many_times() {
     assert_eq!(codes.len(), 2, "{answer}");
 }
 
-/// A client of Centrifugo's protocol that has sent this, and what it heard.
+/// Returns a client of Centrifugo's protocol that has sent this, and what it received.
 fn sdk(world: &mut World, target: &str, commands: &[Value]) -> (Peer, Vec<Value>) {
     let peer = world.open(0, target);
     let commands: Vec<String> = commands.iter().map(Value::to_string).collect();
@@ -359,7 +359,7 @@ fn a_session_is_renewed_by_a_token_of_its_own_user_only() {
         .map(|cell| cell.read())
         .sum();
     assert_eq!((refusals, world.stats(0).tokens_renewed.read()), (1, 1));
-    // It is looked at when the shorter one ends: 10 seconds, and the time to renew it by itself.
+    // It is checked when the shorter one ends: after 10 seconds and the grace period.
     world.advance(25_000);
     world.ask(peer, text("{}"));
     world.advance(9_999);
@@ -407,10 +407,7 @@ fn requests_and_sessions_have_an_entry_each() {
         ("ua", request.len() as u64)
     );
     assert_eq!(entry.bytes_out, answer);
-    assert_eq!(
-        entry.route.map(|route| route.path.clone()),
-        Some("/get".to_owned())
-    );
+    assert_eq!(entry.route.as_deref(), Some("/get"));
     let refused = world.ask(peer, "nonsense\r\n\r\n").len() as u64;
     let entry = entries(&mut world).remove(0);
     assert_eq!(
@@ -467,7 +464,7 @@ fn whoever_is_asked_is_told_the_address() {
     assert_eq!(questions[0].caller.transport, "websocket");
 }
 
-/// Ends all connections of a user whose question was asked before now.
+/// Disconnects all users whose authentication began before now.
 struct Ending;
 
 impl Process for Ending {
@@ -531,7 +528,7 @@ fn upgrades_where_no_socket_opens_are_refused_and_elsewhere_none() {
     assert_eq!(statuses(&world.ask(peer, get("/echo"))).len(), 1);
 }
 
-/// The route of `/header` takes its tokens from the offered subprotocols.
+/// Makes the route of `/header` take its tokens from the offered subprotocols.
 fn tokens_by_protocol(world: &mut World) {
     let site = Arc::get_mut(&mut world.workers[0].shared_mut().config).expect("the only one");
     let of = |path: &str| site.routes.iter().position(|route| route.path == path);

@@ -1,4 +1,4 @@
-//! Back ends that publish more than they may, and a server that is short of memory.
+//! Back ends that exceed the publish rate, and a server that is short of memory.
 
 use veche_frontends::rate::Rate;
 
@@ -30,11 +30,11 @@ fn each_key_publishes_at_its_rate() {
         "{}",
         answers[2].body
     );
-    // The same connection, another key; several receivers count as so many.
+    // The same connection with another key; several recipients count individually.
     let many = "{\"users\":[\"ann\",\"bob\"],\"data\":1}";
     let bytes = world.ask(caller, keyed("two", many) + &keyed("two", push));
     assert_eq!(statuses(&bytes), [200, 429]);
-    // Lines show no key, and have a share of their own.
+    // Push lines have no key and share a meter of their own.
     let lines = world.connect(0, PUSH);
     let said_of_lines = world.ask(lines, format!("{push}\n").repeat(3));
     let said_of_lines = String::from_utf8(said_of_lines).expect("text");
@@ -45,7 +45,7 @@ fn each_key_publishes_at_its_rate() {
     assert_eq!(texts(&world.take(ann)).len(), 2 + 1 + 2);
     assert_eq!(world.stats(0).push_connections_rejected[0].read(), 3);
     assert_eq!(world.stats(0).pushes_refused.read(), 0);
-    // Time brings new shares; ending connections is not publishing.
+    // The rate recovers with time; disconnecting is not publishing.
     world.advance(5_000);
     let bytes = world.ask(caller, keyed("one", push).repeat(2));
     assert_eq!(statuses(&bytes), [200, 429]);
@@ -75,7 +75,7 @@ fn short_of_memory_nothing_new_is_begun() {
     assert!(line.contains("\"code\":106"), "{line}");
     let answer = format!("{:?}", said(&world.ask(socket, text(push))));
     assert!(answer.contains("106"), "{answer}");
-    // Those who are there are served.
+    // Open sessions are served.
     assert_eq!(texts(&world.ask(echo, text("still here"))), ["still here"]);
     assert_eq!(world.take(ann), b"");
     assert_eq!(world.stats(0).push_connections_rejected[1].read(), 3);

@@ -1,4 +1,4 @@
-//! The API's answers: each comes after every worker concerned has carried the call out.
+//! API answers are sent after every worker concerned has executed the call.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn world(workers: usize) -> World {
     })
 }
 
-/// A channel of that namespace whose home is that worker.
+/// Returns a channel of that namespace whose home is that worker.
 fn channel_at(world: &World, worker: usize) -> String {
     (0..)
         .map(|n| format!("chat:{n}"))
@@ -22,7 +22,7 @@ fn channel_at(world: &World, worker: usize) -> String {
         .expect("endless")
 }
 
-/// Sends a call and runs one turn at a time, workers in the given order, until the answer has left.
+/// Sends a call and runs single turns in this order of workers until the answer is sent.
 fn call(world: &mut World, caller: Peer, order: &[usize], method: &str, body: &Value) -> Value {
     world.send(
         caller,
@@ -40,14 +40,14 @@ fn call(world: &mut World, caller: Peer, order: &[usize], method: &str, body: &V
     panic!("{method} is not answered");
 }
 
-/// What is left once all workers have done everything.
+/// Returns the remaining messages once all workers are idle.
 fn heard(world: &mut World, peer: Peer) -> Vec<String> {
     world.settle();
     texts(&world.take(peer))
 }
 
-/// Every worker as the place of the user, of the user's home, of the channel's home, of the caller and of the publisher,
-/// with workers that take their turns in two orders.
+/// Tries every worker as that of the user, the user's home, the channel's home, the caller and the publisher, with two
+/// orders of turns.
 fn everywhere(mut check: impl FnMut(&mut World, &str, &str, [usize; 3], &[usize])) {
     let orders = [[0, 1, 2], [2, 1, 0]];
     for user_home in 0..WORKERS {
@@ -116,7 +116,8 @@ fn who_was_removed_hears_nothing_that_is_published_after_the_answer() {
     }
 }
 
-/// Worker 0 is the user's home and has the handshake; worker 1, the channel's home, takes no turn while it registers.
+/// Worker 0 is the user's home and has the handshake; worker 1, the channel's home, takes no turns during the
+/// registration.
 #[test]
 fn a_handshake_that_is_disconnected_while_it_registers_is_subscribed_to_nothing() {
     let mut world = world(2);
@@ -148,7 +149,7 @@ fn in_a_batch_each_command_sees_what_those_before_it_have_done() {
                 let one = json!({ "user": user, "channel": channel });
                 let say = |data: &str| json!({ "publish": { "channel": channel, "data": data } });
                 let order = &[0, 1, 2][..workers];
-                // What is published is on its way when it is answered: it is heard before the next batch.
+                // A publication is on its way when it is answered, so it is received before the next batch.
                 let batches = [
                     (
                         json!([say("early"), { "subscribe": one }, say("one"), say("two")]),
@@ -222,7 +223,7 @@ fn a_caller_that_goes_away_leaves_nothing_behind() {
     world.send(caller, post("/api/batch", &body.to_string()).as_bytes());
     world.turn(0);
     world.reset(caller);
-    // Another connection has its place by the time of the answers.
+    // Another connection has its index when the answers arrive.
     let next = world.connect(0, INTERNAL);
     let answer = world.ask(next, post("/api/presence_stats", r#"{"channel":"chat:1"}"#));
     assert_eq!(responses(&answer).len(), 1);

@@ -1,4 +1,4 @@
-//! Which connections there are, as back ends are told.
+//! Lists of connections for back ends.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ fn listed(world: &mut World, body: &Value) -> Value {
     serde_json::from_str(&answer.body).expect("JSON")
 }
 
-/// As a connection without an id of its own is called.
+/// Returns the id of a connection whose protocol has none.
 fn id(world: &World, worker: usize, peer: Peer) -> String {
     let id = world.id(peer);
     format!("{worker}.{}.{}", id.index, id.generation)

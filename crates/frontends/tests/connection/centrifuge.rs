@@ -1,4 +1,4 @@
-//! Clients of Centrifugo's protocol: what each command is answered, in which order, and why sessions end.
+//! Clients of Centrifugo's protocol: replies, their order, and the ends of sessions.
 
 mod audience;
 mod bound;
@@ -37,7 +37,7 @@ fn world(workers: u16) -> World {
     })
 }
 
-/// What was said: the lines of texts, and the code and reason of a close.
+/// Received output: the lines of texts, and the code and reason of a close.
 #[derive(Debug, Default, PartialEq)]
 struct Heard {
     frames: usize,
@@ -72,7 +72,7 @@ fn take(world: &mut World, peer: Peer) -> Heard {
     heard(&world.take(peer))
 }
 
-/// A session that is connected, and its connect reply.
+/// Returns a connected session and its connect reply.
 fn connect(world: &mut World, worker: usize, target: &str, connect: &Value) -> (Peer, Value) {
     let peer = world.open(worker, target);
     let command = json!({ "id": 1, "connect": connect });
@@ -99,7 +99,7 @@ pub(super) fn token(claims: &Value) -> String {
     format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
 }
 
-/// Seconds since 1970 in the world of the tests.
+/// Returns a time in seconds since 1970 in the tests' world.
 pub(super) fn in_seconds(world: &World, seconds: u64) -> u64 {
     (1_800_000_000_000 + world.now_ms) / 1000 + seconds
 }
@@ -167,7 +167,7 @@ fn commands_that_fail_say_why() {
         (json!({ "subscribe": { "channel": "open:$1" } }), 103),
         (json!({ "subscribe": { "channel": "open:1#bob" } }), 103),
         (json!({ "subscribe": { "channel": "#bob" } }), 103),
-        // No route of tokens.
+        // A route without tokens.
         (
             json!({ "subscribe": { "channel": "token:1", "token": "x" } }),
             103,
@@ -226,7 +226,7 @@ fn commands_that_fail_say_why() {
             "{command}"
         );
     }
-    // What it never heard it may stop hearing.
+    // Unsubscribing from a channel that it is not subscribed to.
     let heard = ask(
         &mut world,
         peer,
@@ -273,7 +273,7 @@ fn several_commands_are_answered_in_order_and_here_in_one_frame() {
         assert_eq!(ids, [1, 2, 3, 4, 5, 6, 7, 8], "{heard:?}");
         assert!(heard.lines.iter().all(|line| line["error"] == Value::Null));
         if workers == 1 {
-            // The connect reply goes ahead.
+            // The connect reply comes first.
             assert_eq!(heard.frames, 2);
         }
         let (back_end, before) = (world.connect(0, PUSH), 3);
@@ -364,7 +364,7 @@ fn what_comes_while_a_client_connects_comes_behind_its_reply() {
         let command = json!({ "id": 1, "connect": { "token": token(&claims) } });
         let peer = world.open(0, target);
         world.send(peer, &text(&command.to_string()));
-        // The home of some channels is here: they are subscribed before the others answer.
+        // Channels homed here are subscribed before the others answer.
         let back_end = world.connect(0, PUSH);
         for channel in channels.iter().map(String::as_str).chain(["#ann"]) {
             let line = format!("{{\"channel\":\"{channel}\",\"data\":\"{channel}\"}}\n");
@@ -379,7 +379,7 @@ fn what_comes_while_a_client_connects_comes_behind_its_reply() {
         for line in &heard.lines[1..] {
             let push = &line["push"];
             assert_eq!(push["channel"], push["pub"]["data"]);
-            // Where the reply says that the client is, the next one follows.
+            // The next publication follows the position in the reply.
             let told = subs[push["channel"].as_str().expect("a name")]["offset"].as_u64();
             let offset = push["pub"]["offset"].as_u64().unwrap_or(1);
             assert_eq!(told.unwrap_or(0) + 1, offset);
@@ -402,7 +402,7 @@ fn pings_come_in_time_and_want_an_answer() {
     assert_eq!(take(&mut world, peer).lines, [json!({})]);
     assert_eq!(ask(&mut world, peer, "{}"), Heard::default());
     for _ in 0..3 {
-        // Whoever speaks is pinged all the same: clients go by the interval.
+        // Active clients are pinged as well, since they rely on the interval.
         world.advance(24_000);
         let heard = ask(&mut world, peer, r#"{"id":2,"ping":{}}"#);
         assert_eq!(heard.lines, [json!({ "id": 2, "ping": {} })]);

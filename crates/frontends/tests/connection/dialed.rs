@@ -1,4 +1,4 @@
-//! Connections that applications have dialed: the peer is the server here, and its bytes come in any split.
+//! Outbound connections of applications: the peer is the server, and its bytes arrive in any split.
 
 use veche_frontends::{AppId, ClientOptions, DialCommand, DialId};
 use veche_proto::http::{HeadLimits, parse_head};
@@ -32,7 +32,7 @@ fn dial(app: AppId, token: u64) -> DialCommand {
     }
 }
 
-/// The 101 to the request that the peer has got.
+/// Returns the 101 for the request that the peer received.
 fn agreement(world: &mut World, peer: Peer) -> Vec<u8> {
     let request = world.take(peer);
     let head = parse_head(&request, &HeadLimits::default()).expect("a request");
@@ -56,7 +56,7 @@ fn open(world: &mut World, app: AppId) -> Peer {
     peer
 }
 
-/// What the peer, a server, hears; frames that are not masked would be an error.
+/// Returns what the peer, a server, received; unmasked frames would be an error.
 fn heard(bytes: &[u8]) -> Vec<String> {
     let mut bytes = bytes.to_vec();
     let (mut decoder, mut codecs) = (Decoder::new(Role::Server, None), Codecs::new());
@@ -167,7 +167,7 @@ fn what_does_not_open_says_why_once() {
     world.dial(0, dial(SCRIPTED, 5));
     world.drain();
     assert_eq!(world.failures(0), ["5: server is going away"]);
-    // Nobody wants it any more: it ends without a word to anybody.
+    // It is no longer wanted: it ends without any notification.
     let mut world = World::new(Options::default());
     let peer = world.dial(0, dial(SCRIPTED, 2));
     let agreement = agreement(&mut world, peer);
@@ -213,7 +213,7 @@ fn each_frame_has_a_mask_of_its_own() {
     }
 }
 
-/// It is heard even while it does not read; both ends would wait for each other otherwise.
+/// It is read even while it does not read, since both ends would otherwise wait for each other.
 #[test]
 fn a_server_that_does_not_read_is_heard() {
     let mut world = World::new(Options::default());
@@ -226,7 +226,7 @@ fn a_server_that_does_not_read_is_heard() {
     assert_eq!(world.blocked(peer), None);
     let told = world.told(peer);
     assert_eq!(told.len(), 21);
-    // Nor is it closed as too slow a reader would be.
+    // Nor is it closed as a slow reader would be.
     assert!(world.is_open(peer));
 }
 

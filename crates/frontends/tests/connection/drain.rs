@@ -1,4 +1,4 @@
-//! The server goes away: everybody is told, nothing under way is cut off.
+//! Drain: every client is notified, and work in progress is completed.
 
 use crate::world::wire::{Said, close, get, handshake, post, response, responses, said};
 use crate::world::{INTERNAL, Options, PUBLIC, PUSH, World};

@@ -1,9 +1,9 @@
-//! Request after request on one connection: what is answered, and whether it stays open.
+//! Consecutive requests on one connection: responses, and whether it stays open.
 
 use crate::world::wire::{get, post, response, responses, statuses};
 use crate::world::{INTERNAL, LARGE_BYTES, Options, PUBLIC, World};
 
-/// Asks on a connection of its own; the statuses that came, and whether the connection is still open.
+/// Sends a request on a new connection; returns the statuses, and whether the connection is still open.
 fn ask(listener: u16, bytes: &str) -> (Vec<u16>, bool) {
     let mut world = World::new(Options::default());
     let peer = world.connect(0, listener);
@@ -97,7 +97,7 @@ fn each_request_has_its_status() {
             426,
             true,
         ),
-        // Kept alive or not, as each version has it.
+        // Kept alive or not, by version.
         (
             INTERNAL,
             "GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
@@ -111,7 +111,7 @@ fn each_request_has_its_status() {
             200,
             true,
         ),
-        // After what can't be understood nothing is trusted.
+        // After malformed input nothing is trusted.
         (PUBLIC, "GET / HTTP/1.1\r\n\r\n", 400, false),
         (PUBLIC, "nonsense\r\n\r\n", 400, false),
         (PUBLIC, "GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505, false),
@@ -217,7 +217,7 @@ fn pipelined_requests_are_answered_in_order_also_when_one_waits_for_another_work
     let rest = responses(&world.take(peer));
     let bodies: Vec<&str> = rest.iter().map(|response| response.body.as_str()).collect();
     let pushed = r#"{"result":{"handed":0,"note":"the user has no connection"}}"#;
-    assert_eq!(bodies, [pushed, "metric 1\n", pushed, "nothing here\n"]);
+    assert_eq!(bodies, [pushed, "metric 1\n", pushed, "not found\n"]);
     assert!(world.is_open(peer));
 }
 
@@ -250,7 +250,7 @@ fn whoever_expects_it_is_told_to_go_on() {
         r#"{"result":{"handed":0,"note":"the user has no connection"}}"#
     );
 
-    // Whose body is of no interest is told so at once, and that nothing else will be heard.
+    // A client whose body is not needed gets the response at once, and later input is ignored.
     let head =
         "POST /none HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
     let answer = responses(&world.ask(peer, head));
@@ -328,7 +328,7 @@ fn bodies_come_sized_and_in_chunks() {
         );
         assert_eq!(statuses(&answer), [200, 200]);
     }
-    // What comes without an announced end is cut off by the limit.
+    // A body without an announced length is cut off by the limit.
     let piece = format!("8000\r\n{}\r\n", "x".repeat(0x8000));
     let answer = world.ask(peer, [head, &piece.repeat(4)].concat());
     assert_eq!(statuses(&answer), [413]);
@@ -367,7 +367,7 @@ fn waiting_has_an_end() {
     let body = "POST /api/push HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{";
     let health = get("/health");
     let again = health.clone() + slow;
-    // Sent at first, and answered; how long the rest is waited for, and what is said then.
+    // First input and its statuses; how long the rest is awaited, and the statuses then.
     let table: [(&str, &[u16], u64, &[u16]); 4] = [
         (slow, &[], 10_000, &[408]),
         (body, &[], 30_000, &[408]),

@@ -1,4 +1,4 @@
-//! What back ends ask of channels and have done to users, by the API.
+//! Queries of channels and commands for users by back ends, through the API.
 
 use serde_json::{Value, json};
 
@@ -63,7 +63,7 @@ fn a_back_end_subscribes_and_unsubscribes_who_is_there() {
     );
     let answer = call(&mut world, "/api/publish", &publication);
     assert_eq!(answer["result"]["handed"], 0);
-    // Nobody is subscribed for a time that nobody would watch.
+    // Subscriptions with an expiry are refused for clients whose expiry is not checked.
     let expiring = json!({ "user": "ann", "channel": "room:1", "expire_at": 1_900_000_000 });
     call(&mut world, "/api/subscribe", &expiring);
     let answer = call(&mut world, "/api/publish", &publication);
@@ -142,7 +142,7 @@ fn a_connection_is_closed_with_the_code_that_is_wanted() {
     let got = said(&world.take(peer));
     assert_eq!(got.len(), 1);
     assert!(format!("{got:?}").contains("4321") && format!("{got:?}").contains("enough"));
-    // Of this kind of client nobody knows a name.
+    // This kind of client has no name.
     let peer = world.open(1, "/ws?user=bob");
     let another = json!({ "user": "bob", "client": "somebody" });
     assert_eq!(

@@ -1,4 +1,4 @@
-//! A push listener's connection: lines in, acks and errors out.
+//! Push listener connections: lines in, acknowledgements and errors out.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use veche_frontends::WaitReason;
 use crate::world::wire::{Said, said, texts};
 use crate::world::{Options, PUSH, World};
 
-/// One error line; the number of its line and a piece of what it says.
+/// Checks one error line: the number of its line and a part of its text.
 fn assert_error(answer: &str, line: u64, what: &str) {
     let start = format!(r#"{{"error":{{"code":107,"message":"line {line}: "#);
     assert!(
@@ -45,7 +45,7 @@ fn lines_arrive_however_they_are_split_and_ended() {
             world.settle();
             assert_eq!(world.take(back_end), b"", "nobody asked");
             assert!(world.is_closed(back_end));
-            // Each target has an order of its own; on one worker that is the order of the lines.
+            // Each target has its own order; on one worker that is the order of the lines.
             let mut got = said(&world.take(ann));
             let mut expected = vec![
                 Said::Text("one".into()),
@@ -135,8 +135,8 @@ fn a_bad_line_gets_one_error_and_the_connection_stays() {
 
 const GOOD: &str = "{\"user\":\"ann\",\"data\":1,\"ack\":true}\n";
 
-/// Sends this to a push listener in pieces of `step` bytes, `behind` in packets of its own, and then FIN. Returns the
-/// answers and what ann was sent.
+/// Sends this to a push listener in pieces of `step` bytes, `behind` in separate packets, and then FIN. Returns the
+/// answers and what ann received.
 fn spoken(input: &[u8], behind: &[u8], step: usize) -> (Vec<String>, Vec<String>) {
     let mut world = World::new(Options::default());
     let ann = world.open(0, "/ws?user=ann");
@@ -204,7 +204,7 @@ fn a_first_line_that_is_no_object_ends_the_connection() {
             let (answers, heard) = spoken(input, format!("\n{GOOD}").as_bytes(), step);
             assert_eq!(answers.len(), 1, "{said}: {answers:?}");
             let line = if input.starts_with(b"\r") { 3 } else { 1 };
-            assert_error(&answers[0], line, "expected a JSON object");
+            assert_error(&answers[0], line, "expected one JSON object per line");
             assert_eq!(heard, [""; 0], "{said}");
         }
     }
@@ -251,7 +251,7 @@ fn what_was_asked_before_the_fault_is_answered_before_the_end() {
     assert!(!world.is_open(back_end));
 }
 
-/// What stands before a command and is no line of a back end: arbitrary, or as other protocols begin.
+/// Input before a command that is not a back end's line: arbitrary, or the beginning of other protocols.
 fn foreign() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![any::<u8>(), Just(b'\n'), Just(b'{'), Just(b'"'), Just(b' ')];
     let request = (
@@ -323,7 +323,7 @@ fn bad_lines_behind_an_open_ack_do_not_pile_up() {
     let back_end = world.connect(0, PUSH);
     let input = format!("{{\"user\":\"{user}\",\"data\":1,\"ack\":true}}\n") + &"x\n".repeat(5000);
     world.send(back_end, input.as_bytes());
-    // The other worker stands still.
+    // The other worker takes no turns.
     while world.blocked(back_end) == Some(WaitReason::Turn) {
         world.turn(0);
     }

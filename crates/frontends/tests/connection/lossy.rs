@@ -1,4 +1,4 @@
-//! Clients that read too slowly for all that is published, on routes that would rather lose some of it.
+//! Slow clients on routes that drop publications for them.
 
 use veche_proto::websocket::deflate::{self, DeflatePolicy};
 use veche_proto::websocket::{Codecs, Decoder, FrameEvent, MessageLimits, Opcode, Role};
@@ -28,7 +28,7 @@ fn body(channel: &str, number: u32) -> String {
     format!("{:<100}", format!("{channel}{number}"))
 }
 
-/// How many were dropped: the oldest, and those that were replaced.
+/// Returns the number of dropped publications: the oldest, and the replaced ones.
 fn dropped(world: &World) -> (u64, u64) {
     let [oldest, replaced, _] = &world.stats(0).publications_dropped;
     (oldest.read(), replaced.read())
@@ -42,7 +42,7 @@ fn the_newest_come_through_whole_and_in_order() {
     let back_end = world.connect(0, PUSH);
     world.read_at_most(slow, 0);
     publish(&mut world, back_end, "a", 0..500);
-    // What is no publication does not wait, and is not dropped.
+    // Other messages neither wait nor are dropped.
     world.send(slow, &control(Opcode::Ping, b"here?"));
     world.settle();
     assert!(world.is_open(slow));
@@ -80,7 +80,7 @@ fn of_each_channel_the_latest_waits() {
         [body("a", 0), body("b", 39), body("a", 49)]
     );
     assert_eq!(dropped(&world), (0, 48 + 39));
-    // Whoever reads gets all.
+    // A client that reads gets everything.
     publish(&mut world, back_end, "a", 0..20);
     assert_eq!(texts(&world.take(slow)).len(), 20);
     assert_eq!(dropped(&world), (0, 48 + 39));

@@ -1,4 +1,4 @@
-//! A connection from its first byte to its last, seen from outside: bytes in, bytes out, time by hand.
+//! Connections from their first byte to their last, seen from outside: bytes in, bytes out, manual time.
 
 mod admin;
 mod api;

@@ -1,4 +1,4 @@
-//! Spellings of paths: for each route, a request by any spelling of a path is answered as one by the plain path is.
+//! Spellings of paths: a request with any spelling of a path is answered like one with the plain path, for each route.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use crate::world::apps::{Told, opened};
 use crate::world::wire::{Response, get, handshake, response};
 use crate::world::{INTERNAL, Options, PUBLIC, World};
 
-/// Paths of every kind of route and handler, next to those whose rules differ, plainly spelled.
+/// Plain paths of every kind of route and handler, and of neighbours with other rules.
 const PLAIN: &[(u16, &str)] = &[
     (PUBLIC, "/files/hello.txt"),
     (PUBLIC, "/files/none"),
@@ -41,7 +41,7 @@ const PLAIN: &[(u16, &str)] = &[
     (INTERNAL, "/healthy"),
 ];
 
-/// One spelling of a plain path: bytes encoded, dot segments and empty ones between its own.
+/// Returns a spelling of a plain path, with encoded bytes, dot segments and empty ones.
 fn spell(plain: &str, choices: &[u8]) -> String {
     let mut choices = choices.iter().copied().cycle();
     let mut spelling = String::new();
@@ -54,7 +54,7 @@ fn spell(plain: &str, choices: &[u8]) -> String {
             (b'/', 2) => spelling += "/x%2fy/%2E./",
             (b'/', 3) => spelling += "/%2e/",
             (b'/', _) => spelling.push('/'),
-            // What is still encoded in a plain path; in either case.
+            // Bytes that stay encoded in a plain path, in either case.
             (b'%', _) => {
                 let digits: String = bytes.by_ref().take(2).map(char::from).collect();
                 spelling += "%";
@@ -71,7 +71,7 @@ fn spell(plain: &str, choices: &[u8]) -> String {
     spelling
 }
 
-/// What a request is answered with, and what the application was told.
+/// Returns the response to a request, and the calls of the application.
 fn outcome(listener: u16, request: &str) -> (Response, Vec<Told>) {
     let mut world = World::new(Options::default());
     let peer = world.connect(0, listener);

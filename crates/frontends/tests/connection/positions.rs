@@ -1,4 +1,4 @@
-//! Clients that are told where they are in their channels, and come back to it.
+//! Clients that receive positions in their channels and recover from them.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn world() -> World {
     })
 }
 
-/// A client's WebSocket, and what it hears with the 101.
+/// Opens a client's WebSocket; returns its first messages.
 fn open(world: &mut World, worker: usize, query: &str) -> (Peer, Vec<Value>) {
     let peer = world.connect(worker, crate::world::PUBLIC);
     let target = format!("/positions?user=ann&{query}");
@@ -27,7 +27,7 @@ fn heard(world: &mut World, peer: Peer) -> Vec<Value> {
     values(&world.take(peer))
 }
 
-/// Of all channels but the user's own, which remembers nothing.
+/// Of all channels except the personal one, which has no history.
 fn values(bytes: &[u8]) -> Vec<Value> {
     let value = |text: &String| serde_json::from_str(text).expect("JSON");
     let values = texts(bytes).iter().map(value).collect::<Vec<Value>>();
@@ -50,7 +50,7 @@ fn call(world: &mut World, path: &str, body: &Value) -> Value {
     serde_json::from_str(&answer.body).expect("JSON")
 }
 
-/// `EPOCH:OFFSET` of what was said.
+/// Returns `EPOCH:OFFSET` of a message.
 fn position(said: &Value) -> String {
     said["position"].as_str().expect("a position").to_owned()
 }
@@ -113,7 +113,7 @@ fn who_missed_too_much_or_was_elsewhere_is_told_so() {
         let lost = json!({ "subscribed": "chat:1", "position": at(&start, 5), "recovered": false });
         assert_eq!(said, [lost], "{since}");
     }
-    // After a while nothing is left but the position.
+    // Later only the position is left.
     world.advance(60_000);
     let (_, said) = open(
         &mut world,
@@ -135,7 +135,7 @@ fn positions_find_their_channels_by_themselves() {
     let back_end = world.connect(0, PUSH);
     let channels = "channel=chat:1&channel=chat:2&channel=price:1&channel=plain";
     let (client, joined) = open(&mut world, 0, channels);
-    // What remembers nothing has no position to tell.
+    // Channels without history have no position.
     assert_eq!(joined.len(), 3, "{joined:?}");
     for number in 1..=3 {
         for channel in ["chat:1", "chat:2", "price:1", "plain"] {
@@ -159,7 +159,7 @@ fn positions_find_their_channels_by_themselves() {
     assert_eq!(of("chat:1"), [1, 2, 3]);
     assert_eq!(of("chat:2"), [1, 2, 3]);
     assert_eq!(of("price:1"), [3]);
-    // Of what remembers nothing nothing was recovered.
+    // Nothing is recovered in channels without history.
     let plain = json!({ "subscribed": "plain", "recovered": false });
     assert!(said.contains(&plain), "{said:?}");
     assert_eq!(said.len(), 11, "{said:?}");
@@ -176,7 +176,7 @@ fn no_position_is_taken_that_is_none_or_where_none_is_told() {
         ("/positions?user=ann&since=", "since: a position is"),
         (
             "/ws?user=ann&since=28t5cy4t:1",
-            "this route tells no positions",
+            "this route has no positions",
         ),
     ] {
         let peer = world.connect(0, crate::world::PUBLIC);
@@ -308,7 +308,7 @@ fn what_is_said_twice_or_too_late_is_not_taken() {
     }
 }
 
-/// More than an outbox takes: the others come through, and whoever tries again is not told anything else.
+/// Recovery beyond an outbox: the other channels are complete, and a retry gets the same result.
 #[test]
 fn what_does_not_fit_the_outbox_is_told_to_be_lost() {
     for worker in 0..3 {

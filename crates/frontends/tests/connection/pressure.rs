@@ -1,4 +1,4 @@
-//! Clients that do not read, homes that do not keep up.
+//! Clients that do not read, and homes that fall behind.
 
 use veche_frontends::WaitReason;
 use veche_frontends::outbox::ANSWERS_BYTES_HIGH;
@@ -41,7 +41,7 @@ fn whoever_reads_slowly_is_not_taken_for_dead() {
         world.send(peer, &message(MessageKind::Binary, &vec![n; 5000]));
     }
     world.settle();
-    // Two minutes in which its input waits, so that no pong could be heard.
+    // Two minutes in which its input waits, so that no pong could be received.
     for _ in 0..120 {
         world.read_at_most(peer, 500);
         world.settle();
@@ -330,7 +330,7 @@ fn a_flood_of_pings_is_answered_only_as_fast_as_it_is_read() {
     const { assert!(3000 * 127 > 4 * ANSWERS_BYTES_HIGH) };
 }
 
-/// The client reads `rate` bytes a second until all of the large file has come, or nothing more comes.
+/// Reads `rate` bytes a second until the large file is complete, or nothing more arrives.
 fn read_steadily(world: &mut World, peer: Peer, rate: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     loop {
@@ -358,7 +358,7 @@ fn a_response_that_ends_its_connection_is_sent_whole_however_slowly_it_is_read()
         world.read_at_most(peer, 0);
         world.send(peer, request.as_bytes());
         world.settle();
-        // What is left when the last byte was written takes longer to read than the close timeout.
+        // The rest after the last byte was written takes longer to read than the close timeout.
         let body = read_steadily(&mut world, peer, 5_000);
         assert!(body.len() as u64 > LARGE_BYTES, "{request}: {}", body.len());
         assert!(body.ends_with(&[(LARGE_BYTES - 1) as u8]), "{request}");

@@ -1,4 +1,4 @@
-//! What is asked of the process around: addresses, users, keys, blocks; and what is answered when it says no.
+//! Process services: addresses, users, keys, bans; and the responses when they refuse.
 
 use std::sync::{Arc, RwLock};
 
@@ -13,7 +13,7 @@ use crate::world::wire::{
 };
 use crate::world::{INTERNAL, Options, PUBLIC, Peer, World, limits};
 
-/// Says no to a few by name, and writes down what it is told.
+/// Refuses some by name, and records its calls.
 #[derive(Default)]
 struct Strict {
     told: RwLock<Vec<String>>,
@@ -120,7 +120,7 @@ fn world_of(options: Options) -> (World, Arc<Strict>) {
     (world, process)
 }
 
-/// The public listener stands behind a proxy on this machine.
+/// The public listener is behind a proxy on this machine.
 fn behind_a_proxy(world: &mut World) {
     for worker in &mut world.workers {
         let site = Arc::get_mut(&mut worker.shared_mut().config).expect("the only one");
@@ -149,7 +149,7 @@ fn addresses_behind_a_proxy_count_and_are_turned_away_for_their_own_reason() {
     assert_eq!(process.take(), [begins.as_str(), "opened 10.0.0.9"]);
     world.reset(peer);
     assert_eq!(process.take(), ["closed 10.0.0.9"]);
-    // Its address has no room; then too many handshakes; each is refused and may try again on the connection.
+    // Its address has no room; then too many handshakes; each is refused and may retry on the connection.
     let peer = world.connect(0, PUBLIC);
     for (client, why, text) in [
         (
@@ -173,7 +173,7 @@ fn addresses_behind_a_proxy_count_and_are_turned_away_for_their_own_reason() {
     assert_eq!(process.take(), [format!("begins 10.0.0.3 at {now_ms}")]);
     world.reset(peer);
     assert_eq!(process.take(), [""; 0], "it was never counted");
-    // What was the last free place when it asked was taken meanwhile.
+    // The last free place was taken in the meantime.
     let peer = world.connect(0, PUBLIC);
     let bytes = world.ask(peer, handshake_for("10.0.0.2"));
     let (head, rest) = response(&bytes, true);
@@ -185,7 +185,7 @@ fn addresses_behind_a_proxy_count_and_are_turned_away_for_their_own_reason() {
     world.reset(peer);
     let told = process.take();
     assert_eq!(told[1..], ["opened 10.0.0.2", "closed 10.0.0.2"]);
-    // The proxy itself is not judged as a client.
+    // The proxy itself is not checked as a client.
     let peer = world.connect(0, PUBLIC);
     assert_eq!(
         statuses(&world.ask(peer, handshake("/ws?user=ann", ""))),
@@ -313,11 +313,11 @@ fn wrong_keys_are_told_and_too_many_end_the_connection() {
     let notes = std::mem::take(&mut world.workers[0].shared_mut().log_notes);
     let notes: Vec<&str> = notes.iter().map(|note| note.text.as_str()).collect();
     let expected = [
-        "a call of the API with a wrong key, from 127.0.0.1",
-        "a call of the admin page with a wrong key, from 127.0.0.1",
+        "wrong key for the API from 127.0.0.1",
+        "wrong key for the admin page from 127.0.0.1",
     ];
     assert_eq!(notes, expected);
-    // Others have to wait, in whole seconds, and come again.
+    // Others have to wait, in whole seconds, and retry.
     for worker in &mut world.workers {
         let site = Arc::get_mut(&mut worker.shared_mut().config).expect("the only one");
         let access = &mut site.listeners[usize::from(INTERNAL)].access;
@@ -373,7 +373,7 @@ fn blocks_are_the_process_s_and_close_whoever_is_there() {
         (
             "unblock_user",
             json!({ "user": "ann" }),
-            format!("UserNoMore {{ user: \"ann\" }} at {at}"),
+            format!("UserAllowed {{ user: \"ann\" }} at {at}"),
         ),
     ] {
         assert_eq!(call(&mut world, method, &body), ok, "{method}");
@@ -394,7 +394,7 @@ fn blocks_are_the_process_s_and_close_whoever_is_there() {
         assert_eq!(heard, [Said::Close(Some(3507), "permission denied".into())]);
     }
     assert!(world.take(bob).is_empty());
-    // What can't be kept is said, and closes nobody.
+    // A ban that can't be stored is reported, and closes no connection.
     let answer = call(&mut world, "revoke_token", &json!({ "uid": "full" }));
     assert_eq!(answer["error"]["code"], 106, "{answer}");
     process.take();
@@ -402,30 +402,27 @@ fn blocks_are_the_process_s_and_close_whoever_is_there() {
     assert_eq!(answer["error"]["code"], 100, "{answer}");
     assert_eq!(
         process.take()[1],
-        "trouble: block: it holds until the server process ends, since it can't be written down: disk full"
+        "trouble: block: it is in force, but could not be saved and ends with the server process: disk full"
     );
-    // A user who can't be written down is kept out all the same, on all workers.
+    // A user who can't be stored is disconnected all the same, on all workers.
     let dans = [0, 1].map(|worker| world.open(worker, "/ws?user=dan"));
     let answer = call(&mut world, "block_user", &json!({ "user": "dan" }));
     assert_eq!(answer["error"]["code"], 100, "{answer}");
     let why = answer["error"]["message"].as_str().expect("a reason");
-    assert!(
-        why.contains("it holds until the server process ends"),
-        "{why}"
-    );
+    assert!(why.contains("ends with the server process"), "{why}");
     for peer in dans {
         let heard = said(&world.take(peer));
         assert_eq!(heard, [Said::Close(Some(3507), "permission denied".into())]);
     }
     process.take();
-    // Who is blocked is said so, and is not let in.
+    // A banned user is reported as such, and refused.
     let answer = call(&mut world, "user_status", &json!({ "user": "blocked" }));
     let away = json!({ "result": { "online": false, "connections": 0, "blocked": true } });
     assert_eq!(answer, away);
     let peer = world.connect(0, PUBLIC);
     let bytes = world.ask(peer, handshake("/ws?user=blocked", ""));
     assert_eq!(statuses(&bytes), [403]);
-    // A user whose connections a back end ends is ended, but for those that are excepted.
+    // Disconnects a user's connections, except those listed.
     let body = json!({ "user": "bob", "whitelist": ["a", "b"] });
     call(&mut world, "disconnect", &body);
     assert_eq!(process.take(), ["end bob except [\"a\", \"b\"]"]);
@@ -485,8 +482,9 @@ fn a_token_s_name_and_time_are_shown_to_the_process() {
         let connect = json!({ "id": 1, "connect": { "token": token(&claims) } });
         let bytes = world.ask(peer, text(&connect.to_string()));
         let told = process.take();
-        let expected =
-            format!("Issued {{ user: Some(\"ann\"), id: {id}, at_s: {issued} }} at {at}");
+        let expected = format!(
+            "IssuedToken {{ user: Some(\"ann\"), id: {id}, issued_at_s: {issued} }} at {at}"
+        );
         assert_eq!(told.first(), Some(&expected), "{claims}");
         let heard = said(&bytes);
         let is_closed = heard.iter().any(|said| matches!(said, Said::Close(..)));

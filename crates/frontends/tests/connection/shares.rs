@@ -1,4 +1,4 @@
-//! Clients that send a turn's worth of work at once: each of them gets its share of a turn, and the others theirs.
+//! Clients that send a turn's worth of work at once: each gets its share of a turn, and so do the others.
 
 use veche_frontends::WaitReason;
 use veche_proto::websocket::{MessageKind, Opcode, Role, deflate};
@@ -6,18 +6,18 @@ use veche_proto::websocket::{MessageKind, Opcode, Role, deflate};
 use crate::world::wire::{control, get, handshake, response, said, statuses, text, texts};
 use crate::world::{INTERNAL, Options, PUBLIC, PUSH, Peer, World};
 
-/// Bytes that one receive brings at most.
+/// Maximum bytes of one receive.
 const RECEIVE_BYTES: usize = 64 * 1024;
 
 const FLOODERS: usize = 20;
 
-/// Turns in which a client that sends one message gets its answer, however many others flood.
+/// Turns until a client that sends one message gets its answer, regardless of floods.
 const TURNS_MAX: usize = 1;
 
 /// Opens a connection that floods.
 type Open = fn(&mut World) -> Peer;
 
-/// As many copies of `unit` as one receive brings.
+/// Returns as many copies of `unit` as one receive brings.
 fn flood(unit: &[u8]) -> Vec<u8> {
     unit.repeat(RECEIVE_BYTES / unit.len())
 }
@@ -50,8 +50,8 @@ fn compressed(data: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Opens the flooders' connections by `open` and has each send `input` within one turn; returns how many turns a client
-/// that sends one message afterwards waits for its answer.
+/// Opens flooding connections with `open` and sends `input` on each within one turn; returns how many turns a client
+/// waits that sends one message afterwards.
 fn turns_of_a_bystander(name: &str, input: &[u8], open: impl Fn(&mut World) -> Peer) -> usize {
     let mut world = World::new(Options::default());
     let flooders: Vec<Peer> = (0..FLOODERS).map(|_| open(&mut world)).collect();
@@ -59,7 +59,7 @@ fn turns_of_a_bystander(name: &str, input: &[u8], open: impl Fn(&mut World) -> P
     for flooder in &flooders {
         world.send(*flooder, input);
     }
-    // The flood and the message may come in one turn, or the message in a later one.
+    // The flood and the message may arrive in one turn, or the message in a later one.
     world.turn(0);
     assert!(
         flooders
@@ -163,18 +163,18 @@ fn input_that_waits_for_its_turn_is_worked_on_in_order_and_whole() {
         .collect();
     world.send(flooder, input.as_bytes());
     assert_eq!(world.blocked(flooder), Some(WaitReason::Turn));
-    // The peer's FIN does not overtake what it sent before.
+    // The peer's FIN does not overtake its earlier data.
     world.finish(flooder);
     world.settle();
     assert_eq!(texts(&world.take(bystander)), sent);
     assert!(!world.is_open(flooder));
 }
 
-/// Requests for a file that are answered in the first turn, of as many as one receive brings.
+/// Returns how many requests for a file of one receive are answered in the first turn.
 fn answered_at_once(target: &str, accepted: &str) -> usize {
     let mut world = World::new(Options::default());
     let peer = world.connect(0, PUBLIC);
-    // Answers are so short that they leave room for all that one turn has time for.
+    // Responses so short that they leave room for all that one turn has time for.
     let condition = format!("If-None-Match: *\r\nAccept-Encoding: {accepted}\r\n");
     let head = format!("GET {target} HTTP/1.1\r\nHost: a\r\n{condition}\r\n");
     world.send(peer, &flood(head.as_bytes()));

@@ -1,4 +1,4 @@
-//! However bytes are split, the answers are the same; whatever the bytes are, nothing breaks.
+//! Bytes in any split give the same answers, and no bytes break anything.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use crate::world::wire::{close, control, get, handshake, message, post, text};
 use crate::world::{INTERNAL, Options, PUBLIC, PUSH, World};
 use veche_proto::websocket::{MessageKind, Opcode};
 
-/// What a back end or a browser may well send, one after the other.
+/// Plausible input of a back end or browser.
 fn sensible() -> impl Strategy<Value = (u16, Vec<u8>)> {
     let request = prop_oneof![
         Just(get("/health")),
@@ -58,7 +58,7 @@ fn sensible() -> impl Strategy<Value = (u16, Vec<u8>)> {
     ]
 }
 
-/// All that comes back; the world settles after some pieces and not after others.
+/// Returns all output; the world settles after some pieces and not after others.
 fn answers(listener: u16, bytes: &[u8], seed: Option<u64>) -> (Vec<u8>, bool) {
     let mut world = World::new(Options {
         workers: 2,

@@ -1,4 +1,4 @@
-//! Compression contexts of connections: counted before they are agreed on, and given back.
+//! Compression contexts: reserved before they are agreed on, and released.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ fn a_context_is_agreed_on_while_there_is_room_for_it() {
     };
     let (first, agreed) = open(OFFER);
     assert_eq!(agreed, SMALL);
-    // 32 KiB are too many.
+    // 32 KiB exceed the budget.
     let (_, agreed) = open("Sec-WebSocket-Extensions: permessage-deflate\r\n");
     assert_eq!(agreed, "permessage-deflate; client_no_context_takeover");
     let (_, agreed) = open(OFFER);
@@ -44,7 +44,7 @@ fn a_context_is_agreed_on_while_there_is_room_for_it() {
     world.finish(first);
     world.settle();
     assert_eq!(budget.bytes(), 4096);
-    // Without a context of the client's, and with one of ours.
+    // Without a context of the client, and with one of ours.
     let echo = world.ask(last, HELLO);
     assert_eq!(echo, b"\xc1\x07\xf2\x48\xcd\xc9\xc9\x07\0");
     assert!((4097..=4096 + 64).contains(&budget.bytes()));

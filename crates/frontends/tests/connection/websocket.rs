@@ -93,7 +93,7 @@ fn after_the_clients_fin_nothing_keeps_the_transport() {
     world.check_empty();
 }
 
-/// The last of the bytes before leaves when those of this turn still wait for its end.
+/// Earlier bytes are sent while those of this turn wait for its end.
 #[test]
 fn what_was_said_right_before_fin_is_echoed() {
     let mut world = World::new(Options::default());
@@ -157,7 +157,7 @@ fn a_session_without_messages_is_closed_where_that_is_wanted() {
     world.ask(spoken, text("still here"));
     let back_end = world.connect(0, crate::world::PUSH);
     world.ask(back_end, "{\"user\":\"ann\",\"data\":1}\n");
-    // A ping is no message.
+    // A ping is not a message.
     world.ask(peer, control(Opcode::Ping, b""));
     world.take(peer);
     world.advance(10_001);

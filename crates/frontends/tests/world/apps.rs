@@ -1,5 +1,5 @@
-//! Applications as tests write them: they do what they are told in messages and queries, write down every call, and
-//! assert that calls come in the order that the trait promises.
+//! Applications for tests: they follow commands in messages and queries, record every call, and assert the order of
+//! calls that the trait promises.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,29 +21,29 @@ use veche_worker::AppHost;
 
 use super::{Peer, World};
 
-/// Does what it is told and writes it down.
+/// Follows commands and records calls.
 pub const SCRIPTED: AppId = AppId(0);
-/// Sends every message back and writes nothing down.
+/// Echoes every message and records nothing.
 pub const ECHOING: AppId = AppId(1);
-/// As [`SCRIPTED`], and judges handshakes.
+/// Like [`SCRIPTED`], and decides on handshakes.
 pub const JUDGING: AppId = AppId(2);
 
-/// Whom calls are about that have no session.
+/// Stands for the session in calls without one.
 const NOBODY: ConnectionId = ConnectionId {
     index: u32::MAX,
     generation: 0,
 };
 
-/// One call.
+/// A recorded call of an application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// Path, user, parameters.
+    /// The path, the user and the parameters.
     Handshake(String),
     Opened(String),
-    /// What was dialed is open, or why not.
+    /// The result of dialing.
     Dialed(Result<u64, String>),
     Message(MessageKind, Vec<u8>),
-    /// What came of a flood of messages: how many, and what stopped it.
+    /// The result of a flood of messages: their number, and what stopped it.
     Flooded(usize, SendResult),
     Drained,
     Answered(Ticket),
@@ -53,11 +53,11 @@ pub enum Told {
     /// There is room for more of a response.
     Written,
     Gone,
-    /// The same, for the application's own fault.
+    /// The same after the application exceeded its time limit.
     TooLate,
 }
 
-/// A text message.
+/// Returns a text message with this content.
 pub fn told(text: &str) -> Told {
     Told::Message(MessageKind::Text, text.as_bytes().to_vec())
 }
@@ -70,14 +70,14 @@ pub fn opened(what: &str) -> Told {
     Told::Opened(what.to_owned())
 }
 
-/// Where an id stands, by the calls so far.
+/// The state of an id, by the calls so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Judged,
     Accepted,
     Open,
     Waiting,
-    /// It was handed a message while its handler waited, so its end has to be next.
+    /// It got a message while its handler was suspended, so its end has to be next.
     Ending,
     Asked,
 }
@@ -86,9 +86,9 @@ enum Standing {
 pub struct Record {
     pub told: Vec<(ConnectionId, Told)>,
     pub turns: u64,
-    /// What became of tokens that applications handed in.
+    /// Results of token renewals by applications.
     pub renewed: Vec<Result<Option<u64>, RenewError>>,
-    /// What sessions asked applications.
+    /// Hook requests of sessions to applications.
     pub asked: Vec<HookRequest>,
     standing: BTreeMap<(u32, u32), Standing>,
 }
@@ -115,7 +115,7 @@ impl Record {
         progress
     }
 
-    /// Asserts that nobody is owed anything.
+    /// Asserts that nothing is pending.
     pub fn check_empty(&self) {
         assert_eq!(self.standing, BTreeMap::new());
     }
@@ -151,7 +151,7 @@ pub fn said(body: &str) -> AppAnswer {
     AppAnswer::Response(response(200, &[("Content-Type", "text/plain")], body))
 }
 
-/// What `?verdict=…` names.
+/// Returns the decision selected by `?verdict=…`.
 pub fn verdict(name: &str) -> HandshakeDecision {
     let accept = |user: Option<&str>, protocol: Option<&str>| HandshakeDecision::Accept {
         user: user.map(str::to_owned),
@@ -394,7 +394,7 @@ impl Apps for TestApps {
         }
         let mut record = self.0.borrow_mut();
         record.told.push((id, Told::Dialed(Ok(token))));
-        // An even number is not wanted any more.
+        // An even number is no longer wanted.
         (token % 2 == 1).then(|| record.stand(id, &[None], Some(Standing::Open)))
     }
 
@@ -418,7 +418,7 @@ impl Apps for TestApps {
             AbandonReason::TimedOut => Told::TooLate,
         };
         record.told.push((id, told));
-        // Of an application that judges nothing also where nothing was begun.
+        // For an application without handshake decisions also without a begin.
         let from = [
             None,
             Some(Standing::Judged),
@@ -460,7 +460,7 @@ impl AppHost for TestApps {
 }
 
 impl World {
-    /// What the applications were told about a client since the last time.
+    /// Returns the calls about a client since the last time.
     pub fn told(&mut self, peer: Peer) -> Vec<Told> {
         let (worker, id) = self.place(peer);
         let mut record = self.workers[worker].record.borrow_mut();
@@ -471,7 +471,7 @@ impl World {
         its.into_iter().map(|(_, told)| told).collect()
     }
 
-    /// Why connections that were dialed did not come to be, since the last time.
+    /// Returns the failures of dialed connections since the last time.
     pub fn failures(&mut self, worker: usize) -> Vec<String> {
         let mut record = self.workers[worker].record.borrow_mut();
         let told = std::mem::take(&mut record.told);
@@ -485,7 +485,7 @@ impl World {
         words.collect()
     }
 
-    /// The handler that waits for this client ends, if one does; whether one did.
+    /// Ends the suspended handler of this client; returns whether there was one.
     pub fn end_wait(&mut self, peer: Peer) -> bool {
         let (worker, id) = self.place(peer);
         let worker = &mut self.workers[worker];
@@ -500,8 +500,8 @@ impl World {
         waited
     }
 
-    /// The application answers what it owes this client, if it owes it anything; a handshake by the verdict of that
-    /// name. Whether it did.
+    /// Answers this client's pending request, or its handshake with the decision of that name; returns whether there
+    /// was one.
     pub fn answer(&mut self, peer: Peer, name: &str) -> bool {
         let (worker, id) = self.place(peer);
         let worker = &mut self.workers[worker];
@@ -529,7 +529,7 @@ impl World {
         true
     }
 
-    /// The application begins to answer a client, or goes on.
+    /// Begins or continues an application's response to a client.
     pub fn write(&mut self, peer: Peer, answer: AppAnswer) {
         let (worker, id) = self.place(peer);
         let worker = &mut self.workers[worker];
@@ -542,12 +542,12 @@ impl World {
         self.settle();
     }
 
-    /// Whether input of this client waits for an application.
+    /// Returns whether this client's input waits for an application.
     pub fn waits_for_app(&self, peer: Peer) -> bool {
         self.blocked(peer) == Some(WaitReason::App)
     }
 
-    /// The id that the server knows a client by.
+    /// Returns the server's id of a client.
     pub fn id(&self, peer: Peer) -> ConnectionId {
         self.place(peer).1
     }

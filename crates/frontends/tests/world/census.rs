@@ -1,4 +1,4 @@
-//! What applications hand in for sessions.
+//! Token renewals by applications.
 
 use veche_frontends::RenewError;
 use veche_frontends::worker_context::TokenRenewal;
@@ -7,7 +7,7 @@ use super::super::apps::SCRIPTED;
 use super::super::{Peer, World};
 
 impl World {
-    /// An application hands in another token for a client's session.
+    /// Passes a new token for a client's session.
     pub fn renew(
         &mut self,
         Peer(peer): Peer,

@@ -7,21 +7,21 @@ use veche_hub::ConnectionId;
 pub(super) struct Client {
     pub(super) worker: usize,
     pub(super) id: ConnectionId,
-    /// The transport is gone.
+    /// The transport is closed.
     pub(super) is_closed: bool,
-    /// The worker wants nothing received.
+    /// The worker has paused receiving.
     pub(super) is_paused: bool,
-    /// `u64::MAX`: it is not set.
+    /// The timer in milliseconds; `u64::MAX` if not set.
     pub(super) timer_ms: u64,
     /// Sent by the client and not received, since the connection is paused.
     pub(super) waiting: VecDeque<u8>,
     /// Sent by the server and not read.
     pub(super) unsent: VecDeque<u8>,
-    /// How many bytes the client will still read.
+    /// Number of bytes that the client will still read.
     pub(super) window: usize,
     pub(super) received: Vec<u8>,
     pub(super) scratch: Vec<u8>,
-    /// FIN of the client: wanted, and delivered.
+    /// FIN of the client: requested, and delivered.
     pub(super) is_finishing: bool,
     pub(super) has_finished: bool,
     /// FIN of the server.
@@ -49,12 +49,12 @@ impl Client {
         }
     }
 
-    /// When its timer fires.
+    /// Returns when its timer fires.
     pub(super) fn timer_ms(&self) -> Option<u64> {
         (!self.is_closed && self.timer_ms != u64::MAX).then_some(self.timer_ms)
     }
 
-    /// Sends to the client, who reads what it will at once.
+    /// Sends to the client, which reads what it may at once.
     pub(super) fn write(&mut self, bytes: &[u8], now_ms: u64) {
         let read = match self.unsent.is_empty() {
             true => bytes.len().min(self.window),
@@ -71,7 +71,7 @@ impl Client {
         }
     }
 
-    /// Reads as much as it will; returns how much.
+    /// Reads as much as permitted; returns the number of bytes.
     pub(super) fn read(&mut self) -> usize {
         let count = self.unsent.len().min(self.window);
         self.take_from_window(count);
@@ -86,7 +86,7 @@ impl Client {
     }
 }
 
-/// Moves bytes by slices: a queue's iterator goes byte by byte, and most of a fuzzer's time would go with it.
+/// Moves bytes by slices: a queue's iterator goes byte by byte and would take most of a fuzzer's time.
 pub(super) fn move_front(from: &mut VecDeque<u8>, count: usize, to: &mut Vec<u8>) {
     let (front, back) = from.as_slices();
     let in_front = count.min(front.len());

@@ -1,4 +1,4 @@
-//! Back end and applications that decide on commands, played by the test: they see the questions and give the verdicts.
+//! Hooks played by the test, which sees the requests and makes the decisions.
 
 #[path = "census.rs"]
 mod census;
@@ -9,24 +9,24 @@ use veche_frontends::identity::IdentityResult;
 use super::{Peer, World};
 
 impl World {
-    /// Takes what sessions of a worker have asked.
+    /// Takes the hook requests of a worker's sessions.
     pub fn questions(&mut self, worker: usize) -> Vec<HookRequest> {
         let worker = &mut self.workers[worker];
         let mut asked = std::mem::take(&mut worker.asked);
         asked.append(&mut worker.record.borrow_mut().asked);
-        // Those of this turn have not left yet.
+        // Those of this turn were not polled yet.
         asked.extend(worker.shared_mut().requests.hook_requests.drain(..));
         asked
     }
 
-    /// Gives a verdict, which is handed over in the next turn.
+    /// Makes a decision, which is delivered in the next turn.
     pub fn judge(&mut self, worker: usize, question: &HookRequest, verdict: HookDecision) {
         let ports = &mut self.workers[worker].shared_mut().requests;
         let verdict = (question.session, question.id, verdict);
         ports.hook_decisions.push_back(verdict);
     }
 
-    /// What has been found out of the user behind a connection, or of keys.
+    /// Delivers an authentication result.
     pub fn found(&mut self, Peer(peer): Peer, finding: IdentityResult) {
         let client = &self.clients[peer];
         let (worker, id) = (client.worker, client.id);

@@ -1,8 +1,8 @@
-//! A world of workers and clients without sockets, threads and clocks, around the worker that ships.
+//! A world of workers and clients without sockets, threads and clocks, around the production worker.
 //!
-//! [`World::new`] is the one constructor. Clients send bytes in any split and read as fast as they are told to; mail
-//! between workers lies in lanes until its receiver's turn; time moves only by [`World::advance`]. After every turn the
-//! bounds that hold always are asserted.
+//! [`World::new`] is the only constructor. Clients send bytes in any split and read at a set speed; mail between
+//! workers stays in lanes until its receiver's turn; time moves only by [`World::advance`]. General invariants are
+//! asserted after every turn.
 
 #![allow(
     dead_code,
@@ -40,7 +40,7 @@ pub use site::*;
 /// Deliveries of queued fan-outs in a turn: few, so that fan-outs take several turns.
 const DELIVERIES_MAX: usize = 64;
 
-/// Turns after which a world that is still busy is taken for one that never rests.
+/// Turns after which a busy world is assumed to be in a loop.
 const TURNS_MAX: usize = 200_000;
 
 /// A client of some worker.
@@ -51,21 +51,21 @@ pub struct World {
     pub now_ms: u64,
     pub workers: Vec<Worker>,
     clients: Vec<Client>,
-    /// Messages under way and data messages that are not finished, by sender and receiver.
+    /// Messages in flight and unprocessed data messages, by sender and receiver.
     lanes: Vec<(VecDeque<WorkerMessage<Infallible>>, u32)>,
     queued_bytes_max: usize,
-    /// Homes answer as those of an engine that can't be reached: publications and subscriptions of other workers fail.
+    /// Homes answer as if the engine were unreachable: publications and subscriptions of other workers fail.
     pub is_engine_down: bool,
 }
 
-/// One worker, and who sits where.
+/// One worker with its connections.
 pub struct Worker {
     worker: veche_worker::Worker<apps::TestApps, usize>,
-    /// What its applications were told.
+    /// Calls of its applications.
     pub record: Rc<RefCell<apps::Record>>,
-    /// What its sessions asked the back end.
+    /// Hook requests of its sessions.
     asked: Vec<HookRequest>,
-    /// The generation that each index was last given with.
+    /// The last generation of each index.
     generations: Vec<u32>,
     free: Vec<u32>,
 }
@@ -128,7 +128,7 @@ impl World {
             .for_each(|worker| worker.worker.set_now(now));
     }
 
-    /// A new connection to one of the site's listeners.
+    /// Opens a connection to one of the listeners.
     pub fn connect(&mut self, worker: usize, listener: u16) -> Peer {
         let (peer, id) = self.begin(worker);
         let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -138,7 +138,7 @@ impl World {
         Peer(peer)
     }
 
-    /// A connection of an application to another server, which the peer then is.
+    /// Opens an outbound connection of an application, whose peer is the client.
     pub fn dial(&mut self, worker: usize, dial: DialCommand) -> Peer {
         let (peer, id) = self.begin(worker);
         let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -165,7 +165,7 @@ impl World {
         (peer, id)
     }
 
-    /// Bytes of a client arrive, unless its connection is paused: then they wait, as they would in the kernel.
+    /// Delivers bytes of a client, unless its connection is paused: then they wait as in the kernel.
     pub fn send(&mut self, Peer(peer): Peer, bytes: &[u8]) {
         let client = &mut self.clients[peer];
         if client.is_paused || !client.waiting.is_empty() {
@@ -179,7 +179,7 @@ impl World {
         self.command_transports(worker);
     }
 
-    /// As [`World::send`], in pieces of which `next` chooses the lengths from what is left.
+    /// Like [`World::send`], in pieces whose lengths `next` selects.
     pub fn send_split(&mut self, peer: Peer, bytes: &[u8], mut next: impl FnMut(usize) -> usize) {
         let mut at = 0;
         while at < bytes.len() {
@@ -189,13 +189,13 @@ impl World {
         }
     }
 
-    /// The client sends FIN after all that it has sent.
+    /// Sends FIN after everything sent so far.
     pub fn finish(&mut self, Peer(peer): Peer) {
         self.clients[peer].is_finishing = true;
         self.deliver_waiting(peer);
     }
 
-    /// FIN has come together with the last bytes, as it does in one record of TLS: also where input waits.
+    /// Delivers FIN together with the last bytes, as in one TLS record, even if input waits.
     pub fn end_now(&mut self, Peer(peer): Peer) {
         let client = &mut self.clients[peer];
         (client.is_finishing, client.has_finished) = (true, true);
@@ -204,12 +204,12 @@ impl World {
         self.command_transports(worker);
     }
 
-    /// The client is gone without a word.
+    /// Resets a client's connection.
     pub fn reset(&mut self, Peer(peer): Peer) {
         self.close(peer);
     }
 
-    /// From now on the client reads at most so many bytes.
+    /// Limits what the client reads from now on.
     pub fn read_at_most(&mut self, Peer(peer): Peer, bytes: usize) {
         let client = &mut self.clients[peer];
         client.window = bytes;
@@ -217,19 +217,19 @@ impl World {
         self.sent_more(peer, moved);
     }
 
-    /// The worker takes a client's connection for one that may go on.
+    /// Resumes a connection spuriously.
     pub fn resume(&mut self, Peer(peer): Peer) {
         let client = &self.clients[peer];
         let shared = self.workers[client.worker].shared_mut();
         shared.waiting_for_credit.push(client.id);
     }
 
-    /// What a client has read since the last time.
+    /// Returns the bytes that a client has read since the last time.
     pub fn take(&mut self, Peer(peer): Peer) -> Vec<u8> {
         std::mem::take(&mut self.clients[peer].received)
     }
 
-    /// Bytes that a client has read since the last time, which are forgotten.
+    /// Drops the bytes that a client has read since the last time; returns their number.
     pub fn drop_received(&mut self, Peer(peer): Peer) -> usize {
         let received = &mut self.clients[peer].received;
         let count = received.len();
@@ -237,13 +237,13 @@ impl World {
         count
     }
 
-    /// Whether the server has neither closed the connection nor sent FIN.
+    /// Returns whether the server has neither closed the connection nor sent FIN.
     pub fn is_open(&self, Peer(peer): Peer) -> bool {
         let client = &self.clients[peer];
         !client.is_closed && !client.is_shut_down
     }
 
-    /// Whether the transport is gone.
+    /// Returns whether the transport is closed.
     pub fn is_closed(&self, Peer(peer): Peer) -> bool {
         self.clients[peer].is_closed
     }
@@ -254,7 +254,7 @@ impl World {
         connection?.is_blocked()
     }
 
-    /// When its connection is looked at next.
+    /// Returns the connection's next deadline.
     pub fn due_ms(&self, Peer(peer): Peer) -> Option<u64> {
         let client = &self.clients[peer];
         let connection = self.workers[client.worker].worker.connection(client.id)?;
@@ -269,13 +269,13 @@ impl World {
         &self.workers[worker].shared().stats
     }
 
-    /// The worker that orders a channel.
+    /// Returns the home worker of a channel.
     pub fn home_of(&self, channel: &str) -> usize {
         let name = ChannelName::new(channel).expect("a valid name");
         usize::from(self.workers[0].shared().hub.home_of(name).0)
     }
 
-    /// A user whose home is that worker.
+    /// Returns a user whose home is that worker.
     pub fn user_at(&self, worker: usize) -> String {
         (0..)
             .map(|n| format!("user{n}"))
@@ -283,7 +283,7 @@ impl World {
             .expect("endless")
     }
 
-    /// Time passes: deadlines come one after the other, and after each the world settles.
+    /// Advances the time: deadlines fire in order, and the world settles after each.
     pub fn advance(&mut self, ms: u64) {
         let end = self.now_ms + ms;
         loop {
@@ -297,7 +297,7 @@ impl World {
                 self.time_out(peer);
             }
             self.settle();
-            // A deadline that is looked at and stays in the past would be looked at for ever.
+            // A deadline that stays in the past would fire forever.
             let again = self.clients.iter().filter_map(Client::timer_ms).min();
             assert!(
                 again.is_none_or(|again| again > self.now_ms),
@@ -308,7 +308,7 @@ impl World {
         self.tell_time();
     }
 
-    /// Time passes for one worker while the others stand still.
+    /// Advances the time of one worker while the others take no turns.
     pub fn advance_alone(&mut self, worker: usize, ms: u64) {
         self.now_ms += ms;
         self.tell_time();
@@ -338,7 +338,7 @@ impl World {
         self.settle();
     }
 
-    /// Turns of all workers until nothing moves any more.
+    /// Runs turns of all workers until nothing changes.
     pub fn settle(&mut self) {
         let mut turns = 0;
         while (0..self.workers.len()).fold(false, |moved, worker| self.turn(worker) | moved) {
@@ -347,7 +347,7 @@ impl World {
         }
     }
 
-    /// One turn of one worker; whether anything moved.
+    /// Runs one turn of one worker; returns whether anything changed.
     pub fn turn(&mut self, me: usize) -> bool {
         let mut moved = self.take_messages(me);
         self.workers[me].worker.finish_turn();
@@ -390,7 +390,7 @@ impl World {
         }
     }
 
-    /// Carries out what a worker wants of transports; whether input that had waited arrived.
+    /// Executes a worker's transport commands; returns whether waiting input was delivered.
     fn command_transports(&mut self, me: usize) -> bool {
         let mut moved = false;
         while let Some(command) = self.workers[me].worker.poll_transport() {
@@ -436,7 +436,7 @@ impl World {
                 let was_unsent = !client.unsent.is_empty();
                 client.write(&bytes, self.now_ms);
                 worker.recycle(bytes);
-                // Nothing is told of what goes out at once.
+                // Output that is sent at once is not reported.
                 match client.unsent.len() {
                     0 if was_unsent => worker.handle_sent(id, 0),
                     0 => {}
@@ -479,7 +479,7 @@ impl World {
         moved
     }
 
-    /// Answers for a home whose engine can't be reached. Returns whether the message is one that it gets.
+    /// Answers for a home whose engine is unreachable. Returns whether it handled the message.
     fn answer_failed(&mut self, me: usize, to: usize, message: &WorkerMessage<Infallible>) -> bool {
         let WorkerMessage::Hub(mail) = message else {
             return false;
@@ -502,7 +502,7 @@ impl World {
                 ticket: *ticket,
                 registration: *registration,
             }),
-            // Taken back, as the home has asked for.
+            // Undone by the home.
             HubMessage::Unsubscribe {
                 registration: Some(_),
                 ..
@@ -515,7 +515,7 @@ impl World {
         true
     }
 
-    /// The home of a channel tells all workers that publications are lost.
+    /// Reports lost publications from a channel's home to all workers.
     pub fn lose(&mut self, channel: &str) {
         let (home, workers) = (self.home_of(channel), self.workers.len());
         for to in 0..workers {
@@ -526,7 +526,7 @@ impl World {
         self.settle();
     }
 
-    /// What holds after every turn.
+    /// Checks the invariants of every turn.
     fn check(&self, me: usize) {
         for client in self
             .clients
@@ -546,7 +546,7 @@ impl World {
         }
     }
 
-    /// Asserts that nothing is left of connections that are gone.
+    /// Asserts that closed connections left no state.
     pub fn check_empty(&self) {
         assert!(self.clients.iter().all(|client| client.is_closed));
         for worker in &self.workers {
@@ -566,12 +566,11 @@ impl World {
         );
     }
 
-    /// Every client goes.
     pub fn reset_all(&mut self) {
         (0..self.clients.len()).for_each(|peer| self.close(peer));
     }
 
-    /// What waited while a connection was paused arrives, and then the client's FIN; whether anything did.
+    /// Delivers input that waited during a pause, and then FIN; returns whether there was any.
     fn deliver_waiting(&mut self, peer: usize) -> bool {
         let mut moved = false;
         loop {
@@ -601,7 +600,7 @@ impl World {
         }
     }
 
-    /// The transport took more of what was queued.
+    /// Reports that the transport sent more.
     fn sent_more(&mut self, peer: usize, moved: usize) {
         let client = &mut self.clients[peer];
         if moved > 0 && !client.is_closed {
@@ -624,7 +623,7 @@ impl World {
     }
 }
 
-/// Refills a buffer without giving up what it has allocated.
+/// Refills a buffer without reallocating.
 trait Tap {
     fn tap(self, bytes: &[u8]) -> Self;
 }
@@ -637,7 +636,7 @@ impl Tap for Vec<u8> {
     }
 }
 
-/// Returns a message as it arrives: as bytes, where it is also a message between nodes.
+/// Returns a message as it arrives, encoded and decoded if it also exists between nodes.
 fn carried(
     message: WorkerMessage<Infallible>,
     from: usize,

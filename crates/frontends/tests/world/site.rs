@@ -1,4 +1,4 @@
-//! The site that the tests' workers serve.
+//! The configuration of the tests' workers.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -40,10 +40,10 @@ pub const PUBLIC: u16 = 0;
 pub const INTERNAL: u16 = 1;
 pub const PUSH: u16 = 2;
 
-/// Opens `/admin/api/`.
+/// The key that opens `/admin/api/`.
 pub const ADMIN_KEY: &str = "the operator's";
 
-/// Length of `/files/large.bin`.
+/// Length of `/files/large.bin`, in bytes.
 pub const LARGE_BYTES: u64 = 1 << 20;
 
 pub struct Options {
@@ -51,7 +51,7 @@ pub struct Options {
     /// Of each lane between two workers.
     pub credits: u32,
     pub outbox_bytes: usize,
-    /// The most that one step adds to an outbox beyond its limits: an answer, a message.
+    /// Maximum by which one step exceeds an outbox limit: an answer, a message.
     pub answer_bytes_max: usize,
     pub api_keys: Vec<&'static str>,
     pub accepts_unknown_fields: bool,
@@ -89,7 +89,7 @@ pub fn limits() -> ConnectionLimits {
 }
 
 impl Options {
-    /// What the connections of one worker share.
+    /// Returns the context of one worker.
     pub fn shared(&self, me: WorkerId) -> Context {
         Context::new(
             Hub::new(me, self.workers, self.seed, self.hub_of(me)),
@@ -104,7 +104,7 @@ impl Options {
         )
     }
 
-    /// No two make the same epochs.
+    /// Epochs are unique per worker.
     fn hub_of(&self, me: WorkerId) -> veche_hub::Options {
         veche_hub::Options {
             epoch_seed: self.hub.epoch_seed ^ u64::from(me.0) << 32,
@@ -334,7 +334,7 @@ impl Options {
     }
 }
 
-/// Chats keep a little, prices the latest, long channels much; the others remember nothing.
+/// Returns namespaces: chats store a few, prices the latest, long channels many; others have no history.
 fn namespaces() -> Namespaces {
     let mut namespaces = Namespaces::with_wildcards(Wildcards::new(["wide"]));
     for (name, size, recovery) in [
@@ -419,7 +419,7 @@ fn namespaces() -> Namespaces {
     namespaces
 }
 
-/// Everything is decided by somebody else.
+/// Returns targets in which hooks decide on everything.
 fn deciders(of_app: &[HookKind]) -> HookTargets {
     let mut deciders = HookTargets::default();
     for kind in HookKind::BACKEND_KINDS {
@@ -427,17 +427,17 @@ fn deciders(of_app: &[HookKind]) -> HookTargets {
     }
     deciders.headers = vec!["cookie".into(), "x-custom".into()];
     deciders.emulated = vec!["x-custom".into()];
-    // The application of the tests has no part in it but for what back ends are not asked about.
+    // The test application handles only kinds without back end hooks.
     let kinds = Arc::new(HookKinds::default());
     kinds.set(of_app.iter().copied());
     deciders.set_app(apps::SCRIPTED, 0, kinds);
     deciders
 }
 
-/// What tokens of the tests are signed with.
+/// Signs the tests' tokens.
 pub const SECRET: &[u8] = b"a secret that is long enough for it";
 
-/// Keys that are there from the beginning.
+/// Keys available from the beginning.
 #[derive(Debug)]
 struct Known(Arc<Keys>);
 
@@ -484,11 +484,11 @@ fn push(path: &str) -> Route {
     route(path, protocol("push"))
 }
 
-/// How long an application may take at `/timed`; elsewhere as long as it likes.
+/// Time limit of applications on `/timed`; elsewhere there is none.
 pub const TIMEOUT_MS: u64 = 60_000;
 
 fn app(path: &str, app: AppId) -> Route {
-    // Answered by those who say so in their path.
+    // Only paths that name it have a limit.
     let request_timeout_ms = if path.contains("timed") {
         TIMEOUT_MS
     } else {
@@ -604,7 +604,7 @@ impl ReadAt for Large {
     fn read_at(&self, offset: u64, bytes_max: usize, out: &mut Vec<u8>) -> io::Result<usize> {
         let count = (LARGE_BYTES - offset).min(bytes_max as u64) as usize;
         let end = out.len() + count;
-        // Every byte tells its place, modulo 256: one round is made, the rest copied.
+        // Every byte is its offset modulo 256: one cycle is built, the rest copied.
         let start = out.len();
         out.extend((offset..offset + count.min(256) as u64).map(|at| at as u8));
         while out.len() < end {
@@ -615,7 +615,7 @@ impl ReadAt for Large {
     }
 }
 
-/// Random enough for tests: no four bytes come twice.
+/// Sufficiently random for tests: four bytes never repeat.
 fn counting(bytes: &mut [u8]) {
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
     static NEXT: AtomicU32 = AtomicU32::new(1);

@@ -1,4 +1,4 @@
-//! The client's side of the wire: what to send, and what the bytes that came back say.
+//! The client's side of the wire: encoding of input, and parsing of output.
 
 use veche_proto::websocket::{
     self, Codecs, Decoder, FrameEvent, MessageKind, MessageLimits, Opcode, Role,
@@ -24,7 +24,7 @@ impl Response {
     }
 }
 
-/// One response from the front of `bytes`, and what follows it. `has_body`: it answers no HEAD.
+/// Parses one response from the front of `bytes`; returns it and the rest. `has_body` is false for HEAD.
 pub fn response(bytes: &[u8], has_body: bool) -> (Response, &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let end = bytes
@@ -68,7 +68,7 @@ pub fn response(bytes: &[u8], has_body: bool) -> (Response, &[u8]) {
     (response, rest)
 }
 
-/// A whole body that comes in chunks, and what follows it.
+/// Parses a complete chunked body; returns it and the rest.
 fn chunked(mut bytes: &[u8]) -> (String, &[u8]) {
     let mut body = Vec::new();
     loop {
@@ -86,7 +86,7 @@ fn chunked(mut bytes: &[u8]) -> (String, &[u8]) {
     }
 }
 
-/// All responses that there are.
+/// Parses all responses in the bytes.
 pub fn responses(mut bytes: &[u8]) -> Vec<Response> {
     let mut found = Vec::new();
     while !bytes.is_empty() {
@@ -104,7 +104,7 @@ pub fn statuses(bytes: &[u8]) -> Vec<u16> {
         .collect()
 }
 
-/// What a WebSocket server says.
+/// A message of a WebSocket server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
     Text(String),
@@ -114,7 +114,7 @@ pub enum Said {
     Close(Option<u16>, String),
 }
 
-/// Every message and control frame that there is; whole ones only.
+/// Parses all messages and control frames, which have to be complete.
 pub fn said(bytes: &[u8]) -> Vec<Said> {
     let (mut decoder, mut codecs) = (Decoder::new(Role::Client, None), Codecs::default());
     let limits = MessageLimits {
@@ -151,7 +151,7 @@ pub fn said(bytes: &[u8]) -> Vec<Said> {
     said
 }
 
-/// The texts among what was said; panics at anything else.
+/// Returns the texts; panics on other messages.
 pub fn texts(bytes: &[u8]) -> Vec<String> {
     said(bytes)
         .into_iter()
@@ -184,7 +184,7 @@ pub fn close(code: Option<u16>, reason: &str) -> Vec<u8> {
     out
 }
 
-/// A handshake; `headers` are whole lines.
+/// Returns a handshake; `headers` are complete lines.
 pub fn handshake(target: &str, headers: &str) -> String {
     format!(
         "GET {target} HTTP/1.1\r\nHost: veche.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -224,7 +224,7 @@ impl World {
         peer
     }
 
-    /// Sends, settles, and takes what came back.
+    /// Sends, settles, and returns the output.
     pub fn ask(&mut self, peer: Peer, bytes: impl AsRef<[u8]>) -> Vec<u8> {
         self.send(peer, bytes.as_ref());
         self.settle();

@@ -1,4 +1,4 @@
-//! Streams by themselves: budgets, eviction, and what is let go of.
+//! Budgets, eviction and expiry of streams.
 
 use bytes::Bytes;
 
@@ -22,7 +22,7 @@ fn publish(streams: &mut Streams, index: u32, now_ms: u64) {
     streams.append(index, (payload, None), now_ms, &HISTORY, now_ms);
 }
 
-/// As another user.
+/// Publishes as the given user.
 fn publish_as(streams: &mut Streams, index: u32, user: &str, bytes: usize) {
     let payload = Payload {
         kind: PayloadKind::Text,
@@ -60,7 +60,7 @@ fn kept(streams: &Streams, index: u32) -> usize {
     (stream.position().offset + 1 - stream.lowest()) as usize
 }
 
-/// Has the streams keep to so many bytes, one after the other as far as they have to.
+/// Evicts until all streams together hold at most `bytes_max`.
 fn keep_to(streams: &mut Streams, bytes_max: usize) {
     streams.set_budgets(bytes_max, std::iter::empty());
     while streams.evict(usize::MAX) > 0 {}
@@ -98,7 +98,7 @@ fn eviction_stops_at_the_byte() {
     let full = streams.held();
     publish(&mut streams, 2, 0);
     let each = streams.held() - full;
-    // Equal to the budget is within it.
+    // Usage equal to the budget is within it.
     keep_to(&mut streams, full);
     assert_eq!((streams.held(), streams.evicted()), (full, 1));
     keep_to(&mut streams, full);
@@ -114,7 +114,7 @@ fn the_heaviest_publisher_is_evicted_first() {
     for channel in 0..100 {
         streams.open(channel, 8, 0);
     }
-    // The victim's are older than all others, and one is larger than any of them.
+    // The victim's publications are older than all others, and one is larger than any of them.
     for _ in 0..50 {
         publish_as(&mut streams, 0, "ann", 1_000);
     }
@@ -132,7 +132,7 @@ fn the_heaviest_publisher_is_evicted_first() {
     assert_eq!(kept(&streams, 0), 50);
     assert!((1..=10).all(|index| kept(&streams, index) == 1));
     assert!(streams.evicted() > 9_000);
-    // With as much as ann has less, all that is over is taken of hers, who takes most by then, and of mallory's.
+    // Only ann, the heaviest by then, and mallory are evicted from.
     keep_to(&mut streams, before);
     assert!((1..=10).all(|index| kept(&streams, index) == 1));
 }
@@ -175,7 +175,7 @@ fn a_stream_counts_to_its_main_publisher() {
     assert!(is_of(&streams, Some("ann")));
     publish_as(&mut streams, 0, "bob", 5_000);
     assert!(is_of(&streams, Some("bob")));
-    // One that is gone has no vote.
+    // A dropped publication has no vote.
     (0..5).for_each(|_| streams.shrink(0, Stream::drop_oldest));
     assert_eq!((owner(&streams), streams.held()), (NO_MEMBER, 0));
     publish_as(&mut streams, 0, "ann", 1);
@@ -219,7 +219,7 @@ fn a_budget_is_for_its_namespace_alone() {
     assert_eq!(kept(&streams, 0), 10);
     let still = (1..100).map(|index| kept(&streams, index)).sum::<usize>();
     assert_eq!(still, others);
-    // Without a budget of its own it counts to the common one, when it was looked at.
+    // Without a budget of its own it counts to the common one after the next scan.
     streams.set_budgets(40_000, std::iter::empty());
     let held = streams.held();
     let look = |streams: &mut Streams, history: HistoryOptions| {
@@ -252,7 +252,7 @@ fn only_the_heaviest_accounts_are_evicted() {
         let bytes_max = random.usize(20_000..400_000);
         streams.set_budgets(bytes_max, std::iter::empty());
         for _ in 0..5_000 {
-            // The first ones publish more than the others.
+            // The first users publish more than the others.
             let last = random.usize(0..USERS.len());
             let user = random.usize(0..=last);
             let bytes = random.usize(1..3_000);
@@ -276,7 +276,7 @@ fn only_the_heaviest_accounts_are_evicted() {
                 let after = weights(&streams);
                 let most = before.iter().max().copied().unwrap_or_default();
                 for (before, after) in before.iter().zip(after) {
-                    // Beside its streams an account takes some bytes for itself.
+                    // An account takes some bytes in addition to its streams.
                     let is_heavy = 3 * (before + 1_000) >= 2 * most;
                     assert!(after == *before || is_heavy, "{seed}: {before} of {most}");
                 }
@@ -305,7 +305,7 @@ fn empty_streams_evict_no_history() {
     streams.scan(100, 0, true, |_| Some(HISTORY), |_| false, |_| gone += 1);
     assert_eq!(gone, 99);
     assert!(streams.get(index).has_records());
-    // Without need they are kept for a while.
+    // Unused streams are kept for a while.
     streams.open(1, 255, 0);
     let mut look = |now_ms| {
         let mut gone = 0;
@@ -395,7 +395,7 @@ fn each_round_visits_every_stream_once_while_others_close() {
                 false,
                 |channel| {
                     assert!(seen.borrow_mut().insert(channel), "{seed}: twice");
-                    // Channels without history lose their stream in the pass.
+                    // Channels without history lose their stream in the scan.
                     (channel % 7 > 0).then_some(HISTORY)
                 },
                 |_| false,

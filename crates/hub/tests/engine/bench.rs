@@ -1,4 +1,4 @@
-//! A hub on some engine, with an outlet that records.
+//! A hub on any engine, with a recording outlet.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,13 +6,12 @@ use std::sync::Arc;
 use veche_hub::{
     Budget, Caller, ChannelQuery, ClientInfo, ConnectionId, Delivery, Engine, FeedEvent,
     HistoryOptions, HistoryPage, HistoryQuery, Hub, HubMessage, HubMessageClass, HubReply,
-    MemoryEngine, NamespaceOptions, Namespaces, Now, Options, Outlet, PayloadKind, PayloadRef,
+    NamespaceOptions, Namespaces, NodeEngine, Now, Options, Outlet, PayloadKind, PayloadRef,
     PresenceStats, PublishOptions, PublishOutcome, RecoveryMode, RequestOutcome, Since,
     SubscribeOptions, SubscribeOutcome, Ticket, UserCommand, WorkerId,
 };
 
-use crate::common::{name, session};
-use crate::unruly::Unruly;
+use crate::common::{name, session, subscribe};
 
 pub(crate) const CHANNEL: &str = "kept:1";
 pub(crate) const ROOM: &str = "room:1";
@@ -77,19 +76,19 @@ impl Outlet for Desk {
     }
 }
 
-/// An engine whose world the test drives.
+/// An engine whose environment the test drives.
 pub(crate) trait Driven: Engine + Sized {
-    /// Whether it knows how many subscribers a publication has on all nodes.
+    /// Whether it knows the number of subscribers on all nodes.
     const KNOWS_SUBSCRIBERS: bool;
 
-    /// Has something arrive. False if nothing is on its way.
+    /// Delivers something to the engine. Returns `false` if nothing is in flight.
     fn drive(hub: &mut Hub<Self>, desk: &mut Desk) -> bool;
 
-    /// Has the store outside this process lose all members, where there is one.
+    /// Makes the external store, if any, lose all members.
     fn forget_members(&mut self) {}
 }
 
-impl Driven for MemoryEngine {
+impl Driven for NodeEngine {
     const KNOWS_SUBSCRIBERS: bool = true;
 
     fn drive(hub: &mut Hub<Self>, desk: &mut Desk) -> bool {
@@ -101,24 +100,10 @@ impl Driven for MemoryEngine {
     }
 }
 
-impl Driven for Unruly {
-    const KNOWS_SUBSCRIBERS: bool = false;
-
-    fn drive(hub: &mut Hub<Self>, desk: &mut Desk) -> bool {
-        let has_arrived = hub.engine().arrive();
-        while hub.take_reports(desk) {}
-        has_arrived
-    }
-
-    fn forget_members(&mut self) {
-        self.members.clear();
-    }
-}
-
 pub(crate) struct Bench<E> {
     pub(crate) hub: Hub<E>,
     pub(crate) desk: Desk,
-    /// Answers to publications so far.
+    /// Replies to publications so far.
     pub(crate) published: Vec<PublishOutcome>,
     pub(crate) failed: usize,
     page: Option<HistoryPage>,
@@ -127,7 +112,7 @@ pub(crate) struct Bench<E> {
     stats: Option<PresenceStats>,
 }
 
-impl Bench<MemoryEngine> {
+impl Bench<NodeEngine> {
     pub(crate) fn memory(has_log: bool) -> Self {
         let mut hub = Hub::new(WorkerId(0), 1, 7, Options::default());
         if has_log {
@@ -137,15 +122,8 @@ impl Bench<MemoryEngine> {
     }
 }
 
-impl Bench<Unruly> {
-    pub(crate) fn on(engine: Unruly) -> Self {
-        let options = Options::default();
-        Self::with(Hub::with_engine(WorkerId(0), 1, 7, options, engine))
-    }
-}
-
 impl<E: Driven> Bench<E> {
-    fn with(mut hub: Hub<E>) -> Self {
+    pub(crate) fn with(mut hub: Hub<E>) -> Self {
         let history = HistoryOptions {
             size: 100,
             ttl_ms: 60_000,
@@ -218,8 +196,15 @@ impl<E: Driven> Bench<E> {
             ..SubscribeOptions::default()
         };
         let (hub, desk) = (&mut self.hub, &mut self.desk);
-        hub.subscribe(session(index), name(CHANNEL), Ticket(2), &joining, desk)
-            .expect("there is room");
+        subscribe(
+            hub,
+            session(index),
+            name(CHANNEL),
+            Ticket(2),
+            &joining,
+            desk,
+        )
+        .expect("there is room");
         self.take_answers();
         while self.joined.is_none() && E::drive(&mut self.hub, &mut self.desk) {
             self.take_answers();
@@ -227,14 +212,14 @@ impl<E: Driven> Bench<E> {
         self.joined.take().expect("it is answered")
     }
 
-    /// Subscribes a member to a channel that does not remember.
+    /// Subscribes a member to a channel without history.
     pub(crate) fn enter(&mut self, index: u32, user: &str) {
         let joining = SubscribeOptions {
             client: Some(client(index, user)),
             ..SubscribeOptions::default()
         };
         let (hub, desk) = (&mut self.hub, &mut self.desk);
-        hub.subscribe(session(index), name(ROOM), Ticket(2), &joining, desk)
+        subscribe(hub, session(index), name(ROOM), Ticket(2), &joining, desk)
             .expect("there is room");
         self.settle();
     }
@@ -245,7 +230,7 @@ impl<E: Driven> Bench<E> {
         self.hub.set_history(Arc::new(namespaces), usize::MAX);
     }
 
-    /// Time passes.
+    /// Advances the clock.
     pub(crate) fn pass(&mut self, mono_ms: u64) {
         let wall_ms = mono_ms;
         self.hub.set_now(Now { mono_ms, wall_ms });
@@ -262,7 +247,7 @@ impl<E: Driven> Bench<E> {
         self.settle();
     }
 
-    /// Who is in the room, and how many clients and users are.
+    /// Returns the members of the room, and the numbers of clients and users.
     pub(crate) fn presence(&mut self) -> (Vec<String>, (u32, u32)) {
         for question in [ChannelQuery::Presence, ChannelQuery::PresenceStats] {
             let asker = (session(100), Ticket(3));

@@ -4,7 +4,7 @@ use veche_hub::{ChannelQuery, HistoryQuery, PublishOptions, Version};
 
 use crate::bench::{Bench, Driven};
 
-/// What the feed has told a subscriber of the room.
+/// Returns what the feed has delivered to a subscriber of the room.
 fn heard<E: Driven>(bench: &mut Bench<E>, index: u32) -> Vec<String> {
     let texts = bench.desk.texts(index);
     texts.into_iter().map(str::to_owned).collect()
@@ -78,7 +78,7 @@ pub(crate) fn feed<E: Driven>(mut bench: Bench<E>) {
     assert_eq!(bench.desk.texts(2), ["b"]);
 }
 
-/// What is ordered later reaches neither subscribers nor its publisher before the engine has it.
+/// A deferred publication reaches neither subscribers nor its publisher before the engine has stored it.
 pub(crate) fn stored<E: Driven>(mut bench: Bench<E>) {
     bench.subscribe(1, None);
     bench.publish("a");
@@ -91,7 +91,7 @@ pub(crate) fn stored<E: Driven>(mut bench: Bench<E>) {
     assert_eq!(bench.published.len(), 1);
 }
 
-/// A subscriber that comes back at any item gets the rest, and one with an offset that is not stored is told so.
+/// A subscriber that returns at any item gets the rest, and one with an unknown offset learns that.
 pub(crate) fn join<E: Driven>(mut bench: Bench<E>) {
     bench.subscribe(1, None);
     for number in 0..5 {
@@ -151,7 +151,7 @@ pub(crate) fn removal<E: Driven>(mut bench: Bench<E>) {
     assert_eq!(bench.desk.texts(1), ["a", "b", "c"]);
 }
 
-/// What was handed over before the removal goes with it, fed or not.
+/// Publications submitted before the removal are removed with it, delivered or not.
 pub(crate) fn removal_of_what_waits<E: Driven>(mut bench: Bench<E>) {
     bench.subscribe(1, None);
     bench.publish("a");
@@ -165,7 +165,7 @@ pub(crate) fn removal_of_what_waits<E: Driven>(mut bench: Bench<E>) {
     assert!(bench.read(query).is_empty());
 }
 
-/// The number of subscribers is said where it is known.
+/// The number of subscribers is returned where it is known.
 pub(crate) fn handed<E: Driven>(mut bench: Bench<E>) {
     bench.subscribe(1, None);
     bench.subscribe(2, None);
@@ -213,7 +213,7 @@ pub(crate) fn member<E: Driven>(mut bench: Bench<E>) {
     assert_eq!(members, ["1"]);
 }
 
-/// Members are there as long as their node says so.
+/// Members exist as long as the lease of their node.
 pub(crate) fn lease<E: Driven>(mut bench: Bench<E>) {
     bench.enter(1, "ann");
     bench.forget_members();

@@ -1,4 +1,4 @@
-//! The clauses on feeds that lose: only engines outside this process have them.
+//! The clauses on lossy feeds, which only engines outside this process have.
 
 use veche_hub::PayloadKind;
 
@@ -41,7 +41,7 @@ fn link() {
     gap_with(Broken::Link);
 }
 
-/// With any losses, repetitions and orders, subscribers get all of it in order.
+/// Despite losses, repetitions and reordering, subscribers get everything in order.
 #[test]
 fn feed_of_two_nodes() {
     for seed in 0..200 {
@@ -81,7 +81,7 @@ fn lost() {
     elsewhere(&mut bench, "c");
     bench.settle();
     assert_eq!(bench.desk.lost, [1]);
-    // The feed goes on.
+    // The feed continues.
     bench.publish_and_settle("d");
     assert_eq!(bench.desk.texts(1), ["a", "c", "d"]);
     assert_eq!(bench.desk.lost, [1]);
@@ -120,7 +120,7 @@ fn a_failed_publication_can_be_repeated() {
 fn retry_with(broken: Broken) {
     let mut bench = bench(broken);
     bench.hub.engine().is_mute = true;
-    // Without a key of its publisher the engine repeats it under its own.
+    // Without a key of the publisher the engine repeats it under its own.
     bench.publish_and_settle("a");
     let keyed = || veche_hub::PublishOptions {
         idempotency_key: Some("key".into()),
@@ -130,7 +130,7 @@ fn retry_with(broken: Broken) {
     bench.settle();
     assert_eq!((bench.failed, bench.published.len()), (1, 1));
     bench.hub.engine().is_mute = false;
-    // With one the publisher repeats it: it was stored, and its place is known.
+    // With one the publisher repeats it: it was stored, and its position is known.
     bench.publish_with("b", Some(keyed()));
     bench.settle();
     let second = bench.published.pop().expect("it is answered");

@@ -1,11 +1,11 @@
-//! The clauses on subscriptions that the engine answers later, with their home on the same worker and on another.
+//! The clauses on subscriptions that the engine confirms later, with their home on the same worker and on another.
 
 use crate::pair::{Heard, Pair, publication};
 
 const KEPT: &str = "kept:1";
 const PASSING: &str = "chat";
 
-/// Ten publications, which session 0 has got.
+/// Ten publications, which session 0 has received.
 fn filled() -> (Pair, Vec<u64>) {
     let mut pair = Pair::new(3);
     pair.subscribe(0, KEPT, &[]);
@@ -19,7 +19,7 @@ fn filled() -> (Pair, Vec<u64>) {
     (pair, offsets)
 }
 
-/// A subscription is answered once the engine follows its channel, and from then on it gets everything.
+/// A subscription is confirmed once the engine follows its channel, and from then on it gets everything.
 #[test]
 fn follow() {
     for channel in [KEPT, PASSING, "news:*"] {
@@ -50,7 +50,7 @@ fn follow() {
     }
 }
 
-/// What other nodes publish reaches subscribers, also where only a wildcard hears it.
+/// Publications of other nodes reach subscribers, also if there are only wildcard subscribers.
 #[test]
 fn follow_without_history() {
     let mut pair = Pair::new(1);
@@ -71,7 +71,7 @@ fn follow_without_history() {
     assert!(pair.hubs.iter().all(|hub| hub.gauges().entries <= 2));
 }
 
-/// Those who hear a channel among others have lost what its subscribers have lost.
+/// Wildcard subscribers lose what the channel's subscribers lose.
 #[test]
 fn lost_for_a_wildcard() {
     let mut pair = Pair::new(1);
@@ -124,7 +124,7 @@ fn follow_fails() {
     }
 }
 
-/// One that leaves while it is refused is neither counted nor answered.
+/// A subscriber that leaves while it is refused is neither counted nor answered.
 #[test]
 fn follow_fails_for_one_that_has_left() {
     let mut pair = Pair::new(1);
@@ -133,7 +133,7 @@ fn follow_fails_for_one_that_has_left() {
     pair.subscribe(away, PASSING, &[]);
     while pair.carry(away as usize) {}
     while pair.report(1 - away as usize) {}
-    // The refusal is on its way.
+    // The refusal is in flight.
     assert!(pair.unsubscribe(away, PASSING));
     pair.settle();
     assert_eq!(pair.heard(away), []);
@@ -144,7 +144,7 @@ fn follow_fails_for_one_that_has_left() {
     );
 }
 
-/// Subscribers that come back at once share a read: the first asks, one more reads for those who have missed more.
+/// Subscribers that return together share a read; one more is made for those that have missed more.
 #[test]
 fn share() {
     let (mut pair, offsets) = filled();
@@ -166,7 +166,7 @@ fn share() {
     }
 }
 
-/// What is fed while a read is under way belongs to what was missed.
+/// Items delivered during a read belong to the missed ones.
 #[test]
 fn join_while_the_feed_goes_on() {
     let (mut pair, offsets) = filled();
@@ -177,7 +177,7 @@ fn join_while_the_feed_goes_on() {
     for number in 10..15 {
         pair.publish(KEPT, &number.to_string());
     }
-    // The read was asked for first and comes last.
+    // The read was requested first and completes last.
     let home = pair.home(KEPT);
     pair.engine(KEPT).delay_chains();
     pair.settle();
@@ -190,7 +190,7 @@ fn join_while_the_feed_goes_on() {
     assert_eq!(under_way, []);
 }
 
-/// Where more is fed meanwhile than is kept, the read begins again, and at last nothing is recovered.
+/// If too much is delivered meanwhile, the read starts over, and finally nothing is recovered.
 #[test]
 fn join_with_more_than_is_kept() {
     for (rounds, is_whole) in [(1, true), (3, false)] {
@@ -207,7 +207,7 @@ fn join_with_more_than_is_kept() {
             while pair.engine(KEPT).has_more_than_chains() {
                 pair.report(home);
             }
-            // The read that began before.
+            // The earlier read.
             pair.report(home);
             while pair.carry(home) {}
         }
@@ -225,7 +225,7 @@ fn join_with_more_than_is_kept() {
     }
 }
 
-/// A subscriber may know more than this node has fed: it waits for the feed instead of getting it twice.
+/// A subscriber may know more than this node has delivered: it waits for the feed instead of getting items twice.
 #[test]
 fn join_ahead_of_the_feed() {
     let (mut pair, _) = filled();
@@ -243,7 +243,7 @@ fn join_ahead_of_the_feed() {
     assert_eq!(pair.offsets(1), (all[12..].to_vec(), Some(true)));
 }
 
-/// One that has left, or whose session has ended, gets nothing, and is counted nowhere.
+/// A subscriber that has left, or whose session has ended, gets nothing and is not counted.
 #[test]
 fn join_of_one_that_leaves() {
     for is_closed in [false, true] {
@@ -283,7 +283,7 @@ fn join_of_one_that_leaves() {
     }
 }
 
-/// A read that fails or lacks what was missed is no reason to wait.
+/// A read that fails or lacks the missed publications is no reason to wait.
 #[test]
 fn join_without_history() {
     let (mut pair, offsets) = filled();
@@ -296,7 +296,7 @@ fn join_without_history() {
     assert_eq!(pair.offsets(1).0.len(), 1);
 }
 
-/// Where only the latest is kept, that is what a subscriber gets, whatever it knows.
+/// If only the latest publication is kept, a subscriber gets it, whatever it knows.
 #[test]
 fn join_where_the_latest_is_kept() {
     let mut pair = Pair::new(5);
@@ -314,7 +314,7 @@ fn join_where_the_latest_is_kept() {
     assert_eq!(pair.offsets(3), (Vec::new(), Some(true)));
 }
 
-/// The channel stops remembering while a subscription waits for its history.
+/// The channel loses its history while a subscription waits for it.
 #[test]
 fn join_of_a_channel_that_remembers_no_more() {
     let (mut pair, offsets) = filled();
@@ -327,8 +327,8 @@ fn join_of_a_channel_that_remembers_no_more() {
     assert!(matches!(pair.heard(1), [Heard::Joined(None), ..]));
 }
 
-/// Whatever is lost, late, reordered, published here and elsewhere: who comes back whole gets all that it has missed and
-/// all that follows, in order and once.
+/// Whatever is lost, late, reordered, published here or elsewhere: a subscriber that recovers completely gets
+/// everything missed and everything that follows, in order and once.
 #[test]
 fn join_in_any_order() {
     let mut whole = 0;

@@ -1,5 +1,5 @@
-//! What the contract of engines promises (`src/engine.rs`), on the memory engine, with and without a log, and on one whose
-//! offsets are sparse and whose feed is lossy and out of order; also where joins, follows and members are answered later.
+//! The contract of engines (`src/engine.rs`) on the memory engine, with and without a log, and on one with sparse
+//! offsets and a lossy, unordered feed, also with deferred joins, follows and members.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -9,12 +9,34 @@ mod clauses;
 mod gaps;
 mod joins;
 mod members;
+mod model;
 mod pair;
 mod unruly;
 
-use bench::Bench;
+use bench::{Bench, Desk, Driven};
 use unruly::{Broken, Unruly};
-use veche_hub::MemoryEngine;
+use veche_hub::{Hub, NodeEngine, Options, WorkerId};
+
+impl Driven for Unruly {
+    const KNOWS_SUBSCRIBERS: bool = false;
+
+    fn drive(hub: &mut Hub<Self>, desk: &mut Desk) -> bool {
+        let has_arrived = hub.engine().arrive();
+        while hub.take_reports(desk) {}
+        has_arrived
+    }
+
+    fn forget_members(&mut self) {
+        self.members.clear();
+    }
+}
+
+impl Bench<Unruly> {
+    pub(crate) fn on(engine: Unruly) -> Self {
+        let options = Options::default();
+        Self::with(Hub::with_engine(WorkerId(0), 1, 7, options, engine))
+    }
+}
 
 fn unruly(is_lossy: bool, broken: Broken) -> Bench<Unruly> {
     let mut bench = Bench::on(Unruly::new(7, broken));
@@ -28,14 +50,15 @@ fn late(is_lossy: bool, broken: Broken) -> Bench<Unruly> {
     bench
 }
 
-/// Each clause on each engine; where `$broken` says so, an engine that breaks the clause fails its test with these words.
+/// Each clause on each engine; where `$broken` says so, an engine that breaks the clause fails its test with this
+/// message.
 macro_rules! clauses {
     ($($clause:ident $(breaks $broken:ident with $words:literal)?),* $(,)?) => {
         mod memory {
-            $(#[test] fn $clause() { super::clauses::$clause(super::Bench::<super::MemoryEngine>::memory(false)); })*
+            $(#[test] fn $clause() { super::clauses::$clause(super::Bench::<super::NodeEngine>::memory(false)); })*
         }
         mod memory_with_a_log {
-            $(#[test] fn $clause() { super::clauses::$clause(super::Bench::<super::MemoryEngine>::memory(true)); })*
+            $(#[test] fn $clause() { super::clauses::$clause(super::Bench::<super::NodeEngine>::memory(true)); })*
         }
         mod sparse {
             $(#[test] fn $clause() { super::clauses::$clause(super::unruly(false, super::Broken::Nothing)); })*
@@ -49,6 +72,13 @@ macro_rules! clauses {
         mod late_and_lossy {
             $(#[test] fn $clause() { super::clauses::$clause(super::late(true, super::Broken::Nothing)); })*
         }
+        mod remote {
+            $(#[test] fn $clause() {
+                for seed in 0..super::SEEDS {
+                    super::clauses::$clause(super::model::remote(seed, false));
+                }
+            })*
+        }
         mod broken {
             $($(
                 #[test]
@@ -59,6 +89,26 @@ macro_rules! clauses {
     };
 }
 
+/// Runs of each clause on the model of a store outside the process.
+const SEEDS: u64 = 100;
+
+/// Clauses that hold whatever connections are cut: what is stored is neither lost nor doubled.
+macro_rules! cut {
+    ($($clause:ident),* $(,)?) => {
+        mod remote_and_cut {
+            $(#[test] fn $clause() {
+                for seed in 0..super::SEEDS {
+                    super::clauses::$clause(super::model::remote(seed, true));
+                }
+            })*
+        }
+    };
+}
+
+cut! {
+    order, answer, stale, increase, feed, stored, join, top, removal, removal_of_what_waits, handed, chain, lease, presence,
+}
+
 clauses! {
     order breaks Order with "left: [\"1\", \"0\"",
     answer breaks Answer with "stuck: [(\"waiting on channels\", 5)]",
@@ -66,7 +116,7 @@ clauses! {
     increase breaks Increase with "right: 30",
     feed,
     stored,
-    join breaks Join with "is_whole",
+    join breaks Join with "is_complete",
     top,
     removal breaks Removal with "page.is_empty()",
     removal_of_what_waits,

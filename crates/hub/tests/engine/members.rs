@@ -1,4 +1,4 @@
-//! Members of several nodes: what an engine that knows of them says.
+//! Members of several nodes, on an engine that knows them.
 
 use veche_hub::NamespaceOptions;
 
@@ -35,7 +35,7 @@ fn member_of_two_nodes() {
     }
 }
 
-/// A user that comes back in time is the same member, by another connection.
+/// A user that returns in time stays the same member, with another connection.
 #[test]
 fn member_that_comes_back() {
     for is_late in [false, true] {
@@ -55,7 +55,7 @@ fn member_that_comes_back() {
     }
 }
 
-/// Members of a node that is gone leave, and subscribers hear of it.
+/// Members of a vanished node leave, and subscribers are notified.
 #[test]
 fn lease_of_another_node() {
     for is_late in [false, true] {

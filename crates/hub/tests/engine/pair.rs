@@ -1,4 +1,4 @@
-//! A node of two workers, with lanes between them, on engines that the test drives.
+//! A node with two workers and lanes between them, on engines driven by the test.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use veche_hub::{
     Ticket, UserCommand, Wildcards, WorkerId,
 };
 
-use crate::common::{name, session};
+use crate::common::{name, session, subscribe};
 use crate::unruly::{Broken, Unruly};
 
-/// What one session has been given, in order.
+/// An event received by a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
     Joined(Option<Box<SubscribeOutcome>>),
@@ -62,7 +62,7 @@ impl Outlet for Desk {
     }
 }
 
-/// Two workers. Sessions of even index are those of the first.
+/// Two workers. Sessions with an even index belong to the first.
 pub(crate) struct Pair {
     pub(crate) hubs: [Hub<Unruly>; 2],
     pub(crate) desks: [Desk; 2],
@@ -81,7 +81,7 @@ pub(crate) fn publication(text: &str) -> Publication {
     }
 }
 
-/// Joins at these places.
+/// Returns options that join at these offsets.
 pub(crate) fn since(offsets: &[u64]) -> Option<Arc<[Since]>> {
     let since = |offset: &u64| Since {
         epoch: None,
@@ -127,7 +127,7 @@ impl Pair {
         }
     }
 
-    /// Channels remember no more.
+    /// Removes the history from all channels.
     pub(crate) fn forget_history(&mut self) {
         for hub in &mut self.hubs {
             let namespaces = Namespaces::with_wildcards(Wildcards::new(["news"]));
@@ -139,7 +139,7 @@ impl Pair {
         usize::from(self.hubs[0].home_of(name(channel)).0)
     }
 
-    /// The engine of the channel's home.
+    /// Returns the engine of the channel's home.
     pub(crate) fn engine(&mut self, channel: &str) -> &mut Unruly {
         let home = self.home(channel);
         self.hubs[home].engine()
@@ -152,8 +152,15 @@ impl Pair {
         };
         let worker = index as usize % 2;
         let (hub, desk) = (&mut self.hubs[worker], &mut self.desks[worker]);
-        hub.subscribe(session(index), name(channel), Ticket(1), &joining, desk)
-            .expect("there is room");
+        subscribe(
+            hub,
+            session(index),
+            name(channel),
+            Ticket(1),
+            &joining,
+            desk,
+        )
+        .expect("there is room");
     }
 
     pub(crate) fn unsubscribe(&mut self, index: u32, channel: &str) -> bool {
@@ -180,7 +187,7 @@ impl Pair {
             .expect("there is room");
     }
 
-    /// Delivers one mail of a worker. False if it has sent none.
+    /// Delivers one message of a worker. Returns `false` if there is none.
     pub(crate) fn carry(&mut self, from: usize) -> bool {
         let Some((to, mail)) = self.desks[from].sent.pop_front() else {
             return false;
@@ -191,14 +198,14 @@ impl Pair {
         true
     }
 
-    /// Has an engine report one thing. False if there is none.
+    /// Lets an engine deliver one report. Returns `false` if there is none.
     pub(crate) fn report(&mut self, worker: usize) -> bool {
         let has_arrived = self.hubs[worker].engine().arrive();
         self.take_reports(worker);
         has_arrived
     }
 
-    /// Sessions are handed their answers before anything else is done: nothing is delivered within the same call.
+    /// Sessions process their replies first: nothing is delivered within the same call.
     fn take_reports(&mut self, worker: usize) {
         loop {
             let desk = &mut self.desks[worker];
@@ -251,7 +258,7 @@ impl Pair {
         heard.map_or(&[], Vec::as_slice)
     }
 
-    /// The offsets that a session has, recovered and live, and whether its recovery was whole.
+    /// Returns the offsets that a session has, recovered and live, and whether its recovery was complete.
     pub(crate) fn offsets(&self, index: u32) -> (Vec<u64>, Option<bool>) {
         let (mut offsets, mut is_whole) = (Vec::new(), None);
         for one in self.heard(index) {

@@ -1,5 +1,5 @@
-//! An engine with sparse offsets, whose answers and items are delayed, and whose feed loses, repeats and reorders. Made
-//! late, it also joins, follows channels and knows members only later.
+//! An engine with sparse offsets, delayed replies and items, and a feed that loses, repeats and reorders. With
+//! `is_late` it also defers joins, follows and member changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Included, Unbounded};
@@ -47,11 +47,11 @@ struct Channel {
     top: u64,
     stored: BTreeMap<u64, Stored>,
     version: u64,
-    /// The last item that was fed.
+    /// The offset of the last delivered item.
     last: u64,
-    /// Receipts that were not carried out yet.
+    /// Requests whose report was not handled yet.
     waiting: u32,
-    /// Keys of publications.
+    /// Positions of publications by key.
     keys: BTreeMap<String, Position>,
 }
 
@@ -65,29 +65,29 @@ type Member = (Arc<str>, Arc<ClientInfo>);
 pub(crate) struct Unruly {
     random: fastrand::Rng,
     channels: Vec<Channel>,
-    /// On their way, in no order.
+    /// Reports in flight, unordered.
     under_way: Vec<EngineReport>,
     ready: Vec<EngineReport>,
-    /// Items are lost, repeated and reordered.
+    /// Loses, repeats and reorders items.
     pub(crate) is_lossy: bool,
-    /// Items that are lost next.
+    /// The number of items to lose next.
     pub(crate) losing: usize,
-    /// What was stored is forgotten before it is read.
+    /// Forgets stored publications before they are read.
     pub(crate) is_forgetful: bool,
-    /// Publications are not answered.
+    /// Does not answer publications.
     pub(crate) is_silent: bool,
-    /// No more may wait.
+    /// Accepts no further deferred requests.
     pub(crate) is_full: bool,
-    /// Publications are stored, and their answers are lost.
+    /// Stores publications, but loses their replies.
     pub(crate) is_mute: bool,
-    /// Answers come in an order of their own too.
+    /// Replies are unordered too.
     pub(crate) is_late: bool,
     /// Channels can't be followed.
     pub(crate) is_deaf: bool,
     pub(crate) reads: u32,
-    /// Channels that are fed.
+    /// Channels with a feed.
     pub(crate) followed: BTreeSet<Arc<str>>,
-    /// Members of this node, and of others.
+    /// Members of this node and of others.
     pub(crate) members: Vec<Member>,
     pub(crate) members_elsewhere: Vec<Member>,
     delays_chains: bool,
@@ -124,7 +124,7 @@ impl Unruly {
         &mut self.channels[slot as usize]
     }
 
-    /// Stores a publication and puts its item on the way: of this node or of another.
+    /// Stores a publication of this or another node, and sends its item.
     fn store(&mut self, slot: u32, mut publication: Publication) -> Position {
         let step = match self.broken {
             Broken::Increase => 0,
@@ -168,12 +168,12 @@ impl Unruly {
         position
     }
 
-    /// A publication of another node.
+    /// Publishes from another node.
     pub(crate) fn publish_elsewhere(&mut self, slot: u32, publication: Publication) {
         self.store(slot, publication);
     }
 
-    /// The channel begins another epoch, with nothing stored.
+    /// Starts another epoch of a channel with nothing stored.
     pub(crate) fn begin_epoch(&mut self, slot: u32, bits: u64) {
         let channel = self.of(slot);
         channel.epoch = Epoch::from_bits(bits);
@@ -210,7 +210,7 @@ impl Unruly {
         true
     }
 
-    /// Something that is not stored, of another node.
+    /// Publishes from another node without storing.
     pub(crate) fn pass_elsewhere(&mut self, name: &Arc<str>, publication: Publication) {
         if self.followed.contains(name) {
             let item = FeedItem {
@@ -223,12 +223,12 @@ impl Unruly {
         }
     }
 
-    /// What is under way comes before the answers to reads.
+    /// Delivers everything in flight before the replies to reads.
     pub(crate) fn delay_chains(&mut self) {
         self.delays_chains = true;
     }
 
-    /// Whether something else than answers to reads is under way.
+    /// Returns whether anything other than replies to reads is in flight.
     pub(crate) fn has_more_than_chains(&self) -> bool {
         self.under_way.iter().any(|one| !is_chain(one))
     }
@@ -242,12 +242,12 @@ impl Unruly {
         self.channels[slot].top
     }
 
-    /// The offsets of all that a channel has stored.
+    /// Returns the offsets of all stored publications of a channel.
     pub(crate) fn offsets_of(&self, slot: usize) -> Vec<u64> {
         self.channels[slot].stored.keys().copied().collect()
     }
 
-    /// The lease of another node has ended.
+    /// Ends the lease of another node.
     pub(crate) fn end_lease(&mut self) {
         for (channel, client) in std::mem::take(&mut self.members_elsewhere) {
             self.under_way
@@ -255,7 +255,7 @@ impl Unruly {
         }
     }
 
-    /// The latest items may have been lost: they come once more.
+    /// Repeats the latest items, which may have been lost.
     fn compare_tops(&mut self) {
         for channel in &self.channels {
             if !self.followed.contains(&channel.name) {
@@ -302,7 +302,7 @@ impl Unruly {
         }
     }
 
-    /// How far the history of a channel is read.
+    /// Returns how far the history of a channel is read.
     fn read_up_to(&self, slot: u32) -> u64 {
         let channel = &self.channels[slot as usize];
         match self.followed.contains(&channel.name) {
@@ -398,13 +398,13 @@ impl Engine for Unruly {
         if self.broken == Broken::Order && self.held_back.is_none() {
             self.held_back = Some(publication);
             self.under_way
-                .push(EngineReport::Published(offer.context(), None));
+                .push(EngineReport::Published(offer.context(), None, None));
             return OrderResult::Deferred;
         }
         let mut position = self.store(slot, publication.clone());
         if self.is_mute {
             match (key, self.broken) {
-                // Without a key of its own it may not be repeated.
+                // Without a key of its own it must not be repeated.
                 (None, Broken::Retry) => position = self.store(slot, publication),
                 // Repeated by this engine with its own key.
                 (None, _) => {}
@@ -419,8 +419,11 @@ impl Engine for Unruly {
             self.store(slot, earlier);
         }
         if self.broken != Broken::Answer {
-            self.under_way
-                .push(EngineReport::Published(offer.context(), Some(position)));
+            self.under_way.push(EngineReport::Published(
+                offer.context(),
+                Some(position),
+                None,
+            ));
         }
         OrderResult::Deferred
     }
@@ -484,7 +487,7 @@ impl Engine for Unruly {
         let is_told = !(change.is_by_user && is_elsewhere);
         if self.is_late {
             let report = EngineReport::Member(change.context(), is_told);
-            // Those of one channel stay in order.
+            // Reports of one channel stay in order.
             self.ready.push(report);
             return EngineReply::Deferred;
         }

@@ -1,4 +1,4 @@
-//! Joins and leaves: the limits of waiting and of one turn, and the room released by announcements without subscribers.
+//! Joins and leaves: limits of the queue and of one turn, and room released by items without subscribers.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use veche_hub::{
 use crate::common::session;
 use crate::node::{FAR, Node, SOURCE, START_MS, member};
 
-/// As in `announcements.rs`.
+/// As in `join_leave_queue.rs`.
 const WAITING_MAX: u32 = 65_536;
 const TOLD_MAX: usize = 256;
 const PASSED_MAX: usize = 1024;

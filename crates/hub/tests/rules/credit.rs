@@ -108,7 +108,7 @@ fn durable_publications_without_credit_block_no_other_channel_and_reserve_their_
     for (text, channel) in [("a", &both), ("b", &near)] {
         assert_eq!(node.publish(text, channel), Ok(RequestOutcome::Pending));
     }
-    // The credit is spent meanwhile.
+    // The credit is spent in the meantime.
     node.desk.credits = [0; 4];
     node.write_log();
     let counts = node.hub.gauges();
@@ -126,7 +126,7 @@ fn durable_publications_without_credit_block_no_other_channel_and_reserve_their_
     assert_eq!(node.desk.delivered, ["a to 1", "a to 2"]);
     assert_eq!(node.hub.gauges().stalled, 1);
 
-    // Publications behind it with other lanes go on.
+    // Later publications with other lanes continue.
     node.desk.credits = [9; 4];
     node.hub.sweep(0, &mut node.desk);
     let [far_only] = {

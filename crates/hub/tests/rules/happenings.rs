@@ -1,4 +1,4 @@
-//! Happenings for back ends: levels of reporting, delays, limits.
+//! Channel events for back ends: levels, delays, limits.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use veche_hub::{
 use crate::common::session;
 use crate::node::{Node, START_MS, member};
 
-/// As in `happenings.rs`.
+/// As in `channel_events.rs`.
 const HAPPENINGS_MAX: usize = 65_536;
 const EMPTY_MAX: u32 = 100_000;
 const EMPTY_MS: u64 = 1_000;
@@ -53,7 +53,7 @@ fn node() -> Node {
     node
 }
 
-/// Happenings since the last call, as words, and the number of lost ones.
+/// Returns the events since the last call as text, and the number of lost ones.
 fn taken(node: &mut Node) -> (Vec<String>, u64) {
     let mut list = Vec::new();
     let lost = node.hub.take_channel_events(&mut list);

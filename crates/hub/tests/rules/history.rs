@@ -10,7 +10,7 @@ use veche_hub::{
 use crate::common::session;
 use crate::node::{Node, POSITION_TTL_MS, START_MS, TTL_MS, back_from, namespaces};
 
-/// As in `history.rs`: calls of a full pass, and the limits of one call.
+/// As in `memory.rs`: calls of a full scan, and the limits of one call.
 const LOOKS: u32 = 30;
 const LOOK_MIN: u32 = 256;
 const LOOK_MAX: u32 = 8192;
@@ -21,7 +21,7 @@ fn fill(node: &mut Node, count: u32) {
     }
 }
 
-/// Bytes of so many streams after removal of their publications.
+/// Returns the bytes of `count` streams after removal of their publications.
 fn bytes_of_empty(count: u32) -> u64 {
     let mut node = Node::alone();
     fill(&mut node, count);

@@ -1,4 +1,4 @@
-//! Homes whose log takes no more: what other workers send there.
+//! Homes whose log is full: what other workers send there.
 
 use veche_hub::{HubMessage, HubMessageClass, NoCredit, RequestOutcome, WorkerId};
 
@@ -8,7 +8,7 @@ use crate::node::{FAR, NEAR, Node, SOURCE};
 const PENDING_MAX: u32 = 8192;
 const WITHOUT_CREDIT_MAX: usize = 1024;
 
-/// A home among four workers whose log is full, and a channel with history that is at home there.
+/// A home among four workers with a full log, and a channel with history homed there.
 fn full() -> (Node, String) {
     let mut node = Node::home();
     node.hub.enable_log();
@@ -20,7 +20,7 @@ fn full() -> (Node, String) {
     (node, kept)
 }
 
-/// The workers that were told of the log since the last call, and what.
+/// Returns the workers that were told the state of the log since the last call, with that state.
 fn told(node: &mut Node) -> Vec<(u16, bool)> {
     let sent = std::mem::take(&mut node.desk.sent);
     let told = sent.into_iter().filter_map(|(to, mail)| match mail {
@@ -39,7 +39,7 @@ fn publications_that_wait_for_the_log_do_not_keep_the_lane() {
     assert_eq!(node.desk.done, [(SOURCE, HubMessageClass::Publish); 2]);
     let others = [NEAR, FAR, SOURCE].map(|WorkerId(other)| other);
     assert_eq!(told(&mut node), others.map(|other| (other, true)));
-    // Of a channel without history nothing is held back.
+    // Publications of channels without history are not held back.
     let [chat] = node.names("chat");
     node.subscribe(0, &chat);
     node.publish_from(SOURCE, "c", &chat);

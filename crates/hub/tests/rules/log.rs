@@ -47,8 +47,8 @@ fn unkept_publications_count_against_the_log_only_while_waiting() {
     assert_eq!(refused, Err(NoCredit));
 }
 
-/// The channel keeps no history any more while one of its publications still waits for the log: the next one does not
-/// overtake it.
+/// The channel loses its history while one of its publications still waits for the log: the next one does not overtake
+/// it.
 #[test]
 fn a_channel_that_stops_keeping_history_keeps_the_order() {
     let mut node = Node::logged();

@@ -1,5 +1,6 @@
-//! The rules of a single hub by subject: exact deliveries, answers, gauges and limits, alone and as the home of channels
-//! with remote subscribers. Random interleavings of several hubs are in `joined.rs`, `members.rs` and `overheard.rs`.
+//! The rules of a single hub by subject: exact deliveries, replies, gauges and limits, alone and as the home of
+//! channels with remote subscribers. Random interleavings of several hubs are in `joined.rs`, `members.rs` and
+//! `overheard.rs`.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -13,7 +13,7 @@ fn slow_miss() -> NamespaceOptions {
     }
 }
 
-/// The marks of one delivery in each channel.
+/// Returns the flags of one delivery in each channel.
 fn misses(node: &mut Node, channels: &[&str]) -> Vec<bool> {
     for (index, channel) in channels.iter().enumerate() {
         node.subscribe(index as u32, channel);

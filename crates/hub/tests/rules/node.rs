@@ -1,4 +1,4 @@
-//! A hub with an outlet that records mail, deliveries and answers.
+//! A hub with an outlet that records messages, deliveries and replies.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use veche_hub::{
     SubscribeOptions, SubscribeOutcome, Ticket, USERS, UserCommand, Wildcards, WorkerId,
 };
 
-use crate::common::{name, session};
+use crate::common::{name, session, subscribe};
 
 pub(crate) const HOME: WorkerId = WorkerId(0);
 pub(crate) const NEAR: WorkerId = WorkerId(1);
@@ -42,10 +42,10 @@ pub(crate) struct Given {
 /// The recording outlet.
 #[derive(Default)]
 pub(crate) struct Desk {
-    /// Data mails that each worker accepts.
+    /// Data messages that each worker accepts.
     pub(crate) credits: [usize; 4],
     pub(crate) sent: Vec<(WorkerId, HubMessage)>,
-    /// Sent publications, as words.
+    /// Sent publications as text.
     pub(crate) delivered: Vec<String>,
     pub(crate) done: Vec<(WorkerId, HubMessageClass)>,
     pub(crate) given: Vec<Given>,
@@ -117,8 +117,8 @@ pub(crate) fn remembering(recovery: RecoveryMode) -> Option<HistoryOptions> {
     })
 }
 
-/// `kept` and `news` have history, `latest` recovers the latest publication, `room` has presence and announcements, `hall`
-/// too with a delay; `news` has a wildcard.
+/// `kept` and `news` have history, `latest` recovers the latest publication, `room` has presence, joins and leaves,
+/// `hall` too with a delay; `news` has a wildcard.
 pub(crate) fn namespaces() -> Namespaces {
     let mut all = Namespaces::with_wildcards(Wildcards::new(["news"]));
     let kept = NamespaceOptions {
@@ -203,7 +203,7 @@ impl Node {
         self.hub.home_of(name(channel)) == HOME
     }
 
-    /// Names of channels with their home here.
+    /// Names of channels homed here.
     pub(crate) fn names<const COUNT: usize>(&self, namespace: &str) -> [String; COUNT] {
         let all = (0..).map(|number| format!("{namespace}:{number}"));
         let mut own = all.filter(|channel| self.is_home_of(channel));
@@ -224,8 +224,14 @@ impl Node {
         joining: &SubscribeOptions,
     ) -> Result<(), SubscribeError> {
         let channel = name(channel);
-        self.hub
-            .subscribe(session, channel, Ticket(0), joining, &mut self.desk)
+        subscribe(
+            &mut self.hub,
+            session,
+            channel,
+            Ticket(0),
+            joining,
+            &mut self.desk,
+        )
     }
 
     pub(crate) fn subscribe(&mut self, index: u32, channel: &str) {
@@ -261,7 +267,7 @@ impl Node {
         self.hub.close(session, &mut self.desk);
     }
 
-    /// The subscribe mail of a session of another worker.
+    /// Returns the subscribe message of a session on another worker.
     pub(crate) fn request_from(
         &self,
         worker: WorkerId,
@@ -271,9 +277,15 @@ impl Node {
         let mut there = Hub::new(worker, self.hub.workers(), self.seed, Options::default());
         there.set_history(Arc::new(namespaces()), usize::MAX);
         let mut desk = Desk::default();
-        there
-            .subscribe(session(0), name(channel), Ticket(0), joining, &mut desk)
-            .expect("there is room");
+        subscribe(
+            &mut there,
+            session(0),
+            name(channel),
+            Ticket(0),
+            joining,
+            &mut desk,
+        )
+        .expect("there is room");
         let (to, mail) = desk.sent.pop().expect("the home is elsewhere");
         assert_eq!(to, HOME);
         mail

@@ -1,4 +1,4 @@
-//! PublishOptions of publications: repetition, versions, passing ones, differences; credit of remote publications.
+//! Publish options: repetition, versions, skipped history, deltas; credit of remote publications.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn offset(published: PublishOutcome) -> Option<u64> {
     published.position.map(|position| position.offset)
 }
 
-/// What its repetition is answered.
+/// Returns the reply to its repetition.
 fn skipped(first: PublishOutcome) -> PublishOutcome {
     assert!(!first.is_skipped);
     PublishOutcome {
@@ -215,7 +215,7 @@ fn a_remote_delivery_keeps_the_previous_payload_and_returns_its_credit() {
     let given = &node.desk.given[0];
     assert_eq!((&*given.text, given.previous.as_deref()), ("b", Some("a")));
     assert_eq!(node.desk.done, [(home, HubMessageClass::Deliver)]);
-    // The home has not heard of the last unsubscription yet.
+    // The home has not received the last unsubscription yet.
     node.unsubscribe(0, &away);
     node.receive(home, deliver(&away));
     assert_eq!((node.desk.given.len(), node.desk.done.len()), (1, 2));

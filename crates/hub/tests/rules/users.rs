@@ -1,4 +1,4 @@
-//! Users: connections, instructions, last seen.
+//! Users: connections, commands, last seen.
 
 use std::sync::Arc;
 
@@ -101,7 +101,7 @@ fn an_instruction_reaches_and_counts_all_connections_of_a_user() {
     let outcome = node
         .hub
         .send_user_command(from, &user, begone(), &mut node.desk);
-    // Three workers, and each has to tell the homes of whatever its sessions were subscribed to.
+    // Three workers, and each has to tell the homes of all channels to which its sessions were subscribed.
     let instructed = CommandDispatch {
         connections: 4,
         pending_acknowledgements: 3 * 4,
@@ -118,7 +118,7 @@ fn an_instruction_reaches_and_counts_all_connections_of_a_user() {
     assert_eq!(here, [session(0), session(1)]);
     assert_eq!(node.hub.sessions_of_user("").count(), 0);
 
-    // A remote home is told by mail.
+    // A remote home is notified by a message.
     node.desk.sent.clear();
     let outcome = node
         .hub
@@ -185,7 +185,7 @@ fn a_caller_is_answered_by_the_homes_concerned_behind_all_that_sessions_have_cha
         assert!(node.desk.sent.iter().all(all_settle));
         assert_eq!(node.desk.sent.len(), mails as usize);
     }
-    // As home of a channel, for a caller elsewhere.
+    // As home of a channel, for a remote caller.
     node.desk.sent.clear();
     let caller = Caller {
         worker: FAR,

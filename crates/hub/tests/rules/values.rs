@@ -1,4 +1,4 @@
-//! Values of the hub: listings, connections, encodings, costs of publications.
+//! Values of the hub: listings, connections, encodings, sizes of publications.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;

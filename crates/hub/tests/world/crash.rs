@@ -1,4 +1,4 @@
-//! Logs at work, and the end of a process at any moment.
+//! Logs in operation, and crashes at any moment.
 
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ impl World {
         }
     }
 
-    /// Everything that a worker's log is to have is on disk; false if it was before.
+    /// Writes all pending records of a worker's log. Returns `false` if there were none.
     pub(super) fn write_log(&mut self, worker: WorkerId) -> bool {
         let place = usize::from(worker.0);
         let Some(disk) = &mut self.disk else {
@@ -43,7 +43,7 @@ impl World {
         !was_quiet
     }
 
-    /// The hub hears how far its log has come.
+    /// Tells the hub how far its log has got.
     fn tell(&mut self, worker: WorkerId) {
         let Some(disk) = &mut self.disk else { return };
         let log = &mut disk.logs[usize::from(worker.0)];
@@ -53,9 +53,9 @@ impl World {
         hub.batch_durable(told, &mut port);
     }
 
-    /// The process ends, and another one begins.
+    /// Crashes the process and starts another one.
     fn crash(&mut self, random: &mut fastrand::Rng) {
-        // Some of what was handed over is written, though nobody was told.
+        // Some submitted batches are written, although this was not reported.
         if let Some(disk) = &mut self.disk {
             for place in 0..self.hubs.len() {
                 for _ in 0..random.usize(0..3) {
@@ -74,7 +74,7 @@ impl World {
         wires.returning.clear();
         wires.published.clear();
         let Some(disk) = &self.disk else { return };
-        // What is written and was not fed is what the next process begins with.
+        // The next process starts with written publications, delivered or not.
         for channel in &self.channels {
             let Some(kept) = disk.streams.get(channel) else {
                 wires.epochs.remove(channel);
@@ -94,7 +94,7 @@ impl World {
         self.begin(workers, random.u64(..));
     }
 
-    /// What was fed is there: with its epoch, in its order, as far as it is to be kept.
+    /// Everything delivered is on disk: with its epoch, in order, as far as it is still kept.
     fn check_disk_of_all(&self) {
         let Some(disk) = &self.disk else { return };
         for channel in self.channels.iter().filter(|name| remembered(name) > 0) {
@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    /// When all is written, there is no more than is to be kept.
+    /// When everything is written, the disk has no more than is to be kept.
     pub(super) fn check_disk(&self) {
         self.check_disk_of_all();
         let streams = self.disk.iter().flat_map(|disk| &disk.streams);

@@ -1,25 +1,25 @@
-//! What the hubs' logs have kept: batches that were handed over, those that a crash leaves, and what they come to.
+//! The hubs' logs on disk: queued batches, those that survive a crash, and the resulting streams.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use veche_hub::{Epoch, LogBatch, LogRecord, Publication, RestoredStream, Version};
 
-/// All logs, whose channels are different ones.
+/// All logs, whose channels are disjoint.
 #[derive(Default)]
 pub(crate) struct Disk {
     pub(crate) logs: Vec<Log>,
     pub(crate) streams: BTreeMap<String, Kept>,
 }
 
-/// One worker's.
+/// The log of one worker.
 #[derive(Default)]
 pub(crate) struct Log {
-    /// Handed over, and lost by a crash.
+    /// Queued, and lost in a crash.
     queued: VecDeque<LogBatch>,
-    /// Number of the last batch that no crash takes back.
+    /// The number of the last batch that survives a crash.
     pub(crate) committed: u64,
-    /// What the hub knows of that.
+    /// The last batch reported to the hub.
     pub(crate) told: u64,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Kept {
 }
 
 impl Disk {
-    /// Empty logs of so many workers; what was kept stays.
+    /// Starts empty logs for a new process; stored streams stay.
     pub(crate) fn begin(&mut self, workers: u16) {
         self.logs = (0..workers).map(|_| Log::default()).collect();
     }
@@ -43,7 +43,7 @@ impl Disk {
         log.queued.push_back(batch);
     }
 
-    /// Writes the next batch of a worker; false if there is none.
+    /// Writes the next batch of a worker. Returns `false` if there is none.
     pub(crate) fn commit(&mut self, worker: usize) -> bool {
         let log = &mut self.logs[worker];
         let Some(batch) = log.queued.pop_front() else {
@@ -56,7 +56,7 @@ impl Disk {
         true
     }
 
-    /// The rules of `veche_archive::Record`, but that nothing is ignored: hubs don't say what is not so.
+    /// Applies a record by the rules of `veche_archive::Record`, but without ignoring any: hubs send only valid ones.
     fn apply(&mut self, append: LogRecord) {
         match append {
             LogRecord::Opened { channel, epoch, .. } => {
@@ -95,7 +95,7 @@ impl Disk {
         }
     }
 
-    /// All there is, for a process that begins.
+    /// Returns all streams for a process that starts.
     pub(crate) fn restored(&self) -> impl Iterator<Item = RestoredStream> {
         self.streams.iter().map(|(channel, kept)| RestoredStream {
             channel: Arc::from(channel.as_str()),

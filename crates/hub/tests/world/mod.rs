@@ -1,4 +1,4 @@
-//! The hubs, what joins them, and the model.
+//! The hubs, the connections between them, and the model.
 
 mod crash;
 mod disk;
@@ -14,11 +14,11 @@ use veche_hub::{
     SubscribeOptions, SubscribeOutcome, Ticket, USERS, UserAction, UserCommand, WorkerId,
 };
 
-use crate::common::{name, session};
+use crate::common::{name, session, subscribe};
 use disk::Disk;
 use port::Port;
 
-/// How credits are counted on a lane.
+/// How a lane counts credits.
 #[derive(Clone, Copy)]
 pub(crate) enum Lanes {
     /// A pool for each class.
@@ -38,10 +38,10 @@ pub(crate) struct Setup {
     pub(crate) is_logged: bool,
 }
 
-/// Where, who, in what.
+/// A worker, its session, and a channel.
 type Member = (WorkerId, ConnectionId, String);
 
-/// One subscription from its request to its end.
+/// A subscription from its request to its end.
 #[derive(Debug)]
 pub(crate) struct Life {
     member: Member,
@@ -49,15 +49,15 @@ pub(crate) struct Life {
     /// Length of the channel's order when the home registered it.
     since: Option<usize>,
     received: Vec<u64>,
-    /// Those of what it received.
+    /// The positions of what it received.
     positions: Vec<Option<Position>>,
-    /// The offset up to which it said to know the channel.
+    /// The offset that it sent as known.
     asked: Option<u64>,
     joined: Option<Box<SubscribeOutcome>>,
     ended: bool,
 }
 
-/// What chats remember; users' own channels remember more than there ever is, the others nothing.
+/// History size of chats; personal channels store everything, the others nothing.
 const CHAT_SIZE: usize = 6;
 const USERS_SIZE: usize = 100_000;
 
@@ -79,7 +79,7 @@ fn namespaces() -> Namespaces {
     namespaces
 }
 
-/// How many publications a channel remembers.
+/// Returns the history size of a channel.
 fn remembered(channel: &str) -> usize {
     match channel.split_once(':') {
         Some(_) => CHAT_SIZE,
@@ -89,8 +89,8 @@ fn remembered(channel: &str) -> usize {
 }
 
 impl Life {
-    /// What it joined and what it received had its place in the channel's order; what it got of what it had missed was
-    /// all of it, whenever there was all of it.
+    /// Checks that the joined position and the received publications agree with the channel's order, and that recovery
+    /// was complete whenever possible.
     fn check_positions(&self, since: usize, order: &[u64]) {
         let channel = &self.member.2;
         let size = remembered(channel);
@@ -132,34 +132,34 @@ impl Life {
     }
 }
 
-/// All that is not a hub.
+/// Everything outside of the hubs.
 pub(crate) struct Wires {
     pub(crate) setup: Lanes,
     pub(crate) lanes: BTreeMap<(WorkerId, WorkerId), VecDeque<HubMessage>>,
-    /// Taken credits.
+    /// Credits in use.
     pub(crate) taken: BTreeMap<(WorkerId, WorkerId, Class2), usize>,
-    /// Finished, on the way back to the sender.
+    /// Returned credits in flight to the sender.
     pub(crate) returning: Vec<(WorkerId, WorkerId, Class2)>,
-    /// Each channel's publications as its home took them.
+    /// Each channel's publications in the order of its home.
     pub(crate) orders: BTreeMap<String, Vec<u64>>,
     /// By the ticket of the subscribe request.
     pub(crate) lives: BTreeMap<Ticket, Life>,
     pub(crate) current: BTreeMap<Member, Ticket>,
-    /// Which worker published what; each numbers upwards.
+    /// The worker that published each number; numbers increase per worker.
     pub(crate) sources: BTreeMap<u64, WorkerId>,
-    /// Publications under way: their channel and number, and whether their home took them.
+    /// Publications in flight: their channel and number, and whether their home took them.
     pub(crate) published: BTreeMap<Ticket, (String, u64, bool)>,
-    /// The last answer to one.
+    /// The last reply to a publication.
     pub(crate) answered: Option<PublishOutcome>,
     pub(crate) disconnected: Vec<(WorkerId, ConnectionId)>,
     pub(crate) disconnects: BTreeMap<Ticket, CommandDispatch>,
-    /// Workers whose sessions have yet to carry out what they were told.
+    /// Workers whose sessions have yet to execute a command.
     pub(crate) settling: Vec<(WorkerId, Caller, Arc<UserCommand>)>,
-    /// How many answers say that it is done.
+    /// The number of acknowledgements per ticket.
     pub(crate) settled: BTreeMap<Ticket, u32>,
-    /// Of the channels that remember.
+    /// The epochs of channels with history.
     pub(crate) epochs: BTreeMap<String, Epoch>,
-    /// How many deliveries came together with what their receiver was given before.
+    /// Number of deliveries that carried the payload their receiver had got before.
     pub(crate) previous: u64,
 }
 
@@ -169,7 +169,7 @@ type Class2 = u8;
 pub(crate) struct World {
     options: Options,
     hubs: Vec<Hub>,
-    /// Where hubs have logs.
+    /// Present if hubs have logs.
     disk: Option<Disk>,
     wires: Wires,
     sessions: Vec<Vec<ConnectionId>>,
@@ -207,7 +207,7 @@ impl World {
         world
     }
 
-    /// A process with so many workers begins.
+    /// Starts a process with the given number of workers.
     fn begin(&mut self, workers: u16, seed: u64) {
         let namespaces = Arc::new(namespaces());
         let hub = |me| {
@@ -283,9 +283,9 @@ impl World {
         }
     }
 
-    /// Lets everything under way arrive. Fails if anything is stuck.
+    /// Lets everything in flight arrive. Fails if anything is stuck.
     pub(crate) fn settle(&mut self, random: &mut fastrand::Rng) {
-        // Far beyond what a case can hold; each round carries at least something.
+        // Far more than a case can take; each round makes progress.
         for _ in 0..200_000 {
             let mut is_quiet = true;
             for from in self.workers() {
@@ -331,7 +331,7 @@ impl World {
         );
     }
 
-    /// Each received the order from its registration on; those still there, up to its end.
+    /// Each subscriber received the order from its registration on; those still subscribed, up to its end.
     pub(crate) fn check_sequences(&self) {
         for (channel, order) in &self.wires.orders {
             for worker in self.workers() {
@@ -370,7 +370,7 @@ impl World {
         }
     }
 
-    /// When nothing is under way, a publication is handed to exactly those who are there.
+    /// At rest, a publication is delivered to exactly the current subscribers.
     pub(crate) fn check_handed(&mut self) {
         let mut totals = (0, 0, 0);
         for channel in self.channels.clone() {
@@ -418,7 +418,7 @@ impl World {
         assert_eq!(found, totals, "channels, users, subscriptions");
     }
 
-    /// A user's connections are told, counted and, once closed, gone.
+    /// A user's connections receive a command, are counted and, once closed, are gone.
     pub(crate) fn check_disconnect(&mut self, random: &mut fastrand::Rng) {
         for worker in self.workers() {
             let channel = if worker.0 % 2 == 0 {
@@ -473,12 +473,12 @@ impl World {
         }
     }
 
-    /// How many deliveries came together with what their receiver was given before.
+    /// Returns the number of deliveries that carried the payload their receiver had got before.
     pub(crate) fn previous(&self) -> u64 {
         self.wires.previous
     }
 
-    /// Closes all; nothing may be left anywhere.
+    /// Closes all sessions and checks that nothing is left.
     pub(crate) fn end(&mut self) {
         for worker in self.workers() {
             for session in self.sessions[usize::from(worker.0)].clone() {
@@ -488,7 +488,7 @@ impl World {
         self.settle(&mut fastrand::Rng::with_seed(2));
         self.check_disk();
         for hub in &mut self.hubs {
-            // Publications go first, positions later, after the time in which a process that began doubts the clock.
+            // Publications expire first, positions later, after the grace period of a restored process.
             for wall_ms in [1_000, 61_000] {
                 hub.set_now(Now {
                     mono_ms: 3_600_000,
@@ -508,7 +508,7 @@ impl World {
         }
     }
 
-    /// An offset up to which somebody may know the channel: somewhere in what was published so far, or beyond.
+    /// Returns an offset that a subscriber may know: within what was published so far, or beyond.
     fn any_offset(&self, channel: &str, random: &mut fastrand::Rng) -> Option<u64> {
         let is_known = self.wires.epochs.contains_key(channel);
         let count = self.wires.orders.get(channel).map_or(0, Vec::len) as u64;
@@ -547,7 +547,7 @@ impl World {
             since,
             ..SubscribeOptions::default()
         };
-        let result = hub.subscribe(session, name(channel), ticket, &joining, &mut port);
+        let result = subscribe(hub, session, name(channel), ticket, &joining, &mut port);
         let expected = if is_new {
             Ok(())
         } else {
@@ -577,13 +577,13 @@ impl World {
         let (hub, mut port) = self.at(worker);
         hub.close(session, &mut port);
         if had_any {
-            // A stale id does nothing, cleanly.
+            // A stale id has no effect.
             assert!(!hub.unsubscribe(session, name("news"), &mut port));
             hub.close(session, &mut port);
         }
     }
 
-    /// Publishes what the worker's source holds back; true if anything went.
+    /// Publishes what the worker's source holds back. Returns whether anything was accepted.
     fn publish_paused(&mut self, worker: WorkerId) -> bool {
         let mut has_gone = false;
         while let Some((channel, number)) = self.paused[usize::from(worker.0)].pop_front() {
@@ -629,7 +629,7 @@ impl World {
         Ok(outcome)
     }
 
-    /// Carries one mail; false if there was none.
+    /// Delivers one message. Returns `false` if there was none.
     fn carry(&mut self, from: WorkerId, to: WorkerId) -> bool {
         let mail = self
             .wires

@@ -1,4 +1,4 @@
-//! A worker's outlet, and what the model notes as things happen.
+//! A worker's outlet, which updates the model.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ impl Wires {
             .push(number);
     }
 
-    /// The home took the publication with this ticket, if that was not seen before.
+    /// The home took the publication with this ticket, if that was not observed before.
     fn take_in(&mut self, ticket: Ticket) {
         let published = self.published.get_mut(&ticket).expect("it was published");
         let (channel, number, is_taken) = published;
@@ -56,7 +56,7 @@ impl Wires {
         }
     }
 
-    /// A member leaves; false if it was none.
+    /// Removes a member. Returns `false` if it was none.
     pub(crate) fn leave(&mut self, member: &Member) -> bool {
         let Some(ticket) = self.current.remove(member) else {
             return false;
@@ -154,7 +154,7 @@ impl Outlet for Port<'_> {
             .get_mut(ticket)
             .expect("members have a life");
         assert!(life.answered, "delivered before the answer");
-        // What goes out together with it is what whoever has the one before was given.
+        // The preceding payload is what a receiver of the preceding publication got.
         if let Some(previous) = delivery.previous
             && let (Some(Some(last)), Some(here)) = (life.positions.last(), delivery.position)
             && last.offset + 1 == here.offset
@@ -171,7 +171,7 @@ impl Outlet for Port<'_> {
         match answer {
             HubReply::Subscribed(joined) => {
                 if self.wires.lives[&ticket].since.is_none() {
-                    // The home is here: there was no mail to see it by.
+                    // The home is local, so there was no message to observe.
                     self.wires.register(ticket);
                 }
                 let life = self.wires.lives.get_mut(&ticket).expect("a ticket of ours");
@@ -190,7 +190,7 @@ impl Outlet for Port<'_> {
                 life.joined = joined;
             }
             HubReply::Published(published) => {
-                // The home is here: there was no mail to see it by.
+                // The home is local, so there was no message to observe.
                 self.wires.take_in(ticket);
                 assert!(
                     self.wires.published.remove(&ticket).is_some(),

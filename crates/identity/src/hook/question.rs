@@ -1,4 +1,4 @@
-//! What the back end is told of a request, and what its answer says.
+//! Encodes the identity hook's request and parses its response.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use veche_webhooks::{BackendResult, FetchResponse, HOOK, Object};
 
 use crate::cache::Digest;
 
-/// In this header, or in a JSON body as `user`, the back end says who it is.
+/// The response header with the user; a JSON body may contain `user` instead.
 pub(super) const USER_HEADER: &str = "x-veche-user";
 
-/// In this header, or in a JSON body as `expire_at`, the back end says until when, in seconds since 1970.
+/// The response header with the expiry in seconds since 1970; a JSON body may contain `expire_at` instead.
 const EXPIRE_HEADER: &str = "x-veche-expire-at";
 
-/// An answer is never kept for longer, whatever it says.
+/// The longest time that a response is cached, whatever it says.
 const KEPT_MAX: Duration = Duration::from_secs(3600);
 
-/// The headers of the question: those of the client that are `chosen`, and what it wanted.
+/// Returns the headers of the request: the selected ones of the client, and the original method and URI.
 pub(super) fn forwarded_headers(
     question: &IdentityRequest<'_>,
     chosen: &[String],
@@ -47,7 +47,7 @@ pub(super) fn forwarded_headers(
     passed
 }
 
-/// The path that the request was routed by, so that the back end judges no other spelling of it, and the query.
+/// Returns the normalised path that was routed, so that the back end sees the same path, and the query.
 fn original_uri(head: &Head<'_>) -> String {
     let path = encoded_path(&head.path);
     match head.query {
@@ -56,7 +56,7 @@ fn original_uri(head: &Head<'_>) -> String {
     }
 }
 
-/// By which an answer is kept. Lengths are part of it, so that nothing can be moved from one header to the next.
+/// Returns the cache key. Lengths are included, so that no part can move from one header to the next.
 pub(super) fn digest(passed: &[(String, Vec<u8>)]) -> Digest {
     let mut digest = Sha256::new();
     for (name, value) in passed {
@@ -68,19 +68,20 @@ pub(super) fn digest(passed: &[(String, Vec<u8>)]) -> Digest {
     digest.finalize().into()
 }
 
-/// What an answer says.
+/// A parsed response.
 pub(super) struct HookAnswer {
     pub(super) finding: IdentityResult,
-    /// How long it may be kept; `None`: for this once.
+    /// How long it may be cached; `None`: not at all.
     pub(super) kept: Option<Duration>,
-    /// What it says about the back end; `None`: nothing.
+    /// The outcome for the circuit breaker; `None`: none.
     pub(super) ending: Option<BackendResult>,
-    /// For the log, where something is wrong.
+    /// A description of a problem, for the log.
     pub(super) trouble: Option<String>,
 }
 
 impl HookAnswer {
-    /// How long it may be kept at that time, in milliseconds since 1970: never for longer than it holds.
+    /// Returns how long the response may be cached at that time, in milliseconds since 1970: never longer than it is
+    /// valid.
     pub(super) fn cache_time(&self, now_ms: u64) -> Option<Duration> {
         let until_s = match &self.finding {
             IdentityResult::Verified(word) => word.until_s,
@@ -94,7 +95,7 @@ impl HookAnswer {
     }
 }
 
-/// Reads an answer; `cache_time` is for those that name a user and say nothing of how long that holds.
+/// Parses a response; `cache_time` applies to those that name a user without a lifetime.
 pub(super) fn read(
     answer: Result<FetchResponse, CallError>,
     cache_time: Option<Duration>,
@@ -152,7 +153,7 @@ fn user_answer(answer: &FetchResponse) -> Result<VerifiedUser, String> {
         },
     };
     if user.is_empty() {
-        return Err("it names a user that is none".to_owned());
+        return Err("invalid user".to_owned());
     }
     if answer.has(EXPIRE_HEADER) {
         let seconds = answer.header(EXPIRE_HEADER).map(str::trim);
@@ -163,13 +164,13 @@ fn user_answer(answer: &FetchResponse) -> Result<VerifiedUser, String> {
     }
     Ok(VerifiedUser {
         user,
-        // 0 is no time.
+        // 0 means no expiry.
         until_s: Some(until_s).filter(|until_s| *until_s > 0),
         ..VerifiedUser::default()
     })
 }
 
-/// `expire_at` of a body beside the header that names the user: 0 where the body is no JSON object or has none.
+/// Returns `expire_at` of a body that accompanies the user header; 0 if the body is no JSON object or has none.
 fn body_expiry(body: &[u8]) -> Result<u64, String> {
     #[derive(Deserialize)]
     struct ExpiryBody {
@@ -184,7 +185,7 @@ fn body_expiry(body: &[u8]) -> Result<u64, String> {
         .map_err(|error| error.to_string())
 }
 
-/// RFC 9111, section 5.2.2, as far as it matters to the only one who asks.
+/// Returns the lifetime from `Cache-Control` (RFC 9111, section 5.2.2), as far as it applies to a private cache.
 fn kept_for(header: Option<&str>, otherwise: Option<Duration>) -> Option<Duration> {
     let Some(header) = header else {
         return otherwise;

@@ -1,4 +1,4 @@
-//! Who waits, by network: none may have all places, or all helpers.
+//! Limits waiting requests by network, so that none can take all places or all helpers.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,24 +6,25 @@ use std::net::IpAddr;
 use veche_frontends::rate::Rate;
 use veche_types::network;
 
-/// What waits of each network; bounded by what waits at all.
+/// Waiting requests by network; bounded by the total number of places.
 #[derive(Debug)]
 pub(super) struct PerAddressQuota {
-    /// `None`: a network may have all that there is.
+    /// `None`: unlimited.
     limits: Option<NetworkUse>,
     networks: HashMap<IpAddr, NetworkUse>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct NetworkUse {
-    /// Passwords that are to be judged.
+    /// The number of passwords to be checked.
     passwords: u64,
-    /// Requests that wait for them: several may bring the same one.
+    /// The number of waiting requests; several may have the same password.
     requests: u64,
 }
 
 impl PerAddressQuota {
-    /// Of so many places. A network may have as many passwords judged at once as may be wrong, and half of the places.
+    /// Creates quotas. A network may have as many concurrent checks as wrong passwords are allowed, and half of the
+    /// places.
     pub(super) fn new(wrong: Option<Rate>, places: u32) -> Self {
         let limits = wrong.map(|wrong| NetworkUse {
             passwords: wrong.count(),
@@ -35,7 +36,7 @@ impl PerAddressQuota {
         }
     }
 
-    /// Whether a further request may wait; `is_new`: with a password that nobody waits for so far.
+    /// Returns whether another request may wait; `is_new` if its password is not being checked yet.
     pub(super) fn has_room(&self, client: IpAddr, is_new: bool) -> bool {
         let Some(limits) = self.limits else {
             return true;
@@ -45,14 +46,14 @@ impl PerAddressQuota {
         share.requests < limits.requests && (!is_new || share.passwords < limits.passwords)
     }
 
-    /// A request waits.
+    /// Adds a waiting request.
     pub(super) fn add(&mut self, client: IpAddr, is_new: bool) {
         let share = self.networks.entry(network(client)).or_default();
         share.requests += 1;
         share.passwords += u64::from(is_new);
     }
 
-    /// A password was judged, for which so many requests have waited.
+    /// Removes a checked password and the requests that waited for it.
     pub(super) fn remove(&mut self, client: IpAddr, requests: usize) {
         let network = network(client);
         let Some(share) = self.networks.get_mut(&network) else {

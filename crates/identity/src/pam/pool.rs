@@ -1,5 +1,5 @@
-//! Threads that have passwords judged, each with a helper of its own: begun when there is something to do, ended when there
-//! has been nothing for a while. What waits for them is bounded by those who ask.
+//! A pool of threads that check passwords, each with its own helper process. They start on demand and end when idle.
+//! The queue is bounded by its callers.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -17,49 +17,49 @@ use veche_webhooks::{BackendResult, CircuitBreaker};
 use crate::cache::Digest;
 use crate::metrics::IdentityMetrics;
 
-/// A thread only writes to and reads from its helper.
+/// A thread only communicates with its helper.
 const STACK_BYTES: usize = 256 << 10;
-/// After so many helpers in a row that did not start none is started for [`PAUSE_MS`].
+/// The number of consecutive failed starts after which no helper is started for [`PAUSE_MS`].
 const FAILURES_MAX: u32 = 3;
 const PAUSE_MS: u64 = 1_000;
-/// How long a helper may take to load the library.
+/// The time limit for a helper to load the library.
 const START_WAIT: Duration = Duration::from_secs(10);
 
-/// A password to be judged.
+/// A password to be checked.
 pub(super) struct PasswordCheck {
     pub(super) question: PamRequest,
-    /// By when, time in the queue included.
+    /// The deadline, which includes queueing.
     pub(super) until: Instant,
     pub(super) ticket: CheckTicket,
     pub(super) asker: Arc<dyn CheckObserver>,
 }
 
-/// Whose it is.
+/// Identifies the request of a check.
 pub(super) struct CheckTicket {
     pub(super) digest: Digest,
     pub(super) client: IpAddr,
 }
 
-/// Who wants to know.
+/// Receives the results of checks.
 pub(super) trait CheckObserver: Send + Sync {
-    /// How long the client has to wait, in seconds, if others of its passwords were wrong meanwhile.
+    /// Returns how long the client has to wait, in seconds, if other passwords of it were wrong in the meantime.
     fn retry_after_s(&self, client: IpAddr) -> Option<u32>;
-    /// Called once for each job, on a thread of the pool.
+    /// Called once for each check, on a thread of the pool.
     fn checked(&self, ticket: CheckTicket, outcome: Result<PamReply, CheckError>);
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug)]
 pub(super) enum CheckError {
-    /// It was not asked: its address has to wait.
+    /// Not checked: the address has to wait.
     Barred { wait_s: u32 },
-    /// Its time was over before a helper was free. It was not asked.
+    /// Not checked: the deadline passed before a helper was free.
     Late,
-    /// There is no helper. It was not asked.
+    /// Not checked: no helper could be started.
     Helper(String),
-    /// A helper had it, and gave no answer in its time.
+    /// A helper did not answer before the deadline.
     Unanswered,
-    /// The helper that had it has ended.
+    /// The helper ended during the check.
     Gone,
 }
 
@@ -73,7 +73,7 @@ impl From<HelperError> for CheckError {
     }
 }
 
-/// See the module's text. When it is dropped, its threads end with their last jobs.
+/// The pool. When it is dropped, its threads end after their current checks.
 #[derive(Debug)]
 pub(super) struct HelperPool(Arc<Inner>);
 
@@ -92,7 +92,7 @@ struct Inner {
 struct State {
     queue: VecDeque<PasswordCheck>,
     threads: u32,
-    /// Those that wait for something to do.
+    /// The number of idle threads.
     resting: u32,
     is_closed: bool,
 }
@@ -120,7 +120,7 @@ impl HelperPool {
         }))
     }
 
-    /// Has it judged as soon as a helper is free.
+    /// Queues a password for the next free helper.
     pub(super) fn submit(&self, job: PasswordCheck) {
         let inner = &self.0;
         let mut state = inner.state.lock();
@@ -141,7 +141,7 @@ impl HelperPool {
         if state.threads > 0 {
             return;
         }
-        // Nobody would ever take them.
+        // No thread would ever take them.
         let jobs = std::mem::take(&mut state.queue);
         drop(state);
         for PasswordCheck { ticket, asker, .. } in jobs {
@@ -159,10 +159,10 @@ impl Drop for HelperPool {
 }
 
 impl Inner {
-    /// The life of a thread.
+    /// The main function of a thread.
     fn work(&self) {
-        // The right to bind low ports, which a unit of systemd gives to all that is started: not to helpers. It is this
-        // thread's own, and helpers get it from nowhere else. Where it can't be taken there is none.
+        // Drops the capability to bind low ports, which a systemd unit gives to all its processes, so that helpers
+        // don't inherit it. It applies to this thread only. An error means that there is none.
         let _ = rustix::thread::clear_ambient_capability_set();
         let mut helper = None;
         while let Some(job) = self.next() {
@@ -173,14 +173,14 @@ impl Inner {
                 asker,
                 ..
             } = job;
-            // With its password.
+            // Together with its password.
             drop(question);
             asker.checked(ticket, outcome);
         }
         self.end(&mut helper);
     }
 
-    /// What is to be done next; `None`: the thread is to end.
+    /// Takes the next check; `None` tells the thread to end.
     fn next(&self) -> Option<PasswordCheck> {
         let mut state = self.state.lock();
         loop {
@@ -218,13 +218,13 @@ impl Inner {
             Some(ready) => ready,
             None => helper.insert(self.start()?),
         };
-        // Its start may have taken long; it is there for the next one.
+        // Its start may have taken long; it stays for the next check.
         if now() >= job.until {
             return Err(CheckError::Late);
         }
         let answer = ready.ask(&job.question, job.until);
         if answer.is_err() {
-            // It still waits for a module, or is gone.
+            // It is still blocked in a module, or gone.
             self.end(helper);
         }
         Ok(answer?)
@@ -270,7 +270,7 @@ mod tests {
         let low_ports = CapabilitySet::NET_BIND_SERVICE;
         let mut own = capabilities(None).expect("the system tells");
         own.inheritable |= low_ports;
-        // Of this thread alone, as with all capabilities.
+        // Capabilities apply to this thread only.
         let raised = set_capabilities(None, own)
             .and_then(|()| configure_capability_in_ambient_set(low_ports, true));
         if raised.is_err() {

@@ -1,4 +1,4 @@
-//! A JSON Web Key Set (RFC 7517), with the members of RFC 7518, section 6, and RFC 8037, section 2.
+//! JSON Web Key Sets (RFC 7517), with the members of RFC 7518 section 6 and RFC 8037 section 2.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,11 +9,11 @@ use crate::Algorithm;
 
 #[derive(Deserialize)]
 struct JwkSet {
-    /// Judged one by one: a set may have keys that nobody here can read (RFC 7517, section 5).
+    /// Parsed one by one, since a set may contain unsupported keys (RFC 7517 section 5).
     keys: Vec<serde_json::Value>,
 }
 
-/// The members that matter; all others are left aside, private ones among them.
+/// The relevant members; all others are ignored, including private ones.
 #[derive(Deserialize)]
 struct Jwk {
     kty: String,
@@ -29,7 +29,7 @@ struct Jwk {
     y: Option<String>,
 }
 
-/// What can be used of a set, in its order.
+/// Returns the usable keys of a set in order.
 pub(super) fn read(json: &[u8]) -> Result<Vec<Key>, KeyError> {
     let set: JwkSet = serde_json::from_slice(json).map_err(|_| KeyError::NotASet)?;
     if set.keys.len() > KEYS_MAX {
@@ -58,7 +58,7 @@ fn key(member: Jwk) -> Option<Key> {
         ("EC", Some(name)) => {
             let curve = Curve::named(name)?;
             let mut point = vec![UNCOMPRESSED];
-            // RFC 7518, section 6.2.1.2: each coordinate has its full length.
+            // RFC 7518 section 6.2.1.2: each coordinate has its full length.
             for coordinate in [bytes(member.x?)?, bytes(member.y?)?] {
                 if coordinate.len() != curve.coordinate_bytes() {
                     return None;
@@ -68,15 +68,15 @@ fn key(member: Jwk) -> Option<Key> {
             Material::point(curve, &point)?
         }
         ("OKP", Some("Ed25519")) => Material::ed25519(&bytes(member.x?)?)?,
-        // "oct" among them: a secret that is published is none.
+        // Also "oct": a published secret is not secret.
         _ => return None,
     };
     let mut key = Key::new(member.kid, material);
     key.algorithm = match member.alg.as_deref() {
         None => None,
-        // RFC 9864 has another name for the same.
+        // RFC 9864 introduces another name for the same algorithm.
         Some("Ed25519") => Some(Algorithm::EdDsa),
-        // One that is meant for another algorithm, such as PS256, is not used for ours.
+        // A key for another algorithm, such as PS256, is not used.
         Some(name) => Some(Algorithm::named(name)?),
     };
     let is_meant = key.algorithm.is_none_or(|only| key.accepts_algorithm(only));

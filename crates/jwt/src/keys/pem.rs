@@ -1,4 +1,4 @@
-//! Public keys in PEM: SubjectPublicKeyInfo (RFC 5280, section 4.1.2.7).
+//! PEM public keys: SubjectPublicKeyInfo (RFC 5280 section 4.1.2.7).
 
 use x509_parser::oid_registry::{
     OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_NIST_EC_P384, OID_NIST_EC_P521, OID_SIG_ED25519,
@@ -10,7 +10,7 @@ use x509_parser::x509::SubjectPublicKeyInfo;
 
 use super::{Curve, Key, KeyError, Material};
 
-/// The keys of a file, in its order.
+/// Parses the keys of a file in order.
 pub(super) fn read(text: &[u8]) -> Result<Vec<Key>, KeyError> {
     let mut keys = Vec::new();
     for (index, block) in Pem::iter_from_buffer(text).enumerate() {

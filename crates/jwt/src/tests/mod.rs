@@ -1,4 +1,4 @@
-//! The examples of the RFCs, tokens of keys made here, and what attackers make of them.
+//! Examples of the RFCs, tokens signed by generated keys, and attacks.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -24,7 +24,7 @@ fn encode(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// A token with this header, signed by whoever.
+/// Returns a token with this header and signature.
 fn token(header: &Value, claims: &Value, sign: impl FnOnce(&[u8]) -> Vec<u8>) -> String {
     let message = format!(
         "{}.{}",
@@ -92,7 +92,7 @@ fn ann() -> Value {
     json!({"sub": "ann", "exp": NOW_S + 60})
 }
 
-/// The back end names tokens by it (RFC 7519, section 4.1.7).
+/// The back end revokes tokens by it (RFC 7519 section 4.1.7).
 #[test]
 fn a_token_that_could_not_be_revoked_is_refused() {
     let mut claims = ann();
@@ -195,7 +195,7 @@ fn claims_are_judged() {
             &plain,
             Ok("ann"),
         ),
-        // Clocks may differ by thirty seconds.
+        // The leeway is thirty seconds.
         (json!({"sub": "ann", "exp": NOW_S - 29}), &plain, Ok("ann")),
         (
             json!({"sub": "ann", "exp": NOW_S - 30}),
@@ -262,7 +262,7 @@ fn claims_are_judged() {
             &to,
             Err(TokenError::Audience),
         ),
-        // Without an audience of ours it may be for any, as in Centrifugo.
+        // Without configured audiences any is accepted, as in Centrifugo.
         (
             json!({"sub": "ann", "exp": exp, "aud": "shop"}),
             &plain,
@@ -353,7 +353,7 @@ fn an_unsigned_token_is_refused() {
             assert_eq!(found, Err(TokenError::Algorithm), "{name:?}");
         }
     }
-    // The right name, and no signature or part of one.
+    // The right name with a missing or truncated signature.
     for length in [0, 1, 31] {
         let bad = token(&json!({"alg": "HS256"}), &ann(), |message| {
             hs256(SECRET, message)[..length].to_vec()
@@ -368,7 +368,7 @@ fn a_public_key_is_no_secret() {
     let pair = Ecdsa::new();
     let jwk = pair.jwk("a");
     let keys = published(std::slice::from_ref(&jwk)).unwrap();
-    // Whatever of the public key is taken for a secret.
+    // Any form of the public key used as a secret.
     for secret in [
         pair.0.public_key().as_ref().to_vec(),
         jwk.to_string().into_bytes(),
@@ -395,7 +395,7 @@ fn a_set_knows_its_keys_by_name() {
     let ok = Ok("ann".to_owned());
     assert_eq!(judge(&first.token(Some("1"), &ann())), ok);
     assert_eq!(judge(&second.token(Some("2"), &ann())), ok);
-    // Without a name each is tried.
+    // Without an id each key is tried.
     assert_eq!(judge(&second.token(None, &ann())), ok);
     assert_eq!(
         judge(&second.token(Some("1"), &ann())),
@@ -409,7 +409,7 @@ fn a_set_knows_its_keys_by_name() {
         judge(&other.token(Some("3"), &ann())),
         Err(TokenError::UnknownKey)
     );
-    // What a token brings along, or points to, is not looked at.
+    // Keys embedded in or referenced by a token are ignored.
     for name in ["jwk", "jku", "x5u", "x5c"] {
         let mut header = json!({"alg": "ES256", "kid": "1"});
         header[name] = match name {
@@ -456,7 +456,7 @@ fn a_set_is_read_as_far_as_it_can_be_used() {
     ] {
         let alone = published(std::slice::from_ref(&jwk));
         assert_eq!(alone.is_ok(), is_used, "{jwk}");
-        // What can't be used does not spoil the others.
+        // Unusable keys do not affect the others.
         assert_eq!(
             published(&[jwk, good.clone()]).unwrap().len(),
             1 + usize::from(is_used)
@@ -508,7 +508,7 @@ fn ed25519_signs_too() {
         pair.sign(message).as_ref().to_vec()
     });
     assert!(verify(&good, &keys, &ClaimRules::default(), NOW_S).is_ok());
-    // A token of another key, and one that was changed behind the signer's back.
+    // A token of another key, and one changed after signing.
     let bad = token(&header, &ann(), |message| {
         pair.sign(digest::digest(&digest::SHA256, message).as_ref())
             .as_ref()

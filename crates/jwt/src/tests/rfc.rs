@@ -1,4 +1,4 @@
-//! RFC 7515, appendix A, and RFC 8037, appendix A.4.
+//! RFC 7515 appendix A, and RFC 8037 appendix A.4.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,13 +8,13 @@ use super::published;
 use crate::verify::payload;
 use crate::{ClaimRules, Keys, TokenError, verify};
 
-/// Of all three examples.
+/// The claims of all three examples.
 const CLAIMS: &str = "eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ";
 const EXPIRES_S: u64 = 1_300_819_380;
 
 pub(super) const MODULUS: &str = "ofgWCuLjybRlzo0tZWJjNiuSfb4p4fAkd_wWJcyQoTbji9k0l8W26mPddxHmfHQp-Vaw-4qPCJrcS2mJPMEzP1Pt0Bm4d4QlL-yRT-SFd2lZS-pCgNMsD1W_YpRPEwOWvG6b32690r2jZ47soMZo9wGzjb_7OMg0LOL-bSf63kpaSHSXndS5z5rexMdbBYUsLA9e-KXBdQOS-UTo7WTBEMa2R2CapHg665xsmtdVMTBQY4uDZlxvb3qCo5ZwKh9kG4LT6_I5IhlJH7aGhyxXFvUK-DWNmoudF8NAco9_h9iaGNj8q2ethFkMLs91kzk2PAcDTW9gb54h4FRWyuXpoQ";
 
-/// The same key, as `openssl pkey -pubout` writes it.
+/// The same key as printed by `openssl pkey -pubout`.
 pub(super) const RSA_PEM: &str = "-----BEGIN PUBLIC KEY-----
 MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAofgWCuLjybRlzo0tZWJj
 NiuSfb4p4fAkd/wWJcyQoTbji9k0l8W26mPddxHmfHQp+Vaw+4qPCJrcS2mJPMEz
@@ -40,7 +40,7 @@ fn check(keys: &Keys, header: &str, signature: &str) {
     );
     let late = verify(&token, keys, &rules, EXPIRES_S);
     assert_eq!(late, Err(TokenError::Expired));
-    // Each bit of the signature counts, also the last ones that a letter holds beyond the last byte.
+    // Each bit of the signature counts, including unused bits of the last character.
     let mut bytes = URL_SAFE_NO_PAD.decode(signature).unwrap();
     for at in [0, bytes.len() / 2, bytes.len() - 1] {
         bytes[at] ^= 1;
@@ -92,7 +92,7 @@ fn a_3_ecdsa() {
     );
 }
 
-/// What is signed there is a sentence, so it is a signature that holds and no token.
+/// The signed data is a sentence: a valid signature, but not a token.
 #[test]
 fn a_4_ed25519() {
     let jwk = json!({

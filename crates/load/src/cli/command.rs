@@ -1,4 +1,4 @@
-//! What the load tester can be asked: its subcommands, and the plans that they come to.
+//! The subcommands of the load tester, and their plans.
 
 use clap::Subcommand;
 use veche_terminal::exit::CommandFailure;
@@ -13,31 +13,31 @@ use crate::plan::Plan;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum BenchCommand {
-    /// Open many connections, and exchange one message on each
+    /// Open many connections and exchange one message on each
     Storm(StormArgs),
     /// Send messages and time their answers
     Echo(EchoArgs),
-    /// Publish to all receivers, time the deliveries, and keep a ledger of every one
+    /// Publish to all receivers, time the deliveries, and account for each one
     Broadcast(BroadcastArgs),
-    /// Push to users one by one, as a back end does, and keep a ledger of every one
+    /// Push to users individually, as a back end does, and account for each delivery
     Push(PushArgs),
     /// Add clients until round trips take too long, in the protocol of "websocket-shootout"
     Shootout(ShootoutArgs),
     /// Send HTTP requests and time their responses
     Http(HttpArgs),
-    /// Let a script play the users, and time what they do
+    /// Simulate users with a Lua script, and time their actions
     Script(ScriptArgs),
-    /// Run the phases of a file, and hold the server to its promises
+    /// Run the phases of a file, and check their objectives
     Scenario(ScenarioArgs),
-    /// Put reports of --json side by side, with ratios, and say what is noise
+    /// Compare reports of --json, with ratios and their noise
     Compare(CompareArgs),
-    /// One process of several; started by the first
+    /// A worker process, started by the first process
     #[command(hide = true)]
     Member,
 }
 
 impl BenchCommand {
-    /// Its name, its flags, and the plan that they come to; `None` for what is no single run.
+    /// Returns its name, its flags, and the resulting plan; `None` for commands other than a single run.
     pub(super) fn plan(&self) -> Option<(&'static str, &CommonArgs, Result<Plan, CommandFailure>)> {
         Some(match self {
             Self::Storm(args) => ("storm", &args.common, plan::storm(args)),
@@ -50,7 +50,7 @@ impl BenchCommand {
         })
     }
 
-    /// The promises of a search for the highest rate; empty without one.
+    /// Returns the objectives of a search for the highest rate; empty without one.
     pub(super) fn promises(&self) -> &[String] {
         match self {
             Self::Echo(args) => &args.find_rate,

@@ -1,4 +1,4 @@
-//! What a run needs of this machine, looked at before it begins: descriptors and memory.
+//! Requirements of a run on this machine, checked before it begins: descriptors and memory.
 
 use crate::memory::{self, MessageMemory};
 use crate::plan::Plan;
@@ -6,11 +6,11 @@ use crate::plan::Plan;
 use veche_net::descriptors;
 use veche_terminal::exit::{CommandFailure, Exit};
 
-/// Descriptors that a process has use for beside its connections.
+/// Descriptors that a process needs in addition to its connections.
 const DESCRIPTORS_BESIDE: u64 = 64;
 
-/// Takes all descriptors that we may have, and says so if they, or the memory, can't be enough for these plans at the
-/// same time.
+/// Raises the descriptor limit to its maximum, and fails if it or the memory is insufficient for these concurrent
+/// plans.
 pub(super) fn check(plans: &[&Plan]) -> Result<(), CommandFailure> {
     let raised = descriptors::raise()
         .map_err(|error| CommandFailure::new(Exit::Failed, format!("descriptors: {error}")))?;
@@ -21,7 +21,7 @@ pub(super) fn check(plans: &[&Plan]) -> Result<(), CommandFailure> {
     memory::check(&weights).map_err(|words| CommandFailure::new(Exit::Usage, words))
 }
 
-/// Says which processes would need more than `maximum` descriptors. Plans of one process share ours.
+/// Fails if processes would need more than `maximum` descriptors. Plans of one process share ours.
 fn descriptors_for(plans: &[&Plan], maximum: u64) -> Result<(), String> {
     let room = maximum.saturating_sub(DESCRIPTORS_BESIDE).max(1);
     for plan in plans {
@@ -87,7 +87,7 @@ mod tests {
                 .unwrap_err()
                 .ends_with("use --processes 2")
         );
-        // Each for itself would fit.
+        // Each would fit alone.
         let words = check(&[(600, 1), (401, 1)]).unwrap_err();
         assert!(
             words.starts_with("1001 connections of phases that run together"),

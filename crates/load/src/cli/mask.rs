@@ -1,8 +1,8 @@
-//! The command line as a report shows it: without the values of headers and cookies, which may be secrets.
+//! The command line in reports: without the values of headers and cookies, which may be secrets.
 
 const MASK: &str = "***";
 
-/// Headers whose values are no secrets.
+/// Headers whose values are not secret.
 const HARMLESS: [&str; 8] = [
     "accept",
     "accept-encoding",
@@ -63,7 +63,7 @@ fn value(kind: MaskedFlag, given: &str) -> String {
             None => MASK.to_owned(),
         },
         MaskedFlag::Cookie => match given.split_once('=') {
-            // Several may stand in one.
+            // One header may contain several.
             Some((name, _)) if !name.contains(';') => format!("{name}={MASK}"),
             _ => MASK.to_owned(),
         },

@@ -1,6 +1,6 @@
-//! `veche bench`: the load tester's flags, its progress and its reports.
+//! `veche bench`: the load tester's flags, progress and reports.
 //!
-//! Users that a script plays need the server's script runtime, which the caller passes in ([`StartUsers`]).
+//! Users of a script need the server's script runtime, which the caller passes in ([`StartUsers`]).
 
 mod command;
 mod limits;
@@ -45,10 +45,10 @@ pub struct BenchArgs {
     _config: Option<PathBuf>,
 }
 
-/// Runs what was asked for; `start_users` is for a script.
+/// Runs the command; `start_users` starts the runtime of a script.
 ///
 /// # Errors
-/// Why there is no report, or what went wrong in the run that it is of.
+/// The reason for a missing report, or the faults of the run.
 pub fn run(args: &BenchArgs, start_users: &StartUsers) -> Result<(), CommandFailure> {
     match &args.command {
         BenchCommand::Script(args) => return script::run(args, start_users),
@@ -91,7 +91,7 @@ fn member() -> Result<(), CommandFailure> {
         .map_err(|error| CommandFailure::new(Exit::Failed, error.to_string()))
 }
 
-/// Puts reports side by side.
+/// Compares reports.
 fn compare(args: &CompareArgs) -> Result<(), CommandFailure> {
     let reports = args
         .reports

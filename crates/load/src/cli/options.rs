@@ -10,32 +10,32 @@ use clap::Args;
 
 use veche_terminal::duration;
 
-/// What all questions have in common.
+/// Flags common to all commands.
 #[derive(Args, Debug)]
 pub(super) struct CommonArgs {
     /// Connections
     #[arg(short = 'c', visible_short_alias = 'n', long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) connections: u32,
-    /// How long a handshake, and each answer, may take
+    /// Time limit for a handshake, and for each answer
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub(super) timeout: Duration,
-    /// Threads of each process
+    /// Threads per process
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(super) threads: u32,
-    /// Processes, for more connections than one may have descriptors
+    /// Processes, for more connections than one process has descriptors
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(super) processes: u32,
     /// Connections being opened at a time; by default 256, or with --connect-rate as many as are due
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) opening: Option<u32>,
-    /// Connections begun a second, whether they open or not; a handshake then counts from when it was due. By default
-    /// as fast as they open
+    /// Connections started per second, whether they open or not; handshakes are then timed from when they were due. By
+    /// default as fast as they open
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(super) connect_rate: Option<f64>,
-    /// A local address to connect from, each with ports of its own; may be given several times
+    /// A local address to connect from, each with its own ports; may be given several times
     #[arg(long, value_name = "IP")]
     pub(super) source: Vec<IpAddr>,
-    /// A further header line; {i} is the number of the connection, from 0
+    /// An additional header line; {i} is the number of the connection, from 0
     #[arg(short = 'H', long, value_name = "NAME: VALUE")]
     pub(super) header: Vec<String>,
     /// A cookie, as "name=value"; {i} is the number of the connection
@@ -44,36 +44,36 @@ pub(super) struct CommonArgs {
     /// A subprotocol to offer
     #[arg(long, value_name = "NAME")]
     pub(super) subprotocol: Vec<String>,
-    /// A WebSocket message that is answered at once, as "PING => PONG": heartbeats of an application, which count
-    /// nowhere else. One * on both sides stands for the same text
+    /// A WebSocket message to answer immediately, as "PING => PONG": application heartbeats, which are counted
+    /// separately. One * on both sides stands for the same text
     #[arg(long, value_name = "MESSAGE => ANSWER", value_parser = heartbeat)]
     pub(super) answer: Vec<Heartbeat>,
     /// Offer compression
     #[arg(long)]
     pub(super) deflate: bool,
-    /// Take any certificate
+    /// Accept any certificate
     #[arg(long, conflicts_with = "ca")]
     pub(super) insecure: bool,
-    /// Certificates to trust instead of the system's, as PEM
+    /// PEM file with certificates to trust instead of the system's
     #[arg(long, value_name = "FILE")]
     pub(super) ca: Option<PathBuf>,
-    /// Make a full TLS handshake for each connection; by default one that has been there before resumes its session
+    /// Make a full TLS handshake for each connection; by default reconnects resume their session
     #[arg(long)]
     pub(super) full_handshakes: bool,
-    /// Keep the connections open for so long when the measurement is over
+    /// Keep the connections open for this time after the measurement
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(super) hold: Option<Duration>,
-    /// Seed of everything random
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
     #[command(flatten)]
     pub(super) output: OutputArgs,
 }
 
-/// The forms of the report and where they are written.
+/// The formats of the report and their destinations.
 #[derive(Args, Debug)]
 pub(super) struct OutputArgs {
-    /// The server's process: adds its CPU time and memory, and its children's
+    /// The server's process: adds CPU time and memory of it and its children
     #[arg(long, value_name = "PID")]
     pub(super) pid: Option<u32>,
     /// A name for this run, for comparisons
@@ -82,32 +82,32 @@ pub(super) struct OutputArgs {
     /// Print the report as one JSON object and nothing else
     #[arg(long)]
     pub(super) json: bool,
-    /// Write the report as a page
+    /// Write the report as an HTML page
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
     /// Write the latencies as percentiles in the text format of HdrHistogram (.hgrm), in milliseconds
     #[arg(long, value_name = "FILE")]
     pub(super) hgrm: Option<PathBuf>,
-    /// Write the timeline as CSV, a line for each second
+    /// Write the timeline as CSV, a line per second
     #[arg(long, value_name = "FILE")]
     pub(super) csv: Option<PathBuf>,
 }
 
-/// How long it goes on, for questions that do not end by themselves.
+/// The duration of commands that do not end by themselves.
 #[derive(Args, Debug)]
 pub(super) struct DurationArgs {
-    /// How long to measure
+    /// Length of the measurement
     #[arg(short, visible_short_alias = 'z', long, value_name = "DURATION", default_value = "10s", value_parser = measurable)]
     pub(super) duration: Duration,
-    /// How long to run before it is measured
+    /// Warm-up before the measurement
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
     pub(super) warmup: Duration,
 }
 
-/// What a message holds.
+/// The content of messages.
 #[derive(Args, Debug)]
 pub(super) struct PayloadArgs {
-    /// Bytes of a message
+    /// Length of a message in bytes
     #[arg(short, long, value_name = "SIZE", default_value = "20", value_parser = size, conflicts_with_all = ["message", "file"])]
     pub(super) size: usize,
     /// Send this text instead
@@ -116,7 +116,7 @@ pub(super) struct PayloadArgs {
     /// Send this file's content instead
     #[arg(long, value_name = "FILE", conflicts_with = "message")]
     pub(super) file: Option<PathBuf>,
-    /// As binary messages
+    /// Send binary messages
     #[arg(long)]
     pub(super) binary: bool,
 }
@@ -124,7 +124,8 @@ pub(super) struct PayloadArgs {
 /// Flags of `bench storm`.
 #[derive(Args, Debug)]
 pub(super) struct StormArgs {
-    /// Where to: ws:// or wss://; {i} is the number of the connection, from 0. Connections are divided among several
+    /// The server: ws:// or wss://; {i} is the number of the connection, from 0. Connections are divided among several
+    /// URLs
     #[arg(required = true, value_name = "URL")]
     pub(super) urls: Vec<String>,
     #[command(flatten)]
@@ -136,7 +137,8 @@ pub(super) struct StormArgs {
 /// Flags of `bench echo`.
 #[derive(Args, Debug)]
 pub(super) struct EchoArgs {
-    /// Where to: ws:// or wss://; {i} is the number of the connection, from 0. Connections are divided among several
+    /// The server: ws:// or wss://; {i} is the number of the connection, from 0. Connections are divided among several
+    /// URLs
     #[arg(required = true, value_name = "URL")]
     pub(super) urls: Vec<String>,
     #[command(flatten)]
@@ -144,21 +146,21 @@ pub(super) struct EchoArgs {
     /// Messages in flight on each connection
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) inflight: u32,
-    /// Messages a second in all, whether answers come or not; latency then counts from the intended time. N..M: from N
-    /// to M over the measured time
+    /// Total messages per second, independent of answers; latency then counts from the due time. N..M: from N to M over
+    /// the measured time
     #[arg(short, long, value_name = "N|N..M", value_parser = rate, conflicts_with = "inflight")]
     pub(super) rate: Option<RateRange>,
-    /// How messages at a --rate are spaced: evenly, or randomly like those of users that know nothing of each other
+    /// Spacing of messages at a --rate: even, or random like those of independent users
     #[arg(long, value_enum, default_value_t = Spacing::Even)]
     pub(super) arrivals: Spacing,
-    /// Search for the highest rate that holds a promise such as "latency.p99 <= 5ms", without errors; --rate is the first
-    /// that is tried, each for --duration. The figures are those of a scenario; may be given several times
+    /// Search for the highest rate that meets an objective such as "latency.p99 <= 5ms", without errors; starts at
+    /// --rate, and runs each rate for --duration. Figures as in scenarios; may be given several times
     #[arg(long, value_name = "PROMISE", requires = "rate")]
     pub(super) find_rate: Vec<String>,
-    /// Pause between an answer and the next message on a connection, where there is no --rate; MIN..MAX: a random one
+    /// Pause between an answer and the next message of a connection, without --rate; MIN..MAX: random
     #[arg(long, value_name = "DURATION|MIN..MAX", value_parser = pause, conflicts_with = "rate")]
     pub(super) think: Option<PauseRange>,
-    /// Close so many connections a second, each when its answers have come, and open them again
+    /// Close this many connections per second, each after its answers have arrived, and reopen them
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(super) churn: Option<f64>,
     #[command(flatten)]
@@ -170,9 +172,9 @@ pub(super) struct EchoArgs {
 /// Flags of `bench http`.
 #[derive(Args, Debug)]
 pub(super) struct HttpArgs {
-    /// Where to: http:// or https://; {i} is the number of the connection, from 0
+    /// The server: http:// or https://; {i} is the number of the connection, from 0
     pub(super) url: String,
-    /// The method
+    /// The request method
     #[arg(short = 'X', long, value_name = "METHOD", default_value = "GET")]
     pub(super) method: String,
     /// The body of each request; {i} is the number of the connection
@@ -181,35 +183,35 @@ pub(super) struct HttpArgs {
     /// A file with the body of each request; {i} is the number of the connection
     #[arg(long, value_name = "FILE")]
     pub(super) body_file: Option<PathBuf>,
-    /// A file with a request in each line, sent in turn: ["GET", "/path?query", null], or with a body in place of null.
-    /// The URL says the server alone. Answers below 500 count as good
+    /// A file with one request per line, sent in turn: ["GET", "/path?query", null], or with a body in place of null.
+    /// The URL gives only the server. Answers below 500 count as successful
     #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "body", "body_file", "expect", "expect_file"])]
     pub(super) requests: Option<PathBuf>,
-    /// Requests in flight on each connection: pipelining, if more than 1. With --rate the most that there may be, where
-    /// no connection is idle
+    /// Requests in flight on each connection: pipelining, if more than 1. With --rate the maximum, used when no
+    /// connection is idle
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) inflight: u32,
-    /// Requests a second in all, whether responses come or not; latency then counts from the intended time. N..M: from
-    /// N to M over the measured time
+    /// Total requests per second, independent of responses; latency then counts from the due time. N..M: from N to M
+    /// over the measured time
     #[arg(short, long, value_name = "N|N..M", value_parser = rate)]
     pub(super) rate: Option<RateRange>,
-    /// How requests at a --rate are spaced: evenly, or randomly like those of users that know nothing of each other
+    /// Spacing of requests at a --rate: even, or random like those of independent users
     #[arg(long, value_enum, default_value_t = Spacing::Even)]
     pub(super) arrivals: Spacing,
-    /// Search for the highest rate that holds a promise such as "latency.p99 <= 5ms", without errors; --rate is the first
-    /// that is tried, each for --duration. The figures are those of a scenario; may be given several times
+    /// Search for the highest rate that meets an objective such as "latency.p99 <= 5ms", without errors; starts at
+    /// --rate, and runs each rate for --duration. Figures as in scenarios; may be given several times
     #[arg(long, value_name = "PROMISE", requires = "rate")]
     pub(super) find_rate: Vec<String>,
-    /// Pause between a response and the next request on a connection, where there is no --rate; MIN..MAX: a random one
+    /// Pause between a response and the next request of a connection, without --rate; MIN..MAX: random
     #[arg(long, value_name = "DURATION|MIN..MAX", value_parser = pause, conflicts_with = "rate")]
     pub(super) think: Option<PauseRange>,
     /// Speak HTTP/1.0 with keep-alive
     #[arg(long)]
     pub(super) http10: bool,
-    /// The body that each response must have
+    /// The expected body of each response
     #[arg(long, value_name = "TEXT", conflicts_with = "expect_file")]
     pub(super) expect: Option<String>,
-    /// A file with the body that each response must have
+    /// A file with the expected body of each response
     #[arg(long, value_name = "FILE")]
     pub(super) expect_file: Option<PathBuf>,
     #[command(flatten)]
@@ -218,44 +220,44 @@ pub(super) struct HttpArgs {
     pub(super) common: CommonArgs,
 }
 
-/// Where publications come from, and how many.
+/// The source and number of publications.
 #[derive(Args, Debug)]
 pub(super) struct PublishArgs {
     /// Where publishers publish: tcp:// (lines), http:// or https:// (POST), ws:// or wss:// (a client's messages)
     #[arg(short, long, value_name = "URL")]
     pub(super) publish: String,
-    /// Publishers
+    /// Number of publishers
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) publishers: u32,
-    /// Publications a second in all; N..M: from N to M over the measured time
+    /// Total publications per second; N..M: from N to M over the measured time
     #[arg(short, long, value_name = "N|N..M", default_value = "100", value_parser = rate)]
     pub(super) rate: RateRange,
-    /// Publications that are due at a time; with push all of them go to one receiver
+    /// Publications due at a time; with push they all go to one receiver
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "recover")]
     pub(super) burst: u32,
-    /// How publications are spaced: evenly, or randomly like those of users that know nothing of each other
+    /// Spacing of publications: even, or random like those of independent users
     #[arg(long, value_enum, default_value_t = Spacing::Even)]
     pub(super) arrivals: Spacing,
-    /// Search for the highest rate that holds a promise such as "latency.p99 <= 5ms", without errors; --rate is the first
-    /// that is tried, each for --duration. The figures are those of a scenario; may be given several times
+    /// Search for the highest rate that meets an objective such as "latency.p99 <= 5ms", without errors; starts at
+    /// --rate, and runs each rate for --duration. Figures as in scenarios; may be given several times
     #[arg(long, value_name = "PROMISE")]
     pub(super) find_rate: Vec<String>,
-    /// Bytes of a message; it names its publisher and number, so at least 48
+    /// Length of a message in bytes; at least 48, since it contains its publisher and number
     #[arg(short, long, value_name = "SIZE", default_value = "64", value_parser = size)]
     pub(super) size: usize,
-    /// What a receiver sends when it is open, to subscribe; {i} is its number
+    /// Sent by a receiver when it is open, to subscribe; {i} is its number
     #[arg(long, value_name = "TEXT")]
     pub(super) hello: Option<String>,
     /// A header line of publishers, instead of those of --header
     #[arg(long, value_name = "NAME: VALUE")]
     pub(super) publish_header: Vec<String>,
-    /// Cut off so many receivers a second; each comes back after 50 to 100 ms, later where that fails, and the
-    /// ledger has to add up all the same
+    /// Disconnect this many receivers per second; each reconnects after 50 to 100 ms, or later after failures, and the
+    /// ledger must still balance
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(super) chaos: Option<f64>,
-    /// Receivers come back with the position of the last message they have got (?since=…, for routes of Veche with
-    /// "positions"), so what they missed is not excused but expected, once and in order. A publication counts when it is
-    /// answered, and connections that the server loses are opened again and no errors
+    /// Receivers reconnect with the position of the last message received (?since=…, for routes of Veche with
+    /// "positions"), so missed messages are expected, once and in order. A publication counts once it is acknowledged,
+    /// and connections lost by the server are reopened without counting as errors
     #[arg(long)]
     pub(super) recover: bool,
 }
@@ -300,24 +302,24 @@ pub(super) struct PushArgs {
     pub(super) common: CommonArgs,
 }
 
-/// Flags of `bench shootout`. The connections are the most that there may be.
+/// Flags of `bench shootout`. `connections` is the maximum.
 #[derive(Args, Debug)]
 pub(super) struct ShootoutArgs {
-    /// Where to: ws:// or wss://; the server speaks the protocol of "websocket-shootout"
+    /// The server: ws:// or wss://, with the protocol of "websocket-shootout"
     pub(super) url: String,
-    /// Which of its messages are timed
+    /// The message type to time
     #[arg(value_enum, default_value_t = ShootoutKind::Echo)]
     pub(super) kind: ShootoutKind,
-    /// Clients that each step adds
+    /// Clients added per step
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) step: u32,
     /// Round trips in flight, over all clients
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) concurrent: u32,
-    /// Round trips of each step
+    /// Round trips per step
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) samples: u32,
-    /// The 95th percentile that ends it
+    /// The 95th percentile that ends the run
     #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = duration)]
     pub(super) limit: Duration,
     #[command(flatten)]
@@ -336,20 +338,20 @@ pub(super) enum ShootoutKind {
 /// Flags of `bench script`.
 #[derive(Args, Debug)]
 pub(super) struct ScriptArgs {
-    /// A script that says what a user does, in Lua
+    /// A Lua script with the actions of a user
     pub(super) script: PathBuf,
-    /// The address of the server, which the script gets as user.url
+    /// The address of the server, passed to the script as user.url
     pub(super) url: String,
-    /// Users
+    /// Number of users
     #[arg(short = 'c', visible_short_alias = 'n', long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) users: u32,
-    /// Users that begin a second; by default all begin at once
+    /// Users started per second; by default all start at once
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(super) user_rate: Option<f64>,
-    /// Threads that play them, each in a VM of its own
+    /// Threads that simulate the users, each with its own VM
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(super) threads: u32,
-    /// How long actions may take to end once the time is over
+    /// Time for running actions to end after the measurement
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub(super) timeout: Duration,
     /// Memory of each VM
@@ -364,8 +366,8 @@ pub(super) struct ScriptArgs {
 /// Flags of `bench compare`.
 #[derive(Args, Debug)]
 pub(super) struct CompareArgs {
-    /// Reports as --json has printed them; those of one label, or of one file each, are one side. Give each side
-    /// several runs, taken in turn, to learn what is noise
+    /// Reports printed by --json; those with the same label, or each file without one, form a group. Give each group
+    /// several alternating runs to distinguish noise
     #[arg(required = true, num_args = 2.., value_name = "REPORT")]
     pub(super) reports: Vec<PathBuf>,
     /// Print the comparison as one JSON object
@@ -373,10 +375,10 @@ pub(super) struct CompareArgs {
     pub(super) json: bool,
 }
 
-/// How the messages of an open loop are spaced.
+/// Spacing of an open loop's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Spacing {
-    /// Each as long after the one before
+    /// Equal gaps
     Even,
     /// A Poisson process: exponentially distributed gaps
     Random,
@@ -407,7 +409,7 @@ fn pause(text: &str) -> Result<PauseRange, String> {
     Ok(PauseRange { min, max })
 }
 
-/// So many a second, the same all the time or from one to another in a straight line.
+/// A rate per second, constant or changing linearly.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RateRange {
     pub(super) from: f64,

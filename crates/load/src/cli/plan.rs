@@ -1,4 +1,4 @@
-//! From flags to a plan.
+//! Conversion of flags to a plan.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
@@ -53,7 +53,7 @@ pub(super) fn http(args: &HttpArgs) -> Result<Plan, CommandFailure> {
     let body = text_or_file(args.body.as_deref(), args.body_file.as_deref())?;
     let list = args.requests.as_deref().map(requests).transpose()?;
     if !is_method(&args.method) {
-        let words = format!("--method {:?}: no method of HTTP", args.method);
+        let words = format!("--method {:?}: not an HTTP method", args.method);
         return Err(CommandFailure::new(Exit::Usage, words));
     }
     if args.method == "HEAD" && (args.expect.is_some() || args.expect_file.is_some()) {
@@ -77,21 +77,23 @@ pub(super) fn http(args: &HttpArgs) -> Result<Plan, CommandFailure> {
     ))
 }
 
-/// A search begins with one rate.
+/// Checks that a search starts with one rate.
 fn check_search(promises: &[String], rate: Option<RateRange>) -> Result<(), CommandFailure> {
     match rate.and_then(|rate| rate.to) {
-        Some(_) if !promises.is_empty() => Err(usage("--find-rate: --rate takes one number then")),
+        Some(_) if !promises.is_empty() => {
+            Err(usage("--find-rate: requires a single number for --rate"))
+        }
         _ => Ok(()),
     }
 }
 
-/// A token (RFC 9110, section 5.6.2).
+/// Returns whether it is a token (RFC 9110 section 5.6.2).
 fn is_method(text: &str) -> bool {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(is_token)
 }
 
-/// The requests of a file, one in each line.
+/// Parses the requests of a file, one per line.
 fn requests(path: &Path) -> Result<Vec<HttpRequestPlan>, CommandFailure> {
     let shown = path.display();
     let text =
@@ -104,11 +106,11 @@ fn requests(path: &Path) -> Result<Vec<HttpRequestPlan>, CommandFailure> {
                 bad("[\"GET\", \"/path\", null] expected, or with a body in place of null")
             })?;
         if !is_method(&method) || method == "HEAD" {
-            return Err(bad("no method, or HEAD, whose answers have no body"));
+            return Err(bad("not a method, or HEAD, whose responses have no body"));
         }
         let is_plain = path.bytes().all(|byte| byte.is_ascii_graphic());
         if !is_plain || !path.starts_with('/') {
-            return Err(bad("a path expected that begins with /, without spaces"));
+            return Err(bad("expected a path that begins with / and has no spaces"));
         }
         list.push(HttpRequestPlan {
             method,
@@ -117,7 +119,7 @@ fn requests(path: &Path) -> Result<Vec<HttpRequestPlan>, CommandFailure> {
         });
     }
     match list.is_empty() {
-        true => Err(usage(format!("--requests {shown}: no request"))),
+        true => Err(usage(format!("--requests {shown}: no requests"))),
         false => Ok(list),
     }
 }
@@ -179,7 +181,7 @@ fn fanout(
 
 pub(super) fn shootout(args: &ShootoutArgs) -> Result<Plan, CommandFailure> {
     if args.common.threads * args.common.processes > 1 {
-        return Err(usage("shootout: one thread of one process"));
+        return Err(usage("shootout: runs on one thread of one process"));
     }
     let load = LoadPlan::Shootout(ShootoutPlan {
         broadcast: args.kind == ShootoutKind::Broadcast,
@@ -192,12 +194,12 @@ pub(super) fn shootout(args: &ShootoutArgs) -> Result<Plan, CommandFailure> {
     Ok(plan(vec![endpoint], load, &args.common))
 }
 
-/// Whether a publisher learns of each publication that it is done, in order, and of nothing else.
+/// Returns whether a publisher gets an acknowledgement of each publication, in order, and nothing else.
 fn is_answered(scheme: Scheme, body: &str) -> bool {
     scheme.is_http() || (scheme == Scheme::Tcp && asks_for_answers(body))
 }
 
-/// What no other run has, of this machine or of another on the same server.
+/// Returns a number unique to the run, on any machine that tests the same server.
 fn run_number() -> u32 {
     fastrand::u32(..)
 }
@@ -206,10 +208,10 @@ fn usage(words: impl Into<String>) -> CommandFailure {
     CommandFailure::new(Exit::Usage, words)
 }
 
-/// Default of connections being opened at a time.
+/// Default for connections being opened at a time.
 const OPENING_MAX: u32 = 256;
 
-/// A plan that ends by itself.
+/// Creates a plan that ends by itself.
 fn plan(endpoints: Vec<Endpoint>, load: LoadPlan, common: &CommonArgs) -> Plan {
     Plan {
         sources: sources(&endpoints, common),
@@ -219,7 +221,7 @@ fn plan(endpoints: Vec<Endpoint>, load: LoadPlan, common: &CommonArgs) -> Plan {
         warmup_ns: 0,
         timeout_ns: ns(common.timeout),
         opening_max: common.opening.unwrap_or(match common.connect_rate {
-            // An open loop does not wait for handshakes under way.
+            // An open loop does not wait for handshakes in progress.
             Some(_) => u32::MAX,
             None => OPENING_MAX,
         }),
@@ -230,7 +232,7 @@ fn plan(endpoints: Vec<Endpoint>, load: LoadPlan, common: &CommonArgs) -> Plan {
     }
 }
 
-/// A plan that ends when its time is up.
+/// Sets the duration of a plan.
 fn lasting(span: &DurationArgs, plan: Plan) -> Plan {
     Plan {
         duration_ns: Some(ns(span.duration)),
@@ -239,12 +241,13 @@ fn lasting(span: &DurationArgs, plan: Plan) -> Plan {
     }
 }
 
-/// Connections that one local address has ports for, with room for those that are not free yet.
+/// Connections that one local address has ports for, with a reserve for ports not free yet.
 const CONNECTIONS_PER_SOURCE_MAX: u32 = 20_000;
-/// Beyond that there are several, and each gets so many: the kernel searches long for a free port among taken ones.
+/// With more there are several addresses with this number of connections each: the kernel's search for a free port gets
+/// slow when many are taken.
 const CONNECTIONS_PER_SOURCE: u32 = 5_000;
 
-/// Local addresses. Towards this machine itself there are as many as it takes.
+/// Returns the local addresses. On loopback there are as many as needed.
 fn sources(endpoints: &[Endpoint], common: &CommonArgs) -> Vec<IpAddr> {
     let is_here = |endpoint: &Endpoint| {
         let addresses = &endpoint.target.addresses;
@@ -261,13 +264,13 @@ fn sources(endpoints: &[Endpoint], common: &CommonArgs) -> Vec<IpAddr> {
         .collect()
 }
 
-/// What the report says about what was asked for.
+/// Returns the settings for the report.
 pub(super) fn settings(common: &CommonArgs, plan: &Plan) -> Settings {
     let bytes = |payload: &PayloadPlan| match &payload.content {
         PayloadContent::Size(size) => *size as u64,
         PayloadContent::Fixed(bytes) => bytes.len() as u64,
     };
-    // Of a ramp the average.
+    // The average of a ramp.
     let mean = |from: f64, to: Option<f64>| (from + to.unwrap_or(from)) / 2.0;
     let (size_bytes, inflight, rate) = match &plan.load {
         LoadPlan::Storm(storm) => (Some(bytes(&storm.payload)), None, None),
@@ -324,7 +327,7 @@ fn http_scheme(scheme: Scheme) -> Option<&'static str> {
     (!scheme.is_http()).then_some("http:// or https://")
 }
 
-/// The connections divided among the URLs.
+/// Divides the connections among the URLs.
 fn endpoints(urls: &[String], common: &CommonArgs) -> Result<Vec<Endpoint>, CommandFailure> {
     let count = urls.len() as u32;
     let share = |index: u32| {
@@ -401,7 +404,7 @@ fn payload(args: &PayloadArgs) -> Result<PayloadPlan, CommandFailure> {
     {
         return Err(CommandFailure::new(
             Exit::Usage,
-            "the file is no UTF-8 text: send it with --binary",
+            "the file is not UTF-8 text: use --binary",
         ));
     }
     Ok(PayloadPlan {

@@ -1,11 +1,11 @@
-//! The terminal of a run: its width, its colours, and the line that is written over again.
+//! The terminal of a run: its width, its colours, and the progress line.
 
 use std::io::{self, IsTerminal, Write};
 
 use crate::report::{Style, progress};
 use crate::{RunProgress, RunStage};
 
-/// How texts on standard output are to look.
+/// Returns the style for standard output.
 pub(super) fn style() -> Style {
     let is_terminal = io::stdout().is_terminal();
     let no_color = std::env::var_os("NO_COLOR");
@@ -14,19 +14,19 @@ pub(super) fn style() -> Style {
     Style::new(is_terminal, no_color.as_deref(), columns)
 }
 
-/// How a run is going, on standard error if that is a terminal.
+/// The progress line, on standard error if that is a terminal.
 pub(super) struct ProgressLine {
     is_shown: bool,
     planned_s: Option<f64>,
-    /// Of a scenario: shown instead of the stage.
+    /// The phase of a scenario, shown instead of the stage.
     phase: Option<String>,
-    /// The second that is shown, and how much had been received when it began.
+    /// The second being shown, and the messages received at its start.
     last: Option<(RunStage, u64, u64)>,
     per_second: f64,
 }
 
 impl ProgressLine {
-    /// `planned_ns` with warm-up.
+    /// `planned_ns` includes the warm-up.
     pub(super) fn new(is_quiet: bool, planned_ns: Option<u64>) -> Self {
         Self {
             is_shown: !is_quiet && io::stderr().is_terminal(),
@@ -37,7 +37,7 @@ impl ProgressLine {
         }
     }
 
-    /// For a phase of a scenario, or several that run together.
+    /// Sets the name of a scenario's phase, or of several that run together.
     pub(super) fn of_phase(self, name: String) -> Self {
         Self {
             phase: Some(name),
@@ -45,7 +45,7 @@ impl ProgressLine {
         }
     }
 
-    /// Called often; writes once a second, and when something new begins.
+    /// Called often; writes once a second, and when the stage changes.
     pub(super) fn show(&mut self, now: &RunProgress) {
         if !self.is_shown {
             return;
@@ -79,11 +79,11 @@ impl ProgressLine {
             },
             columns(),
         );
-        // Nobody can be told that nobody can be told.
+        // An error of standard error can't be reported.
         let _ = write!(io::stderr(), "\r{line}\x1b[K");
     }
 
-    /// Makes room for what comes behind it.
+    /// Erases the line for other output.
     pub(super) fn clear(&mut self) {
         if self.is_shown && self.last.is_some() {
             let _ = write!(io::stderr(), "\r\x1b[K");

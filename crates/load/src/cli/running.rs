@@ -1,4 +1,4 @@
-//! One run of the load tester: its report, where that goes, and how the command ends.
+//! One run of the load tester: its report, the destinations, and the exit code.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::plan::Plan;
 use crate::report::{Report, files, html, text};
 use crate::run::{RunControl, RunError, run as run_plan};
 
-/// One run and its report.
+/// Performs a run and returns its report.
 pub(super) fn measure(
     kind: &str,
     common: &CommonArgs,
@@ -50,7 +50,7 @@ pub(super) fn measure(
     Ok(report)
 }
 
-/// The time of a report, as RFC 3339.
+/// Returns the current time for reports as RFC 3339.
 #[expect(
     clippy::disallowed_methods,
     reason = "when a report was made is not in its arguments"
@@ -59,7 +59,7 @@ pub(super) fn started() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }
 
-/// Why there is no report.
+/// Returns the failure for a missing report.
 pub(super) fn not_run(error: &RunError) -> CommandFailure {
     let exit = match error {
         RunError::NoProcess(_) => Exit::Usage,
@@ -68,7 +68,7 @@ pub(super) fn not_run(error: &RunError) -> CommandFailure {
     CommandFailure::new(exit, error.to_string())
 }
 
-/// This program as one process of several.
+/// Returns the command that starts this program as a worker process.
 pub(super) fn itself() -> Result<Command, CommandFailure> {
     let program = std::env::current_exe()
         .map_err(|error| CommandFailure::new(Exit::Failed, format!("this program: {error}")))?;
@@ -77,12 +77,12 @@ pub(super) fn itself() -> Result<Command, CommandFailure> {
     Ok(command)
 }
 
-/// Gives out the report in the forms that were asked for.
+/// Writes the report in the requested formats.
 pub(super) fn deliver(report: &Report, output: &OutputArgs) -> Result<(), CommandFailure> {
     write_page(report, output.html.as_deref())?;
     write_timeline(report, output.csv.as_deref())?;
     if let Some(file) = &output.hgrm {
-        // Without answers there is no distribution, but the file does not stay as an earlier run left it.
+        // Without answers there is no distribution, but a file of an earlier run must not stay.
         write_file(file, &files::hgrm(report).unwrap_or_default())?;
     }
     if output.json {
@@ -135,7 +135,7 @@ pub(super) fn was_whole(report: &Report) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// What a shell gets back.
+/// Returns the result for the exit code.
 pub(super) fn verdict(report: &Report) -> Result<(), CommandFailure> {
     was_whole(report)?;
     check_reached(report)?;
@@ -159,7 +159,7 @@ pub(super) fn verdict(report: &Report) -> Result<(), CommandFailure> {
         said.insert(0, format!("{} of {of} processes lost", lost.len()));
     }
     if !said.is_empty() {
-        let words = format!("not all went well: {}; see the report", said.join(", "));
+        let words = format!("the run had faults: {}; see the report", said.join(", "));
         return Err(CommandFailure::new(Exit::Errors, words));
     }
     Ok(())
@@ -168,7 +168,7 @@ pub(super) fn verdict(report: &Report) -> Result<(), CommandFailure> {
 /// Fails if no connection was opened at all.
 pub(super) fn check_reached(report: &Report) -> Result<(), CommandFailure> {
     let errors = &report.errors;
-    // An interrupted run, or one with a missing part, proves neither.
+    // An interrupted or incomplete run proves neither.
     let is_whole = !report.interrupted && !report.incomplete;
     if report.connections.opened == 0 && is_whole {
         let (exit, cause) = if errors.refused > 0 {
@@ -178,7 +178,7 @@ pub(super) fn check_reached(report: &Report) -> Result<(), CommandFailure> {
         } else if errors.bad_handshake > 0 {
             (Exit::Refused, "bad_handshake")
         } else if errors.reset > 0 {
-            // It was there, and did not want us.
+            // The server was reachable and refused.
             (Exit::Refused, "reset")
         } else if errors.timed_out > 0 {
             (Exit::NoServer, "timed_out")

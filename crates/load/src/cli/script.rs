@@ -1,7 +1,7 @@
-//! `veche bench script`: users that a Lua script plays.
+//! `veche bench script`: users simulated by a Lua script.
 //!
-//! The script runtime is the caller's, which [`StartUsers`] starts and [`EndUsers`] ends. What users do is counted by
-//! [`ScriptRun`].
+//! The caller provides the script runtime, which [`StartUsers`] starts and [`EndUsers`] ends. [`ScriptRun`] counts the
+//! users' actions.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,20 +20,20 @@ use crate::run::{RunControl, run_script};
 use crate::script::{ScriptPlan, ScriptRun};
 use crate::target::Target;
 
-/// The users of a script, for the runtime that plays them.
+/// The users of a script, for the runtime that simulates them.
 #[derive(Debug)]
 pub struct ScriptUsers {
-    /// The file of the script, as the command line names it
+    /// The script's file, as on the command line.
     pub script: PathBuf,
-    /// Threads that play them, each with a VM
+    /// Number of threads, each with a VM.
     pub threads: u32,
-    /// Bytes of memory of each VM
+    /// Memory limit of each VM in bytes.
     pub memory: usize,
-    /// What counts their actions
+    /// The run that counts their actions.
     pub run: Arc<ScriptRun>,
 }
 
-/// Starts a runtime that plays users, and returns how to end it.
+/// Starts a runtime that simulates users, and returns a function that ends it.
 pub type StartUsers = dyn Fn(ScriptUsers) -> Result<EndUsers, CommandFailure>;
 
 /// Closes the connections of users and ends their runtime.

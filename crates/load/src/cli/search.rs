@@ -1,7 +1,8 @@
-//! `--find-rate`: the highest rate at which a server holds its promises.
+//! `--find-rate`: the highest rate at which a server meets its objectives.
 //!
-//! Each step is a run of its own at one rate. The rate doubles until a promise is broken (or halves until all hold), then
-//! the interval between the highest rate that held and the lowest that did not is halved until it is narrow.
+//! Each step is a separate run at one rate. The rate doubles until an objective is missed (or halves until all are
+//! met); then the interval between the highest rate that passed and the lowest that failed is halved until it is
+//! narrow.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
@@ -15,20 +16,20 @@ use super::running::{deliver, measure, was_whole};
 use super::scenario::{Slo, check_phase, rate_reached, show_time};
 use veche_terminal::exit::{self, CommandFailure, Exit};
 
-/// It ends where the rates that held and did not hold differ by at most this factor.
+/// The search ends when the rates that passed and failed differ by at most this factor.
 const NARROW: f64 = 1.05;
-/// It ends after this number of steps in any case.
+/// Maximum number of steps.
 const STEPS_MAX: usize = 20;
-/// It gives up where not even this part of the first rate holds.
+/// The search gives up below this fraction of the first rate.
 const PART_MIN: f64 = 1.0 / 256.0;
 
-/// Which rate is next.
+/// The interval of the search.
 #[derive(Clone, Copy, Debug)]
 struct RateSearch {
     first: f64,
-    /// The highest rate that held.
+    /// The highest rate that passed.
     held: Option<f64>,
-    /// The lowest rate that did not.
+    /// The lowest rate that failed.
     broken: Option<f64>,
 }
 
@@ -41,7 +42,7 @@ impl RateSearch {
         }
     }
 
-    /// The next rate to try; `None` at the end.
+    /// Returns the next rate to try; `None` at the end.
     fn next(&self) -> Option<f64> {
         match (self.held, self.broken) {
             (None, None) => Some(self.first),
@@ -65,7 +66,7 @@ impl RateSearch {
     }
 }
 
-/// Searches from the rate of `plan` on, prints a line for each step, and reports the run at the highest rate that held.
+/// Searches from the rate of `plan` on, prints a line for each step, and reports the run at the highest passing rate.
 pub(super) fn run(
     kind: &str,
     common: &CommonArgs,
@@ -144,8 +145,8 @@ fn read(kind: &str, text: &str) -> Result<Slo, CommandFailure> {
     Ok(promise)
 }
 
-/// A rate holds if it is reached without errors and keeps all promises. A tester without a core to itself makes figures
-/// worse, never better: it is named where they do not hold.
+/// Evaluates a step: a rate passes if it is reached without errors and meets all objectives. A tester without a core of
+/// its own makes figures worse, never better, so it is mentioned for failed steps.
 fn judge(rate: f64, report: &Report, promises: &[Slo]) -> SearchStep {
     let mut checks = check_phase(report, promises, &[], true);
     if report.messages.rate_reached == Some(false) && checks.iter().all(|check| check.passed) {
@@ -201,7 +202,7 @@ fn conclusion(search: &Search) -> String {
 mod tests {
     use super::*;
 
-    /// The rates that are tried of a server that holds up to `limit`.
+    /// Returns the rates tried for a server with this capacity.
     fn tried(first: f64, limit: f64) -> (Vec<f64>, RateSearch) {
         let mut interval = RateSearch::new(first);
         let mut rates = Vec::new();

@@ -1,4 +1,4 @@
-//! One client: a connection from its first packet to its last, and what it speaks.
+//! A client: one connection and its protocol state.
 
 mod response;
 pub(crate) mod tls;
@@ -10,16 +10,16 @@ use veche_tls::TlsStream;
 pub(crate) use response::{LoadResponse, ResponseExpectation, ResponseReader, says_error};
 pub(crate) use tls::ClientTls;
 
-/// One client. A closed one can be opened again.
+/// A client. A closed one can be opened again.
 #[derive(Debug)]
 pub(crate) struct LoadClient {
     pub(crate) transport: ConnectionId,
     pub(crate) state: State,
     pub(crate) tls: Option<Box<TlsStream>>,
-    /// When the connect began.
+    /// Start of the connect.
     pub(crate) began_ns: u64,
     pub(crate) endpoint: u16,
-    /// Its number among the clients of its endpoint, over all threads: its `{i}`.
+    /// Its number among the clients of its endpoint over all threads: its `{i}`.
     pub(crate) number: u32,
     pub(crate) was_open: bool,
     pub(crate) family: AddressFamilyChoice,
@@ -28,10 +28,10 @@ pub(crate) struct LoadClient {
 /// Which of its endpoint's two address families a client connects to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AddressFamilyChoice {
-    /// The first or the second, which has answered last.
+    /// The first one, or the one that answered last.
     First,
     Second,
-    /// The same, after the other one did not answer.
+    /// The first, after the second did not answer.
     FirstAfterSecond,
     SecondAfterFirst,
 }
@@ -44,7 +44,7 @@ impl AddressFamilyChoice {
         }
     }
 
-    /// The one to begin with, if this one has answered.
+    /// Returns the family to start with if this one has answered.
     pub(crate) fn preferred(self) -> Self {
         match self.index() {
             0 => Self::First,
@@ -52,7 +52,7 @@ impl AddressFamilyChoice {
         }
     }
 
-    /// The one to try when this one does not answer.
+    /// Returns the family to try if this one does not answer.
     pub(crate) fn fallback(self) -> Option<Self> {
         match self {
             Self::First => Some(Self::SecondAfterFirst),
@@ -62,26 +62,22 @@ impl AddressFamilyChoice {
     }
 }
 
-/// How far it is, and what it is in the middle of.
 #[derive(Debug)]
 pub(crate) enum State {
-    /// No transport.
     Closed,
     /// TCP, then TLS.
     Connecting,
     /// The response to the handshake.
     Handshaking(Box<WebSocketHandshake>),
-    /// Frames.
     WebSocket(Decoder, Encoder),
-    /// Responses.
     Http(Box<ResponseReader>),
     /// Lines, of which one may be incomplete.
     Lines(Vec<u8>),
-    /// We have said good-bye, or had reason not to.
+    /// Closed by us, or about to be.
     Leaving,
 }
 
-/// A WebSocket handshake under way.
+/// A WebSocket handshake in progress.
 #[derive(Debug)]
 pub(crate) struct WebSocketHandshake {
     pub(crate) key: String,
@@ -89,16 +85,16 @@ pub(crate) struct WebSocketHandshake {
 }
 
 impl State {
-    /// Whether the load has been told that it is open, and not that it is closed.
+    /// Returns whether the load was notified that it is open, and not that it is closed.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self, Self::WebSocket(..) | Self::Http(_) | Self::Lines(_))
     }
 
-    /// Whether a handshake is under way.
+    /// Returns whether a handshake is in progress.
     pub(crate) fn is_opening(&self) -> bool {
         matches!(self, Self::Connecting | Self::Handshaking(_))
     }
 }
 
-/// Beside buffers that the network has filled: what a connection costs us.
+/// The memory of a connection without buffers.
 const _: () = assert!(size_of::<LoadClient>() <= 104);

@@ -1,42 +1,38 @@
-//! The responses of an HTTP server, one behind the other.
+//! Parsing of HTTP responses.
 
 use std::sync::Arc;
 
 use httparse::Status;
 use veche_proto::http::{BodyDecoder, Framing, HeadLimits};
 
-/// Longest head of a response.
+/// Maximum length of a response head.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 const HEADERS_MAX: usize = 100;
 
-/// One response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LoadResponse {
     pub(crate) status: u16,
     pub(crate) body_bytes: u64,
-    /// The body is the one expected, or none was.
+    /// The body is the expected one, or none was expected.
     pub(crate) is_expected: bool,
-    /// The server ends the connection behind it.
+    /// The server closes the connection after it.
     pub(crate) is_last: bool,
-    /// Its body, of which the beginning is looked at, has a member `error`; only if that is asked for.
+    /// The beginning of its body contains a member `error`; only if requested.
     pub(crate) says_error: bool,
 }
 
-/// What responses are to be like.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResponseExpectation {
-    /// Requests are HEAD: no body follows, whatever the head says.
+    /// Requests are HEAD, so no body follows.
     pub(crate) is_head: bool,
-    /// The body of each.
     pub(crate) body: Option<Arc<[u8]>>,
-    /// Bodies are JSON and may tell of errors.
+    /// Bodies are JSON and may contain errors.
     pub(crate) may_say_error: bool,
 }
 
-/// So much of a body is looked at for an error.
+/// Bytes of a body searched for an error.
 const LOOKED_AT_BYTES: usize = 1024;
 
-/// Takes responses off the wire.
 #[derive(Debug)]
 pub(crate) struct ResponseReader {
     /// The beginning of a head.
@@ -44,7 +40,7 @@ pub(crate) struct ResponseReader {
     body: Body,
     now: LoadResponse,
     expect: ResponseExpectation,
-    /// The beginning of the body, if it is looked at.
+    /// The beginning of the body, if it is searched.
     looked_at: Vec<u8>,
 }
 
@@ -76,12 +72,12 @@ impl ResponseReader {
         }
     }
 
-    /// Whether a response has begun.
+    /// Returns whether a response has begun.
     pub(crate) fn is_midway(&self) -> bool {
         !self.head.is_empty() || !matches!(self.body, Body::Head)
     }
 
-    /// Takes bytes off the front of `input`: how many, and the response that ends with them.
+    /// Consumes bytes from the front of `input`; returns their number, and the response that ends with them.
     pub(crate) fn read(&mut self, input: &[u8]) -> Result<(usize, Option<LoadResponse>), String> {
         let mut taken = 0;
         if matches!(self.body, Body::Head) {
@@ -111,12 +107,12 @@ impl ResponseReader {
                 self.data(rest);
                 Ok((input.len(), None))
             }
-            // An interim response is no answer yet.
+            // An interim response is not an answer.
             Body::Head => Ok((taken, None)),
         }
     }
 
-    /// The server has ended; a body without a length ends with that.
+    /// Handles the end of the connection, which ends a body without a length.
     pub(crate) fn end(&mut self) -> Option<LoadResponse> {
         matches!(self.body, Body::UntilEnd).then(|| self.finish())
     }
@@ -147,7 +143,7 @@ impl ResponseReader {
         self.now.body_bytes += data.len() as u64;
     }
 
-    /// How many bytes of `input` end the head; `None` while it is incomplete.
+    /// Returns the number of bytes of `input` that complete the head; `None` while it is incomplete.
     fn read_head(&mut self, input: &[u8]) -> Result<Option<usize>, String> {
         if self.head.is_empty() {
             if let Some(length) = self.parse_head(input)? {
@@ -228,7 +224,7 @@ impl ResponseReader {
     }
 }
 
-/// Whether JSON has a member `error`, as far as that can be told without reading it.
+/// Returns whether JSON probably has a member `error`, without parsing it.
 pub(crate) fn says_error(json: &[u8]) -> bool {
     const MEMBER: &[u8] = b"\"error\"";
     json.windows(MEMBER.len()).any(|window| window == MEMBER)
@@ -238,7 +234,7 @@ pub(crate) fn says_error(json: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// All responses, however the bytes are split.
+    /// Returns all responses, regardless of how the bytes are split.
     fn read(bytes: &[u8], expect: Option<&[u8]>) -> Result<Vec<LoadResponse>, String> {
         let mut all = Vec::new();
         for size in [1, 2, 3, 7, bytes.len()] {

@@ -1,10 +1,10 @@
-//! Whom the clients of an endpoint believe.
+//! TLS for the clients of an endpoint.
 
 use veche_tls::{Error, TlsStream, TrustSource};
 
 use crate::plan::TlsPlan;
 
-/// What all TLS clients of an endpoint share.
+/// TLS configuration shared by the clients of an endpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientTls {
     trust: veche_tls::ClientTrust,
@@ -12,7 +12,7 @@ pub(crate) struct ClientTls {
 }
 
 impl ClientTls {
-    /// `host` is what the certificate must be for.
+    /// `host` is the name that the certificate must be for.
     pub(crate) fn new(plan: &TlsPlan, host: &str) -> Result<Self, Error> {
         let believe = match &plan.ca {
             _ if plan.insecure => TrustSource::Insecure,
@@ -23,7 +23,7 @@ impl ClientTls {
         if plan.full_handshakes {
             trust = trust.without_resumption();
         }
-        // A name that can be in no certificate is said before anything begins.
+        // An invalid name is reported before the run begins.
         trust.connect(host)?;
         Ok(Self {
             trust,

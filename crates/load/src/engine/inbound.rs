@@ -1,4 +1,4 @@
-//! What comes from a driver, on its way to the load: through TLS, a handshake, frames, responses or lines.
+//! Received data, on its way from the driver to the load: through TLS, a handshake, frames, responses or lines.
 
 use veche_net::{CloseReason, Driver, Epoll, Event};
 use veche_proto::websocket::deflate::DeflatePolicy;
@@ -14,7 +14,7 @@ use crate::payload::excerpt;
 use crate::plan::Endpoint;
 use crate::tally::{ErrorCase, ErrorCause};
 
-/// What a server may send us at once.
+/// Limits on messages of a server.
 const LIMITS: MessageLimits = MessageLimits {
     message_bytes_max: 64 * 1024 * 1024,
     fragments_max: 1_000_000,
@@ -62,7 +62,7 @@ impl Engine<'_> {
                     self.fail(
                         driver,
                         who,
-                        &ErrorCase::new(ErrorCause::TimedOut, "no handshake in time"),
+                        &ErrorCase::new(ErrorCause::TimedOut, "handshake timed out"),
                     );
                 }
             }
@@ -71,7 +71,7 @@ impl Engine<'_> {
                     if reason != CloseReason::Requested {
                         self.fail(driver, who, &reason.into());
                     }
-                    // Unless it has been opened again meanwhile.
+                    // Unless it has been opened again in the meantime.
                     if self.net.find(id).is_some() {
                         self.net.clients[who as usize].state = State::Closed;
                     }
@@ -106,7 +106,7 @@ impl Engine<'_> {
         }
     }
 
-    /// The way is free for the client's own bytes.
+    /// Begins the client's protocol after connect and TLS.
     fn begin(&mut self, driver: &mut Epoll, who: u32) {
         let net = &mut self.net;
         let client = &mut net.clients[who as usize];
@@ -194,7 +194,7 @@ impl Engine<'_> {
         self.plain = plain;
     }
 
-    /// Plain bytes of the server.
+    /// Handles plain bytes of the server.
     fn feed(&mut self, driver: &mut Epoll, who: u32, bytes: &mut [u8]) {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -252,7 +252,7 @@ impl Engine<'_> {
                     if partial.len() + taken > LINE_BYTES_MAX {
                         Err(ErrorCase::new(
                             ErrorCause::BadProtocol,
-                            "a line without an end",
+                            "a line that exceeds the limit",
                         ))
                     } else if let Some(line) = line {
                         let mut whole = std::mem::take(partial);
@@ -273,7 +273,7 @@ impl Engine<'_> {
                     self.handle_handshake(driver, who);
                     return;
                 }
-                // What comes behind a good-bye.
+                // Data after our close.
                 State::Closed | State::Connecting | State::Leaving => return,
             };
             match taken {
@@ -286,7 +286,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Looks at the response to the handshake.
+    /// Handles the response to the handshake.
     fn handle_handshake(&mut self, driver: &mut Epoll, who: u32) {
         let client = &mut self.net.clients[who as usize];
         let endpoint = &self.net.plan.endpoints[client.endpoint as usize];
@@ -367,7 +367,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Ends a client that was opening or open, and counts why; the load hears of it.
+    /// Ends an opening or open client and counts the error; the load is notified.
     pub(super) fn fail(&mut self, driver: &mut Epoll, who: u32, fault: &ErrorCase) {
         if self.open_other_family(driver, who) {
             return;
@@ -399,7 +399,7 @@ impl Engine<'_> {
         self.load.closed(&mut io, who, was_open);
     }
 
-    /// Tries the other address family of a client whose connect has failed, once; whether there is one.
+    /// Retries a failed connect once with the other address family; returns whether there is one.
     fn open_other_family(&mut self, driver: &mut Epoll, who: u32) -> bool {
         let client = &self.net.clients[who as usize];
         let families = &self.net.families[client.endpoint as usize];
@@ -423,7 +423,6 @@ impl Engine<'_> {
         true
     }
 
-    /// From now on its transport is of no interest.
     fn drop_transport(&mut self, driver: &mut Epoll, who: u32) {
         let client = &mut self.net.clients[who as usize];
         driver.close(client.transport);

@@ -1,4 +1,4 @@
-//! What a load can do with its clients.
+//! Operations of a load on its clients.
 
 use veche_net::{Driver, Epoll};
 use veche_proto::websocket::{MessageKind, encode_close};
@@ -8,26 +8,26 @@ use crate::client::{AddressFamilyChoice, State};
 use crate::clock::{MILLISECOND, now_ns};
 use crate::tally::{ErrorCase, ErrorCause};
 
-/// What a load can do.
+/// The interface of a load to its clients.
 pub(crate) struct LoadIo<'a> {
     pub(crate) driver: &'a mut Epoll,
     pub(crate) net: &'a mut EngineState,
 }
 
 impl LoadIo<'_> {
-    /// Begins to connect a closed client. `opened` or `closed` will tell.
+    /// Begins to connect a closed client; the load is notified by `opened` or `closed`.
     pub(crate) fn open(&mut self, who: u32) -> Result<(), ErrorCase> {
         self.open_due(who, now_ns())
     }
 
-    /// The same, of a client that was to begin at `due_ns`, from when on its handshake counts.
+    /// Begins to connect a client that was due at `due_ns`, from which its handshake is timed.
     pub(crate) fn open_due(&mut self, who: u32, due_ns: u64) -> Result<(), ErrorCase> {
         let endpoint = self.net.clients[who as usize].endpoint;
         let family = self.net.families[endpoint as usize].preferred;
         self.open_family(who, due_ns, family)
     }
 
-    /// The same, to an address of this family.
+    /// Begins to connect to an address of this family.
     pub(super) fn open_family(
         &mut self,
         who: u32,
@@ -64,7 +64,7 @@ impl LoadIo<'_> {
         Ok(())
     }
 
-    /// Begins to connect a client again; false, and counted, if not even that succeeds.
+    /// Begins to connect a client again; returns false after counting an immediate failure.
     pub(crate) fn reopen(&mut self, who: u32) -> bool {
         let opened = self.open(who);
         if let Err(fault) = &opened {
@@ -74,7 +74,7 @@ impl LoadIo<'_> {
         opened.is_ok()
     }
 
-    /// Sends a message on a WebSocket that is open.
+    /// Sends a message on an open WebSocket.
     #[inline]
     pub(crate) fn send(&mut self, who: u32, kind: MessageKind, data: &[u8]) {
         let net = &mut *self.net;
@@ -86,7 +86,7 @@ impl LoadIo<'_> {
         net.end_other(self.driver, who, begun);
     }
 
-    /// Sends bytes as they are: requests, lines.
+    /// Sends raw bytes: requests, lines.
     #[inline]
     pub(crate) fn send_bytes(&mut self, who: u32, bytes: &[u8]) {
         let net = &mut *self.net;
@@ -97,7 +97,7 @@ impl LoadIo<'_> {
         net.end_other(self.driver, who, begun);
     }
 
-    /// Has all that `send` sends to a client leave in one write.
+    /// Combines everything that `send` sends to a client into one write.
     pub(crate) fn together(&mut self, who: u32, send: impl FnOnce(&mut Self)) {
         let begun = self.net.begin_other(who);
         let current = self.net.current.replace(who);
@@ -106,7 +106,7 @@ impl LoadIo<'_> {
         self.net.end_other(self.driver, who, begun);
     }
 
-    /// Ends a client in good order; the load does not hear of it.
+    /// Closes a client cleanly, without notifying the load.
     pub(crate) fn leave(&mut self, who: u32) {
         let net = &mut *self.net;
         let client = &mut net.clients[who as usize];
@@ -132,7 +132,7 @@ impl LoadIo<'_> {
         }
     }
 
-    /// Cuts a client off, as a network would; the load does not hear of it.
+    /// Cuts a client off like a network failure, without notifying the load.
     pub(crate) fn cut(&mut self, who: u32) {
         let client = &mut self.net.clients[who as usize];
         if client.state.is_opening() {

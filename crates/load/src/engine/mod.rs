@@ -1,7 +1,7 @@
-//! One thread of a run: its sockets, its clients, and the load that tells them what to do.
+//! One thread of a run: its sockets, its clients, and the load that controls them.
 //!
-//! Bytes of a socket go through TLS if there is any, through the client's state to the load; what the load sends in
-//! answer to one piece of input leaves in one write.
+//! Bytes of a socket pass through TLS, if any, and the client's state to the load; what the load sends in response to
+//! one piece of input leaves in one write.
 
 mod inbound;
 mod io;
@@ -28,11 +28,11 @@ pub(crate) use io::LoadIo;
 use net::EndpointAddresses;
 pub(crate) use net::EngineState;
 
-/// How long servers have to answer our good-bye.
+/// Time for servers to answer our close.
 const LEAVE_NS: u64 = 2 * SECOND;
-/// A turn that takes so much longer than it was to wait is no turn: the tester was stopped, or had no core.
+/// A turn that exceeds its intended wait by this is a pause: the tester was stopped or had no core.
 const PAUSE_NS: u64 = SECOND / 4;
-/// The longest that we wait for anything, so that we hear of the end.
+/// Maximum wait, so that the end is noticed.
 const WAIT_NS: u64 = 20 * MILLISECOND;
 
 /// Runs a thread's share to its end.
@@ -41,7 +41,7 @@ pub(crate) fn run(
     load: &mut dyn Load,
     control: &Control,
 ) -> std::io::Result<Tally> {
-    // The kernel may wake us 50 µs late unless it is asked not to.
+    // The kernel may delay wakeups by 50 µs by default.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let mut engine = Engine::new(share, load)?;
     let mut driver = Epoll::new(Options {
@@ -57,10 +57,10 @@ pub(crate) fn run(
 struct Engine<'l> {
     net: EngineState,
     codecs: Codecs,
-    /// What came through TLS.
+    /// Data decrypted by TLS.
     plain: Vec<u8>,
     load: &'l mut dyn Load,
-    /// Clients not begun yet.
+    /// Number of the next client to open.
     next: u32,
 }
 
@@ -148,7 +148,7 @@ impl<'l> Engine<'l> {
         let mut stage = Stage::Opening;
         let mut marks = resource_usage::CpuMark::default();
         let mut shown_second = 0;
-        // By when the next look at the clock is due, while the run goes on.
+        // When the clock is checked next during the run.
         let mut expected = None;
         if !opens_first {
             live.ready.store(true, Relaxed);
@@ -214,8 +214,8 @@ impl<'l> Engine<'l> {
                         if self.net.until_ns == u64::MAX {
                             self.net.until_ns = now;
                         } else {
-                            // What was due before the end leaves, however late: a tester that was held up just
-                            // there does not pass over it in silence.
+                            // Messages due before the end are sent even if late, so that a delayed tester does not hide
+                            // them.
                             self.load.due(&mut LoadIo {
                                 driver,
                                 net: &mut self.net,
@@ -274,7 +274,7 @@ impl<'l> Engine<'l> {
         }
     }
 
-    /// Begins connections as the pace allows; when to look again.
+    /// Opens connections as the rate permits; returns when to continue.
     fn open_some(
         &mut self,
         driver: &mut Epoll,
@@ -320,7 +320,7 @@ impl<'l> Engine<'l> {
         Ok(())
     }
 
-    /// Says good-bye to all that are open.
+    /// Closes all open clients.
     fn leave(&mut self, driver: &mut Epoll) {
         for who in 0..self.net.clients.len() as u32 {
             let mut io = LoadIo {
@@ -333,11 +333,11 @@ impl<'l> Engine<'l> {
 }
 
 enum Stage {
-    /// Connections open; the others get ready.
+    /// Connections open; the others wait.
     Opening,
     Running,
-    /// The last answers come.
+    /// Waiting for last answers.
     Draining,
-    /// Servers answer our good-byes until then.
+    /// Waiting for servers to answer our closes until this time.
     Leaving(u64),
 }

@@ -1,4 +1,4 @@
-//! What a thread has beside its driver and its load: clients, buffers, counts.
+//! The state of a thread other than its driver and load: clients, buffers, counts.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -12,41 +12,40 @@ use crate::plan::{Endpoint, Plan};
 use crate::schedule::Schedule;
 use crate::tally::{ErrorCase, Tally};
 
-/// Spare buffers kept, and the largest of them.
+/// Maximum number and size of spare buffers.
 const SPARE_MAX: usize = 256;
 const SPARE_BYTES_MAX: usize = 64 * 1024;
 
-/// What may wait to be sent to one client, and to all of a thread, before they get no more in an open loop. A message
-/// that is larger is sent all the same.
+/// Unsent bytes of one client, and of a whole thread, from which on an open loop sends no more. A larger single message
+/// is sent anyway.
 const UNSENT_BYTES_MAX: usize = 1024 * 1024;
 const UNSENT_IN_ALL_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// An answer that comes so soon after the end is no sign of a server that falls behind.
+/// An answer this soon after the end does not indicate a slow server.
 const GRACE_NS: u64 = 100 * MILLISECOND;
 
-/// What a thread has but for its driver, which is lent to us in its calls, and its load.
+/// The state of a thread except its driver, which is borrowed during its calls, and its load.
 pub(crate) struct EngineState {
     pub(crate) plan: Arc<Plan>,
     pub(crate) tally: Tally,
-    /// When the bytes came that are being looked at, or the turn began.
+    /// Arrival time of the bytes being processed, or start of the turn.
     pub(crate) now_ns: u64,
-    /// The measured time; `u64::MAX` while it has not begun.
+    /// The measured time; `u64::MAX` before it has begun.
     pub(crate) from_ns: u64,
     pub(crate) until_ns: u64,
-    /// Until when an answer is in time; known with the first that comes after the measured time.
+    /// Time until which answers are in time; determined by the first one after the measured time.
     pub(super) grace_until_ns: Option<u64>,
-    /// Whether there are messages that are answered here.
+    /// Whether heartbeats are configured.
     pub(super) has_heartbeats: bool,
     pub(crate) rng: fastrand::Rng,
     pub(crate) clients: Vec<LoadClient>,
-    /// By the transports' index.
+    /// By transport index.
     pub(super) who: Vec<u32>,
     pub(super) trusts: Vec<Option<ClientTls>>,
     pub(super) codecs: Codecs,
-    /// Whose input is being looked at, and what goes out to it behind that.
+    /// The client whose input is being processed, and its output.
     pub(super) current: Option<u32>,
     pub(super) out: Vec<u8>,
-    /// What TLS makes of it.
     pub(super) sealed: Vec<u8>,
     pub(super) spare: Vec<Vec<u8>>,
     pub(super) opening: u32,
@@ -54,7 +53,7 @@ pub(crate) struct EngineState {
     pub(super) next_source: usize,
     /// By endpoint.
     pub(super) families: Vec<EndpointAddresses>,
-    /// By client, bytes that its transport has not taken yet; and all of them.
+    /// Unsent bytes by client, and in total.
     pub(super) unsent: Vec<usize>,
     pub(super) unsent_in_all: usize,
     pub(super) work_began_ns: u64,
@@ -63,7 +62,7 @@ pub(crate) struct EngineState {
 /// The addresses of an endpoint.
 pub(super) struct EndpointAddresses {
     pub(super) addresses: Vec<Vec<SocketAddr>>,
-    /// The one that has answered last.
+    /// The family that answered last.
     pub(super) preferred: AddressFamilyChoice,
 }
 
@@ -84,13 +83,13 @@ impl EngineState {
         (client.transport == id && !matches!(client.state, State::Closed)).then_some(who)
     }
 
-    /// Whether a time lies in the measured time.
+    /// Returns whether a time is within the measured time.
     #[inline]
     pub(crate) fn is_measured(&self, at_ns: u64) -> bool {
         self.from_ns <= at_ns && at_ns < self.until_ns
     }
 
-    /// Counts a fault that does not end its connection.
+    /// Counts an error that does not end its connection.
     pub(crate) fn fault(&mut self, fault: &ErrorCase) {
         self.tally.fault(fault);
         if self.is_measured(self.now_ns) {
@@ -98,7 +97,7 @@ impl EngineState {
         }
     }
 
-    /// What is due in an open loop by now, one after the other; late ones are counted.
+    /// Returns the next due time of an open loop; late ones are counted.
     pub(crate) fn take_due(&mut self, pace: &mut Schedule) -> Option<u64> {
         let due = pace.pass(self.now_ns, self.until_ns)?;
         if self.now_ns - due > MILLISECOND && self.is_measured(due) {
@@ -107,7 +106,7 @@ impl EngineState {
         Some(due)
     }
 
-    /// Returns the answer to a message that is a heartbeat, and counts it.
+    /// Returns the answer to a heartbeat, and counts it.
     #[cold]
     pub(super) fn heartbeat_answer(&mut self, who: u32, message: &[u8]) -> Option<Vec<u8>> {
         let endpoint = self.clients[who as usize].endpoint;
@@ -117,15 +116,15 @@ impl EngineState {
         answer
     }
 
-    /// What decides whether an answer that comes now counts: in an open loop when its question was due, in a closed
-    /// one that it comes in the measured time.
+    /// Returns the time that decides whether an answer arriving now counts: in an open loop its due time, in a closed
+    /// one the current time.
     #[inline]
     pub(crate) fn counts_from(&self, since_ns: u64, is_open_loop: bool) -> u64 {
         if is_open_loop { since_ns } else { self.now_ns }
     }
 
-    /// Counts an answer that comes now to what was sent, or was to be sent, at `since_ns`: among the answers of the
-    /// measured time if `counts_from` is measured, and among those that came in it if now is.
+    /// Counts an answer to a message sent or due at `since_ns`: among those of the measured time if `counts_from` is
+    /// measured, and among those that arrived in it if the current time is.
     #[inline]
     pub(crate) fn answered(&mut self, since_ns: u64, counts_from: u64, bytes: usize) {
         let latency_ns = self.now_ns.saturating_sub(since_ns);
@@ -139,7 +138,7 @@ impl EngineState {
         }
     }
 
-    /// Counts a failed answer, such as a status of 500: in no latency and no throughput.
+    /// Counts a failed answer, such as a status of 500, which is in no latency and no throughput.
     pub(crate) fn failed(&mut self, counts_from: u64, bytes: usize) {
         self.received(counts_from, bytes);
     }
@@ -156,8 +155,8 @@ impl EngineState {
         is_measured
     }
 
-    /// Whether an answer that comes now shows that the server keeps up: by the end of the measured time, the shortest
-    /// latency that was seen in it, and a hundredth of it or [`GRACE_NS`].
+    /// Returns whether an answer arriving now shows that the server keeps up: by the end of the measured time plus the
+    /// shortest latency in it plus a hundredth of it or [`GRACE_NS`].
     #[inline]
     fn is_in_time(&mut self) -> bool {
         self.now_ns < self.until_ns || self.now_ns < self.grace_until_ns()
@@ -166,13 +165,13 @@ impl EngineState {
     fn grace_until_ns(&mut self) -> u64 {
         let latency_ns = self.tally.latency.times.min_ns();
         let grace_ns = (self.until_ns.saturating_sub(self.from_ns) / 100).max(GRACE_NS);
-        // Only answers of the measured time tell how long an answer takes.
+        // Only answers of the measured time tell the shortest latency.
         *self
             .grace_until_ns
             .get_or_insert(self.until_ns.saturating_add(latency_ns + grace_ns))
     }
 
-    /// Counts a message that is sent, or was to be sent, at `at_ns`.
+    /// Counts a message sent or due at `at_ns`.
     #[inline]
     pub(crate) fn sent(&mut self, at_ns: u64, bytes: usize) {
         if self.is_measured(at_ns) {
@@ -189,7 +188,7 @@ impl EngineState {
         self.clients.iter().any(|client| client.state.is_open())
     }
 
-    /// Whether a handshake is under way, of whomever.
+    /// Returns whether any handshake is in progress.
     pub(crate) fn has_opening(&self) -> bool {
         self.opening > 0
     }
@@ -198,13 +197,13 @@ impl EngineState {
         matches!(self.clients[who as usize].state, State::Closed)
     }
 
-    /// Whether so much waits to be sent to a client that it is to get no more: its server does not read.
+    /// Returns whether a client has too many unsent bytes, since its server does not read.
     pub(crate) fn is_full(&self, who: u32) -> bool {
         let unsent = self.unsent[who as usize];
         unsent > UNSENT_BYTES_MAX || (unsent > 0 && self.unsent_in_all > UNSENT_IN_ALL_BYTES_MAX)
     }
 
-    /// Whether a client that is open is full.
+    /// Returns whether an open client is full.
     pub(crate) fn has_full(&self) -> bool {
         (0..self.clients.len() as u32).any(|who| self.is_open(who) && self.is_full(who))
     }
@@ -217,7 +216,7 @@ impl EngineState {
         *most = (*most).max(self.unsent_in_all as u64);
     }
 
-    /// The first of `count` clients that is open, not full, and may, from `from` on and round.
+    /// Returns the first open client that is not full and permitted, of `count` from `from` on, cyclically.
     pub(crate) fn find_open(
         &self,
         from: u32,
@@ -238,7 +237,7 @@ impl EngineState {
         }
     }
 
-    /// Hands what is in `out` to the transport of `who`.
+    /// Passes `out` to the transport of `who`.
     #[inline]
     pub(super) fn flush(&mut self, driver: &mut Epoll, who: u32) {
         let client = &mut self.clients[who as usize];
@@ -258,7 +257,7 @@ impl EngineState {
         }
     }
 
-    /// Makes `out` that of `who`; what was in it if it was another's.
+    /// Switches `out` to `who`; returns the previous content if it was another client's.
     #[inline]
     pub(super) fn begin_other(&mut self, who: u32) -> Option<Vec<u8>> {
         if self.current == Some(who) {

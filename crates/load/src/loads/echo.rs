@@ -1,4 +1,4 @@
-//! Messages and their answers: as fast as they come back, or at a rate that does not wait for anybody.
+//! Messages and their answers: in a closed loop, or at a rate independent of the answers.
 
 use veche_proto::websocket::MessageKind;
 
@@ -29,29 +29,28 @@ pub(crate) struct EchoLoad {
     churn: Option<ChurnState>,
     has_begun: bool,
     flights: Vec<InflightQueue>,
-    /// Whose turn it is (open loop).
+    /// The next client (open loop).
     next: u32,
     expiry: ExpiryTimer,
     unanswered: u64,
 }
 
-/// Connections that come and go.
+/// Connections that are closed and reopened.
 struct ChurnState {
     per_second: f64,
     pace: Option<Schedule>,
-    /// Whose turn it is.
     next: u32,
-    /// Those that wait for last answers, or have said good-bye and wait for the end, and until when.
+    /// Clients that wait for last answers or for the end of the closing handshake, with their time limits.
     leaving: Vec<(u32, u64)>,
-    /// Those that could not be opened again; the next turns are theirs.
+    /// Clients that could not be reopened; the next rounds retry them.
     absent: Vec<u32>,
 }
 
-/// The words of the error for a message that was not answered within the time limit.
+/// The error of a message that was not answered within the time limit.
 const NO_ANSWER: &str = "no answer in time";
-/// How long those that were overtaken are waited for once all others are answered.
+/// Time to wait for overtaken messages once all others are answered.
 const OVERTAKEN_NS: u64 = SECOND;
-/// How long a server has for the last answers and its part of the good-bye.
+/// Time for a server's last answers and its part of the closing handshake.
 const LEAVE_NS: u64 = 2 * SECOND;
 
 impl EchoLoad {
@@ -98,7 +97,7 @@ impl EchoLoad {
         flight.sent.push_back(at_ns);
     }
 
-    /// What is due (open loop), as long as somebody can take it.
+    /// Sends what is due (open loop), while a client can take it.
     fn send_due(&mut self, io: &mut LoadIo<'_>) {
         let Some(mut open_loop) = self.open_loop.take() else {
             return;
@@ -144,7 +143,7 @@ impl EchoLoad {
         }
     }
 
-    /// A message that is not the answer that is due.
+    /// Handles a message other than the expected answer.
     #[cold]
     fn other_message(&mut self, io: &mut LoadIo<'_>, who: u32, kind: MessageKind, data: &[u8]) {
         let flight = &mut self.flights[who as usize];
@@ -201,14 +200,14 @@ impl EchoLoad {
             .fault(&ErrorCase::new(ErrorCause::WrongAnswer, words));
     }
 
-    /// As many as may be in flight.
+    /// Sends as many messages as may be in flight.
     fn fill(&mut self, io: &mut LoadIo<'_>, who: u32) {
         for _ in self.flights[who as usize].sent.len()..self.inflight as usize {
             self.send(io, who, io.net.now_ns);
         }
     }
 
-    /// Begins a closed loop on a connection that has just opened, or at the start of the run.
+    /// Starts a closed loop on a connection that has just opened, or at the start of the run.
     fn start(&mut self, io: &mut LoadIo<'_>, who: u32) {
         match &mut self.thinkers {
             None => self.fill(io, who),
@@ -216,7 +215,7 @@ impl EchoLoad {
         }
     }
 
-    /// Sends what may be in flight again after answers, or lets the client think first.
+    /// Sends the next messages after answers, or starts the think time.
     #[inline]
     fn go_on(&mut self, io: &mut LoadIo<'_>, who: u32) {
         match &mut self.thinkers {
@@ -228,7 +227,7 @@ impl EchoLoad {
         }
     }
 
-    /// Sends for the clients that have thought long enough.
+    /// Sends for clients whose think time is over.
     fn send_thought(&mut self, io: &mut LoadIo<'_>) {
         while let Some(thinkers) = &mut self.thinkers
             && let Some(who) = thinkers.next(io.net.now_ns)
@@ -241,7 +240,7 @@ impl EchoLoad {
         }
     }
 
-    /// Lets connections go and come back as they are due; when to look again.
+    /// Closes and reopens connections as due; returns when to continue.
     fn churn(&mut self, io: &mut LoadIo<'_>) -> u64 {
         let Some(mut churn) = self.churn.take() else {
             return u64::MAX;
@@ -384,7 +383,7 @@ impl Load for EchoLoad {
         if !self.is_behind(io.net) {
             return;
         }
-        // No turn of the churn comes any more: who was to leave stays, and who has left comes back.
+        // The churn has ended: clients due to leave stay, and those that have left are reopened.
         if let Some(churn) = &mut self.churn {
             let flights = &mut self.flights;
             let unanswered = &mut self.unanswered;
@@ -395,7 +394,7 @@ impl Load for EchoLoad {
                 } else if io.net.is_open(who) {
                     flights[who as usize].is_leaving = false;
                 } else {
-                    // Between good-byes.
+                    // During the closing handshake.
                     return true;
                 }
                 false
@@ -423,13 +422,13 @@ impl Load for EchoLoad {
             net.tally.dead += u64::from(flight.expired > 0 && net.is_open(who));
             self.unanswered += flight.give_up_overtaken(net);
             for since in &flight.sent {
-                // What was sent just before the end of a closed loop is answered behind it.
+                // Messages sent just before the end of a closed loop are answered after it.
                 if net.is_measured(*since) {
                     self.unanswered += 1;
                     let (cause, words) = if flight.greeted && flight.answered == 0 {
                         (
                             ErrorCause::WrongAnswer,
-                            "a message came, but not the one that was sent: is this an echo?",
+                            "the received message differs from the one sent: is this an echo endpoint?",
                         )
                     } else {
                         (ErrorCause::TimedOut, NO_ANSWER)

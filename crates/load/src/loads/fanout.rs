@@ -1,6 +1,7 @@
-//! Publications and their deliveries: to all receivers (broadcast) or each to one (push), by whichever way in.
+//! Publications and their deliveries: to all receivers (broadcast) or each to one (push), through any publisher
+//! protocol.
 //!
-//! Endpoint 0 are the receivers, endpoint 1 the publishers.
+//! Endpoint 0 has the receivers, endpoint 1 the publishers.
 
 mod positions;
 mod recovery;
@@ -28,28 +29,28 @@ use recovery::{Entry, RecoveryState, doubt};
 use replies::{PING, ProtocolLine, ServerProtocol};
 use retries::RetryQueue;
 
-/// Where the numbered message goes in a body.
+/// Placeholder of the numbered message in a body.
 const DATA: &str = "{data}";
-/// When nothing has come for so long, nothing will.
+/// After this silence no more deliveries are expected.
 const QUIET_NS: u64 = 2 * SECOND;
-/// When all has come, what comes again comes soon.
+/// Time to wait for duplicates after the last expected delivery.
 const TWICE_NS: u64 = SECOND / 5;
 
-/// Whether each line of a publisher is answered, in order and once: its body asks for that with `ack` or an `id`.
+/// Returns whether each line of a publisher is answered, in order and once: if its body has `ack` or an `id`.
 #[must_use]
 pub fn asks_for_answers(body: &str) -> bool {
     let body: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
     body["ack"] == true || body["id"].is_number() || body["id"].is_string()
 }
 
-/// One thread's part.
+/// One thread's part of the run.
 pub(crate) struct FanoutLoad {
     plan: FanoutPlan,
-    /// What stands around the message.
+    /// The body around the message.
     before: Template,
     after: Template,
     hello: Option<Template>,
-    /// How many of the thread's clients, the first ones, are receivers.
+    /// Number of receivers among the thread's clients, which come first.
     receivers: u32,
     /// Receivers of all threads.
     receivers_in_all: u32,
@@ -64,38 +65,36 @@ pub(crate) struct FanoutLoad {
     retries: RetryQueue,
     /// By client.
     speech: Vec<ServerProtocol>,
-    /// By publisher, what it has published and no answer to has come; only where answers come in order.
+    /// By publisher, unacknowledged publications; only if answers arrive in order.
     asked: Option<Vec<VecDeque<Entry>>>,
     has_begun: bool,
     ledger: DeliveryLedger,
     greeted: Vec<Greeting>,
-    /// Publications so far, for turns.
+    /// Number of publications so far, which determines turns.
     count: u64,
     last_ns: u64,
-    /// Deliveries, also corrupted ones.
+    /// Deliveries, including corrupted ones.
     arrived: u64,
     scratch: Vec<u8>,
     body: Vec<u8>,
-    /// Requests in flight.
     unanswered: u64,
     request_head: String,
 }
 
-/// Whether a receiver waits for what a server says first.
+/// Whether a receiver expects a greeting of the server.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Greeting {
-    /// Anything may come.
     #[default]
     Awaited,
-    /// From now on only what was published.
+    /// From now on only publications are expected.
     Over,
 }
 
-/// When publications are due.
+/// When publications are sent.
 enum PublishSchedule {
-    /// At their time. A publisher whose connection is gone is a fault.
+    /// At their time. A disconnected publisher is an error.
     InTime(Schedule),
-    /// At their time, or when there is a connection again.
+    /// At their time, or when a connection is available again.
     Patiently(OpenLoop),
 }
 
@@ -166,7 +165,7 @@ impl FanoutLoad {
         }
     }
 
-    /// The publisher whose turn it is publishes.
+    /// Publishes through the publisher whose turn it is.
     fn publish_in_turn(&mut self, io: &mut LoadIo<'_>, at_ns: u64) {
         let who = self.receivers + self.turn();
         let fault = match (io.net.is_open(who), io.net.is_full(who)) {
@@ -176,7 +175,7 @@ impl FanoutLoad {
             }
             (true, true) => ErrorCase::new(
                 ErrorCause::TimedOut,
-                "a publication was due, and the server does not read what was sent before",
+                "a publication was due, but the server is not reading",
             ),
             (false, _) => ErrorCase::new(ErrorCause::Closed, "a publisher is not connected"),
         };
@@ -188,12 +187,12 @@ impl FanoutLoad {
         (self.bursts() % u64::from(self.publishers)) as u32
     }
 
-    /// Bursts so far, for turns.
+    /// Returns the number of bursts so far, which determines turns.
     fn bursts(&self) -> u64 {
         self.count / u64::from(self.plan.burst)
     }
 
-    /// Publishes what is due, as far as there is somebody who can.
+    /// Publishes what is due while a publisher is available.
     fn publish_patiently(&mut self, io: &mut LoadIo<'_>, due: &mut OpenLoop) {
         loop {
             let from = self.receivers + self.turn();
@@ -225,7 +224,7 @@ impl FanoutLoad {
             number: sent.at_ns.len() as u32,
             at_ns,
         };
-        // What counts for who was away is when it really left.
+        // For absent receivers the actual send time counts.
         sent.at_ns.push(io.net.now_ns);
         if let Some(comeback) = &mut self.recovery {
             comeback.asked(who, ((publisher, receiver), note.number));
@@ -268,7 +267,7 @@ impl FanoutLoad {
         fill(&mut self.body, &self.after);
     }
 
-    /// Cuts a receiver off and lets it come back.
+    /// Disconnects a receiver, which reconnects later.
     fn inject_chaos(&mut self, io: &mut LoadIo<'_>) {
         if self.receivers == 0 {
             return;
@@ -281,7 +280,7 @@ impl FanoutLoad {
         }
     }
 
-    /// Looks for an error in what a publisher is told; whether there is none.
+    /// Checks a publisher's answer for an error; returns whether there is none.
     fn classify(&self, io: &mut LoadIo<'_>, told: &[u8]) -> bool {
         let is_error = says_error(told);
         if is_error {
@@ -292,7 +291,7 @@ impl FanoutLoad {
         !is_error
     }
 
-    /// The first publication that a publisher waits for is answered.
+    /// Handles the answer to a publisher's first unacknowledged publication.
     fn answered(&mut self, who: u32, is_taken: bool) {
         if let Some(comeback) = &mut self.recovery {
             comeback.answered(who, is_taken, &mut self.ledger);
@@ -305,7 +304,7 @@ impl FanoutLoad {
         self.unanswered = self.unanswered.saturating_sub(1);
     }
 
-    /// A message came to a receiver, alone in its frame or with others.
+    /// Handles a message of a receiver, alone in its frame or with others.
     fn delivered(&mut self, io: &mut LoadIo<'_>, who: u32, data: &[u8]) {
         let said = self
             .recovery
@@ -355,25 +354,22 @@ impl FanoutLoad {
             TagSearch::Corrupt => {
                 page.corrupted();
                 self.arrived += 1;
-                let words = format!(
-                    "a delivery that is not as it was published: {}",
-                    excerpt(data)
-                );
+                let words = format!("a delivery differs from its publication: {}", excerpt(data));
                 io.net
                     .fault(&ErrorCase::new(ErrorCause::WrongAnswer, words));
             }
         }
     }
 
-    /// Answers to what a publisher has published do not come any more: each may be published or not, which is not told
-    /// from its silence, so the ledger expects them.
+    /// Handles that a publisher's publications will not be acknowledged: their outcome is unknown without
+    /// acknowledgements, so the ledger expects them.
     fn forget_asked(&mut self, who: u32) {
         if let Some(asked) = &mut self.asked {
             asked[(who - self.receivers) as usize].clear();
         }
     }
 
-    /// Whether all that was published for sure has come, as far as this thread knows.
+    /// Returns whether everything certainly published has arrived, as far as this thread knows.
     fn has_all(&self, net: &EngineState, comeback: &RecoveryState) -> bool {
         let is_back = |who: &u32| {
             let client = &net.clients[*who as usize];
@@ -440,14 +436,14 @@ impl Load for FanoutLoad {
     }
 
     fn forgives(&mut self, fault: &ErrorCase, was_open: bool) -> bool {
-        // Who can't come at all is a fault.
+        // A failed first connect is an error.
         let comeback = self.recovery.as_mut().filter(|_| self.has_begun);
         comeback.is_some_and(|comeback| comeback.forgives(fault, was_open))
     }
 
     fn message(&mut self, io: &mut LoadIo<'_>, who: u32, _: MessageKind, data: &mut [u8]) {
         if who >= self.receivers {
-            // A publisher may be told that it has published, and may hear others.
+            // A publisher may get acknowledgements, and publications of others.
             self.classify(io, data);
             return;
         }
@@ -480,7 +476,7 @@ impl Load for FanoutLoad {
                 .fault(&ErrorCase::new(ErrorCause::BadResponse, words));
         }
         if response.is_last {
-            // What it was asked behind that is not answered any more.
+            // Later publications of the connection are not acknowledged any more.
             if let Some(comeback) = &mut self.recovery {
                 comeback.give_up_answers(who, &mut self.ledger);
             }
@@ -570,15 +566,15 @@ impl Load for FanoutLoad {
         let is_all_here = self.publishers == net.plan.endpoints[1].clients
             && (!self.plan.to_one || self.receivers == self.receivers_in_all);
         if let Some(comeback) = &self.recovery {
-            // What is missing is waited for until the time is up.
+            // Missing messages are awaited until the time is up.
             return quiet_ns > QUIET_NS && self.has_all(net, comeback);
         }
         if !is_all_here {
-            // How much is to come is not known here.
+            // The number of expected deliveries is unknown here.
             return quiet_ns > QUIET_NS;
         }
         if self.plan.chaos.is_some() {
-            // What is neither here nor away is waited for until the time is up.
+            // Messages neither delivered nor excused are awaited until the time is up.
             return quiet_ns > QUIET_NS && self.ledger.reconcile().lost == 0;
         }
         let published: u64 = self.ledger.log.values().map(SentMessage::published).sum();
@@ -587,7 +583,7 @@ impl Load for FanoutLoad {
         } else {
             published * u64::from(self.receivers)
         };
-        // A little longer, for what may come twice. What is missing is waited for until the time is up.
+        // A little longer for duplicates. Missing messages are awaited until the time is up.
         self.arrived >= expected && quiet_ns > TWICE_NS
     }
 
@@ -603,7 +599,7 @@ impl Load for FanoutLoad {
             due.give_up(net, "publications");
         }
         let mut books = std::mem::take(&mut self.ledger);
-        // Those that never came do not receive.
+        // Receivers that never connected do not count.
         let mut receivers = net.clients.iter();
         books
             .pages

@@ -1,30 +1,30 @@
-//! Messages in flight on a connection: which of them an answer belongs to, and which are late or lost.
+//! Messages in flight on a connection: matching of answers, and detection of late and lost ones.
 
 use std::collections::VecDeque;
 
 use crate::engine::EngineState;
 use crate::tally::{ErrorCase, ErrorCause};
 
-/// Overtaken messages of a connection that are waited for; of more the oldest is lost.
+/// Maximum number of overtaken messages per connection; above it the oldest counts as lost.
 const OVERTAKEN_MAX: usize = 4096;
 
-/// Messages of one connection that wait for their answers.
+/// The unanswered messages of one connection.
 ///
-/// With stamps an answer is that of its number, wherever it comes: those that it overtakes make room in a closed loop, and
-/// are late if they still come and lost otherwise. Without, answers come in the order of the messages, or are wrong.
+/// With stamps an answer is matched by its number: overtaken messages make room in a closed loop, and are late if they
+/// are answered later, otherwise lost. Without stamps answers have to be in the order of the messages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct InflightQueue {
-    /// When the messages were sent, or were to be sent, the oldest first.
+    /// Send or due times of the messages, the oldest first.
     pub(super) sent: VecDeque<u64>,
-    /// The number of the oldest.
+    /// Number of the oldest message.
     pub(super) answered: u32,
-    /// Messages without an answer though a later one has one; numbers rise.
+    /// Unanswered messages with an answered later one; numbers ascend.
     pub(super) overtaken: VecDeque<OutOfOrderMessage>,
     /// Messages that expired since the last answer.
     pub(super) expired: u32,
-    /// Something came before the first answer: a greeting, perhaps.
+    /// Something arrived before the first answer, possibly a greeting.
     pub(super) greeted: bool,
-    /// It takes no further message: its connection is about to be closed.
+    /// It takes no further message, since its connection is about to be closed.
     pub(super) is_leaving: bool,
 }
 
@@ -33,12 +33,12 @@ pub(super) struct InflightQueue {
 pub(super) struct OutOfOrderMessage {
     pub(super) number: u32,
     pub(super) sent_ns: u64,
-    /// Its time was over, so it is counted as unanswered already.
+    /// It expired, so it is already counted as unanswered.
     pub(super) is_expired: bool,
 }
 
 impl InflightQueue {
-    /// Takes a message out that is answered; `None` if it waits for no answer.
+    /// Removes an answered message; `None` if it is not awaiting an answer.
     pub(super) fn take(&mut self, number: u32) -> Option<OutOfOrderMessage> {
         let ahead = number.wrapping_sub(self.answered) as usize;
         if ahead < self.sent.len() {
@@ -61,7 +61,7 @@ impl InflightQueue {
         self.overtaken.remove(at)
     }
 
-    /// Takes the oldest message out if it has waited since before `limit_ns`; when it was sent.
+    /// Removes the oldest message if it was sent before `limit_ns`; returns its send time.
     pub(super) fn expire(&mut self, limit_ns: u64) -> Option<u64> {
         let sent_ns = *self.sent.front().filter(|since| **since < limit_ns)?;
         self.sent.pop_front();
@@ -82,7 +82,7 @@ impl InflightQueue {
         found.ok()
     }
 
-    /// Whether a message of this number has left on this connection, not too long ago.
+    /// Returns whether a message with this number was sent recently on this connection.
     pub(super) fn has_been_sent(&self, number: u32) -> bool {
         let next = self.answered.wrapping_add(self.sent.len() as u32);
         (next.wrapping_sub(number) as i32) > 0
@@ -94,7 +94,8 @@ impl InflightQueue {
         self.lose(surplus, net)
     }
 
-    /// Starts anew for another connection. Counts overtaken messages as lost; returns how many of them were measured.
+    /// Resets the state for another connection. Counts overtaken messages as lost; returns how many of them were
+    /// measured.
     pub(super) fn reset(&mut self, net: &mut EngineState) -> u64 {
         let measured = self.give_up_overtaken(net);
         *self = Self::default();
@@ -114,7 +115,7 @@ impl InflightQueue {
             measured += u64::from(net.is_measured(one.sent_ns));
         }
         net.tally.lost += lost;
-        let words = "an answer never came, though that to a later message did";
+        let words = "an answer is missing although a later one arrived";
         let fault = ErrorCase::new(ErrorCause::WrongAnswer, words);
         net.tally.faults(&fault, lost);
         measured

@@ -15,18 +15,17 @@ use crate::plan::ThreadPlan;
 use crate::schedule::{Arrivals, Schedule};
 use crate::tally::{ErrorCase, ErrorCause};
 
-/// A request as it is sent.
 struct RequestBytes {
     all: Vec<u8>,
-    /// Those of its body.
+    /// Length of its body.
     body: usize,
 }
 
-/// One thread's part.
+/// One thread's part of the run.
 pub(crate) struct HttpLoad {
     /// Requests on each connection, at least one.
     inflight: usize,
-    /// HEAD is asked: no response has a body.
+    /// Requests are HEAD: no response has a body.
     is_head: bool,
     expect: Option<Arc<[u8]>>,
     rate: Option<f64>,
@@ -36,24 +35,24 @@ pub(crate) struct HttpLoad {
     phase: f64,
     open_loop: Option<OpenLoop>,
     has_begun: bool,
-    /// By client; one for all if they ask for the same. Of a list: in its order.
+    /// By client; a single one if they are equal. For a list: in its order.
     requests: Vec<RequestBytes>,
-    /// Of a list: which is next, as often as it takes.
+    /// For a list: index of the next request, unbounded.
     turn: Option<usize>,
     flights: Vec<VecDeque<u64>>,
     next: u32,
-    /// Connections that had nothing in flight when they came here, the longest idle first (open loop).
+    /// Idle connections, the longest idle first (open loop).
     idle: VecDeque<u32>,
-    /// Clients to be opened again, and when.
+    /// Clients to be reopened, with the time.
     retries: VecDeque<(u64, u32)>,
-    /// Whether all responses have left their connections open; unknown before the first. An open loop that may sends a
-    /// second request behind one only then: it would go down with the connection.
+    /// Whether all responses so far have kept their connections open; unknown before the first. Only then does an open
+    /// loop send a second request on a connection, since it would otherwise be lost with it.
     keeps_connections: Option<bool>,
     expiry: ExpiryTimer,
     unanswered: u64,
 }
 
-/// After a connect that failed, so long until the next.
+/// Delay after a failed connect.
 const RETRY_NS: u64 = 100 * MILLISECOND;
 
 impl HttpLoad {
@@ -112,7 +111,7 @@ impl HttpLoad {
             inflight: plan.inflight.max(1) as usize,
             is_head: plan.method == "HEAD",
             expect: plan.expect.as_deref().map(Arc::from),
-            // Threads without a client ask nothing.
+            // Threads without a client send nothing.
             rate: plan
                 .rate
                 .filter(|_| !range.is_empty())
@@ -158,7 +157,7 @@ impl HttpLoad {
         }
     }
 
-    /// Begins a closed loop on a connection that has just opened, or at the start of the run.
+    /// Starts a closed loop on a connection that has just opened, or at the start of the run.
     fn start(&mut self, io: &mut LoadIo<'_>, who: u32) {
         match &mut self.thinkers {
             None => self.fill(io, who),
@@ -166,7 +165,7 @@ impl HttpLoad {
         }
     }
 
-    /// Sends for the clients that have thought long enough.
+    /// Sends for clients whose think time is over.
     fn send_thought(&mut self, io: &mut LoadIo<'_>) {
         while let Some(thinkers) = &mut self.thinkers
             && let Some(who) = thinkers.next(io.net.now_ns)
@@ -178,22 +177,22 @@ impl HttpLoad {
         }
     }
 
-    /// What is in flight on a connection that has ended.
+    /// Drops the requests in flight on a connection that has ended.
     fn forget(&mut self, io: &mut LoadIo<'_>, who: u32) {
         for since in self.flights[who as usize].drain(..) {
             self.unanswered += u64::from(io.net.is_measured(since));
         }
     }
 
-    /// A connection that the server has ended is opened again, as `ab` and `wrk` do.
+    /// Reopens a connection that the server has closed, as `ab` and `wrk` do.
     fn reopen(&mut self, io: &mut LoadIo<'_>, who: u32) {
         if io.net.now_ns < io.net.until_ns || self.is_behind(io.net) {
             io.reopen(who);
         }
     }
 
-    /// Closes and reopens connections with an expired request: a later response could not be told from that to the next
-    /// request.
+    /// Closes and reopens connections with an expired request, since a later response could not be told apart from that
+    /// to the next request.
     fn expire(&mut self, io: &mut LoadIo<'_>) {
         let Some(limit_ns) = self.expiry.limit_ns(io.net) else {
             return;
@@ -220,7 +219,7 @@ impl HttpLoad {
         }
     }
 
-    /// What is due (open loop), as long as somebody can take it.
+    /// Sends what is due (open loop), while a connection can take it.
     fn send_due(&mut self, io: &mut LoadIo<'_>) {
         let Some(mut open_loop) = self.open_loop.take() else {
             return;
@@ -233,7 +232,7 @@ impl HttpLoad {
         self.open_loop = Some(open_loop);
     }
 
-    /// A connection that can take a request: an idle one, or one with room for another behind those in flight.
+    /// Returns a connection that can take a request: an idle one, or one with room behind those in flight.
     fn find_free(&mut self, net: &EngineState) -> Option<u32> {
         while let Some(who) = self.idle.pop_front() {
             if net.is_open(who) && self.flights[who as usize].is_empty() {
@@ -260,7 +259,7 @@ impl Load for HttpLoad {
             let http = io.net.tally.http.get_or_insert_default();
             http.unexpected_bodies = Some(0);
         }
-        // Those that a server has closed before anything was asked.
+        // Connections closed by the server before the first request.
         for who in 0..self.flights.len() as u32 {
             if io.net.is_closed(who) && io.net.clients[who as usize].was_open {
                 self.reopen(io, who);
@@ -358,7 +357,7 @@ impl Load for HttpLoad {
         if was_open && self.has_begun {
             self.reopen(io, who);
         } else if self.has_begun {
-            // A server that restarts, say.
+            // The server may be restarting.
             self.retries.push_back((io.net.now_ns + RETRY_NS, who));
         }
     }

@@ -1,4 +1,4 @@
-//! What every load decides about its clients.
+//! The trait of all loads.
 
 use veche_proto::websocket::MessageKind;
 
@@ -7,83 +7,84 @@ use crate::clock::SECOND;
 use crate::engine::{EngineState, LoadIo};
 use crate::tally::ErrorCase;
 
-/// How long duplicates of the last answers are waited for.
+/// Time to wait for duplicates of the last answers.
 pub(super) const TWICE_NS: u64 = SECOND / 10;
 
-/// Decides what the clients of a thread send when, and judges what comes. `who` counts the clients of the thread.
+/// Decides what the clients of a thread send and when, and evaluates received messages. `who` is the index of a client
+/// in the thread.
 pub(crate) trait Load {
-    /// Whether connections are opened before the run starts; otherwise opening them is what is measured.
+    /// Returns whether connections are opened before the run starts; otherwise opening them is measured.
     fn opens_first(&self) -> bool {
         true
     }
 
-    /// How many of the clients may be begun by now.
+    /// Returns how many of the clients may have been started by now.
     fn opens_until(&self, net: &EngineState) -> u32 {
         net.clients.len() as u32
     }
 
-    /// The run has started, at `start_ns`; what is open may send.
+    /// Handles the start of the run at `start_ns`; open clients may send.
     fn begin(&mut self, io: &mut LoadIo<'_>, start_ns: u64);
 
-    /// A client's handshake has succeeded, before or after `begin`.
+    /// Handles a successful handshake of a client, before or after `begin`.
     fn opened(&mut self, io: &mut LoadIo<'_>, who: u32);
 
-    /// A client's WebSocket handshake is about to be sent, with this target.
+    /// Modifies the target of a client's WebSocket handshake before it is sent.
     fn amend(&self, who: u32, path: &mut String) {
         let _ = (who, path);
     }
 
-    /// A client that was open has failed, or has ended unexpectedly; `was_open` says which.
-    /// Whether that is not an error of the run: then only the load counts it.
+    /// Handles a failure of a client, or its unexpected end if `was_open`. Returns true if only the load counts it,
+    /// instead of as an error of the run.
     fn forgives(&mut self, fault: &ErrorCase, was_open: bool) -> bool {
         let _ = (fault, was_open);
         false
     }
 
-    /// A message came.
+    /// Handles a message of a WebSocket.
     fn message(&mut self, io: &mut LoadIo<'_>, who: u32, kind: MessageKind, data: &mut [u8]) {
         let _ = (io, who, kind, data);
     }
 
-    /// A response came. If it was its connection's last, the client is closed already.
+    /// Handles a response. If it was its connection's last, the client is already closed.
     fn response(&mut self, io: &mut LoadIo<'_>, who: u32, response: LoadResponse) {
         let _ = (io, who, response);
     }
 
-    /// A line came, without its end.
+    /// Handles a line without its terminator.
     fn line(&mut self, io: &mut LoadIo<'_>, who: u32, line: &[u8]) {
         let _ = (io, who, line);
     }
 
-    /// A client has failed, or ended unexpectedly; it is counted already, or excused.
+    /// Handles the failure or unexpected end of a client, which is already counted or excused.
     fn closed(&mut self, io: &mut LoadIo<'_>, who: u32, was_open: bool) {
         let _ = (io, who, was_open);
     }
 
-    /// Does what is due by now; when it wants to be asked again.
+    /// Does what is due; returns when to call it again.
     fn due(&mut self, io: &mut LoadIo<'_>) -> u64 {
         let _ = io;
         u64::MAX
     }
 
-    /// Called again and again once the measurement is over: what was due in it and could not leave yet still may.
+    /// Called repeatedly after the measurement: messages due in it that could not be sent yet may still be.
     fn drain(&mut self, io: &mut LoadIo<'_>) {
         let _ = io;
     }
 
-    /// Whether it has ended by itself. Asked once all connections are open or have failed.
+    /// Returns whether the load has ended by itself. Called once all connections have opened or failed.
     fn is_done(&self, net: &EngineState) -> bool {
         let _ = net;
         false
     }
 
-    /// Whether no answer is awaited any more.
+    /// Returns whether no answer is awaited any more.
     fn is_settled(&self, net: &EngineState) -> bool;
 
-    /// Counts what is still awaited: it will not come.
+    /// Counts everything still awaited as missing.
     fn finish(&mut self, net: &mut EngineState);
 
-    /// For HTTP: what responses are to be like.
+    /// For HTTP: returns the expectations on responses.
     fn expects(&self) -> ResponseExpectation {
         ResponseExpectation::default()
     }

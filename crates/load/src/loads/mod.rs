@@ -1,4 +1,4 @@
-//! What clients do: one file per question.
+//! The loads: one file per command.
 
 pub mod echo;
 mod expiry;
@@ -18,7 +18,7 @@ pub use plans::LoadPlan;
 use crate::plan::ThreadPlan;
 
 impl LoadPlan {
-    /// What one thread runs.
+    /// Creates a thread's load.
     pub(crate) fn load(&self, share: &ThreadPlan) -> Box<dyn Load> {
         match self {
             Self::Storm(plan) => Box::new(storm::StormLoad::new(plan, share)),

@@ -1,17 +1,17 @@
-//! What is due at a rate that asks for nobody's leave, and waits only while there is no connection to take it.
+//! An open loop: messages are due at a rate independent of the server, and wait only while no connection can take them.
 
 use crate::clock::MILLISECOND;
 use crate::engine::EngineState;
 use crate::schedule::Schedule;
 use crate::tally::{ErrorCase, ErrorCause};
 
-/// The open loop of one thread. Nothing is stored for what waits: the pace stands still and knows when it was due.
+/// The open loop of one thread. Waiting messages are not stored: the schedule stands still and knows their due times.
 #[derive(Debug)]
 pub(crate) struct OpenLoop {
     pace: Schedule,
-    /// The last look found something due and nobody to take it.
+    /// In the last check a message was due and no client could take it.
     is_held_up: bool,
-    /// What was due until then has waited for a connection. That it is late is not the tester's doing.
+    /// Messages due until then have waited for a connection, so their delay is not the tester's.
     excused_until_ns: u64,
 }
 
@@ -24,7 +24,7 @@ impl OpenLoop {
         }
     }
 
-    /// When to look again: when the next one is due, or when a connection has opened, which is no time.
+    /// Returns when to check again: when the next message is due, or `u64::MAX` while it waits for a connection.
     pub(crate) fn due(&mut self, now_ns: u64) -> u64 {
         if self.is_held_up {
             return u64::MAX;
@@ -32,14 +32,14 @@ impl OpenLoop {
         self.pace.due(now_ns)
     }
 
-    /// Whether something that was due in the run still waits.
+    /// Returns whether a message due in the run is still waiting.
     pub(crate) fn is_behind(&self, net: &EngineState) -> bool {
         let due = self.pace.clone().due(net.now_ns);
         due <= net.now_ns && due < net.until_ns
     }
 
-    /// The client that `find` has for the next that is due by now, and when it was due. What the tester itself sends
-    /// late is counted.
+    /// Returns the client that `find` selects for the next due message, and the due time. Delays caused by the tester
+    /// are counted.
     #[inline]
     pub(crate) fn next(
         &mut self,
@@ -66,8 +66,8 @@ impl OpenLoop {
         Some((who, due))
     }
 
-    /// Counts what still waits when all is over as faults: `what`, a plural, could never leave. Gives how many of them
-    /// were due in the measured time.
+    /// Counts messages still waiting at the end as errors: `what`, a plural, could not be sent. Returns how many of
+    /// them were due in the measured time.
     pub(crate) fn give_up(&mut self, net: &mut EngineState, what: &str) -> u64 {
         let mut count = 0;
         let mut measured = 0;
@@ -76,15 +76,9 @@ impl OpenLoop {
             measured += u64::from(net.is_measured(due));
         }
         let (cause, words) = match (net.has_open(), net.has_full()) {
-            (true, true) => (
-                ErrorCause::TimedOut,
-                "the server does not read what was sent before",
-            ),
-            (true, false) => (
-                ErrorCause::TimedOut,
-                "no connection was free for them to the end",
-            ),
-            (false, _) => (ErrorCause::Closed, "no connection was open to the end"),
+            (true, true) => (ErrorCause::TimedOut, "the server is not reading"),
+            (true, false) => (ErrorCause::TimedOut, "no connection was free until the end"),
+            (false, _) => (ErrorCause::Closed, "no connection was open until the end"),
         };
         let words = format!("{what} were due, and {words}");
         net.tally.faults(&ErrorCase::new(cause, words), count);

@@ -1,4 +1,4 @@
-//! What each load does, as plain data.
+//! Plans of the loads, as plain data.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::payload::PayloadPlan;
 use crate::schedule::Arrivals;
 use crate::target::BodyTemplate;
 
-/// Which question, with its particulars.
+/// The load of a run with its parameters.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum LoadPlan {
     /// Connect, one message and its answer.
@@ -17,12 +17,12 @@ pub enum LoadPlan {
     Http(HttpPlan),
     /// Publications and their deliveries.
     Fanout(FanoutPlan),
-    /// Steps of clients until round trips take too long.
+    /// Growing numbers of clients until round trips take too long.
     Shootout(ShootoutPlan),
 }
 
 impl LoadPlan {
-    /// Messages a second in all at the beginning of an open loop; `None` of a closed one.
+    /// Returns the initial total rate per second of an open loop; `None` for a closed one.
     #[must_use]
     pub fn rate(&self) -> Option<f64> {
         match self {
@@ -33,7 +33,7 @@ impl LoadPlan {
         }
     }
 
-    /// Changes the rate of an open loop; nothing of a closed one.
+    /// Changes the rate of an open loop; no effect on a closed one.
     pub fn set_rate(&mut self, per_second: f64) {
         match self {
             Self::Echo(plan) => plan.rate = plan.rate.map(|_| per_second),
@@ -43,7 +43,7 @@ impl LoadPlan {
         }
     }
 
-    /// Whether messages carry a stamp, by which answers are matched; `None` for loads that match by other means.
+    /// Returns whether messages are stamped so that answers can be matched; `None` for loads that match by other means.
     #[must_use]
     pub fn is_stamped(&self) -> Option<bool> {
         match self {
@@ -54,31 +54,31 @@ impl LoadPlan {
     }
 }
 
-/// Bounds of the pause, in nanoseconds; its length is uniformly distributed between them.
+/// Bounds of the think time in nanoseconds; it is uniformly distributed between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThinkTime {
-    /// The shortest pause; 0 lets a client send at once.
+    /// Minimum; 0 lets a client send immediately.
     pub min_ns: u64,
-    /// The longest pause, at least `min_ns`.
+    /// Maximum, at least `min_ns`.
     pub max_ns: u64,
 }
 
-/// What an echo run sends, and when.
+/// Parameters of an echo run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct EchoPlan {
-    /// The messages.
+    /// The content of the messages.
     pub payload: PayloadPlan,
     /// Closed loop: messages in flight on each connection.
     pub inflight: u32,
-    /// Open loop: messages a second in all, whether answers come or not.
+    /// Open loop: total messages per second, independent of answers.
     pub rate: Option<f64>,
-    /// What `rate` goes to, in a straight line over the measured time.
+    /// Final rate, reached linearly over the measured time.
     pub rate_to: Option<f64>,
-    /// How the messages of an open loop are spaced.
+    /// Spacing of an open loop's messages.
     pub arrivals: Arrivals,
     /// Closed loop: the pause between an answer and the next message.
     pub think: Option<ThinkTime>,
-    /// Connections closed in good order a second in all, once their answers have come; each is opened again.
+    /// Total connections per second that are closed cleanly once their answers have arrived, and reopened.
     pub churn: Option<f64>,
 }
 
@@ -87,65 +87,65 @@ pub struct EchoPlan {
 pub struct HttpRequestPlan {
     /// GET, POST…, but not HEAD.
     pub method: String,
-    /// With its query.
+    /// The path with its query.
     pub path: String,
-    /// Empty for none.
+    /// Body; may be empty.
     pub body: Vec<u8>,
 }
 
-/// What is asked for, and when.
+/// Parameters of an HTTP run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct HttpPlan {
-    /// GET, POST…
+    /// The method: GET, POST…
     pub method: String,
-    /// HTTP/1.0 with keep-alive instead of HTTP/1.1, as `ab` speaks it.
+    /// HTTP/1.0 with keep-alive instead of HTTP/1.1, as used by `ab`.
     pub is_http10: bool,
     /// The body of each request.
     pub body: BodyTemplate,
-    /// Requests in flight on each connection; with an open loop the most that there may be.
+    /// Requests in flight on each connection; the maximum for an open loop.
     pub inflight: u32,
-    /// Open loop: requests a second in all.
+    /// Open loop: total requests per second.
     pub rate: Option<f64>,
-    /// What `rate` goes to, in a straight line over the measured time.
+    /// Final rate, reached linearly over the measured time.
     pub rate_to: Option<f64>,
-    /// How the requests of an open loop are spaced.
+    /// Spacing of an open loop's requests.
     pub arrivals: Arrivals,
     /// Closed loop: the pause between a response and the next request.
     pub think: Option<ThinkTime>,
-    /// The body that each response should have.
+    /// The expected body of each response.
     pub expect: Option<Vec<u8>>,
-    /// What is asked for in turn, instead of the method, the endpoint's path and the body; from the beginning again after
-    /// the last one. Each thread begins elsewhere in the list. A status below 500 is an answer then: what is wrong with
-    /// a request the list knows.
+    /// Requests sent in turn, instead of the method, the endpoint's path and the body; repeated from the beginning.
+    /// Each thread starts at another position. Statuses below 500 then count as answers, since a list may contain
+    /// invalid requests on purpose.
     pub list: Vec<HttpRequestPlan>,
 }
 
-/// Who publishes what, and when.
+/// Parameters of a broadcast or push run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FanoutPlan {
-    /// What a publisher sends: `{data}` is the numbered message, `{i}` the receiver's number if each goes to one.
+    /// The body of a publication: `{data}` is the numbered message, `{i}` the receiver's number if each goes to one.
     pub body: String,
-    /// Each publication goes to one receiver, in turn, instead of all.
+    /// Each publication goes to one receiver in turn, instead of all.
     pub to_one: bool,
-    /// Publications a second in all.
+    /// Total publications per second.
     pub rate: f64,
-    /// What `rate` goes to, in a straight line over the measured time.
+    /// Final rate, reached linearly over the measured time.
     pub rate_to: Option<f64>,
-    /// Publications that are due at a time, from one publisher and, where each goes to one receiver, to the same one.
-    /// Receivers that recover take one at a time.
+    /// Publications due at a time, from one publisher and, if each goes to one receiver, to the same one. Receivers
+    /// that recover get one at a time.
     pub burst: u32,
-    /// How publications are spaced.
+    /// The spacing of the publications.
     pub arrivals: Arrivals,
-    /// Bytes of the numbered message.
+    /// Length of the numbered message in bytes.
     pub size: usize,
-    /// What a receiver sends when it is open, to subscribe.
+    /// Sent by a receiver when it is open, to subscribe.
     pub hello: Option<String>,
-    /// A number that no other run has: messages of others are none of ours.
+    /// A number unique to the run: messages of other runs are ignored.
     pub run: u32,
-    /// Receivers cut off a second in all; each comes back a little later.
+    /// Total receivers disconnected per second; each reconnects a little later.
     pub chaos: Option<f64>,
-    /// Receivers come back to where they were, and are owed what they missed; a publication counts when it is answered,
-    /// and connections that end are opened again, publishers' too.
+    /// Receivers recover from their positions, and missed publications are expected; a publication counts once it is
+    /// acknowledged, and ended connections are reopened, including publishers'.
     pub recover: bool,
 }
 
@@ -167,24 +167,24 @@ impl Default for FanoutPlan {
     }
 }
 
-/// How a shootout goes on.
+/// Parameters of a shootout.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ShootoutPlan {
     /// `broadcast` instead of `echo`.
     pub broadcast: bool,
-    /// Clients that each step adds.
+    /// Clients added per step.
     pub step: u32,
     /// Round trips in flight over all clients.
     pub concurrent: u32,
-    /// Round trips of a step.
+    /// Round trips per step.
     pub samples: u32,
-    /// The 95th percentile that ends it, in nanoseconds.
+    /// 95th percentile that ends the run, in nanoseconds.
     pub limit_ns: u64,
 }
 
-/// What a storm sends.
+/// Parameters of a storm.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StormPlan {
-    /// The message.
+    /// The content of the message.
     pub payload: PayloadPlan,
 }

@@ -1,5 +1,5 @@
-//! The protocol of the public "websocket-shootout" benchmark: JSON messages of type `echo` or `broadcast`, ever more
-//! clients, until round trips take too long.
+//! The protocol of the public "websocket-shootout" benchmark: JSON messages of type `echo` or `broadcast`, with growing
+//! numbers of clients until round trips take too long.
 //!
 //! A round trip of `broadcast` ends with the server's `broadcastResult` to the sender.
 
@@ -17,26 +17,26 @@ use crate::plan::ThreadPlan;
 use crate::report::model::Step;
 use crate::tally::{ErrorCase, ErrorCause};
 
-/// The whole of it; one thread runs it.
+/// The shootout, run by one thread.
 pub(crate) struct ShootoutLoad {
     plan: ShootoutPlan,
-    /// Clients that this step has.
+    /// Clients of this step.
     clients: u32,
     is_over: bool,
     times: Times,
     errors: u64,
-    /// Of each client, its messages' numbers and when they were sent.
+    /// By client, numbers and send times of its messages.
     flights: Vec<VecDeque<(u32, u64)>>,
     /// Messages of all steps so far.
     number: u32,
     in_flight: u32,
     sent: u32,
     next: u32,
-    /// Whether the clients of this step are all open and its samples are being taken.
+    /// Whether the clients of this step are all open and samples are being taken.
     is_sampling: bool,
     /// The message type: `echo` or `broadcast`.
     kind: &'static str,
-    /// When something last went on.
+    /// Time of the last progress.
     last_ns: u64,
 }
 
@@ -75,7 +75,7 @@ impl ShootoutLoad {
             let (kind, number) = (self.kind, self.number);
             self.number = self.number.wrapping_add(1);
             self.flights[who as usize].push_back((number, now));
-            // As the original sends it, but with a number for the time, which we keep ourselves.
+            // As in the original, but with a number in place of the time, which is stored here.
             let message =
                 format!("{{\"type\":\"{kind}\",\"payload\":{{\"sendTime\":\"{number}\"}}}}");
             io.net.sent(now, message.len());
@@ -139,7 +139,7 @@ impl Load for ShootoutLoad {
             Ok(answer) if answer.r#type == due => {
                 let flight = &mut self.flights[who as usize];
                 let stamp = answer.payload["sendTime"].as_str();
-                // A server that does not send it back answers in order.
+                // A server that does not return it answers in order.
                 let at = match stamp.and_then(|stamp| stamp.parse::<u32>().ok()) {
                     Some(number) => flight.iter().position(|one| one.0 == number),
                     None => Some(0),
@@ -157,7 +157,7 @@ impl Load for ShootoutLoad {
                     self.end_step(io);
                 }
             }
-            // Somebody's broadcast.
+            // Another client's broadcast.
             Ok(answer) if self.plan.broadcast && answer.r#type == "broadcast" => {}
             _ => {
                 self.errors += 1;
@@ -181,7 +181,7 @@ impl Load for ShootoutLoad {
         if self.is_over {
             return u64::MAX;
         }
-        // Looked at only between samples: it takes longer than a round trip where there are many.
+        // Checked only between samples, since it takes longer than a round trip with many clients.
         let is_settled = |client: &LoadClient| {
             client.was_open || client.began_ns > 0 && !client.state.is_opening()
         };

@@ -14,14 +14,14 @@ use crate::tally::{ErrorCase, ErrorCause};
 pub(crate) struct StormLoad {
     payload: Payload,
     clients: Vec<ClientProgress>,
-    /// Neither answered nor failed.
+    /// Clients neither answered nor failed.
     open_questions: u32,
 }
 
 #[derive(Clone, Copy)]
 enum ClientProgress {
     Before,
-    /// When the message was sent, and whether something came that was no answer: a greeting.
+    /// Send time, and whether something other than the answer arrived: a greeting.
     Asked(u64, bool),
     Over,
 }
@@ -94,7 +94,7 @@ impl Load for StormLoad {
     }
 
     fn is_done(&self, net: &EngineState) -> bool {
-        // An answer that does not come by then never comes.
+        // Answers not received by then are given up.
         let given_up = net
             .tally
             .settled_ns
@@ -103,7 +103,7 @@ impl Load for StormLoad {
     }
 
     fn is_settled(&self, net: &EngineState) -> bool {
-        // For duplicates.
+        // To detect duplicates.
         net.now_ns.saturating_sub(net.until_ns) > TWICE_NS
     }
 
@@ -118,7 +118,7 @@ impl Load for StormLoad {
                     net.tally.unanswered += 1;
                     net.fault(&ErrorCase::new(
                         ErrorCause::WrongAnswer,
-                        "a message came, but not the one that was sent: is this an echo?",
+                        "the received message differs from the one sent: is this an echo endpoint?",
                     ));
                 }
                 ClientProgress::Before | ClientProgress::Over => {}

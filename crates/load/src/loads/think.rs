@@ -1,4 +1,4 @@
-//! Think time: the pause of a closed loop between an answer and the next message, like a user that reads a page.
+//! Think time: the pause of a closed loop between an answer and the next message, like a user reading a page.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,16 +8,16 @@ use fastrand::Rng;
 pub use super::plans::ThinkTime;
 use crate::plan::ThreadPlan;
 
-/// The clients of a thread that pause.
+/// The pausing clients of a thread.
 ///
-/// Each message that may be in flight on a connection has a pause of its own: a client is listed as often as it may send.
+/// Each message that may be in flight on a connection has a pause of its own: a client occurs as often as it may send.
 #[derive(Debug)]
 pub(super) struct ThinkTimers {
     think: ThinkTime,
     rng: Rng,
-    /// When a client may send its next message, the nearest first.
+    /// When a client may send its next message, the earliest first.
     until: BinaryHeap<Reverse<(u64, u32)>>,
-    /// By client, how often it is listed.
+    /// By client, how often it occurs.
     listed: Vec<u32>,
 }
 
@@ -31,7 +31,7 @@ impl ThinkTimers {
         }
     }
 
-    /// Lets a client begin `count` messages within one pause, so that clients do not march in step.
+    /// Starts `count` messages of a client within one random pause, so that clients are not synchronised.
     pub(super) fn start(&mut self, who: u32, count: u32, now_ns: u64) {
         for _ in self.listed[who as usize]..count {
             let part = self.rng.u64(0..=self.think.max_ns);
@@ -39,7 +39,7 @@ impl ThinkTimers {
         }
     }
 
-    /// Lets a client pause until it has `count` messages to send.
+    /// Pauses a client until it has `count` messages to send.
     pub(super) fn pause(&mut self, who: u32, count: u32, now_ns: u64) {
         for _ in self.listed[who as usize]..count {
             let pause = self.rng.u64(self.think.min_ns..=self.think.max_ns);
@@ -47,7 +47,7 @@ impl ThinkTimers {
         }
     }
 
-    /// Returns a client whose pause is over, and takes it off the list.
+    /// Returns and removes a client whose pause is over.
     pub(super) fn next(&mut self, now_ns: u64) -> Option<u32> {
         let Reverse((due_ns, _)) = self.until.peek()?;
         if *due_ns > now_ns {
@@ -58,7 +58,7 @@ impl ThinkTimers {
         Some(who)
     }
 
-    /// The end of the next pause; `u64::MAX` without one.
+    /// Returns the end of the next pause; `u64::MAX` without one.
     pub(super) fn due(&self) -> u64 {
         self.until
             .peek()

@@ -1,23 +1,23 @@
-//! The causes of errors, in the order in which a connection can meet them, and what each means.
+//! The causes of errors, in the order in which a connection can encounter them, with their meaning.
 
 use super::model::Errors;
 
 impl Errors {
-    /// Every cause: its key in the published form, what it means, how often.
+    /// Returns every cause: its key in the report, its meaning, its count.
     pub fn causes(&self) -> [(&'static str, &'static str, u64); 11] {
         [
-            ("refused", "nobody listened at the address", self.refused),
+            ("refused", "connection refused", self.refused),
             (
                 "timed_out",
                 "no handshake or no answer in time",
                 self.timed_out,
             ),
             ("reset", "the connection was reset", self.reset),
-            ("closed", "the server closed, unasked", self.closed),
+            ("closed", "closed unexpectedly by the server", self.closed),
             ("tls", "the certificate or the TLS handshake", self.tls),
             (
                 "bad_handshake",
-                "the answer to the handshake was no upgrade",
+                "the server did not upgrade the connection",
                 self.bad_handshake,
             ),
             (
@@ -27,7 +27,7 @@ impl Errors {
             ),
             (
                 "wrong_answer",
-                "another answer than the one due",
+                "an answer other than the expected one",
                 self.wrong_answer,
             ),
             (

@@ -1,8 +1,8 @@
-//! Runs beside each other: ratios to the first group, how sure they are, and which of them are noise.
+//! Comparison of runs: ratios to the first group, their confidence, and which of them are noise.
 //!
-//! Runs with the same label are samples of one thing. A difference between two groups is only worth a word when it is
-//! larger than the differences inside them, so every ratio comes with an interval, and every interval with the way it
-//! was found ([`EstimateMethod`]). What one run each can't tell is called unjudged.
+//! Runs with the same label are samples of one group. A difference between groups matters only if it exceeds the
+//! differences within them, so every ratio has an interval, and every interval the method by which it was computed.
+//! What single runs can't decide is called unjudged.
 
 mod estimate;
 mod metrics;
@@ -17,47 +17,47 @@ use metrics::Sample;
 pub use metrics::{Better, Unit};
 pub use text::text;
 
-/// From this confidence on a difference is called one.
+/// Minimum confidence for calling a difference real.
 const CONFIDENCE_MIN: f64 = 0.95;
 
-/// What a comparison found; `veche bench compare --json` prints it.
+/// The result of a comparison, printed by `veche bench compare --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The version of this form, that of the reports.
+    /// Version of this format, that of the reports.
     pub schema: u32,
-    /// The groups in the order given; the first is what others are compared with.
+    /// The groups in the given order; the others are compared with the first.
     pub groups: Vec<Group>,
     /// A row for each figure that at least one run has.
     pub rows: Vec<ComparisonRow>,
-    /// What makes the comparison doubtful, each in a sentence.
+    /// Reasons to doubt the comparison, a sentence each.
     pub warnings: Vec<String>,
 }
 
-/// Runs of the same thing.
+/// Runs of one group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Group {
     /// The label of its runs, or the name of its only file.
     pub name: String,
-    /// The files, in the order given.
+    /// The files in the given order.
     pub files: Vec<String>,
-    /// What was measured: the target of the first run.
+    /// The target of the first run.
     pub target: String,
 }
 
 /// One figure of all groups.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparisonRow {
-    /// Its key, as in the report's form: `latency_us.p99`; for a phase of a scenario behind `phases[N].`.
+    /// Its key in the report: `latency_us.p99`; for a phase of a scenario after `phases[N].`.
     pub metric: String,
-    /// Its name for people.
+    /// Its title for people.
     pub title: String,
-    /// What it is counted in.
+    /// The unit of the figure.
     pub unit: Unit,
-    /// In which direction it gets better.
+    /// The direction in which it improves.
     pub better: Better,
-    /// One entry for each group; absent where none of its runs has the figure.
+    /// One entry per group; absent if none of its runs has the figure.
     pub values: Vec<Option<GroupValue>>,
-    /// One entry for each group after the first: how it compares; absent where one of the two has no figure.
+    /// One entry per group after the first: its comparison; absent if either has no figure.
     pub against_first: Vec<Option<RatioVerdict>>,
 }
 
@@ -66,39 +66,39 @@ pub struct ComparisonRow {
 pub struct GroupValue {
     /// The median of its runs.
     pub median: f64,
-    /// The smallest.
+    /// The minimum of its runs.
     pub min: f64,
-    /// The largest.
+    /// The maximum of its runs.
     pub max: f64,
-    /// How many runs have it.
+    /// The number of runs that have it.
     pub runs: usize,
 }
 
-/// How a group's figure compares with the first group's.
+/// The comparison of a group's figure with that of the first group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RatioVerdict {
-    /// The ratio and its interval; absent where a figure is 0, which no ratio can be made of.
+    /// The ratio and its interval; absent if a figure is 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub estimate: Option<Estimate>,
-    /// What to make of it.
+    /// The conclusion from the ratio.
     pub verdict: Verdict,
 }
 
-/// What to make of a ratio.
+/// The conclusion from a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The interval lies on the better side of 1.
+    /// The interval is on the better side of 1.
     Better,
-    /// The interval lies on the worse side of 1.
+    /// The interval is on the worse side of 1.
     Worse,
-    /// The interval holds 1: the runs of one group differ as much as the groups do.
+    /// The interval contains 1: the runs of one group differ as much as the groups do.
     Noise,
-    /// There are too few runs to say, or one group fails more often than the other.
+    /// There are too few runs, or one group fails more often than the other.
     Unjudged,
 }
 
-/// Compares reports; each comes with the name it has if it bears no label, such as its file's.
+/// Compares reports; each has a name, such as its file's, used if it has no label.
 #[must_use]
 pub fn compare(reports: &[(String, Report)]) -> Comparison {
     let mut groups: Vec<(Group, Vec<&Report>)> = Vec::new();
@@ -134,7 +134,7 @@ pub fn compare(reports: &[(String, Report)]) -> Comparison {
     }
 }
 
-/// Two names of the same run: a file given twice, or a copy of it. A run is no second sample of itself.
+/// Returns two names of the same run: a file given twice, or a copy. A run is not a second sample of itself.
 #[must_use]
 pub fn same_run(reports: &[(String, Report)]) -> Option<(&str, &str)> {
     reports.iter().enumerate().find_map(|(index, (name, run))| {
@@ -143,18 +143,18 @@ pub fn same_run(reports: &[(String, Report)]) -> Option<(&str, &str)> {
     })
 }
 
-/// A comparison in its published form.
+/// Encodes a comparison in its public format.
 ///
 /// # Errors
-/// Never in practice: all keys are strings.
+/// Never in practice, since all keys are strings.
 pub fn to_json(comparison: &Comparison) -> serde_json::Result<String> {
     serde_json::to_string_pretty(comparison)
 }
 
-/// Groups whose shares of failures differ by more than this do not do the same work.
+/// Groups whose failure shares differ by more than this do different work.
 const FAILURES_APART_MAX: f64 = 0.001;
 
-/// The largest share of what was sent that failed in a run of a group.
+/// Returns the largest share of failures in a run of a group.
 fn failures(runs: &[&Report]) -> f64 {
     let share = |run: &&Report| {
         let sent = run.messages.sent.max(run.connections.asked).max(1);
@@ -163,7 +163,7 @@ fn failures(runs: &[&Report]) -> f64 {
     runs.iter().map(share).fold(0.0, f64::max)
 }
 
-/// Whether one of two groups fails so much more often that no figure of theirs says which is better.
+/// Returns whether the failure shares of two groups differ too much to compare their figures.
 fn fail_differently(one: &[&Report], other: &[&Report]) -> bool {
     (failures(one) - failures(other)).abs() > FAILURES_APART_MAX
 }
@@ -173,7 +173,7 @@ fn rows(groups: &[(Group, Vec<&Report>)]) -> Vec<ComparisonRow> {
         .iter()
         .map(|(_, runs)| runs.iter().flat_map(|report| metrics::of(report)).collect())
         .collect();
-    // The order of the first run that has a figure is the order of the rows.
+    // Rows follow the order of the first run that has a figure.
     let mut keys: Vec<&Sample> = Vec::new();
     for sample in samples.iter().flatten() {
         if !keys.iter().any(|known| known.metric == sample.metric) {
@@ -242,7 +242,7 @@ fn judge(better: Better, first: Side<'_>, other: Side<'_>) -> Option<RatioVerdic
         {
             Verdict::Noise
         }
-        // What differs inside one run each may differ between any two runs.
+        // Differences within one run each may occur between any two runs.
         Some(estimate)
             if matches!(
                 estimate.method,
@@ -299,7 +299,7 @@ fn estimate_of((first, first_runs): Side<'_>, (other, other_runs): Side<'_>) -> 
     estimate::unpaired(&a, &b)
 }
 
-/// The runs of two groups as pairs in the order of time, if they took turns: each pair was over before the next began.
+/// Returns the runs of two groups as pairs in order of time if they alternated: each pair ended before the next began.
 fn pairs(first: &[&Report], other: &[&Report]) -> Option<Vec<(usize, usize)>> {
     let by_time = |runs: &[&Report]| {
         let mut order: Vec<usize> = (0..runs.len()).collect();
@@ -322,7 +322,7 @@ fn pairs(first: &[&Report], other: &[&Report]) -> Option<Vec<(usize, usize)>> {
     took_turns.then_some(order)
 }
 
-/// Whether a time is of the form whose order is that of its letters: `2026-11-21T06:00:00Z`.
+/// Returns whether a time has the format whose order is alphabetical: `2026-11-21T06:00:00Z`.
 fn is_rfc3339(time: &str) -> bool {
     time.len() >= 20
         && time.is_char_boundary(10)

@@ -1,10 +1,10 @@
-//! A report as files for other programs: percentiles for plotters of HdrHistogram, the timeline for spreadsheets.
+//! Export of reports for other programs: percentiles for HdrHistogram plotters, the timeline for spreadsheets.
 
 use std::fmt::Write as _;
 
 use super::model::Report;
 
-/// The latencies in the percentile format of HdrHistogram (`.hgrm`), in milliseconds; `None` if there are none.
+/// Returns the latencies in the percentile format of HdrHistogram (`.hgrm`), in milliseconds; `None` without any.
 #[must_use]
 pub fn hgrm(report: &Report) -> Option<String> {
     let distribution = report.distribution.as_ref()?;
@@ -37,11 +37,11 @@ const COLUMNS: [&str; 8] = [
     "phase", "from_s", "seconds", "received", "errors", "p50_us", "p99_us", "max_us",
 ];
 
-/// The timeline as CSV (RFC 4180) with a header; of a scenario that of each phase, by its name. What was not measured is
-/// an empty field.
+/// Returns the timeline as CSV (RFC 4180) with a header; for a scenario that of each phase, by its name. Figures that
+/// were not measured are empty fields.
 ///
 /// # Errors
-/// None with data of ours.
+/// None for generated reports.
 pub fn csv(report: &Report) -> Result<String, csv::Error> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(COLUMNS)?;

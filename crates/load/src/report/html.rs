@@ -1,7 +1,7 @@
-//! The report as a page: one file that needs nothing from elsewhere, to keep, to send, to print.
+//! The report as an HTML page: a self-contained file to store, send or print.
 //!
-//! Everything is drawn here, so the page has no script; the only `<script>` is the report's JSON, which the browser
-//! does not run. All words of others go through [`escape`].
+//! Charts are rendered here, so the page has no script; its only `<script>` is the report's JSON, which the browser
+//! does not execute. External texts are passed through [`escape`].
 
 mod chart;
 mod charts;
@@ -18,18 +18,18 @@ use super::wording;
 const PAGE: &str = include_str!("html/page.html");
 const CSS: &str = include_str!("html/page.css");
 
-/// The page.
+/// Returns the page.
 ///
 /// # Errors
-/// When a figure of the report can't be written as JSON; none that the tester makes.
+/// A figure of the report can't be written as JSON, which generated reports do not contain.
 pub fn html(report: &Report) -> serde_json::Result<String> {
-    // In JSON `<` can only stand inside strings, where this is the same: no end tag, no comment can begin.
+    // In JSON `<` occurs only inside strings, where this is equivalent: no end tag or comment can begin.
     let json = serde_json::to_string(report)?.replace('<', "\\u003c");
     let title = escape(&format!("veche bench {} {}", report.kind, report.target));
     let mut page = String::with_capacity(PAGE.len() + CSS.len() + json.len() + 32_768);
     let body = body(report);
     let mut rest = PAGE;
-    // One pass, so that nothing that was put in is taken for a place to put something.
+    // A single pass, so that inserted text is not taken for a placeholder.
     while let Some((before, after)) = rest.split_once("{{") {
         let (name, behind) = after
             .split_once("}}")
@@ -104,7 +104,7 @@ fn alarms(out: &mut String, report: &Report) {
         );
     }
     if !doubts.is_empty() {
-        out.push_str("<div class=\"alarm\"><strong>Mind when you read the figures:</strong>");
+        out.push_str("<div class=\"alarm\"><strong>Notes on these figures:</strong>");
         list(out, doubts.iter());
         out.push_str("</div>\n");
     }
@@ -160,7 +160,7 @@ fn header(out: &mut String, report: &Report) {
     ));
 }
 
-/// The figures most people came for.
+/// Writes the most important figures.
 fn tiles(out: &mut String, report: &Report) {
     let words = wording::RunWording::of(&report.kind, report.settings.rate.is_some());
     let mut tiles: Vec<(String, String)> = Vec::new();

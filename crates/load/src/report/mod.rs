@@ -1,8 +1,8 @@
-//! What a run found: the data, and the ways to show it.
+//! Reports: their data and their formats.
 //!
-//! [`model`] is the data and the published form of `--json`. [`text`] is for the terminal after the run, [`progress`]
-//! for the terminal during it, [`html`] is a page to keep and to send, [`files`] are for other programs, [`compare`] puts runs beside each other. None of
-//! them measures, reads a clock or knows where its words are written to.
+//! [`model`] is the data and the public format of `--json`. [`text`] is for the terminal after the run, [`progress`]
+//! during it, [`html`] is a page, [`files`] are for other programs, [`compare`] compares runs. None of them measures,
+//! reads a clock or knows where its output goes.
 
 pub mod compare;
 pub mod files;

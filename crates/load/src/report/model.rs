@@ -1,37 +1,39 @@
-//! What a run found, as plain data: the published form of `--json`, which texts, pages and comparisons are made of.
+//! The results of a run as plain data: the public format of `--json`, and the source of texts, pages and comparisons.
 //!
-//! Units stand in the names. A figure that was not measured is absent, never zero.
+//! Units are part of the names. A figure that was not measured is absent, never zero.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The version of this form; it grows when a field changes its meaning or goes.
+/// The version of this format; it increases when a field changes its meaning or is removed.
 pub const SCHEMA: u32 = 3;
 
-/// One run.
+/// The report of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// [`SCHEMA`].
+    /// Version of this format: 3. It increases when a field changes its meaning or is removed, not when one is added.
     pub schema: u32,
-    /// Which question was asked: `storm`, `echo`, `broadcast`, `shootout`, `http`, `push`, `script` or `scenario`.
+    /// The kind of run: `storm`, `echo`, `broadcast`, `shootout`, `http`, `push`, `script` or `scenario`.
     pub kind: String,
-    /// The URL, or the first of them.
+    /// The URL, or the first of several.
     pub target: String,
-    /// When it began, RFC 3339, UTC.
+    /// Start time: RFC 3339, UTC.
     pub started: String,
     /// The machine and the program that measured.
     pub machine: Machine,
     /// What was asked for.
     pub settings: Settings,
-    /// The time that was measured, without warm-up.
+    /// Length of the measured time, without warm-up.
     pub seconds: f64,
-    /// Whether a signal ended the run early: all figures are partial then.
+    /// Whether Ctrl-C or SIGTERM ended the run early: all figures are then partial and the exit code is 130.
     pub interrupted: bool,
-    /// Whether the run was ended early because a promise was broken for good: all figures are of the time until then.
+    /// Whether the run was ended early because an objective could no longer be met (`stop_on_broken` of a scenario):
+    /// the figures cover the time until then.
     #[serde(default)]
     pub stopped: bool,
-    /// Whether processes of the tester were lost, and with them their part of all figures: [`GeneratorUse::lost`].
+    /// Whether processes of the tester were lost (`generator.lost`): the figures are then those of the remaining
+    /// processes and the exit code is 8.
     #[serde(default)]
     pub incomplete: bool,
     /// How the connections fared.
@@ -40,13 +42,15 @@ pub struct Report {
     pub messages: Messages,
     /// What went wrong, by cause, over the whole run.
     pub errors: Errors,
-    /// From the intended (open loop) or actual (closed loop) send to the answer or delivery.
+    /// From the intended (open loop) or actual (closed loop) send time to the answer or delivery, without error
+    /// responses. Absent without answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<Latency>,
-    /// Why there is no `latency_us` although answers came, in words.
+    /// Why `latency_us` is missing although answers arrived: messages without a stamp whose counts do not match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_refused: Option<String>,
-    /// From the beginning of connect, or from when it was due by a rate of connects, to the end of the handshake.
+    /// From the start of the connect, or with `--connect-rate` from its due time, to the end of the handshake; fields
+    /// as in `latency_us`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handshake_us: Option<Latency>,
     /// The distribution behind `latency_us`: counts of latencies up to each bound, bounds rising, none empty.
@@ -58,10 +62,11 @@ pub struct Report {
     /// The measured time in equal steps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<Interval>,
-    /// What became of each message of the whole run, where they were numbered.
+    /// The fate of each numbered message at each receiver, over the whole run with warm-up: `expected` = `delivered` +
+    /// `lost` + `away` + messages that arrived `corrupted`, without duplicates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger: Option<Ledger>,
-    /// What the responses were.
+    /// The responses of an `http` run. With more than one status or length they are a mix, whose averages mean little.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpTally>,
     /// The users of a load script.
@@ -73,15 +78,16 @@ pub struct Report {
     /// The steps of a search for the highest rate; the report is that of the run at this rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<Search>,
-    /// What the server used, with `--pid`.
+    /// Resource use of the server's processes during the measurement, with `--pid`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerUse>,
-    /// The process of `--pid`, if it ended before the measurement was over: what it used is not known then.
+    /// The process of `--pid`, if it ended before the measurement: its resource use is then unknown and `server` is
+    /// absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_ended: Option<u32>,
     /// What the tester itself used, and whether it was the bottleneck.
     pub generator: GeneratorUse,
-    /// The phases of a scenario.
+    /// The phases of a scenario, each a report of this format.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<Self>,
     /// The promises of a scenario, or of a phase.
@@ -89,157 +95,163 @@ pub struct Report {
     pub checks: Vec<Check>,
 }
 
-/// Where and with what was measured.
+/// The tester and its machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Version of the tester.
     pub veche: String,
-    /// Name of the processor.
+    /// Processor name of the tester's machine.
     pub cpu: String,
-    /// How many of them this process may use.
+    /// Number of cores available to the tester.
     pub cores: usize,
-    /// Kernel release.
+    /// The kernel release of the tester's machine.
     pub kernel: String,
 }
 
-/// What was asked for. What a kind of run does not have is absent.
+/// The parameters of a run. Those that do not apply to its kind are absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// The arguments after `bench`, as given.
+    /// The arguments after `bench`. Values of `--header`, `--publish-header` and `--cookie` are masked as `***`, except
+    /// those of headers such as `Origin` and `Content-Type`.
     pub command: Vec<String>,
-    /// A name for this run, for comparisons.
+    /// A name for the run: `compare` treats runs with the same label as samples of one group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Connections.
+    /// Requested number of connections.
     pub connections: u64,
-    /// Planned length of the measurement; absent where the run ends by itself.
+    /// Planned length of the measurement; absent for runs that end by themselves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_s: Option<f64>,
-    /// Left out of the figures at the beginning.
+    /// Time at the beginning that is excluded from the figures.
     pub warmup_s: f64,
-    /// Messages or requests a second in all, if an open loop was asked for.
+    /// Target rate of an open loop: messages or requests over all connections (for a storm: connections).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
     /// Bytes of a message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
-    /// Whether messages carry a stamp, by which their answers are known: echoes and storms of 16 bytes or more, but no
-    /// messages that were given. Without, answers are matched by their order.
+    /// Whether messages carry their connection and number, by which answers are matched: with `echo` and `storm`, from
+    /// 16 bytes on, but not with `--message` and `--file`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stamped: Option<bool>,
-    /// Messages in flight on each connection (closed loop).
+    /// Messages in flight on each connection of a closed loop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inflight: Option<u64>,
-    /// Threads of each process.
+    /// Number of threads per process.
     pub threads: u64,
-    /// Processes.
+    /// Number of processes of the tester.
     pub processes: u64,
 }
 
-/// How the connections fared.
+/// Counts of connections over the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Connections {
-    /// Tried, reconnects not counted.
+    /// Connections attempted, without reconnects. A shootout or an interrupted run may end before it has attempted all
+    /// of `settings.connections`.
     pub asked: u64,
-    /// Had a handshake that succeeded.
+    /// Connections whose handshake succeeded.
     pub opened: u64,
-    /// Had none.
+    /// Connections whose handshake failed.
     pub failed: u64,
-    /// Were opened, and ended although nobody wanted it.
+    /// Open connections that ended unexpectedly.
     pub disconnected: u64,
-    /// Were opened again, by `--chaos` or a churn, or with `--recover` after an end that nobody wanted.
+    /// Connections reopened because of `--chaos` or `--churn`, or with `--recover` after an unexpected end.
     #[serde(default)]
     pub reconnected: u64,
-    /// Echoes: were open at the end, and had answered nothing since a message's time was over. HTTP: were cut off because a
-    /// request's time was over, and opened again.
+    /// With `echo`: connections open at the end that received nothing more after an answer was missing for `--timeout`.
+    /// With `http`: connections closed for that reason and reopened.
     #[serde(default)]
     pub dead: u64,
-    /// Begun more than a millisecond after they were due, with a rate of connects: the limit of those that are opened at a
-    /// time was reached, or the tester was busy. `handshake_us` counts from when they were due.
+    /// With `--connect-rate`: connections started more than a millisecond late, because `--opening` handshakes were
+    /// pending or the tester was busy.
     #[serde(default)]
     pub late: u64,
-    /// From the first connect until the last connection was open or had failed.
+    /// From the first connect until each connection had opened or failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all_open_s: Option<f64>,
-    /// This machine's sockets in TIME_WAIT to or from the addresses of the run's URLs when it was over.
+    /// Sockets of this machine in TIME_WAIT to or from the addresses of the run's URLs at the end, regardless of which
+    /// process opened them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_wait: Option<u64>,
 }
 
-/// What went to and fro.
+/// Counts of messages and their rates.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Messages {
     /// Messages, requests or publications sent.
     pub sent: u64,
     /// Answers, responses or deliveries received.
     pub received: u64,
-    /// Answers or deliveries that came in the measured time, whenever they were due: with an open loop `received` has also
-    /// those that came after it. Responses that are errors are not among them.
+    /// Answers or deliveries that arrived in the measured time, whenever they were due, without error responses. In an
+    /// open loop `messages.received` also includes those that were due in that time and arrived after it.
     #[serde(default)]
     pub received_in_time: u64,
-    /// `received_in_time` a second.
+    /// `messages.received_in_time` per second of the measured time.
     pub per_second: f64,
-    /// Of an open loop: whether 99 % of what was due in the measured time was answered by its end, or within the shortest
-    /// latency and 0.1 s (1 % of a run of more than 10 s) of it. Otherwise the server, or the tester, was slower than the rate.
+    /// For an open loop: whether 99 % of the messages due in the measured time were answered by its end, plus the
+    /// shortest latency and 0.1 s (or 1 % of the time, if longer). Otherwise the server or the tester was slower than
+    /// the rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_reached: Option<bool>,
-    /// Payload bytes sent. On the wire there are frame headers and HTTP heads beside.
+    /// Payload bytes sent, without frame headers and HTTP heads.
     pub bytes_sent: u64,
-    /// Payload bytes received.
+    /// Payload bytes received, without framing.
     pub bytes_received: u64,
-    /// Messages that nobody had asked for, such as a greeting; over the whole run, with warm-up.
+    /// Unsolicited messages, such as a greeting; over the whole run, with warm-up.
     #[serde(default)]
     pub unasked: u64,
-    /// Messages of the server that were answered as heartbeats; over the whole run. They are in no other figure.
+    /// Server messages answered as `--answer` specifies; over the whole run. No other figure includes them.
     #[serde(default)]
     pub heartbeats: u64,
-    /// Answers that came again. This and the next two: of echoes, storms and shootouts, over the whole run, with warm-up.
+    /// Answers received more than once. This and the next two apply to `echo`, `storm` and `shootout`, over the whole
+    /// run, with warm-up.
     #[serde(default)]
     pub duplicated: u64,
-    /// Answers that came behind the answer to a later message of their connection.
+    /// Answers received after the answer to a later message of the same connection. They count as answers, with their
+    /// latency.
     #[serde(default)]
     pub late: u64,
-    /// Messages whose answer never came, though that to a later message of their connection did.
+    /// Messages without an answer although a later message of the same connection was answered. Each is an error.
     #[serde(default)]
     pub lost: u64,
-    /// Sent, and without an answer when the run was over; where publications are requests, over the whole run.
+    /// Messages sent but not answered when the run ended.
     #[serde(default)]
     pub unanswered: u64,
 }
 
-/// What went wrong, by cause.
+/// Counts of errors by cause.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Errors {
-    /// Nobody listened at the address.
+    /// Connection refused: nothing listens at the address.
     pub refused: u64,
-    /// No handshake or no answer in time.
+    /// The handshake or an answer timed out.
     pub timed_out: u64,
     /// The connection was reset.
     pub reset: u64,
-    /// The server ended the connection in good order, but unasked.
+    /// The server closed the connection cleanly but unexpectedly.
     pub closed: u64,
-    /// The answer to the handshake was no upgrade.
+    /// The server did not upgrade the connection.
     pub bad_handshake: u64,
-    /// The certificate or the TLS handshake.
+    /// Certificate or TLS handshake failure.
     pub tls: u64,
-    /// Bytes that break the protocol.
+    /// Bytes that violate the protocol.
     pub bad_protocol: u64,
-    /// An answer other than the one that was due.
+    /// An answer other than the expected one.
     pub wrong_answer: u64,
     /// A response with a status of 400 or above, or a body other than the one of `--expect`.
     pub bad_response: u64,
-    /// The operating system: descriptors, ports, memory.
+    /// Limits or errors of the tester's operating system: descriptors, ports, memory.
     pub system: u64,
     /// Actions and sessions of a load script that raised an error.
     #[serde(default)]
     pub script: u64,
-    /// The first of each cause, in words.
+    /// The first error of each cause as text.
     #[serde(default)]
     pub examples: BTreeMap<String, String>,
 }
 
 impl Errors {
-    /// All of them.
+    /// Returns the total of all causes.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.refused
@@ -256,35 +268,35 @@ impl Errors {
     }
 }
 
-/// A distribution of microseconds in a few numbers.
+/// Summary of a distribution in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// How many were measured, at least 1.
+    /// Number of samples, at least 1.
     pub count: u64,
-    /// The shortest.
+    /// Minimum of all samples.
     pub min: f64,
-    /// The arithmetic mean.
+    /// Arithmetic mean of all samples.
     pub mean: f64,
-    /// Half were at most this.
+    /// Median of all samples.
     pub p50: f64,
-    /// 90 %.
+    /// 90th percentile of all samples.
     pub p90: f64,
-    /// 95 %.
+    /// 95th percentile of all samples.
     pub p95: f64,
-    /// 99 %.
+    /// 99th percentile of all samples.
     pub p99: f64,
-    /// 99.9 %.
+    /// 99.9th percentile of all samples.
     pub p999: f64,
-    /// The longest.
+    /// Maximum of all samples.
     pub max: f64,
 }
 
 /// One bar of a histogram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bucket {
-    /// Latencies above the bound before and up to this one.
+    /// Upper bound of a bar of the latency distribution; its lower bound is that of the previous bar.
     pub to_us: f64,
-    /// How many.
+    /// Number of samples; empty bars are omitted.
     pub count: u64,
 }
 
@@ -317,54 +329,55 @@ pub struct Point {
 /// One step of the measured time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// Its beginning, since the beginning of the measurement.
+    /// Start of a step of the measured time, from the beginning of the measurement.
     pub from_s: f64,
-    /// Its length.
+    /// Length of the step.
     pub seconds: f64,
-    /// Answers or deliveries that came in it.
+    /// Answers or deliveries that arrived in the step, whenever they were due.
     pub received: u64,
-    /// Errors that came in it.
+    /// Errors in the step.
     pub errors: u64,
-    /// Percentiles of the latencies that ended in it; absent if none did.
+    /// Median of the latencies that ended in the step; absent without any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p50_us: Option<f64>,
-    /// As `p50_us`.
+    /// 99th percentile of these latencies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p99_us: Option<f64>,
-    /// As `p50_us`.
+    /// Maximum of these latencies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_us: Option<f64>,
 }
 
-/// What became of each message to each receiver: `expected` = `delivered` + `lost` + `away` and those that came
-/// `corrupted`, copies not counted.
+/// The fate of each numbered message at each receiver: `expected` = `delivered` + `lost` + `away` + messages that
+/// arrived `corrupted`, without duplicates.
 ///
-/// It is of the whole run, with warm-up and what came behind the end: a loss is a loss whenever it happens.
+/// Covers the whole run, with warm-up and messages after the end: a loss counts whenever it happens.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
-    /// Receivers.
+    /// Number of receivers in the run.
     pub receivers: u64,
-    /// Publications, with those of the warm-up; where each is answered, without those that were refused.
+    /// Publications, including the warm-up, without refused ones where publications are answered (`http`, `tcp` with
+    /// `"ack":true`).
     pub published: u64,
-    /// Publications times receivers.
+    /// Number of publications times receivers.
     pub expected: u64,
-    /// Of these, those that came, each counted once.
+    /// Of these, deliveries that arrived, each counted once.
     pub delivered: u64,
-    /// Of these, those that did not come though the receiver was there.
+    /// Of these, deliveries that did not arrive although the receiver was connected.
     pub lost: u64,
-    /// Of these, those that were sent while the receiver was disconnected, or cut off on their way.
+    /// Of these, publications sent while the receiver was disconnected, or cut off on the way to it.
     pub away: u64,
-    /// Came again.
+    /// Deliveries received more than once.
     pub duplicated: u64,
-    /// Came behind a later one of the same publisher.
+    /// Deliveries received after a later one of the same publisher.
     pub reordered: u64,
-    /// Came with a wrong checksum, or damaged otherwise.
+    /// Messages with a wrong checksum or other damage.
     pub corrupted: u64,
-    /// Messages that are none of the run's, but for greetings: pings of an application, other channels. They stand for no
-    /// delivery, and are among [`Messages::unasked`].
+    /// Messages that do not belong to the run, without greetings: application pings, other channels. They do not count
+    /// as deliveries and are included in `messages.unasked`.
     #[serde(default)]
     pub foreign: u64,
-    /// With `--recover`: how receivers came back to where they were.
+    /// With `--recover`: results of recovery after reconnects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,
     /// The receivers that fared worst, at most ten, none without a fault.
@@ -372,55 +385,56 @@ pub struct Ledger {
     pub worst: Vec<LedgerPage>,
 }
 
-/// How receivers came back to where they were, and what became of publications that nobody answered.
+/// Results of recovery after reconnects, and of publications without an acknowledgement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recovery {
-    /// Times that a receiver came back with a position and was told whether what it missed is there.
+    /// Reconnects with a position for which the server reported whether recovery was complete.
     pub returned: u64,
-    /// Of these, those in which something was gone. What was published up to then and did not come is `away`.
+    /// Of these, reconnects whose recovery was incomplete; publications until then that did not arrive count as
+    /// `ledger.away`.
     pub refused: u64,
-    /// Connections of receivers and publishers that ended unasked; they were opened again.
+    /// Connections of receivers and publishers that ended unexpectedly and were reopened.
     pub ended: u64,
-    /// Attempts to open one again that failed, and were made again.
+    /// Failed attempts to reopen a connection, which were repeated.
     pub retried: u64,
-    /// The first of these ends and failures, in words.
+    /// The first of these ends and failures as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub example: Option<String>,
-    /// Publications that were sent and never answered, or refused. They may have happened or not, so they are in no
-    /// other figure of the ledger but `duplicated` and `reordered`.
+    /// Publications sent but never acknowledged, or refused: their outcome is unknown, so the ledger counts them only
+    /// in `duplicated` and `reordered`.
     pub unanswered: u64,
-    /// Deliveries of these, each counted once.
+    /// Deliveries of these publications, each counted once.
     pub unanswered_delivered: u64,
 }
 
-/// One receiver's page of the ledger.
+/// The ledger of one receiver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LedgerPage {
-    /// Which: its `{i}`.
+    /// A receiver with faults: its `{i}`. At most ten, those with the most faults first.
     pub receiver: u64,
-    /// As in [`Ledger`].
+    /// As above, for this receiver.
     pub lost: u64,
-    /// As in [`Ledger`].
+    /// As above, for this receiver.
     pub duplicated: u64,
-    /// As in [`Ledger`].
+    /// As above, for this receiver.
     pub reordered: u64,
-    /// As in [`Ledger`].
+    /// As above, for this receiver.
     pub corrupted: u64,
-    /// The first fault, in words.
+    /// Its first fault as text.
     pub first: String,
 }
 
-/// What the responses were.
+/// Counts of HTTP responses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HttpTally {
-    /// Responses by status.
+    /// Number of responses by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// Responses by length of the body in bytes, at most 16 different ones.
+    /// Responses by body length in bytes, at most 16 different lengths.
     pub body_bytes: BTreeMap<u64, u64>,
     /// Responses of further lengths.
     #[serde(default)]
     pub other_body_bytes: u64,
-    /// Bodies other than the one of `--expect`; absent if none was expected.
+    /// Bodies other than that of `--expect`; absent without `--expect`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unexpected_bodies: Option<u64>,
 }
@@ -454,7 +468,7 @@ impl HttpTally {
         }
     }
 
-    /// Redirects, which are not followed.
+    /// Returns the number of redirects, which are not followed.
     #[must_use]
     pub fn redirects(&self) -> u64 {
         let is_one = |status: &u16| (300..400).contains(status) && *status != 304;
@@ -462,17 +476,17 @@ impl HttpTally {
         all.map(|(_, count)| count).sum()
     }
 
-    /// Whether there was more than one status or length: then an average over them means little.
+    /// Returns whether there was more than one status or length, so that averages mean little.
     #[must_use]
     pub fn is_mixed(&self) -> bool {
         self.statuses.len() > 1 || self.body_bytes.len() > 1 || self.other_body_bytes > 0
     }
 }
 
-/// The users of a load script: their sessions, and their actions, which are timed.
+/// Sessions and timed actions of a load script's users.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScriptTally {
-    /// Sessions that ended well in the measured time.
+    /// User sessions of a load script that ended successfully in the measured time.
     pub sessions: u64,
     /// Sessions that ended with an error, over the whole run.
     pub sessions_failed: u64,
@@ -486,16 +500,16 @@ pub struct ScriptTally {
 pub struct Action {
     /// As in the script.
     pub name: String,
-    /// Those that ended well in the measured time.
+    /// Actions of this name that ended successfully in the measured time.
     pub count: u64,
     /// `count` divided by the measured seconds.
     pub per_second: f64,
-    /// Those that raised an error, over the whole run.
+    /// Actions that raised an error, over the whole run.
     pub failed: u64,
-    /// From their beginning to their end; of those that began in the measured time and did not fail.
+    /// Duration of the actions that started in the measured time and succeeded. Fields as in `latency_us`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<Latency>,
-    /// The first error, with the script's line.
+    /// Text of their first error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub example: Option<String>,
 }
@@ -503,27 +517,28 @@ pub struct Action {
 /// One step of a shootout.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// Clients connected.
+    /// Connected clients at a step of a shootout.
     pub clients: u64,
-    /// Round trips at this step.
+    /// Round trips measured at the step.
     pub samples: u64,
-    /// Round trips of them.
+    /// Median of the round trips.
     pub p50_us: f64,
-    /// As above.
+    /// 95th percentile of all samples.
     pub p95_us: f64,
-    /// As above.
+    /// Maximum of all samples.
     pub max_us: f64,
-    /// Failed ones.
+    /// Number of failed round trips.
     pub errors: u64,
 }
 
-/// A search for the highest rate at which a server holds its promises.
+/// A search for the highest rate that meets all objectives.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Search {
-    /// The highest rate that held, in messages a second; absent if none did.
+    /// With `--find-rate`: the highest rate that met all objectives. The rest of the report describes the run at this
+    /// rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
-    /// The lowest rate that did not hold; absent if all did.
+    /// The lowest rate that missed an objective.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broken_at: Option<f64>,
     /// The runs, in their order.
@@ -533,75 +548,77 @@ pub struct Search {
 /// One run of a search.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SearchStep {
-    /// Messages a second that were asked for.
+    /// Target rate of one run of the search.
     pub rate: f64,
-    /// Messages a second that came.
+    /// Rate that was reached.
     pub per_second: f64,
-    /// 99 % of the latencies were at most this; absent if no answer came.
+    /// 99th percentile of its latencies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p99_us: Option<f64>,
-    /// Whether all promises were kept.
+    /// Whether it met all objectives.
     pub held: bool,
-    /// Those that were not, each with the figure.
+    /// An objective that it missed, with the measured figure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub broken: Vec<String>,
 }
 
-/// What the server's processes used while it was measured.
+/// Resource use of the server's processes during the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerUse {
     /// The process of `--pid`.
     pub pid: u32,
-    /// It and its descendants.
+    /// Number of processes: that one and its descendants.
     pub processes: u64,
-    /// CPU time of the busiest thread, as a share of the measured time: 1 is a whole core.
+    /// CPU time of the busiest thread of these processes over the measured time: 1 is a whole core.
     #[serde(default)]
     pub cpu_busiest: f64,
-    /// CPU time, all of them.
+    /// Total CPU time of these processes.
     pub cpu_s: f64,
-    /// CPU time for each of [`Messages::received_in_time`].
+    /// CPU time per message of `messages.received_in_time`; absent without messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_message: Option<f64>,
     /// Resident memory before the first connect.
     pub rss_before_bytes: u64,
     /// Resident memory with all connections open.
     pub rss_open_bytes: u64,
-    /// The difference for each connection that was opened.
+    /// The difference per opened connection, without the kernel's socket memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_connection: Option<f64>,
 }
 
-/// What the tester itself used while it was measured.
+/// Resource use of the tester during the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GeneratorUse {
     /// CPU time of the busiest thread, as a share of the measured time: 1 is a whole core.
     pub cpu: f64,
-    /// CPU time of all threads.
+    /// Total CPU time of the tester's threads.
     pub cpu_s: f64,
-    /// CPU time for each of [`Messages::received_in_time`].
+    /// CPU time of the tester per message of `messages.received_in_time`; absent without messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_message: Option<f64>,
-    /// Share of the measured time that the thread with the worst luck was ready to run and had no core.
+    /// Share of the measured time in which a thread was ready to run but had no core: the maximum over all threads.
     pub waited: f64,
-    /// Longest turn of a thread's loop: for so long nothing was sent or received.
+    /// Longest turn of a thread's loop, during which it neither sent nor received.
     pub lag_us_max: f64,
-    /// Longest time beyond what it was to wait in which a thread did not run, from 250 ms on; 0 if there was none.
+    /// Longest time beyond its intended wait in which a thread did not run, from 250 ms on: it was stopped or had no
+    /// core. 0 without such a pause.
     #[serde(default)]
     pub pause_us_max: f64,
-    /// Most bytes that waited to be sent at a time, of the thread that had most.
+    /// Maximum number of bytes queued for sending in one thread.
     #[serde(default)]
     pub unsent_bytes_max: u64,
-    /// Sends that left more than a millisecond after their intended time (open loop).
+    /// Messages sent more than a millisecond after their intended time (open loop).
     pub late_sends: u64,
-    /// Resident memory of the tester for each connection.
+    /// Resident memory of the tester per connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_connection: Option<f64>,
-    /// Whether the tester, not the server, set the pace: figures then are the tester's.
+    /// Whether the tester limited the run instead of the server: the figures then describe the tester.
     pub bottleneck: bool,
-    /// Why so, in words.
+    /// Why the tester was the bottleneck, as text; absent if it was not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
-    /// What made the figures less exact without setting the pace, in words.
+    /// Conditions that made the figures less exact without limiting the run: 5 to 25 % of the time without a core, 1 to
+    /// 10 % of the sends late.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
     /// Its processes that were lost; what they had counted is in no figure.
@@ -609,22 +626,22 @@ pub struct GeneratorUse {
     pub lost: Vec<LostProcess>,
 }
 
-/// A process of the tester that did not live to say what it had counted.
+/// A process of the tester that was lost with its counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostProcess {
-    /// Which of `settings.processes`, from 1.
+    /// Number of a lost process of the tester, from 1; its counts are lost as well.
     pub process: u64,
-    /// How it was lost, in words: `killed by signal 9`.
+    /// How it ended, as text: `killed by signal 9`.
     pub how: String,
 }
 
-/// One promise that a scenario holds the service to.
+/// An objective of a scenario.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Check {
-    /// The promise, as in the file: `latency.p99 <= 50ms`.
+    /// An objective of a scenario or a phase, as in the file.
     pub promise: String,
-    /// What was measured, with its unit.
+    /// The measured value with its unit.
     pub measured: String,
-    /// Whether it was kept.
+    /// Whether the objective was met.
     pub passed: bool,
 }

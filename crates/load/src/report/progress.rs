@@ -1,36 +1,36 @@
-//! The one line that says how a run is doing, once a second, while it runs.
+//! The progress line, updated once a second during a run.
 //!
-//! It says less on a narrow terminal rather than wrap: a wrapped line can't be written over.
+//! On a narrow terminal it is shortened instead of wrapped, since a wrapped line can't be overwritten.
 
 use super::units::{clean, count, rate, time};
 
-/// How a run is doing now.
+/// The current progress of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Progress<'a> {
-    /// Since the run began, seconds, with warm-up.
+    /// Seconds since the start, with warm-up.
     pub elapsed_s: f64,
-    /// How long it is to take, seconds, if that is known.
+    /// Planned duration in seconds, if known.
     pub planned_s: Option<f64>,
-    /// What it is busy with: `connecting`, `warm-up`, `measuring`, or the name of a scenario's phase.
+    /// The current activity: `connecting`, `warm-up`, `measuring`, or the name of a scenario's phase.
     pub phase: &'a str,
-    /// Connections that are open.
+    /// Number of open connections.
     pub open: u64,
-    /// Connections asked for.
+    /// Number of requested connections.
     pub asked: u64,
     /// Messages received in the last second.
     pub per_second: f64,
-    /// Of the answers of the last second, in microseconds; none if none came.
+    /// 99th percentile of the last second's answers in microseconds; `None` without any.
     pub p99_us: Option<f64>,
-    /// Errors so far.
+    /// Number of errors so far.
     pub errors: u64,
 }
 
-/// The line, without an end of line and shorter than `columns`.
+/// Returns the line, without a terminator and shorter than `columns`.
 ///
-/// Whoever writes it begins with `\r` and ends with "erase to the end of the line".
+/// The caller writes `\r` before it and "erase to the end of the line" after it.
 #[must_use]
 pub fn line(progress: &Progress<'_>, columns: usize) -> String {
-    // What goes first on a narrow terminal has the highest number. Errors and throughput stay.
+    // Parts with the highest number are dropped first. Errors and throughput stay.
     let mut parts: Vec<(u8, String)> = Vec::with_capacity(6);
     let elapsed = format!("{:>4.0} s", progress.elapsed_s.max(0.0));
     match progress.planned_s {
@@ -63,7 +63,7 @@ pub fn line(progress: &Progress<'_>, columns: usize) -> String {
         ));
     }
 
-    // The last column stays free: some terminals wrap when it is written.
+    // The last column stays free, since some terminals wrap when it is written.
     let room = columns.saturating_sub(1);
     loop {
         let text = parts

@@ -1,5 +1,5 @@
-//! The published form in words is `docs/reference/bench-report.md`, written by hand. Here it is held against the data
-//! model, in both directions, so that neither can fall behind.
+//! Checks `docs/reference/bench-report.md`, the hand-written description of the public format, against the data model
+//! in both directions.
 
 use serde_json::Value;
 
@@ -11,8 +11,8 @@ const REFERENCE: &str = include_str!(concat!(
     "/../../docs/reference/bench-report.md"
 ));
 
-/// A row of the reference. In a path `[]` stands for an entry of a list, `*` for a key that varies. A type that ends
-/// with `?` says: absent where there is nothing.
+/// A row of the reference. In a path `[]` stands for an entry of a list, `*` for a variable key. Types that end with
+/// `?` are optional.
 struct Field {
     path: &'static str,
     kind: &'static str,
@@ -45,7 +45,7 @@ fn every_field_is_listed_and_no_other() {
     report.phases = vec![full()];
     let found = paths(&serde_json::to_value(report).unwrap());
     let fields = fields();
-    // Objects that may be absent as a whole have a row of their own.
+    // Optional objects have a row of their own.
     let is_object = |path: &str| {
         path != "handshake_us"
             && fields
@@ -97,7 +97,7 @@ fn every_path_is_there_once() {
     assert_eq!(paths.len(), all);
 }
 
-/// The paths of all values in a report, in the notation of the reference.
+/// Returns the paths of all values in a report, in the notation of the reference.
 fn paths(report: &Value) -> Vec<String> {
     let mut found = Vec::new();
     walk(report, String::new(), &mut found);
@@ -109,7 +109,7 @@ fn paths(report: &Value) -> Vec<String> {
 fn walk(value: &Value, path: String, found: &mut Vec<String>) {
     let varies = ["errors.examples", "http.statuses", "http.body_bytes"].contains(&path.as_str());
     match value {
-        // A report in a report, and a latency as another: written once.
+        // Nested reports and repeated latencies are described once.
         _ if path == "phases[]"
             || path == "handshake_us"
             || path == "script.actions[].latency_us" =>

@@ -1,7 +1,7 @@
-//! The report a person reads after a run, in a terminal of 80 columns.
+//! The report for people after a run, in a terminal of 80 columns.
 //!
-//! What was not measured is not mentioned. A tester that was the bottleneck is the first thing that is said; what else makes
-//! the figures doubtful (answers that are not alike, messages that went missing) is the last.
+//! Figures that were not measured are omitted. If the tester was the bottleneck, the report begins with that; other
+//! reasons for doubt (mixed answers, lost messages) are at the end.
 
 mod findings;
 mod histogram;
@@ -17,7 +17,7 @@ use super::model::{HttpTally, LostProcess, Report};
 use super::units::{clean, count, many, rate, share};
 use super::wording;
 
-/// The whole report, ending with a new line.
+/// Returns the whole report, ending with a new line.
 #[must_use]
 pub fn text(report: &Report, style: Style) -> String {
     let mut page = TextPage::new(style);
@@ -57,17 +57,18 @@ pub fn text(report: &Report, style: Style) -> String {
     page.finish()
 }
 
-/// Whether the tester set the pace, in this run or in one of its phases.
+/// Returns whether the tester limited this run or one of its phases.
 pub(crate) fn is_bottleneck(report: &Report) -> bool {
     report.generator.bottleneck || report.phases.iter().any(|phase| phase.generator.bottleneck)
 }
 
-/// Why these figures may not mean what they seem to, each in a sentence; the tester's own part is not among them.
+/// Returns reasons to doubt the figures, a sentence each, without those of the tester.
 pub(crate) fn doubts(report: &Report) -> Vec<String> {
     let mut doubts: Vec<String> = incomplete(report).into_iter().collect();
     if report.interrupted {
-        doubts
-            .push("PARTIAL: the run was interrupted; these are the figures up to then.".to_owned());
+        doubts.push(
+            "PARTIAL: the run was interrupted; the figures cover the time until then.".to_owned(),
+        );
     }
     if let Some(http) = report.http.as_ref().filter(|http| http.is_mixed()) {
         let lengths = http.body_bytes.len() as u64 + u64::from(http.other_body_bytes > 0);
@@ -99,14 +100,14 @@ pub(crate) fn doubts(report: &Report) -> Vec<String> {
     }
     if let Some(behind) = rate_not_reached(report) {
         doubts.push(format!(
-            "{behind}: latencies then are the length of a queue, which grows for as long as it is measured."
+            "{behind}: latencies then reflect a queue that grows for as long as the run lasts."
         ));
     }
     if let Some(ledger) = &report.ledger
         && ledger.lost + ledger.duplicated + ledger.reordered + ledger.corrupted > 0
     {
         doubts.push(format!(
-            "Not all deliveries were right: {} lost, {} duplicated, {} reordered, {} corrupted.",
+            "Some deliveries were faulty: {} lost, {} duplicated, {} reordered, {} corrupted.",
             count(ledger.lost),
             count(ledger.duplicated),
             count(ledger.reordered),
@@ -121,7 +122,7 @@ pub(crate) fn doubts(report: &Report) -> Vec<String> {
             "There were"
         };
         doubts.push(format!(
-            "{verb} {}: what failed is in no latency.",
+            "{verb} {}: failures are not included in latencies.",
             many(errors, "error")
         ));
     }
@@ -143,7 +144,7 @@ pub(crate) fn doubts(report: &Report) -> Vec<String> {
     doubts
 }
 
-/// A clause for an open loop whose rate was not reached.
+/// Returns a clause for an open loop whose rate was not reached.
 pub(crate) fn rate_not_reached(report: &Report) -> Option<String> {
     let asked = report.settings.rate?;
     let words = wording::RunWording::of(&report.kind, true);
@@ -158,7 +159,7 @@ pub(crate) fn rate_not_reached(report: &Report) -> Option<String> {
     })
 }
 
-/// What to know of figures without those of lost processes, in a sentence.
+/// Returns a sentence about figures that lack those of lost processes.
 fn incomplete(report: &Report) -> Option<String> {
     if !report.incomplete {
         return None;

@@ -1,11 +1,11 @@
-//! Figures as people read them: three significant digits, a unit, groups of thousands.
+//! Formatting of figures for people: three significant digits, a unit, grouped thousands.
 //!
-//! A figure that is no number is a dash. The tester never writes one, but a report may come from elsewhere.
+//! A figure that is not a number is shown as a dash; generated reports have none, but others may.
 
-/// What stands for a figure that is not there.
+/// Shown for an absent figure.
 pub(crate) const ABSENT: &str = "–";
 
-/// A duration given in microseconds: `812 µs`, `1.02 ms`, `2.00 s`.
+/// Formats microseconds: `812 µs`, `1.02 ms`, `2.00 s`.
 pub(crate) fn time(us: f64) -> String {
     // The limits are where three digits would round up into the next unit.
     match us {
@@ -16,7 +16,7 @@ pub(crate) fn time(us: f64) -> String {
     }
 }
 
-/// A length of time given in seconds, for the frame of a run rather than its result: `10 s`, `2.5 s`, `0.04 s`.
+/// Formats seconds of a plan: `10 s`, `2.5 s`, `0.04 s`.
 pub(crate) fn seconds(s: f64) -> String {
     match s {
         s if !s.is_finite() => ABSENT.to_owned(),
@@ -26,7 +26,7 @@ pub(crate) fn seconds(s: f64) -> String {
     }
 }
 
-/// A number with its thousands grouped: `1,234,567`.
+/// Formats a number with grouped thousands: `1,234,567`.
 pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
@@ -39,7 +39,7 @@ pub(crate) fn count(n: u64) -> String {
     grouped
 }
 
-/// So many a second: whole from 100 on, three digits below.
+/// Formats a rate: whole from 100 on, three digits below.
 pub(crate) fn rate(per_second: f64) -> String {
     match per_second {
         x if !x.is_finite() => ABSENT.to_owned(),
@@ -48,7 +48,7 @@ pub(crate) fn rate(per_second: f64) -> String {
     }
 }
 
-/// Bytes: `20 B`, `8 KiB`, `1.25 MiB`.
+/// Formats bytes: `20 B`, `8 KiB`, `1.25 MiB`.
 pub(crate) fn bytes(bytes: f64) -> String {
     if !bytes.is_finite() {
         return ABSENT.to_owned();
@@ -68,7 +68,7 @@ pub(crate) fn bytes(bytes: f64) -> String {
     format!("{} TiB", three_digits(size))
 }
 
-/// A share of 1 in percent: `12.3 %`. What is not nothing does not round to 0, and what is not all not to 100.
+/// Formats a share of 1 in percent: `12.3 %`. Only 0 is shown as 0, and only 1 as 100.
 pub(crate) fn share(part: f64) -> String {
     match part * 100.0 {
         p if !p.is_finite() => ABSENT.to_owned(),
@@ -78,19 +78,19 @@ pub(crate) fn share(part: f64) -> String {
     }
 }
 
-/// `1 connection`, `2 connections`, for words that take an s.
+/// Formats `1 connection`, `2 connections`, for nouns with a plural s.
 pub(crate) fn many(n: u64, one: &str) -> String {
     format!("{} {one}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
-/// Words of others, safe for a terminal: no control characters, so that a server can't move our cursor.
+/// Removes control characters from external text, so that a server can't control the terminal.
 pub(crate) fn clean(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') { '·' } else { c })
         .collect()
 }
 
-/// Three significant digits, plain: `0.0123`, `1.02`, `812`, `1,230`.
+/// Formats three significant digits without a unit: `0.0123`, `1.02`, `812`, `1,230`.
 pub(crate) fn three_digits(x: f64) -> String {
     let size = x.abs();
     match size {

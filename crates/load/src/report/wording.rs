@@ -1,15 +1,15 @@
-//! How each kind of run is called: what is sent, what comes back, from when to when a latency counts.
+//! The wording of each kind of run: what is sent, what is received, what a latency measures.
 
 use super::model::{Report, Settings};
 use super::units::{bytes, many, rate, seconds};
 
-/// The words for one kind of run.
+/// The wording for one kind of run.
 pub(crate) struct RunWording {
     /// What is sent, plural.
     pub(crate) sent: &'static str,
     /// What is received, plural.
     pub(crate) received: &'static str,
-    /// What one latency is.
+    /// What a latency measures.
     pub(crate) latency: &'static str,
 }
 
@@ -39,7 +39,7 @@ impl RunWording {
     }
 }
 
-/// What was measured, in a sentence without its end: kind, size, connections, how the pace was set.
+/// Describes what was measured, as a sentence without its end: kind, size, connections, rate.
 pub(crate) fn question(report: &Report) -> String {
     let settings = &report.settings;
     let connections = many(settings.connections, "connection");
@@ -50,7 +50,7 @@ pub(crate) fn question(report: &Report) -> String {
     match report.kind.as_str() {
         "storm" => {
             let pace = settings.rate.map_or_else(
-                || "as fast as they go".to_owned(),
+                || "as fast as possible".to_owned(),
                 |rate_asked| format!("{} a second", rate(rate_asked)),
             );
             format!("{connections}, opened {pace}, then one message{size} and its answer on each")
@@ -87,7 +87,7 @@ pub(crate) fn question(report: &Report) -> String {
     }
 }
 
-/// For how long, and what was left out.
+/// Describes the duration and the warm-up.
 pub(crate) fn span(report: &Report) -> String {
     let measured = match (report.interrupted, report.settings.duration_s) {
         (true, Some(planned)) => {
@@ -103,7 +103,7 @@ pub(crate) fn span(report: &Report) -> String {
     if report.settings.warmup_s > 0.0 {
         let warmup = seconds(report.settings.warmup_s);
         format!(
-            "{measured} after a warm-up of {warmup}, which counts only for connections, errors, messages that nobody asked for, and the ledger."
+            "{measured} after a warm-up of {warmup}, which counts only for connections, errors, unsolicited messages and the ledger."
         )
     } else {
         format!("{measured}, without a warm-up.")

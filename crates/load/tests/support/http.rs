@@ -1,4 +1,4 @@
-//! The server's side of HTTP, blocking: requests one behind the other, responses as the test writes them.
+//! The server's side of HTTP, blocking: one request after the other, with responses from the test.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,21 +10,21 @@ use super::serve;
 /// One request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    /// Request line and headers, as they came.
+    /// Raw request line and headers.
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
-    /// Whether a further request was there already.
+    /// Whether another request had already arrived.
     pub(crate) is_followed: bool,
 }
 
-/// What becomes of the connection behind a response.
+/// What happens with the connection after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
     Stay,
     Close,
 }
 
-/// A server that answers request `number` of connection `connection` as `answer(connection, number, request)` says.
+/// Starts a server that answers request `number` of connection `connection` with `answer(connection, number, request)`.
 pub(crate) fn serve_http(
     answer: impl Fn(u32, u32, Request) -> (Vec<u8>, After) + Send + Sync + 'static,
 ) -> SocketAddr {
@@ -42,7 +42,7 @@ pub(crate) fn serve_http(
     })
 }
 
-/// A response with a length.
+/// Returns a response with a length.
 pub(crate) fn response(status: &str, body: &str) -> Vec<u8> {
     format!(
         "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}",

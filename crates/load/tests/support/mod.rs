@@ -1,5 +1,5 @@
-//! Servers of a known behaviour on real sockets, and runs against them. What they did is written down while they do
-//! it, so that a report can be held against the truth.
+//! Servers with known behaviour on real sockets, and runs against them. Their actions are recorded, so that reports can
+//! be compared with the truth.
 
 #![allow(dead_code, unused_imports, reason = "each test uses a part")]
 
@@ -23,10 +23,10 @@ pub(crate) use websocket::{Next, WebSocket};
 
 pub(crate) use now::now;
 
-/// Longer than anything here takes, on a machine that is busy with other things too.
+/// Longer than any step takes, even on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
-/// A server with a thread for each connection; it lives as long as the tests do.
+/// Starts a server with a thread per connection; it lives as long as the test process.
 pub(crate) fn serve(talk: impl Fn(u32, TcpStream) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
@@ -42,7 +42,7 @@ pub(crate) fn serve(talk: impl Fn(u32, TcpStream) + Send + Sync + 'static) -> So
     address
 }
 
-/// A WebSocket server: `talk` is called with each connection whose handshake is done.
+/// Starts a WebSocket server: `talk` is called with each connection after its handshake.
 pub(crate) fn serve_websocket(
     talk: impl Fn(WebSocket<TcpStream>) + Send + Sync + 'static,
 ) -> SocketAddr {
@@ -53,7 +53,7 @@ pub(crate) fn serve_websocket(
     })
 }
 
-/// Lets its callers pass so often a second in all, and never more often.
+/// Lets its callers pass at this rate, and never faster.
 pub(crate) fn at_most(per_second: u32) -> impl Fn() + Send + Sync + 'static {
     let step = Duration::from_secs(1) / per_second;
     let next = parking_lot::Mutex::new(now());
@@ -68,7 +68,7 @@ pub(crate) fn at_most(per_second: u32) -> impl Fn() + Send + Sync + 'static {
     }
 }
 
-/// A server that echoes at most `per_second` messages a second in all.
+/// Starts a server that echoes at most `per_second` messages a second.
 pub(crate) fn serve_at_most(per_second: u32) -> SocketAddr {
     let turn = at_most(per_second);
     serve_websocket(move |mut websocket| {
@@ -79,12 +79,12 @@ pub(crate) fn serve_at_most(per_second: u32) -> SocketAddr {
     })
 }
 
-/// Clients of a URL.
+/// Returns clients of a URL.
 pub(crate) fn endpoint(url: &str, clients: u32) -> Endpoint {
     Endpoint::new(Target::parse(url).expect("a URL of this test"), clients)
 }
 
-/// A run of so long, on one thread, without a warm-up.
+/// Returns a run of this duration on one thread without a warm-up.
 pub(crate) fn plan(endpoints: Vec<Endpoint>, load: LoadPlan, duration_ms: u64) -> Plan {
     let ends_by_itself = matches!(load, LoadPlan::Storm(_) | LoadPlan::Shootout(_));
     Plan {
@@ -102,7 +102,7 @@ pub(crate) fn plan(endpoints: Vec<Endpoint>, load: LoadPlan, duration_ms: u64) -
     }
 }
 
-/// What the tester says.
+/// Runs a plan; returns its report.
 pub(crate) fn report(plan: Plan) -> Report {
     let around = RunControl {
         pid: None,
@@ -115,7 +115,7 @@ pub(crate) fn report(plan: Plan) -> Report {
     run(plan, around).expect("a report")
 }
 
-/// Runs a test's cases at the same time: they wait more than they work.
+/// Runs a test's cases concurrently, since they mostly wait.
 pub(crate) fn at_once<C: Send>(cases: impl IntoIterator<Item = C>, test: impl Fn(C) + Sync) {
     let test = &test;
     thread::scope(|scope| {
@@ -125,7 +125,7 @@ pub(crate) fn at_once<C: Send>(cases: impl IntoIterator<Item = C>, test: impl Fn
     });
 }
 
-/// That nothing went wrong at all.
+/// Asserts that there were no errors.
 #[track_caller]
 pub(crate) fn assert_clean(report: &Report) {
     assert_eq!(report.errors.count(), 0, "{:#?}", report.errors);
@@ -139,7 +139,7 @@ pub(crate) fn assert_clean(report: &Report) {
     assert_eq!(report.messages.unanswered, 0, "{:?}", report.messages);
 }
 
-/// Holds what a report says against the truth, each figure to the message, and prints it as a row of the table in
+/// Compares the figures of a report with the truth, to the message, and prints them as a row of the table in
 /// bench/results (`cargo test --test truth -- --nocapture --test-threads 1 | grep '^| '`).
 #[track_caller]
 pub(crate) fn row(question: &str, server: &str, figures: &[(&str, u64, u64)]) {

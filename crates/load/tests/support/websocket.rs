@@ -14,19 +14,19 @@ const LIMITS: MessageLimits = MessageLimits {
     inflate_ratio_max: 0,
 };
 
-/// What a client did.
+/// An action of a client.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Message(MessageKind, Vec<u8>),
     /// Nothing within the socket's read timeout.
     Quiet,
-    /// It is gone, with or without a good-bye.
+    /// It has disconnected, with or without a close frame.
     Gone,
 }
 
 pub(crate) struct WebSocket<S> {
     pub(crate) stream: S,
-    /// The request of the handshake, as it came.
+    /// The raw handshake request.
     pub(crate) request: String,
     decoder: Decoder,
     codecs: Codecs,
@@ -34,14 +34,14 @@ pub(crate) struct WebSocket<S> {
 }
 
 impl<S: Read + Write> WebSocket<S> {
-    /// The handshake; takes the first subprotocol that is offered. `None` if the client thinks better of it.
+    /// Performs the handshake with the first offered subprotocol. `None` if the client disconnects.
     pub(crate) fn accept(stream: S) -> Option<Self> {
         let (mut websocket, response) = Self::handshake(stream)?;
         websocket.stream.write_all(&response).ok()?;
         Some(websocket)
     }
 
-    /// The handshake without its last step: the response is the caller's to send.
+    /// Performs the handshake except for the response, which the caller sends.
     pub(crate) fn handshake(mut stream: S) -> Option<(Self, Vec<u8>)> {
         let mut input = Vec::new();
         let end = loop {
@@ -74,7 +74,7 @@ impl<S: Read + Write> WebSocket<S> {
         Some((websocket, response))
     }
 
-    /// The target of the request.
+    /// Returns the target of the request.
     pub(crate) fn target(&self) -> &str {
         self.request.split(' ').nth(1).expect("a request line")
     }
@@ -115,7 +115,7 @@ impl<S: Read + Write> WebSocket<S> {
         }
     }
 
-    /// The next message, if there is one.
+    /// Returns the next message, if any.
     pub(crate) fn message(&mut self) -> Option<(MessageKind, Vec<u8>)> {
         match self.next() {
             Next::Message(kind, data) => Some((kind, data)),
@@ -123,7 +123,7 @@ impl<S: Read + Write> WebSocket<S> {
         }
     }
 
-    /// Sends a message; a client that is gone does not hear it.
+    /// Sends a message; errors of a disconnected client are ignored.
     pub(crate) fn send(&mut self, kind: MessageKind, data: &[u8]) {
         let _ = self.stream.write_all(&frame(kind, data));
     }
@@ -132,7 +132,7 @@ impl<S: Read + Write> WebSocket<S> {
         self.send(MessageKind::Text, text.as_bytes());
     }
 
-    /// Answers every message with itself.
+    /// Echoes every message.
     pub(crate) fn echo(mut self) {
         while let Some((kind, data)) = self.message() {
             self.send(kind, &data);
@@ -140,7 +140,7 @@ impl<S: Read + Write> WebSocket<S> {
     }
 }
 
-/// A message on the wire, as a server sends it.
+/// Returns an encoded message of a server.
 pub(crate) fn frame(kind: MessageKind, data: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     encode_message(&mut out, kind, data, None);

@@ -1,8 +1,8 @@
-//! The tester's times against delays that are known: a server that stalls, one that is slow by a fixed time, one that
-//! shares its core with the tester.
+//! Measured times against known delays: a stalling server, one with a fixed delay, one that shares its core with the
+//! tester.
 //!
-//! One test at a time: they would disturb each other. What else the machine does can make an answer late, never
-//! early; where lateness would be taken for a fault, the best of a few runs counts.
+//! One test at a time, since they would disturb each other. Other load of the machine can delay an answer, never hasten
+//! it; where a delay would be taken for a fault, the best of a few runs counts.
 
 #[path = "../../../../tests/skip.rs"]
 mod skip;
@@ -23,7 +23,7 @@ use veche_load::report::Report;
 use support::{WebSocket, assert_clean, endpoint, now, plan, report, serve_websocket};
 
 static ALONE: Mutex<()> = Mutex::new(());
-/// Runs, of which the best counts.
+/// Number of runs, of which the best counts.
 const TRIES: usize = 5;
 
 fn echo(inflight: u32, rate: Option<f64>) -> LoadPlan {
@@ -38,7 +38,7 @@ fn echo(inflight: u32, rate: Option<f64>) -> LoadPlan {
 const STALL: Duration = Duration::from_millis(300);
 const STALL_EVERY: Duration = Duration::from_millis(1500);
 
-/// An echo server all of whose connections stand still together for [`STALL`] of every [`STALL_EVERY`].
+/// Starts an echo server all of whose connections stall together for [`STALL`] of every [`STALL_EVERY`].
 fn stalling() -> std::net::SocketAddr {
     let began = now();
     serve_websocket(move |mut websocket| {
@@ -54,8 +54,8 @@ fn stalling() -> std::net::SocketAddr {
     })
 }
 
-/// A closed loop waits with the server and takes one sample for each stall and connection; an open loop counts all
-/// that were due meanwhile.
+/// A closed loop waits with the server and takes one sample per stall and connection; an open loop counts all messages
+/// due in the meantime.
 #[test]
 fn an_open_loop_shows_a_stall_and_a_closed_one_hides_it() {
     let _alone = ALONE.lock();
@@ -72,7 +72,7 @@ fn an_open_loop_shows_a_stall_and_a_closed_one_hides_it() {
     );
     let latency = open.latency_us.expect("latencies");
     assert_eq!(latency.count, 1500);
-    // A fifth of the time is stall, so a fifth of what was due waited, from 0 to 300 ms.
+    // A fifth of the time is stalled, so a fifth of the messages waited, from 0 to 300 ms.
     assert!(latency.p90 > stall_us * 0.3, "{latency:?}");
     assert!(latency.p99 > stall_us * 0.8, "{latency:?}");
     assert!(latency.max >= stall_us * 0.95, "{latency:?}");
@@ -98,7 +98,7 @@ fn a_fixed_delay_is_every_percentile() {
         }
     });
     let url = format!("ws://{address}/");
-    // The open loop leaves each of its connections time for the answer before.
+    // The open loop's rate permits each connection to answer in time.
     for load in [echo(1, None), echo(1, Some(200.0))] {
         let mut seen = Vec::new();
         let is_right = (0..TRIES).any(|_| {
@@ -106,7 +106,7 @@ fn a_fixed_delay_is_every_percentile() {
             assert_clean(&report);
             let latency = report.latency_us.expect("latencies");
             assert!(latency.count >= 50, "{latency:?}");
-            // The histogram has three digits; the delay is none that comes early.
+            // The histogram has three digits; answers are never early.
             assert!(latency.min >= 19_990.0, "{latency:?}");
             let is_right = latency.p50 < 23_000.0 && latency.p99 < 30_000.0;
             seen.push(latency);
@@ -116,7 +116,7 @@ fn a_fixed_delay_is_every_percentile() {
     }
 }
 
-/// The cores that we may use.
+/// Returns the cores available to this process.
 fn cores() -> Vec<usize> {
     let set = sched_getaffinity(None).expect("our own");
     (0..CpuSet::MAX_CPU)
@@ -124,14 +124,14 @@ fn cores() -> Vec<usize> {
         .collect()
 }
 
-/// Threads that the calling one starts from now on stay on this core.
+/// Pins threads started from now on to this core.
 fn stay_on(core: usize) {
     let mut set = CpuSet::new();
     set.set(core);
     sched_setaffinity(None, &set).expect("a core of ours");
 }
 
-/// A server and a run on the cores given; each answer takes the server so long of its core's time.
+/// Runs a server and a load on these cores; each answer takes this much of the server's CPU time.
 fn on_cores(server: usize, tester: usize, work: Duration, plan: impl Fn(&str) -> Plan) -> Report {
     stay_on(server);
     let address = serve_websocket(move |mut websocket| {
@@ -168,7 +168,7 @@ fn a_tester_with_time_to_spare_does_not_blame_itself() {
     let [server, .., tester] = cores()[..] else {
         return skip::skip("one core only, so the server can't have one of its own");
     };
-    // Paced and not: neither is work for a core.
+    // With and without a rate, neither loads a core.
     for load in [echo(1, Some(1000.0)), echo(1, None)] {
         let mut seen = Vec::new();
         let is_quiet = (0..4 * TRIES).any(|_| {
@@ -180,7 +180,7 @@ fn a_tester_with_time_to_spare_does_not_blame_itself() {
             seen.last()
                 .is_some_and(|last| !last.bottleneck && last.reasons.is_empty())
         });
-        // Somebody else's load is no fault of the verdict; then the kernel made us wait each time.
+        // Other load of the machine is no fault of the verdict: then the kernel delayed every run.
         if !is_quiet && seen.iter().all(|one| one.waited > 0.01) {
             return skip::skip("others keep the core of the tester busy");
         }
@@ -188,7 +188,7 @@ fn a_tester_with_time_to_spare_does_not_blame_itself() {
     }
 }
 
-/// One thread can't send what a core does not have time for: what leaves late is said.
+/// One thread can't send more than a core permits: late sends are reported.
 #[test]
 fn a_rate_beyond_the_tester_is_the_testers_limit() {
     let _alone = ALONE.lock();

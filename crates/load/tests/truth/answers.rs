@@ -1,5 +1,5 @@
-//! Servers that answer twice, late, never or without a request: each kind is counted exactly, and the other answers of the
-//! connection are not affected.
+//! Servers that answer twice, late, never or unasked: each kind is counted exactly, and other answers of the connection
+//! are not affected.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ fn serve(
 fn heartbeats_are_answered_and_count_nowhere_else() {
     let count = Arc::new(AtomicU64::new(0));
     let pings = Arc::clone(&count);
-    // A ping behind every tenth echo; nothing more is answered before its pong.
+    // A ping after every tenth echo; nothing more is answered before its pong.
     let address = serve_websocket(move |mut websocket| {
         let mut number = 0;
         while let Some((kind, data)) = websocket.message() {
@@ -177,7 +177,7 @@ fn answers_that_never_come_are_lost_and_no_others() {
                 ("errors", truth, report.errors.count()),
             ],
         );
-        // With the last ones of a connection nothing overtakes them: they are late for ever.
+        // Nothing overtakes the last messages of a connection.
         assert!((truth - 4..=truth).contains(&messages.lost), "{messages:?}");
         assert_eq!(report.errors.count(), truth, "{:?}", report.errors);
         assert_eq!(report.errors.wrong_answer, messages.lost);
@@ -188,7 +188,7 @@ fn answers_that_never_come_are_lost_and_no_others() {
     });
 }
 
-/// Each fourth answer is held back behind the next one. What its latency is, the server decides, not the tester.
+/// Each fourth answer is held back behind the next one, which determines its latency.
 #[test]
 fn answers_that_are_overtaken_are_late() {
     at_once([echo(4, None), echo(1, Some(2000.0))], |load| {
@@ -266,7 +266,7 @@ fn a_storm_and_a_shootout_see_duplicates() {
     let messages = &report.messages;
     assert_eq!(messages.received, 200, "{messages:?}");
     let truth = twice.load(SeqCst);
-    // Those of the last answers may come when all is over.
+    // Some of the last answers may arrive after the end.
     assert!(truth > 30, "{truth}");
     assert!(
         (truth - 2..=truth).contains(&messages.duplicated),
@@ -286,8 +286,8 @@ fn unstamped(content: PayloadContent, inflight: u32) -> LoadPlan {
     })
 }
 
-/// Without stamps a duplicate or a loss shifts all later answers. Then there are no latencies; as long as all pairs up,
-/// a greeting included, there are.
+/// Without stamps a duplicate or loss shifts all later answers. Then there are no latencies; as long as all can be
+/// matched, including with a greeting, there are.
 #[test]
 fn without_stamps_there_are_no_latencies_once_counts_disagree() {
     let contents = || {
@@ -326,8 +326,8 @@ fn without_stamps_there_are_no_latencies_once_counts_disagree() {
     }
 }
 
-/// A closed loop goes on behind a message that is lost, with or without others in flight; one that is answered after its
-/// time is late, and unanswered all the same.
+/// A closed loop continues after a lost message, with or without others in flight; one answered after its time limit is
+/// late, and unanswered all the same.
 #[test]
 fn a_closed_loop_goes_on_when_an_answer_is_not_there_in_time() {
     at_once([1, 2], |inflight| {

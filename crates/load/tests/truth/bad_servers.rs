@@ -1,4 +1,4 @@
-//! Servers that do what they should not, and what is said of them.
+//! Misbehaving servers, and how reports describe them.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -43,7 +43,7 @@ fn run(load: LoadPlan, address: SocketAddr) -> Report {
     })
 }
 
-/// That all four failed, by this cause alone, and what was said of the first.
+/// Asserts that all four failed with this cause alone, and this text of the first.
 #[track_caller]
 fn all_fail(report: &Report, count: u64, cause: &str, words: &str) {
     let connections = &report.connections;
@@ -103,7 +103,7 @@ fn no_connection_is_told_by_its_cause() {
             &report,
             report.errors.timed_out,
             "timed_out",
-            "no handshake in time",
+            "handshake timed out",
         );
     });
 }
@@ -139,7 +139,7 @@ fn names_the_kinds(report: &Report) {
 
 #[test]
 fn wrong_answers_are_wrong() {
-    // The third answer of each connection is wrong, and what follows is right again.
+    // The third answer of each connection is wrong, and later ones are right again.
     let address = serve_websocket(|mut websocket| {
         let mut number = 0;
         while let Some((kind, mut data)) = websocket.message() {
@@ -160,7 +160,7 @@ fn wrong_answers_are_wrong() {
     assert!(report.messages.received > 20, "{:?}", report.messages);
     assert_eq!(report.messages.unasked, 0);
 
-    // Text instead of the same as binary, each time: nothing is an echo.
+    // Text instead of binary each time: nothing is an echo.
     let address = serve_websocket(|mut websocket| {
         while let Some((_, data)) = websocket.message() {
             websocket.send(MessageKind::Binary, &data);
@@ -194,7 +194,7 @@ fn a_greeting_is_no_wrong_answer() {
         assert_eq!(report.messages.unasked, 4, "{:?}", report.messages);
         assert!(report.messages.received >= 4, "{:?}", report.messages);
     }
-    // One that comes with the first message already under way.
+    // One that arrives with the first message already in flight.
     let address = serve_websocket(|mut websocket| {
         let first = websocket.message();
         websocket.text("welcome");
@@ -232,7 +232,7 @@ fn connections_that_end_are_disconnected() {
     );
     assert_eq!(report.messages.received, 20, "{:?}", report.messages);
 
-    // A frame that no server may send.
+    // A frame that servers must not send.
     let address = serve_websocket(|mut websocket| {
         let _ = websocket.stream.write_all(b"\x83\x00");
         let _ = websocket.message();
@@ -246,7 +246,7 @@ fn connections_that_end_are_disconnected() {
     );
 }
 
-/// Half of the connections can't even begin; that is no harm to the others.
+/// Half of the connections can't begin, which does not affect the others.
 #[test]
 fn a_local_address_that_is_not_ours() {
     let address = serve_websocket(WebSocket::echo);
@@ -288,7 +288,7 @@ fn the_handshake_is_as_asked() {
         subprotocols: vec!["chat.v2".to_owned(), "chat.v1".to_owned()],
         ..endpoint(&format!("ws://{address}/ws/{{i}}?user=bench{{i}}"), 4)
     };
-    // Over two threads, numbers go through.
+    // Over two threads, numbers are consecutive.
     let report = report(Plan {
         threads: 2,
         ..plan(vec![endpoint], echo(1), 200)

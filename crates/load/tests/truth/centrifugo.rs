@@ -1,5 +1,5 @@
-//! A server that speaks Centrifugo's client protocol: it closes connections that leave its pings unanswered, sends several
-//! publications in a frame, and loses some of them.
+//! A server with Centrifugo's client protocol: it closes connections that do not answer its pings, sends several
+//! publications per frame, and loses some of them.
 
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
@@ -19,7 +19,7 @@ use crate::support::{SOON, at_once, endpoint, now, plan, report, row, serve_webs
 const BATCH: u64 = 5;
 /// Publications between two pings.
 const PING_EVERY: u64 = 20;
-/// Pings without an answer that close a connection.
+/// Unanswered pings after which a connection is closed.
 const UNANSWERED_MAX: u64 = 10;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -140,7 +140,7 @@ fn pings_are_answered_and_all_replies_of_a_frame_are_read() {
         let publish = endpoint(&format!("ws://{address}/publish"), 1);
         let report = report(plan(vec![hear, publish], load, 1500));
         let ledger = report.ledger.expect("a ledger");
-        // Its threads may still be reading what came last.
+        // Its threads may still be reading the last messages.
         let deadline = now() + SOON;
         let all_heard = |truth: Truth| !wants_pongs || truth.pongs == truth.pings;
         while !all_heard(state.lock().truth) && now() < deadline {

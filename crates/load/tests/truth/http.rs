@@ -1,4 +1,4 @@
-//! What is said of responses: each status and each length, whatever way they come by.
+//! Reports on responses: each status and length, for any framing.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -18,7 +18,7 @@ use veche_load::target::{BodyTemplate, Template};
 use crate::support::http::{After, Request, response, serve_http};
 use crate::support::{assert_clean, endpoint, plan, report, row, serve};
 
-/// A closed loop of GET with one request in flight.
+/// Returns a closed loop of GET with one request in flight.
 pub(super) fn get() -> HttpPlan {
     HttpPlan {
         method: "GET".to_owned(),
@@ -56,7 +56,7 @@ fn half_errors_are_seen_as_such() {
     assert_eq!(http.statuses[&200] + http.statuses[&500], received);
     assert_eq!(http.body_bytes[&4], http.statuses[&500]);
     assert_eq!(http.body_bytes[&35], http.statuses[&200]);
-    // Each connection gets them in turn, so they differ by one for each at most.
+    // Each connection gets them in turn, so they differ by at most one each.
     assert!(
         http.statuses[&200].abs_diff(http.statuses[&500]) <= 3,
         "{http:?}"
@@ -88,7 +88,7 @@ fn half_errors_are_seen_as_such() {
 fn bodies_that_were_not_expected_are_counted() {
     let count = Arc::new(AtomicU64::new(0));
     let wrong = Arc::clone(&count);
-    // Every fifth is wrong, in one of three ways; always with status 200.
+    // Every fifth is wrong, in one of three ways, always with status 200.
     let address = serve_http(move |_, number, _| {
         let body = match number % 15 {
             4 => "hellO",
@@ -106,7 +106,7 @@ fn bodies_that_were_not_expected_are_counted() {
     let report = run(http, endpoint(&format!("http://{address}/"), 1));
     let http = report.http.as_ref().expect("a tally of responses");
     assert_eq!(http.unexpected_bodies, Some(report.errors.bad_response));
-    // The last response may have come behind the end.
+    // The last response may have arrived after the end.
     let wrong = count.load(Relaxed);
     assert!(
         wrong > 3 && wrong - report.errors.bad_response <= 1,
@@ -159,7 +159,7 @@ fn http10_keeps_connections_that_the_server_keeps() {
     assert_eq!(report.connections.reconnected, 0);
     assert!(report.messages.received > 20, "{:?}", report.messages);
 
-    // Without a word about it, the end of the connection is the end of the body.
+    // Without a length, the end of the connection is the end of the body.
     let url = format!(
         "http://{}/old",
         serve_http(|_, _, _| (b"HTTP/1.0 200 OK\r\n\r\nto the end".to_vec(), After::Close))
@@ -337,7 +337,7 @@ fn each_client_has_its_number() {
     }
 }
 
-/// Servers that break off in the middle, or say what is no HTTP.
+/// Servers that disconnect in the middle, or send something other than HTTP.
 #[test]
 fn responses_that_are_none_are_errors() {
     let cut = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf";

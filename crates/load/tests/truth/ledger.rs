@@ -1,4 +1,5 @@
-//! The ledger against servers that lose, double, swap and corrupt on a seeded schedule, and write down what they did.
+//! The ledger against servers that lose, duplicate, reorder and corrupt messages on a seeded schedule, and record what
+//! they did.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -19,10 +20,10 @@ use crate::support::{
     Next, WebSocket, at_once, endpoint, plan, report, row, serve, serve_websocket,
 };
 
-/// When nothing came for so long, what is held back goes out.
+/// Silence after which held messages are sent.
 const QUIET: Duration = Duration::from_millis(250);
 
-/// What has been done to messages, over all receivers.
+/// Faults applied to messages, over all receivers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Truth {
     published: u64,
@@ -48,14 +49,14 @@ impl Truth {
     }
 }
 
-/// How often, of a thousand messages to a receiver, something happens to one.
+/// Frequency of each fault, per thousand messages of a receiver.
 #[derive(Clone, Copy, Default)]
 struct Mischief {
     lose: u32,
     double: u32,
     swap: u32,
     corrupt: u32,
-    /// Something of others goes before it.
+    /// An unrelated message precedes it.
     ping: u32,
 }
 
@@ -67,7 +68,7 @@ const MUCH: Mischief = Mischief {
     ping: 80,
 };
 
-/// A receiver's socket, and of each publisher the message that its successor is to overtake.
+/// A receiver's socket, and the held message of each publisher, which its successor is to overtake.
 struct Receiver {
     socket: TcpStream,
     rng: Rng,
@@ -76,7 +77,7 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// Sends a publisher's message, or does to it what the schedule says.
+    /// Sends a publisher's message, or applies the scheduled fault.
     fn deliver(&mut self, from: u32, data: &[u8], mischief: Mischief, truth: &mut Truth) {
         truth.sent_to += 1;
         let mut out = Vec::new();
@@ -86,7 +87,7 @@ impl Receiver {
             above += share;
             roll < above
         };
-        // What comes first may be a greeting as far as a tester knows, and what overtakes is to be there.
+        // The first message may be taken for a greeting, and an overtaking one must arrive.
         let is_spared = !self.has_greeted || self.held.contains_key(&from);
         self.has_greeted = true;
         if is_spared {
@@ -116,7 +117,7 @@ impl Receiver {
         let _ = self.socket.write_all(&out);
     }
 
-    /// One byte of the numbered message becomes another, or its end is missing.
+    /// Changes one byte of the numbered message, or cuts off its end.
     fn corrupt(&mut self, data: &[u8]) -> Vec<u8> {
         let from = data
             .windows(3)
@@ -136,7 +137,7 @@ impl Receiver {
         data
     }
 
-    /// What is held back goes out, by now in its place.
+    /// Sends the held message, now in order.
     fn release(&mut self, from: u32) {
         if let Some(held) = self.held.remove(&from) {
             let _ = self.socket.write_all(&frame(MessageKind::Text, &held));
@@ -149,11 +150,11 @@ struct State {
     /// By name, which is the end of the request's target.
     receivers: BTreeMap<String, Receiver>,
     truth: Truth,
-    /// Of publications to one: the publisher's connection and the receiver.
+    /// For publications to one: the publisher's connection and the receiver.
     to_one: Vec<(u32, String)>,
 }
 
-/// A server of receivers, with ways in for publishers by messages of their own and by lines.
+/// A server of receivers, with publishers by messages and by lines.
 struct Server {
     websocket: SocketAddr,
     lines: SocketAddr,
@@ -171,7 +172,7 @@ impl Server {
             };
             let target = websocket.target().to_owned();
             if let Some(name) = target.strip_prefix("/hear?") {
-                // From the handshake on a receiver is to get everything.
+                // From the handshake on a receiver gets everything.
                 let mut receiver = Receiver {
                     rng: Rng::with_seed(seed ^ name.bytes().map(u64::from).sum::<u64>()),
                     socket: copy,
@@ -184,7 +185,7 @@ impl Server {
                 }
                 drop(state);
                 while websocket.message().is_some() {}
-                // The other handle would keep the connection.
+                // The other handle would keep the connection open.
                 let _ = websocket.stream.shutdown(Shutdown::Both);
                 return;
             }
@@ -231,7 +232,7 @@ impl Server {
 }
 
 impl State {
-    /// `to:NAME …` goes to one, anything else to all.
+    /// `to:NAME …` goes to one receiver, anything else to all.
     fn publish(&mut self, from: u32, data: &[u8], mischief: Mischief) {
         self.truth.published += 1;
         if let Some(rest) = data.strip_prefix(b"to:") {
@@ -266,7 +267,7 @@ fn fanout(body: &str, rate: f64) -> FanoutPlan {
     }
 }
 
-/// Runs it and holds the ledger against what the server knows.
+/// Runs the plan and compares the ledger with the server's records.
 #[track_caller]
 fn compare(server: &Server, plan: Plan) -> Ledger {
     let report = report(plan);
@@ -316,7 +317,7 @@ fn each_fault_of_a_broadcast_is_found_and_none_more() {
             ..plan(vec![server.hear(5), ways_in], load, 1500)
         };
         let ledger = compare(&server, plan);
-        // The schedule had something of everything.
+        // The schedule applied every kind of fault.
         assert!(ledger.published >= 500, "{ledger:?}");
         assert_eq!(ledger.expected, ledger.published * 5);
         assert_eq!((ledger.receivers, ledger.away), (5, 0));
@@ -356,7 +357,7 @@ fn each_fault_of_pushes_to_one_is_found_and_none_more() {
     }
 }
 
-/// A loss in the warm-up is a loss; only throughput and latency begin behind it.
+/// A loss in the warm-up is a loss; only throughput and latency begin after it.
 #[test]
 fn the_warm_up_is_in_the_ledger() {
     let server = Server::start(MUCH, 8);
@@ -414,7 +415,7 @@ fn all_of_a_burst_goes_from_one_publisher_to_one_receiver() {
     }
 }
 
-/// Receivers go and come back all the time; the server loses nothing, and nothing is called lost.
+/// Receivers reconnect all the time; the server loses nothing, and nothing is reported as lost.
 #[test]
 fn chaos_adds_up() {
     at_once([1, 2], |threads| {
@@ -456,7 +457,7 @@ fn chaos_adds_up() {
     });
 }
 
-/// With chaos and faults at once: what is lost is never more than the server lost, and much of it is found.
+/// With chaos and faults together, reported losses never exceed the server's, and many of them are found.
 #[test]
 fn chaos_does_not_hide_what_is_lost() {
     let server = Server::start(
@@ -485,7 +486,7 @@ fn chaos_does_not_hide_what_is_lost() {
     );
 }
 
-/// A server that ends a receiver's connection has faults of its own kind, and the others' pages stay clean.
+/// A server that closes a receiver's connection causes other faults, and other receivers are unaffected.
 #[test]
 fn a_receiver_that_is_closed_is_away_not_lost() {
     let receivers = Arc::new(Mutex::new(Vec::<TcpStream>::new()));

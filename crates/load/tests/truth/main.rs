@@ -1,5 +1,4 @@
-//! The tester's counts against servers whose every fault is known: what it reports is what they did, no more and no
-//! less.
+//! The tester's counts against servers with known faults: reports contain exactly what the servers did.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,4 +1,4 @@
-//! What an open loop does while no connection can take what is due: it waits, and its latency says for how long.
+//! Open loops without an available connection: messages wait, and their latency includes the wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -28,7 +28,7 @@ fn echo(rate: f64, churn: Option<f64>) -> LoadPlan {
     })
 }
 
-/// One connection that is closed again and again and takes its time to come back; the end finds it in any state.
+/// One connection that is closed repeatedly and is slow to reopen; the end may find it in any state.
 #[test]
 fn messages_wait_for_a_connection_that_comes_back() {
     let address = serve(|_, socket| {
@@ -51,13 +51,13 @@ fn messages_wait_for_a_connection_that_comes_back() {
         assert!(report.connections.reconnected >= 3, "{report:#?}");
         let latency = report.latency_us.expect("latencies");
         assert!(latency.max >= 50_000.0, "{latency:?}");
-        // They were late because of the server, and most of them were.
+        // Most of them were late because of the server.
         assert!(report.generator.late_sends < 50, "{:?}", report.generator);
     });
 }
 
-/// Without a churn a connection that the server ends is gone. What is due behind the last one is not answered, and
-/// nobody waits for what can't come.
+/// Without churn a connection closed by the server is gone. Messages due after the last one are unanswered, and are not
+/// awaited.
 #[test]
 fn messages_that_no_connection_is_left_for_are_unanswered() {
     let address = serve_websocket(|mut websocket| {
@@ -79,13 +79,13 @@ fn messages_that_no_connection_is_left_for_are_unanswered() {
     assert!((18..=20).contains(&messages.received), "{messages:?}");
     let errors = &report.errors;
     assert_eq!(report.connections.disconnected, 2);
-    // Each message that never left, and each connection, if its end was not taken for a reset.
+    // Each unsent message, and each connection whose end was not taken for a reset.
     let never_sent = 80 - messages.sent;
     assert!(never_sent > 40, "{messages:?}");
     assert_eq!(errors.closed + errors.reset, never_sent + 2, "{errors:?}");
 }
 
-/// The rate goes by clients, so a thread without one owes nobody anything.
+/// The rate is divided by clients, so a thread without one owes nothing.
 #[test]
 fn threads_have_a_part_by_their_clients() {
     let address = serve_websocket(WebSocket::echo);
@@ -100,7 +100,7 @@ fn threads_have_a_part_by_their_clients() {
     assert!((99..=101).contains(&messages.sent), "{messages:?}");
 }
 
-/// As many servers do that speak HTTP/1.0 at heart: each response ends its connection.
+/// As with servers that in effect use HTTP/1.0: each response ends its connection.
 #[test]
 fn requests_wait_for_a_connection_of_their_own() {
     let address = serve_http(|_, _, request| {
@@ -110,7 +110,7 @@ fn requests_wait_for_a_connection_of_their_own() {
         (bytes.to_vec(), After::Close)
     });
     let load = LoadPlan::Http(HttpPlan {
-        // More than two connections can carry, so that the queue grows to the end.
+        // More than two connections can carry, so that the queue grows until the end.
         rate: Some(300.0),
         expect: Some(b"ok".to_vec()),
         ..get()
@@ -127,7 +127,7 @@ fn requests_wait_for_a_connection_of_their_own() {
     assert!(report.latency_us.expect("latencies").max > 100_000.0);
 }
 
-/// One request in fifty is slow. The others have idle connections, and none of them waits behind it.
+/// One request in fifty is slow. The others use idle connections, and none waits behind it.
 #[test]
 fn requests_go_to_idle_connections() {
     let served = Arc::new(AtomicU64::new(0));
@@ -176,8 +176,8 @@ fn a_busy_connection_takes_more_on_request_only() {
     });
 }
 
-/// No handshake is answered for 600 ms, in which 480 of 500 connections are due. Whether they can begin then or wait for
-/// others, that time is theirs.
+/// No handshake is answered for 600 ms, in which 480 of 500 connections are due. Their handshake times include it,
+/// whether they may start then or have to wait.
 #[test]
 fn handshakes_count_from_when_they_were_due() {
     at_once([64, u32::MAX], |opening_max| {

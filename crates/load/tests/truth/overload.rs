@@ -1,4 +1,4 @@
-//! Servers that are slower than the rate that is asked for: what they really did, and that they fell behind.
+//! Servers slower than the requested rate: their real throughput, and that they fell behind.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread;
@@ -25,7 +25,7 @@ fn echo(rate: f64, rate_to: Option<f64>) -> LoadPlan {
     })
 }
 
-/// All was answered in the end, and nothing of it that came after the end counts as throughput.
+/// Asserts that all was answered in the end, and answers after the end do not count as throughput.
 #[track_caller]
 fn assert_behind(report: &Report, capacity: f64) {
     assert_clean(report);
@@ -46,7 +46,7 @@ fn an_overloaded_server_has_the_throughput_that_it_has() {
         warmup_ns: 200_000_000,
         ..plan(vec![endpoint(&url, 8)], echo(4000.0, None), 600)
     };
-    // CPU belongs to the same answers as its time.
+    // CPU time belongs to the same answers as its period.
     let around = RunControl {
         pid: Some(std::process::id()),
         interrupts: &AtomicUsize::new(0),
@@ -77,7 +77,7 @@ fn an_overloaded_server_has_the_throughput_that_it_has() {
     assert!((each * came - report.generator.cpu_s * 1e6).abs() < 1.0);
 }
 
-/// A ramp that ends above what the server does, though its average is not.
+/// A ramp that ends above the server's capacity, though its average does not.
 #[test]
 fn a_ramp_that_ends_too_high_is_not_reached() {
     let url = format!("ws://{}/", serve_at_most(1000));
@@ -86,7 +86,7 @@ fn a_ramp_that_ends_too_high_is_not_reached() {
     assert_behind(&report, 1000.0);
 }
 
-/// Late is not behind: the same delay for all, or a stall that the server makes up for.
+/// A delay is not a backlog: a constant one, or a stall that the server catches up on.
 #[test]
 fn a_rate_that_is_kept_up_with_is_reached() {
     let began = now();

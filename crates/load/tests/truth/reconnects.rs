@@ -1,4 +1,4 @@
-//! Addresses, reconnects and refusals: servers that listen on one family alone, turn returning receivers away, deliver
+//! Addresses, reconnects and refusals: servers that listen on one family only, reject returning receivers, deliver
 //! late, or refuse publications.
 
 use std::io::Write;
@@ -34,7 +34,7 @@ fn fanout(body: &str, rate: f64, chaos: Option<f64>) -> LoadPlan {
     })
 }
 
-/// Receivers that get what `publish` is given.
+/// Receivers that get everything passed to `publish`.
 #[derive(Clone, Default)]
 struct Hub(Arc<Mutex<Vec<TcpStream>>>);
 
@@ -58,7 +58,7 @@ impl Hub {
     }
 }
 
-/// A name may have an address of a family in which nobody listens.
+/// A name may have an address of a family without a listener.
 #[test]
 fn address_families_are_tried_in_turn() {
     let address = serve_websocket(WebSocket::echo);
@@ -84,7 +84,7 @@ fn address_families_are_tried_in_turn() {
     assert_clean(&report);
 }
 
-/// After the first connection none is accepted: the attempts are few, and each one is counted.
+/// After the first connection none is accepted: attempts are few, and each is counted.
 #[test]
 fn receivers_of_chaos_pause_before_they_come_back() {
     let attempts = Arc::new(AtomicU64::new(0));
@@ -114,7 +114,7 @@ fn receivers_of_chaos_pause_before_they_come_back() {
     assert_eq!(report.errors.count(), refused, "{:?}", report.errors);
 }
 
-/// The last delivery comes 3 s late; the time limit is 10 s.
+/// The last delivery arrives 3 s late; the time limit is 10 s.
 #[test]
 fn chaos_waits_for_late_deliveries_as_long_as_the_time_limit_says() {
     let (hub, hear) = Hub::start();
@@ -134,7 +134,7 @@ fn chaos_waits_for_late_deliveries_as_long_as_the_time_limit_says() {
     ];
     let report = report(Plan {
         timeout_ns: 10_000_000_000,
-        // The first receiver is cut off at the beginning, and none after that.
+        // The first receiver is disconnected at the beginning, and none after that.
         ..plan(ends, fanout("{data}", 100.0, Some(0.01)), 1000)
     });
     let ledger = report.ledger.expect("a ledger");
@@ -149,7 +149,7 @@ fn chaos_waits_for_late_deliveries_as_long_as_the_time_limit_says() {
     assert!(ledger.lost == 0 && ledger.delivered > 150, "{ledger:?}");
 }
 
-/// What was refused is no loss; what was accepted and not delivered is.
+/// Refused publications are not losses; accepted and undelivered ones are.
 #[test]
 fn refused_publications_are_no_lost_deliveries() {
     at_once(["http", "http, in the body", "tcp"], |way| {

@@ -1,5 +1,5 @@
-//! The ledger of clients that come back to where they were, against a server that remembers: one that is honest, and
-//! ones that lose, repeat, swap or refuse when they should recover, and write down what they did.
+//! The ledger with recovery, against servers with history: a correct one, and ones that lose, duplicate, reorder or
+//! refuse on recovery, and record what they did.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -16,52 +16,52 @@ use veche_proto::websocket::MessageKind;
 use crate::support::websocket::frame;
 use crate::support::{WebSocket, at_once, endpoint, plan, report, row, serve};
 
-/// What a server does to those who come back, or to publishers.
+/// A server's behaviour towards recovering receivers, or publishers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Manner {
     #[default]
     Honest,
-    /// One of the missed messages is not sent, and nobody is told.
+    /// One of the missed messages is silently dropped.
     Loses,
-    /// One comes twice.
+    /// One message is sent twice.
     Repeats,
-    /// Two change places.
+    /// Two messages change places.
     Swaps,
-    /// Nothing is sent, and the client is told.
+    /// Nothing is sent, and the client is notified.
     Refuses,
-    /// Of all messages, missed or not, each seventh never reaches a client.
+    /// Of all messages, missed or not, each seventh is dropped.
     LosesAlways,
-    /// It does not say whether all is there.
+    /// It does not report whether recovery is complete.
     Silent,
-    /// It sends messages as they are.
+    /// It sends messages unwrapped.
     Bare,
-    /// Each fiftieth publication ends its connection instead of being answered; each second of these is published.
+    /// Each fiftieth publication ends its connection instead of being acknowledged; each second of these is published.
     Hangs,
-    /// When a hundred have been published, nobody is let in any more.
+    /// After a hundred publications no connection is accepted any more.
     Vanishes,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Truth {
     answered: u64,
-    /// Published, and never answered.
+    /// Published, and never acknowledged.
     unanswered: u64,
     returned: u64,
     refused: u64,
     lost: u64,
     duplicated: u64,
     reordered: u64,
-    /// Not there for those who were told so.
+    /// Lost for receivers that were notified.
     gone: u64,
 }
 
 #[derive(Default)]
 struct State {
     manner: Manner,
-    /// After so many messages a receiver's connection is ended, if that is wanted.
+    /// After this number of messages a receiver's connection is closed, if set.
     messages_max: Option<u64>,
     log: Vec<String>,
-    /// By the receiver's name: its socket, and how many messages went there.
+    /// By the receiver's name: its socket, and the number of messages sent.
     receivers: BTreeMap<String, (TcpStream, u64)>,
     truth: Truth,
 }
@@ -100,7 +100,7 @@ impl Server {
             let mut lines = BufReader::new(socket).lines().map_while(Result::ok);
             for line in lines.by_ref() {
                 if !known.lock().take(&line) {
-                    // The answers before it arrive; what follows is never read.
+                    // Earlier acknowledgements arrive; later input is never read.
                     let _ = answers.shutdown(Shutdown::Write);
                     break;
                 }
@@ -167,7 +167,7 @@ impl State {
             .filter(|_| self.manner != Manner::Refuses)
             .unwrap_or(top);
         let joined = format!("{{\"subscribed\":\"c\",\"position\":\"e:{position}\"{recovered}}}");
-        // A channel of its own that remembers nothing says nothing of what came in the other one.
+        // A channel without history says nothing about messages in the other one.
         let own = format!(
             "{{\"subscribed\":\"#{name}\"{}}}",
             recovered.replace("true", "false")
@@ -185,7 +185,7 @@ impl State {
         }
     }
 
-    /// A publication on the wire, if this receiver is to get it.
+    /// Returns an encoded publication, if this receiver gets it.
     fn message(&self, name: &str, at: usize) -> Option<Vec<u8>> {
         let data = &self.log[at];
         let salt: usize = name.bytes().map(usize::from).sum();
@@ -200,11 +200,11 @@ impl State {
         Some(frame(MessageKind::Text, text.as_bytes()))
     }
 
-    /// Takes a publication; false if its publisher is not to hear of it.
+    /// Handles a publication; returns false if it is not to be acknowledged.
     fn take(&mut self, line: &str) -> bool {
         let asked = self.truth.answered + self.truth.unanswered + 1;
         if self.manner == Manner::Hangs && asked.is_multiple_of(50) {
-            // Counted either way, so that it does not happen again at once.
+            // Counted either way, so that it does not happen again immediately.
             let is_published = asked.is_multiple_of(100);
             self.truth.unanswered += 1;
             if is_published {
@@ -234,7 +234,7 @@ impl State {
             *count += 1;
             let is_over = self.messages_max.is_some_and(|max| *count >= max);
             if is_over {
-                // What has been sent arrives.
+                // Sent data still arrives.
                 let _ = socket.shutdown(Shutdown::Write);
             }
             !is_over
@@ -255,7 +255,7 @@ fn recovering() -> FanoutPlan {
     }
 }
 
-/// A run of so many receivers and publishers, and the parts of its report that matter.
+/// Runs a plan with these receivers and publishers; returns the relevant parts of its report.
 fn run(
     server: &Server,
     (receivers, publishers): (u32, u32),
@@ -282,8 +282,8 @@ fn run(
     (report, ledger, recovery)
 }
 
-/// The server ends connections when all that it sent has arrived, so it knows exactly what it owes. One publisher: what
-/// changes places then is of the same one.
+/// The server closes connections when everything sent has arrived, so it knows exactly what is missing. With one
+/// publisher, reordered messages are of the same one.
 #[test]
 fn each_fault_of_a_recovery_is_found_and_none_more() {
     let manners = [
@@ -332,7 +332,7 @@ fn each_fault_of_a_recovery_is_found_and_none_more() {
             _ => 100,
         };
         assert!(expected_faults > 10, "{manner:?}: {truth:?}");
-        // The ends were the server's doing, are told, and are no errors.
+        // The ends were caused by the server, are reported, and are no errors.
         assert_eq!(report.errors.count(), 0, "{:?}", report.errors);
         assert_eq!(report.connections.disconnected, 0);
         assert_eq!(report.connections.reconnected, recovery.ended);
@@ -342,7 +342,7 @@ fn each_fault_of_a_recovery_is_found_and_none_more() {
     });
 }
 
-/// Receivers are cut off in the middle of anything; what they had not got yet they get.
+/// Receivers are disconnected at any moment; everything missed is recovered.
 #[test]
 fn chaos_excuses_nothing_where_clients_recover() {
     let cases = [
@@ -360,7 +360,7 @@ fn chaos_excuses_nothing_where_clients_recover() {
         let truth = server.truth();
         assert_eq!(ledger.published, truth.answered);
         assert!(recovery.returned > 50, "{recovery:?}");
-        // Who is cut off again before he is told has come back once less than the server knows.
+        // A receiver disconnected before the report has one recovery less than the server knows.
         assert!(
             recovery.returned <= truth.returned,
             "{recovery:?}, {truth:?}"
@@ -384,7 +384,8 @@ fn chaos_excuses_nothing_where_clients_recover() {
     });
 }
 
-/// What was not answered may have happened or not; what was due meanwhile leaves when there is a connection again.
+/// Unacknowledged publications have an unknown outcome; those due in the meantime are sent when a connection is
+/// available again.
 #[test]
 fn publications_without_an_answer_count_nowhere() {
     at_once([1, 2], |threads| {
@@ -400,7 +401,7 @@ fn publications_without_an_answer_count_nowhere() {
         );
         assert_eq!(faults, (0, 0, 0, 0), "{ledger:?}");
         assert!(truth.unanswered > 5, "{truth:?}");
-        // Those that were under way behind one come to no end either.
+        // Later ones in flight are not acknowledged either.
         assert!(recovery.unanswered >= truth.unanswered, "{recovery:?}");
         let published = truth.unanswered - truth.gone;
         assert_eq!(recovery.unanswered_delivered, published * 3, "{recovery:?}");
@@ -432,7 +433,7 @@ fn a_server_that_does_not_say_how_it_is_has_faults() {
     );
 }
 
-/// A server that is gone for good does not hold up the end, and what it owes is lost.
+/// A server that is gone for good does not delay the end, and what it owes is lost.
 #[test]
 fn who_never_comes_back_has_lost() {
     let server = Server::start(Manner::Vanishes, Some(20));

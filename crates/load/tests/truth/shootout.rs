@@ -1,4 +1,4 @@
-//! The shootout's protocol: steps grow until round trips take too long, or there are no more clients.
+//! The shootout's protocol: steps grow until round trips take too long, or the clients are exhausted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -12,7 +12,7 @@ use veche_load::report::Report;
 
 use crate::support::{assert_clean, endpoint, plan, report, serve_websocket};
 
-/// A server whose answers take so much longer with each client, up to 100 of which there may be.
+/// Runs a server whose answers take this much longer per client, with up to 100 clients.
 fn run(broadcast: bool, per_client: Duration, limit_ms: u64, clients: u32) -> Report {
     let connected = Arc::new(AtomicU32::new(0));
     let address = serve_websocket(move |mut websocket| {
@@ -67,7 +67,7 @@ fn it_ends_when_round_trips_take_too_long() {
             let is_last = number == steps.len() as u64;
             assert_eq!(step.p95_us > 28_000.0, is_last, "{step:?}");
         }
-        // Of 100 that there might have been.
+        // Of the 100 possible ones.
         let connections = &report.connections;
         assert_eq!(connections.opened, 5 * steps.len() as u64);
         assert_eq!(connections.asked, connections.opened);

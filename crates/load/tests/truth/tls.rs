@@ -1,4 +1,4 @@
-//! TLS, end to end: trusted when it is to be trusted, refused when it is not.
+//! TLS end to end: accepted and refused certificates.
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -16,20 +16,20 @@ use veche_load::report::Report;
 
 use crate::support::{WebSocket, assert_clean, endpoint, plan, report, serve};
 
-/// An echo server whose certificate is for `name`, and the file with that certificate.
+/// Starts an echo server with a certificate for `name`; returns its address and the certificate file.
 fn server(name: &str) -> (SocketAddr, Pem) {
     let (address, pem, _) = counting_server(name);
     (address, pem)
 }
 
-/// Handshakes that a server has seen.
+/// Counts of a server's handshakes.
 #[derive(Debug, Default)]
 struct Handshakes {
     full: AtomicU32,
     resumed: AtomicU32,
 }
 
-/// The same, and the kinds of its handshakes.
+/// Starts the same with counts of its handshakes by kind.
 fn counting_server(name: &str) -> (SocketAddr, Pem, Arc<Handshakes>) {
     let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
     let pem = Pem::new(&made.cert.pem());
@@ -45,7 +45,7 @@ fn counting_server(name: &str) -> (SocketAddr, Pem, Arc<Handshakes>) {
     let counted = Arc::clone(&handshakes);
     let address = serve(move |_, mut socket: TcpStream| {
         let mut tls = ServerConnection::new(Arc::clone(&config)).expect("a server");
-        // A client that refuses the certificate is the business of other tests.
+        // Clients that refuse the certificate are covered by other tests.
         while tls.is_handshaking() {
             if tls.complete_io(&mut socket).is_err() {
                 return;
@@ -63,7 +63,7 @@ fn counting_server(name: &str) -> (SocketAddr, Pem, Arc<Handshakes>) {
     (address, pem, handshakes)
 }
 
-/// A file that goes with the value.
+/// A file deleted with the value.
 struct Pem(PathBuf);
 
 impl Pem {
@@ -110,7 +110,7 @@ fn a_certificate_that_is_trusted_and_any_when_asked() {
         insecure: true,
         ..TlsPlan::default()
     };
-    // Below and above what one record holds, and what TLS puts up with at a time.
+    // Below and above the size of one record, and of TLS's buffer.
     for size in [20, 20_000, 300_000] {
         for tls in [by_file(), any()] {
             let report = run(address, tls, size);
@@ -130,7 +130,7 @@ fn a_certificate_that_does_not_verify_is_refused() {
         ca: Some(others.0.clone()),
         ..TlsPlan::default()
     };
-    // Nobody's, another's, and the right one for another name.
+    // An untrusted one, another server's, and the right one for another name.
     for (address, tls) in [
         (address, TlsPlan::default()),
         (address, theirs.clone()),

@@ -1,4 +1,4 @@
-//! One transport of [`Delayed`](super::Delayed): what is late in each direction.
+//! One transport of [`Delayed`](super::Delayed), with the delays in each direction.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -9,10 +9,10 @@ use crate::{
     Buffer, CloseReason, ConnectionId, Detached, Driver, ListenerId, RECEIVE_AFTER_PAUSE_MAX,
 };
 
-/// Bytes held for the caller beyond which the driver below is paused.
+/// Bytes held for the caller beyond which the inner driver is paused.
 const HELD_BYTES_MAX: usize = RECEIVE_AFTER_PAUSE_MAX;
 
-/// Something of the driver below that the caller has not been told yet.
+/// An event of the inner driver that was not delivered yet.
 #[derive(Debug)]
 pub(super) enum Arrival {
     Accepted(ListenerId, SocketAddr),
@@ -22,12 +22,12 @@ pub(super) enum Arrival {
     Closed(CloseReason),
 }
 
-/// A buffer of the caller's that is on its way.
+/// A buffer of the caller that is being sent.
 #[derive(Debug)]
 struct Send {
     due: u64,
     buffer: Buffer,
-    /// Bytes of it that went down.
+    /// Bytes of it passed to the inner driver.
     sent: usize,
 }
 
@@ -51,17 +51,17 @@ pub(super) struct Link {
     pub(super) generation: u32,
     /// The caller may still use the id.
     pub(super) live: bool,
-    /// The transport below; `None` once it is closed there.
+    /// The inner transport; `None` once that is closed.
     pub(super) below: Option<ConnectionId>,
     arrivals: VecDeque<(u64, Arrival)>,
     pub(super) sends: Sends,
     pub(super) shutdown: bool,
     shutdown_sent: bool,
-    /// More than low water was unsent: its fall is to be told.
+    /// Unsent bytes exceeded low water, so `Drained` is due later.
     pub(super) is_above_low_water: bool,
-    /// What was unsent when the caller last gave or was told something.
+    /// Unsent bytes when the caller last sent or was notified.
     unsent_reported: usize,
-    /// While paused: bytes that may still be told.
+    /// While paused: the bytes that may still be delivered.
     paused: Option<usize>,
 }
 
@@ -86,7 +86,7 @@ impl Link {
         self.below = Some(below);
     }
 
-    /// Ready for the next transport.
+    /// Prepares the entry for the next transport.
     pub(super) fn reset(&mut self) {
         let generation = self.generation.wrapping_add(1).max(1);
         *self = Self {
@@ -95,8 +95,7 @@ impl Link {
         };
     }
 
-    /// How long the next turn may wait for the driver below, in milliseconds;
-    /// `None`: until it has something to say.
+    /// Returns how long the next turn may wait for the inner driver, in milliseconds; `None`: until it has an event.
     pub(super) fn wait_ms_max(&self) -> Option<u64> {
         let tellable = match self.arrivals.front() {
             Some((_, Arrival::Bytes(_))) => self.paused != Some(0) || self.is_closed_below(),
@@ -108,7 +107,7 @@ impl Link {
         if tellable || shutdown_due || self.sends.0.iter().any(|send| !send.is_sent()) {
             return Some(0);
         }
-        // All is given; that it is sent shows only in `unsent`, without event.
+        // Everything was passed on; that it is sent shows only in `unsent`, without an event.
         (!self.sends.is_empty() || self.is_above_low_water).then_some(1)
     }
 
@@ -158,7 +157,7 @@ impl Link {
         }
     }
 
-    /// The caller closes: nothing but `Closed` comes.
+    /// Closes the transport for the caller: only `Closed` follows.
     pub(super) fn close(&mut self, due: u64, reason: CloseReason) {
         self.live = false;
         self.sends.0.clear();
@@ -167,7 +166,7 @@ impl Link {
         self.arrivals.push_back((due, Arrival::Closed(reason)));
     }
 
-    /// Puts what is late with what the driver below had.
+    /// Combines the delayed bytes with those of the inner driver.
     pub(super) fn detach(&mut self, detached: &mut Detached) {
         let late = self
             .arrivals
@@ -193,7 +192,7 @@ impl Link {
         });
     }
 
-    /// A buffer was queued.
+    /// Records that a buffer was queued.
     pub(super) fn queued(&mut self, low_water: usize, driver: &impl Driver) {
         self.unsent_reported = self.unsent(driver);
         self.is_above_low_water |= self.unsent_reported > low_water;
@@ -209,7 +208,7 @@ impl Link {
         kept + self.below.map_or(0, |below| driver.unsent(below))
     }
 
-    /// Gives pieces of due buffers to the driver below.
+    /// Passes pieces of due buffers to the inner driver.
     pub(super) fn advance_sends(&mut self, turn: u64, rng: &mut Rng, driver: &mut impl Driver) {
         let Some(below) = self.below else { return };
         for send in &mut self.sends.0 {
@@ -243,12 +242,11 @@ impl Link {
         }
     }
 
-    /// The next buffer that the kernel has all of.
+    /// Returns the next buffer that the kernel has taken completely.
     pub(super) fn next_sent(&mut self, driver: &impl Driver) -> Option<Buffer> {
         let below = self.below?;
         let front = self.sends.0.front()?;
-        // Buffers given after this one are counted as well: a bit too late is
-        // what we are here for.
+        // Later buffers are counted too: a slight delay is the purpose of this driver.
         if !self.live || front.sent < front.buffer.len() || driver.unsent(below) > 0 {
             return None;
         }
@@ -256,7 +254,7 @@ impl Link {
         self.sends.0.pop_front().map(|send| send.buffer)
     }
 
-    /// Whether the fall below low water is to be told, now and once.
+    /// Returns whether `Drained` is due, once per crossing.
     pub(super) fn drained(&mut self, low_water: usize, driver: &impl Driver) -> bool {
         let unsent = self.unsent(driver);
         let drained = self.live && self.is_above_low_water && unsent <= low_water;
@@ -267,7 +265,7 @@ impl Link {
         drained
     }
 
-    /// Whether a part of what is unsent went out, now and once.
+    /// Returns whether `Progressed` is due, once per step.
     pub(super) fn progressed(&mut self, driver: &impl Driver) -> bool {
         let unsent = self.unsent(driver);
         let progressed = self.live && unsent > 0 && unsent < self.unsent_reported;
@@ -275,7 +273,7 @@ impl Link {
         progressed
     }
 
-    /// The next thing to tell in this turn; bytes come in pieces.
+    /// Returns the next event of this turn; bytes come in pieces.
     pub(super) fn next_arrival(&mut self, turn: u64, rng: &mut Rng) -> Option<Arrival> {
         let closed_below = self.is_closed_below();
         let (due, front) = self.arrivals.front_mut()?;
@@ -284,7 +282,7 @@ impl Link {
         }
         let bytes = match front {
             Arrival::Bytes(bytes) => bytes,
-            // Nobody reads any more, so what was read ahead is lost.
+            // The peer no longer reads, so bytes read ahead are lost.
             Arrival::Ended if self.paused.is_some() && !closed_below => return None,
             _ => return self.arrivals.pop_front().map(|(_, arrival)| arrival),
         };

@@ -1,4 +1,4 @@
-//! A ready transport: connected, readable, writable or broken.
+//! Handling of a ready transport: connected, readable, writable or broken.
 
 use rustix::io::Errno;
 
@@ -75,13 +75,13 @@ impl Epoll {
             return;
         };
         transport.ended = true;
-        // The end stays readable for ever: without this the loop would spin.
+        // The end stays readable forever: without this the loop would spin.
         let interest = transport.interest & !INPUT;
         self.set_interest(id, interest);
         sink(self, Event::Ended { id });
     }
 
-    /// A transport that nobody wants to read is readable or broken.
+    /// Handles readiness of a transport whose input is not wanted.
     #[cold]
     fn unreadable_ready(&mut self, id: ConnectionId, flags: EventFlags) {
         let Some(transport) = self.base.transports.live(id) else {
@@ -98,9 +98,8 @@ impl Epoll {
                 .map_or(CloseReason::Reset, Into::into);
             self.end(id, reason);
         } else if flags.contains(EventFlags::HUP) {
-            // Both halves have ended. Epoll would say so in every turn, whatever
-            // the interest, and will say nothing else: leave it until `resume`
-            // wants what is still unread.
+            // Both halves have ended. Epoll would report this in every turn, whatever the interest, and nothing else:
+            // leave it until `resume` asks for the unread bytes.
             self.set_interest(id, 0);
         } else {
             self.set_interest(id, interest);

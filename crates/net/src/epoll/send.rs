@@ -1,4 +1,4 @@
-//! Sending: at once where the socket takes it, else from a queue.
+//! Sending: immediately if the socket accepts it, otherwise from a queue.
 
 use std::io::IoSlice;
 
@@ -48,7 +48,7 @@ impl Epoll {
         None
     }
 
-    /// The socket took a part, or nothing: the rest waits until it is writable.
+    /// Queues what the socket did not accept until it is writable.
     #[cold]
     fn send_rest(&mut self, id: ConnectionId, buffer: Buffer, sent: usize) {
         let Some(transport) = self.base.transports.live(id) else {
@@ -63,7 +63,7 @@ impl Epoll {
         self.set_interest(id, interest);
     }
 
-    /// There is a queue, or there shall be one because more is promised.
+    /// Appends to the queue, or creates one because `more` was announced.
     fn send_queued(&mut self, id: ConnectionId, buffer: Buffer, more: bool) -> Option<Buffer> {
         let transport = self.base.transports.live(id)?;
         if buffer.is_empty() && (more || transport.queue.is_none()) {
@@ -91,7 +91,7 @@ impl Epoll {
             return kept;
         }
         let done = self.flush(id);
-        // What went out with this call comes back with it, not as an event.
+        // A buffer that this call sent completely is returned, not reported as an event.
         let returned = if done && kept.is_none() {
             self.take_last_sent(id)
         } else {
@@ -111,7 +111,7 @@ impl Epoll {
         }
     }
 
-    /// Sends what was held back for a `send` that never came.
+    /// Sends bytes that were held back for a `send` that never came.
     #[inline]
     pub(super) fn flush_held(&mut self) {
         while let Some(id) = self.held.pop() {
@@ -132,13 +132,13 @@ impl Epoll {
         let (told, before) = (self.base.pending.len(), self.unsent(id));
         self.flush(id);
         self.settle(id);
-        // `Sent` and `Drained` say as much.
+        // `Sent` or `Drained` already reports the progress.
         if self.base.pending.len() == told && self.unsent(id) < before {
             self.base.pending.push(Pending::Progressed(id));
         }
     }
 
-    /// Sends as much of the queue as the socket takes; true when all is gone.
+    /// Sends as much of the queue as the socket accepts. Returns whether it is empty.
     fn flush(&mut self, id: ConnectionId) -> bool {
         let Some(transport) = self.base.transports.live(id) else {
             return false;
@@ -172,7 +172,7 @@ impl Epoll {
         true
     }
 
-    /// After an attempt to send: interest, low water, the queue's end, FIN.
+    /// Updates interest, low water, the queue and FIN after an attempt to send.
     pub(super) fn settle(&mut self, id: ConnectionId) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
@@ -180,7 +180,7 @@ impl Epoll {
         let mut interest = transport.interest;
         match &transport.queue {
             Some(queue) if !queue.is_empty() => {
-                // Held back, or still connecting: no attempt was made.
+                // Held back, or still connecting: there was no attempt.
                 if !queue.held && transport.state == State::Open {
                     interest |= OUTPUT;
                 }

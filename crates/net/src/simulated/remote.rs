@@ -1,11 +1,11 @@
-//! The far side of a transport of a simulated network: what it wrote, what it was sent, and how far it has ended.
+//! The remote end of a simulated transport: what it wrote, what it was sent, and its state.
 
 use std::collections::VecDeque;
 
-/// A far side's end of its connection.
+/// The state of a remote end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoteState {
-    /// More may come.
+    /// More bytes may come.
     Open,
     /// FIN came: nothing more will.
     Ended,
@@ -13,14 +13,14 @@ pub enum RemoteState {
     Closed,
 }
 
-/// See the module's text.
+/// The remote end of a transport.
 #[derive(Debug)]
 pub(super) struct RemoteEnd {
-    /// Written and not received yet, in the pieces in which it was written.
+    /// Writes that were not received yet, in their original pieces.
     written: VecDeque<Vec<u8>>,
     received: Vec<u8>,
     pub(super) reads: bool,
-    /// Bytes that it takes at most, while it reads.
+    /// Bytes that it accepts at most while it reads.
     pub(super) room: usize,
     finished: bool,
     state: RemoteState,
@@ -50,13 +50,13 @@ impl RemoteEnd {
         self.finished = true;
     }
 
-    /// It is gone, and what it wrote with it.
+    /// Ends it and drops its writes.
     pub(super) fn abandon(&mut self) {
         self.written.clear();
         self.finished = true;
     }
 
-    /// The next piece, or as much of it as may be told at once.
+    /// Returns the next piece, or as much of it as may be delivered at once.
     pub(super) fn take(&mut self, bytes_max: usize) -> Option<Vec<u8>> {
         let mut piece = self.written.pop_front()?;
         if piece.len() > bytes_max {
@@ -66,7 +66,7 @@ impl RemoteEnd {
         Some(piece)
     }
 
-    /// All that it wrote was received, and it writes no more.
+    /// Returns whether all of its writes were received and it writes no more.
     pub(super) fn is_finished(&self) -> bool {
         self.finished && self.written.is_empty()
     }
@@ -75,12 +75,12 @@ impl RemoteEnd {
         self.finished || !self.written.is_empty()
     }
 
-    /// How many bytes it takes now.
+    /// Returns how many bytes it accepts now.
     pub(super) fn room(&self) -> usize {
         if self.reads { self.room } else { 0 }
     }
 
-    /// Takes what it has room for; returns how much that is.
+    /// Accepts bytes as far as there is room; returns their number.
     pub(super) fn receive(&mut self, bytes: &[u8]) -> usize {
         let taken = bytes.len().min(self.room());
         self.received.extend_from_slice(&bytes[..taken]);

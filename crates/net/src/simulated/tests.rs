@@ -1,10 +1,10 @@
-//! What a simulated network promises beyond a driver's promises: its clock, its rest, its seed.
+//! Guarantees of a simulated network beyond those of a driver: its clock, its idle time, its seed.
 
 use super::*;
 
 const PEER: ([u8; 4], u16) = ([192, 0, 2, 1], 1234);
 
-/// Echoes what comes, and writes down what happens.
+/// Echoes input and records events.
 struct Bench {
     net: Simulated,
     told: Vec<String>,
@@ -24,7 +24,7 @@ impl Bench {
         self.net.dial(ListenerId(0), PEER.into())
     }
 
-    /// Turns until nothing is left; when it would go on.
+    /// Runs turns until no events are left; returns the time of the next one.
     fn rest(&mut self) -> u64 {
         for _ in 0..1000 {
             let told = &mut self.told;
@@ -66,11 +66,11 @@ fn writes_arrive_in_order_and_replies_can_be_read_after_fin() {
     bench.net.write(id, b"b".to_vec());
     bench.net.finish(id);
     assert_eq!(bench.rest(), u64::MAX);
-    assert_eq!(bench.told, ["0 a", "0 b", "0 ended", "0 closed Asked"]);
+    assert_eq!(bench.told, ["0 a", "0 b", "0 ended", "0 closed Requested"]);
     let mut read = Vec::new();
     assert_eq!(bench.net.read(id, &mut read), RemoteState::Closed);
     assert_eq!(read, b"ab");
-    // The index is another's, the id is nobody's.
+    // The index was reused, the id was not.
     let next = bench.dial();
     assert_eq!((next.index, next == id), (0, false));
     bench.net.write(id, b"stale".to_vec());
@@ -148,7 +148,7 @@ fn a_dial_connects_once_it_is_accepted() {
     assert!(bench.net.take_dials().is_empty());
 }
 
-/// What ten transports that all write at once are heard in.
+/// The order in which ten transports that write at once are served.
 fn order(seed: u64) -> Vec<String> {
     let mut bench = Bench::new(seed);
     let ids: Vec<ConnectionId> = (0..10).map(|_| bench.dial()).collect();
@@ -193,7 +193,7 @@ fn a_paused_listener_keeps_dials_waiting() {
     assert_eq!(bench.told, ["0 a"]);
 }
 
-/// However much others send.
+/// However much the others send.
 #[test]
 fn a_ready_transport_is_served_within_a_bounded_number_of_turns() {
     for seed in 0..50 {

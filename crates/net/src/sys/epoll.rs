@@ -43,8 +43,8 @@ impl Poller {
     ) -> Result<(), Errno> {
         events.clear();
         let mut timespec = timeout.map(|timeout| {
-            // What fits an `int` of milliseconds needs no epoll_pwait2, which
-            // older kernels and some containers refuse.
+            // A timeout that fits an `int` of milliseconds needs no epoll_pwait2, which older kernels and some
+            // containers refuse.
             let timeout = timeout.min(Duration::from_millis(i32::MAX as u64));
             Timespec {
                 tv_sec: timeout.as_secs() as i64,
@@ -54,7 +54,7 @@ impl Poller {
         if let Some(timeout) = &mut timespec
             && timeout.tv_nsec % 1_000_000 != 0
         {
-            // It has no finer wait either, but ppoll has.
+            // It has no finer wait either, but ppoll does.
             let mut ready = [PollFd::new(&self.epoll, PollFlags::IN)];
             poll(&mut ready, Some(timeout))?;
             *timeout = Timespec {

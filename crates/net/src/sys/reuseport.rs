@@ -1,16 +1,16 @@
-//! Which of the sockets that listen at one address a connection goes to.
+//! Distribution of connections among the sockets that listen at one address.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
 use libc::{c_void, sock_filter, sock_fprog, socklen_t};
 
-/// Has the kernel draw one of the first `count` sockets of the group for each connection, in the order in which they began
-/// to listen. The group is that of all sockets with `SO_REUSEPORT` at the address of `socket`, whichever of them this is;
-/// what is chosen takes the place of what was chosen before, and of the kernel's own choice by a hash among all.
+/// Makes the kernel choose one of the first `count` sockets of the group at random for each connection, in the order in
+/// which they began to listen. The group consists of all sockets with `SO_REUSEPORT` at the address of `socket`, which
+/// may be any of them; the setting replaces an earlier one, and the kernel's own choice by a hash among all.
 ///
 /// # Errors
-/// What the operating system says: it is not of a group, or the kernel lacks this (Linux 4.5).
+/// The socket is not part of a group, or the kernel does not support this (Linux 4.5).
 #[expect(unsafe_code, reason = "an option that no crate has")]
 pub(crate) fn spread_among(socket: &OwnedFd, count: u32) -> io::Result<()> {
     let step = |code, k| sock_filter {

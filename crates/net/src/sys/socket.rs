@@ -1,4 +1,4 @@
-//! The socket calls, and the clock.
+//! The socket calls and the clock.
 
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
@@ -13,26 +13,26 @@ use rustix::time::{ClockId, clock_gettime};
 
 const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
-/// Milliseconds of the monotonic clock.
+/// Returns the monotonic clock in milliseconds.
 #[inline]
 pub(crate) fn now_ms() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }
 
-/// Bytes received; 0 when the peer has ended.
+/// Returns the number of bytes received; 0 when the peer has ended.
 #[inline]
 pub(crate) fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> Result<usize, Errno> {
     recv(socket, bytes, RecvFlags::empty()).map(|(_, count)| count)
 }
 
-/// Bytes the kernel took. A peer that is gone is EPIPE, never SIGPIPE.
+/// Returns the number of bytes the kernel took. A peer that is gone is EPIPE, never SIGPIPE.
 #[inline]
 pub(crate) fn send_one(socket: &OwnedFd, bytes: &[u8]) -> Result<usize, Errno> {
     send(socket, bytes, SendFlags::NOSIGNAL)
 }
 
-/// As [`send_one`], from several places at once.
+/// As [`send_one`], from several slices at once.
 pub(crate) fn send_many(socket: &OwnedFd, slices: &[IoSlice<'_>]) -> Result<usize, Errno> {
     sendmsg(
         socket,
@@ -44,14 +44,14 @@ pub(crate) fn send_many(socket: &OwnedFd, slices: &[IoSlice<'_>]) -> Result<usiz
 
 pub(crate) fn accept(listener: &OwnedFd) -> Result<(OwnedFd, SocketAddr), Errno> {
     let (socket, peer) = acceptfrom_with(listener, FLAGS)?;
-    // TCP always says who the peer is.
+    // TCP always knows the peer.
     let peer = peer
         .and_then(|peer| SocketAddr::try_from(peer).ok())
         .unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
     Ok((socket, peer))
 }
 
-/// A socket for [`connect`], which sends small messages at once.
+/// Returns a socket for [`connect`] that sends small messages at once.
 pub(crate) fn new_for(addr: &SocketAddr) -> Result<OwnedFd, Errno> {
     let family = if addr.is_ipv4() {
         AddressFamily::INET
@@ -63,12 +63,12 @@ pub(crate) fn new_for(addr: &SocketAddr) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Gives the socket a local address; the kernel chooses the port.
+/// Binds the socket to a local address; the kernel chooses the port.
 pub(crate) fn bind_from(socket: &OwnedFd, from: IpAddr) -> Result<(), Errno> {
     rustix::net::bind(socket, &SocketAddr::new(from, 0))
 }
 
-/// Begins to connect; EINPROGRESS is success.
+/// Starts to connect; EINPROGRESS is success.
 pub(crate) fn connect(socket: &OwnedFd, addr: &SocketAddr) -> Result<(), Errno> {
     match rustix::net::connect(socket, addr) {
         Err(Errno::INPROGRESS | Errno::INTR) => Ok(()),
@@ -76,7 +76,7 @@ pub(crate) fn connect(socket: &OwnedFd, addr: &SocketAddr) -> Result<(), Errno> 
     }
 }
 
-/// The error that waits on the socket, which is taken off it.
+/// Returns and clears the pending error of the socket.
 pub(crate) fn take_error(socket: impl AsFd) -> Result<(), Errno> {
     sockopt::socket_error(socket)?
 }

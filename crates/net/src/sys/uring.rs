@@ -1,8 +1,8 @@
-//! The io_uring calls: a ring, the buffers that it receives into, and the sends that it carries out.
+//! The io_uring calls: a ring, the buffers into which it receives, and its sends.
 //!
-//! What must stay where it is while the kernel has its address belongs to the [`Ring`], and nothing of it is handed out
-//! before the kernel has given it back. Sends have `MSG_DONTWAIT`: they are done when the call that submits them
-//! returns, so none is ever in flight while others run. What stays in flight has no memory of ours but the
+//! Memory that must not move while the kernel has its address belongs to the [`Ring`], and none of it is handed out
+//! before the kernel has returned it. Sends use `MSG_DONTWAIT`: they are done when the call that submits them returns,
+//! so none is in flight while other code runs. Operations that stay in flight use none of our memory except the
 //! buffers: receives and polls.
 
 mod buffers;
@@ -22,14 +22,14 @@ use buffers::{Buffers, GROUP};
 
 pub(crate) use buffers::FilledBuffer;
 
-/// Entries of the submission queue: so many calls go in one. When it is full it is submitted early.
+/// Size of the submission queue: the number of operations per call. When it is full it is submitted early.
 const ENTRIES: u32 = 512;
-/// Slices of several buffers that may be on their way at once.
+/// Maximum number of slices in flight for sends of several buffers.
 const SLICES_MAX: usize = 4096;
 /// `IORING_ENTER_GETEVENTS`
 const GET_EVENTS: u32 = 1;
 
-/// What a completion is about.
+/// The operation that a completion belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum OperationKind {
@@ -60,64 +60,64 @@ fn tag(kind: OperationKind, index: u32) -> u64 {
     (kind as u64) << 32 | u64::from(index)
 }
 
-/// Of a cancellation: what it cancels stands above.
+/// The tag of a cancellation: the cancelled operation is in the upper bits.
 fn cancel_tag(kind: OperationKind, index: u32) -> u64 {
     (kind as u64) << 40 | tag(OperationKind::Cancel, index)
 }
 
-/// The kind that was put into a tag so far up.
+/// Returns the operation kind at a bit offset of a tag.
 fn kind_of(tag: u64, shift: u32) -> Option<OperationKind> {
     OperationKind::ALL
         .get(usize::from((tag >> shift) as u8))
         .copied()
 }
 
-/// A completion. The index is that of the call it answers.
+/// A completion. The index is that of the operation.
 #[derive(Debug)]
 pub(crate) enum Completion {
     /// Connections wait on a listener.
     Acceptable(u32),
-    /// A buffer with bytes, none at the peer's end; whether more will follow.
+    /// A buffer with bytes, none at the peer's end; and whether more will follow.
     Received(u32, Result<Option<FilledBuffer>, Errno>, bool),
     /// The socket is readable, has ended or is broken, or the poll was cancelled.
     Readable(u32),
-    /// How many bytes of the queue the kernel took.
+    /// The number of bytes of the queue that the kernel took.
     Sent(ConnectionId, Result<usize, Errno>, Box<SendQueue>),
-    /// The socket is writable, or broken.
+    /// The socket is writable or broken.
     Writable(u32),
-    /// Something has changed on the socket, its end or an error; whether more will follow.
+    /// The socket has ended or failed; and whether more will follow.
     Changed(u32, bool),
-    /// Somebody wrote to the eventfd; whether more will follow.
+    /// The eventfd was written to; and whether more will follow.
     Woken(bool),
-    /// Something was not found to be cancelled: it is done, or in the kernel's hands for a moment. Whoever still lacks its
-    /// last completion has to ask again.
+    /// An operation to cancel was not found: it is done, or being processed by the kernel. If its last completion is
+    /// still missing, cancel it again.
     Missed(OperationKind, u32),
 }
 
-/// A send that was submitted or will be.
+/// A send that was or will be submitted.
 #[derive(Debug)]
 struct InFlightSend {
     id: ConnectionId,
     queue: Box<SendQueue>,
 }
 
-/// See the module.
+/// An io_uring instance with the memory it uses.
 pub(crate) struct Ring {
     ring: IoUring,
     buffers: Buffers,
     in_flight: Vec<Option<InFlightSend>>,
-    /// Places of `in_flight` that are free.
+    /// Free entries of `in_flight`.
     free_in_flight: Vec<u32>,
-    /// What submitted sends of several buffers point to; each list keeps its place until it is cleared.
+    /// The memory that submitted sends of several buffers point to; no list moves until it is cleared.
     messages: Vec<libc::msghdr>,
     slices: Vec<libc::iovec>,
 }
 
 impl Ring {
-    /// Makes a ring, which belongs to the thread that makes it.
+    /// Creates a ring, which belongs to the creating thread.
     ///
     /// # Errors
-    /// The kernel has no io_uring, not all that is needed of it (6.1), or does not allow it here.
+    /// The kernel has no io_uring, lacks a required feature (6.1 has all), or does not permit it.
     pub(crate) fn new(options: &Options) -> io::Result<Self> {
         let ring = IoUring::builder()
             .setup_single_issuer()
@@ -158,17 +158,17 @@ impl Ring {
     #[expect(unsafe_code, reason = "what an entry points to must outlive it")]
     fn push(&mut self, entry: &squeue::Entry) {
         while self.ring.submission().is_full() {
-            // Sends are done then; what else was submitted is under way. It fails where memory is short, and may later
-            // work: there is no other way to go on.
+            // Sends are done afterwards; other operations are in flight. It fails if memory is short, and may succeed
+            // later: there is no alternative.
             let _ = self.submit();
         }
-        // SAFETY: entries of `send` point to what `in_flight`, `messages` and `slices` keep until they are done, the
-        // others to nothing of ours but buffers, which live as long as the ring.
+        // SAFETY: entries of `send` point to memory that `in_flight`, `messages` and `slices` keep until they are done,
+        // the others to none of ours except buffers, which live as long as the ring.
         let pushed = unsafe { self.ring.submission().push(entry) };
         debug_assert!(pushed.is_ok(), "there is room");
     }
 
-    /// Hands the kernel what was pushed, without waiting.
+    /// Submits the pushed operations without waiting.
     fn submit(&mut self) -> io::Result<()> {
         self.ring.submitter().submit()?;
         if self.ring.submission().is_empty() {
@@ -177,13 +177,13 @@ impl Ring {
         Ok(())
     }
 
-    /// Forgets what submitted sends pointed to: the kernel has read it.
+    /// Clears the memory of submitted sends: the kernel has read it.
     fn clear_sent(&mut self) {
         self.messages.clear();
         self.slices.clear();
     }
 
-    /// Tells once when connections wait, or the listener is broken.
+    /// Reports once when connections wait or the listener is broken.
     pub(crate) fn poll_acceptable(&mut self, index: u32, socket: &OwnedFd) {
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), libc::POLLIN as u32).build();
         self.push(&entry.user_data(tag(OperationKind::Accept, index)));
@@ -195,20 +195,20 @@ impl Ring {
         self.push(&entry.user_data(tag(OperationKind::Receive, index)));
     }
 
-    /// Tells once when the socket is readable, has ended or is broken. Unlike [`receive`](Self::receive) it needs no
+    /// Reports once when the socket is readable, has ended or is broken. Unlike [`receive`](Self::receive) it needs no
     /// buffer.
     pub(crate) fn poll_readable(&mut self, index: u32, socket: &OwnedFd) {
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), libc::POLLIN as u32).build();
         self.push(&entry.user_data(tag(OperationKind::Readable, index)));
     }
 
-    /// Tells once when the socket is writable, or broken.
+    /// Reports once when the socket is writable or broken.
     pub(crate) fn poll_writable(&mut self, index: u32, socket: &OwnedFd) {
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), libc::POLLOUT as u32).build();
         self.push(&entry.user_data(tag(OperationKind::Writable, index)));
     }
 
-    /// Tells of an error on the socket, and of the end of either side: the kernel does not let that be left out.
+    /// Reports an error on the socket and the end of either side, which the kernel always includes.
     pub(crate) fn poll_changes(&mut self, index: u32, socket: &OwnedFd) {
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), 0)
             .multi(true)
@@ -216,7 +216,7 @@ impl Ring {
         self.push(&entry.user_data(tag(OperationKind::Change, index)));
     }
 
-    /// Tells of each write to an eventfd.
+    /// Reports each write to an eventfd.
     pub(crate) fn poll_wake(&mut self, eventfd: &OwnedFd) {
         let entry = opcode::PollAdd::new(Fd(eventfd.as_raw_fd()), libc::POLLIN as u32)
             .multi(true)
@@ -224,15 +224,15 @@ impl Ring {
         self.push(&entry.user_data(tag(OperationKind::Wake, 0)));
     }
 
-    /// Ends what is in flight: its last completion follows, or [`Completion::Missed`].
+    /// Cancels an operation: its last completion follows, or [`Completion::Missed`].
     pub(crate) fn cancel(&mut self, kind: OperationKind, index: u32) {
         let entry = opcode::AsyncCancel::new(tag(kind, index)).build();
         let entry = entry.flags(squeue::Flags::SKIP_SUCCESS);
         self.push(&entry.user_data(cancel_tag(kind, index)));
     }
 
-    /// Sends as much of a queue as the socket takes at once. The queue comes back with the completion, which is there when
-    /// a [`wait`](Self::wait) has returned and [`has_in_flight`](Self::has_flights) is `false`.
+    /// Sends as much of a queue as the socket accepts at once. The queue comes back with the completion, which is
+    /// available once a [`wait`](Self::wait) has returned and [`has_in_flight`](Self::has_in_flight) is `false`.
     pub(crate) fn send(&mut self, id: ConnectionId, socket: &OwnedFd, queue: Box<SendQueue>) {
         const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let fd = Fd(socket.as_raw_fd());
@@ -247,7 +247,7 @@ impl Ring {
         }
         let entry = match queue.slices().next() {
             Some(first) if pieces == 1 || is_full(self) => {
-                // Of what does not fit now, the first piece: the rest follows as of any send that was cut short.
+                // If it does not fit now, only the first slice: the rest follows like that of any short send.
                 let length = u32::try_from(first.len()).unwrap_or(u32::MAX);
                 opcode::Send::new(fd, first.as_ptr(), length)
                     .flags(FLAGS)
@@ -290,11 +290,11 @@ impl Ring {
         self.push(&entry.user_data(tag(OperationKind::Send, place)));
     }
 
-    /// Submits what was pushed, and waits until something is done, at most for so long.
+    /// Submits the pushed operations and waits for a completion, at most for the given time.
     ///
     /// # Errors
-    /// The call itself failed. `EBADR`: the kernel had no memory for a completion, and nothing that is received can be
-    /// trusted any more.
+    /// The call itself failed. `EBADR`: the kernel had no memory for a completion, and no received data can be trusted
+    /// any more.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> Result<(), Errno> {
         let has_some = !self.ring.completion().is_empty();
         let submitter = self.ring.submitter();
@@ -310,14 +310,14 @@ impl Ring {
         if self.ring.submission().is_empty() {
             self.clear_sent();
         }
-        // What lies where in the buffers follows from every completion before it.
+        // The location of bytes in the buffers depends on every earlier completion.
         if self.ring.completion().overflow() != 0 {
             return Err(Errno::BADR);
         }
         match result {
             Ok(_) => Ok(()),
             Err(error) => match Errno::from_io_error(&error) {
-                // Time is up; a signal; the kernel wants completions to be taken first.
+                // A timeout; a signal; the kernel wants completions to be taken first.
                 Some(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN) => Ok(()),
                 Some(errno) => Err(errno),
                 None => Err(Errno::IO),
@@ -336,13 +336,13 @@ impl Ring {
         }
     }
 
-    /// Sends were handed over whose completions were not taken yet: there is no room for all of them at once, or memory is
-    /// short.
+    /// Returns whether sends were submitted whose completions were not taken yet, because there is no room for all of
+    /// them at once or memory is short.
     pub(crate) fn has_in_flight(&self) -> bool {
         self.in_flight.len() > self.free_in_flight.len()
     }
 
-    /// Takes the next completion.
+    /// Returns the next completion.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Completion> {
         loop {
@@ -365,7 +365,7 @@ impl Ring {
         Some(match kind {
             OperationKind::Accept => Completion::Acceptable(index),
             OperationKind::Receive => {
-                // An end comes with a buffer too, at some kernels.
+                // Some kernels deliver an end with a buffer too.
                 let filled = result.map(|length| {
                     let buffer = cqueue::buffer_select(entry.flags())?;
                     let has_more = cqueue::buffer_more(entry.flags());
@@ -390,18 +390,18 @@ impl Ring {
         })
     }
 
-    /// Takes back what [`Completion::Received`] brought.
+    /// Returns the buffer of a [`Completion::Received`] to the kernel.
     #[inline]
     pub(crate) fn give_back(&mut self, filled: FilledBuffer) {
         self.buffers.give_back(filled);
     }
 
-    /// Several receives may share a buffer.
+    /// Returns whether several receives may share a buffer.
     pub(crate) fn shares_buffers(&self) -> bool {
         self.buffers.is_incremental()
     }
 
-    /// Whether something can be received before a buffer is given back.
+    /// Returns whether the kernel can receive something before a buffer is returned.
     pub(crate) fn has_room(&self) -> bool {
         self.buffers.room() > 0
     }
@@ -409,8 +409,8 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // Nothing writes into buffers any more when this returns. It takes them along if it fails: better than to let
-        // the kernel write into what is somebody else's then.
+        // Nothing writes into buffers after this returns. If it fails, the memory is leaked: better than letting the
+        // kernel write into memory that is reused.
         let cancelled = self
             .ring
             .submitter()

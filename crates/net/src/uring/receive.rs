@@ -1,4 +1,4 @@
-//! What comes of the kernel by itself: connections and bytes, and the order in which the sink is told of them.
+//! Input from the kernel, connections and bytes, and the order of its delivery to the sink.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,33 +16,33 @@ use crate::sys::uring::FilledBuffer;
 use crate::transport::State;
 use crate::{ConnectionId, Event, ListenerId};
 
-/// Bytes to send that don't wait for the turn's end: they would drive each other out of the core's cache.
+/// Unsent bytes beyond which sends don't wait for the turn's end: they would evict each other from the core's cache.
 const UNSENT_MAX: usize = 128 * 1024;
-/// A transport whose last receive by a call brought no more than this may fill the ring's buffers again. A quarter of one:
-/// all of them hold what 32 such transports say at once.
+/// A transport whose last receiving call brought no more than this may use the ring's buffers again. A quarter of a
+/// buffer: together they hold the input of 32 such transports at once.
 const QUIET_BYTES_MAX: usize = 16 * 1024;
 
-/// What waits for its turn.
+/// An entry of the queue of ready sockets.
 #[derive(Debug)]
 pub(super) enum Ready {
     /// Connections wait on a listener.
     Listener(ListenerId),
-    /// One of ours is connected.
+    /// An outgoing connection is established.
     Connected(ConnectionId),
-    /// A transport with something to tell, or whose socket is to be looked at. Nearly all have one part, which stands
-    /// here; more are in [`Uring::later_parts`].
+    /// A transport with input, or whose socket has to be checked. Nearly all have one part, which is stored here;
+    /// further ones are in [`Uring::later_parts`].
     Transport(ConnectionId, Option<FilledBuffer>),
 }
 
-/// Something that has come of a transport and was not told.
+/// Input of a transport that was not delivered yet.
 #[derive(Debug)]
 pub(super) enum Part {
     Filled(FilledBuffer),
-    /// Of a transport that was paused: the buffer is the kernel's again.
+    /// From a paused transport: the buffer was returned to the kernel.
     Copied(Vec<u8>),
     /// The peer's FIN.
     End,
-    /// The connection is broken; what came before is told first.
+    /// The connection is broken; earlier input is delivered first.
     Failed(Errno),
 }
 
@@ -57,8 +57,8 @@ impl Part {
 }
 
 impl Uring {
-    /// Has the kernel tell of a transport's next bytes. Its last receive by a call brought `last_bytes`: where that was
-    /// much, or no buffer is left, a poll tells, and the bytes stay in the socket until their turn.
+    /// Makes the kernel report a transport's next bytes. Its last receiving call brought `last_bytes`: if that was
+    /// much, or no buffer is left, a poll reports them, and the bytes stay in the socket until their turn.
     pub(super) fn arm(&mut self, id: ConnectionId, last_bytes: usize) {
         let has_room = self.ring.has_room();
         let Some(transport) = self.base.transports.live(id) else {
@@ -83,7 +83,7 @@ impl Uring {
         }
     }
 
-    /// A completion of a receive.
+    /// Handles the completion of a receive.
     pub(super) fn received(
         &mut self,
         index: u32,
@@ -91,7 +91,7 @@ impl Uring {
         has_more: bool,
     ) {
         let Some((id, _)) = self.at(index) else {
-            // It has ended: its buffer goes back unread.
+            // The transport has ended: its buffer is returned unread.
             if let Ok(Some(filled)) = filled {
                 self.ring.give_back(filled);
             }
@@ -100,7 +100,7 @@ impl Uring {
         match filled {
             Ok(Some(filled)) => self.add_filled(id, filled),
             Ok(None) => self.add_later_part(id, Part::End),
-            // All buffers are in use, or it was cancelled: bytes may wait in the socket.
+            // All buffers are in use, or the receive was cancelled: bytes may wait in the socket.
             Err(Errno::NOBUFS | Errno::CANCELED | Errno::AGAIN | Errno::INTR) => {}
             Err(errno) => self.add_later_part(id, Part::Failed(errno)),
         }
@@ -109,7 +109,7 @@ impl Uring {
         }
     }
 
-    /// Nothing would tell of a transport's bytes any more: its socket is looked at when its turn comes.
+    /// Queues a transport whose bytes no operation reports: its socket is checked when its turn comes.
     pub(super) fn disarmed(&mut self, index: u32) {
         match self.at(index) {
             Some((id, transport)) if transport.paused => self.watch_changes(id),
@@ -118,7 +118,7 @@ impl Uring {
         }
     }
 
-    /// Has a transport served after all that are ready already.
+    /// Queues a transport behind all that are ready.
     pub(super) fn queue_ready(&mut self, id: ConnectionId) {
         if let Some(transport) = self.base.transports.live(id)
             && transport.state == State::Open
@@ -140,7 +140,7 @@ impl Uring {
         }
     }
 
-    /// One more part of a transport that is ready already, or something rare.
+    /// Adds a part to a transport that is ready already.
     #[cold]
     fn add_later_part(&mut self, id: ConnectionId, part: Part) {
         let Some(transport) = self.base.transports.live(id) else {
@@ -150,7 +150,8 @@ impl Uring {
         let parts = self.later_parts.entry(id.index);
         let parts = parts.or_insert_with(|| self.spare.pop().unwrap_or_default());
         parts.push_back(part);
-        // It takes more than it can be told: what comes next stays in its socket, and the buffers are left to others.
+        // It receives faster than it can be served: further bytes stay in its socket, and the buffers are left to
+        // others.
         if transport.interest & (RECEIVING | CANCELLING | POLLING) == RECEIVING
             && parts.iter().map(Part::len).sum::<usize>() > self.base.options.receive_bytes
         {
@@ -160,8 +161,8 @@ impl Uring {
         self.queue_ready(id);
     }
 
-    /// Serves what is ready now, as much of it as a turn may; what becomes ready meanwhile has its turn later. So each is
-    /// served once before any is served twice, and one of `n` that are ready within `n / receives_max` turns.
+    /// Serves what is ready now up to the limit of a turn; what becomes ready meanwhile is served later. So each is
+    /// served once before any is served twice, and one of `n` ready ones within `n / receives_max` turns.
     pub(super) fn serve(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) -> io::Result<()> {
         let most = self.base.options.receives_max.max(1);
         for _ in 0..self.ready.len().min(most) {
@@ -175,7 +176,7 @@ impl Uring {
                 None => break,
             }
             if self.unsent_bytes > UNSENT_MAX {
-                // What is paused by now would go on receiving.
+                // Transports paused by now would continue to receive.
                 self.stop_receiving();
                 self.submit_sends()?;
                 self.reap_sends()?;
@@ -211,7 +212,7 @@ impl Uring {
             }
             self.ring.give_back(filled);
         }
-        // Most have nothing behind, and the kernel tells of what comes next.
+        // Most have no further parts, and the kernel reports what comes next.
         if let Some(transport) = self.base.transports.live(id)
             && transport.interest & (RECEIVING | HAS_LATER_PARTS) != RECEIVING
         {
@@ -219,7 +220,7 @@ impl Uring {
         }
     }
 
-    /// What has come behind the first part, up to a receive's worth in all; then what is in the socket.
+    /// Delivers the parts after the first one, up to a receive's worth in all, then the content of the socket.
     fn serve_rest(
         &mut self,
         id: ConnectionId,
@@ -231,7 +232,7 @@ impl Uring {
                 return self.store_unread(id, None);
             }
             if transport.interest & READY != 0 {
-                // The sink has had it stand in line again.
+                // The sink has queued it again.
                 return;
             }
             if transport.interest & HAS_LATER_PARTS == 0 {
@@ -268,7 +269,7 @@ impl Uring {
         }
     }
 
-    /// Receives by a call, as with epoll: nothing of it is in the ring's buffers or will be by itself.
+    /// Receives by a call, as with epoll: none of its bytes are in the ring's buffers or on their way there.
     fn receive_now(&mut self, id: ConnectionId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
@@ -294,7 +295,7 @@ impl Uring {
         self.receive = receive;
     }
 
-    /// Asks for no more bytes of those that are paused still.
+    /// Stops receiving for transports that are still paused.
     pub(super) fn stop_receiving(&mut self) {
         while let Some(id) = self.pausing.pop() {
             if let Some(transport) = self.base.transports.live(id)
@@ -307,7 +308,7 @@ impl Uring {
         }
     }
 
-    /// A transport is paused: what has come of it waits, and leaves the buffers to others.
+    /// Stores the input of a paused transport and returns its buffers.
     #[cold]
     fn store_unread(&mut self, id: ConnectionId, first: Option<FilledBuffer>) {
         if let Some(filled) = first {
@@ -329,7 +330,7 @@ impl Uring {
             }
         }
         match failed {
-            // Paused or not, a reset is noticed.
+            // A reset is noticed even while paused.
             Some(errno) => self.end(id, errno.into()),
             None => self.watch_changes(id),
         }
@@ -348,7 +349,7 @@ impl Uring {
         self.watch_changes(id);
     }
 
-    /// A transport has no parts any more; where there are some, they go back unread.
+    /// Drops the undelivered parts of a transport; buffers are returned unread.
     #[cold]
     pub(super) fn drop_later_parts(&mut self, index: u32) {
         let Some(mut parts) = self.later_parts.remove(&index) else {
@@ -364,7 +365,7 @@ impl Uring {
         }
     }
 
-    /// What has come of a transport and was not told.
+    /// Returns the undelivered input of a transport.
     pub(super) fn take_unread(&mut self, id: ConnectionId) -> Vec<u8> {
         let mut bytes = Vec::new();
         for ready in &mut self.ready {
@@ -389,7 +390,7 @@ impl Uring {
         bytes
     }
 
-    /// Asks to be told of a reset where nothing is received that would tell it.
+    /// Polls for a reset while nothing is received that would report it.
     pub(super) fn watch_changes(&mut self, id: ConnectionId) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
@@ -403,7 +404,7 @@ impl Uring {
         }
     }
 
-    /// The poll for a reset tells of something: an error ends the transport, an end is found by who reads.
+    /// Handles the poll for a reset: an error ends the transport, an end is noticed by the next receive.
     pub(super) fn changed(&mut self, index: u32) {
         let Some((id, transport)) = self.at(index) else {
             return;

@@ -13,7 +13,7 @@ use crate::sys::socket;
 use crate::transport::{Fin, State};
 use crate::{Buffer, ConnectionId, Event};
 
-/// Sends that are handed over before their completions are taken: there is room for twice as many.
+/// Maximum number of sends in flight before their completions are taken: there is room for twice as many.
 const SENDS_MAX: usize = 4096;
 
 impl Uring {
@@ -38,7 +38,7 @@ impl Uring {
         None
     }
 
-    /// What a transport's queue holds leaves at the turn's end.
+    /// Marks a transport's queue for submission at the turn's end.
     #[inline]
     fn want_to_send(&mut self, id: ConnectionId) {
         if let Some(transport) = self.base.transports.live(id)
@@ -50,7 +50,7 @@ impl Uring {
         }
     }
 
-    /// Hands the ring what the turn has left to send.
+    /// Submits the sends of the turn.
     pub(super) fn submit_sends(&mut self) -> io::Result<()> {
         self.unsent_bytes = 0;
         let mut unsent = mem::take(&mut self.unsent);
@@ -66,13 +66,13 @@ impl Uring {
                 self.ring.send(id, socket, queue);
             }
         }
-        // What has come to be sent meanwhile leaves in the next turn.
+        // Sends queued meanwhile leave in the next turn.
         unsent.append(&mut self.unsent);
         self.unsent = unsent;
         Ok(())
     }
 
-    /// Sends what waits for the turn's end, as much as the socket takes: the transport is about to end.
+    /// Sends as much of the queue as the socket accepts, because the transport is about to end.
     #[cold]
     pub(super) fn send_now(&mut self, id: ConnectionId) {
         if let Some(transport) = self.base.transports.live(id)
@@ -82,12 +82,12 @@ impl Uring {
         {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let (count, _) = queue.fill_slices(&mut slices);
-            // What does not fit is dropped with the transport, and so is an error.
+            // The rest is dropped with the transport, and so is an error.
             let _ = socket::send_many(socket, &slices[..count]);
         }
     }
 
-    /// A send is done. Nobody has done anything with the transport since it was submitted.
+    /// Handles a completed send. The transport was not touched since it was submitted.
     pub(super) fn sent(
         &mut self,
         id: ConnectionId,
@@ -116,13 +116,13 @@ impl Uring {
             transport.queue = Some(queue);
         }
         self.settle(id);
-        // `Sent` and `Drained` say as much.
+        // `Sent` or `Drained` already reports the progress.
         if count > 0 && self.base.pending.len() == told {
             self.base.pending.push(Pending::Progressed(id));
         }
     }
 
-    /// After an attempt to send: the poll for room, low water, FIN.
+    /// Updates the poll for room, low water and FIN after an attempt to send.
     fn settle(&mut self, id: ConnectionId) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
@@ -149,7 +149,7 @@ impl Uring {
         }
     }
 
-    /// Asks to be told when there is room to send, or a connect is done.
+    /// Polls for room to send, or for the result of a connect.
     pub(super) fn watch_writable(&mut self, id: ConnectionId) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
@@ -162,7 +162,7 @@ impl Uring {
         }
     }
 
-    /// The poll for room has answered.
+    /// Handles the poll for room.
     pub(super) fn writable(&mut self, index: u32) {
         let Some((id, transport)) = self.at(index) else {
             return;

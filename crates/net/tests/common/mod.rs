@@ -34,7 +34,7 @@ pub enum Logged {
     Woken,
 }
 
-/// What the contract lets us check of one id.
+/// What can be checked of one id.
 #[derive(Default)]
 struct Life {
     ended: bool,
@@ -72,7 +72,7 @@ impl Log {
         })
     }
 
-    /// How many ids ended since the last call; the log forgets all events.
+    /// Returns how many ids ended since the last call, and clears the log.
     pub fn drain_closed(&mut self) -> usize {
         self.events
             .drain(..)
@@ -91,7 +91,7 @@ impl Log {
         }
     }
 
-    /// A test has called `connect`.
+    /// Records that a test has called `connect`.
     pub fn connecting(&mut self, id: ConnectionId) {
         self.born(id);
     }
@@ -158,7 +158,7 @@ impl Log {
         self.events.push(logged);
     }
 
-    /// The life of an id that may have events.
+    /// Returns the life of an id that may have events.
     fn life(&mut self, id: ConnectionId) -> &mut Life {
         let life = self
             .lives
@@ -169,13 +169,13 @@ impl Log {
     }
 }
 
-/// What a test wants done with each event, after the log has it.
+/// Reaction of a test to each event, after it was logged.
 pub type React<D> = fn(&mut D, &mut Log, Event<'_>);
 
-/// The reaction of a test that looks at the log only.
+/// The reaction of a test that only examines the log.
 pub fn ignore<D>(_: &mut D, _: &mut Log, _: Event<'_>) {}
 
-/// Sends back what came, and reads no more than the peer does.
+/// Echoes input, and reads no more than the peer does.
 pub fn echo<D: Driver>(driver: &mut D, log: &mut Log, event: Event<'_>) {
     match event {
         Event::Received { id, bytes } => {
@@ -248,7 +248,7 @@ impl<D: Driver> World<D> {
         }
     }
 
-    /// Turns until the kernel has all that was sent.
+    /// Runs turns until the kernel has taken all sent bytes.
     pub fn until_sent(&mut self, id: ConnectionId) {
         let start = now();
         while self.driver.unsent(id) > 0 {
@@ -257,7 +257,7 @@ impl<D: Driver> World<D> {
         }
     }
 
-    /// Some turns, enough for everything late to come.
+    /// Runs some turns, enough for everything late to arrive.
     pub fn settle(&mut self) {
         for _ in 0..40 {
             self.turn(Some(1));
@@ -309,13 +309,13 @@ pub fn random(seed: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Whether the kernel and the container allow io_uring; where they don't, the tests on it say so in one line.
+/// Returns whether the kernel and the container permit io_uring; otherwise the tests on it say so in one line.
 pub fn has_uring() -> bool {
     static ALLOWED: OnceLock<bool> = OnceLock::new();
     *ALLOWED.get_or_init(|| match Uring::new(small()) {
         Ok(_) => true,
         Err(error) => {
-            // Not by `eprintln`, which the harness keeps to itself.
+            // Not with `eprintln`, whose output the harness captures.
             let line = format!("SKIPPED in part: no test on io_uring: {error}\n");
             std::io::stderr()
                 .write_all(line.as_bytes())

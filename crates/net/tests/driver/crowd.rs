@@ -1,4 +1,4 @@
-//! Many at once: more than a driver looks at in a turn, and than a small ring has room for.
+//! Many connections at once: more than a driver serves in a turn, and than a small ring has room for.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use crate::common::{World, echo, ignore, random, small};
 
 const PEERS: usize = 200;
 
-/// Of other lengths and other bytes for each.
+/// Lengths and bytes differ for each.
 fn message(peer: usize, round: usize) -> Vec<u8> {
     let seed = peer * 100 + round;
     random(seed as u64, 1 + seed * 7 % 1000)
@@ -25,7 +25,7 @@ fn hears(id: ConnectionId, peer: &mut TcpStream, said: &[u8]) {
     assert!(heard == said, "{id:?} heard something else");
 }
 
-/// All speak before the server looks.
+/// All peers send before the server looks.
 pub(crate) fn a_crowd_hears_its_own<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), echo);
     let mut peers: Vec<_> = (0..PEERS).map(|_| world.accept()).collect();

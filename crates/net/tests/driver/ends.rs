@@ -1,4 +1,4 @@
-//! How a transport ends: by a reset, by `close`, by leaving its driver.
+//! Ends of a transport: by a reset, by `close`, by leaving its driver.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -9,7 +9,7 @@ use veche_net::{Buffer, CloseReason, ConnectionId, Driver, Event, Options};
 
 use crate::common::{Logged, World, ignore, now, random, reset, small};
 
-/// In the middle of a talk, read or paused: whoever has the connection goes on where the driver was.
+/// In the middle of an exchange, reading or paused: the new owner continues where the driver was.
 pub(crate) fn a_connection_leaves_with_its_descriptor<D: Driver>(make: fn(Options) -> D) {
     for turns in 0..12 {
         let mut world = World::new(make(small()), ignore);
@@ -60,7 +60,7 @@ pub(crate) fn a_connection_leaves_with_its_descriptor<D: Driver>(make: fn(Option
     }
 }
 
-/// While it is being told what came, or what came while it was paused.
+/// While received bytes, or those kept while paused, are being delivered.
 pub(crate) fn a_connection_leaves_inside_the_sink<D: Driver>(make: fn(Options) -> D) {
     for was_paused in [false, true] {
         let mut world = World::new(make(small()), ignore);
@@ -72,7 +72,7 @@ pub(crate) fn a_connection_leaves_inside_the_sink<D: Driver>(make: fn(Options) -
             peer.shutdown(Shutdown::Write).expect("open");
         });
         if was_paused {
-            // Some of it comes all the same, on io_uring, and is kept.
+            // On io_uring some of it still arrives and is kept.
             world.driver.pause(id);
             world.settle();
             world.driver.resume(id);

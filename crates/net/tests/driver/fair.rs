@@ -1,6 +1,6 @@
-//! Some send without end, others a byte now and then: each has its turn.
+//! Some peers send without end, others a byte now and then: each gets its turn.
 //!
-//! What is counted is turns and bytes, never time.
+//! The test counts turns and bytes, never time.
 
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use crate::common::{World, ignore};
 const FLOODERS: usize = 20;
 const BYSTANDERS: usize = 5;
 const TURNS: usize = 400;
-/// Between two bytes of the bystanders, one of whom speaks each time.
+/// Turns between two bytes of the bystanders, one of which sends each time.
 const SILENCE_TURNS: usize = 20;
 
 fn options() -> Options {
@@ -25,25 +25,25 @@ fn options() -> Options {
     }
 }
 
-/// Turns until one that has something is told of it, when all have something: those before it fill so many turns, one may
-/// be under way, and from Linux 6.13 on the kernel itself tells of twenty sockets in a call.
+/// Maximum number of turns until a ready transport is served if all are ready: those before it fill some turns, one may
+/// be in progress, and from Linux 6.13 on the kernel itself serves twenty sockets per call.
 fn told_within() -> usize {
     (FLOODERS + BYSTANDERS).div_ceil(options().receives_max) + 2
 }
 
-/// More turns that something may be late where all is late: see `Delayed`, which may have one below.
+/// Further delay in turns on `Delayed`, which may be stacked.
 const LATE_TURNS: usize = 10;
 
-/// Bytes of one transport in a turn: a receive's worth, with the buffer in which that ends; where all is late, what came
-/// in some turns may be told in one.
+/// Maximum bytes of one transport in a turn: a receive's worth plus the buffer in which it ends; with delays, several
+/// turns' worth may be delivered in one.
 const BYTES_MAX: usize = 3 * 64 * 1024;
 
-/// What came of each in a turn.
+/// What each transport received in a turn.
 struct Crowd<D> {
     world: World<D>,
     flooders: Vec<(ConnectionId, TcpStream)>,
     bystanders: Vec<(ConnectionId, TcpStream)>,
-    /// Of each flooder: turns in which it was told of.
+    /// For each flooder: the number of turns in which it was served.
     served: Vec<usize>,
 }
 
@@ -63,7 +63,7 @@ impl<D: Driver> Crowd<D> {
         }
     }
 
-    /// As much as the sockets take.
+    /// Writes as much as the sockets accept.
     fn flood(&mut self) {
         let much = [b'f'; 64 * 1024];
         for (_, peer) in &mut self.flooders {
@@ -77,7 +77,7 @@ impl<D: Driver> Crowd<D> {
         }
     }
 
-    /// A turn of the driver; how many it told of.
+    /// Runs a turn; returns how many transports were served.
     fn turn(&mut self) -> usize {
         self.world.log.received.clear();
         self.world.turn(Some(1));
@@ -105,7 +105,7 @@ pub(crate) fn a_bystander_has_its_turn<D: Driver>(make: fn(Options) -> D) {
         if turn % SILENCE_TURNS == 0 {
             let who = turn / SILENCE_TURNS % BYSTANDERS;
             crowd.bystanders[who].1.write_all(b"?").expect("open");
-            // Loopback delivers at once, unless the machine is busy.
+            // Loopback delivers at once unless the machine is busy.
             thread::sleep(Duration::from_millis(1));
             asked = Some((who, turn));
         }
@@ -128,10 +128,10 @@ pub(crate) fn a_bystander_has_its_turn<D: Driver>(make: fn(Options) -> D) {
     assert!(most <= 2 * least + 8, "shares differ: {:?}", crowd.served);
 }
 
-/// Where nothing is late on purpose: each is served once before any is served twice, and no turn serves more than it may.
+/// Without artificial delays each is served once before any is served twice, and no turn exceeds its limit.
 pub(crate) fn each_is_served_before_any_is_again<D: Driver>(make: fn(Options) -> D) {
     let mut crowd = Crowd::new(make);
-    // Of each flooder: how often each was served since it was itself.
+    // For each flooder: how often each was served since it was served itself.
     let mut since = vec![vec![0; FLOODERS]; FLOODERS];
     for turn in 0..TURNS {
         crowd.flood();
@@ -153,8 +153,8 @@ pub(crate) fn each_is_served_before_any_is_again<D: Driver>(make: fn(Options) ->
             for (count, is_served) in since.iter_mut().zip(&served) {
                 *count += usize::from(*is_served);
             }
-            // The second time: one that was served right after it, and has overtaken it since, when what it had sent was
-            // used up for a moment.
+            // The second time: one that was served right after it, and has overtaken it since, when its input was used
+            // up for a moment.
             assert!(
                 since.iter().all(|count| *count <= 2),
                 "turn {turn}: {place} waits while others are served {since:?} times"

@@ -1,4 +1,4 @@
-//! One suite, every back end: what [`Driver`] promises.
+//! One suite for every back end: the guarantees of [`Driver`].
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -87,7 +87,7 @@ fn a_slow_reader_is_reported_once<D: Driver>(make: fn(Options) -> D) {
             }
         });
         world.until("drained", |log| log.count(&Logged::Drained(id)) == round);
-        // What is below the low-water mark still has to go out.
+        // Bytes below the low-water mark still have to go out.
         let sent = Logged::Sent(id, bytes.len());
         world.until("sent", |log| log.count(&sent) == kept);
         reads.join().expect("the peer got all");
@@ -128,7 +128,7 @@ fn a_large_send_tells_how_it_goes<D: Driver>(make: fn(Options) -> D) {
         let before = world.log.count(&Logged::Progressed(id));
         world.turn(Some(1));
         let now = world.driver.unsent(id);
-        // At low water `Drained` says as much.
+        // At low water `Drained` reports the progress.
         if now > world.driver.options().low_water_bytes {
             let events = world.log.count(&Logged::Progressed(id)) - before;
             assert_eq!(events, usize::from(now < unsent), "{unsent} {now}");
@@ -140,7 +140,7 @@ fn a_large_send_tells_how_it_goes<D: Driver>(make: fn(Options) -> D) {
     let done = Logged::Sent(id, TOTAL);
     world.until("sent", |log| log.has(&done));
     world.log.events.clear();
-    // What can't go in parts makes no progress.
+    // A send that can't be split makes no partial progress.
     for _ in 0..10 {
         world.driver.send(id, Buffer::Owned(vec![1]), false);
         world.until_sent(id);
@@ -293,7 +293,7 @@ fn connects<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), ignore);
     let id = world.driver.connect(world.addr).expect("a descriptor");
     world.log.connecting(id);
-    // What is sent too early waits.
+    // Sends before the connection wait.
     world
         .driver
         .send(id, Buffer::Owned(b"early ".to_vec()), false);
@@ -313,7 +313,7 @@ fn connects<D: Driver>(make: fn(Options) -> D) {
     });
 }
 
-/// Each address has ports of its own, and the wait may be finer than a millisecond.
+/// Each address has its own ports, and the wait may be finer than a millisecond.
 fn connects_from_an_address<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), ignore);
     let addr = world.addr;
@@ -400,7 +400,7 @@ fn timers_fire_in_order<D: Driver>(make: fn(Options) -> D) {
     }
     let deadline = |id: &ConnectionId| deadlines.iter().find(|due| due.1 == *id).map(|due| due.0);
     let order: Vec<_> = fired.iter().map(deadline).collect();
-    // What was past already fires in the first millisecond after.
+    // Deadlines in the past fire in the first millisecond after the start.
     let clamp = |at: &Option<u64>| at.map(|at_ms| at_ms.max(start_ms + 1));
     assert!(order.iter().map(clamp).is_sorted(), "{order:?}");
     world.assert_waits();
@@ -431,7 +431,7 @@ fn a_wake_is_never_lost<D: Driver>(make: fn(Options) -> D) {
     }
 }
 
-/// What a turn tells is answered at its end: it must not tell something and then wait.
+/// The events of a turn are answered at its end: it must not deliver events and then wait.
 fn no_turn_waits_after_delivering_an_event<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), |driver: &mut D, _, event| {
         if let Event::Received { id, .. } = event {
@@ -478,7 +478,7 @@ fn more_leaves_in_order<D: Driver>(make: fn(Options) -> D) {
             .driver
             .send(id, Buffer::Owned(piece), number % 50 != 49);
     }
-    // A promise that is not kept costs a turn, not the bytes.
+    // A `more` without a following send costs a turn, not the bytes.
     world
         .driver
         .send(id, Buffer::Owned(b"promised".to_vec()), true);
@@ -524,7 +524,7 @@ fn empty_sends_are_nothing<D: Driver>(make: fn(Options) -> D) {
 }
 
 fn closes_inside_the_sink<D: Driver>(make: fn(Options) -> D) {
-    // The first to speak closes everybody, whose bytes are in the same batch.
+    // The first sender closes all, whose bytes are in the same batch.
     let mut world = World::new(make(small()), |driver: &mut D, log, event| {
         if let Event::Received { .. } = event {
             for id in log.accepted() {
@@ -594,7 +594,7 @@ fn starved(options: Options) -> Uring {
     })
 }
 
-/// Has more to tell than there is room for.
+/// Has more events than there is room for.
 fn crowded(options: Options) -> Uring {
     uring(Options {
         ring_buffers: 4096,

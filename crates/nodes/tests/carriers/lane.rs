@@ -1,4 +1,4 @@
-//! A carrier of values: two queues in memory.
+//! A transport of values: two queues in memory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ struct Direction {
     unfinished: u32,
 }
 
-/// One end.
+/// One end of the lane.
 pub(crate) struct Lane {
     out: Arc<Mutex<Direction>>,
     into: Arc<Mutex<Direction>>,

@@ -1,4 +1,5 @@
-//! The clauses of the carriers' contract, on a carrier of values within a process and on one of bytes over a Unix socket.
+//! The clauses of the transport contract, on a transport of values within a process and on one of bytes over a Unix
+//! socket.
 
 #[path = "../../../../tests/now.rs"]
 mod clock;
@@ -21,25 +22,25 @@ use veche_nodes::{
 const A: NodeId = NodeId(1);
 const B: NodeId = NodeId(2);
 
-/// Data that may be unfinished in each direction.
+/// Unprocessed data permitted in each direction.
 const CREDITS: u32 = 8;
 
 /// Messages of each node in a test.
 const MESSAGES: usize = 4_000;
 
-/// A carrier has to be done by then.
+/// Time limit of a test.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A kind of carrier between two nodes.
+/// A kind of transport between two nodes.
 trait Pair: NodeTransport + Send + Sized + 'static {
     /// Both ends, of node `A` and of node `B`.
     fn pair() -> (Self, Self);
 
-    /// Breaks the link and makes a new one: what is under way is lost, with its credits.
+    /// Breaks the link and makes a new one: messages in flight are lost with their credits.
     fn cut(one: &mut Self, other: &mut Self);
 }
 
-/// The messages of a node, in order: of all kinds, more often of those that need credits.
+/// The messages of a node in order: of all kinds, mostly those that need credits.
 fn messages() -> impl Iterator<Item = NodeMessage> {
     let samples = samples::all()
         .into_iter()
@@ -51,8 +52,8 @@ fn messages() -> impl Iterator<Item = NodeMessage> {
     })
 }
 
-/// Sends and receives all messages of both nodes, and checks what arrives. Finishes data only when `CREDITS` are used up,
-/// now and then, so that credits run out.
+/// Sends and receives all messages of both nodes, and checks what arrives. Sometimes returns credits only when
+/// `CREDITS` are used up.
 fn exchange(mut carrier: impl NodeTransport, me: NodeId, other: NodeId) {
     let (mut numbers, mut others) = (Sequencer::new(me), Sequencer::new(other));
     let mut followed = SequenceTracker::default();
@@ -73,7 +74,7 @@ fn exchange(mut carrier: impl NodeTransport, me: NodeId, other: NodeId) {
             };
         }
         let Some(envelope) = carrier.receive() else {
-            // Nothing comes: perhaps since credits are used up.
+            // Nothing arrives, perhaps because credits are used up.
             (0..unfinished).for_each(|_| carrier.return_credit(other));
             unfinished = 0;
             thread::yield_now();
@@ -100,7 +101,7 @@ fn exchange(mut carrier: impl NodeTransport, me: NodeId, other: NodeId) {
         assert!(unfinished <= CREDITS, "more data than credits");
     }
     (0..unfinished).for_each(|_| carrier.return_credit(other));
-    // What is finished last reaches the other one too.
+    // The last credits reach the other node too.
     let end = now() + Duration::from_millis(20);
     while now() < end {
         assert_eq!(carrier.receive(), None);
@@ -150,7 +151,7 @@ fn credits_hold_back_data_alone<P: Pair>() {
         Err(NodeTransportFull(Box::new(held.clone())))
     );
     b.return_credit(A);
-    // The credit is on its way until then.
+    // Until then the credit is in flight.
     let begin = now();
     while a.send(B, held.clone()).is_err() {
         assert_eq!(a.receive(), None);
@@ -174,7 +175,7 @@ fn a_gap_shows_by_the_next_message<P: Pair>() {
         assert_eq!(a.send(B, numbers.wrap(samples::relay(b"x"), 0)), Ok(()));
     }
     P::cut(&mut a, &mut b);
-    // The first to arrive is no command, and needs one of the credits that the cut gave back.
+    // The first message to arrive is no command, and needs one of the credits returned by the cut.
     assert_eq!(a.send(B, numbers.wrap(samples::relay(b"y"), 0)), Ok(()));
     assert_eq!(see(&received(&mut b)), SequenceCheck::Gap { after: 1 });
     assert_eq!(a.send(B, numbers.wrap(command(), 0)), Ok(()));

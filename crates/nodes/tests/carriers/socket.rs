@@ -1,4 +1,4 @@
-//! A carrier of bytes: a Unix socket, frames of a length and an envelope, and credits as frames without a length.
+//! A transport of bytes: a Unix socket, frames of a length and an envelope, and credits as frames of length zero.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -10,18 +10,18 @@ use veche_nodes::{
 
 use super::{A, B, CREDITS, Pair, received, samples};
 
-/// Bytes that may wait for the socket; beyond that the other node does not read.
+/// Maximum bytes waiting for the socket; beyond that the other node does not read.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// One end.
+/// One end of the socket.
 pub(crate) struct Socket {
     stream: UnixStream,
     out: Vec<u8>,
     into: Vec<u8>,
-    /// Data that was sent and is not finished.
+    /// Data sent and not processed.
     unfinished: u32,
     ignored: DecodeErrorCounts,
-    /// The other end has sent a length that no message has: nothing behind it can be read.
+    /// The other end has sent an impossible length: nothing after it can be read.
     is_broken: bool,
 }
 
@@ -61,7 +61,7 @@ impl Socket {
         }
     }
 
-    /// The next frame that is no credit.
+    /// Returns the next frame that is not a credit.
     fn frame(&mut self) -> Option<Vec<u8>> {
         loop {
             let (length, rest) = self.into.split_first_chunk()?;

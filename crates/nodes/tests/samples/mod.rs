@@ -123,7 +123,7 @@ fn listing(channels: &[(&str, u32)]) -> ChannelList {
     listing
 }
 
-/// All of them, with their names. What is not in the name of a kind is another variant of it.
+/// All messages with their names; a suffix of the kind's name is its variant.
 pub(crate) fn all() -> Vec<(&'static str, Envelope)> {
     let since = |epoch| Since { epoch, offset: 7 };
     let mut connections = ConnectionList::default();
@@ -334,7 +334,7 @@ pub(crate) fn all() -> Vec<(&'static str, Envelope)> {
     (1..).zip(messages).map(envelope).collect()
 }
 
-/// An answer that is longer than a message may be.
+/// An answer that exceeds the maximum length.
 pub(crate) fn too_large() -> Envelope {
     let mut listing = ChannelList::default();
     for number in 0..CHANNELS_LISTED_MAX {

@@ -1,4 +1,4 @@
-//! The HTTP of an order: its requests as calls that everybody makes.
+//! The HTTP client of an ACME order, on top of the common calls.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use veche_calls::{
 use super::OrderError;
 use crate::perform::{ClientCache, perform};
 
-/// For one request.
+/// The timeout of one request.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Longest answer: a chain of certificates, in bytes.
+/// The longest response in bytes, which is a certificate chain.
 const BODY_BYTES_MAX: u64 = 1 << 20;
 
-/// The longest wait that an authority may ask for, in seconds.
+/// The longest delay that an authority may request, in seconds.
 const RETRY_AFTER_S_MAX: u64 = 24 * 60 * 60;
 
-/// Orders are not many.
+/// Orders need few connections.
 const CONNECTIONS_MAX: u32 = 4;
 
-/// See the module's text.
+/// The HTTP client of one order.
 #[derive(Clone)]
 pub(super) struct AcmeClient {
     pub(super) clients: Arc<ClientCache>,
@@ -55,7 +55,7 @@ impl AcmeClient {
         };
         let header = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
             let value = match name == http::header::USER_AGENT {
-                // Who asks comes first (RFC 8555 section 6.1).
+                // Our own name comes first (RFC 8555 section 6.1).
                 true => [AGENT.as_bytes(), value.as_bytes()].concat(),
                 false => value.as_bytes().to_vec(),
             };
@@ -98,7 +98,7 @@ impl AcmeClient {
             )));
         };
         if reply.status == StatusCode::TOO_MANY_REQUESTS {
-            // What stands in front of an authority says so as well, and not always in its words.
+            // Proxies in front of an authority report it too, not always in its format.
             let why = match serde_json::from_slice::<Problem>(&body) {
                 Ok(problem) => super::order::problem_text(&problem),
                 Err(_) => format!("{shown} answered with {}", reply.status),
@@ -122,10 +122,10 @@ impl AcmeClient {
     }
 }
 
-/// Before the library's own name.
+/// Precedes the library's own name.
 const AGENT: &str = concat!("veche/", env!("CARGO_PKG_VERSION"), " ");
 
-/// What the library takes from a directory without a look.
+/// Checks the parts of a directory that the library does not validate.
 fn check_directory(url: &str, body: &[u8]) -> Result<(), Error> {
     let directory: serde_json::Value = serde_json::from_slice(body)?;
     for name in ["newNonce", "newAccount", "newOrder"] {
@@ -137,13 +137,13 @@ fn check_directory(url: &str, body: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether it is a URL that one may ask (RFC 8555 section 6.1).
+/// Returns whether a URL may be requested (RFC 8555 section 6.1).
 pub(super) fn is_https(url: &str) -> bool {
     let uri = url.parse::<Uri>();
     uri.is_ok_and(|uri| uri.scheme() == Some(&Scheme::HTTPS))
 }
 
-/// How long the authority wants to be left alone: the library adds it to the clock, whatever it is. Dates are not used.
+/// Returns the delay that the authority requests, which the library adds to the clock unchecked. Dates are ignored.
 fn retry_after_s(reply: &HttpReply) -> Option<u64> {
     let mut headers = reply.headers.iter();
     let (_, value) = headers.find(|(name, _)| name.eq_ignore_ascii_case(RETRY_AFTER.as_str()))?;
@@ -151,7 +151,7 @@ fn retry_after_s(reply: &HttpReply) -> Option<u64> {
     Some(seconds.min(RETRY_AFTER_S_MAX))
 }
 
-/// There was no answer, or one that says that the server is in trouble.
+/// Makes an error of a missing response, or of one that reports a server problem.
 fn unreachable_error(words: String) -> Error {
     Error::Other(Box::new(OrderError::Unreachable(words)))
 }

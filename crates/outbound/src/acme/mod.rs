@@ -1,7 +1,7 @@
-//! Orders of certificates by ACME (RFC 8555): one order from the account to the chain, proven by TLS-ALPN-01 (RFC 8737).
+//! Certificate orders by ACME (RFC 8555): from the account to the chain, proven by TLS-ALPN-01 (RFC 8737).
 //!
-//! It keeps nothing and tries nothing twice: whoever orders keeps the account and decides when to order again. The
-//! protocol is `instant-acme`'s; what goes over the wire goes by the HTTP client that everybody has.
+//! It stores nothing and retries nothing: the caller stores the account and decides when to order again. The protocol
+//! is implemented by `instant-acme`, its requests by the common HTTP client.
 
 mod client;
 mod order;
@@ -16,58 +16,59 @@ use veche_tls::AlpnChallenges;
 
 use crate::Outbound;
 
-/// From the first request to the chain: an authority may take its time over proofs.
+/// The time limit of an order, which includes the authority's validation.
 const ORDER_TIME: Duration = Duration::from_secs(180);
 
-/// One certificate to be had.
+/// An order of one certificate.
 pub struct CertificateOrder {
     /// The URL of the authority's directory (RFC 8555 section 7.1.1).
     pub directory: String,
-    /// Who vouches for the authority's own server, if not the system's authorities.
+    /// The certificates to trust for the authority's own server, if not those of the system.
     pub ca: Option<PathBuf>,
-    /// Whom the authority may write to, such as `mailto:ops@example.org`. For new accounts.
+    /// The contact addresses, such as `mailto:ops@example.org`, for a new account.
     pub contact: Vec<String>,
-    /// As [`OrderOutcome::account`] had it; without one an account is made, which means that the authority's terms are agreed to.
+    /// The account from [`OrderOutcome::account`]; `None` creates one, which implies agreement to the authority's
+    /// terms.
     pub account: Option<String>,
-    /// Host names, at least one; no wildcards.
+    /// The host names; at least one, without wildcards.
     pub names: Vec<String>,
-    /// Where proofs are shown.
+    /// Where challenges are presented.
     pub proofs: AlpnChallenges,
 }
 
-/// What has become of an order.
+/// The outcome of an order.
 pub struct OrderOutcome {
-    /// An account that was made for it, to be kept also if the order has failed. It has the account's key in it.
+    /// The account created for the order, including its key; to be stored even if the order failed.
     pub account: Option<String>,
-    /// The certificate, or why there is none.
+    /// The certificate, or the error.
     pub result: Result<IssuedCertificate, OrderError>,
 }
 
 /// A certificate with a new key.
 pub struct IssuedCertificate {
-    /// The chain, the server's own first, as PEM.
+    /// The chain as PEM, the server's own certificate first.
     pub chain: String,
-    /// The private key, as PEM.
+    /// The private key as PEM.
     pub key: String,
 }
 
-/// Why there is no certificate, split by how soon another try makes sense.
+/// The error of an order, by when a retry makes sense.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OrderError {
-    /// The authority can't be reached, or is in trouble itself.
+    /// The authority is unreachable or has a problem.
     Unreachable(String),
-    /// It does not issue this: most often a proof has failed.
+    /// The authority refused, most often because a challenge failed.
     Refused(String),
-    /// There were too many orders (RFC 8555 section 6.6).
+    /// The authority's rate limit is exceeded (RFC 8555 section 6.6).
     Limited {
-        /// In words.
+        /// The message.
         why: String,
-        /// For so many seconds the authority wants none: at most a day, 0 if it does not say.
+        /// The requested delay in seconds: at most a day, 0 if none is given.
         after_s: u64,
     },
-    /// It may have been issued, but it did not get here: each further try may cost another certificate.
+    /// The certificate may have been issued but was not received: each retry may use up another one.
     Lost(String),
-    /// It does not know the account any more.
+    /// The authority no longer knows the account.
     NoAccount(String),
 }
 
@@ -85,8 +86,7 @@ impl fmt::Display for OrderError {
 impl std::error::Error for OrderError {}
 
 impl Outbound {
-    /// Has a certificate ordered; `done` is called with what has become of it, on a thread of the runtime, or on this one
-    /// if there is none.
+    /// Orders a certificate; `done` receives the outcome on a thread of the runtime, or on this one if there is none.
     pub fn order(&self, order: CertificateOrder, done: impl FnOnce(OrderOutcome) + Send + 'static) {
         let runtime = match self.runtime() {
             Ok(runtime) => runtime,

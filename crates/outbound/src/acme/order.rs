@@ -1,4 +1,4 @@
-//! The course of an order: account, proofs, certificate (RFC 8555 section 7.1).
+//! The steps of an order: account, challenges, certificate (RFC 8555 section 7.1).
 
 use std::time::Duration;
 
@@ -14,28 +14,28 @@ use veche_tls::{AlpnChallenge, AlpnChallenges};
 use super::client::{AcmeClient, is_https};
 use super::{CertificateOrder, IssuedCertificate, OrderError};
 
-/// How often is asked whether the authority has looked, and how long.
+/// How often and how long to poll the authority's validation.
 const ASKING: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(500))
     .backoff(1.5)
     .timeout(Duration::from_secs(90));
 
-/// The types of problems that decide when to try again (RFC 8555 section 6.7).
+/// The types of problems that determine when to retry (RFC 8555 section 6.7).
 const LIMITED: &str = "urn:ietf:params:acme:error:rateLimited";
 const BAD_NONCE: &str = "urn:ietf:params:acme:error:badNonce";
 const INTERNAL: &str = "urn:ietf:params:acme:error:serverInternal";
 const NO_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 
-/// What has come of an order so far, wherever it breaks off.
+/// The state of an order when it ends.
 #[derive(Default)]
 pub(super) struct OrderProgress {
-    /// One that was made for it.
+    /// An account created for it.
     pub(super) account: Option<String>,
-    /// The certificate was asked for, with everything proven.
+    /// The certificate was requested with all challenges completed.
     pub(super) may_be_issued: bool,
 }
 
-/// Sees an order through.
+/// Performs an order.
 pub(super) async fn perform(
     order: CertificateOrder,
     client: AcmeClient,
@@ -44,7 +44,7 @@ pub(super) async fn perform(
     let account = account(&order, client, course).await?;
     let names: Vec<Identifier> = order.names.iter().cloned().map(Identifier::Dns).collect();
     let mut going = account.new_order(&NewOrder::new(&names)).await?;
-    // They are shown until the authority has made up its mind.
+    // Presented until the authority has decided.
     let shown = complete_challenge(&mut going, &order.proofs).await?;
     let status = going.poll_ready(&ASKING).await;
     drop(shown);
@@ -67,7 +67,7 @@ pub(super) async fn perform(
     Ok(IssuedCertificate { chain, key })
 }
 
-/// A new key as PEM, and the request for a certificate: for our names, whatever the authority says that it has proven.
+/// Returns a new key as PEM, and a signing request for our names, whatever the authority claims to have validated.
 fn request(names: &[String]) -> Result<(String, Vec<u8>), OrderError> {
     let made = || {
         let key = KeyPair::generate()?;
@@ -84,7 +84,7 @@ async fn account(
     client: AcmeClient,
     course: &mut OrderProgress,
 ) -> Result<Account, OrderError> {
-    // The library takes it without a look.
+    // The library does not check this.
     if !is_https(&order.directory) {
         let words = format!("{:?} is no URL of https", order.directory);
         return Err(OrderError::Unreachable(words));
@@ -95,9 +95,8 @@ async fn account(
             kept.insert("directory".to_owned(), order.directory.clone().into());
             serde_json::from_value(kept.into())
         });
-        let credentials = credentials.map_err(|_| {
-            OrderError::NoAccount("the account that was kept makes no sense".to_owned())
-        })?;
+        let credentials = credentials
+            .map_err(|_| OrderError::NoAccount("the stored account is invalid".to_owned()))?;
         return Ok(builder.from_credentials(credentials).await?);
     }
     let contact: Vec<&str> = order.contact.iter().map(String::as_str).collect();
@@ -113,7 +112,7 @@ async fn account(
     Ok(account)
 }
 
-/// Shows what has to be shown for each name, and has the authority look.
+/// Presents the challenges of all names and waits for the validation.
 async fn complete_challenge(
     order: &mut instant_acme::Order,
     proofs: &AlpnChallenges,
@@ -124,7 +123,7 @@ async fn complete_challenge(
         let mut authorization = authorization?;
         let name = authorization.identifier().to_string();
         match authorization.status {
-            // Proven a while ago.
+            // Validated recently.
             AuthorizationStatus::Valid => continue,
             AuthorizationStatus::Pending => {}
             status => {
@@ -144,7 +143,7 @@ async fn complete_challenge(
     Ok(shown)
 }
 
-/// A self-signed certificate with the digest in it (RFC 8737 section 3).
+/// Creates the self-signed certificate with the challenge's digest (RFC 8737 section 3).
 fn proof(name: &str, digest: &[u8], proofs: &AlpnChallenges) -> Result<AlpnChallenge, String> {
     let made = || {
         let key = KeyPair::generate()?;
@@ -158,7 +157,7 @@ fn proof(name: &str, digest: &[u8], proofs: &AlpnChallenges) -> Result<AlpnChall
     shown.map_err(|error| error.to_string())
 }
 
-/// What the authority says of the proofs that have failed.
+/// Returns the authority's messages about failed challenges.
 async fn reasons(order: &mut instant_acme::Order) -> Vec<String> {
     let mut reasons = Vec::new();
     let mut authorizations = order.authorizations();
@@ -173,7 +172,7 @@ async fn reasons(order: &mut instant_acme::Order) -> Vec<String> {
     reasons
 }
 
-/// On one line, whatever the authority sends.
+/// Formats a problem on one line, whatever it contains.
 pub(super) fn problem_text(problem: &Problem) -> String {
     let mut words = problem
         .detail
@@ -186,7 +185,7 @@ pub(super) fn problem_text(problem: &Problem) -> String {
     one_line.take(WORDS_MAX).collect()
 }
 
-/// Of a problem, in characters.
+/// The longest problem text in characters.
 const WORDS_MAX: usize = 400;
 
 impl From<Error> for OrderError {
@@ -200,12 +199,12 @@ impl From<Error> for OrderError {
                         after_s: 0,
                     },
                     Some(NO_ACCOUNT) => Self::NoAccount(words),
-                    // Nothing was wrong with what was asked for.
+                    // Nothing was wrong with the request.
                     Some(BAD_NONCE | INTERNAL) => Self::Unreachable(words),
                     _ => Self::Refused(words),
                 }
             }
-            // The client's own.
+            // An error of our own client.
             Error::Other(other) => match other.downcast::<Self>() {
                 Ok(failed) => *failed,
                 Err(other) => Self::Refused(other.to_string()),

@@ -1,4 +1,4 @@
-//! The body of an answer, read to its end or given up.
+//! The body of a response, read to its end or abandoned.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use super::exchange::Exchange;
 use super::gzip::Inflater;
 use super::{fault, shown};
 
-/// What is inflated at a time, about.
+/// The approximate size of inflated parts.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Memory that is taken because of what was announced, not of what came.
+/// The most memory reserved because of an announced length.
 const ANNOUNCED_BYTES_MAX: u64 = 1 << 20;
 
-/// A body that is under way. Dropped before its end it takes its connection along.
+/// A body being read. Dropping it before its end closes its connection.
 pub(super) struct IncomingBody {
     /// `None` at its end, and after an error.
     source: Option<(Incoming, Exchange)>,
     inflater: Option<Inflater>,
-    /// How much more may come.
+    /// The remaining bytes of the limit.
     left: u64,
     bytes_max: u64,
 }
@@ -46,7 +46,7 @@ impl IncomingBody {
         }
     }
 
-    /// The next piece, never empty; `None` at the end. What is waited for when the future is dropped comes next time.
+    /// Returns the next part, never empty; `None` at the end. Cancel-safe.
     pub(super) async fn piece(&mut self) -> Result<Option<Bytes>, CallError> {
         let piece = self.raw_piece().await;
         let piece = piece.and_then(|piece| {
@@ -86,7 +86,7 @@ impl IncomingBody {
             };
             match incoming.frame().await {
                 Some(Ok(frame)) => {
-                    // Trailers are of no use to anybody.
+                    // Trailers are ignored.
                     let Ok(bytes) = frame.into_data() else {
                         continue;
                     };
@@ -109,7 +109,7 @@ impl IncomingBody {
         }
     }
 
-    /// All of it.
+    /// Reads the whole body.
     pub(super) async fn whole(mut self) -> Result<Vec<u8>, CallError> {
         use hyper::body::Body as _;
         let announced = self
@@ -127,7 +127,7 @@ impl IncomingBody {
         Ok(whole)
     }
 
-    /// Reads what is left if that is little, so that the connection can be used again.
+    /// Reads a short rest, so that the connection can be reused.
     pub(super) async fn discard(mut self) {
         self.inflater = None;
         self.left = PIECE_BYTES as u64;
@@ -136,7 +136,7 @@ impl IncomingBody {
 }
 
 fn no_gzip(error: std::io::Error) -> CallError {
-    let words = format!("the answer says it is gzip and is none: {error}");
+    let words = format!("the answer says it is gzip but is not: {error}");
     fault(CallErrorKind::Broken, words)
 }
 
@@ -160,12 +160,12 @@ fn broken_off(error: &hyper::Error) -> CallError {
     }
 }
 
-/// A body that a script reads piece by piece.
+/// A body that a script reads in parts.
 pub(super) struct BodyStream {
     body: Mutex<IncomingBody>,
-    /// For each piece.
+    /// The time limit of each part.
     timeout: Duration,
-    /// Whose answer it is.
+    /// The host, for errors.
     place: String,
 }
 

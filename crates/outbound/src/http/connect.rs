@@ -1,4 +1,4 @@
-//! Making a connection: the name, the socket, TLS, and the task that drives it.
+//! Establishes a connection: resolution, the socket, TLS, and the task that drives it.
 
 use std::error::Error as _;
 use std::io;
@@ -24,20 +24,20 @@ use super::pool::{ConnectionTarget, HttpConnection};
 use super::{HttpClient, fault};
 use crate::metrics::ConnectionGuard;
 
-/// The next address of a host is tried when one has not answered so long (RFC 8305, section 5).
+/// The delay after which the next address of a host is tried (RFC 8305, section 5).
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
-/// Bytes of an answer's head; as much of a body is read at once.
+/// The longest response head, and the read size of bodies, in bytes.
 const HEAD_BYTES_MAX: usize = 128 << 10;
 
 impl HttpClient {
-    /// A new connection.
+    /// Establishes a connection.
     pub(super) async fn connect(
         self: &Arc<Self>,
         place: &ConnectionTarget,
     ) -> Result<HttpConnection, CallError> {
         let stream = dial(place).await?;
-        // Requests go out in one piece.
+        // Requests are sent in one write.
         let _ = stream.set_nodelay(true);
         let connected = self.figures.connected();
         if !place.is_tls {
@@ -57,7 +57,7 @@ impl HttpClient {
         drive(TokioIo::new(stream), connected).await
     }
 
-    /// Reads files where they may take their time.
+    /// Reads files on a thread that may block.
     async fn trust_store(&self, believe: TrustSource) -> Result<veche_tls::ClientTrust, String> {
         if let Some(known) = self.trusts.cached(&believe) {
             return Ok(known);
@@ -79,7 +79,7 @@ fn tls_config(trust: &CertificateTrust) -> TrustSource {
 }
 
 impl ConnectionTarget {
-    /// As people read it.
+    /// Formats the target for people.
     pub(super) fn shown(&self) -> String {
         match self.host.contains(':') {
             true => format!("[{}]:{}", self.host, self.port),
@@ -88,7 +88,7 @@ impl ConnectionTarget {
     }
 }
 
-/// A socket to the first address that answers.
+/// Connects a socket to the first address that responds.
 async fn dial(place: &ConnectionTarget) -> Result<TcpStream, CallError> {
     let unreachable = |why: &dyn std::fmt::Display| {
         let words = format!("cannot connect to {}: {why}", place.shown());
@@ -113,7 +113,7 @@ async fn dial(place: &ConnectionTarget) -> Result<TcpStream, CallError> {
     }
 }
 
-/// Speaks HTTP/1.1 over it, in a task of its own that ends with the connection.
+/// Runs HTTP/1.1 on a stream, in a task that ends with the connection.
 async fn drive<T>(stream: T, connected: ConnectionGuard) -> Result<HttpConnection, CallError>
 where
     T: Read + Write + Unpin + Send + 'static,
@@ -124,7 +124,7 @@ where
     let (sender, connection): (SendRequest<Full<Bytes>>, _) =
         handshake.map_err(|error| fault(CallErrorKind::Broken, error_text(&error)))?;
     let task = tokio::spawn(async move {
-        // Whoever waits for an answer is told what has happened.
+        // The waiting request reports the error.
         let _ = connection.await;
         drop(connected);
     });
@@ -134,13 +134,13 @@ where
     })
 }
 
-/// The system's error behind one of HTTP.
+/// Returns the system error behind an HTTP error.
 pub(super) fn io_kind(error: &hyper::Error) -> Option<io::ErrorKind> {
     let cause = error.source()?.downcast_ref::<io::Error>()?;
     Some(cause.kind())
 }
 
-/// What an error says, and what is behind it.
+/// Formats an error and its causes.
 pub(super) fn error_text(error: &hyper::Error) -> String {
     let mut words = error.to_string();
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! One request and the head of its answer, over a connection that is kept or a new one.
+//! One request and the head of its response, over an idle connection or a new one.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use super::pool::{ConnectionPermit, ConnectionTarget, HttpConnection};
 use super::progress::{Phase, RequestProgress};
 use super::{HttpClient, fault, shown};
 
-/// Says who asks, unless the script does.
+/// The default `User-Agent`.
 const AGENT: &str = concat!("veche/", env!("CARGO_PKG_VERSION"));
 
-/// A request as it goes to one place.
+/// A request to one target.
 #[derive(Clone, Debug)]
 pub(super) struct Hop {
     pub(super) method: Method,
@@ -30,7 +30,7 @@ pub(super) struct Hop {
     pub(super) body: Bytes,
 }
 
-/// A connection while an answer is read from it.
+/// A connection whose response is being read.
 #[derive(Debug)]
 pub(super) struct Exchange {
     seat: ConnectionPermit,
@@ -38,7 +38,7 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// The answer was read to its end.
+    /// Reports that the response was read to its end.
     pub(super) fn finish(self) {
         self.seat.return_connection(self.link);
     }
@@ -72,14 +72,14 @@ impl Hop {
         Ok(request)
     }
 
-    /// Whether it does no harm twice (RFC 9110, section 9.2.2).
+    /// Returns whether the request may be repeated (RFC 9110, section 9.2.2).
     fn is_idempotent(&self) -> bool {
         self.method.is_idempotent()
     }
 }
 
 impl HttpClient {
-    /// Sends a request and waits for the head of its answer.
+    /// Sends a request and waits for the head of the response.
     pub(super) async fn exchange(
         self: &Arc<Self>,
         hop: &Hop,
@@ -117,8 +117,8 @@ impl HttpClient {
                 Ok(response) => return Ok((response, Exchange { seat, link })),
                 Err(failed) => failed,
             };
-            // A server may close what it has kept long enough at any time. What was not sent goes out again; what was,
-            // once more, if that does no harm, and then over a new connection.
+            // A server may close an idle connection at any time. A request that was not sent is repeated; one that was
+            // sent is repeated once if it is idempotent, over a new connection.
             if is_reused && failed.take_message().is_some() {
                 continue;
             }
@@ -132,7 +132,7 @@ impl HttpClient {
     }
 }
 
-/// The connection was closed and nothing of an answer had come.
+/// Returns whether the connection was closed before any byte of the response.
 fn is_gone(error: &hyper::Error) -> bool {
     let kind = io_kind(error);
     let is_reset = matches!(

@@ -1,16 +1,16 @@
-//! Inflating what came with gzip, no more of it at a time than was asked for.
+//! Inflates gzip bodies incrementally, within the requested amount.
 
 use std::io::{self, Write};
 
 use flate2::write::MultiGzDecoder;
 
-/// What is inflated at a time: a thousandth of what can come of it at most.
+/// The input processed at a time: its output can be a thousand times as long.
 const STEP_BYTES: usize = 1024;
 
-/// One body.
+/// The state of one body.
 pub(super) struct Inflater {
     decoder: MultiGzDecoder<Sink>,
-    /// Received and not inflated yet.
+    /// Received but not inflated.
     pending: bytes::Bytes,
     has_begun: bool,
 }
@@ -38,7 +38,7 @@ impl Inflater {
         }
     }
 
-    /// Whether all that was received is inflated: more can be [pushed](Self::push).
+    /// Returns whether all received data is inflated, so that more can be [pushed](Self::push).
     pub(super) fn needs_input(&self) -> bool {
         self.pending.is_empty()
     }
@@ -48,10 +48,10 @@ impl Inflater {
         self.pending = bytes;
     }
 
-    /// About `bytes_max` bytes, fewer if there are no more.
+    /// Returns about `bytes_max` bytes, or fewer at the end.
     ///
     /// # Errors
-    /// It is no gzip.
+    /// The data is not gzip.
     pub(super) fn pull(&mut self, bytes_max: usize) -> io::Result<Vec<u8>> {
         while !self.pending.is_empty() && self.decoder.get_ref().0.len() < bytes_max {
             let step = self.pending.split_to(STEP_BYTES.min(self.pending.len()));
@@ -60,12 +60,12 @@ impl Inflater {
         Ok(std::mem::take(&mut self.decoder.get_mut().0))
     }
 
-    /// What is left at the end of the body.
+    /// Returns the rest at the end of the body.
     ///
     /// # Errors
-    /// It was cut off.
+    /// The body is truncated.
     pub(super) fn finish(&mut self) -> io::Result<Vec<u8>> {
-        // An answer without a body has no gzip either.
+        // A response without a body has no gzip data either.
         if self.has_begun {
             self.decoder.try_finish()?;
         }

@@ -1,7 +1,7 @@
-//! The HTTP client: a call is a request, the redirects that follow, and the answer.
+//! The HTTP client: a call is a request, the redirects that follow, and the response.
 //!
-//! HTTP/1.1 is hyper's; connections, their limits and what is asked again are [`pool`]'s and [`exchange`]'s. Why so:
-//! docs/decisions/08-http-client.md.
+//! HTTP/1.1 is implemented by hyper; connections and their limits are in [`pool`], retries in [`exchange`]. The reasons
+//! are in docs/decisions/08-http-client.md.
 
 mod body;
 mod connect;
@@ -31,7 +31,7 @@ use exchange::Hop;
 use pool::{ConnectionTarget, HttpPool};
 use progress::{Phase, RequestProgress};
 
-/// What all requests share.
+/// The state shared by all requests.
 #[derive(Debug)]
 pub(crate) struct HttpClient {
     pool: Arc<HttpPool>,
@@ -71,7 +71,7 @@ impl HttpClient {
         }
     }
 
-    /// Asks, and asks elsewhere as long as it is told to.
+    /// Sends the request and follows redirects.
     async fn follow(
         self: &Arc<Self>,
         fetch: &HttpRequest,
@@ -107,7 +107,7 @@ impl HttpClient {
                 continue;
             }
             if is_gzip {
-                // They are about what has come, not about what a script gets.
+                // These describe the encoded body, not the one that scripts get.
                 head.headers.remove(CONTENT_ENCODING);
                 head.headers.remove(CONTENT_LENGTH);
             }
@@ -136,7 +136,7 @@ fn is_gzip(value: &HeaderValue) -> bool {
     value.eq_ignore_ascii_case(b"gzip") || value.eq_ignore_ascii_case(b"x-gzip")
 }
 
-/// The request as it was asked for.
+/// Returns the first request of a call.
 fn first(fetch: &HttpRequest) -> Result<Hop, CallError> {
     let invalid = |what: &str| fault(CallErrorKind::Invalid, what);
     let method = Method::from_bytes(fetch.method.as_bytes());
@@ -165,7 +165,7 @@ fn first(fetch: &HttpRequest) -> Result<Hop, CallError> {
     })
 }
 
-/// Where the connection for a URL goes to.
+/// Returns the connection target of a URL.
 fn place(fetch: &HttpRequest, url: &Url) -> Result<ConnectionTarget, CallError> {
     let invalid = |why: &str| {
         fault(
@@ -201,7 +201,7 @@ fn fault(kind: CallErrorKind, words: impl std::fmt::Display) -> CallError {
     CallError::new(kind, format!("http: {words}"))
 }
 
-/// A time as people read it.
+/// Formats a duration for people.
 fn shown(time: Duration) -> String {
     format!("{} s", time.as_secs_f64())
 }

@@ -1,8 +1,8 @@
-//! Connections that are kept, and how many there may be to one place.
+//! Idle connections, and the limit of connections to one target.
 //!
-//! Whoever wants to ask something takes a [`ConnectionPermit`] first, in the order of asking; there are as many as connections are
-//! allowed. With it he takes a connection that is kept, or makes one. A connection goes back only when its last answer
-//! was read to its end; one that is dropped is closed.
+//! A request first acquires a [`ConnectionPermit`], in order of arrival; there are as many as connections are allowed.
+//! It then takes an idle connection or establishes one. A connection is returned only after its last response was read
+//! to its end; one that is dropped is closed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,41 +20,41 @@ use veche_calls::CertificateTrust;
 
 use crate::metrics::ClientMetrics;
 
-/// Where a connection leads to, and what may not be mixed with others.
+/// The target of a connection, including everything that must not be mixed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ConnectionTarget {
     pub(super) is_tls: bool,
-    /// A name or an address, without brackets.
+    /// A host name or an address, without brackets.
     pub(super) host: String,
     pub(super) port: u16,
-    /// Of no matter without TLS.
+    /// Irrelevant without TLS.
     pub(super) trust: CertificateTrust,
     pub(super) connections_max: u32,
 }
 
-/// A connection that nobody uses is kept so long: shorter than most servers do.
+/// How long an idle connection is kept: shorter than most servers do.
 const IDLE: Duration = Duration::from_secs(50);
-/// How often those that are over are looked for.
+/// The interval of removing closed connections.
 const SWEEP: Duration = Duration::from_secs(5);
-/// An answer was read to its end; its connection is ready for the next one within this time or given up.
+/// The time within which a connection has to become ready after a response was read.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// All of them.
+/// The pools of all targets.
 #[derive(Debug, Default)]
 pub(super) struct HttpPool {
     berths: Mutex<HashMap<ConnectionTarget, Arc<TargetPool>>>,
-    /// Somebody looks for connections that are over.
+    /// Whether the cleanup task is running.
     is_swept: Mutex<bool>,
 }
 
-/// Those to one place.
+/// The connections to one target.
 #[derive(Debug)]
 struct TargetPool {
     seats: Arc<Semaphore>,
     idle: Mutex<Vec<(HttpConnection, Instant)>>,
 }
 
-/// A connection. It is closed when this is dropped.
+/// A connection. Dropping it closes it.
 #[derive(Debug)]
 pub(super) struct HttpConnection {
     pub(super) sender: SendRequest<Full<Bytes>>,
@@ -67,7 +67,7 @@ impl Drop for HttpConnection {
     }
 }
 
-/// The right to use a connection to a place.
+/// The right to use a connection to a target.
 #[derive(Debug)]
 pub(super) struct ConnectionPermit {
     berth: Arc<TargetPool>,
@@ -75,7 +75,7 @@ pub(super) struct ConnectionPermit {
 }
 
 impl HttpPool {
-    /// Waits until there may be another connection to that place.
+    /// Waits for a permit for a target.
     pub(super) async fn acquire(
         self: &Arc<Self>,
         place: &ConnectionTarget,
@@ -114,7 +114,7 @@ impl HttpPool {
         berth
     }
 
-    /// Lets go of connections that are over and of places to which there are none, until nothing is left.
+    /// Removes closed connections and unused targets, until nothing is left.
     async fn close_idle(self: Arc<Self>) {
         loop {
             sleep(SWEEP).await;
@@ -122,7 +122,7 @@ impl HttpPool {
             berths.retain(|_, berth| {
                 let mut idle = berth.idle.lock();
                 idle.retain(|(link, since)| !link.sender.is_closed() && since.elapsed() < IDLE);
-                // Who has a seat, or waits for one, has a copy; a new one needs the lock that is held.
+                // Holders of a permit, and waiting ones, have a clone; new ones need the lock that is held.
                 !idle.is_empty() || Arc::strong_count(berth) > 1
             });
             if berths.is_empty() {
@@ -134,7 +134,7 @@ impl HttpPool {
 }
 
 impl ConnectionPermit {
-    /// A connection that is kept and was not closed meanwhile, as far as is known.
+    /// Takes an idle connection that is still open as far as known.
     pub(super) fn take(&self) -> Option<HttpConnection> {
         let mut idle = self.berth.idle.lock();
         loop {
@@ -145,12 +145,12 @@ impl ConnectionPermit {
         }
     }
 
-    /// Gives back a connection whose last answer was read to its end.
+    /// Returns a connection whose last response was read to its end.
     pub(super) fn return_connection(self, mut link: HttpConnection) {
         match link.sender.ready().now_or_never() {
             Some(Ok(())) => self.put(link),
             Some(Err(_)) => {}
-            // Its own task has not looked yet.
+            // Its own task has not noticed yet.
             None => {
                 tokio::spawn(async move {
                     if let Ok(Ok(())) = timeout(SETTLE, link.sender.ready()).await {

@@ -1,10 +1,10 @@
-//! How far a call has come, so that a timeout can say what it was that took so long.
+//! The progress of a call, so that a timeout names the step that took too long.
 
 use parking_lot::Mutex;
 
 use super::pool::ConnectionTarget;
 
-/// What is waited for.
+/// The current step.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Phase {
     Waiting,
@@ -21,7 +21,7 @@ impl RequestProgress {
         *self.0.lock() = Some((phase, place.shown()));
     }
 
-    /// In words.
+    /// Describes the step.
     pub(super) fn shown(&self) -> String {
         let Some((phase, place)) = &*self.0.lock() else {
             return "at the beginning".to_owned();

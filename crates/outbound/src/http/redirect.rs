@@ -1,4 +1,4 @@
-//! Where an answer sends a request to: the rules of the Fetch standard, section 4.4 (HTTP-redirect fetch).
+//! Redirects: the rules of the Fetch standard, section 4.4 (HTTP-redirect fetch).
 
 use bytes::Bytes;
 use http::header::{
@@ -11,10 +11,10 @@ use veche_calls::{CallError, CallErrorKind, masked};
 use super::exchange::Hop;
 use super::fault;
 
-/// The request that follows; `None` if the answer is one.
+/// Returns the next request; `None` if the response is not a redirect.
 ///
 /// # Errors
-/// It sends to what is no URL of HTTP.
+/// The target is not a URL of HTTP.
 pub(super) fn next(
     hop: &Hop,
     status: StatusCode,
@@ -58,7 +58,7 @@ pub(super) fn next(
         }
     }
     if next.url.origin() != hop.url.origin() {
-        // What was meant for one server is not told to another.
+        // Credentials for one server are not sent to another.
         for name in [AUTHORIZATION, COOKIE, HOST, PROXY_AUTHORIZATION] {
             next.headers.remove(name);
         }

@@ -1,19 +1,19 @@
-//! The driver's errors as faults.
+//! Converts the driver's errors to call errors.
 
 use mysql_async::{DriverError, Error, IoError};
 use veche_calls::{CallError, CallErrorKind};
 
-/// The server rolls back everything, not the statement alone: a deadlock, and its kind in clusters.
+/// Errors after which the server has rolled back the whole transaction: a deadlock, and its counterpart in clusters.
 const ROLLED_BACK: [&str; 2] = ["mysql: 1213 ", "mysql: 1180 "];
 
-/// Codes by which a server says that the connection is over: it stops (1053), killed (1317 ends but a statement), an
-/// administrator (1927), idle for too long (4031), a packet that it does not read to its end (1153).
+/// Error codes that end the connection: shutdown (1053), killed by an administrator (1927), idle timeout (4031), a
+/// packet that the server does not read completely (1153); 1317 ends only a statement.
 const LAST_WORDS: [u16; 5] = [1053, 1927, 4031, 1153, 1159];
 
-/// Those of them that are not the statement's fault.
+/// Those that are not caused by the statement.
 const GOODBYES: [u16; 3] = [1053, 1927, 4031];
 
-/// As whoever asked is told.
+/// Converts an error of a statement.
 pub(super) fn call_error(error: &Error) -> CallError {
     let (kind, words) = match error {
         Error::Server(error) => {
@@ -53,7 +53,7 @@ pub(super) fn call_error(error: &Error) -> CallError {
     CallError::new(kind, format!("mysql: {words}"))
 }
 
-/// The same of an attempt to connect.
+/// Converts an error of connecting.
 pub(super) fn not_connected(error: &Error) -> CallError {
     match error {
         Error::Io(IoError::Io(error)) => {
@@ -70,11 +70,11 @@ pub(super) fn not_connected(error: &Error) -> CallError {
     }
 }
 
-/// Whether the connection is of no use after it.
+/// Returns whether the connection is unusable after an error.
 pub(super) fn lost(error: &Error) -> bool {
     match error {
         Error::Server(error) => LAST_WORDS.contains(&error.code),
-        // Found before anything was sent.
+        // Detected before anything was sent.
         Error::Driver(
             DriverError::StmtParamsMismatch { .. }
             | DriverError::Params(_)
@@ -84,7 +84,7 @@ pub(super) fn lost(error: &Error) -> bool {
     }
 }
 
-/// Whether the server has ended the transaction in which it was said.
+/// Returns whether the server has ended the transaction with this error.
 pub(super) fn has_ended_transaction(fault: &CallError) -> bool {
     ROLLED_BACK
         .iter()

@@ -1,7 +1,7 @@
-//! Whether a statement leaves something behind on its connection: a variable, a lock, a temporary table.
+//! Detects whether a statement changes the state of its session: a variable, a lock, a temporary table.
 //!
-//! Tokens are looked at, not text, and a statement is harmless only where each of them is known to be: anything else
-//! counts as a trace. Names of tables say nothing of triggers and views, so what functions in these do is not seen.
+//! Tokens are examined, not text, and a statement is harmless only if each of them is known to be; anything else counts
+//! as a change. Triggers, views and the functions in them can't be seen.
 
 mod tokens;
 mod words;
@@ -9,7 +9,7 @@ mod words;
 use tokens::{Token, Tokens};
 use words::{FUNCTIONS, NOT_FUNCTIONS, SUSPECT, TABLE_FOLLOWS, VERBS, has};
 
-/// Returns whether the connection may not be as it was after that statement.
+/// Returns whether the session may have changed after a statement.
 pub(super) fn changes_session_state(sql: &str) -> bool {
     let mut tokens = Tokens::new(sql);
     let mut verb = tokens.next();
@@ -23,7 +23,7 @@ pub(super) fn changes_session_state(sql: &str) -> bool {
         return true;
     }
     let is_with = verb.eq_ignore_ascii_case("with");
-    // The token before is the name of a table, or a part of one: a list of columns may follow.
+    // The previous token is the name of a table, or a part of it, so a list of columns may follow.
     let mut is_table = false;
     while let Some(token) = tokens.next() {
         is_table = match (token, before) {
@@ -41,7 +41,7 @@ pub(super) fn changes_session_state(sql: &str) -> bool {
             // `@@name` reads a setting; `@name` is a variable.
             Token::Symbol(b'@') => !tokens.take_symbol(b'@'),
             Token::Symbol(_) => false,
-            // The next number of a sequence is remembered.
+            // The next number of a sequence is stored in the session.
             Token::Word(word) if has(SUSPECT, word) || is_pair(before, word, ["next", "value"]) => {
                 true
             }
@@ -64,16 +64,16 @@ fn is_pair(before: Token<'_>, word: &str, pair: [&str; 2]) -> bool {
         && word.eq_ignore_ascii_case(second)
 }
 
-/// Returns whether a word without a schema is the name of a function that is called and not known.
+/// Returns whether a word without a schema is a call of an unknown function.
 fn is_harmful_call(word: &str, behind: &Tokens<'_>) -> bool {
     if !behind.is_call() || has(NOT_FUNCTIONS, word) {
         return false;
     }
     if word.eq_ignore_ascii_case("last_insert_id") {
-        // With an argument it sets what it is asked for.
+        // With an argument it sets the value.
         return !behind.is_empty_call();
     }
-    // Behind white space some of those names are names of stored functions.
+    // After white space some of those names refer to stored functions.
     !(behind.is_call_at_once() && has(FUNCTIONS, word))
 }
 
@@ -171,21 +171,21 @@ mod tests {
             "insert into t(a) values (into_(1))",
             "call p()",
             "do f()",
-            // What the server remembers when it is told to.
+            // Values that the server stores on request.
             "select last_insert_id(7)",
             "select last_insert_id( /* x */ 7)",
             "select sql_calc_found_rows 1",
             "select next value for s",
             "select nextval(s)",
             "insert into t values (next\nvalue for s)",
-            // Comments that are carried out, or end elsewhere than they seem to.
+            // Comments that are executed, or end elsewhere than they appear to.
             "select /*! get_lock('a', 1), */ 1",
             "select /*!50000 1 */",
             "select /*M! 1 */",
             "select 1 /*/ '*/ into @x -- '",
             "select 1 --x\n into @x",
             "select 1 /* never ends",
-            // Strings that end elsewhere in another mode of the server.
+            // Strings that end elsewhere in another SQL mode.
             "select 'a\\' , @x:=1, '",
             "select 'a\\\\\\' , @x:=1, '",
             "select \"a\\\" , @x:=1, \"",

@@ -1,13 +1,13 @@
-//! Values of the database's types as a script gets them, and the reverse.
+//! Converts values between the database's types and those of scripts.
 
 use mysql_async::consts::ColumnType;
 use mysql_async::{Column, Value as Theirs};
 use veche_calls::mysql::MysqlValue;
 
-/// Up to here all whole numbers are exact in a double.
+/// All integers up to here are exact in a double.
 const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// What a value costs besides its bytes.
+/// The overhead of a value in bytes, in addition to its content.
 const VALUE_BYTES: usize = 16;
 
 pub(super) fn to_server(value: MysqlValue) -> Theirs {
@@ -22,14 +22,14 @@ pub(super) fn to_server(value: MysqlValue) -> Theirs {
     }
 }
 
-/// Numbers are numbers as far as a double holds them exactly, and text beyond; times are text.
+/// Numbers that a double holds exactly are numbers, others are text; times are text.
 pub(super) fn from_server(value: Theirs, column: &Column) -> MysqlValue {
     match value {
         Theirs::NULL => MysqlValue::Null,
         Theirs::Bytes(bytes) => MysqlValue::Bytes(bytes),
         Theirs::Int(value) => whole(value.into()),
         Theirs::UInt(value) => whole(value.into()),
-        // By way of its shortest text: 0.1 stays 0.1.
+        // Converted through its shortest text, so that 0.1 stays 0.1.
         Theirs::Float(value) => MysqlValue::Number(value.to_string().parse().unwrap_or(f64::NAN)),
         Theirs::Double(value) => MysqlValue::Number(value),
         Theirs::Date(year, month, day, hour, minute, second, us) => {
@@ -61,7 +61,7 @@ fn whole(value: i128) -> MysqlValue {
     }
 }
 
-/// Digits behind the second, as many as the column has.
+/// Returns the fraction of a second, with the column's number of digits.
 fn fraction(us: u32, column: &Column) -> String {
     let digits = match usize::from(column.decimals()) {
         0 => return String::new(),
@@ -71,7 +71,7 @@ fn fraction(us: u32, column: &Column) -> String {
     format!(".{:.digits$}", format!("{us:06}"))
 }
 
-/// What it takes, about.
+/// Returns the approximate size in bytes.
 pub(super) fn bytes_of(value: &MysqlValue) -> usize {
     VALUE_BYTES
         + match value {

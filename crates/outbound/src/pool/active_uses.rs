@@ -1,4 +1,4 @@
-//! What the connections of a pool are in use for, and since when: the error of a full pool says it.
+//! The current uses of a pool's connections, for the error of a full pool.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -7,13 +7,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Longest text of one use, in characters.
+/// The longest description in characters.
 const TEXT_MAX: usize = 60;
 
-/// Different uses that an error names.
+/// The most descriptions in an error.
 const NAMED_MAX: usize = 5;
 
-/// Uses that are under way.
+/// The current uses.
 #[derive(Debug, Default)]
 pub(crate) struct ActiveUses(Mutex<State>);
 
@@ -29,7 +29,7 @@ struct Use {
     since: Instant,
 }
 
-/// One of them, as long as it is there.
+/// A use, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ActiveUse {
     number: u64,
@@ -49,12 +49,12 @@ impl ActiveUses {
         }
     }
 
-    /// Returns all of them in words, those that last longest first.
+    /// Describes all uses, the longest first.
     pub(crate) fn describe(&self) -> String {
         let state = self.0.lock();
         let mut uses: Vec<&Use> = state.uses.values().collect();
         uses.sort_by_key(|one| one.since);
-        // With the number of each, in the order of the longest.
+        // Grouped with their number, in the order of the longest.
         let mut groups: Vec<(&Use, usize)> = Vec::new();
         for one in uses {
             match groups.iter_mut().find(|(known, _)| known.text == one.text) {
@@ -80,7 +80,7 @@ impl ActiveUses {
 }
 
 impl ActiveUse {
-    /// It is in use for something else from now on, but for no shorter time.
+    /// Changes the description without resetting the time.
     pub(crate) fn set(&self, text: String) {
         if let Some(one) = self.held.0.lock().uses.get_mut(&self.number) {
             one.text = text;
@@ -94,7 +94,7 @@ impl Drop for ActiveUse {
     }
 }
 
-/// Returns a statement in short, in quotes: in one line, without what stands in its strings, cut behind [`TEXT_MAX`].
+/// Returns a statement on one line, in quotes, without the content of its strings, cut at [`TEXT_MAX`].
 pub(crate) fn shortened(statement: &str) -> String {
     let mut text = String::from("\"");
     let mut chars = statement.trim_start().chars();
@@ -125,7 +125,7 @@ pub(crate) fn shortened(statement: &str) -> String {
     text
 }
 
-/// Goes behind the end of a string.
+/// Skips past the end of a string.
 fn skip_string(chars: &mut std::str::Chars<'_>, quote: char) {
     while let Some(one) = chars.next() {
         if one == '\\' {

@@ -1,7 +1,7 @@
-//! The one connection that ordinary commands share: made when it is needed, made again when it was lost.
+//! The connection that ordinary commands share: established on demand, and again after it was lost.
 //!
-//! While the server is away, attempts have longer and longer pauses between them, and in a pause every command fails at
-//! once: nothing piles up.
+//! While the server is unreachable, attempts are delayed increasingly, and in between every command fails at once:
+//! nothing queues up.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,26 +25,26 @@ use super::values::{call_error, not_connected};
 use crate::authority;
 use crate::metrics::{ClientMetrics, ConnectionGuard};
 
-/// After a connection was silent for so long, the system asks the other side whether it is there.
+/// The idle time after which the system probes the other side.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// Requests that wait for the connection's task to take them.
+/// The most requests queued for the connection's task.
 const BUFFER: usize = 1024;
 
-/// How connections to a server come about.
+/// Establishes connections to a server.
 #[derive(Clone, Debug)]
-pub(super) struct RedisDialer {
+pub(crate) struct RedisDialer {
     keyspace: Arc<RedisDatabase>,
 }
 
 impl RedisDialer {
-    pub(super) fn new(keyspace: &Arc<RedisDatabase>) -> Self {
+    pub(crate) fn new(keyspace: &Arc<RedisDatabase>) -> Self {
         let keyspace = Arc::clone(keyspace);
         Self { keyspace }
     }
 
     /// A connection; `pushed` gets what the server says unasked, and [`PushKind::Disconnection`] at its end.
-    pub(super) async fn connect(
+    pub(crate) async fn connect(
         &self,
         pushed: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> Result<MultiplexedConnection, CallError> {
@@ -111,7 +111,7 @@ pub(super) struct SharedConnection {
     dialer: RedisDialer,
     connect_timeout: Duration,
     state: Mutex<State>,
-    /// Held by whoever connects.
+    /// Held during a connection attempt.
     connecting: tokio::sync::Mutex<()>,
     figures: Arc<ClientMetrics>,
 }
@@ -125,20 +125,20 @@ impl fmt::Debug for SharedConnection {
 enum State {
     Up(ConnectionRef),
     Down {
-        /// No attempt before.
+        /// No attempt is made before.
         until: Instant,
         pause: Duration,
-        /// Of the last attempt.
+        /// The error of the last attempt.
         fault: Option<CallError>,
     },
 }
 
-/// A connection, in a command's hands.
+/// The connection as used by a command.
 #[derive(Clone)]
 pub(super) struct ConnectionRef {
     pub(super) connection: MultiplexedConnection,
     life: Arc<Liveness>,
-    /// What it had answered when the command began.
+    /// The number of responses when the command started.
     answers: u64,
 }
 
@@ -153,7 +153,7 @@ impl ConnectionRef {
         self.life.answers.fetch_add(1, Relaxed);
     }
 
-    /// Whether nobody has had an answer since.
+    /// Returns whether no response has arrived since.
     pub(super) fn is_silent(&self) -> bool {
         self.life.answers.load(Relaxed) == self.answers
     }
@@ -178,13 +178,13 @@ impl SharedConnection {
         }
     }
 
-    /// The connection, as far as one can know; a new one if it is known to be lost.
+    /// Returns the connection; establishes a new one if it is known to be lost.
     pub(super) async fn connection(&self) -> Result<ConnectionRef, CallError> {
         if let Some(known) = self.known() {
             return known;
         }
         let _connecting = self.connecting.lock().await;
-        // Somebody else may have had success meanwhile, or none.
+        // Another command may have connected or failed meanwhile.
         if let Some(known) = self.known() {
             return known;
         }
@@ -210,7 +210,7 @@ impl SharedConnection {
         }
     }
 
-    /// What is known without an attempt: a connection that lives, or that there is none for now.
+    /// Returns the current connection, or the error during a delay; `None` if an attempt is due.
     fn known(&self) -> Option<Result<ConnectionRef, CallError>> {
         match &*self.state.lock() {
             State::Up(up) => {
@@ -262,7 +262,7 @@ impl SharedConnection {
         };
     }
 
-    /// A command has found out that this connection is of no use.
+    /// Reports that a connection is unusable.
     pub(super) fn lost(&self, lost: &ConnectionRef) {
         lost.life.is_over.store(true, Relaxed);
     }

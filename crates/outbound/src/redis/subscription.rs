@@ -1,4 +1,4 @@
-//! Subscriptions: a connection of their own, and a queue of what has come and nobody has received.
+//! Subscriptions: a separate connection, and a queue of received messages.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,19 +19,19 @@ use super::shared_connection::RedisDialer;
 use super::values::call_error;
 use crate::metrics::{ClientMetrics, ConnectionGuard};
 
-/// Bytes of messages that nobody has received yet.
+/// The most queued bytes of messages.
 const QUEUE_BYTES_MAX: usize = 32 << 20;
 
-/// What the lease of a subscription is on.
+/// A subscription, held by a lease.
 pub(super) struct RedisSubscription {
     queue: Arc<MessageQueue>,
-    /// Whoever receives holds it, so that messages go to those who asked first.
+    /// Held while receiving, so that messages are delivered in order of requests.
     turn: tokio::sync::Mutex<()>,
-    /// Keeps it connected, however long nobody receives.
+    /// Keeps it connected even while nothing is received.
     keeper: JoinHandle<()>,
 }
 
-/// How a subscription's connections come about.
+/// Establishes a subscription's connections.
 struct SubscriptionSource {
     dialer: RedisDialer,
     connect_timeout: Duration,
@@ -40,16 +40,16 @@ struct SubscriptionSource {
     are_patterns: bool,
 }
 
-/// One connection.
+/// One connection of a subscription.
 struct SubscriptionConnection {
-    /// It is no more.
+    /// Signals its loss.
     lost: Arc<Notify>,
-    /// Closed with it.
+    /// Dropped with it.
     _connection: MultiplexedConnection,
     _connected: ConnectionGuard,
 }
 
-/// What has come.
+/// Received messages.
 struct MessageQueue {
     most: usize,
     come: Mutex<MessageBacklog>,
@@ -61,13 +61,13 @@ struct MessageBacklog {
     items: VecDeque<Item>,
     messages: usize,
     bytes: usize,
-    /// Messages for which there was no room.
+    /// The number of messages dropped for lack of room.
     dropped: u64,
 }
 
 enum Item {
     Message(RedisMessage),
-    /// What is published there is missed, and why.
+    /// Messages may have been missed, for this reason.
     Gap(CallError),
 }
 
@@ -113,8 +113,8 @@ impl RedisSubscription {
         })
     }
 
-    /// The next message; `None` if none has come in that time. A loss is told once, and so is each attempt that fails
-    /// while somebody waits. Nothing of the subscription depends on whether anybody does.
+    /// Returns the next message; `None` if none arrives in time. A lost connection is reported once, and so is each
+    /// failed attempt during a wait. The subscription itself does not depend on waits.
     pub(super) async fn receive(
         &self,
         within: Option<Duration>,
@@ -131,7 +131,7 @@ impl RedisSubscription {
 }
 
 impl SubscriptionSource {
-    /// Connects again whenever the connection is lost.
+    /// Reconnects whenever the connection is lost.
     async fn keep(self, mut feed: SubscriptionConnection, queue: Arc<MessageQueue>) {
         let [first, longest] = PAUSES;
         loop {
@@ -202,7 +202,7 @@ impl MessageQueue {
         self.news.notify_one();
     }
 
-    /// There is a gap behind what has come. Of several without a message between them the latest is told.
+    /// Records a gap after the received messages. Of several without a message in between the latest is reported.
     fn tell(&self, fault: CallError) {
         let items = &mut self.come.lock().items;
         match items.back_mut() {
@@ -212,7 +212,7 @@ impl MessageQueue {
         self.news.notify_one();
     }
 
-    /// What has come comes first, what was dropped behind it.
+    /// Returns received messages first, then reports dropped ones.
     async fn next(&self) -> Result<RedisMessage, CallError> {
         loop {
             {
@@ -239,7 +239,7 @@ impl MessageQueue {
     }
 }
 
-/// Of the pattern if it came by one, the channel and the data.
+/// Converts a push to a message with its pattern, channel and data.
 fn message(push: PushInfo) -> Option<RedisMessage> {
     let mut parts = push.data.into_iter().map(|part| match part {
         Value::BulkString(bytes) => Some(bytes),

@@ -1,16 +1,16 @@
-//! Redis's values and errors in the words of `calls`.
+//! Converts Redis values and errors.
 
 use redis::{ErrorKind, RedisError, Value};
 use veche_calls::redis::RedisValue;
 use veche_calls::{CallError, CallErrorKind};
 
-/// Up to here all whole numbers are exact in a double.
+/// All integers up to here are exact in a double.
 const WHOLE_MAX: u64 = 1 << 53;
 
-/// Values in one reply, those in lists each by itself.
+/// The most values in a reply, counting those in lists.
 const VALUES_MAX: usize = 1_000_000;
 
-/// A reply as a script gets it.
+/// Converts a reply for a script.
 pub(super) fn from_server(value: Value) -> Result<RedisValue, CallError> {
     let mut left = VALUES_MAX;
     convert(value, &mut left).ok_or_else(|| {
@@ -46,7 +46,7 @@ fn convert(value: Value, left: &mut usize) -> Option<RedisValue> {
                 pairs.map(|(key, value)| Some((convert(key, left)?, convert(value, left)?)));
             RedisValue::Map(pairs.collect::<Option<_>>()?)
         }
-        // What later versions of the driver may know.
+        // Types of later driver versions.
         _ => RedisValue::Nil,
     })
 }
@@ -59,7 +59,7 @@ fn error_text(code: &str, details: Option<&str>) -> String {
 }
 
 /// An error of the driver, or one that it made of the server's.
-pub(super) fn call_error(error: &RedisError) -> CallError {
+pub(crate) fn call_error(error: &RedisError) -> CallError {
     let (kind, said) = match error.kind() {
         ErrorKind::Io => (
             CallErrorKind::ConnectionLost,
@@ -75,7 +75,7 @@ pub(super) fn call_error(error: &RedisError) -> CallError {
     CallError::new(kind, format!("redis: {said}"))
 }
 
-/// The same of an attempt to connect.
+/// Converts an error of connecting.
 pub(super) fn not_connected(error: &RedisError) -> CallError {
     match error.kind() {
         ErrorKind::Io => {

@@ -1,4 +1,4 @@
-//! Authorities of ACME that are broken, or mean harm.
+//! Tests with broken or malicious ACME authorities.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use crate::LONG;
 use crate::server::head;
 use crate::tls::Authority;
 
-/// Orders from an authority that answers as `answer` says: given what is asked, `GET /dir`, and where it listens.
+/// Orders from an authority whose responses `answer` returns, given the request, such as `GET /dir`, and its own
+/// address.
 fn order(
     test: &str,
     answer: impl Fn(&str, &str) -> Option<String> + Send + Sync + 'static,
@@ -47,7 +48,7 @@ fn order(
     ended.recv_timeout(LONG).expect("it ends, however it does")
 }
 
-/// An answer with these lines in its head.
+/// Returns a response with these header lines.
 fn say(status: &str, lines: &str, body: &str) -> String {
     let length = body.len();
     format!("HTTP/1.1 {status}\r\nreplay-nonce: 1\r\n{lines}content-length: {length}\r\n\r\n{body}")
@@ -60,12 +61,12 @@ fn directory(nonce: &str, account: &str, order: &str) -> String {
     say("200 OK", "", &body)
 }
 
-/// The state of an order that has nothing left to prove.
+/// Returns the state of an order whose challenges are complete.
 fn state(status: &str, at: &str) -> String {
     format!("{{\"status\": {status:?}, \"authorizations\": [], \"finalize\": \"{at}/finalize\"}}")
 }
 
-/// One that is no good in the end only.
+/// Responds correctly except at the end.
 fn usual(asked: &str, at: &str) -> String {
     let location = |of: &str| format!("location: {at}/{of}\r\n");
     match asked {
@@ -74,7 +75,7 @@ fn usual(asked: &str, at: &str) -> String {
             &format!("{at}/accounts"),
             &format!("{at}/orders"),
         ),
-        // To HEAD, which has no body.
+        // The response to HEAD has no body.
         "HEAD /nonce" => say("200 OK", "", ""),
         "POST /accounts" => say("201 Created", &location("account"), "{}"),
         "POST /orders" => say("201 Created", &location("order"), &state("pending", at)),
@@ -131,7 +132,7 @@ fn waits_are_a_day_at_the_most() {
                 "POST /order" if after.starts_with('1') => {
                     Some(say("200 OK", &lines, &state("pending", at)))
                 }
-                // Dates are passed over.
+                // Dates are ignored.
                 "POST /order" => Some(say("200 OK", &lines, &state("ready", at))),
                 _ => None,
             }

@@ -1,4 +1,4 @@
-//! Servers that do not do what a good one would.
+//! Tests with servers that misbehave.
 
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -13,20 +13,20 @@ use crate::{Bench, get, post};
 #[test]
 fn a_dead_connection_is_never_handed_out() {
     let mut bench = Bench::new();
-    // The server closes what it has said it would keep.
+    // The server closes a connection that it promised to keep.
     let server = Server::saying_once(ok("once"));
     for count in 1..=20 {
         assert_eq!(bench.text(post(&server.url("/"))), "once");
         server.until_empty();
-        // The end is on its way to us.
+        // The FIN is on its way to us.
         sleep(Duration::from_millis(20));
         assert_eq!(server.accepted(), count);
     }
-    // Without a pause: whoever is quicker, what can be asked again is answered.
+    // Without a pause: whichever side is faster, idempotent requests are answered.
     for _ in 0..200 {
         assert_eq!(bench.text(get(&server.url("/"))), "once");
     }
-    // It closes just when the second request has come.
+    // It closes just when the second request has arrived.
     let server = Server::new(|mut stream, _| {
         head(&mut stream);
         let _ = stream.write_all(ok("first").as_bytes());
@@ -35,7 +35,7 @@ fn a_dead_connection_is_never_handed_out() {
     for _ in 0..20 {
         assert_eq!(bench.text(get(&server.url("/"))), "first");
     }
-    // What may do harm twice is not sent twice.
+    // A request that is not idempotent is not sent twice.
     let before = server.accepted();
     let fault = bench.fault(post(&server.url("/")));
     assert_eq!(fault.kind, CallErrorKind::ConnectionLost);
@@ -46,7 +46,7 @@ fn a_dead_connection_is_never_handed_out() {
         "{fault:?}"
     );
     assert_eq!(server.accepted(), before);
-    // It says something that nobody has asked for.
+    // It sends an unrequested response.
     let server = Server::new(|mut stream, _| {
         head(&mut stream);
         let _ = stream.write_all(format!("{}{}", ok("asked"), ok("unasked")).as_bytes());
@@ -174,7 +174,7 @@ fn answers_that_are_none() {
         ),
         (
             "HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-encoding: gzip\r\n\r\nabc",
-            "is gzip and is none",
+            "is gzip but is not",
         ),
     ] {
         let server = Server::saying_once(answer);
@@ -187,7 +187,7 @@ fn answers_that_are_none() {
         assert!(fault.words.contains(words), "{answer:.60}: {fault:?}");
         server.until_empty();
     }
-    // A head that never ends is given up too.
+    // An endless head is abandoned too.
     let endless = Server::new(|mut stream, _| {
         head(&mut stream);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nx: ");

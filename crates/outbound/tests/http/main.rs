@@ -1,4 +1,4 @@
-//! The HTTP client against servers that behave, and against many that do not.
+//! Tests of the HTTP client with well-behaved and misbehaving servers.
 
 mod acme;
 mod faults;
@@ -21,7 +21,7 @@ use veche_outbound::{ClientKind, ClientMetrics, Outbound, Port};
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// One worker's end.
+/// One worker's port.
 struct Bench {
     outbound: Outbound,
     port: Port,
@@ -103,7 +103,7 @@ impl Bench {
         }
     }
 
-    /// The body of an answer that must be good.
+    /// Returns the body of a response that has to be successful.
     fn text(&mut self, fetch: HttpRequest) -> String {
         text(&self.ask(fetch).expect("an answer"))
     }
@@ -139,7 +139,7 @@ impl Bench {
     }
 }
 
-/// Waits for what comes by and by.
+/// Waits for a condition.
 fn until(happens: impl Fn() -> bool) {
     for _ in 0..10_000 {
         if happens() {
@@ -214,7 +214,7 @@ fn connections_are_kept() {
         (bench.figures().calls(), bench.figures().connections()),
         (40, 1)
     );
-    // Those who ask for another limit have connections of their own.
+    // Calls with another limit have separate connections.
     let mut other = get(&server.url("/"));
     other.connections_max = 1;
     bench.ask(other).expect("an answer");
@@ -266,7 +266,7 @@ fn all_ways_to_end_an_answer() {
     }
     let server = Server::saying_once("HTTP/1.1 200 OK\r\n\r\nto the end");
     assert_eq!(bench.text(get(&server.url("/"))), "to the end");
-    // What a HEAD is told of a body is not there.
+    // A HEAD response announces a body that does not follow.
     let server =
         Server::saying("HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-encoding: gzip\r\n\r\n");
     for _ in 0..3 {
@@ -300,7 +300,7 @@ fn gzip_is_inflated_within_the_limit() {
     assert_eq!(text(&reply), long);
     assert_eq!(header(&reply, "content-encoding"), None);
     assert_eq!(header(&reply, "content-length"), None);
-    // Who asks for it himself gets it as it is.
+    // A script that requests gzip itself gets it unchanged.
     let mut raw = get(&server.url("/"));
     raw.headers
         .push(("accept-encoding".into(), b"gzip".to_vec()));
@@ -308,7 +308,7 @@ fn gzip_is_inflated_within_the_limit() {
     assert_eq!(header(&reply, "content-encoding"), Some("GZip"));
     assert!(matches!(&reply.body, ReplyBody::Whole(body) if body.starts_with(&[0x1f, 0x8b])));
     assert_eq!(server.accepted(), 1);
-    // A bomb.
+    // A decompression bomb.
     let server = Server::saying(gzip(&vec![0; 256 << 20]));
     let fault = bench.fault(get(&server.url("/")));
     assert!(
@@ -398,7 +398,7 @@ fn redirects_are_followed() {
     unfollowed.redirects_max = 0;
     let reply = bench.ask(unfollowed).expect("an answer");
     assert_eq!((reply.status, text(&reply).as_str()), (302, "see"));
-    // Short bodies of redirects are read, so that connections can be kept.
+    // Short bodies of redirects are read, so that connections can be reused.
     assert_eq!(
         server.accepted(),
         3,

@@ -1,4 +1,4 @@
-//! How many connections there are, and that each one ends.
+//! Tests of connection limits and of connections' ends.
 
 use std::io::Write as _;
 use std::thread::sleep;
@@ -35,7 +35,7 @@ fn there_are_never_more_connections_than_allowed() {
     let waits: u64 = figures.waits().iter().sum();
     assert!(waits >= 190 && figures.wait_us() > 0, "{figures:?}");
     assert_eq!(figures.waiting(), 0);
-    // Without a limit in the way all of them at once.
+    // Without a limit all run at once.
     let all: Vec<CallId> = (0..200)
         .map(|_| {
             bench.fetch(HttpRequest {
@@ -92,7 +92,7 @@ fn what_is_cancelled_closes_its_connection() {
         bench.port.flush();
         server.until_empty();
     }
-    // The last of them end just now.
+    // The last of them are just ending.
     until(|| bench.figures().connections() == 0);
 }
 
@@ -121,7 +121,7 @@ fn streams() {
     drop(stream);
     server.until_empty();
 
-    // One that is given up while nothing comes.
+    // A call cancelled while nothing arrives.
     let waiting = Server::new(|mut stream, _| {
         head(&mut stream);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nbegin");
@@ -149,7 +149,7 @@ fn streams() {
     bench.port.flush();
     drop(stream);
     waiting.until_empty();
-    // One whose reply nobody takes.
+    // A call whose reply is never taken.
     let id = bench.fetch(HttpRequest {
         is_stream: true,
         ..get(&waiting.url("/"))
@@ -157,7 +157,7 @@ fn streams() {
     drop(bench.outcome(id));
     waiting.until_empty();
 
-    // One with a limit, and one that breaks off.
+    // A body over the limit, and a truncated one.
     let server = Server::saying_once("HTTP/1.1 200 OK\r\ncontent-length: 20\r\n\r\nshort");
     let mut limited = get(&server.url("/"));
     limited.body_bytes_max = 3;

@@ -1,4 +1,4 @@
-//! Servers of the tests' own, which do what a good one would not.
+//! Servers of the tests, which misbehave as needed.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-/// One that does with each connection what a test says, in a thread of its own.
+/// A server that handles each connection as the test says, on a separate thread.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     accepted: Arc<AtomicUsize>,
@@ -16,7 +16,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// The handler gets the connection and how many there were before.
+    /// The handler gets the connection and the number of earlier ones.
     pub(crate) fn new(handle: impl Fn(TcpStream, usize) + Send + Sync + 'static) -> Self {
         Self::at("127.0.0.1:0", handle)
     }
@@ -51,7 +51,7 @@ impl Server {
         }
     }
 
-    /// One that says the same to each request.
+    /// Creates a server that sends the same response to each request.
     pub(crate) fn saying(answer: impl Into<Vec<u8>>) -> Self {
         let answer = answer.into();
         Self::new(move |mut stream, _| {
@@ -63,7 +63,7 @@ impl Server {
         })
     }
 
-    /// One that says something once, and then ends the connection.
+    /// Creates a server that sends one response and closes the connection.
     pub(crate) fn saying_once(answer: impl Into<Vec<u8>>) -> Self {
         let answer = answer.into();
         Self::new(move |mut stream, _| {
@@ -76,17 +76,17 @@ impl Server {
         format!("http://{}{path}", self.address)
     }
 
-    /// Connections so far.
+    /// Returns the number of connections so far.
     pub(crate) fn accepted(&self) -> usize {
         self.accepted.load(SeqCst)
     }
 
-    /// Connections that were open at once.
+    /// Returns the highest number of concurrent connections.
     pub(crate) fn most(&self) -> usize {
         self.most.load(SeqCst)
     }
 
-    /// Waits until nobody is connected.
+    /// Waits until there is no connection.
     pub(crate) fn until_empty(&self) {
         for _ in 0..1000 {
             if self.open.load(SeqCst) == 0 {
@@ -98,7 +98,7 @@ impl Server {
     }
 }
 
-/// Reads a request's head and the body that it announces; `None` at the end.
+/// Reads a request's head and its announced body; `None` at the end.
 pub(crate) fn head(stream: &mut impl Read) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -119,13 +119,13 @@ pub(crate) fn head(stream: &mut impl Read) -> Option<String> {
     Some(head)
 }
 
-/// An answer with this body.
+/// Returns a response with this body.
 pub(crate) fn ok(body: &str) -> String {
     let length = body.len();
     format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}")
 }
 
-/// Nothing is said until the other side goes.
+/// Sends nothing until the other side closes.
 pub(crate) fn until_gone(stream: &mut impl Read) {
     let mut bytes = [0; 4096];
     while matches!(stream.read(&mut bytes), Ok(1..)) {}

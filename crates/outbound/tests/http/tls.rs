@@ -1,4 +1,4 @@
-//! With TLS: certificates of the test's own.
+//! Tests with TLS and certificates of the test's own.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -16,7 +16,7 @@ use crate::{Bench, get, header};
 
 pub(crate) type Sealed = StreamOwned<ServerConnection, TcpStream>;
 
-/// Whoever it vouches for is believed.
+/// A certificate authority of the test.
 pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     pub(crate) file: PathBuf,
@@ -33,7 +33,7 @@ impl Authority {
         Self { issuer, file }
     }
 
-    /// A server for these names that says the same to each request.
+    /// Starts a server for these names that sends the same response to each request.
     fn serve(&self, names: &[&str], is_expired: bool) -> Server {
         self.serve_by(names, is_expired, |stream| {
             while head(stream).is_some() {
@@ -42,7 +42,7 @@ impl Authority {
         })
     }
 
-    /// One that does with each connection what a test says.
+    /// Starts a server that handles each connection as the test says.
     pub(crate) fn serve_by(
         &self,
         names: &[&str],
@@ -138,7 +138,7 @@ fn certificates_are_looked_at() {
         fault.words.contains("/nowhere.pem: there is no such file"),
         "{fault:?}"
     );
-    // A connection that was believed to anybody is not handed to who believes somebody.
+    // A connection made without verification is not reused for a call that verifies.
     assert!(bench.ask(ask(&expired, "localhost", file(&ours))).is_err());
 }
 

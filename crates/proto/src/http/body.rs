@@ -1,29 +1,29 @@
-//! A request's body off the wire: sized, or chunked as RFC 9112 section 7.1 says, strictly.
+//! Decoding of a request's body: sized, or strictly chunked as in RFC 9112 section 7.1.
 
 use std::ops::Range;
 
 use super::syntax::{is_token_byte, is_value_byte};
 use super::{Framing, HeadLimits, HttpError, Status};
 
-/// Bytes of extensions that one chunk can have. They mean nothing to us and are passed over.
+/// Maximum length of the extensions of one chunk. They are ignored.
 const EXTENSION_BYTES_MAX: u32 = 256;
 
-/// Bytes of trailers in all. They are checked and passed over: nothing a peer says after the body may change what its
-/// head said (RFC 9110 section 6.5.1).
+/// Maximum length of all trailers. They are validated and ignored: nothing after the body may change the meaning of the
+/// head (RFC 9110 section 6.5.1).
 const TRAILER_BYTES_MAX: u32 = 8 * 1024;
 
-/// Hex digits of a chunk size: as many as a `u64` holds.
+/// Maximum number of hexadecimal digits of a chunk size, enough for a `u64`.
 const SIZE_DIGITS_MAX: u32 = 16;
 
-/// Takes one body off the wire, piece by piece. Holds no bytes, and however the input is split, the data is the same.
+/// Decodes one body incrementally. It buffers nothing, and its result does not depend on how the input is split.
 #[derive(Clone, Debug)]
 pub struct BodyDecoder {
     state: State,
-    /// Bytes seen of what is limited in this state: digits, an extension, the trailers.
+    /// Number of bytes seen of the part that is limited in this state: digits, an extension, the trailers.
     count: u32,
-    /// Bytes left of the body or of the chunk.
+    /// Bytes left of the body or chunk.
     remaining: u64,
-    /// Payload that may still be announced by chunks.
+    /// Payload that further chunks may announce.
     budget: u64,
 }
 
@@ -46,19 +46,19 @@ enum State {
     EndLf,
 }
 
-/// What one call of [`BodyDecoder::decode`] came to.
+/// The result of [`BodyDecoder::decode`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BodyPiece {
-    /// Bytes taken from the front of the input; the next call gets what follows them.
+    /// Number of bytes consumed; the next call gets the bytes after them.
     pub consumed: usize,
-    /// Where in the input payload lies; may be empty.
+    /// Range of the payload in the input; may be empty.
     pub data: Range<usize>,
-    /// The body is over: the next request begins after `consumed`.
+    /// Whether the body is complete: the next request begins after `consumed`.
     pub is_end: bool,
 }
 
 impl BodyDecoder {
-    /// A decoder for the body that a head announces, within `limits.body_bytes_max`.
+    /// Creates a decoder for the body announced by a head, limited to `limits.body_bytes_max`.
     #[must_use]
     pub const fn new(framing: Framing, limits: &HeadLimits) -> Self {
         let (state, remaining) = match framing {
@@ -74,18 +74,18 @@ impl BodyDecoder {
         }
     }
 
-    /// Whether the body is over.
+    /// Returns whether the body is complete.
     #[must_use]
     pub const fn is_end(&self) -> bool {
         matches!(self.state, State::End)
     }
 
-    /// Takes from the front of `input` up to the end of one run of payload, of the body or of the input. So all of
-    /// `input` is taken, unless payload was found or the body is over.
+    /// Consumes `input` up to the end of one run of payload, of the body or of the input. So all of `input` is
+    /// consumed, unless payload was found or the body is complete.
     ///
     /// # Errors
-    /// 400 for what is not chunked coding, 413 for more payload than the limit, 431 for too many trailers. The
-    /// decoder is of no use afterwards.
+    /// 400 for invalid chunked coding, 413 for too much payload, 431 for too many trailers. The decoder must not be
+    /// used afterwards.
     pub fn decode(&mut self, input: &[u8]) -> Result<BodyPiece, HttpError> {
         let mut at = 0;
         while at < input.len() && self.state != State::End {
@@ -121,7 +121,7 @@ impl BodyDecoder {
         }
     }
 
-    /// One byte of everything that is not payload.
+    /// Handles one byte other than payload.
     fn step(&mut self, byte: u8) -> Result<(), HttpError> {
         self.state = match (self.state, byte) {
             (State::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {

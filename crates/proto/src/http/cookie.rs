@@ -1,8 +1,8 @@
-//! The Cookie header (RFC 6265 section 4.2.1), read leniently: what is no pair is passed over.
+//! The Cookie header (RFC 6265 section 4.2.1), parsed leniently: malformed pairs are skipped.
 
 use super::syntax::trim_ows;
 
-/// The value of the first cookie of that name in one Cookie header, without the quotes around it.
+/// Returns the value of the first cookie with this name in one Cookie header, without quotes.
 pub(super) fn find<'b>(header: &'b str, name: &str) -> Option<&'b str> {
     header.split(';').find_map(|pair| {
         let (cookie, value) = pair.split_once('=')?;

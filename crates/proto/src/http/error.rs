@@ -1,18 +1,18 @@
-//! What a request may cost, and how it is refused.
+//! Limits on a request, and its refusal.
 
 use super::Status;
 
-/// What one request may cost. The defaults suit browsers and back ends alike.
+/// Limits on one request. The defaults suit browsers and back ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadLimits {
-    /// The whole head: request line, header lines and the empty line. More is refused with 431. At most
-    /// [`HEAD_BYTES_MAX`](super::HEAD_BYTES_MAX) counts.
+    /// The whole head: request line, header lines and the empty line. Longer ones are refused with 431. At most
+    /// [`HEAD_BYTES_MAX`](super::HEAD_BYTES_MAX).
     pub head_bytes_max: usize,
-    /// Header lines. More are refused with 431. At most [`HEADERS_MAX`](super::HEADERS_MAX) counts.
+    /// Number of header lines. More are refused with 431. At most [`HEADERS_MAX`](super::HEADERS_MAX).
     pub headers_max: usize,
-    /// The request target. More is refused with 414.
+    /// The request target. Longer ones are refused with 414.
     pub target_bytes_max: usize,
-    /// The body's payload. More is refused with 413: an announced length before a byte of it is read.
+    /// The body's payload. More is refused with 413; a declared length is refused before the body is read.
     pub body_bytes_max: u64,
 }
 
@@ -27,14 +27,14 @@ impl Default for HeadLimits {
     }
 }
 
-/// A request that is refused. The connection is answered with `status` and closed: where the next request would begin
-/// is no longer certain.
+/// A refused request. It is answered with `status` and the connection is closed, since the start of the next request is
+/// uncertain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct HttpError {
-    /// What the peer is answered.
+    /// The status of the response.
     pub status: Status,
-    /// Why, for the answer's body and the log. Never holds anything the peer sent.
+    /// The reason, for the response's body and the log. Contains nothing that the peer sent.
     pub reason: &'static str,
 }
 
@@ -43,7 +43,7 @@ impl HttpError {
         Self { status, reason }
     }
 
-    /// The commonest refusal: 400.
+    /// Creates a refusal with status 400.
     pub(super) const fn bad(reason: &'static str) -> Self {
         Self::new(Status::BAD_REQUEST, reason)
     }

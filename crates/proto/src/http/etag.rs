@@ -9,8 +9,8 @@ pub enum EtagComparison {
     Weak,
 }
 
-/// Whether a list of entity tags, or `*`, has this one. `etag` is as on the wire: `"…"` or `W/"…"`. Reading stops at
-/// the first member that is malformed; those before it count.
+/// Returns whether a list of entity tags, or `*`, contains this one. `etag` is in its wire format: `"…"` or `W/"…"`.
+/// Parsing stops at the first malformed member; earlier ones count.
 #[must_use]
 pub fn etag_list_matches(list: &str, etag: &str, comparison: EtagComparison) -> bool {
     if list.trim_matches([' ', '\t']) == "*" {
@@ -24,7 +24,7 @@ pub fn etag_list_matches(list: &str, etag: &str, comparison: EtagComparison) -> 
     loop {
         rest = rest.trim_start_matches([' ', '\t', ',']);
         let (member_is_weak, tag) = split_weak(rest);
-        // The opaque part may hold commas, so it is read from quote to quote.
+        // The opaque part may contain commas, so it is parsed from quote to quote.
         let Some(end) = tag.strip_prefix('"').and_then(|inside| inside.find('"')) else {
             return false;
         };

@@ -1,39 +1,39 @@
-//! How long a request's body is (RFC 9112 section 6): where request smuggling is stopped.
+//! The length of a request's body (RFC 9112 section 6): the defence against request smuggling.
 
 use super::syntax::trim_ows;
 use super::{HeadLimits, HttpError, HttpVersion, Method, Status};
 
-/// How the end of a request's body is found.
+/// How a request's body is delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// No body: neither length nor coding is given, or the length is 0.
     None,
-    /// So many bytes, at least 1.
+    /// A length in bytes, at least 1.
     Sized(u64),
-    /// Chunks with a last, empty one and trailers.
+    /// Chunks, ended by an empty one and trailers.
     Chunked,
 }
 
-/// Gathers Content-Length and Transfer-Encoding over a head's lines.
+/// Collects Content-Length and Transfer-Encoding from a head's lines.
 #[derive(Default)]
 pub(super) struct FramingFields {
     length: Option<u64>,
     coding: Option<Coding>,
 }
 
-/// What the Transfer-Encoding lines say together.
+/// The combined value of the Transfer-Encoding lines.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Coding {
     Chunked,
-    /// Codings that we do not know, none of them `chunked`.
+    /// Unknown codings without `chunked`.
     Unknown,
-    /// The same, and `chunked` as the last.
+    /// Unknown codings followed by `chunked`.
     UnknownThenChunked,
 }
 
 impl FramingFields {
-    /// One Content-Length line. Digits and nothing else: no sign, no list, and no second line even if it says the
-    /// same, as somebody before us may have taken the other one.
+    /// Handles a Content-Length line. Only digits are accepted: no sign, no list, and no second line even with the same
+    /// value, since an intermediary may have used the other one.
     pub(super) fn content_length(&mut self, value: &[u8]) -> Result<(), HttpError> {
         if self.length.is_some() {
             return Err(HttpError::bad("more than one Content-Length"));
@@ -41,7 +41,7 @@ impl FramingFields {
         if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
             return Err(HttpError::bad("Content-Length is not a number"));
         }
-        // Digits that overflow are a length all the same, one above every limit.
+        // Overflowing digits are a valid length above every limit.
         let length = value.iter().try_fold(0u64, |sum, digit| {
             sum.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
         });
@@ -49,7 +49,7 @@ impl FramingFields {
         Ok(())
     }
 
-    /// One Transfer-Encoding line; several make one list.
+    /// Handles a Transfer-Encoding line; several lines form one list.
     pub(super) fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), HttpError> {
         let value = str::from_utf8(value)
             .map_err(|_| HttpError::bad("Transfer-Encoding is not a list of tokens"))?;
@@ -67,7 +67,7 @@ impl FramingFields {
         Ok(())
     }
 
-    /// The verdict over all lines.
+    /// Returns the framing by all lines.
     pub(super) fn finish(
         self,
         method: &Method<'_>,
@@ -76,7 +76,7 @@ impl FramingFields {
     ) -> Result<Framing, HttpError> {
         match (self.coding, self.length) {
             (None, None) => {
-                // RFC 1945 section 7.2.2: in 1.0 the length of such a body can't be known. In 1.1 there is none.
+                // RFC 1945 section 7.2.2: in 1.0 the length of such a body is unknown. In 1.1 it has none.
                 if version == HttpVersion::Http10
                     && matches!(method, Method::Post | Method::Put | Method::Patch)
                 {
@@ -93,13 +93,13 @@ impl FramingFields {
                 "the body is too large",
             )),
             (None, Some(length)) => Ok(Framing::Sized(length)),
-            // RFC 9112 section 6.1: both at once, or a coding in 1.0, means that somebody was misled.
+            // RFC 9112 section 6.1: both headers, or a coding in 1.0, indicate an attack.
             (Some(_), Some(_)) => Err(HttpError::bad("both Transfer-Encoding and Content-Length")),
             (Some(_), None) if version == HttpVersion::Http10 => {
                 Err(HttpError::bad("Transfer-Encoding in HTTP/1.0"))
             }
             (Some(Coding::Chunked), None) => Ok(Framing::Chunked),
-            // Section 6.3, rule 4: where the body ends is not certain.
+            // Section 6.3 rule 4: the end of the body is uncertain.
             (Some(Coding::Unknown), None) => {
                 Err(HttpError::bad("the last transfer coding is not chunked"))
             }

@@ -1,42 +1,42 @@
-//! A parsed request head and what may be asked of it.
+//! A parsed request head and its accessors.
 
 use std::borrow::Cow;
 
 use super::syntax::list_members;
 use super::{Framing, Method, Query, cookie};
 
-/// Header lines that a head can hold, whatever [`Limits`](super::Limits) say.
+/// Maximum number of header lines of a head, regardless of configured limits.
 pub const HEADERS_MAX: usize = 64;
 
-/// Bytes that a head can have, whatever [`Limits`](super::Limits) say: offsets into it are 16 bits wide.
+/// Maximum length of a head in bytes, regardless of configured limits: offsets into it are 16 bits wide.
 pub const HEAD_BYTES_MAX: usize = u16::MAX as usize;
 
 /// The protocol version of a request. Responses always say HTTP/1.1 (RFC 9110 section 6.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpVersion {
-    /// HTTP/1.0: no chunks, and closed after each response unless asked otherwise.
+    /// HTTP/1.0: no chunks, and the connection closes after each response unless requested otherwise.
     Http10,
-    /// HTTP/1.1.
+    /// HTTP/1.1: connections persist by default.
     Http11,
 }
 
-/// A request's head. Borrows the bytes it was parsed from; what it says has passed every check of this module.
+/// A request's head. Borrows the bytes it was parsed from; its content has passed every check of this module.
 #[derive(Clone)]
 pub struct Head<'b> {
-    /// What is asked for.
+    /// The method of the request.
     pub method: Method<'b>,
-    /// The request target as it came.
+    /// The raw request target.
     pub target: &'b str,
-    /// The target's path in [normal form](super::normal_path); begins with `/`, or is `*` for `OPTIONS *`. Nothing else
-    /// of the target says what is asked for: two readings of it could differ.
+    /// The target's path in [normal form](super::normal_path); begins with `/`, or is `*` for `OPTIONS *`. Only this
+    /// form may determine what is requested, since readers of the raw target could differ.
     pub path: Cow<'b, str>,
-    /// What follows `?` in the target, still percent-encoded; empty if nothing does.
+    /// The part of the target after `?`, percent-encoded; may be empty.
     pub query: &'b str,
-    /// The version that the peer speaks.
+    /// The HTTP version of the peer.
     pub version: HttpVersion,
     /// Host and port: of an absolute-form target, else of the Host header; empty if an HTTP/1.0 request has none.
     pub host: &'b str,
-    /// How the body's end is found.
+    /// How the body is delimited.
     pub framing: Framing,
     /// Whether the peer wants the connection to stay open after the response.
     pub keep_alive: bool,
@@ -47,7 +47,7 @@ pub struct Head<'b> {
     pub(super) spans_len: u8,
 }
 
-/// A header line's name and value as places in the head.
+/// Offsets of a header line's name and value in the head.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Span {
     pub(super) name_at: u16,
@@ -57,26 +57,26 @@ pub(super) struct Span {
 }
 
 impl<'b> Head<'b> {
-    /// The first value of that name, in any case; `None` as well if it is not UTF-8 (which a header may be:
+    /// Returns the first value with this case-insensitive name; `None` also if it is not UTF-8 (see
     /// [`header_bytes`](Self::header_bytes)).
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&'b str> {
         simdutf8::basic::from_utf8(self.header_bytes(name)?).ok()
     }
 
-    /// The first value of that name, in any case, as it came.
+    /// Returns the first raw value with this case-insensitive name.
     #[must_use]
     pub fn header_bytes(&self, name: &str) -> Option<&'b [u8]> {
         self.values(name).next()
     }
 
-    /// All values of that name that are UTF-8, in order.
+    /// Returns all values with this name that are UTF-8, in order.
     pub fn header_all(&self, name: &str) -> impl Iterator<Item = &'b str> {
         self.values(name)
             .filter_map(|value| simdutf8::basic::from_utf8(value).ok())
     }
 
-    /// Whether a header that is a list of tokens (`Connection`, `Upgrade`) has this one, in any case.
+    /// Returns whether a header that is a list of tokens (`Connection`, `Upgrade`) contains this one, ignoring case.
     #[must_use]
     pub fn header_has_token(&self, name: &str, token: &str) -> bool {
         self.header_all(name)
@@ -84,11 +84,11 @@ impl<'b> Head<'b> {
             .any(|member| member.eq_ignore_ascii_case(token))
     }
 
-    /// All header lines, in order. Names are tokens, in the peer's case; values have no white space around them.
+    /// Returns all header lines in order. Names are tokens in the peer's case; values have no surrounding white space.
     pub fn headers(&self) -> impl ExactSizeIterator<Item = (&'b str, &'b [u8])> {
         let bytes = self.bytes;
         self.spans().iter().map(move |span| {
-            // Tokens are ASCII, so the conversion never fails.
+            // Tokens are ASCII, so the conversion can't fail.
             (
                 str::from_utf8(span.name(bytes)).unwrap_or_default(),
                 span.value(bytes),
@@ -96,20 +96,20 @@ impl<'b> Head<'b> {
         })
     }
 
-    /// The value of the first cookie of that name, as it came but for quotes around it. Names are case-sensitive.
+    /// Returns the raw value of the first cookie with this name, without surrounding quotes. Names are case-sensitive.
     #[must_use]
     pub fn cookie(&self, name: &str) -> Option<&'b str> {
         self.header_all("cookie")
             .find_map(|value| cookie::find(value, name))
     }
 
-    /// The first value of that name in the query, decoded; `None` as well if it decodes to something not UTF-8.
+    /// Returns the first decoded value with this name in the query; `None` also if it is not UTF-8.
     #[must_use]
     pub fn query(&self, name: &str) -> Option<Cow<'b, str>> {
         Query::new(self.query).find(name)
     }
 
-    /// All values of that name in the query, decoded, in order.
+    /// Returns all decoded values with this name in the query, in order.
     pub fn query_all<'n>(&self, name: &'n str) -> impl Iterator<Item = Cow<'b, str>> + use<'b, 'n> {
         Query::new(self.query).find_all(name)
     }
@@ -141,7 +141,7 @@ impl Span {
 }
 
 impl std::fmt::Debug for Head<'_> {
-    /// Method, path and framing; not the query and not the headers, which hold secrets.
+    /// Shows method, path and framing; not query and headers, which may contain secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Head")
             .field("method", &self.method)

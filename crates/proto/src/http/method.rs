@@ -11,7 +11,7 @@ pub enum Method<'b> {
     Post,
     /// Replace the target by the body.
     Put,
-    /// Remove the target.
+    /// Remove the target resource.
     Delete,
     /// Establish a tunnel. [`parse_head`](super::parse_head) refuses it with 501.
     Connect,
@@ -21,12 +21,12 @@ pub enum Method<'b> {
     Trace,
     /// Change the target in part.
     Patch,
-    /// Any other token.
+    /// A method with another token.
     Other(&'b str),
 }
 
 impl<'b> Method<'b> {
-    /// The method that a token names.
+    /// Returns the method for a token.
     #[inline]
     #[must_use]
     pub fn from_token(token: &'b str) -> Self {
@@ -44,7 +44,7 @@ impl<'b> Method<'b> {
         }
     }
 
-    /// The token on the wire.
+    /// Returns the method's token.
     #[must_use]
     pub const fn as_str(&self) -> &'b str {
         match self {

@@ -1,14 +1,14 @@
-//! HTTP/1.0 and 1.1 as servers speak it (RFC 9110, RFC 9112).
+//! HTTP/1.0 and 1.1 for servers (RFC 9110, RFC 9112).
 //!
-//! Requests come in: [`read_head`] takes a head off growing input (by [`HeadScan`] and [`parse_head`]), [`BodyDecoder`]
-//! takes the body off the wire. Responses go out: [`ResponseHead`] begins one by appending to a `Vec<u8>`,
-//! [`write_chunk`] and [`finish_chunks`] stream one. Nothing here knows routes, handlers, timeouts or how bytes
-//! travel; those live in `veche-frontends` above and `veche-net` below.
+//! Requests: [`read_head`] parses a head from growing input (with [`HeadScan`] and [`parse_head`]), [`BodyDecoder`]
+//! decodes the body. Responses: [`ResponseHead`] begins one by appending to a `Vec<u8>`, [`write_chunk`] and
+//! [`finish_chunks`] stream one. Routes, handlers, timeouts and transports are outside, in `veche-frontends` and
+//! `veche-net`.
 //!
-//! Reading is strict, as everything that two readers could understand differently is a way to smuggle a request past
-//! one of them: bare CR or LF, folded lines, doubtful lengths and codings are refused, never repaired. Every refusal
-//! is an [`HttpError`], after which the connection is answered and closed. Nothing here allocates while parsing but for
-//! a path that is not in [normal form](normal_path), and no input makes it panic.
+//! Parsing is strict, since everything that two readers could interpret differently can smuggle a request past one of
+//! them: bare CR or LF, folded lines, doubtful lengths and codings are refused, never repaired. Every refusal is an
+//! [`HttpError`], after which the connection is answered and closed. Parsing allocates only for paths that are not in
+//! [normal form](normal_path), and no input causes a panic.
 
 mod body;
 mod cookie;

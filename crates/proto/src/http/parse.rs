@@ -1,4 +1,4 @@
-//! Bytes of one head to a [`Head`]: `httparse` reads the lines, the rules of RFC 9112 are applied here.
+//! Parsing of one head: `httparse` splits the lines, and this module applies the rules of RFC 9112.
 
 use std::mem::MaybeUninit;
 
@@ -12,14 +12,14 @@ use super::{
     Method, Status,
 };
 
-/// The head at the front of `input`, and how many bytes it took; `None` while it is incomplete. What follows those
-/// bytes is the body or the next request.
+/// Parses the head at the front of `input`, and returns it with its length; `None` while it is incomplete. The body or
+/// the next request follows.
 ///
-/// `scan` belongs to this head: it remembers what was looked at when more input comes. Usually a head comes whole, and
-/// then it is read in one pass and not scanned at all.
+/// `scan` belongs to this head and remembers what was scanned until more input arrives. Usually a head is complete, and
+/// is parsed in one pass without scanning.
 ///
 /// # Errors
-/// As [`HeadScan::find`] and [`parse_head`], the first of them that objects, however the input is split.
+/// Those of [`HeadScan::find`] and [`parse_head`], whichever is first, regardless of how the input is split.
 pub fn read_head<'b>(
     scan: &mut HeadScan,
     input: &'b [u8],
@@ -30,7 +30,7 @@ pub fn read_head<'b>(
         if let Ok(Some(whole)) = parse_front(window, limits) {
             return Ok(Some(whole));
         }
-        // Errors are found again below, in the order in which a head that comes in pieces meets them.
+        // Errors are found again below, in the order in which a split head meets them.
     }
     let Some(end) = scan.find(input, limits)? else {
         return Ok(None);
@@ -38,12 +38,12 @@ pub fn read_head<'b>(
     Ok(Some((parse_head(&input[..end], limits)?, end)))
 }
 
-/// Parses exactly one head, as [`HeadScan`] found it: with its last, empty line and nothing after.
+/// Parses exactly one head, as delimited by [`HeadScan`]: with its final empty line and nothing after it.
 ///
 /// # Errors
-/// 400 for what breaks the syntax or could be understood in two ways, 411 and 413 for the body's length, 414 and 431
-/// for sizes, 417 for an expectation other than `100-continue`, 501 for CONNECT, overlong methods and unknown transfer
-/// codings, 505 for versions that are not 1.0 or 1.1.
+/// 400 for invalid or ambiguous syntax, 411 and 413 for the body's length, 414 and 431 for sizes, 417 for an
+/// expectation other than `100-continue`, 501 for CONNECT, overlong methods and unknown transfer codings, 505 for
+/// versions other than 1.0 and 1.1.
 pub fn parse_head<'b>(bytes: &'b [u8], limits: &HeadLimits) -> Result<Head<'b>, HttpError> {
     if bytes.len() > limits.head_bytes_max.min(HEAD_BYTES_MAX) {
         return Err(HttpError::new(
@@ -57,7 +57,7 @@ pub fn parse_head<'b>(bytes: &'b [u8], limits: &HeadLimits) -> Result<Head<'b>, 
     }
 }
 
-/// A head at the front of at most `HEAD_BYTES_MAX` bytes.
+/// Parses a head at the front of at most `HEAD_BYTES_MAX` bytes.
 #[inline]
 fn parse_front<'b>(
     bytes: &'b [u8],
@@ -129,7 +129,7 @@ fn parse_front<'b>(
         (None, None) => "",
     };
     if fields.host.is_none() && version == HttpVersion::Http11 {
-        // RFC 9112 section 3.2: even if the target names the host.
+        // RFC 9112 section 3.2: required even if the target contains the host.
         return Err(HttpError::bad(if has_authority {
             "Host is missing beside the URL"
         } else {
@@ -152,7 +152,7 @@ fn parse_front<'b>(
         host,
         framing,
         keep_alive: !fields.close && (version == HttpVersion::Http11 || fields.keep_alive),
-        // RFC 9110 section 10.1.1: not for 1.0 and not without a body.
+        // RFC 9110 section 10.1.1: not for 1.0, and not without a body.
         expect_continue: fields.expects_continue
             && version == HttpVersion::Http11
             && framing != Framing::None,
@@ -163,7 +163,7 @@ fn parse_front<'b>(
     Ok(Some((head, end)))
 }
 
-/// The headers that decide how the message is read, gathered over all lines.
+/// Headers that determine the message's framing, collected over all lines.
 #[derive(Default)]
 struct Fields<'b> {
     host: Option<&'b str>,
@@ -177,7 +177,7 @@ struct Fields<'b> {
 impl<'b> Fields<'b> {
     #[inline]
     fn take(&mut self, name: &'b [u8], value: &'b [u8]) -> Result<(), HttpError> {
-        // The length first: most headers are none of these.
+        // The length is compared first, since most headers are none of these.
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"host") => self.host(value),
             6 if name.eq_ignore_ascii_case(b"expect") => {
@@ -227,8 +227,8 @@ impl<'b> Fields<'b> {
     }
 }
 
-/// `httparse` takes a bare LF for the end of a line; others may not, and there a request could be hidden
-/// (RFC 9112 section 2.2 lets us choose). Here: the empty lines in front, the request line, the end of the head.
+/// Refuses a bare LF in the leading empty lines, the request line and the end of the head: `httparse` accepts it as a
+/// line end but other parsers may not, which could hide a request (RFC 9112 section 2.2 permits either).
 fn check_line_ends(bytes: &[u8], method_at: usize, target_end: usize) -> Result<(), HttpError> {
     const VERSION_BYTES: usize = " HTTP/1.1".len();
     let leading = &bytes[..method_at];
@@ -241,7 +241,7 @@ fn check_line_ends(bytes: &[u8], method_at: usize, target_end: usize) -> Result<
     Ok(())
 }
 
-/// The same for a header line: after the value stand spaces at most, then CR.
+/// Refuses a bare LF after a header line: only white space and CR may follow the value.
 #[inline]
 fn check_value_end(bytes: &[u8], value_end: usize) -> Result<(), HttpError> {
     let mut at = value_end;
@@ -257,7 +257,7 @@ fn check_value_end(bytes: &[u8], value_end: usize) -> Result<(), HttpError> {
 
 const BARE_LF: HttpError = HttpError::bad("a line does not end with CR LF");
 
-/// What to answer for what `httparse` refuses.
+/// Returns the refusal for an error of `httparse`.
 #[cold]
 fn refuse(error: httparse::Error, bytes: &[u8]) -> HttpError {
     match error {

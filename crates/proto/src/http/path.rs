@@ -1,15 +1,16 @@
-//! A request's path in normal form: one spelling of each path, which everything behind the parser compares and hands on.
+//! The normal form of a request's path: the only spelling used by everything behind the parser.
 //!
-//! Two readers of one path are two opinions on where a rule applies: a router that compares bytes lets `/%70rivate` past
-//! a rule on `/private` that a handler behind it decodes. So a path is read once, here (RFC 3986 section 6.2.2):
+//! Two readings of one path are two opinions on where a rule applies: a router that compares bytes lets `/%70rivate`
+//! pass a rule on `/private` although a handler decodes it. So a path is interpreted once, here (RFC 3986 section
+//! 6.2.2):
 //!
-//! - Percent-encoded bytes are decoded once. Two stay encoded, in upper case: `%2F`, as a slash in a name is no
-//!   separator, and `%25`, as a decoded percent sign could be taken for the beginning of another encoded byte. So to
-//!   decode a segment of a normal path once more gives its text, and the normal form of a normal path is itself.
-//! - `.` and `..` are resolved, encoded or not; what would leave the root stays there.
-//! - Slashes in a row are one. A slash at the end stays: `/a` and `/a/` are two paths.
-//! - Refused are percent signs without two hexadecimal digits, backslashes and NUL, encoded or not, and what is not UTF-8
-//!   when decoded: readers differ over all of these.
+//! - Percent-encoded bytes are decoded once. Two stay encoded, in upper case: `%2F`, since a slash within a name is not
+//!   a separator, and `%25`, since a decoded percent sign could be taken for the start of another encoded byte. So
+//!   decoding a segment of a normal path once more yields its text, and normalising is idempotent.
+//! - `.` and `..` are resolved, encoded or not, without leaving the root.
+//! - Consecutive slashes are merged. A slash at the end stays: `/a` and `/a/` are two paths.
+//! - Percent signs without two hexadecimal digits, backslashes and NUL (encoded or not), and paths that are not UTF-8
+//!   when decoded are refused: readers differ over all of these.
 
 use std::borrow::Cow;
 
@@ -17,7 +18,8 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::HttpError;
 
-/// What a path can't hold as it is (`pchar` of RFC 3986 section 3.3), but for `%`: a normal path has it encoded already.
+/// Characters that a path can't contain unencoded (`pchar` of RFC 3986 section 3.3), except `%`, which a normal path
+/// already has encoded.
 const NOT_IN_PATH: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -34,16 +36,14 @@ const NOT_IN_PATH: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// What has to be looked at in a path's bytes.
+/// The significance of a byte in a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SegmentByte {
-    /// It means itself.
     Plain,
-    /// `/` and `.` mean something behind a slash.
+    /// `/` and `.` are significant after a slash.
     Before,
     /// `?` and `#` end the path.
     End,
-    /// Only the whole normal form says what it means.
     Closer,
 }
 
@@ -59,11 +59,11 @@ static LOOKS: [SegmentByte; 256] = {
     looks
 };
 
-/// Takes a target apart that begins with a path: the path in normal form, and what follows `?`. One pass over the path,
-/// which is borrowed where nothing in it has to be resolved.
+/// Splits a target that begins with a path into the normalised path and the query after `?`. Scans the path once, and
+/// borrows it if it is already normal.
 ///
 /// # Errors
-/// As [`normal_path`], and 400 for a fragment.
+/// Those of [`normal_path`], and 400 for a fragment.
 #[inline]
 pub(super) fn split(target: &str) -> Result<(Cow<'_, str>, &str), HttpError> {
     let bytes = target.as_bytes();
@@ -81,7 +81,7 @@ pub(super) fn split(target: &str) -> Result<(Cow<'_, str>, &str), HttpError> {
         }
     }
     let (path, rest) = target.split_at(end);
-    // A fragment never goes over the wire.
+    // Fragments are never sent by clients.
     if memchr::memchr(b'#', rest.as_bytes()).is_some() {
         return Err(HttpError::bad("a fragment in the request target"));
     }
@@ -92,16 +92,16 @@ pub(super) fn split(target: &str) -> Result<(Cow<'_, str>, &str), HttpError> {
     Ok((path, rest.get(1..).unwrap_or_default()))
 }
 
-/// A path in normal form as a URL has it: ASCII, with all that needs it percent-encoded.
+/// Encodes a normal path for a URL: ASCII, percent-encoded where needed.
 #[must_use]
 pub fn encoded_path(normal: &str) -> Cow<'_, str> {
     utf8_percent_encode(normal, NOT_IN_PATH).into()
 }
 
-/// The normal form of a path that begins with `/`; borrowed where it has that form.
+/// Returns the normal form of a path that begins with `/`, borrowed if it is already normal.
 ///
 /// # Errors
-/// 400 for malformed percent signs, backslashes, NUL and what is not UTF-8.
+/// 400 for malformed percent signs, backslashes, NUL and invalid UTF-8.
 #[cold]
 pub fn normal_path(path: &str) -> Result<Cow<'_, str>, HttpError> {
     let mut normal = String::with_capacity(path.len());
@@ -133,7 +133,7 @@ pub fn normal_path(path: &str) -> Result<Cow<'_, str>, HttpError> {
     })
 }
 
-/// Appends a segment decoded, but for `%2F` and `%25`.
+/// Appends a segment decoded, except for `%2F` and `%25`.
 fn decode(raw: &[u8], out: &mut Vec<u8>) -> Result<(), HttpError> {
     const FORBIDDEN: HttpError = HttpError::bad("a backslash or NUL in the path");
     let digit = |byte: u8| char::from(byte).to_digit(16);
@@ -256,7 +256,7 @@ mod tests {
         }
     }
 
-    /// Any spelling of a path: each byte as it is or encoded, in either case.
+    /// Returns a spelling of a path: each byte unencoded or encoded, in either case.
     fn spelled(text: &str, choices: &[u8]) -> String {
         let mut choices = choices.iter().copied().cycle();
         let mut spelling = String::new();
@@ -283,7 +283,7 @@ mod tests {
             is_folder: bool,
             choices in prop::collection::vec(any::<u8>(), 1..20),
         ) {
-            // A slash in a name can be spelled in one way only.
+            // A slash within a name has only one spelling.
             let escape = |name: &String| spelled(name, &choices).replace('/', "%2f");
             let path: String = names.iter().map(|name| format!("/{}", escape(name))).collect();
             let path = if is_folder || path.is_empty() { path + "/" } else { path };

@@ -2,20 +2,19 @@
 
 use std::borrow::Cow;
 
-/// A query string as it came. Looked through anew at each question, in linear time and without tables, so that keys
-/// made to collide cost nothing.
+/// A raw query string. Each lookup scans it in linear time without tables, so colliding keys cost nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'b>(&'b str);
 
 impl<'b> Query<'b> {
-    /// `query` without the `?`. A body of type `application/x-www-form-urlencoded` has the same form.
+    /// Takes `query` without the `?`. Bodies of type `application/x-www-form-urlencoded` have the same format.
     #[must_use]
     pub const fn new(query: &'b str) -> Self {
         Self(query)
     }
 
-    /// The first value of that name, decoded. `None` as well if it decodes to something not UTF-8: a value with
-    /// replacement characters in it could pass for another one.
+    /// Returns the first decoded value with this name. `None` also if it is not UTF-8: a value with replacement
+    /// characters could pass for another one.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<Cow<'b, str>> {
         self.raw()
@@ -23,14 +22,14 @@ impl<'b> Query<'b> {
             .and_then(|(_, value)| decode(value))
     }
 
-    /// All values of that name, decoded, in order; without those that are not UTF-8.
+    /// Returns all decoded values with this name in order, without those that are not UTF-8.
     pub fn find_all<'n>(&self, name: &'n str) -> impl Iterator<Item = Cow<'b, str>> + use<'b, 'n> {
         self.raw()
             .filter(move |(raw_name, _)| decoded_equals(raw_name, name))
             .filter_map(|(_, value)| decode(value))
     }
 
-    /// All names and values, decoded, in order; without those that are not UTF-8.
+    /// Returns all decoded names and values in order, without those that are not UTF-8.
     pub fn iter(&self) -> impl Iterator<Item = (Cow<'b, str>, Cow<'b, str>)> + use<'b> {
         self.raw()
             .filter_map(|(name, value)| Some((decode(name)?, decode(value)?)))
@@ -54,7 +53,7 @@ fn decode(raw: &str) -> Option<Cow<'_, str>> {
 }
 
 fn decoded_equals(raw: &str, name: &str) -> bool {
-    // Decoding never makes longer.
+    // Decoding never lengthens.
     raw.len() >= name.len() && decoded_bytes(raw).eq(name.bytes())
 }
 

@@ -1,41 +1,41 @@
-//! Responses out: head, chunks, and the answer to a request that is refused.
+//! Encoding of responses: head, chunks, and refusals.
 
 use super::syntax::{is_token_byte, is_value_byte};
 use super::{Head, HttpError, HttpVersion, Status};
 
-/// A date as headers have it (`Sun, 06 Nov 1994 08:49:37 GMT`), made once a second by whoever has a clock.
+/// A date in header format (`Sun, 06 Nov 1994 08:49:37 GMT`), formatted once a second by the owner of the clock.
 pub type DateHeader = [u8; 29];
 
-/// The interim response that a peer which sent `Expect: 100-continue` waits for.
+/// The interim response awaited by a peer that sent `Expect: 100-continue`.
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// How the end of a response's body is marked.
+/// How a response's body is delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseBody {
-    /// By its length in bytes. To HEAD the same is said and nothing sent.
+    /// By its length in bytes. HEAD responses announce it and send nothing.
     Sized(u64),
-    /// By an empty chunk: for [`write_chunk`] and [`finish_chunks`].
+    /// By an empty chunk, with [`write_chunk`] and [`finish_chunks`].
     Chunked,
     /// By closing the connection: streams to HTTP/1.0.
     UntilClose,
 }
 
-/// The part of a response's head that is not up to its author.
+/// The framing part of a response's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseHead {
-    /// The final status, 200 to 599; anything else becomes 500. 100 and 101 are written elsewhere.
+    /// The final status, 200 to 599; other values become 500. 100 and 101 are written elsewhere.
     pub status: Status,
-    /// What the request spoke; the response says HTTP/1.1 all the same (RFC 9110 section 6.2).
+    /// The request's version; the response always says HTTP/1.1 (RFC 9110 section 6.2).
     pub version: HttpVersion,
-    /// Whether the connection stays open. The writer says so in the way that `version` needs.
+    /// Whether the connection stays open, announced as `version` requires.
     pub keep_alive: bool,
-    /// How the body's end is marked. Left out for a status without a body.
+    /// How the body is delimited. Omitted for a status without a body.
     pub body: ResponseBody,
 }
 
 impl ResponseHead {
-    /// The head of an answer to `request`. A stream to HTTP/1.0 becomes one until close: see the result's `body` and
-    /// `keep_alive` for how to go on.
+    /// Creates the head of a response to `request`. Chunks for HTTP/1.0 become a stream until close: check the result's
+    /// `body` and `keep_alive`.
     #[must_use]
     pub const fn to(request: &Head<'_>, status: Status, body: ResponseBody) -> Self {
         Self {
@@ -47,7 +47,7 @@ impl ResponseHead {
         .settled()
     }
 
-    /// Chunks are unknown to HTTP/1.0, what ends by closing can't be kept, and what is no final status is our fault.
+    /// Replaces chunks for HTTP/1.0, keep-alive with a body until close, and an invalid status.
     const fn settled(mut self) -> Self {
         if self.status.0 < 200 || self.status.0 > 599 {
             self.status = Status::INTERNAL_SERVER_ERROR;
@@ -62,7 +62,7 @@ impl ResponseHead {
         self
     }
 
-    /// Appends the status line and the headers that frame the message; the writer takes the author's headers.
+    /// Appends the status line and framing headers; the returned writer adds others.
     pub fn start<'o>(&self, out: &'o mut Vec<u8>, date: &DateHeader) -> ResponseWriter<'o> {
         let head = self.settled();
         out.reserve(HEAD_BYTES_TYPICAL);
@@ -91,7 +91,7 @@ impl ResponseHead {
         ResponseWriter { out }
     }
 
-    /// Appends a whole head.
+    /// Appends a complete head.
     ///
     /// # Errors
     /// [`InvalidHeader`]; then nothing is appended.
@@ -119,7 +119,8 @@ impl ResponseHead {
             (false, true, HttpVersion::Http11) => return,
             (false, true, HttpVersion::Http10) => b"keep-alive",
             (false, false, _) => b"close",
-            // RFC 9110 section 15.5.22: a 426 names what to upgrade to, and section 7.8: Connection names Upgrade.
+            // RFC 9110 section 15.5.22: a 426 names the protocol to upgrade to, and section 7.8: Connection names
+            // Upgrade.
             (true, true, HttpVersion::Http11) => b"upgrade\r\nUpgrade: websocket",
             (true, true, HttpVersion::Http10) => b"keep-alive, upgrade\r\nUpgrade: websocket",
             (true, false, _) => b"close, upgrade\r\nUpgrade: websocket",
@@ -129,10 +130,10 @@ impl ResponseHead {
     }
 }
 
-/// Room for the head of a usual response.
+/// Capacity for a typical head.
 const HEAD_BYTES_TYPICAL: usize = 192;
 
-/// Takes a response's headers after [`ResponseHead::start`].
+/// Adds headers after [`ResponseHead::start`].
 #[must_use = "a head is complete only after `finish`"]
 pub struct ResponseWriter<'o> {
     out: &'o mut Vec<u8>,
@@ -142,7 +143,7 @@ impl ResponseWriter<'_> {
     /// Appends one header line.
     ///
     /// # Errors
-    /// [`InvalidHeader`]; then nothing is appended, and the writer can go on.
+    /// [`InvalidHeader`]; then nothing is appended, and the writer stays usable.
     pub fn header(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), InvalidHeader> {
         let value = value.as_ref();
         check_header(name, value)?;
@@ -154,16 +155,16 @@ impl ResponseWriter<'_> {
         Ok(())
     }
 
-    /// Ends the head; the body follows.
+    /// Ends the head, before the body.
     pub fn finish(self) {
         self.out.extend_from_slice(b"\r\n");
     }
 }
 
-/// Returns whether [`ResponseWriter::header`] takes this header.
+/// Checks whether [`ResponseWriter::header`] accepts this header.
 ///
 /// # Errors
-/// [`InvalidHeader`], as the writer's.
+/// [`InvalidHeader`], like the writer.
 pub fn check_header(name: &str, value: &[u8]) -> Result<(), InvalidHeader> {
     if name.is_empty() || !name.bytes().all(is_token_byte) {
         return Err(InvalidHeader::Name);
@@ -174,7 +175,7 @@ pub fn check_header(name: &str, value: &[u8]) -> Result<(), InvalidHeader> {
     {
         return Err(InvalidHeader::Reserved);
     }
-    // No early exit, so that it is done many bytes at a time.
+    // Without early exit, so that it is vectorised.
     match value
         .iter()
         .fold(true, |all, &byte| all & is_value_byte(byte))
@@ -184,7 +185,7 @@ pub fn check_header(name: &str, value: &[u8]) -> Result<(), InvalidHeader> {
     }
 }
 
-/// Headers that say how the message is framed and so are written from [`ResponseHead`] alone.
+/// Framing headers, which only [`ResponseHead`] may write.
 const RESERVED_HEADERS: [&str; 5] = [
     "Content-Length",
     "Transfer-Encoding",
@@ -193,21 +194,21 @@ const RESERVED_HEADERS: [&str; 5] = [
     "Date",
 ];
 
-/// A header that can't be written.
+/// Why a header is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidHeader {
-    /// Not a token.
-    #[error("a header name may hold letters, digits and !#$%&'*+-.^_`|~ only")]
+    /// The name is not a token.
+    #[error("a header name may contain only letters, digits and !#$%&'*+-.^_`|~")]
     Name,
-    /// A line break or another control character: it could begin a header or a response of its own.
-    #[error("a header value may hold no line breaks and no control characters")]
+    /// A line break or another control character, which could start another header or response.
+    #[error("a header value must not contain line breaks or control characters")]
     Value,
-    /// One of those that frame the message.
+    /// The header determines the framing.
     #[error("this header is set by the server itself")]
     Reserved,
 }
 
-/// Appends one chunk of a body; nothing for no data, as an empty chunk would be the last.
+/// Appends one chunk of a body; nothing for empty data, since an empty chunk ends the body.
 pub fn write_chunk(out: &mut Vec<u8>, data: &[u8]) {
     if data.is_empty() {
         return;
@@ -227,7 +228,7 @@ pub fn finish_chunks(out: &mut Vec<u8>) {
     out.extend_from_slice(b"0\r\n\r\n");
 }
 
-/// Appends the whole answer to a request that is refused; the connection is then closed.
+/// Appends the complete response to a refused request; the connection is then closed.
 pub fn write_error(out: &mut Vec<u8>, error: &HttpError, date: &DateHeader) {
     let head = ResponseHead {
         status: error.status,
@@ -236,7 +237,7 @@ pub fn write_error(out: &mut Vec<u8>, error: &HttpError, date: &DateHeader) {
         body: ResponseBody::Sized(error.reason.len() as u64 + 1),
     };
     let mut writer = head.start(out, date);
-    // A constant that is valid, so it can't fail.
+    // This constant header is valid.
     let _ = writer.header("Content-Type", "text/plain; charset=utf-8");
     writer.finish();
     out.extend_from_slice(error.reason.as_bytes());

@@ -1,38 +1,38 @@
-//! Where a head ends in input that grows.
+//! Finding the end of a head in growing input.
 
 use super::syntax::is_token_byte;
 use super::{HEAD_BYTES_MAX, HeadLimits, HttpError, Status};
 
-/// Empty lines before a request that are passed over (RFC 9112 section 2.2: at least one should be). More are refused.
+/// Maximum number of empty lines before a request, which are ignored (RFC 9112 section 2.2: at least one should be).
 pub const LEADING_LINES_MAX: u8 = 4;
 
-/// Bytes of a method. A longer one is unknown to everybody.
+/// Maximum length of a method in bytes; longer ones are unknown anyway.
 pub(super) const METHOD_BYTES_MAX: usize = 32;
 
-/// What a request line has beside its target: the method, two spaces, the version.
+/// Length of a request line without its target: method, two spaces, version.
 const REQUEST_LINE_EXTRA_BYTES: usize = METHOD_BYTES_MAX + "  HTTP/1.1".len();
 
-/// Finds the end of a request's head. Remembers how far it looked, so a head that comes byte by byte costs as much in
-/// all as one that comes whole. One per connection while it waits for a head; `default()` for the next request.
+/// Finds the end of a request's head. Remembers how far it scanned, so a head that arrives byte by byte costs no more
+/// in total than a complete one. One per connection while it waits for a head; use `default()` for the next request.
 ///
-/// It refuses early what can't become a request: a bare LF, a first line without a version (HTTP/0.9), bytes that
-/// begin no method (TLS on a plain port), too much of anything. What it passes still has to be parsed.
+/// It refuses early what can't become a request: a bare LF, a first line without a version (HTTP/0.9), bytes that begin
+/// no method (TLS on a plain port), anything too long. What it accepts still has to be parsed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeadScan {
-    /// Bytes already looked at.
+    /// Number of bytes already scanned.
     scanned: u32,
-    /// Where the line begins that is being looked at.
+    /// Start of the line being scanned.
     line_start: u32,
     leading_lines: u8,
     has_request_line: bool,
 }
 
 impl HeadScan {
-    /// Looks at `input`, which begins with the same bytes as the last time. `Some(end)`: the head is `input[..end]`,
-    /// with the empty lines before it and the one after it.
+    /// Scans `input`, which begins with the same bytes as in the previous call. `Some(end)`: the head is
+    /// `input[..end]`, with the empty lines before it and the one after it.
     ///
     /// # Errors
-    /// 400, 414, 431 or 505, as [`parse_head`](super::parse_head) would answer.
+    /// 400, 414, 431 or 505, as [`parse_head`](super::parse_head) would return.
     pub fn find(&mut self, input: &[u8], limits: &HeadLimits) -> Result<Option<usize>, HttpError> {
         let bytes_max = limits.head_bytes_max.min(HEAD_BYTES_MAX);
         let window = &input[..input.len().min(bytes_max)];
@@ -73,12 +73,12 @@ impl HeadScan {
         Ok(None)
     }
 
-    /// Whether nothing was looked at yet.
+    /// Returns whether nothing was scanned yet.
     pub(super) const fn is_fresh(&self) -> bool {
         self.scanned == 0
     }
 
-    /// Whether the beginning of a request was seen, which is what a header timeout is about.
+    /// Returns whether the beginning of a request was seen, which a header timeout depends on.
     #[must_use]
     pub const fn is_midway(&self) -> bool {
         self.scanned > self.line_start || self.has_request_line
@@ -100,7 +100,7 @@ impl HeadScan {
     }
 }
 
-/// What can be said of a request line before its end, so that a split makes no difference to the answer.
+/// Checks what is known of a request line before its end, so that splits do not affect the result.
 fn check_request_start(line: &[u8], limits: &HeadLimits) -> Result<(), HttpError> {
     if !line.first().copied().is_some_and(is_token_byte) {
         return Err(HttpError::bad("this is not HTTP"));
@@ -116,7 +116,7 @@ fn check_request_start(line: &[u8], limits: &HeadLimits) -> Result<(), HttpError
 const LINE_TOO_LONG: HttpError =
     HttpError::new(Status::URI_TOO_LONG, "the request line is too long");
 
-/// Whether a first line can be one of a request that we speak; what it holds otherwise is `parse_head`'s matter.
+/// Checks whether a first line can be a request of a supported version; the rest is checked by `parse_head`.
 fn check_request_line(line: &[u8]) -> Result<(), HttpError> {
     if line.ends_with(b" HTTP/1.1") || line.ends_with(b" HTTP/1.0") {
         return Ok(());
@@ -124,7 +124,7 @@ fn check_request_line(line: &[u8]) -> Result<(), HttpError> {
     Err(refuse_request_line(line))
 }
 
-/// Why a request line is refused that does not end with a version of ours.
+/// Returns why a request line without a supported version is refused.
 #[cold]
 pub(super) fn refuse_request_line(line: &[u8]) -> HttpError {
     const NO_VERSION: HttpError = HttpError::new(
@@ -139,7 +139,7 @@ pub(super) fn refuse_request_line(line: &[u8]) -> HttpError {
     match (is_method, parts.next(), parts.next()) {
         // `GET /`: HTTP/0.9.
         (true, None, None) if target.starts_with(b"/") => NO_VERSION,
-        // `PRI * HTTP/2.0` (the preface of HTTP/2), `GET / HTTP/1.2`; with a version of ours the fault is elsewhere.
+        // `PRI * HTTP/2.0` (the preface of HTTP/2), `GET / HTTP/1.2`; with a supported version the error is elsewhere.
         (true, Some([b'H', b'T', b'T', b'P', b'/', version @ ..]), None)
             if matches!(version, [b'0'..=b'9', b'.', b'0'..=b'9'])
                 && !matches!(version, b"1.0" | b"1.1")

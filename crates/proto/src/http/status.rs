@@ -10,7 +10,7 @@ macro_rules! statuses {
         impl Status {
             $(pub const $name: Self = Self($code);)*
 
-            /// The reason phrase; empty for a code without a registered one, which RFC 9112 section 4 allows.
+            /// Returns the reason phrase; empty for a code without a registered one, which RFC 9112 section 4 permits.
             #[must_use]
             pub const fn phrase(self) -> &'static str {
                 match self.0 {
@@ -67,13 +67,13 @@ statuses! {
 }
 
 impl Status {
-    /// Whether a response with this status can have a body at all (RFC 9112 section 6.3, rule 1).
+    /// Returns whether a response with this status may have a body (RFC 9112 section 6.3 rule 1).
     #[must_use]
     pub const fn has_body(self) -> bool {
         self.0 >= 200 && self.0 != 204 && self.0 != 304
     }
 
-    /// The three digits as they stand on the wire.
+    /// Returns the three ASCII digits.
     pub(super) const fn digits(self) -> [u8; 3] {
         let code = self.0;
         [

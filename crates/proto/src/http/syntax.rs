@@ -1,11 +1,12 @@
 //! Bytes and lists of RFC 9110 section 5.6: tokens, field values, comma-separated members.
 
-/// `tchar`: what a token, and so a method or a header name, is made of.
+/// Returns whether a byte is a `tchar`, which tokens such as methods and header names consist of.
 pub(super) const fn is_token_byte(byte: u8) -> bool {
     TOKEN[byte as usize]
 }
 
-/// What a header value may hold: visible ASCII, space, tab, and obs-text. No CR, LF, NUL or other control.
+/// Returns whether a header value may contain a byte: visible ASCII, space, tab, and obs-text. No CR, LF, NUL or other
+/// control character.
 pub(super) const fn is_value_byte(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }
@@ -38,8 +39,8 @@ static TOKEN: [bool; 256] = {
     table
 };
 
-/// The members of a comma-separated list without the white space around them; empty ones are left out (RFC 9110
-/// section 5.6.1.2). For lists of tokens only: a comma inside a quoted string would split it.
+/// Returns the members of a comma-separated list without surrounding white space and empty ones (RFC 9110 section
+/// 5.6.1.2). Only for lists of tokens: a comma inside a quoted string would split it.
 pub fn list_members(value: &str) -> impl Iterator<Item = &str> {
     value
         .split(',')
@@ -47,7 +48,7 @@ pub fn list_members(value: &str) -> impl Iterator<Item = &str> {
         .filter(|member| !member.is_empty())
 }
 
-/// Without spaces and tabs at both ends.
+/// Trims spaces and tabs.
 pub(super) fn trim_ows(value: &str) -> &str {
     value.trim_matches([' ', '\t'])
 }

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 
 use super::{HttpError, Method, Status, path};
 
-/// A target taken apart.
+/// The parts of a target.
 pub(super) struct Target<'b> {
-    /// The authority of an absolute-form target; it outweighs the Host header (RFC 9112 section 3.2.2).
+    /// The authority of an absolute-form target; it overrides the Host header (RFC 9112 section 3.2.2).
     pub(super) authority: Option<&'b str>,
     /// From the first `/`, in normal form; `*` for `OPTIONS *`.
     pub(super) path: Cow<'b, str>,
-    /// What follows `?`, without it.
+    /// The part after `?`.
     pub(super) query: &'b str,
 }
 
@@ -40,7 +40,6 @@ impl<'b> Target<'b> {
         Self::split_absolute(target)
     }
 
-    /// `http://host:port/path?query`.
     #[cold]
     fn split_absolute(target: &'b str) -> Result<Self, HttpError> {
         let rest = ["http://", "https://"]
@@ -55,7 +54,7 @@ impl<'b> Target<'b> {
             ))?;
         let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, rest) = rest.split_at(authority_end);
-        // RFC 9110 section 4.2.4: user information there is a trick, not a name; `@` fails the host check too.
+        // RFC 9110 section 4.2.4: user information is used for deception; the host check refuses `@` as well.
         check_host(authority)?;
         let (path, query) = path::split(rest)?;
         Ok(Self {
@@ -69,7 +68,7 @@ impl<'b> Target<'b> {
     }
 }
 
-/// `uri-host [ ":" port ]` (RFC 9110 section 7.2). Not empty: an http URL always has a host.
+/// Checks `uri-host [ ":" port ]` (RFC 9110 section 7.2). Not empty: an http URL always has a host.
 pub(super) fn check_host(host: &str) -> Result<(), HttpError> {
     let bytes = host.as_bytes();
     let name_end = if bytes.first() == Some(&b'[') {
@@ -102,7 +101,7 @@ pub(super) fn check_host(host: &str) -> Result<(), HttpError> {
 
 const BAD_HOST: HttpError = HttpError::bad("Host is not a valid name");
 
-/// `reg-name` of RFC 3986 section 3.2.2.
+/// Characters of `reg-name` (RFC 3986 section 3.2.2).
 static HOST: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;

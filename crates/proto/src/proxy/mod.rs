@@ -1,10 +1,10 @@
-//! The PROXY protocol, versions 1 and 2, as a server reads it: whom a proxy speaks for, said in front of all else.
+//! The PROXY protocol, versions 1 and 2, for servers: the client's address, sent by a proxy before all other data.
 //!
-//! [`read`] takes a header off growing input. The text is HAProxy's `doc/proxy-protocol.txt` (revision of 2020); the
-//! numbers in the comments are its sections. Whether the peer may say such a thing at all is for others to know.
+//! [`read`] parses a header from growing input. The specification is HAProxy's `doc/proxy-protocol.txt` (revision of
+//! 2020); section numbers in comments refer to it. Whether the peer may send a header is checked elsewhere.
 //!
-//! Strict, as the text asks: what is no header of a known version is refused at the first byte that shows it, and
-//! nothing is guessed. Nothing here allocates, and no input makes it panic.
+//! Parsing is strict, as the specification requires: anything but a header of a known version is refused at the first
+//! byte that shows it. Nothing here allocates, and no input causes a panic.
 
 mod v1;
 mod v2;
@@ -14,35 +14,35 @@ use std::net::IpAddr;
 pub use v1::HEADER_BYTES_MAX as V1_BYTES_MAX;
 pub use v2::HEADER_BYTES_MAX as V2_BYTES_MAX;
 
-/// A header, read to its end.
+/// A complete PROXY header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProxyHeader {
-    /// Its bytes; what comes behind them is the client's.
+    /// Its length in bytes; the client's data follows.
     pub length: usize,
-    /// Who speaks. `None`: the proxy itself (`LOCAL`, such as its health checks), or somebody without an IP address
-    /// (`UNKNOWN`, a Unix socket): then the transport's own address is all there is.
+    /// The client. `None`: the proxy itself (`LOCAL`, such as its health checks), or a peer without an IP address
+    /// (`UNKNOWN`, a Unix socket): then only the transport's address is known.
     pub client: Option<IpAddr>,
 }
 
-/// What came is no header of the PROXY protocol.
+/// Why input is not a PROXY header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyHeaderError {
-    /// It begins as no header does: the peer does not speak the PROXY protocol.
-    #[error("it does not begin with a PROXY header")]
+    /// It does not begin like a header: the peer does not use the PROXY protocol.
+    #[error("no PROXY header")]
     Missing,
-    /// It begins as one, and breaks its rules.
-    #[error("the PROXY header is broken")]
+    /// It begins like a header and violates the format.
+    #[error("malformed PROXY header")]
     Broken,
     /// It is longer than [`V1_BYTES_MAX`] or [`V2_BYTES_MAX`].
     #[error("the PROXY header is too long")]
     TooLong,
 }
 
-/// Reads the header that `input` begins with; `None` while it is not all there. To be asked again with what was there
-/// and what has come since: at most [`V2_BYTES_MAX`] bytes of a header are ever waited for.
+/// Parses the header at the front of `input`; `None` while it is incomplete. Call again with the same bytes and those
+/// received since: a header has at most [`V2_BYTES_MAX`] bytes.
 ///
 /// # Errors
-/// `input` does not begin with a header, or with one that is broken or too long.
+/// `input` does not begin with a header, or with a malformed or overlong one.
 pub fn read(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderError> {
     match input.first() {
         None => Ok(None),
@@ -51,7 +51,7 @@ pub fn read(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderError> {
     }
 }
 
-/// Whether `input` begins with `signature`; `None` while that can still become so.
+/// Returns whether `input` begins with `signature`; `None` while that is undecided.
 fn begins(input: &[u8], signature: &[u8]) -> Result<Option<()>, ProxyHeaderError> {
     let common = input.len().min(signature.len());
     if input[..common] != signature[..common] {

@@ -1,11 +1,11 @@
-//! Version 1: a line for people (section 2.1).
+//! Version 1: a text line (section 2.1).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use super::{ProxyHeader, ProxyHeaderError, begins};
 
-/// The longest line, its end included (section 2.1): two full IPv6 addresses and two ports.
+/// Maximum length of the line with its terminator (section 2.1): two full IPv6 addresses and two ports.
 pub const HEADER_BYTES_MAX: usize = 107;
 
 pub(super) const SIGNATURE: &[u8] = b"PROXY ";
@@ -30,7 +30,7 @@ pub(super) fn read(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderError
     Ok(Some(ProxyHeader { length, client }))
 }
 
-/// What stands behind the first word. Of `UNKNOWN` the rest of the line means nothing.
+/// Parses the words after the first one. After `UNKNOWN` the rest of the line is ignored.
 fn client(words: &str) -> Option<Option<IpAddr>> {
     let mut words = words.split(' ');
     let client = match words.next()? {
@@ -44,14 +44,14 @@ fn client(words: &str) -> Option<Option<IpAddr>> {
     words.next().is_none().then_some(Some(client))
 }
 
-/// The source's address; the destination's has to be one as well.
+/// Returns the source address; the destination has to be valid as well.
 fn addresses<'w, A: FromStr>(words: &mut impl Iterator<Item = &'w str>) -> Option<A> {
     let source = words.next()?.parse().ok()?;
     words.next()?.parse::<A>().ok()?;
     Some(source)
 }
 
-/// Digits without a leading zero, 0 to 65535.
+/// Parses a port without leading zeros, 0 to 65535.
 fn port(word: &str) -> Option<u16> {
     let is_plain =
         word.bytes().all(|byte| byte.is_ascii_digit()) && (word == "0" || !word.starts_with('0'));

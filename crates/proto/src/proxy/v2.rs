@@ -4,13 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{ProxyHeader, ProxyHeaderError, begins};
 
-/// The longest header: the fixed part and 4 KiB. The format itself would allow 64 KiB; the addresses take 36 bytes
-/// at most, and what proxies add in TLVs (a name, a unique id, what TLS has agreed on) a few hundred.
+/// Maximum header length: the fixed part and 4 KiB. The format permits 64 KiB, but addresses take at most 36 bytes, and
+/// the TLVs that proxies add (a name, a unique id, TLS properties) a few hundred.
 pub const HEADER_BYTES_MAX: usize = FIXED_BYTES + 4096;
 
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// Signature, version and command, family and transport, length of what follows.
+/// Length of the fixed part: signature, version and command, family and transport, length of the remainder.
 const FIXED_BYTES: usize = 16;
 
 const LOCAL: u8 = 0x20;
@@ -23,7 +23,7 @@ pub(super) fn read(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderError
     if begins(input, SIGNATURE)?.is_none() {
         return Ok(None);
     }
-    // Judged as early as it is there: whoever speaks another version need not be waited for.
+    // Checked as early as possible: a peer with another version need not be waited for.
     let Some(&command) = input.get(12) else {
         return Ok(None);
     };
@@ -37,20 +37,20 @@ pub(super) fn read(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderError
     if length > HEADER_BYTES_MAX {
         return Err(ProxyHeaderError::TooLong);
     }
-    // The rest of the block, behind the addresses, is TLVs: the length covers them, so they are passed over whole.
+    // The remainder of the block after the addresses is TLVs, which are skipped.
     let Some(block) = input.get(FIXED_BYTES..length) else {
         return Ok(None);
     };
     let client = match command {
-        // Section 2.2: of LOCAL the receiver must ignore family and addresses.
+        // Section 2.2: for LOCAL the receiver must ignore family and addresses.
         LOCAL => None,
         _ => client(family, block)?,
     };
     Ok(Some(ProxyHeader { length, client }))
 }
 
-/// The source's address, where it is one of IP and comes over TCP. Other families and transports that the text knows
-/// say nothing about who is at the other end of this connection.
+/// Returns the source address of an IP connection over TCP. Other families and transports of the specification do not
+/// identify the peer of this connection.
 fn client(family: u8, block: &[u8]) -> Result<Option<IpAddr>, ProxyHeaderError> {
     match family {
         // Source, destination, two ports.
@@ -68,7 +68,7 @@ fn client(family: u8, block: &[u8]) -> Result<Option<IpAddr>, ProxyHeaderError> 
     }
 }
 
-/// Both addresses; the ports have to be there too.
+/// Returns both addresses; the ports have to be present.
 fn addresses<const N: usize>(block: &[u8]) -> Result<[[u8; N]; 2], ProxyHeaderError> {
     let (source, rest) = block.split_first_chunk().ok_or(ProxyHeaderError::Broken)?;
     let (destination, rest) = rest.split_first_chunk().ok_or(ProxyHeaderError::Broken)?;

@@ -4,7 +4,7 @@ use veche_types::codes::{REASON_BYTES_MAX, is_sendable};
 
 use super::ProtocolError;
 
-/// Reads a close frame's payload.
+/// Parses a close frame's payload.
 pub(super) fn parse(payload: &[u8]) -> Result<(Option<u16>, &str), ProtocolError> {
     match payload {
         [] => Ok((None, "")),
@@ -20,7 +20,7 @@ pub(super) fn parse(payload: &[u8]) -> Result<(Option<u16>, &str), ProtocolError
     }
 }
 
-/// The longest part of `reason` that fits, cut between characters.
+/// Returns the longest prefix of `reason` that fits, cut between characters.
 pub(super) fn fit(reason: &str) -> &str {
     &reason[..reason.floor_char_boundary(REASON_BYTES_MAX)]
 }

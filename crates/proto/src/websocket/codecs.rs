@@ -1,8 +1,8 @@
-//! What the connections of one worker share: the deflate codecs, and scratch buffers.
+//! The shared state of a worker's connections: deflate codecs and scratch buffers.
 //!
-//! Sharing is what keeps connections small: an inflater with its window takes about 40 KiB, a deflater 200 KiB and more,
-//! and between two messages there is nothing in them worth keeping. Where a context is kept, its
-//! [window](super::context) is given to the stream before the message.
+//! Sharing keeps connections small: an inflater with its window takes about 40 KiB, a deflater 200 KiB and more, and
+//! between two messages they contain nothing worth keeping. For context takeover the stream is primed with the
+//! connection's [window](super::context) before each message.
 
 use std::sync::Arc;
 
@@ -16,38 +16,38 @@ use super::deflate::{
 use super::frame::CONTROL_BYTES_MAX;
 use super::partial::{InlineBytes, Partial};
 
-/// What a sender strips from the end of a compressed message (RFC 7692 section 7.2.1).
+/// The bytes that a sender strips from the end of a compressed message (RFC 7692 section 7.2.1).
 pub(super) const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 
-/// Level 4 of 9: of the fast ones the first that looks for lazy matches.
+/// Level 4 of 9: the fastest level with lazy matching.
 const LEVEL: Compression = Compression::new(4);
-/// Partials kept for reuse.
+/// Maximum number of partials kept for reuse.
 const SPARE_PARTIALS_MAX: usize = 64;
-/// Scratch above this is given back when the next message comes.
+/// Larger scratch buffers are freed when the next message arrives.
 const SCRATCH_BYTES_MAX: usize = 256 * 1024;
-/// Final blocks in one message. A sender has a reason for one, at its end (RFC 7692 section 7.2.3.4); each costs us a
-/// new stream, and two bytes are enough to send one.
+/// Maximum number of final blocks per message. A sender has a reason for one, at its end (RFC 7692 section 7.2.3.4);
+/// each costs the receiver a new stream but only two bytes to send.
 const FINAL_BLOCKS_MAX: u32 = 8;
-/// Smallest room that a codec is given at once.
+/// Minimum output capacity passed to a codec.
 const ROOM_BYTES_MIN: usize = 1024;
 
-/// What codecs cost, in units of about a nanosecond: a stream that begins to inflate, which is a message's first or
-/// that behind a final block; a compressed byte; a byte inflated from it.
+/// Work of inflating in units of about a nanosecond: starting a stream, for a message or after a final block; a
+/// compressed byte; an inflated byte.
 const INFLATE_WORK: (u64, u64, u64) = (2_000, 8, 1);
-/// A message that is compressed, mostly for the memory of matches to be emptied; a byte of it; a byte of the window that
-/// the stream is given before.
+/// Work of deflating: starting a message, mostly clearing the match tables; a byte of it; a byte of the window that the
+/// stream is primed with.
 const DEFLATE_WORK: (u64, u64, u64) = (9_000, 10, 1);
 
-/// Shared by the connections of one worker; one for receiving and one for sending, since an event borrows the first
-/// while its answer is encoded with the second. Each allocates only what its side needs. What stays in the scratch
-/// buffers after an event is overwritten by the next and never sent.
+/// Codecs shared by the connections of one worker; one for receiving and one for sending, since an event borrows the
+/// first while its answer is encoded with the second. Each allocates only what it uses. Data left in scratch buffers
+/// after an event is overwritten by the next and never sent.
 #[derive(Debug, Default)]
 pub struct Codecs {
-    /// A message that did not lie whole and plain in the input.
+    /// A message that was not complete and plain in the input.
     message: Vec<u8>,
-    /// A control frame's payload that did not lie whole in the input.
+    /// The payload of a control frame that was not complete in the input.
     control: InlineBytes<CONTROL_BYTES_MAX>,
-    /// A compressed message to be sent.
+    /// A compressed outgoing message.
     compressed: Vec<u8>,
     #[expect(
         clippy::vec_box,
@@ -55,29 +55,29 @@ pub struct Codecs {
     )]
     spare: Vec<Box<Partial>>,
     inflate: Option<Box<Decompress>>,
-    /// By window bits, from [`LIBRARY_WINDOW_BITS_MIN`].
+    /// Indexed by window bits from [`LIBRARY_WINDOW_BITS_MIN`].
     deflates: [Option<Box<Deflater>>; (WINDOW_BITS_MAX - LIBRARY_WINDOW_BITS_MIN + 1) as usize],
     budget: Arc<DeflateBudget>,
     work: u64,
 }
 
-/// A stream that compresses for whichever connection comes next.
+/// A deflate stream used by any connection.
 #[derive(Debug)]
 struct Deflater {
     stream: Compress,
-    /// The last bytes that the stream has seen, as many as it can refer to where contexts are kept.
+    /// The last bytes that the stream has seen, as many as it can refer to with context takeover.
     seen: Vec<u8>,
     is_fresh: bool,
 }
 
 impl Codecs {
-    /// Nothing is allocated before it is needed.
+    /// Creates codecs without allocating.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The contexts of its connections count against `budget`, which others may share.
+    /// Creates codecs whose connections' contexts count against `budget`, which may be shared.
     #[must_use]
     pub fn with_budget(budget: Arc<DeflateBudget>) -> Self {
         Self {
@@ -86,32 +86,32 @@ impl Codecs {
         }
     }
 
-    /// What contexts count against.
+    /// Returns the budget of the contexts.
     #[must_use]
     pub fn budget(&self) -> &Arc<DeflateBudget> {
         &self.budget
     }
 
-    /// What compressing and inflating have cost since the last call, in units of about a nanosecond. Counted from what
-    /// was done, not measured: streams that were begun, bytes that went in and came out, also of messages that were
-    /// refused. It depends on the messages alone, not on what was done before them.
+    /// Takes the cost of compressing and inflating since the last call, in units of about a nanosecond. It is counted
+    /// from the started streams and the bytes in and out, including refused messages, and depends only on the messages,
+    /// not on earlier state.
     pub fn take_work(&mut self) -> u64 {
         std::mem::take(&mut self.work)
     }
 
-    /// Gives back the scratch that a large message has left, as the next message would. For a worker that falls idle.
+    /// Frees scratch memory left by a large message; for idle workers.
     pub fn trim(&mut self) {
         renew(&mut self.message);
         renew(&mut self.compressed);
     }
 
-    /// Compresses `data` by itself, as for any receiver with this window, and lends the result.
+    /// Compresses `data` without context for receivers with this window, and lends the result.
     pub(super) fn deflate_alone(&mut self, data: &[u8], window_bits: u8) -> &[u8] {
         self.deflate(b"", data, window_bits);
         &self.compressed
     }
 
-    /// Compresses a part of a message so that it refers to nothing before it, and lends the result.
+    /// Compresses a part of a message without references to earlier data, and lends the result.
     pub(super) fn deflate_part(&mut self, data: &[u8], window_bits: u8, is_last: bool) -> &[u8] {
         self.deflate(b"", data, window_bits);
         if !is_last {
@@ -120,11 +120,11 @@ impl Codecs {
         &self.compressed
     }
 
-    /// Compresses `data` for a receiver who has inflated `window` last, and lends the result. `window` has at most
+    /// Compresses `data` for a receiver that last inflated `window`, and lends the result. `window` has at most
     /// [`KEPT_WINDOW_BITS_MAX`].
     pub(super) fn deflate_after(&mut self, window: &[u8], data: &[u8], window_bits: u8) -> &[u8] {
-        // The stream has no larger window than what is kept. So it refers to nothing before `window` also where it has
-        // seen more: which is why it may go on wherever the last bytes are the same, whosever they were.
+        // The stream's window is no larger than what is kept, so it can't refer to data before `window` even if it has
+        // seen more. It can therefore be reused by any connection whose last bytes are equal.
         let bits = window_bits.min(KEPT_WINDOW_BITS_MAX);
         self.deflate(window, data, bits);
         &self.compressed
@@ -144,7 +144,7 @@ impl Codecs {
         }
     }
 
-    /// Inflates a message whose sender has sent `window` last; without context that is empty.
+    /// Inflates a message whose sender last sent `window`, which is empty without context.
     pub(super) fn inflate(
         &mut self,
         window: &[u8],
@@ -165,8 +165,9 @@ impl Codecs {
         inflated
     }
 
-    /// How long a compressed message may be whose inflated form is limited to `bytes_max`: incompressible data grows
-    /// by less than an eighth with any deflater in use, and flushes and empty blocks need some room.
+    /// Returns the maximum length of a compressed message whose inflated length is limited to `bytes_max`:
+    /// incompressible data grows by less than an eighth with common deflaters, and flushes and empty blocks need some
+    /// space.
     pub(super) fn compressed_bytes_max(bytes_max: usize) -> usize {
         bytes_max.saturating_add(bytes_max / 4).saturating_add(1024)
     }
@@ -175,7 +176,7 @@ impl Codecs {
         &mut self.message
     }
 
-    /// Takes over a complete message, gives an empty buffer for the next.
+    /// Takes a complete message, and leaves an empty buffer for the next.
     pub(super) fn swap_message(&mut self, data: &mut Vec<u8>) {
         std::mem::swap(&mut self.message, data);
     }
@@ -202,10 +203,10 @@ impl Codecs {
 }
 
 impl Deflater {
-    /// One whose output any inflater with a window of so many bits takes.
+    /// Creates a stream whose output any inflater with this window accepts.
     fn new(window_bits: u8) -> Self {
-        // The library refuses 8. With 9 it never looks back further than 512 - 262 = 250 bytes (a match of the greatest
-        // length must fit into its window beside the distance), so a window of 256 holds all it refers to.
+        // The library refuses 8. With 9 it looks back at most 512 - 262 = 250 bytes (the longest match has to fit into
+        // its window in addition to the distance), so a window of 256 is sufficient.
         Self {
             stream: Compress::new_with_window_bits(LEVEL, false, window_bits),
             seen: Vec::new(),
@@ -213,13 +214,13 @@ impl Deflater {
         }
     }
 
-    /// Brings the stream to where it has seen `window` and nothing else.
+    /// Sets the stream's history to exactly `window`.
     fn prime(&mut self, window: &[u8]) {
-        // A connection that sends several messages in a row finds the stream as it left it.
+        // A connection that sends several messages in a row finds the stream unchanged.
         if !window.is_empty() && self.seen == window {
             return;
         }
-        // Before use, not after: unused ones need none.
+        // Before use instead of after, which is free for unused streams.
         if !self.is_fresh {
             self.stream.reset();
         }
@@ -232,7 +233,8 @@ impl Deflater {
     }
 }
 
-/// Replaces `out` by the compressed message, which is not empty, ended by a flush and without its [`TAIL`] (RFC 7692 section 7.2.1).
+/// Replaces `out` by the nonempty compressed message, ended by a flush and without its [`TAIL`] (RFC 7692 section
+/// 7.2.1).
 fn compress(deflate: &mut Compress, mut data: &[u8], out: &mut Vec<u8>) {
     renew(out);
     loop {
@@ -244,7 +246,7 @@ fn compress(deflate: &mut Compress, mut data: &[u8], out: &mut Vec<u8>) {
             "a deflater takes any input"
         );
         data = &data[(deflate.total_in() - before) as usize..];
-        // Room left over means that the flush is complete.
+        // Remaining capacity shows that the flush is complete.
         if out.len() < out.capacity() {
             break;
         }
@@ -254,7 +256,7 @@ fn compress(deflate: &mut Compress, mut data: &[u8], out: &mut Vec<u8>) {
     out.truncate(out.len() - TAIL.len());
 }
 
-/// Empties a scratch buffer, and gives its memory back if a large message has left much.
+/// Clears a scratch buffer, and frees its memory if a large message has left much.
 fn renew(scratch: &mut Vec<u8>) {
     scratch.clear();
     if scratch.capacity() > SCRATCH_BYTES_MAX {
@@ -262,7 +264,7 @@ fn renew(scratch: &mut Vec<u8>) {
     }
 }
 
-/// Appends the inflated message to `out`, which holds at most `bytes_max` bytes then; counts the streams it took.
+/// Appends the inflated message to `out`, which is limited to `bytes_max` in total; counts the streams used.
 fn inflate_message(
     inflate: &mut Decompress,
     window: &[u8],
@@ -271,7 +273,7 @@ fn inflate_message(
     bytes_max: usize,
     streams: &mut u32,
 ) -> Result<(), ProtocolError> {
-    // No block at all, as some senders make of an empty message: nothing that the tail could complete.
+    // No block at all, which some senders produce for an empty message: the tail has nothing to complete.
     if data.is_empty() {
         return Ok(());
     }
@@ -281,13 +283,13 @@ fn inflate_message(
     let mut tail = false;
     let mut drained = false;
     loop {
-        // The tail waits until all output of the input is out: the end of a final block may stand behind it.
+        // The tail waits until all output of the input was produced, since it may follow the end of a final block.
         if input.is_empty() && drained && !tail {
             tail = true;
             input = &TAIL;
         }
         if out.len() == out.capacity() {
-            // One byte more than allowed is enough to see that it is too much.
+            // One byte above the limit is enough to detect the excess.
             let room = out
                 .len()
                 .max(input.len().saturating_mul(2))
@@ -297,8 +299,8 @@ fn inflate_message(
         }
         let before = (inflate.total_in(), out.len());
         let status = inflate.decompress_vec(input, out, FlushDecompress::Sync);
-        // Looked at before the status: scratch that is larger than allowed lets the library read on to a fault that
-        // it would not have come to otherwise, and the verdict must not depend on what a message before has left.
+        // Checked before the status: larger scratch would let the library read on to a later error, and the result must
+        // not depend on earlier messages.
         if out.len() > bytes_max {
             return Err(ProtocolError::MessageTooBig);
         }
@@ -313,7 +315,7 @@ fn inflate_message(
             }
             begin_stream(inflate, window, out)?;
             *streams += 1;
-            // Some senders leave out the byte behind the final block; then the tail has nothing to complete.
+            // Some senders omit the byte after the final block; then the tail has nothing to complete.
             if input.is_empty() {
                 return Ok(());
             }
@@ -328,7 +330,7 @@ fn inflate_message(
     }
 }
 
-/// A new stream that may refer to what was inflated before: `window`, then `out`.
+/// Starts a new stream that may refer to previously inflated data: `window`, then `out`.
 fn begin_stream(inflate: &mut Decompress, window: &[u8], out: &[u8]) -> Result<(), ProtocolError> {
     inflate.reset(false);
     let out = &out[out.len().saturating_sub(1 << WINDOW_BITS_MAX)..];
@@ -346,7 +348,7 @@ fn begin_stream(inflate: &mut Decompress, window: &[u8], out: &[u8]) -> Result<(
 mod tests {
     use super::*;
 
-    /// The scratch that a message finds depends on the messages before, what is made of it must not.
+    /// Scratch capacity depends on earlier messages; the result must not.
     #[test]
     fn any_capacity_inflates_the_same() {
         // A final block that fills the scratch; a stored block in the same context.

@@ -1,20 +1,20 @@
-//! Kept compression contexts (RFC 7692 section 7.2): of each the plain bytes that a back reference may still reach, and
-//! the budget that all of them share.
+//! Kept compression contexts (RFC 7692 section 7.2): the plain bytes that a back reference may still reach, and their
+//! shared budget.
 //!
-//! A DEFLATE stream remembers more than that, but nothing that a decoder could notice: [`Codecs`](super::Codecs) primes
-//! one stream with these bytes, for each message and whichever connection it belongs to. So a context costs as many
-//! bytes as its messages had, up to its window, instead of a stream of its own (300 KiB for both directions).
+//! A DEFLATE stream contains more state, but none that a decoder could notice: [`Codecs`](super::Codecs) primes one
+//! stream with these bytes for each message of any connection. So a context costs as many bytes as its messages had, up
+//! to its window, instead of a stream of its own (300 KiB for both directions).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Smallest piece of memory that a context has.
+/// Minimum memory of a nonempty context.
 const WINDOW_BYTES_MIN: usize = 64;
 
-/// How many bytes the contexts of all connections may have together; shared by all workers of a process.
+/// The memory limit of all connections' contexts, shared by all workers of a process.
 ///
-/// A sender that finds no room compresses without context, as it may at any time. What a peer may refer to can't be
-/// forgotten, so its window is reserved in full before it is agreed on: see [`Decoder::accept`](super::Decoder::accept).
+/// A sender without room compresses without context, which is always permitted. What a peer may refer to can't be
+/// dropped, so its window is reserved in full before it is agreed on: see [`Decoder::accept`](super::Decoder::accept).
 #[derive(Debug)]
 pub struct DeflateBudget {
     bytes: AtomicUsize,
@@ -22,7 +22,7 @@ pub struct DeflateBudget {
 }
 
 impl DeflateBudget {
-    /// Nothing is reserved yet.
+    /// Creates a budget with nothing reserved.
     #[must_use]
     pub fn new(bytes_max: usize) -> Self {
         Self {
@@ -31,12 +31,12 @@ impl DeflateBudget {
         }
     }
 
-    /// Changes the limit. Contexts above it stay until their connections end.
+    /// Changes the limit. Contexts beyond it stay until their connections end.
     pub fn set_bytes_max(&self, bytes_max: usize) {
         self.bytes_max.store(bytes_max, Relaxed);
     }
 
-    /// Bytes that are reserved.
+    /// Returns the reserved bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
@@ -53,13 +53,13 @@ impl DeflateBudget {
 }
 
 impl Default for DeflateBudget {
-    /// Without a limit.
+    /// Creates an unlimited budget.
     fn default() -> Self {
         Self::new(usize::MAX)
     }
 }
 
-/// A part of a budget, given back when it is dropped; without a budget as much as is asked for.
+/// A part of a budget, released when dropped; unlimited without a budget.
 #[derive(Debug)]
 struct BudgetReservation {
     budget: Option<Arc<DeflateBudget>>,
@@ -93,12 +93,12 @@ impl Drop for BudgetReservation {
 pub(super) struct DeflateContext {
     window: Vec<u8>,
     reservation: BudgetReservation,
-    /// A message was sent since the last [`DeflateContext::release_if_idle`].
+    /// A message was sent since the last idle check.
     used: bool,
 }
 
 impl DeflateContext {
-    /// Without a byte, and with nothing reserved of its budget.
+    /// Creates an empty context without a reservation.
     pub(super) fn new(budget: Option<&Arc<DeflateBudget>>) -> Self {
         Self {
             window: Vec::new(),
@@ -110,7 +110,7 @@ impl DeflateContext {
         }
     }
 
-    /// Without a byte, and with room for `bytes` of them; `None` if the budget has none.
+    /// Creates an empty context with `bytes` reserved; `None` if the budget has no room.
     pub(super) fn reserved(budget: &Arc<DeflateBudget>, bytes: usize) -> Option<Self> {
         let mut context = Self::new(Some(budget));
         context.reservation.grow_to(bytes).then_some(context)
@@ -120,8 +120,8 @@ impl DeflateContext {
         &self.window
     }
 
-    /// Takes over a message, of which the last `window_bytes` stay. `false` if the budget has no room for them: then the
-    /// context is none any more, and has to be dropped.
+    /// Appends a message, of which the last `window_bytes` are kept. Returns `false` if the budget has no room: the
+    /// context is then invalid and has to be dropped.
     pub(super) fn push(&mut self, message: &[u8], window_bytes: usize) -> bool {
         self.used = true;
         let wanted = (self.window.len() + message.len()).min(window_bytes);
@@ -139,7 +139,7 @@ impl DeflateContext {
         true
     }
 
-    /// To be called at intervals: whether no message was sent since the last call.
+    /// Returns whether no message was sent since the last call; to be called at intervals.
     pub(super) fn release_if_idle(&mut self) -> bool {
         !std::mem::take(&mut self.used)
     }
@@ -149,7 +149,7 @@ impl DeflateContext {
     }
 }
 
-/// Appends `message` to a window of at most `window_bytes`, whose oldest bytes make room.
+/// Appends `message` to a window of at most `window_bytes`, dropping its oldest bytes.
 pub(super) fn slide(window: &mut Vec<u8>, message: &[u8], window_bytes: usize) {
     let message = &message[message.len().saturating_sub(window_bytes)..];
     let excess = (window.len() + message.len()).saturating_sub(window_bytes);

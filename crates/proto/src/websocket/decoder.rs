@@ -1,9 +1,8 @@
-//! Received bytes to messages and control frames.
+//! Decoding of received bytes to messages and control frames.
 //!
-//! The path of almost every message is the first branch of [`Decoder::advance`]: its one frame lies whole in the
-//! receive buffer, is unmasked there and lent to the caller, so nothing is copied and nothing allocated. All else (a
-//! frame cut by the end of a receive, a message in fragments) goes through `partial`, compressed messages through
-//! [`Codecs`].
+//! Almost every message takes the first branch of [`Decoder::advance`]: its single frame is complete in the receive
+//! buffer, is unmasked in place and lent to the caller, without copying or allocating. Everything else (a frame cut by
+//! the end of a receive, a fragmented message) goes through `partial`, and compressed messages through [`Codecs`].
 
 use std::ops::Range;
 
@@ -13,21 +12,21 @@ use super::frame::{Header, Opcode};
 use super::partial::Partial;
 use super::{Codecs, MessageKind, MessageLimits, ProtocolError, Role, close, mask, utf8};
 
-/// What a peer sent, lent until the next call.
+/// A received event, borrowed until the next call.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FrameEvent<'a> {
-    /// A whole message: unmasked, inflated, and valid UTF-8 if it is text.
+    /// A complete message: unmasked, inflated, and valid UTF-8 if it is text.
     Message {
-        /// Text or binary.
+        /// Whether it is text or binary.
         kind: MessageKind,
-        /// The payload. Mutable, so that it can be masked or changed where it lies.
+        /// The payload. Mutable, so that it can be masked or changed in place.
         data: &'a mut [u8],
     },
     /// To be answered by a pong with the same payload, at most 125 bytes.
     Ping(&'a [u8]),
-    /// The answer to a ping, or unasked.
+    /// The answer to a ping, or unsolicited.
     Pong(&'a [u8]),
-    /// The peer closes. What it sends after this is taken and dropped.
+    /// The peer closes. Later input is consumed and dropped.
     Close {
         /// A code that [may be sent](veche_types::codes::is_sendable), or none at all.
         code: Option<u16>,
@@ -36,24 +35,24 @@ pub enum FrameEvent<'a> {
     },
 }
 
-/// One connection's receiving side. Holds no buffer while no message or frame is under way.
+/// The receiving side of one connection. Holds no buffer while no message or frame is in progress.
 #[derive(Debug)]
 pub struct Decoder {
-    /// The message or frame under way. `None` between messages, always.
+    /// The message or frame in progress; always `None` between messages.
     partial: Option<Box<Partial>>,
-    /// The peer's compression context, where it keeps one (RFC 7692 section 7.2.2); from its first compressed message, or
-    /// from the start where its room is reserved.
+    /// The peer's compression context with context takeover (RFC 7692 section 7.2.2); from its first compressed
+    /// message, or from the start if its room is reserved.
     context: Option<Box<DeflateContext>>,
     deflate: Option<DeflateParams>,
     role: Role,
-    /// A close frame or an error was the last event.
+    /// The last event was a close frame or an error.
     ended: bool,
 }
 
-// Each idle connection holds one.
+// Each idle connection has one.
 const _: () = assert!(size_of::<Decoder>() <= 24);
 
-/// Where the payload of an event lies, so that no borrow is needed while the decoder still works.
+/// The location of an event's payload, so that nothing is borrowed while the decoder still works.
 pub(super) enum PayloadLocation {
     Input(Range<usize>),
     Codecs,
@@ -65,8 +64,8 @@ pub(super) enum DecodedEvent {
 }
 
 impl Decoder {
-    /// `role` is ours; `deflate` what the handshake agreed on. A context of the peer's counts against no budget: servers
-    /// use [`Decoder::accept`].
+    /// Creates a decoder; `role` is ours, `deflate` the result of the handshake. The peer's context counts against no
+    /// budget: servers use [`Decoder::accept`].
     #[must_use]
     pub fn new(role: Role, deflate: Option<DeflateParams>) -> Self {
         Self {
@@ -78,8 +77,9 @@ impl Decoder {
         }
     }
 
-    /// A server's, for what it is about to agree on. The room for a context of the client's is reserved in full; where the
-    /// budget of `codecs` has none, the client is to keep no context. [`Decoder::deflate`] says what to agree on.
+    /// Creates a server's decoder before the parameters are agreed on. Room for the client's context is reserved in
+    /// full; if the budget of `codecs` has none, the client must not keep a context. [`Decoder::deflate`] returns the
+    /// parameters to agree on.
     #[must_use]
     pub fn accept(agreed: Option<DeflateParams>, codecs: &Codecs) -> Self {
         let mut decoder = Self::new(Role::Server, agreed);
@@ -93,15 +93,15 @@ impl Decoder {
         decoder
     }
 
-    /// Takes bytes from the front of `input`; returns how many, and the event if one is complete. Without an event all
-    /// of `input` was taken; with one, call again with the rest.
+    /// Consumes bytes from the front of `input`; returns their number, and the event if one is complete. Without an
+    /// event all of `input` was consumed; with one, call again with the rest.
     ///
-    /// Whole frames are unmasked where they lie in `input`. Memory grows with what was received, never with what was
-    /// announced, and stays within `limits`.
+    /// Complete frames are unmasked in place in `input`. Memory grows with received data, never with announced lengths,
+    /// and stays within `limits`.
     ///
     /// # Errors
-    /// The peer's violation, as soon as the bytes so far show it. Close the connection with its
-    /// [code](ProtocolError::close_code); further input is taken and dropped.
+    /// A violation by the peer, detected as early as possible. Close the connection with its close code; further input
+    /// is consumed and dropped.
     #[inline(always)]
     pub fn decode<'a>(
         &mut self,
@@ -122,19 +122,19 @@ impl Decoder {
         result
     }
 
-    /// Whether a message or a frame is under way: the peer owes us bytes.
+    /// Returns whether a message or frame is in progress.
     #[must_use]
     pub fn is_midway(&self) -> bool {
         self.partial.is_some()
     }
 
-    /// What the handshake agreed on.
+    /// Returns the parameters from the handshake.
     #[must_use]
     pub fn deflate(&self) -> Option<DeflateParams> {
         self.deflate
     }
 
-    /// Own memory beside `self`, in bytes: what is under way and the compression context.
+    /// Returns the heap memory in bytes: data in progress and the compression context.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         let partial = self
@@ -205,7 +205,7 @@ impl Decoder {
         self.resume(input, codecs, limits)
     }
 
-    /// Everything but a whole message in a whole frame.
+    /// Handles everything except a complete message in a complete frame.
     fn resume(
         &mut self,
         input: &mut [u8],
@@ -250,7 +250,7 @@ impl Decoder {
         Ok((taken, found))
     }
 
-    /// Inflates a whole message into `codecs`.
+    /// Inflates a complete message into `codecs`.
     fn inflate(
         &mut self,
         kind: MessageKind,
@@ -296,11 +296,11 @@ impl Decoder {
     }
 }
 
-/// What [`Partial`] completed.
+/// The result of a completed partial.
 pub(super) enum CompletedPartial {
-    /// A message, in `codecs`.
+    /// A message, stored in `codecs`.
     Message(MessageKind),
-    /// A message still compressed, in the partial itself.
+    /// A compressed message, stored in the partial.
     Compressed(MessageKind),
     Control(Opcode, PayloadLocation),
 }

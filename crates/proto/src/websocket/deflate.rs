@@ -1,7 +1,7 @@
-//! permessage-deflate (RFC 7692): what may be agreed on, and the negotiation of it, both roles.
+//! permessage-deflate (RFC 7692): its parameters and their negotiation, in both roles.
 //!
-//! Knows header values only. The codecs themselves are in [`Codecs`](super::Codecs), what is kept of a context in
-//! [`context`](super::context).
+//! Handles header values only. [`Codecs`](super::Codecs) contains the codecs, and [`context`](super::context) the kept
+//! contexts.
 
 use super::Role;
 use super::extensions::{self, Extension};
@@ -12,34 +12,34 @@ const NAME: &str = "permessage-deflate";
 pub const WINDOW_BITS_MIN: u8 = 8;
 /// Largest window, and the one without agreement: 2¹⁵ bytes.
 pub const WINDOW_BITS_MAX: u8 = 15;
-/// Smallest window that the library works with.
+/// Smallest window that the library supports.
 pub(super) const LIBRARY_WINDOW_BITS_MIN: u8 = 9;
-/// Largest window that is kept of what this end sends, whatever is agreed on: a sender may refer back less far than it
-/// could. With 15 bits messages of 70 to 750 bytes are a tenth smaller, for eight times the memory and, per message, up
-/// to 20 us to have the window searched.
+/// Largest window kept for sending, regardless of the agreement: a sender may refer back less far than permitted. With
+/// 15 bits messages of 70 to 750 bytes are a tenth smaller, for eight times the memory and up to 20 us per message to
+/// search the window.
 pub const KEPT_WINDOW_BITS_MAX: u8 = 12;
 
 const SERVER_NO_CONTEXT: u8 = 1;
 const CLIENT_NO_CONTEXT: u8 = 2;
-/// The offer limited the server's window, so the response must too, even to 15 (RFC 7692 section 7.1.2.1).
+/// The offer limited the server's window, so the response must as well, even to 15 (RFC 7692 section 7.1.2.1).
 const SERVER_WINDOW_ASKED: u8 = 4;
 
-/// What this end is willing to do.
+/// The parameters that this end accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeflatePolicy {
-    /// Whether contexts may outlive messages, in either direction: better compression of small messages, for what the
-    /// windows of both directions hold. Otherwise `server_no_context_takeover` and `client_no_context_takeover` are
-    /// demanded, as a server may unasked (RFC 7692 section 7.1.1.2).
+    /// Whether contexts are kept between messages, in either direction: small messages compress better, at the cost of
+    /// both windows. Otherwise `server_no_context_takeover` and `client_no_context_takeover` are required, as a server
+    /// may unasked (RFC 7692 section 7.1.1.2).
     pub takeover: bool,
-    /// Largest window of what the server compresses, 8 to 15 bits.
+    /// Largest window for messages of the server, 8 to 15 bits.
     pub server_window_bits: u8,
-    /// Largest window of what the client compresses, 8 to 15 bits. A server can only ask for less than 15 where the
-    /// client's offer allows it; where it does not, a context that is kept has the full window.
+    /// Largest window for messages of the client, 8 to 15 bits. A server can only require less than 15 if the client's
+    /// offer permits it; otherwise a kept context has the full window.
     pub client_window_bits: u8,
 }
 
 impl Default for DeflatePolicy {
-    /// No takeover, full windows.
+    /// No context takeover, full windows.
     fn default() -> Self {
         Self {
             takeover: false,
@@ -49,7 +49,7 @@ impl Default for DeflatePolicy {
     }
 }
 
-/// The parameters that a connection compresses with.
+/// The negotiated parameters of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DeflateParams {
     flags: u8,
@@ -57,39 +57,39 @@ pub struct DeflateParams {
     client_window_bits: u8,
 }
 
-// Each connection that compresses holds two.
+// Each connection with compression has two.
 const _: () = assert!(size_of::<Option<DeflateParams>>() <= 4);
 
 impl DeflateParams {
-    /// The server forgets its context after each message.
+    /// Returns whether the server drops its context after each message.
     #[must_use]
     pub fn server_no_context_takeover(self) -> bool {
         self.flags & SERVER_NO_CONTEXT != 0
     }
 
-    /// The client forgets its context after each message.
+    /// Returns whether the client drops its context after each message.
     #[must_use]
     pub fn client_no_context_takeover(self) -> bool {
         self.flags & CLIENT_NO_CONTEXT != 0
     }
 
-    /// The server refers back less than 2 to this many bytes; 8 to 15.
+    /// Returns the window bits of the server's messages, 8 to 15.
     #[must_use]
     pub fn server_window_bits(self) -> u8 {
         self.server_window_bits
     }
 
-    /// The client refers back less than 2 to this many bytes; 8 to 15.
+    /// Returns the window bits of the client's messages, 8 to 15.
     #[must_use]
     pub fn client_window_bits(self) -> u8 {
         self.client_window_bits
     }
 
-    /// What the bytes of a compressed message from `sender` depend on beside the message: connections with the same
-    /// key can be sent the same bytes. `None` where each has a context of its own.
+    /// Returns a key for the compressed bytes of messages from `sender`: connections with equal keys can receive the
+    /// same bytes. `None` if each connection has its own context.
     #[must_use]
     pub fn sharing_key(self, sender: Role) -> Option<u8> {
-        // All that the library compresses with 9 bits fits 8, so they share.
+        // Everything that the library compresses with 9 bits also fits 8, so these share a key.
         (!self.keeps_context(sender))
             .then(|| self.window_bits_of(sender).max(LIBRARY_WINDOW_BITS_MIN))
     }
@@ -107,7 +107,7 @@ impl DeflateParams {
             out.extend_from_slice(b"; server_max_window_bits=");
             write_bits(out, self.server_window_bits);
         }
-        // Below 15 only if the offer allowed it.
+        // Below 15 only if the offer permitted it.
         if self.client_window_bits < WINDOW_BITS_MAX {
             out.extend_from_slice(b"; client_max_window_bits=");
             write_bits(out, self.client_window_bits);
@@ -132,18 +132,18 @@ impl DeflateParams {
         }
     }
 
-    /// How much a kept context has of what `sender`, this end, has sent.
+    /// Returns the length of the context kept for messages sent by `sender`, this end.
     pub(super) fn own_window_bytes(self, sender: Role) -> usize {
         window_bytes(self.window_bits_of(sender).min(KEPT_WINDOW_BITS_MAX))
     }
 
-    /// How far the peer of `receiver` may refer back.
+    /// Returns how far the peer of `receiver` may refer back.
     pub(super) fn peer_window_bytes(self, receiver: Role) -> usize {
         window_bytes(self.window_bits_of(receiver.peer()))
     }
 
-    /// The same, but the client forgets its context after each message, as a server may demand unasked (RFC 7692
-    /// section 7.1.1.2).
+    /// Returns the parameters with `client_no_context_takeover`, which a server may require unasked (RFC 7692 section
+    /// 7.1.1.2).
     pub(super) fn without_client_context(self) -> Self {
         Self {
             flags: self.flags | CLIENT_NO_CONTEXT,
@@ -165,8 +165,9 @@ impl Role {
     }
 }
 
-/// A server's choice: the first acceptable offer among the values of `Sec-WebSocket-Extensions`, in the client's order
-/// of preference. Offers with unknown, doubled or malformed parameters are passed over (RFC 7692 section 7).
+/// Returns the server's selection: the first acceptable offer among the values of `Sec-WebSocket-Extensions`, in the
+/// client's order of preference. Offers with unknown, duplicate or malformed parameters are skipped (RFC 7692 section
+/// 7).
 pub fn negotiate<'h>(
     offers: impl Iterator<Item = &'h str>,
     policy: &DeflatePolicy,
@@ -186,7 +187,7 @@ fn accept(offered: &OfferedParams, policy: &DeflatePolicy) -> DeflateParams {
         flags |= CLIENT_NO_CONTEXT;
     }
     let mut server_window_bits = clamp(policy.server_window_bits);
-    // Without a value it would be no valid offer, and `OfferedParams::read` has refused it.
+    // Without a value the offer is invalid, and `OfferedParams::read` has refused it.
     if let Some(Some(bits)) = offered.server_max_window_bits {
         flags |= SERVER_WINDOW_ASKED;
         server_window_bits = server_window_bits.min(bits);
@@ -219,11 +220,11 @@ pub fn write_offer(out: &mut Vec<u8>, policy: &DeflatePolicy) {
     }
 }
 
-/// A client's reading of the values of the response's `Sec-WebSocket-Extensions` to the offer that [`write_offer`]
-/// makes of the same policy. `Ok(None)`: the server does not compress.
+/// Evaluates the `Sec-WebSocket-Extensions` of a response to the offer that [`write_offer`] writes for the same policy.
+/// `Ok(None)`: the server does not compress.
 ///
 /// # Errors
-/// The response is none to that offer; the connection must be failed (RFC 6455 section 4.1, RFC 7692 section 7.1).
+/// The response does not match that offer; the connection must be failed (RFC 6455 section 4.1, RFC 7692 section 7.1).
 pub fn read_response<'h>(
     values: impl Iterator<Item = &'h str>,
     policy: Option<&DeflatePolicy>,
@@ -265,7 +266,7 @@ pub fn read_response<'h>(
     }))
 }
 
-/// The parameters of one offer or response, as they stand there. The outer `Option` is presence, the inner the value.
+/// The parameters of one offer or response. The outer `Option` is presence, the inner the value.
 #[derive(Default)]
 struct OfferedParams {
     server_no_context_takeover: bool,
@@ -275,7 +276,7 @@ struct OfferedParams {
 }
 
 impl OfferedParams {
-    /// `None` if anything in it is unknown, doubled or malformed.
+    /// Returns `None` if a parameter is unknown, duplicate or malformed.
     fn read(extension: Extension<'_>) -> Option<Self> {
         let mut read = Self::default();
         for (name, value) in extension.parameters() {
@@ -302,7 +303,7 @@ impl OfferedParams {
     }
 }
 
-/// A decimal integer from 8 to 15 without leading zeros (RFC 7692 section 7.1.2.1).
+/// Parses a decimal integer from 8 to 15 without leading zeros (RFC 7692 section 7.1.2.1).
 fn parse_bits(value: &str) -> Option<u8> {
     match value.as_bytes() {
         [digit @ b'8'..=b'9'] => Some(digit - b'0'),

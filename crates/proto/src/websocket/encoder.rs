@@ -1,5 +1,5 @@
-//! Messages and control frames to bytes, appended to the caller's buffer: one frame each, but for long messages that are
-//! sent in parts. The bytes go to the connection's outbox next.
+//! Encoding of messages and control frames, appended to the caller's buffer: one frame each, except for long messages
+//! sent in parts.
 
 use veche_types::codes::is_sendable;
 
@@ -8,19 +8,20 @@ use super::deflate::DeflateParams;
 use super::frame::{Opcode, clear_fin, write_header};
 use super::{Codecs, MessageKind, Role, close, mask as masking};
 
-/// Below this a message without context is sent plain: its compressed form is hardly ever shorter by a header's worth.
+/// Shorter messages without context are sent uncompressed: compression hardly ever saves a header's size.
 const COMPRESS_BYTES_MIN: usize = 32;
-/// Below this a message is sent plain even with a context: a match, the end of its block and the flush take four bytes.
+/// Shorter messages are sent uncompressed even with a context: a match, the end of its block and the flush take four
+/// bytes.
 const COMPRESS_KEPT_BYTES_MIN: usize = 5;
 
-/// Appends a whole message, not compressed. `mask` is a client's, fresh and unpredictable for each frame (RFC 6455
-/// section 5.3); servers give `None`.
+/// Appends a complete uncompressed message. `mask` is a client's, fresh and unpredictable for each frame (RFC 6455
+/// section 5.3); servers pass `None`.
 #[inline]
 pub fn encode_message(out: &mut Vec<u8>, kind: MessageKind, data: &[u8], mask: Option<[u8; 4]>) {
     frame(out, kind.into(), false, data, mask);
 }
 
-/// Appends a ping or pong. Of `data` the first 125 bytes are taken, all that fits a control frame.
+/// Appends a ping or pong with at most the first 125 bytes of `data`, the limit of control frames.
 pub fn encode_control(out: &mut Vec<u8>, opcode: Opcode, data: &[u8], mask: Option<[u8; 4]>) {
     debug_assert!(matches!(opcode, Opcode::Ping | Opcode::Pong));
     frame(
@@ -32,8 +33,8 @@ pub fn encode_control(out: &mut Vec<u8>, opcode: Opcode, data: &[u8], mask: Opti
     );
 }
 
-/// Appends a close frame. Without a code there is no reason either, nor with one that [may not be
-/// sent](is_sendable); a reason over 123 bytes is cut between characters.
+/// Appends a close frame. A missing code, or one that [may not be sent](is_sendable), omits the reason too; a reason
+/// over 123 bytes is cut between characters.
 pub fn encode_close(out: &mut Vec<u8>, code: Option<u16>, reason: &str, mask: Option<[u8; 4]>) {
     let mut payload = [0; super::frame::CONTROL_BYTES_MAX];
     let length = match code.filter(|&code| is_sendable(code)) {
@@ -48,19 +49,20 @@ pub fn encode_close(out: &mut Vec<u8>, code: Option<u16>, reason: &str, mask: Op
     frame(out, Opcode::Close, false, &payload[..length], mask);
 }
 
-/// Which part of a message.
+/// The position of a part in its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentFlags {
-    /// Nothing of the message stands before it.
+    /// It is the first part.
     pub is_first: bool,
-    /// Nothing follows.
+    /// It is the last part.
     pub is_last: bool,
 }
 
-/// One connection's sending side of messages, with its compression context where one is kept.
+/// The sending side of one connection, with its compression context if one is kept.
 #[derive(Debug)]
 pub struct Encoder {
-    /// From the first message that was compressed; forgotten at will, since the peer has to remember more, not less.
+    /// Set from the first compressed message on; may be dropped at any time, since the peer has to remember more, not
+    /// less.
     context: Option<Box<DeflateContext>>,
     deflate: Option<DeflateParams>,
     role: Role,
@@ -69,7 +71,7 @@ pub struct Encoder {
 const _: () = assert!(size_of::<Encoder>() <= 16);
 
 impl Encoder {
-    /// `role` is ours; `deflate` what the handshake agreed on.
+    /// Creates an encoder; `role` is ours, `deflate` the result of the handshake.
     #[must_use]
     pub fn new(role: Role, deflate: Option<DeflateParams>) -> Self {
         Self {
@@ -79,9 +81,9 @@ impl Encoder {
         }
     }
 
-    /// Appends a whole message, compressed where that was agreed and pays. Returns whether it is compressed.
+    /// Appends a complete message, compressed if that was negotiated and pays off. Returns whether it is compressed.
     ///
-    /// Bytes made for one connection may be sent to all with the same [sharing key](DeflateParams::sharing_key).
+    /// Bytes made for one connection may be sent to all with the same sharing key.
     pub fn encode(
         &mut self,
         out: &mut Vec<u8>,
@@ -101,7 +103,7 @@ impl Encoder {
         };
         if data.len() >= bytes_min {
             let window_bits = agreed.window_bits_of(self.role);
-            // A message longer than what is kept has more to refer to in itself, with its window in full.
+            // A message longer than the kept context refers to itself, with its full window.
             let refers_back = keeps_context && data.len() <= agreed.own_window_bytes(self.role);
             let compressed = match refers_back {
                 true => {
@@ -111,8 +113,8 @@ impl Encoder {
                 }
                 false => codecs.deflate_alone(data, window_bits),
             };
-            // What is sent plain is in no window: a short one goes compressed even if it has become longer, for those
-            // that follow.
+            // Uncompressed messages are not in the window, so a short one is compressed for later messages even if it
+            // becomes longer.
             if compressed.len() < data.len() || refers_back {
                 frame(out, kind.into(), true, compressed, mask);
                 if keeps_context {
@@ -125,9 +127,9 @@ impl Encoder {
         false
     }
 
-    /// Appends a part of a message as a frame. Until the last part was appended only control frames may stand between.
+    /// Appends a part of a message as a frame. Only control frames may follow until the last part.
     ///
-    /// Where compression was agreed on, the whole message is compressed, each part by itself.
+    /// If compression was negotiated, the whole message is compressed, each part separately.
     pub fn encode_part(
         &mut self,
         out: &mut Vec<u8>,
@@ -145,7 +147,7 @@ impl Encoder {
         match self.deflate {
             None => frame(out, opcode, false, data, mask),
             Some(agreed) => {
-                // The peer's window has what no context has kept: the next message refers to nothing before itself.
+                // The peer's window differs from the kept context: the next message refers to nothing before itself.
                 self.context = None;
                 let window_bits = agreed.window_bits_of(self.role);
                 let compressed = codecs.deflate_part(data, window_bits, part.is_last);
@@ -167,8 +169,8 @@ impl Encoder {
         }
     }
 
-    /// To be called at intervals: forgets the context if no message was compressed since the last call. The next message
-    /// is compressed as the first was.
+    /// Drops the context if no message was compressed since the last call; to be called at intervals. The next message
+    /// is then compressed like the first.
     pub fn release_idle_context(&mut self) {
         if self
             .context
@@ -179,7 +181,7 @@ impl Encoder {
         }
     }
 
-    /// Own memory beside `self`, in bytes: the compression context.
+    /// Returns the heap memory in bytes: the compression context.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         self.context

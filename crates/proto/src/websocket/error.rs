@@ -1,11 +1,11 @@
-//! Why a peer's bytes were refused. Every variant is the peer's fault and ends its connection.
+//! Protocol violations by a peer. Each ends its connection.
 
 use veche_types::codes::CloseCode;
 
-/// A violation by the peer. `Display` is fit to be sent as the reason of a close frame (at most 123 bytes).
+/// A violation by the peer. `Display` is suitable as the reason of a close frame (at most 123 bytes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
-    /// RSV2 or RSV3 set, or RSV1 where no extension gives it a meaning (RFC 6455 section 5.2, RFC 7692 section 6).
+    /// RSV2 or RSV3 is set, or RSV1 without an extension that defines it (RFC 6455 section 5.2, RFC 7692 section 6).
     #[error("reserved bit set")]
     ReservedBit,
     /// Opcode 3 to 7 or 11 to 15.
@@ -26,7 +26,7 @@ pub enum ProtocolError {
     /// A ping, pong or close with more than 125 bytes.
     #[error("control frame over 125 bytes")]
     ControlTooLong,
-    /// A continuation frame where no message is open.
+    /// A continuation frame without an open message.
     #[error("continuation without a message")]
     ContinuationUnexpected,
     /// A text or binary frame inside a fragmented message (RFC 6455 section 5.4).
@@ -41,25 +41,25 @@ pub enum ProtocolError {
     /// Text or a close reason that is not UTF-8 (RFC 6455 section 8.1).
     #[error("invalid UTF-8")]
     InvalidUtf8,
-    /// Compressed data that is no DEFLATE stream.
+    /// Compressed data that is not a DEFLATE stream.
     #[error("corrupt compressed data")]
     CorruptDeflate,
-    /// More final blocks in one message than a sender has a reason for.
+    /// Too many final blocks in one message.
     #[error("too many final blocks in a message")]
     TooManyFinalBlocks,
-    /// More bytes than [`message_bytes_max`](super::Limits::message_bytes_max).
+    /// A message above the limit on its length.
     #[error("message too big")]
     MessageTooBig,
-    /// More frames than [`fragments_max`](super::Limits::fragments_max).
+    /// More frames than the limit permits.
     #[error("too many fragments")]
     TooManyFragments,
-    /// Longer by more than [`inflate_ratio_max`](super::Limits::inflate_ratio_max) than it came.
+    /// A message that inflates by more than the permitted ratio.
     #[error("message inflates too far")]
     InflatedTooFar,
 }
 
 impl ProtocolError {
-    /// The code to close the connection with: 1002, 1007 or 1009.
+    /// Returns the close code: 1002, 1007 or 1009.
     #[must_use]
     pub fn close_code(self) -> u16 {
         let code = match self {

@@ -1,13 +1,14 @@
 //! The grammar of `Sec-WebSocket-Extensions` (RFC 6455 section 9.1): `name; parameter; parameter=value, name …`, with
-//! values as tokens or quoted strings. Knows no extension. Linear in the header's length whatever it holds.
+//! values as tokens or quoted strings. Independent of specific extensions. Linear in the header's length for any
+//! content.
 
-/// One element of the list: the extension's name and its parameters, not yet taken apart.
+/// One element of the list: the extension's name and its unparsed parameters.
 pub(super) struct Extension<'h> {
     pub(super) name: &'h str,
     parameters: Split<'h>,
 }
 
-/// The elements of one header value; empty ones are skipped (RFC 9110 section 5.6.1.2).
+/// Returns the elements of a header value; empty ones are skipped (RFC 9110 section 5.6.1.2).
 pub(super) fn parse(value: &str) -> impl Iterator<Item = Extension<'_>> {
     Split {
         rest: Some(value),
@@ -25,8 +26,7 @@ pub(super) fn parse(value: &str) -> impl Iterator<Item = Extension<'_>> {
 }
 
 impl<'h> Extension<'h> {
-    /// Names and values in order; quotes are taken off. A value with an escape in it is given with the escape, which
-    /// no parameter that we know takes.
+    /// Returns names and unquoted values in order. A value with an escape keeps it; no supported parameter accepts one.
     pub(super) fn parameters(self) -> impl Iterator<Item = (&'h str, Option<&'h str>)> {
         self.parameters
             .map(|parameter| match parameter.split_once('=') {
@@ -42,7 +42,7 @@ impl<'h> Extension<'h> {
     }
 }
 
-/// Splits at a delimiter outside of quoted strings; an open quote swallows the rest.
+/// Splits at a delimiter outside of quoted strings; an unclosed quote extends to the end.
 struct Split<'h> {
     rest: Option<&'h str>,
     delimiter: u8,
@@ -82,7 +82,7 @@ impl<'h> Iterator for Split<'h> {
     }
 }
 
-/// Takes off the white space that HTTP allows around a part.
+/// Trims the white space that HTTP permits around a part.
 pub(super) fn trim(part: &str) -> &str {
     part.trim_matches([' ', '\t'])
 }
@@ -91,7 +91,7 @@ pub(super) fn trim(part: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// One line per extension, its parameters in brackets.
+    /// Returns one line per extension, with its parameters in brackets.
     fn read(value: &str) -> String {
         parse(value)
             .map(|extension| {

@@ -1,8 +1,8 @@
-//! The frame header of RFC 6455 section 5.2, read and written. Knows single frames, not messages.
+//! The frame header of RFC 6455 section 5.2, parsing and encoding. Handles single frames, not messages.
 
 use super::{MessageKind, ProtocolError, Role};
 
-/// Bytes of the longest header: two, eight of length, four of mask.
+/// Maximum length of a header: two bytes, eight of length, four of mask.
 pub const HEADER_BYTES_MAX: usize = 14;
 
 /// Longest payload of a control frame (RFC 6455 section 5.5).
@@ -13,7 +13,7 @@ const RSV1: u8 = 0x40;
 const RSV2_RSV3: u8 = 0x30;
 const MASKED: u8 = 0x80;
 
-/// What a frame is for.
+/// The type of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Opcode {
@@ -27,7 +27,7 @@ pub enum Opcode {
     Close = 8,
     /// To be answered by a pong with the same payload.
     Ping = 9,
-    /// The answer to a ping, or unasked.
+    /// The answer to a ping, or unsolicited.
     Pong = 10,
 }
 
@@ -48,7 +48,7 @@ impl Opcode {
         self as u8 >= 8
     }
 
-    /// What the message holds that a frame with this opcode opens.
+    /// Returns the kind of the message that a frame with this opcode opens.
     pub(super) fn message_kind(self) -> Option<MessageKind> {
         match self {
             Self::Text => Some(MessageKind::Text),
@@ -67,24 +67,24 @@ impl From<MessageKind> for Opcode {
     }
 }
 
-/// A received header that is valid by itself.
+/// A received header that is valid in itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
     pub(super) opcode: Opcode,
     pub(super) fin: bool,
     /// RSV1 on the first frame of a message (RFC 7692 section 6).
     pub(super) compressed: bool,
-    /// Zero where the frame is not masked, which unmasks to itself.
+    /// Zero for an unmasked frame, which has no effect.
     pub(super) mask: [u8; 4],
-    /// Bytes of the header itself.
+    /// Length of the header.
     pub(super) size: usize,
-    /// Bytes of payload, as announced. Believe nothing.
+    /// Announced length of the payload; not trusted.
     pub(super) payload_bytes: u64,
 }
 
 impl Header {
-    /// Reads a header from the front of `input`; `None` while it is incomplete. Faults that the first two bytes show
-    /// are found with two bytes.
+    /// Parses a header at the front of `input`; `None` while it is incomplete. Errors visible in the first two bytes
+    /// are reported with two bytes.
     #[inline]
     pub(super) fn parse(
         input: &[u8],
@@ -158,7 +158,7 @@ impl Header {
         }))
     }
 
-    /// Where the frame ends, if all of it is within the first `available` bytes.
+    /// Returns the end of the frame if it is within the first `available` bytes.
     #[inline]
     pub(super) fn end_within(&self, available: usize) -> Option<usize> {
         let room = available.checked_sub(self.size)?;
@@ -167,7 +167,7 @@ impl Header {
     }
 }
 
-/// Appends the header of a frame that is a whole message or control frame.
+/// Appends the header of a frame that is a complete message or control frame.
 #[inline]
 pub(super) fn write_header(
     out: &mut Vec<u8>,
@@ -198,7 +198,7 @@ pub(super) fn write_header(
     out.extend_from_slice(&header[..size]);
 }
 
-/// Makes a frame that was just written a part of a message that goes on.
+/// Clears FIN of a frame that was just written, since its message continues.
 pub(super) fn clear_fin(frame: &mut [u8]) {
     frame[0] &= !FIN;
 }

@@ -1,9 +1,9 @@
 //! The mask of RFC 6455 section 5.3: payload XOR a repeated key of four bytes, its own inverse.
 
-/// Bytes per round: what two vector registers of any x86-64 or ARMv8 take, so that the compiler vectorises the loop.
+/// Bytes per iteration: two vector registers on any x86-64 or ARMv8, so that the compiler vectorises the loop.
 const CHUNK: usize = 32;
 
-/// Masks or unmasks `data`, whose first byte meets the key's first.
+/// Masks or unmasks `data`, aligned with the key's first byte.
 #[inline]
 pub(super) fn apply(data: &mut [u8], key: [u8; 4]) {
     if key == [0; 4] {
@@ -25,7 +25,7 @@ pub(super) fn apply(data: &mut [u8], key: [u8; 4]) {
     }
 }
 
-/// The key as the byte after `count` further bytes meets it.
+/// Returns the key rotated by `count` bytes.
 #[inline]
 pub(super) fn advance(key: [u8; 4], count: usize) -> [u8; 4] {
     let bits = 8 * (count % 4) as u32;

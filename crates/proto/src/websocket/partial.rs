@@ -1,29 +1,28 @@
-//! A message or frame of which some bytes are still to come.
+//! An incomplete message or frame.
 //!
-//! Lives only while something is under way and comes from a pool in [`Codecs`], so that neither idle connections nor
-//! frames cut by the end of a receive cost an allocation. Compressed messages are gathered here as they came and
-//! inflated when whole: a connection in the middle of one holds what it sent us, not an inflater.
+//! It exists only while data is in progress and comes from a pool in [`Codecs`], so that neither idle connections nor
+//! frames cut by the end of a receive cost an allocation. Compressed messages are collected here and inflated when
+//! complete, so a connection in the middle of one holds the received bytes, not an inflater.
 
 use super::decoder::{CompletedPartial, PayloadLocation};
 use super::frame::{CONTROL_BYTES_MAX, HEADER_BYTES_MAX, Header, Opcode};
 use super::{Codecs, MessageKind, MessageLimits, ProtocolError, Role, mask, utf8};
 
-/// Smallest buffer that a message under way gets.
+/// Minimum buffer of a message in progress.
 const DATA_BYTES_MIN: usize = 256;
-/// Largest buffer that goes back to the pool, and so the most that a connection can hold beyond twice what it sent.
+/// Larger buffers are not returned to the pool, which bounds the memory of a connection beyond twice what it sent.
 const SPARE_BYTES_MAX: usize = 16 * 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct Partial {
     /// The message's bytes so far, unmasked; compressed if the message is.
     data: Vec<u8>,
-    /// How many of them are whole characters, if it is plain text.
+    /// Length of the prefix of complete characters, for plain text.
     checked: usize,
     message: Option<Message>,
     frame: Option<Frame>,
-    /// A header that is not whole yet.
     header: InlineBytes<HEADER_BYTES_MAX>,
-    /// The payload of a control frame that is not whole yet.
+    /// The payload of an incomplete control frame.
     control: InlineBytes<CONTROL_BYTES_MAX>,
 }
 
@@ -38,13 +37,13 @@ struct Message {
 struct Frame {
     opcode: Opcode,
     fin: bool,
-    /// Turned, so that its first byte meets the next payload byte.
+    /// Rotated so that its first byte applies to the next payload byte.
     mask: [u8; 4],
     remaining: u64,
 }
 
 impl Partial {
-    /// Goes on with `input`: to the first event, or to its end.
+    /// Continues with `input`, up to the first event or its end.
     pub(super) fn advance(
         &mut self,
         input: &mut [u8],
@@ -112,17 +111,17 @@ impl Partial {
         }
     }
 
-    /// Nothing is under way.
+    /// Returns whether nothing is in progress.
     pub(super) fn is_idle(&self) -> bool {
         self.message.is_none() && self.frame.is_none() && self.header.is_empty()
     }
 
-    /// The bytes of a message that is whole and compressed.
+    /// Returns the bytes of a complete compressed message.
     pub(super) fn compressed(&self) -> &[u8] {
         &self.data
     }
 
-    /// Forgets the message's bytes, not a frame under way.
+    /// Drops the message's bytes, but not a frame in progress.
     pub(super) fn forget_message(&mut self) {
         self.message = None;
         self.checked = 0;
@@ -132,7 +131,7 @@ impl Partial {
         }
     }
 
-    /// As new, but for a buffer of modest size.
+    /// Resets the state, keeping a buffer of modest size.
     pub(super) fn clear(&mut self) {
         self.forget_message();
         self.frame = None;
@@ -144,7 +143,7 @@ impl Partial {
         size_of::<Self>() + self.data.capacity()
     }
 
-    /// Takes header bytes from `input`; returns how many, and the header once it is whole.
+    /// Consumes header bytes from `input`; returns their number, and the header once it is complete.
     fn read_header(
         &mut self,
         input: &[u8],
@@ -173,7 +172,7 @@ impl Partial {
         }
     }
 
-    /// Checks a frame against the message under way (RFC 6455 section 5.4) and the limits.
+    /// Checks a frame against the message in progress (RFC 6455 section 5.4) and the limits.
     fn begin(&mut self, header: &Header, limits: &MessageLimits) -> Result<Frame, ProtocolError> {
         let frame = Frame {
             opcode: header.opcode,
@@ -203,7 +202,7 @@ impl Partial {
         } else {
             limits.message_bytes_max
         };
-        // Neither sum nor difference can wrap: `data` never exceeds `bytes_max`.
+        // Neither sum nor difference can overflow: `data` never exceeds `bytes_max`.
         if header.payload_bytes > (bytes_max - self.data.len()) as u64 {
             return Err(ProtocolError::MessageTooBig);
         }
@@ -214,7 +213,7 @@ impl Partial {
     fn append(&mut self, payload: &[u8], frame: &Frame) -> Result<(), ProtocolError> {
         let length = self.data.len() + payload.len();
         if length > self.data.capacity() {
-            // Twice what was received, but not more than the message will need if that is known.
+            // Twice what was received, but no more than the message is known to need.
             let needed = usize::try_from(frame.remaining)
                 .map_or(usize::MAX, |rest| length.saturating_add(rest));
             let doubled = (length * 2).max(DATA_BYTES_MIN);
@@ -256,7 +255,7 @@ impl Partial {
     }
 }
 
-/// A few bytes in place.
+/// A short inline buffer.
 #[derive(Debug)]
 pub(super) struct InlineBytes<const N: usize> {
     bytes: [u8; N],

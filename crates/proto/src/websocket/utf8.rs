@@ -1,9 +1,10 @@
-//! UTF-8 checked while it arrives: text that no further byte can mend is refused at once (RFC 6455 section 8.1).
+//! Incremental UTF-8 validation: text that no further byte can make valid is refused immediately (RFC 6455 section
+//! 8.1).
 
 use super::ProtocolError;
 
-/// Checks `text`, of which the first `checked` bytes are whole characters already. Returns the same for now: what
-/// lies behind it is the beginning of one character, at most three bytes.
+/// Validates `text`, of which the first `checked` bytes are complete characters. Returns the new length of that prefix:
+/// at most three bytes of an incomplete character follow.
 #[inline]
 pub(super) fn check_more(text: &[u8], checked: usize) -> Result<usize, ProtocolError> {
     match simdutf8::compat::from_utf8(&text[checked..]) {
@@ -13,7 +14,7 @@ pub(super) fn check_more(text: &[u8], checked: usize) -> Result<usize, ProtocolE
     }
 }
 
-/// Checks a whole text.
+/// Validates a complete text.
 #[inline]
 pub(super) fn check(text: &[u8]) -> Result<(), ProtocolError> {
     simdutf8::basic::from_utf8(text)
@@ -25,7 +26,7 @@ pub(super) fn check(text: &[u8]) -> Result<(), ProtocolError> {
 mod tests {
     use super::*;
 
-    /// Bytes after which `text` is refused, given one at a time.
+    /// Returns the number of bytes after which `text`, passed byte by byte, is refused.
     fn refused_after(text: &[u8]) -> Option<usize> {
         let mut checked = 0;
         (1..=text.len()).find(|&end| match check_more(&text[..end], checked) {

@@ -1,7 +1,7 @@
-//! A plain inflater (RFC 1951) that tells how far back a stream refers, which no library does. For tests: it trusts its
-//! input.
+//! A minimal inflater (RFC 1951) that reports how far back a stream refers, which no library does. For tests only: it
+//! trusts its input.
 
-/// Appends a message's bytes to `history`; returns the farthest distance.
+/// Appends a message's bytes to `history`; returns the largest distance.
 pub(crate) fn message(payload: &[u8], history: &mut Vec<u8>) -> usize {
     let mut bits = Bits {
         bytes: [payload, &[0, 0, 0xff, 0xff]].concat(),
@@ -117,7 +117,7 @@ impl Bits {
     }
 }
 
-/// Canonical Huffman codes: how many there are of each length, and their symbols in order.
+/// Canonical Huffman codes: the number of codes of each length, and their symbols in order.
 struct Codes {
     counts: [usize; 16],
     symbols: Vec<usize>,

@@ -1,4 +1,5 @@
-//! What a worker wants done, as effects of the contract: from here on it runs through the same code as any runtime's.
+//! Converts the output of a worker process into effects, so that it is executed by the same code as that of any
+//! runtime.
 
 use veche_types::{ConnectionId, MessageKind, PayloadKind};
 
@@ -10,52 +11,52 @@ use crate::{
 };
 use veche_calls::WorkerConnection;
 
-/// What the event was whose handler wants something.
+/// The event whose handler produced the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventOrigin {
-    /// A handshake that is not answered.
+    /// A handshake that has not been answered.
     Handshake(ConnectionId),
-    /// A message or the end of a WebSocket.
+    /// A message or the close of a WebSocket.
     Connection(ConnectionId),
-    /// An HTTP request that is not answered.
+    /// An HTTP request that has not been answered.
     Request(ConnectionId),
-    /// The request of a hook, by its number.
+    /// A hook request, by its number.
     Hook(u64),
-    /// Nothing that is answered.
+    /// An event that needs no answer.
     Worker,
 }
 
-/// What effects of a worker need beside them.
+/// State that a runtime provides for the conversion.
 pub trait CallBridge {
-    /// Returns a token that nothing waits with.
+    /// Returns a token that is not in use.
     fn token(&mut self) -> Token;
 
-    /// Keeps attributes of a connection, which are no effect but the runtime's own.
+    /// Stores an attribute of a connection. Attributes are the runtime's own state, not effects.
     fn set_attribute(&mut self, of: WorkerConnection, name: &str, value: Option<Attribute>);
 }
 
-/// More than the effects of one turn have room for.
+/// The limit of effects in one turn is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too much is sent at once")]
 pub struct EffectsFull;
 
-/// Makes effects of what a handler of an event wants done.
+/// Converts what handlers request into effects.
 ///
-/// A connection that is being opened takes no effect before [`Event::Open`](crate::Event::Open): of an accepted handshake the
-/// runtime carries the end first, and keeps the effects until then.
+/// A connection that is being opened accepts no effects before [`Event::Open`](crate::Event::Open): for an accepted
+/// handshake the runtime adds the end first, and holds the effects until then.
 #[derive(Clone, Copy, Debug)]
 pub struct EffectBuilder {
-    /// The worker that has the connections.
+    /// The worker that owns the connections.
     pub worker: u16,
-    /// What the event was.
+    /// The event whose handler produced the output.
     pub origin: EventOrigin,
 }
 
 impl EffectBuilder {
-    /// Leaves what a handler wants done among the effects.
+    /// Adds the effects of a handler.
     ///
     /// # Errors
-    /// The effects have no room: those that had are there.
+    /// The limit was reached; effects before it have been added.
     pub fn add_effects(
         self,
         handled: HandlerOutput<'_>,
@@ -71,10 +72,10 @@ impl EffectBuilder {
         }
     }
 
-    /// Leaves a call among the effects, to be answered by that token; `false` where the runtime has the answer itself.
+    /// Adds a call that is answered with a token; returns `false` if the runtime can answer it itself.
     ///
     /// # Errors
-    /// The effects have no room.
+    /// The limit was reached.
     pub fn add_call(
         self,
         call: WorkerCall<'_>,
@@ -82,7 +83,8 @@ impl EffectBuilder {
         into: &mut Effects,
     ) -> Result<bool, EffectsFull> {
         let effect = match call.request {
-            CallRequest::Connection { .. } => return Ok(false),
+            // The runtime knows the one, and the pools of the other.
+            CallRequest::Connection { .. } | CallRequest::Outside(_) => return Ok(false),
             CallRequest::Api { method, body } => Effect::Command {
                 method: method.into_owned(),
                 body: into.store(body).ok_or(EffectsFull)?,
@@ -136,7 +138,7 @@ impl EffectBuilder {
         Ok(true)
     }
 
-    /// The connection of this worker that is meant, if it is one.
+    /// Returns the connection that is meant, if it belongs to this worker.
     fn local_connection(self, place: Option<WorkerConnection>) -> Option<ConnectionId> {
         let place = self.place(place)?;
         (place.worker == self.worker).then_some(id_of(place))
@@ -191,7 +193,7 @@ impl EffectBuilder {
                 is_json: kind == PayloadKind::Json,
                 data: into.store(data).ok_or(EffectsFull)?,
             },
-            // Other workers' connections are not subscribed from here.
+            // Connections of other workers can't be subscribed from here.
             WorkerEffect::Subscribe { who, channel } => match self.local_connection(who) {
                 Some(who) => Effect::Subscribe {
                     who,

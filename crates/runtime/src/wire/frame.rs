@@ -1,19 +1,19 @@
-//! Frames: two lengths, a head and a payload. This file does not know what a head means.
+//! Framing: two lengths, a head and a payload. This module does not interpret heads.
 
-/// Bytes before the head: its length and the payload's, each 32 bits, the least significant byte first.
+/// Bytes before the head: its length and that of the payload, each 32 bits in little-endian order.
 pub const PREFIX_BYTES: usize = 8;
 
-/// What either side takes of one frame.
+/// Size limits of one frame, for either side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a head.
+    /// The longest head in bytes.
     pub head_bytes_max: usize,
-    /// Bytes of a payload.
+    /// The longest payload in bytes.
     pub payload_bytes_max: usize,
 }
 
 impl Default for Limits {
-    /// A head of 1 MiB, and the payload of the longest message that a handler may send.
+    /// A head of 1 MiB, and a payload of the longest message that a handler may send.
     fn default() -> Self {
         Self {
             head_bytes_max: 1 << 20,
@@ -23,14 +23,14 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the bytes of the longest frame.
+    /// Returns the size of the longest frame in bytes.
     #[must_use]
     pub fn frame_bytes_max(self) -> usize {
         PREFIX_BYTES + self.head_bytes_max + self.payload_bytes_max
     }
 }
 
-/// One frame, lent for a call.
+/// One frame, borrowed from the decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// The encoded message; never empty.
@@ -39,45 +39,45 @@ pub struct Frame<'a> {
     pub payload: &'a [u8],
 }
 
-/// The peer sent malformed framing; the connection cannot be used any further.
+/// The stream is malformed and can't be used any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// Its length is 0.
+    /// The length of the head is 0.
     #[error("a frame without a head")]
     NoHead,
-    /// The other side means more, or something else wrote to the stream.
+    /// The head exceeds the limit: the limits differ, or the stream is out of step.
     #[error("a head of {bytes} bytes: at most {max} are taken")]
     HeadTooLong {
-        /// As the frame says.
+        /// The length in the frame.
         bytes: u32,
-        /// The most that [`Limits`] allow.
+        /// The limit in force.
         max: usize,
     },
-    /// As with a head.
+    /// The payload exceeds the limit.
     #[error("a payload of {bytes} bytes: at most {max} are taken")]
     PayloadTooLong {
-        /// As the frame says.
+        /// The length in the frame.
         bytes: u32,
-        /// The most that [`Limits`] allow.
+        /// The limit in force.
         max: usize,
     },
 }
 
-/// Cuts a stream of bytes into frames, however it was split on its way.
+/// Splits a stream of bytes into frames, regardless of how it was split in transit.
 ///
-/// A frame that arrives whole is lent as it lies in the input. One that arrives in pieces is put together in a buffer, which
-/// grows with what has arrived and never beyond [`Limits::frame_bytes_max`].
+/// A frame that arrives whole is borrowed from the input. One that arrives in pieces is assembled in a buffer that
+/// grows with the received bytes, up to [`Limits::frame_bytes_max`].
 #[derive(Debug)]
 pub struct Decoder {
     limits: Limits,
-    /// The beginning of a frame whose end has not arrived.
+    /// The beginning of a frame whose rest has not arrived.
     partial: Vec<u8>,
-    /// The frame in `partial` is whole, and was lent.
+    /// The frame in `partial` is complete and has been returned.
     is_lent: bool,
     failed: Option<FrameError>,
 }
 
-/// Memory that is kept for the next frame in pieces.
+/// Buffer capacity retained for the next fragmented frame.
 const KEPT_BYTES: usize = 64 << 10;
 
 impl Decoder {
@@ -92,10 +92,10 @@ impl Decoder {
         }
     }
 
-    /// Takes the next frame off the input; `None` once all of the input is taken and no frame is whole.
+    /// Takes the next frame off the input; `None` once the input is consumed without completing a frame.
     ///
     /// # Errors
-    /// The stream is broken; so is each call from then on.
+    /// The stream is malformed; every later call fails too.
     pub fn decode<'a, 'i: 'a>(
         &'a mut self,
         input: &mut &'i [u8],
@@ -132,13 +132,13 @@ impl Decoder {
         Ok(Some(Frame::of(&self.partial, head)))
     }
 
-    /// Returns whether a frame has begun and not ended: a stream may end only between frames.
+    /// Returns whether the stream is inside a frame. A stream may end only between frames.
     #[must_use]
     pub fn is_within_frame(&self) -> bool {
         !self.is_lent && !self.partial.is_empty()
     }
 
-    /// Returns the bytes of the head and of the whole frame that begins there, as far as its lengths have arrived.
+    /// Returns the lengths of the head and of the whole frame, if the prefix has arrived.
     fn lengths_of(&mut self, bytes: &[u8]) -> Result<Option<(usize, usize)>, FrameError> {
         let Limits {
             head_bytes_max,
@@ -170,13 +170,13 @@ impl Decoder {
         Err(error)
     }
 
-    /// Moves input to the frame in pieces, until that has as many bytes.
+    /// Appends input to the partial frame until it has `until` bytes.
     fn take(&mut self, input: &mut &[u8], until: usize) {
         let missing = until.saturating_sub(self.partial.len());
         let (taken, rest) = input.split_at(missing.min(input.len()));
         let needed = self.partial.len() + taken.len();
         if self.partial.capacity() < needed {
-            // Twice as much as has arrived, so that few steps copy, and no more than the frame has.
+            // Doubling keeps the number of copies low; the frame's length caps it.
             let wanted = needed
                 .max(2 * self.partial.capacity())
                 .min(until.max(needed));
@@ -194,7 +194,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Returns the number at the beginning, where all of it is there, and what follows it.
+/// Returns the first number, if its bytes have all arrived, and the remaining bytes.
 fn number(bytes: &[u8]) -> (Option<u32>, &[u8]) {
     match bytes.split_first_chunk() {
         Some((number, rest)) => (Some(u32::from_le_bytes(*number)), rest),
@@ -202,20 +202,20 @@ fn number(bytes: &[u8]) -> (Option<u32>, &[u8]) {
     }
 }
 
-/// A frame that the other side would not take.
+/// A frame exceeds the other side's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a frame with a head of {head_bytes} and a payload of {payload_bytes} bytes is too long")]
 pub struct FrameTooLong {
-    /// Bytes of its head.
+    /// The length of the head in bytes.
     pub head_bytes: usize,
-    /// Bytes of its payload.
+    /// The length of the payload in bytes.
     pub payload_bytes: usize,
 }
 
-/// Writes a frame behind whatever is in `out`, so that several leave in one write. Nothing is written if it is too long.
+/// Appends a frame to `out`, so that several can be sent in one write. Writes nothing if the frame is too long.
 ///
 /// # Errors
-/// The frame is longer than the limits allow.
+/// The frame exceeds the limits.
 pub fn encode(
     out: &mut Vec<u8>,
     limits: Limits,
@@ -224,7 +224,7 @@ pub fn encode(
 ) -> Result<(), FrameTooLong> {
     let from = out.len();
     out.extend_from_slice(&[0; PREFIX_BYTES]);
-    // Heads are plain structs with text for keys, and a vector takes all bytes: neither fails.
+    // Cannot fail: heads are plain structs with string keys, and writes to a vector succeed.
     let is_written = serde_json::to_writer(&mut *out, head).is_ok();
     let head_bytes = out.len() - from - PREFIX_BYTES;
     let payload_bytes = parts.iter().map(|part| part.len()).sum();

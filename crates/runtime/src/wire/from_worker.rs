@@ -1,4 +1,4 @@
-//! Frames of a worker, read and checked: what they ask for is in the words of the contract.
+//! Parses and validates frames of a worker process.
 
 use std::borrow::Cow;
 
@@ -6,11 +6,13 @@ use serde::Deserialize;
 use veche_calls::WorkerConnection;
 use veche_types::{MessageKind, PayloadKind, Position};
 
+pub use super::effect_names::{CALLS, EFFECTS};
 use super::frame::Frame;
 use super::head::{
     AnswerHead, AttributeValue, CallHead, CancelHead, EffectHead, EventName, FrameHeader,
     FrameKind, GrantHead, HelloHead, ReplyHead,
 };
+use super::outside::Outside;
 use super::part::{PayloadParts, data_kind};
 use veche_types::codes::{APPLICATION_CODES, CloseCode, REASON_BYTES_MAX};
 
@@ -23,226 +25,228 @@ use crate::{Level, is_file_path};
 pub enum FromWorker<'a> {
     /// The first frame of the stream.
     Hello(HelloHead<'a>),
-    /// A handler has got so far, or to its end.
+    /// Effects of a handler, and possibly its end.
     Handled(HandlerOutput<'a>),
-    /// A handler asks for something.
+    /// A call of a handler.
     Call(WorkerCall<'a>),
-    /// The result of this call is not wanted any more.
+    /// The result of a call is no longer needed.
     Cancel(u64),
 }
 
-/// What a handler wants done.
+/// Effects of a handler, and its end if it has finished.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HandlerOutput<'a> {
-    /// The event's; `None`: the worker acts by itself.
+    /// The event's id; `None` if the worker acts on its own.
     pub event: Option<u64>,
-    /// In order. An id that is absent is that of the event's own connection.
+    /// The effects in order. Without a connection id, an effect applies to the event's connection.
     pub effects: Vec<WorkerEffect<'a>>,
-    /// Of a handler that has ended.
+    /// How the handler ended, if it has.
     pub end: Option<HandlerEnd<'a>>,
 }
 
-/// How a handler has ended.
+/// The end of a handler, with the answer to its event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HandlerEnd<'a> {
-    /// Its event needs no reply.
+    /// The event needs no answer.
     Done,
-    /// It has failed; for the log.
+    /// The handler failed, with text for the log.
     Failed(Cow<'a, str>),
-    /// To an open: the 101 may go.
+    /// Accepts the handshake of a WebSocket.
     Accept {
         /// The user, if the handler names one.
         user: Option<Cow<'a, str>>,
-        /// The subprotocol of the WebSocket.
+        /// The selected subprotocol, if any.
         protocol: Option<Cow<'a, str>>,
     },
-    /// To a request; to an open that is refused.
+    /// Responds to a request, or refuses a handshake.
     Response {
-        /// 200 to 599; of a refusal 300 to 599.
+        /// The status: 200 to 599, of a refusal 300 to 599.
         status: u16,
-        /// Names and values of the headers.
+        /// Header names and values.
         headers: Vec<(String, String)>,
         /// The body of the response.
         body: &'a [u8],
     },
-    /// To a request: a file below the application's folder.
+    /// Responds to a request with a file below the application's folder.
     File {
         /// A status from 200 to 599.
         status: u16,
-        /// Names and values of the headers.
+        /// Header names and values.
         headers: Vec<(String, String)>,
-        /// As [`is_file_path`] wants it.
+        /// A path that [`is_file_path`] accepts.
         path: Cow<'a, str>,
     },
-    /// To a request of a hook.
+    /// Responds to a hook request.
     Hook(Box<HookResponse>),
 }
 
 /// One effect of a handler.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WorkerEffect<'a> {
-    /// A message to a connection.
+    /// Sends a message to a connection.
     Send {
-        /// The connection that it is about.
+        /// The connection; `None`: the event's own.
         to: Option<WorkerConnection>,
         /// Whether it is text or binary.
         kind: MessageKind,
-        /// The bytes of the message.
+        /// The content of the message.
         data: &'a [u8],
     },
-    /// A publication to a channel; `#user` is a user's personal one.
+    /// Publishes to a channel; `#user` is a user's personal channel.
     Publish {
-        /// A name as Veche takes it.
+        /// A valid channel name.
         channel: Cow<'a, str>,
-        /// What the data are.
+        /// The format of the data.
         kind: PayloadKind,
-        /// The bytes of the publication.
+        /// The published data in this format.
         data: &'a [u8],
     },
-    /// A subscription of a connection.
+    /// Subscribes a connection to a channel.
     Subscribe {
-        /// The connection that it is about.
+        /// The connection; `None`: the event's own.
         who: Option<WorkerConnection>,
-        /// A name as Veche takes it.
+        /// A valid channel name.
         channel: Cow<'a, str>,
     },
-    /// The end of one.
+    /// Ends a connection's subscription to a channel.
     Unsubscribe {
-        /// The connection that it is about.
+        /// The connection; `None`: the event's own.
         who: Option<WorkerConnection>,
-        /// A name as Veche takes it.
+        /// A valid channel name.
         channel: Cow<'a, str>,
     },
-    /// The closing handshake of a connection.
+    /// Starts the closing handshake of a connection.
     Close {
-        /// The connection that it is about.
+        /// The connection; `None`: the event's own.
         of: Option<WorkerConnection>,
-        /// As [`is_close_code`] wants it.
+        /// A code that [`is_close_code`] accepts.
         code: u16,
-        /// At most [`REASON_BYTES_MAX`] bytes.
+        /// The close reason, at most [`REASON_BYTES_MAX`] bytes.
         reason: Cow<'a, str>,
     },
-    /// Other attributes of a connection.
+    /// Changes attributes of a connection.
     Attributes {
-        /// The connection that it is about.
+        /// The connection; `None`: the event's own.
         of: Option<WorkerConnection>,
         /// Values by name; `None` removes one.
         set: Vec<(String, Option<AttributeValue>)>,
     },
-    /// The beginning of a response in parts.
+    /// Starts a streamed response.
     Begin {
         /// A status from 200 to 599.
         status: u16,
-        /// Names and values of the headers.
+        /// Header names and values.
         headers: Vec<(String, String)>,
     },
-    /// A part of it.
+    /// Sends a part of a streamed response.
     Part {
-        /// The bytes, of which there are some.
+        /// The bytes of the part; never empty.
         data: &'a [u8],
     },
-    /// The end of a response in parts.
+    /// Ends a streamed response.
     End {
-        /// Otherwise it breaks off.
+        /// `false` aborts the response so that the client sees an incomplete body.
         is_whole: bool,
     },
-    /// A line for the log.
+    /// Writes a line to the log.
     Log {
-        /// How much it matters.
+        /// The severity of the line.
         level: Level,
-        /// One line, or several with a trace.
+        /// One line, or several with a traceback.
         text: Cow<'a, str>,
     },
 }
 
-/// A question of a handler.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A call of a handler.
+#[derive(Clone, Debug, PartialEq)]
 pub struct WorkerCall<'a> {
-    /// By which its result goes back.
+    /// The id that the result refers to.
     pub id: u64,
-    /// The event whose handler asks.
+    /// The event whose handler calls.
     pub event: Option<u64>,
-    /// What the handler asks for.
+    /// The kind of the call with its arguments.
     pub request: CallRequest<'a>,
 }
 
-/// What a handler asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The kinds of calls.
+#[derive(Clone, Debug, PartialEq)]
 pub enum CallRequest<'a> {
-    /// A call of the API that back ends have.
+    /// A call of the server API.
     Api {
-        /// A name, which is not checked.
+        /// The name of the method, not validated.
         method: Cow<'a, str>,
-        /// One JSON object; empty for none.
+        /// The parameters as a JSON object; empty for none.
         body: &'a [u8],
     },
-    /// Connections of a user.
+    /// A search for connections of a user.
     Connections {
-        /// The user whose connections they are.
+        /// The user to search for.
         user: Cow<'a, str>,
-        /// The most of them.
+        /// The maximum number of results.
         limit: usize,
     },
-    /// How a connection is.
+    /// A request for the state of a connection.
     Connection {
-        /// The connection that it is about.
+        /// The connection; `None`: the event's own.
         of: Option<WorkerConnection>,
     },
-    /// A subscription, answered once the connection gets each publication.
+    /// A subscription, answered once the connection receives every new publication.
     Subscribe {
-        /// The connection that it is about.
+        /// The connection; `None`: the event's own.
         who: Option<WorkerConnection>,
-        /// A name as Veche takes it.
+        /// A valid channel name.
         channel: Cow<'a, str>,
-        /// The position up to which its client knows the channel.
+        /// The client's last known position in the channel.
         since: Option<Position>,
     },
-    /// Another token in place of the one that has opened a connection.
+    /// Replaces the token that a connection was opened with.
     Renew {
-        /// The connection that it is about.
+        /// The connection; `None`: the event's own.
         who: Option<WorkerConnection>,
-        /// What the client has sent.
+        /// The new token from the client.
         token: Cow<'a, str>,
     },
-    /// A part of a response, answered once there is room for more.
+    /// A part of a streamed response, answered once there is room for more.
     Part {
-        /// The bytes, of which there are some.
+        /// The bytes of the part; never empty.
         data: &'a [u8],
     },
+    /// A call to an external service.
+    Outside(Outside<'a>),
 }
 
-/// Connections that a search finds unless the call says otherwise, and the most that it finds.
+/// The maximum number of results of a search, and the default.
 const FOUND: u32 = 1000;
 const FOUND_MAX: u32 = 10_000;
 
-/// Effects of one frame, headers of one response and subscriptions of one grant at most.
+/// Limit of effects in a frame, headers in a response and subscriptions in a grant.
 const EFFECTS_MAX: usize = 4096;
 const HEADERS_MAX: usize = 256;
 const SUBSCRIPTIONS_MAX: usize = 1024;
 
-/// Bytes of a channel's name.
+/// The longest channel name in bytes.
 const CHANNEL_BYTES_MAX: usize = 255;
 
-/// A frame that is none of this protocol.
+/// A frame that violates the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct MalformedFrame {
-    /// How far the damage goes.
+    /// What the violation ends.
     pub scope: ErrorScope,
-    /// What the log says about it.
+    /// A description for the log.
     pub message: String,
 }
 
-/// How far the damage of a malformed frame goes.
+/// What a malformed frame ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorScope {
-    /// The worker can't be trusted any more.
+    /// The connection to the worker process.
     Worker,
-    /// Its handler has failed, and nothing in the frame is carried out.
+    /// The handler of this event, which fails; the frame has no effect.
     Event(u64),
-    /// Nothing in the frame is carried out; no handler belongs to it.
+    /// The frame only, which has no effect and belongs to no handler.
     Frame,
-    /// The call fails, and its handler goes on.
+    /// The call only, which fails; its handler continues.
     Call(u64),
 }
 
@@ -257,10 +261,10 @@ impl ErrorScope {
 }
 
 impl<'a> FromWorker<'a> {
-    /// Reads a frame. `event` says which event an id is of; `None`: the worker has no such event in hand.
+    /// Parses a frame. `event` returns the event that an id belongs to; `None` if the worker is not processing it.
     ///
     /// # Errors
-    /// The frame is malformed; its scope says what that ends.
+    /// The frame is malformed; the error's scope says what that ends.
     pub fn read(
         frame: Frame<'a>,
         event: impl Fn(u64) -> Option<EventName>,
@@ -442,11 +446,11 @@ fn effect<'a>(
             },
             text: head.text.ok_or("no text")?,
         },
-        _ => return Err("there is no such effect".to_owned()),
+        _ => return Err("unknown effect".to_owned()),
     })
 }
 
-/// A part of a response in parts.
+/// Returns a part of a streamed response.
 fn written<'a>(number: Option<u32>, parts: &PayloadParts<'a>) -> Result<&'a [u8], String> {
     let data = parts.get(number.ok_or("no data")?)?;
     match data {
@@ -455,7 +459,7 @@ fn written<'a>(number: Option<u32>, parts: &PayloadParts<'a>) -> Result<&'a [u8]
     }
 }
 
-/// A channel that is not a user's personal one.
+/// Validates the name of a channel other than a personal one.
 fn channel(channel: Option<Cow<'_, str>>) -> Result<Cow<'_, str>, String> {
     match channel {
         None => Err("no channel".to_owned()),
@@ -475,7 +479,7 @@ fn checked(name: Cow<'_, str>) -> Result<Cow<'_, str>, String> {
     }
 }
 
-/// The connection of that id; `None`: the event's own.
+/// Parses a connection id; `None`: the event's own connection.
 fn place(
     connection: Option<&str>,
     event: Option<EventName>,
@@ -525,7 +529,7 @@ fn end<'a>(
             Ok(HandlerEnd::Accept { user, protocol })
         }
         EventName::Request => match reply {
-            // It has answered in parts.
+            // The handler has already responded with a stream.
             None => Ok(HandlerEnd::Done),
             Some(reply) => {
                 let status = status(reply.status, 200)?;
@@ -576,7 +580,7 @@ fn hook_response(reply: ReplyHead<'_>, parts: &PayloadParts<'_>) -> Result<HookR
             })
         }
         (None, Some(_), None) => Err("an error has a code from 1".to_owned()),
-        (None, None, Some(_)) => Err("a disconnect has a code from 3000 to 4999".to_owned()),
+        (None, None, Some(_)) => Err("a disconnect code must be from 3000 to 4999".to_owned()),
         _ => Err("a reply has one of result, error and disconnect".to_owned()),
     }
 }
@@ -623,11 +627,18 @@ fn blob(
 }
 
 fn call<'a>(
-    head: CallHead<'a>,
+    mut head: CallHead<'a>,
     event: Option<EventName>,
     payload: &'a [u8],
 ) -> Result<WorkerCall<'a>, String> {
     let parts = PayloadParts::new(payload, &[])?;
+    if let Some(outside) = Outside::read(&mut head, &parts) {
+        return Ok(WorkerCall {
+            id: head.id,
+            event: head.event,
+            request: CallRequest::Outside(outside?),
+        });
+    }
     let place = || place(head.connection.as_deref(), event);
     let what = match &*head.call {
         "api" => CallRequest::Api {
@@ -663,28 +674,3 @@ fn call<'a>(
         request: what,
     })
 }
-
-/// The calls that there are.
-pub const CALLS: [&str; 6] = [
-    "api",
-    "connections",
-    "connection",
-    "subscribe",
-    "renew",
-    "part",
-];
-
-/// The effects that there are.
-pub const EFFECTS: [&str; 11] = [
-    "send",
-    "push",
-    "publish",
-    "subscribe",
-    "unsubscribe",
-    "close",
-    "attributes",
-    "begin",
-    "part",
-    "end",
-    "log",
-];

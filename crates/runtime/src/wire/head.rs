@@ -1,7 +1,7 @@
-//! Heads of frames, field by field, as JSON has them.
+//! The heads of frames, field by field, as in JSON.
 //!
-//! A field that is absent and one that is `null` are the same; unknown fields are passed over. What fields mean together
-//! [`FromWorker`](super::FromWorker) and [`ToWorker`](super::ToWorker) know.
+//! An absent field and a `null` field are equivalent; unknown fields are ignored. Rules across fields are enforced by
+//! [`FromWorker`](super::FromWorker) and [`ToWorker`](super::ToWorker).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,32 +9,32 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// What a frame is.
+/// The type of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FrameKind {
-    /// The worker's first frame.
+    /// The first frame of the worker process.
     Hello,
-    /// The answer to it that lets the worker begin.
+    /// Accepts the hello; the worker may start.
     Welcome,
-    /// The answer to it that does not.
+    /// Rejects the hello, with a reason.
     Refuse,
-    /// An event for the worker.
+    /// An event to be handled.
     Event,
-    /// Effects of a handler that goes on, or of no event.
+    /// Effects of a running handler, or of no event.
     Effects,
     /// The end of a handler, with its last effects.
     Answer,
-    /// A question of a handler.
+    /// A call of a handler.
     Call,
-    /// The answer to it.
+    /// The result of a call.
     Result,
-    /// An event or a call whose answer is not wanted any more.
+    /// Cancels an event or a call whose answer is no longer needed.
     Cancel,
 }
 
 impl FrameKind {
-    /// All kinds, in the order of a conversation.
+    /// All types in the order in which they first occur.
     pub const ALL: [Self; 9] = [
         Self::Hello,
         Self::Welcome,
@@ -48,41 +48,62 @@ impl FrameKind {
     ];
 }
 
-/// The name of an event: what has happened.
+/// The name of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventName {
-    /// The process begins: no other event comes before its answer.
+    /// The process starts. No other event precedes its answer.
     Start,
-    /// The process ends: no other event comes.
+    /// The process ends. No other event follows.
     Stop,
-    /// A handshake, before the 101.
+    /// A handshake before its 101.
     Open,
-    /// A whole message of a WebSocket.
+    /// A complete message of a WebSocket.
     Message,
-    /// The end of a WebSocket.
+    /// The close of a WebSocket.
     Close,
-    /// A whole HTTP request.
+    /// A complete HTTP request.
     Request,
     /// A client of Centrifugo's protocol connects without a token.
     Connect,
-    /// A connection's time is over.
+    /// A connection has expired.
     Refresh,
     /// A client subscribes to a channel.
     Subscribe,
-    /// A subscription's time is over.
+    /// A subscription has expired.
     SubRefresh,
     /// A client publishes to a channel.
     Publish,
-    /// A client calls a method.
+    /// A client calls an RPC method.
     Rpc,
-    /// A client sends a message that is not answered.
+    /// A client sends a message without expecting a reply.
     ClientMessage,
-    /// A client that was connected is gone.
+    /// A connected client has disconnected.
     Disconnect,
 }
 
 impl EventName {
+    /// Returns the name that frames have.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Stop => "stop",
+            Self::Open => "open",
+            Self::Message => "message",
+            Self::Close => "close",
+            Self::Request => "request",
+            Self::Connect => "connect",
+            Self::Refresh => "refresh",
+            Self::Subscribe => "subscribe",
+            Self::SubRefresh => "sub_refresh",
+            Self::Publish => "publish",
+            Self::Rpc => "rpc",
+            Self::ClientMessage => "client_message",
+            Self::Disconnect => "disconnect",
+        }
+    }
+
     /// All names of events.
     pub const ALL: [Self; 14] = [
         Self::Start,
@@ -101,7 +122,7 @@ impl EventName {
         Self::Disconnect,
     ];
 
-    /// Returns whether it is about a connection, which its effects are for unless they name another one.
+    /// Returns whether the event is about a connection, which is the default target of its effects.
     #[must_use]
     pub fn has_connection(self) -> bool {
         matches!(
@@ -111,7 +132,7 @@ impl EventName {
     }
 }
 
-/// A frame as far as every frame is alike.
+/// The fields that all frames have in common.
 #[derive(Debug, Deserialize)]
 pub(super) struct FrameHeader {
     #[serde(rename = "type")]
@@ -122,23 +143,23 @@ pub(super) struct FrameHeader {
 /// The head of a [`FrameKind::Hello`] frame.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HelloHead<'a> {
-    /// What the frame is: its `type`.
+    /// The type of the frame, `type` in JSON.
     #[serde(rename = "type")]
     pub kind: FrameKind,
-    /// Versions of the protocol that the worker speaks.
+    /// The protocol versions that the worker supports.
     pub versions: Vec<u32>,
     /// The worker's library and its version, for logs.
     #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
     pub sdk: Cow<'a, str>,
-    /// The process, for logs.
+    /// The process id, for logs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// Codecs of later heads that the worker can read and write, the best first; `json` is always among them.
+    /// The codecs for later heads that the worker supports, in order of preference; always includes `json`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub codecs: Vec<String>,
-    /// Names of events that the worker handles: no others are sent.
+    /// The names of the events that the worker handles. No others are sent.
     pub events: Vec<String>,
-    /// Events that it takes in hand at once.
+    /// The number of events that the worker processes concurrently.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub concurrency: u32,
 }
@@ -155,12 +176,12 @@ fn is_one(number: &u32) -> bool {
 /// The head of a [`FrameKind::Welcome`] frame.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WelcomeHead<'a> {
-    /// What the frame is: its `type`.
+    /// The type of the frame, `type` in JSON.
     #[serde(rename = "type")]
     pub kind: FrameKind,
-    /// The version that both sides speak from now on.
+    /// The negotiated protocol version.
     pub version: u32,
-    /// The codec of all heads from now on.
+    /// The codec of all further heads.
     #[serde(borrow)]
     pub codec: Cow<'a, str>,
     /// The name of the application.
@@ -168,15 +189,15 @@ pub struct WelcomeHead<'a> {
     pub app: Cow<'a, str>,
     /// The number of the process among those of the application, from 1.
     pub instance: u32,
-    /// Events that will come, of those that the worker handles.
+    /// The events that will be sent, out of those that the worker handles.
     pub events: Vec<String>,
-    /// Calls that will be answered.
+    /// The calls that are supported.
     pub calls: Vec<String>,
-    /// Bytes of a head that are taken.
+    /// The longest head accepted, in bytes.
     pub head_bytes_max: u32,
-    /// Bytes of a payload that are taken.
+    /// The longest payload accepted, in bytes.
     pub payload_bytes_max: u32,
-    /// The application's options, as its configuration has them.
+    /// The application's options from its configuration.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub options: Option<&'a RawValue>,
 }
@@ -184,10 +205,10 @@ pub struct WelcomeHead<'a> {
 /// The head of a [`FrameKind::Refuse`] frame.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefuseHead<'a> {
-    /// What the frame is: its `type`.
+    /// The type of the frame, `type` in JSON.
     #[serde(rename = "type")]
     pub kind: FrameKind,
-    /// Why it is refused, for logs.
+    /// The reason of the refusal, for logs.
     #[serde(borrow)]
     pub message: Cow<'a, str>,
 }
@@ -195,20 +216,20 @@ pub struct RefuseHead<'a> {
 /// The head of a [`FrameKind::Cancel`] frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CancelHead {
-    /// What the frame is: its `type`.
+    /// The type of the frame, `type` in JSON.
     #[serde(rename = "type")]
     pub kind: FrameKind,
-    /// The event's where Veche cancels, the call's where the worker does.
+    /// The id of the event if Veche cancels, of the call if the worker does.
     pub id: u64,
 }
 
-/// A value of a connection that outlives the code.
+/// The value of a connection's attribute.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum AttributeValue {
     /// Either `true` or `false`.
     Boolean(bool),
-    /// A number without a fraction.
+    /// An integer that fits 64 bits.
     Whole(i64),
     /// A number with a fraction.
     Number(f64),
@@ -216,22 +237,22 @@ pub enum AttributeValue {
     Text(String),
 }
 
-/// A request as events carry it.
+/// A request, as part of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestHead<'a> {
     /// The method of the request.
     #[serde(borrow)]
     pub method: Cow<'a, str>,
-    /// Its path in normal form.
+    /// The normalised path of the request.
     #[serde(borrow)]
     pub path: Cow<'a, str>,
-    /// Its query without the `?`, still encoded.
+    /// The query without its `?`, not decoded.
     #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
     pub query: Cow<'a, str>,
-    /// Names in lower case and values, in order.
+    /// Header names in lower case and values, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-    /// Names and values of the route's parameters, decoded.
+    /// Route parameters and their values, decoded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub params: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     /// The address of the client.
@@ -245,25 +266,25 @@ pub struct ClientHead<'a> {
     /// The id of the client's session.
     #[serde(borrow)]
     pub id: Cow<'a, str>,
-    /// `websocket`, `http_stream` or `sse`.
+    /// The transport: `websocket`, `http_stream` or `sse`.
     #[serde(borrow)]
     pub transport: Cow<'a, str>,
-    /// What the client speaks: `json` or `protobuf`.
+    /// The encoding: `json` or `protobuf`.
     #[serde(borrow)]
     pub protocol: Cow<'a, str>,
-    /// The kind of client, as it says.
+    /// The client's name, as it reports it.
     #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
     pub name: Cow<'a, str>,
-    /// Its version, as it says.
+    /// The client's version, as it reports it.
     #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
     pub version: Cow<'a, str>,
     /// The address of the client.
     #[serde(borrow)]
     pub remote: Cow<'a, str>,
-    /// Headers of its request that the route passes on; names in lower case.
+    /// The handshake headers that the route passes on; names in lower case.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-    /// The part with what the application keeps of the connection: JSON.
+    /// The part with the application's private data about the connection, as JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<u32>,
 }
@@ -271,247 +292,247 @@ pub struct ClientHead<'a> {
 /// The head of a [`FrameKind::Event`] frame.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EventHead<'a> {
-    /// What the frame is: its `type`.
+    /// The type of the frame, `type` in JSON.
     #[serde(rename = "type")]
     pub kind: FrameKind,
-    /// Of this process; each event has a higher one than the event before.
+    /// The id of the event, increasing within a process.
     pub id: u64,
     /// The name of the event.
     pub event: EventName,
     /// The id of the connection.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<Cow<'a, str>>,
-    /// The user, where it is known.
+    /// The user, if known.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub user: Option<Cow<'a, str>>,
     /// Attributes of the connection.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, AttributeValue>,
-    /// The request that came by the connection.
+    /// The HTTP request of the connection.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestHead<'a>>,
     /// The client that the event is about.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientHead<'a>>,
-    /// The channel that it is about.
+    /// The channel that the event is about.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<Cow<'a, str>>,
     /// The method of an RPC.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub method: Option<Cow<'a, str>>,
-    /// The token that came with the command.
+    /// The token sent with the command.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Cow<'a, str>>,
-    /// Channels of which a client that comes back says that it was given them.
+    /// Channels that a reconnecting client says it was subscribed to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub channels: Vec<Cow<'a, str>>,
-    /// How a connection has ended.
+    /// The close code of a connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<u16>,
-    /// The reason that came with the code.
+    /// The close reason of a connection.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Cow<'a, str>>,
-    /// What `data` is: `text`, `binary` or `json`.
+    /// The format of `data`: `text`, `binary` or `json`.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub data_kind: Option<Cow<'a, str>>,
     /// The part with the message or body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<u32>,
-    /// Lengths of the payload's parts, where these are several.
+    /// Lengths of the payload's parts, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<u32>,
 }
 
-/// Of a [`FrameKind::Answer`] or [`FrameKind::Effects`].
+/// The head of a [`FrameKind::Answer`] or [`FrameKind::Effects`] frame.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AnswerHead<'a> {
-    /// What the frame is: its `type`.
+    /// The type of the frame, `type` in JSON.
     #[serde(rename = "type")]
     pub kind: FrameKind,
     /// The id of the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<u64>,
-    /// What is done, in order.
+    /// The effects in order.
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<EffectHead<'a>>,
-    /// The reply to an event that has one.
+    /// The reply, for events that need one.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub reply: Option<ReplyHead<'a>>,
-    /// The handler has failed: one line, or several with a trace.
+    /// The handler failed: one line, or several with a traceback.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<Cow<'a, str>>,
-    /// Lengths of the payload's parts, where these are several.
+    /// Lengths of the payload's parts, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<u32>,
 }
 
-/// One effect; each kind has its own fields.
+/// An effect. Each kind uses some of the fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EffectHead<'a> {
     /// The name of the effect.
     #[serde(borrow)]
     pub effect: Cow<'a, str>,
-    /// The connection's id, where that is not the event's own.
+    /// The id of the connection, if it is not the event's own.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<Cow<'a, str>>,
-    /// The user that is pushed to.
+    /// The user to push to.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub user: Option<Cow<'a, str>>,
-    /// The channel that it is about.
+    /// The channel that the effect is about.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<Cow<'a, str>>,
-    /// What `data` is: `text` (where it is absent), `binary` or `json`.
+    /// The format of `data`: `text` (the default), `binary` or `json`.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub data_kind: Option<Cow<'a, str>>,
     /// The part with the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<u32>,
-    /// What the connection is closed with.
+    /// The close code; left out if `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<u16>,
-    /// What the connection is closed with.
+    /// The close reason; left out if `None`.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Cow<'a, str>>,
     /// Attributes by name; `null` removes one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub set: BTreeMap<String, Option<AttributeValue>>,
-    /// Belongs to the beginning of a response.
+    /// The status of a streamed response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Belongs to the beginning of a response.
+    /// The headers of a streamed response.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(String, String)>,
-    /// Whether a response in parts is complete.
+    /// Whether a streamed response is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub complete: Option<bool>,
-    /// Of a line for the log.
+    /// The level of a log line.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub level: Option<Cow<'a, str>>,
-    /// Of a line for the log.
+    /// The text of a log line.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub text: Option<Cow<'a, str>>,
 }
 
-/// The reply to an event; each event has its own fields.
+/// The reply to an event. Each event uses some of the fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplyHead<'a> {
-    /// The status of a response; of an open: of the one that refuses it.
+    /// The status of a response, or of the refusal of a handshake.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Names and values of the response.
+    /// Header names and values of the response.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(String, String)>,
-    /// The part with its body.
+    /// The part with the response body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<u32>,
-    /// A file below the application's folder in place of a body.
+    /// A file below the application's folder, in place of a body.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub file: Option<Cow<'a, str>>,
-    /// Of an open that is accepted: the user.
+    /// The user of an accepted handshake.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub user: Option<Cow<'a, str>>,
-    /// Of an open that is accepted: the subprotocol.
+    /// The subprotocol of an accepted handshake.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Cow<'a, str>>,
     /// What a hook grants.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub result: Option<GrantHead<'a>>,
-    /// What a hook tells the client in place of that.
+    /// The error that a hook returns instead of a grant.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorHead<'a>>,
-    /// With which a hook ends the client's connection.
+    /// The disconnect that a hook returns instead of a grant.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub disconnect: Option<DisconnectHead<'a>>,
 }
 
-/// What a hook grants.
+/// The grant of a hook.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrantHead<'a> {
-    /// The user; empty for an anonymous one.
+    /// The user; empty for an anonymous client.
     #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
     pub user: Cow<'a, str>,
-    /// Until when it holds, in seconds since 1970.
+    /// The expiry in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expire_at: Option<u64>,
-    /// Whether it holds no more.
+    /// Whether the connection or subscription has expired.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub expired: bool,
-    /// The part with what others see.
+    /// The part with the client's public data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub info: Option<u32>,
-    /// What that is: `json` (where it is absent) or `binary`.
+    /// The format of `info`: `json` (the default) or `binary`.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub info_kind: Option<Cow<'a, str>>,
-    /// The part with what the client gets, or what is published.
+    /// The part with the data for the client, or with the published data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<u32>,
-    /// What that is, as `info_kind`.
+    /// The format of `data`, as of `info`.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub data_kind: Option<Cow<'a, str>>,
-    /// Channels that the client is subscribed to.
+    /// Server-side subscriptions of the client.
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     pub subscriptions: Vec<SubscriptionHead<'a>>,
-    /// The part with what comes back with each event of the connection: JSON.
+    /// The part with JSON that is included in every further event of the connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<u32>,
-    /// Whether history leaves it out.
+    /// Whether the publication is not stored in the history.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skip_history: bool,
 }
 
-/// A channel that a client is subscribed to as it connects.
+/// A server-side subscription made when a client connects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubscriptionHead<'a> {
     /// The name of the channel.
     #[serde(borrow)]
     pub channel: Cow<'a, str>,
-    /// As of a grant.
+    /// The expiry, as in a grant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expire_at: Option<u64>,
-    /// As of a grant.
+    /// The public data, as in a grant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub info: Option<u32>,
-    /// As of a grant.
+    /// The format of `info`, as in a grant.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub info_kind: Option<Cow<'a, str>>,
-    /// As of a grant.
+    /// The data for the client, as in a grant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<u32>,
-    /// As of a grant.
+    /// The format of `data`, as in a grant.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub data_kind: Option<Cow<'a, str>>,
 }
 
-/// An error for the client.
+/// An error reply to the client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorHead<'a> {
-    /// The number of the error, from 1.
+    /// The number of the error, at least 1.
     pub code: u32,
-    /// The message that people read.
+    /// The message, for people.
     #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
     pub message: Cow<'a, str>,
-    /// Whether the same command may succeed later.
+    /// Whether a retry of the command may succeed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub temporary: bool,
 }
 
-/// The end of the client's connection.
+/// A disconnect of the client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DisconnectHead<'a> {
-    /// From 3000 to 4999.
+    /// The disconnect code, from 3000 to 4999.
     pub code: u16,
-    /// The message that people read.
+    /// The reason, for people.
     #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
     pub reason: Cow<'a, str>,
 }
 
-/// Of a [`FrameKind::Call`]; each call has its own fields.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The head of a [`FrameKind::Call`] frame. Each call uses some of the fields.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallHead<'a> {
-    /// What the frame is: its `type`.
+    /// The type of the frame, `type` in JSON.
     #[serde(rename = "type")]
     pub kind: FrameKind,
-    /// Of this process: never used twice.
+    /// The id of the call, unique within the process.
     pub id: u64,
     /// The event whose handler calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -519,79 +540,115 @@ pub struct CallHead<'a> {
     /// The name of the call.
     #[serde(borrow)]
     pub call: Cow<'a, str>,
-    /// The method of the API.
+    /// The method of the server API.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub method: Option<Cow<'a, str>>,
-    /// The connection's id, where that is not the event's own.
+    /// The id of the connection, if it is not the event's own.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<Cow<'a, str>>,
-    /// Whose connections are asked for.
+    /// The user to search for.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub user: Option<Cow<'a, str>>,
-    /// The most that are wanted.
+    /// The maximum number of results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// The channel that it is about.
+    /// The channel that the call is about.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<Cow<'a, str>>,
-    /// The position up to which the client knows the channel.
+    /// The client's last known position in the channel.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Cow<'a, str>>,
-    /// The token that a client has sent.
+    /// The token sent by a client.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Cow<'a, str>>,
-    /// The part with a body.
+    /// The name of a database's pool.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub database: Option<Cow<'a, str>>,
+    /// The SQL statement; left out if `None`.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub sql: Option<Cow<'a, str>>,
+    /// The part of a statement's result that is of interest.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub wanted: Option<Cow<'a, str>>,
+    /// The address of an HTTP request.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<Cow<'a, str>>,
+    /// Names and values of the request's headers.
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    /// The longest that it may take, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<f64>,
+    /// The part with a body, or with values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<u32>,
 }
 
-/// Of a [`FrameKind::Result`]; each call has its own fields.
+/// The head of a [`FrameKind::Result`] frame. Each call uses some of the fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResultHead<'a> {
-    /// What the frame is: its `type`.
+    /// The type of the frame, `type` in JSON.
     #[serde(rename = "type")]
     pub kind: FrameKind,
     /// The id of the call.
     pub id: u64,
-    /// Why there is none.
+    /// The error, if the call failed.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub error: Option<FaultHead<'a>>,
-    /// The ids of the connections that were found.
+    /// The ids of the connections found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections: Option<Vec<String>>,
-    /// Where a client has joined a channel that remembers.
+    /// The position at which a client joined a channel with history.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub position: Option<Cow<'a, str>>,
-    /// Whether it gets all that it has missed.
+    /// Whether all missed publications were recovered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovered: Option<bool>,
-    /// For how many seconds a token holds.
+    /// The lifetime of a token in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_in: Option<u64>,
     /// Whether a connection is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open: Option<bool>,
-    /// The user that the connection is of.
+    /// The user of the connection.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub user: Option<Cow<'a, str>>,
-    /// The attributes that are kept of the connection.
+    /// The attributes of the connection.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, AttributeValue>,
-    /// The request that has opened it.
+    /// The handshake request of the connection.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestHead<'a>>,
-    /// The part with a body.
+    /// The names of a result's columns.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<Vec<Cow<'a, str>>>,
+    /// Rows that a statement has changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub affected: Option<u64>,
+    /// The first number that a database gave to a new row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_id: Option<u64>,
+    /// The status of an HTTP response.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// Its headers, with names in lower case.
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    /// The address that it came from after all redirects.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<Cow<'a, str>>,
+    /// The part with a body, or with values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<u32>,
 }
 
-/// Why a call has no result.
+/// The error of a failed call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultHead<'a> {
-    /// `invalid`, `refused`, `timeout` and so on: [`veche_calls::FaultKind`].
+    /// The kind, such as `invalid`, `refused` or `timeout`: see [`veche_calls::CallErrorKind`].
     #[serde(borrow)]
     pub kind: Cow<'a, str>,
-    /// The message that people read.
+    /// The message, for people.
     #[serde(borrow)]
     pub message: Cow<'a, str>,
 }

@@ -1,4 +1,4 @@
-//! What both sides agree on before the first event.
+//! The handshake of the protocol, before the first event.
 
 use serde_json::value::RawValue;
 
@@ -6,25 +6,24 @@ use super::frame::Limits;
 use super::head::{EventName, FrameKind, HelloHead, RefuseHead, WelcomeHead};
 use super::{CALLS, CODEC, VERSION};
 
-/// What a worker learns of its application.
+/// The settings that a worker process receives.
 #[derive(Clone, Copy, Debug)]
 pub struct AppDescription<'a> {
-    /// The application's name.
+    /// The name of the application.
     pub app: &'a str,
     /// The number of the process among those of the application, from 1.
     pub instance: u32,
-    /// The longest frame that either side may send.
+    /// The size limits of frames in both directions.
     pub limits: Limits,
-    /// The application's options, as its configuration has them.
+    /// The application's options from its configuration.
     pub options: Option<&'a RawValue>,
 }
 
 impl<'a> AppDescription<'a> {
-    /// Answers a hello. The version is the highest that both sides speak, and the codec the first of the worker's that
-    /// Veche knows.
+    /// Answers a hello. Selects the highest common version, and the worker's first codec that Veche supports.
     ///
     /// # Errors
-    /// The worker is refused: there is no version in common, or it takes no event in hand.
+    /// The worker is rejected: no version in common, or it accepts no event at a time.
     pub fn answer(self, hello: &HelloHead<'_>) -> Result<WelcomeHead<'a>, RefuseHead<'static>> {
         let refuse = |message: String| RefuseHead {
             kind: FrameKind::Refuse,

@@ -1,16 +1,21 @@
-//! The contract's serialised form, for handlers that run in processes of their own: `docs/reference/runtime-protocol.md` is its specification.
+//! The serialised form of the contract, for handlers in separate processes; `docs/reference/runtime-protocol.md` is its
+//! specification.
 //!
-//! A stream of [frames](Frame) each way. Bytes come in by [`Decoder`], what a worker's frames mean by [`FromWorker`], and a
-//! [`EffectBuilder`] makes [effects](crate::Effects) of it; [`OutgoingEvent`] makes a frame's head of an [event](crate::Event), and
-//! [`encode`] writes it. Nothing here does I/O, and nothing that a worker sends panics.
+//! A stream of [frames](Frame) in each direction. [`Decoder`] splits the received bytes into frames, [`FromWorker`]
+//! parses a worker's frames, and [`EffectBuilder`] converts them to [effects](crate::Effects); [`OutgoingEvent`] makes
+//! the head of a frame from an [event](crate::Event), and [`encode`] writes it. Nothing here does I/O, and no input
+//! from a worker causes a panic.
 
 mod effect_builder;
+mod effect_names;
 mod frame;
 mod from_worker;
 mod head;
 mod hello;
+mod outside;
 mod part;
 mod to_worker;
+mod values;
 
 pub use effect_builder::{CallBridge, EffectBuilder, EffectsFull, EventOrigin};
 pub use frame::{Decoder, Frame, FrameError, FrameTooLong, Limits, PREFIX_BYTES, encode};
@@ -20,10 +25,11 @@ pub use from_worker::{
 };
 pub use head::*;
 pub use hello::AppDescription;
+pub use outside::{Outside, Pools};
 pub use to_worker::{EventConnection, OutgoingEvent, ToWorker, part};
 
-/// The version of the protocol that this code speaks.
+/// The version of the protocol that this code implements.
 pub const VERSION: u32 = 1;
 
-/// The codec of heads that every worker has.
+/// The codec of heads that every worker supports.
 pub const CODEC: &str = "json";

@@ -1,17 +1,17 @@
-//! Parts of a payload, by number; and what a part is said to be.
+//! Numbered parts of a payload, and the declared format of a part.
 
 use veche_types::PayloadKind;
 
-/// The payload of a frame, cut into the parts that its head counts.
+/// The payload of a frame, split into the parts that its head declares.
 #[derive(Clone, Debug)]
 pub(super) struct PayloadParts<'a> {
     payload: &'a [u8],
-    /// Where each part ends; empty: the payload is one part.
+    /// The end of each part; empty if the payload is a single part.
     ends: Vec<usize>,
 }
 
 impl<'a> PayloadParts<'a> {
-    /// Cuts a payload into parts of these lengths; without lengths it is one part.
+    /// Splits a payload into parts of the given lengths; without lengths it is one part.
     pub(super) fn new(payload: &'a [u8], lengths: &[u32]) -> Result<Self, String> {
         let mut end = 0;
         let mut ends = Vec::with_capacity(lengths.len());
@@ -28,7 +28,7 @@ impl<'a> PayloadParts<'a> {
         }
     }
 
-    /// Returns the part of that number.
+    /// Returns a part by its number.
     pub(super) fn get(&self, number: u32) -> Result<&'a [u8], String> {
         let place = number as usize;
         if self.ends.is_empty() && place == 0 {
@@ -40,7 +40,7 @@ impl<'a> PayloadParts<'a> {
         Ok(&self.payload[from..*end])
     }
 
-    /// Returns a part that is UTF-8 or JSON where it is said to be.
+    /// Returns a part, validated as UTF-8 or JSON if it is declared as such.
     pub(super) fn get_as(&self, number: u32, kind: PayloadKind) -> Result<&'a [u8], String> {
         let part = self.get(number)?;
         match kind {
@@ -60,7 +60,7 @@ impl<'a> PayloadParts<'a> {
     }
 }
 
-/// Returns the kind of that name.
+/// Returns the payload kind of a name.
 pub(super) fn data_kind(name: &str) -> Result<PayloadKind, String> {
     match name {
         "text" => Ok(PayloadKind::Text),

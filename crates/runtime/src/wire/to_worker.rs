@@ -1,4 +1,4 @@
-//! Frames to a worker: their heads made of the contract's events and answers, and read again by the other side.
+//! Encodes frames to a worker process from events and answers, and decodes them for the other side.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -13,18 +13,19 @@ use super::head::{
     AttributeValue, CancelHead, ClientHead, EventHead, EventName, FaultHead, FrameHeader,
     FrameKind, RefuseHead, RequestHead, ResultHead, WelcomeHead,
 };
+use super::outside;
 use super::part::PayloadParts;
 use crate::hooks::{AppHookRequest, Data, Hook};
 use crate::{Attribute, Attributes, Event, Request, WaitResult};
 
-/// What a runtime knows of an event's connection beside the event.
+/// Information about an event's connection that the runtime adds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EventConnection<'a> {
-    /// The worker that has the connection.
+    /// The worker thread that owns the connection.
     pub worker: u16,
-    /// The user, where it is known.
+    /// The user, if known.
     pub user: Option<&'a str>,
-    /// What the application has kept of it.
+    /// The attributes that the application has set.
     pub attributes: Option<&'a Attributes>,
 }
 
@@ -33,12 +34,12 @@ pub struct EventConnection<'a> {
 pub struct OutgoingEvent<'a> {
     /// The head of the frame.
     pub head: EventHead<'a>,
-    /// What the payload is made of.
+    /// The parts of the payload.
     pub parts: Vec<&'a [u8]>,
 }
 
 impl<'a> OutgoingEvent<'a> {
-    /// Returns an event in the words of the protocol; `None` for one that workers are not told.
+    /// Encodes an event; `None` for one that worker processes don't receive.
     #[must_use]
     pub fn of(event: &'a Event<'a>, id: u64, known: EventConnection<'a>) -> Option<Self> {
         let mut head = EventHead::new(id, EventName::Message);
@@ -94,7 +95,7 @@ impl<'a> OutgoingEvent<'a> {
                 .collect();
         }
         if parts.len() > 1 {
-            // Each was taken, and all of one message: their lengths are far below this.
+            // All parts belong to one accepted message, so their lengths are far below 32 bits.
             let lengths = parts.iter().map(|part| u32::try_from(part.len()));
             head.parts = lengths.map(|length| length.unwrap_or(u32::MAX)).collect();
         }
@@ -103,7 +104,7 @@ impl<'a> OutgoingEvent<'a> {
 }
 
 impl EventHead<'_> {
-    /// Returns the head of an event that is about nothing.
+    /// Returns the head of an event without further fields.
     #[must_use]
     pub fn new(id: u64, event: EventName) -> Self {
         Self {
@@ -237,11 +238,11 @@ impl From<AttributeValue> for Attribute {
     }
 }
 
-/// The whole numbers below it are all there among 64-bit floats.
+/// Integers below this are exact in 64-bit floats.
 const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
 impl<'a> ResultHead<'a> {
-    /// Returns the result of a call that has nothing to say.
+    /// Returns the result of a call without a value.
     #[must_use]
     pub fn new(id: u64) -> Self {
         Self {
@@ -256,11 +257,17 @@ impl<'a> ResultHead<'a> {
             user: None,
             attributes: Default::default(),
             request: None,
+            columns: None,
+            affected: None,
+            last_id: None,
+            status: None,
+            headers: Vec::new(),
+            url: None,
             data: None,
         }
     }
 
-    /// Returns the result of a call that has failed.
+    /// Returns the result of a failed call.
     #[must_use]
     pub fn failed(id: u64, fault: &'a CallError) -> Self {
         let kind = fault.kind.name().into();
@@ -271,7 +278,7 @@ impl<'a> ResultHead<'a> {
         }
     }
 
-    /// Returns how an open connection is.
+    /// Returns the state of an open connection.
     #[must_use]
     pub fn connection(id: u64, known: EventConnection<'a>, request: &'a Request) -> Self {
         let attributes = known.attributes.into_iter().flat_map(Attributes::iter);
@@ -286,15 +293,16 @@ impl<'a> ResultHead<'a> {
         }
     }
 
-    /// Returns what has come of a call, and the payload.
+    /// Returns the outcome of a call, and the payload.
     #[must_use]
-    pub fn of_outcome(id: u64, outcome: &'a CallOutcome) -> (Self, &'a [u8]) {
+    pub fn of_outcome(id: u64, outcome: &'a CallOutcome) -> (Self, Cow<'a, [u8]>) {
         let mut head = Self::new(id);
+        let mut payload = Cow::Borrowed(&[][..]);
         match outcome {
-            Err(fault) => return (Self::failed(id, fault), &[]),
+            Err(fault) => head = Self::failed(id, fault),
             Ok(Reply::Api(body)) => {
                 head.data = Some(0);
-                return (head, body);
+                payload = Cow::Borrowed(body);
             }
             Ok(Reply::Places(places)) => {
                 head.connections = Some(places.iter().map(WorkerConnection::to_string).collect());
@@ -307,10 +315,9 @@ impl<'a> ResultHead<'a> {
                 head.position = position.map(|(epoch, offset)| format!("{epoch}:{offset}").into());
                 head.recovered = *recovered;
             }
-            // Nothing that a worker can call leads to another one.
-            Ok(_) => {}
+            Ok(reply) => payload = outside::result(&mut head, reply),
         }
-        (head, &[])
+        (head, payload)
     }
 
     /// Returns the answer to a wait.
@@ -319,7 +326,7 @@ impl<'a> ResultHead<'a> {
         let mut head = Self::new(id);
         match answer {
             WaitResult::Done => {}
-            // As long as it likes.
+            // The token does not expire.
             WaitResult::Number(number) if number.is_infinite() => {}
             WaitResult::Number(number) => head.expires_in = Some(*number as u64),
             WaitResult::No(words) | WaitResult::Failed(words) => {
@@ -334,28 +341,24 @@ impl<'a> ResultHead<'a> {
 
 /// A frame to a worker, as the worker reads it.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "an event is the usual frame, and is not stored"
-)]
 pub enum ToWorker<'a> {
-    /// The worker may begin.
+    /// The worker process may start.
     Welcome(WelcomeHead<'a>),
-    /// The worker may not begin.
+    /// The worker process is rejected.
     Refuse(RefuseHead<'a>),
-    /// Something has happened that the worker handles.
+    /// An event to be handled.
     Event(EventHead<'a>),
-    /// What has come of a call, and its payload.
+    /// The result of a call, with its payload.
     Result(ResultHead<'a>, &'a [u8]),
-    /// The answer to this event is not wanted any more.
+    /// The answer to this event is no longer needed.
     Cancel(u64),
 }
 
 impl<'a> ToWorker<'a> {
-    /// Reads a frame from Veche.
+    /// Decodes a frame from Veche.
     ///
     /// # Errors
-    /// The frame is malformed, so its sender is not Veche.
+    /// The frame is malformed, so the sender is not Veche.
     pub fn read(frame: Frame<'a>) -> Result<Self, MalformedFrame> {
         let envelope: FrameHeader = json(frame)?;
         Ok(match envelope.kind {
@@ -378,10 +381,10 @@ impl<'a> ToWorker<'a> {
     }
 }
 
-/// Returns a part of an event's payload, as the worker reads it.
+/// Returns a part of an event's payload, for the worker side.
 ///
 /// # Errors
-/// There is no such part.
+/// The part doesn't exist.
 pub fn part<'a>(head: &EventHead<'_>, payload: &'a [u8], number: u32) -> Result<&'a [u8], String> {
     PayloadParts::new(payload, &head.parts)?.get(number)
 }

@@ -1,4 +1,4 @@
-//! The vectors: frames as other implementations of the protocol read them too.
+//! The vectors: frames for tests of every implementation of the protocol.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::path::Path;
 use serde_json::{Map, Value};
 use veche_runtime::wire::EventName;
 
-/// Files whose frames both sides take.
+/// Files whose frames both sides accept.
 pub(crate) const GOOD: [&str; 4] = ["hello", "events", "answers", "calls"];
 
-/// One frame.
+/// One frame of a vector file.
 pub(crate) struct Vector {
     fields: Map<String, Value>,
 }
@@ -36,7 +36,7 @@ impl Vector {
         hex(self.text("wire").expect("a vector has its bytes"))
     }
 
-    /// The head that is meant.
+    /// Returns the decoded head.
     pub(crate) fn head(&self) -> Option<&Value> {
         self.fields.get("head")
     }
@@ -48,7 +48,7 @@ impl Vector {
         }
     }
 
-    /// The event that the worker has in hand, whose id the frame names.
+    /// Returns the event that the worker is processing, whose id the frame names.
     pub(crate) fn in_hand(&self, id: u64) -> Option<EventName> {
         let named = self.head()?;
         let is_it = ["id", "event"]
@@ -67,7 +67,7 @@ fn hex(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// The vectors of a file.
+/// Returns the vectors of a file.
 pub(crate) fn vectors(file: &str) -> Vec<Vector> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("vectors/{file}.jsonl"));
     let text = std::fs::read_to_string(path).expect("a file of vectors");
@@ -80,7 +80,7 @@ pub(crate) fn vectors(file: &str) -> Vec<Vector> {
     vectors
 }
 
-/// The vector of that name.
+/// Returns a vector by its name.
 pub(crate) fn vector(file: &str, name: &str) -> Vector {
     let found = vectors(file).into_iter().find(|one| one.name() == name);
     found.unwrap_or_else(|| panic!("{file}: no vector {name:?}"))

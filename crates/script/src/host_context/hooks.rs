@@ -1,31 +1,31 @@
-//! Questions that a script decides on: each is ruled once.
+//! Hook requests that a script decides; each gets one response.
 
 use super::HostContext;
 use veche_runtime::Effect;
 use veche_runtime::hooks::{AppHookRequest, Data, Hook, HookResponse};
 
-/// One that is not decided.
+/// A request without a response yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenHook {
     pub(crate) hook: Hook,
-    /// What came with it is bytes.
+    /// The request's data is binary.
     pub(crate) is_binary: bool,
 }
 
 impl HostContext {
-    /// From now on a ruling is owed.
+    /// Registers a request that needs a response.
     pub(crate) fn open_hook(&self, number: u64, asked: &AppHookRequest<'_>) {
         let (hook, is_binary) = (asked.hook, is_binary(asked));
         let open = OpenHook { hook, is_binary };
         self.questions.borrow_mut().insert(number, open);
     }
 
-    /// One that is not decided; `None` if it is.
+    /// Returns a request that is undecided.
     pub(crate) fn hook_request(&self, number: u64) -> Option<OpenHook> {
         self.questions.borrow().get(&number).copied()
     }
 
-    /// Decides, unless it was done before.
+    /// Sets the response, unless the request is already decided.
     pub(crate) fn set_hook_response(&self, question: u64, ruling: HookResponse) {
         if self.questions.borrow_mut().remove(&question).is_some() {
             self.effect(Effect::Hook {
@@ -35,12 +35,12 @@ impl HostContext {
         }
     }
 
-    /// Somebody else decides.
+    /// Removes a request that is decided elsewhere.
     pub(crate) fn close_hook(&self, question: u64) {
         self.questions.borrow_mut().remove(&question);
     }
 
-    /// Nobody will decide on what is open.
+    /// Fails all open requests.
     pub(crate) fn fail_open_hooks(&self) {
         for (question, _) in self.questions.take() {
             let ruling = HookResponse::Failed;
@@ -52,7 +52,7 @@ impl HostContext {
     }
 }
 
-/// Whether what the client sends is bytes.
+/// Returns whether the client's data is binary.
 pub(crate) fn is_binary(asked: &AppHookRequest<'_>) -> bool {
     matches!(asked.data, Some(Data::Binary(_)))
 }

@@ -1,21 +1,21 @@
-//! Coroutines that wait until they can publish: too much that scripts have published to their channel waits to be taken.
+//! Coroutines that wait to publish because too many publications to their channel are deferred.
 
 use std::cell::{Cell, RefCell};
 
 use super::{HostContext, WakeReason};
 use veche_runtime::Token;
 
-/// Coroutines that go on in one turn: those behind them may have to wait on.
+/// The most coroutines resumed in one turn; those after them may have to wait longer.
 const WOKEN_MAX: usize = 256;
 
-/// Fewer are not worth a look for those that wait no longer.
+/// The number of waiters from which cancelled ones are purged.
 const PUBLISHERS_MIN: usize = 1024;
 
-/// All of them, in the order in which they came.
+/// The waiting coroutines in order of arrival.
 #[derive(Default)]
 pub(crate) struct PublishWaiters {
     waiting: RefCell<Vec<(String, Token)>>,
-    /// The openings that all of them know of.
+    /// The gate's counter when all of them were last checked.
     seen: Cell<u64>,
 }
 
@@ -26,20 +26,20 @@ impl PublishWaiters {
 }
 
 impl HostContext {
-    /// Whether too much waits to be published to a channel.
+    /// Returns whether publications to a channel are refused at the moment.
     pub(crate) fn refuses(&self, channel: &str) -> bool {
         let refused = self.world.refused.get();
         refused.is_some_and(|refused| refused.is_refused(channel))
     }
 
-    /// A wait until publications to a channel are taken again.
+    /// Starts a wait until publications to a channel are accepted.
     pub(crate) fn wait_to_publish(&self, channel: String) -> Token {
         let token = self.token();
         self.publishers.waiting.borrow_mut().push((channel, token));
         token
     }
 
-    /// Lets those go on whose channels are taken again, and forgets those that wait no longer.
+    /// Resumes coroutines whose channels accept publications again, and removes cancelled ones.
     pub(crate) fn wake_publishers(&self, tasks: usize, is_waiting: impl Fn(Token) -> bool) {
         let mut waiting = self.publishers.waiting.borrow_mut();
         let Some(refused) = self.world.refused.get().filter(|_| !waiting.is_empty()) else {

@@ -1,6 +1,6 @@
-//! Waits at queues, which other threads end: what this worker's VMs of one application wait for there.
+//! Waits for queues, which are ended by other threads, of this worker's VMs of one application.
 //!
-//! A [`Notifier`] is rung by number; whoever looks at it here lets the coroutine go on, in whichever VM it waits.
+//! A [`Notifier`] is signalled by number; the check here resumes the coroutine in its VM.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,12 +10,12 @@ use veche_store::{Notifier, Queue, WaitSide, Waiter};
 
 use veche_runtime::Token;
 
-/// All of them.
+/// All waits for queues.
 #[derive(Debug, Default)]
 pub(crate) struct QueueWaits {
     bell: Arc<Notifier>,
     waits: RefCell<HashMap<Token, Wait>>,
-    /// Rung for, and not taken by their VM yet.
+    /// Signalled waits that their VM has not taken.
     rung: RefCell<Vec<Token>>,
 }
 
@@ -23,17 +23,17 @@ pub(crate) struct QueueWaits {
 struct Wait {
     queue: Arc<Queue>,
     side: WaitSide,
-    /// It was rung for and has not gone on yet.
+    /// The wait was signalled and its coroutine has not been resumed.
     is_rung: bool,
 }
 
 impl QueueWaits {
-    /// See [`Notifier::set_wake`].
+    /// Sets the function that wakes the worker; see [`Notifier::set_wake`].
     pub(crate) fn set_wake(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.bell.set_wake(wake);
     }
 
-    /// Who is to be rung for at a queue with that token.
+    /// Returns the handle to signal a wait with.
     pub(crate) fn waiter(&self, token: Token) -> Waiter {
         Waiter {
             number: token.0,
@@ -41,7 +41,7 @@ impl QueueWaits {
         }
     }
 
-    /// A coroutine waits with that token.
+    /// Registers a waiting coroutine.
     pub(crate) fn begin(&self, token: Token, queue: Arc<Queue>, side: WaitSide) {
         let is_rung = false;
         let wait = Wait {
@@ -52,7 +52,7 @@ impl QueueWaits {
         self.waits.borrow_mut().insert(token, wait);
     }
 
-    /// It waits no longer; whether it `comes` for what it has waited for. Otherwise somebody else may.
+    /// Ends a wait. If the coroutine does not `come` for the value, the next waiter is signalled.
     pub(crate) fn end(&self, token: Token, comes: bool) {
         let wait = self.waits.borrow_mut().remove(&token);
         if let Some(wait) = wait
@@ -62,7 +62,7 @@ impl QueueWaits {
         }
     }
 
-    /// Those of whom the VM that asks knows that they wait: they will not go on.
+    /// Ends the waits of the calling VM; its coroutines will not be resumed.
     pub(crate) fn end_all(&self, is_waiting: impl Fn(Token) -> bool) {
         let tokens: Vec<Token> = self.waits.borrow().keys().copied().collect();
         for token in tokens.into_iter().filter(|token| is_waiting(*token)) {
@@ -70,12 +70,12 @@ impl QueueWaits {
         }
     }
 
-    /// Whether somebody may go on.
+    /// Returns whether a wait was signalled.
     pub(crate) fn has_signals(&self) -> bool {
         self.bell.has_notified()
     }
 
-    /// Those who may go on and wait where `is_waiting` says so; the others are for another VM.
+    /// Takes the signalled waits that belong to the calling VM, as told by `is_waiting`.
     pub(crate) fn take_signals(&self, is_waiting: impl Fn(Token) -> bool) -> Vec<Token> {
         let mut rung = self.rung.borrow_mut();
         if self.bell.has_notified() {
@@ -87,7 +87,7 @@ impl QueueWaits {
         let mut waits = self.waits.borrow_mut();
         let mut here = Vec::new();
         rung.retain(|token| match waits.get_mut(token) {
-            // Who has left meanwhile has passed it on.
+            // A waiter that left in the meantime has passed the signal on.
             None => false,
             Some(wait) => {
                 wait.is_rung = true;

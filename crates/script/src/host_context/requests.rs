@@ -1,15 +1,15 @@
-//! HTTP requests and handshakes under way, by a number that scripts know: the place, and how often it was taken.
+//! HTTP requests and handshakes in progress, by a number known to scripts: an index and the number of its reuses.
 
 use crate::ConnectionId;
 use veche_runtime::Request;
 
-/// Bits of a request's number that are its place; all of a number's bits fit into Lua's.
+/// Bits of a request's number that are its index. The whole number is exact in Lua.
 const PLACE_BITS: u32 = 20;
 
-/// Whoever writes a response in parts waits for room after so many bytes.
+/// Bytes written to a streamed response after which the writer waits for room.
 const WRITTEN_BYTES_MAX: usize = 32 << 10;
 
-/// All of them.
+/// All requests in progress.
 #[derive(Default)]
 pub(crate) struct OpenRequests {
     slots: Vec<Slot>,
@@ -25,29 +25,28 @@ struct Slot {
 struct RequestHandle {
     id: ConnectionId,
     request: Box<Request>,
-    /// Bytes of the response that were written since there was room, once it has begun.
+    /// Bytes of a started response written since the last wait for room.
     written: Option<usize>,
 }
 
-/// A request that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EndedRequest {
-    /// Whose it was.
+    /// The connection of the request.
     pub(crate) id: ConnectionId,
-    /// Its response had begun.
+    /// The response had started.
     pub(crate) has_begun: bool,
 }
 
-/// How a part of a response is to be written.
+/// How to write a part of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BodyWrite {
     pub(crate) to: ConnectionId,
-    /// Whoever writes has to wait for room.
+    /// The writer has to wait for room.
     pub(crate) is_much: bool,
 }
 
 impl OpenRequests {
-    /// One begins; its number. `None` if a million are under way.
+    /// Adds a request and returns its number; `None` if a million are in progress.
     pub(crate) fn begin(&mut self, id: ConnectionId, request: Box<Request>) -> Option<u64> {
         let place = self.free.pop().or_else(|| {
             let place = self.slots.len() as u32;
@@ -71,13 +70,13 @@ impl OpenRequests {
         (u64::from(slot.generation) == number >> PLACE_BITS).then_some(slot)
     }
 
-    /// Reads of one; `None` if it is over.
+    /// Reads a request; `None` if it is completed.
     pub(crate) fn with<R>(&mut self, number: u64, read: impl FnOnce(&Request) -> R) -> Option<R> {
         let under_way = self.slot(number)?.under_way.as_ref()?;
         Some(read(&under_way.request))
     }
 
-    /// Reads of one and of whose it is; `None` if it is over.
+    /// Reads a request and its connection; `None` if it is completed.
     pub(crate) fn about<R>(
         &self,
         number: u64,
@@ -90,20 +89,20 @@ impl OpenRequests {
         Some(read(under_way.id, &under_way.request))
     }
 
-    /// Whose a request is whose response has begun and is not over.
+    /// Returns the connection of a request whose response has started and not ended.
     pub(crate) fn writer(&mut self, number: u64) -> Option<ConnectionId> {
         let under_way = self.slot(number)?.under_way.as_ref()?;
         under_way.written.is_some().then_some(under_way.id)
     }
 
-    /// Its response begins; whose it is. `None` if it is over.
+    /// Starts the response and returns its connection; `None` if the request is completed.
     pub(crate) fn begin_response(&mut self, number: u64) -> Option<ConnectionId> {
         let under_way = self.slot(number)?.under_way.as_mut()?;
         under_way.written = Some(0);
         Some(under_way.id)
     }
 
-    /// So many bytes of its response are written. `None` if it is over.
+    /// Counts bytes of a streamed response; `None` if the request is completed.
     pub(crate) fn write(&mut self, number: u64, bytes: usize) -> Option<BodyWrite> {
         let under_way = self.slot(number)?.under_way.as_mut()?;
         let written = under_way.written.as_mut()?;
@@ -116,22 +115,22 @@ impl OpenRequests {
         Some(BodyWrite { to, is_much })
     }
 
-    /// Takes one that has not been answered: it is over here. `None` if it was already.
+    /// Takes an unanswered request, which completes it; `None` if it is already completed.
     pub(crate) fn take(&mut self, number: u64) -> Option<(ConnectionId, Box<Request>)> {
         let RequestHandle { id, request, .. } = self.slot(number)?.take()?;
         self.free.push((number & ((1 << PLACE_BITS) - 1)) as u32);
         Some((id, request))
     }
 
-    /// It is over. `None` if it was already.
+    /// Completes a request; `None` if it is already completed.
     pub(crate) fn end(&mut self, number: u64) -> Option<EndedRequest> {
         let ended = self.slot(number)?.end()?;
         self.free.push((number & ((1 << PLACE_BITS) - 1)) as u32);
         Some(ended)
     }
 
-    /// Whoever asked is gone: their requests are over, and their bodies need no memory any more. Their numbers, and
-    /// whether the response had begun.
+    /// Completes the requests of a closed connection and frees their bodies. Returns their numbers and whether the
+    /// response had started.
     pub(crate) fn end_all_of(&mut self, id: ConnectionId) -> Vec<(u64, bool)> {
         let mut ended = Vec::new();
         for (place, slot) in self.slots.iter_mut().enumerate() {

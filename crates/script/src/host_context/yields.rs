@@ -1,15 +1,15 @@
-//! Coroutines that let others run (`veche.sleep(0)`): they go on in the next turn, behind all others that can.
+//! Coroutines that yield (`veche.sleep(0)`): they are resumed in the next turn, after all other runnable coroutines.
 
 use std::collections::VecDeque;
 
 use veche_runtime::Token;
 
-/// All of them, in order.
+/// The yielded coroutines in order.
 #[derive(Debug, Default)]
 pub(crate) struct YieldedCoroutines {
-    /// Those of earlier turns.
+    /// Coroutines of earlier turns.
     ready: VecDeque<Token>,
-    /// Those of the current turn, each with its place among them.
+    /// Coroutines of the current turn with their tie-breakers.
     behind: Vec<(u64, Token)>,
 }
 
@@ -22,17 +22,17 @@ impl YieldedCoroutines {
         !self.ready.is_empty()
     }
 
-    /// Adds one. `tie` is its place among those of the same turn.
+    /// Adds a coroutine. `tie` orders those of the same turn.
     pub(crate) fn push(&mut self, tie: u64, token: Token) {
         self.behind.push((tie, token));
     }
 
-    /// Takes the next one of an earlier turn.
+    /// Takes the next coroutine of an earlier turn.
     pub(crate) fn take(&mut self) -> Option<Token> {
         self.ready.pop_front()
     }
 
-    /// The turn is over: those of it can go on in the next one.
+    /// Ends the turn: its coroutines can be resumed in the next one.
     pub(crate) fn end_turn(&mut self) {
         if !self.behind.is_empty() {
             self.behind.sort_by_key(|(tie, _)| *tie);

@@ -1,7 +1,6 @@
-//! `veche.api`, and `veche.publish` with options: the API that back ends have, without HTTP.
+//! `veche.api`, and `veche.publish` with options: the server API without HTTP.
 //!
-//! An object and its answer are JSON, as by HTTP: what a method takes, and whether that is right, whoever carries it out
-//! says.
+//! Parameters and results are JSON, as over HTTP. They are validated by the code that executes the method.
 
 use std::rc::Rc;
 
@@ -14,7 +13,7 @@ use super::errors::{FULL, tagged};
 use super::{fault, json};
 use crate::host_context::HostContext;
 
-/// Options of `veche.publish` and `veche.push`; each is a field of the methods.
+/// Options of `veche.publish` and `veche.push`; each is a parameter of the methods.
 const OPTIONS: [&str; 7] = [
     "delta",
     "idempotency_key",
@@ -68,12 +67,18 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
 
 fn begin(desk: &HostContext, method: &str, body: &[u8]) -> mlua::Result<f64> {
     let token = desk.command(method.to_owned(), body);
-    let full = || tagged("too much is sent at once: wait now and then", FULL, None);
+    let full = || {
+        tagged(
+            "too much is sent at once: wait between messages",
+            FULL,
+            None,
+        )
+    };
     let token = token.ok_or_else(|| fault(full()))?;
     Ok(token.0 as f64)
 }
 
-/// A user's own channel is not reached by a name that a client may have chosen.
+/// Rejects personal channels, which must not be addressed by a name that a client may have chosen.
 fn check_channels(object: &Table) -> mlua::Result<()> {
     if let Value::String(channel) = object.raw_get("channel")? {
         channel_name(&channel)?;
@@ -88,7 +93,7 @@ fn check_channels(object: &Table) -> mlua::Result<()> {
     Ok(())
 }
 
-/// The object of `publish(channel, data, options)`, or of `push(user, data, options)`.
+/// Returns the parameters of `publish(channel, data, options)` or `push(user, data, options)`.
 fn publication(lua: &Lua, arguments: &Arguments, field: &str) -> mlua::Result<Table> {
     let object = lua.create_table()?;
     let to = arguments.string(1)?;
@@ -145,10 +150,10 @@ fn publication(lua: &Lua, arguments: &Arguments, field: &str) -> mlua::Result<Ta
     Ok(object)
 }
 
-/// `true` and the result; `false`, what a person is told and what a program can tell it by.
+/// Returns `true` and the result, or `false` with the message and the error table.
 pub(super) fn to_lua(lua: &Lua, body: &[u8]) -> mlua::Result<MultiValue> {
     let Value::Table(answer) = json::decode(lua, body)? else {
-        return Err(fault("the answer is no object"));
+        return Err(fault("the response is not an object"));
     };
     let result: Value = answer.raw_get("result")?;
     if let Value::Table(result) = result {

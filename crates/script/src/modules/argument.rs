@@ -1,13 +1,13 @@
-//! Arguments of functions as scripts give them: checked by hand, so that errors say which one, and what was expected.
+//! Arguments of functions, checked by hand so that errors name the argument and the expected value.
 
 use mlua::{BorrowedBytes, LuaString, MultiValue, Value};
 
 use super::fault;
 
-/// Up to here all whole numbers are exact.
+/// All integers up to here are exact in Lua.
 pub(super) const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// A number in either of the forms in which `mlua` gives them.
+/// Returns a number in either of the forms in which `mlua` represents them.
 pub(super) fn as_number(value: &Value) -> Option<f64> {
     match *value {
         Value::Integer(value) => Some(value as f64),
@@ -16,7 +16,8 @@ pub(super) fn as_number(value: &Value) -> Option<f64> {
     }
 }
 
-/// `token` of RFC 9110, section 5.6.2: what names of headers, methods, cookies and subprotocols are made of.
+/// Returns whether a byte may occur in a `token` (RFC 9110, section 5.6.2), of which names of headers, methods, cookies
+/// and subprotocols consist.
 pub(super) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
@@ -32,12 +33,12 @@ impl Arguments {
         Self { function, values }
     }
 
-    /// How many there are.
+    /// Returns the number of arguments.
     pub(super) fn count(&self) -> usize {
         self.values.len()
     }
 
-    /// An argument by its number, from 1; nil if there is none.
+    /// Returns an argument by its number, from 1; nil if it is missing.
     pub(super) fn at(&self, number: usize) -> &Value {
         self.values.get(number - 1).unwrap_or(&Value::Nil)
     }
@@ -69,7 +70,7 @@ impl Arguments {
         self.string(number).map(LuaString::as_bytes)
     }
 
-    /// A number, if there is one; NaN is none that is within limits.
+    /// Returns a number within limits, if there is an argument. NaN is outside of all limits.
     pub(super) fn number(
         &self,
         number: usize,
@@ -86,7 +87,7 @@ impl Arguments {
         Ok(Some(value))
     }
 
-    /// A whole number, if there is one.
+    /// Returns an integer within limits, if there is an argument.
     pub(super) fn whole(
         &self,
         number: usize,
@@ -101,7 +102,7 @@ impl Arguments {
         }
     }
 
-    /// What must not be left out.
+    /// Returns a required argument.
     pub(super) fn needed<T>(&self, number: usize, value: Option<T>, what: &str) -> mlua::Result<T> {
         value.ok_or_else(|| self.expected(number, what))
     }

@@ -8,15 +8,15 @@ use mlua::{Lua, MultiValue, Table, Value};
 use super::argument::Arguments;
 use super::{fault, go_on};
 
-/// Longest text that is made.
+/// The longest text to encode to, in bytes.
 const TEXT_BYTES_MAX: usize = 16 << 20;
 
-/// Bytes that are written at once: whole groups of three bytes, and of four characters.
+/// Bytes decoded at a time: a multiple of three, and of four characters.
 const PART_BYTES: usize = 12 << 14;
 
 const STRICT: GeneralPurpose = GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new());
 
-/// Written without padding, read with and without.
+/// The URL alphabet, written without padding and read with or without.
 const URL: GeneralPurpose = GeneralPurpose::new(
     &URL_SAFE,
     GeneralPurposeConfig::new()
@@ -24,7 +24,7 @@ const URL: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// With the standard alphabet, padded.
+/// Encodes with the standard alphabet and padding.
 pub(super) fn standard(bytes: &[u8]) -> String {
     STRICT.encode(bytes)
 }
@@ -64,7 +64,7 @@ pub(super) fn module(lua: &Lua) -> mlua::Result<Table> {
             if text.len() > TEXT_BYTES_MAX {
                 return Err(fault(format!("{function}: the text is longer than 16 MiB")));
             }
-            // Such texts come from clients: that one is wrong is no error of the script.
+            // Such texts come from clients, so an invalid one is not an error of the script.
             Ok(match decode_in_parts(&engine, &text)? {
                 Ok(data) => (Value::String(lua.create_string(data)?), None),
                 Err(error) => (Value::Nil, Some(error.to_string())),
@@ -75,7 +75,7 @@ pub(super) fn module(lua: &Lua) -> mlua::Result<Table> {
     Ok(module)
 }
 
-/// Decodes a text, part after part as long as the run may go on.
+/// Decodes a text in parts, checking between them whether the run may continue.
 fn decode_in_parts(
     engine: &GeneralPurpose,
     text: &[u8],
@@ -83,7 +83,7 @@ fn decode_in_parts(
     let mut data = Vec::with_capacity(text.len() / 4 * 3 + 3);
     for (place, part) in text.chunks(PART_BYTES).enumerate() {
         go_on()?;
-        // Padding ends a text, so a part that has some and is not the last fails with the next one.
+        // Padding ends a text: a part that has padding and is not the last makes the next one fail.
         let is_last = (place + 1) * PART_BYTES >= text.len();
         let before = place * PART_BYTES;
         if !is_last && part.ends_with(b"=") {
@@ -97,7 +97,7 @@ fn decode_in_parts(
     Ok(Ok(data))
 }
 
-/// The error of a part, with its place in the whole text.
+/// Adds a part's offset to the position in its error.
 fn placed(error: DecodeError, before: usize) -> DecodeError {
     match error {
         DecodeError::InvalidByte(at, byte) => DecodeError::InvalidByte(before + at, byte),

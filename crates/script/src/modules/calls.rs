@@ -1,4 +1,4 @@
-//! What comes back from the world, as Lua's values.
+//! Converts outcomes of calls to Lua values.
 
 use std::rc::Rc;
 
@@ -17,7 +17,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
     let own = Rc::clone(desk);
     let outcome = lua.create_function(move |lua, token: f64| {
         let outcome = own.take_outcome(Token(token as u64));
-        let outcome = outcome.ok_or_else(|| fault("its reply was taken already"))?;
+        let outcome = outcome.ok_or_else(|| fault("its response was read already"))?;
         to_lua(lua, &own, outcome)
     })?;
     native.set("outcome", outcome)?;
@@ -29,7 +29,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
     native.set("drop_lease", drop_lease)
 }
 
-/// What is a single value that needs nothing made for it: it goes along when its coroutine does.
+/// Returns an outcome that is a plain value and can be passed to its coroutine directly.
 pub(crate) fn plain(outcome: &CallOutcome) -> Option<Argument<'_>> {
     let Ok(Reply::Redis(RedisReply::Value(value))) = outcome else {
         return None;
@@ -43,7 +43,7 @@ pub(crate) fn plain(outcome: &CallOutcome) -> Option<Argument<'_>> {
     })
 }
 
-/// `true` and the reply; `false`, what a person is told and what a program can tell it by.
+/// Returns `true` and the reply, or `false` with the message and the error table.
 fn to_lua(lua: &Lua, desk: &HostContext, outcome: CallOutcome) -> mlua::Result<MultiValue> {
     let reply = match outcome {
         Err(fault) => {
@@ -61,7 +61,7 @@ fn to_lua(lua: &Lua, desk: &HostContext, outcome: CallOutcome) -> mlua::Result<M
             let bytes = bytes.map(|bytes| lua.create_string(bytes)).transpose()?;
             (true, bytes).into_lua_multi(lua)
         }
-        // What is held over several calls has its number, and a guard.
+        // A resource that is held across calls has a number and a guard.
         Reply::Mysql(MysqlReply::Begun(lease)) | Reply::Redis(RedisReply::Subscribed(lease)) => {
             let (number, guard) = desk.leases.keep(lua, lease)?;
             (true, number, guard).into_lua_multi(lua)
@@ -72,5 +72,7 @@ fn to_lua(lua: &Lua, desk: &HostContext, outcome: CallOutcome) -> mlua::Result<M
         Reply::Api(body) => api::to_lua(lua, &body),
         Reply::Redis(reply) => (true, redis::to_lua(lua, reply)?).into_lua_multi(lua),
         Reply::Password(reply) => (true, password::to_lua(lua, reply)?).into_lua_multi(lua),
+        // To a request that scripts do not make.
+        Reply::Fastcgi(_) => true.into_lua_multi(lua),
     }
 }

@@ -1,4 +1,4 @@
-//! `veche.history`, `veche.presence`, `veche.presence_stats`, `veche.user_status`: what channels' homes know.
+//! `veche.history`, `veche.presence`, `veche.presence_stats`, `veche.user_status`: queries to channels' homes.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use super::core::{channel_name, user_channel_name};
 use super::fault;
 use crate::host_context::HostContext;
 
-/// Publications of a history that are given unless told otherwise, and the most that may be asked for.
+/// The default and the maximum number of publications returned.
 const LIMIT: usize = 100;
 const LIMIT_MAX: f64 = 100_000.0;
 
@@ -48,7 +48,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
     native.set("user_status", user_status)
 }
 
-/// Which part of a history.
+/// Parses which part of a history is requested.
 fn wanted(arguments: &Arguments) -> mlua::Result<ChannelRequest> {
     let (mut since, mut limit, mut is_reverse) = (None, LIMIT, false);
     let options = match arguments.at(2) {

@@ -1,4 +1,4 @@
-//! What a connection knows: who, from where, with which request; its attributes and subscriptions.
+//! The properties of a connection: user, address, request, attributes and subscriptions.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ use veche_runtime::{
     ATTRIBUTE_BYTES_MAX, Attribute, AttributeError, Credential, Effect, PositionRequest,
 };
 
-/// Bytes that are looked at of a token: those that an HTTP head has room for are shorter.
+/// Bytes of a token that are examined; tokens that fit an HTTP head are shorter.
 const CREDENTIAL_BYTES_MAX: usize = 64 << 10;
 
 pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
@@ -104,7 +104,7 @@ fn attributes(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result
                 Value::Number(value) => Some(Attribute::Number(value)),
                 Value::String(text) => {
                     let bytes = text.as_bytes();
-                    // Before it is copied.
+                    // Checked before the value is copied.
                     if bytes.len() > ATTRIBUTE_BYTES_MAX {
                         return Err(fault(AttributeError::TooLarge.to_string()));
                     }
@@ -125,7 +125,7 @@ fn attributes(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result
     native.set("set_attribute", set)
 }
 
-/// Options of `subscribe`: `since`, a position as text or `{ offset, epoch }`.
+/// Parses the options of `subscribe`: `since`, a position as text or as `{ offset, epoch }`.
 fn wanted_place(options: &Value) -> mlua::Result<Option<PositionRequest>> {
     let options = match options {
         Value::Nil => return Ok(None),
@@ -170,7 +170,7 @@ fn since(value: &Value) -> mlua::Result<Since> {
             let epoch = match place.raw_get("epoch")? {
                 Value::Nil => None,
                 Value::String(epoch) => {
-                    // One that is none of ours was never that of a channel.
+                    // An epoch in a foreign format never matches a channel's.
                     let epoch = epoch.to_string_lossy().parse();
                     Some(epoch.unwrap_or(Epoch::UNKNOWN))
                 }
@@ -234,7 +234,7 @@ fn subscriptions(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Res
             let token = own.token();
             own.effect(Effect::Renew {
                 who,
-                // What is not UTF-8, or longer, is no token either way.
+                // Invalid UTF-8 or a longer text can't be a valid token anyway.
                 credential: Credential(String::from_utf8_lossy(begin).into_owned()),
                 token,
             });

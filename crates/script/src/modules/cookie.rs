@@ -7,13 +7,13 @@ use mlua::{Function, Lua, MultiValue, Value};
 
 use super::argument::{Arguments, WHOLE_MAX, as_number, is_token};
 
-/// What browsers keep of a cookie: RFC 6265, section 6.1.
+/// The size up to which browsers keep a cookie: RFC 6265, section 6.1.
 const BYTES_MAX: usize = 4096;
 
 /// The last second of the year 9999.
 const EXPIRES_MAX: f64 = 253_402_300_799.0;
 
-/// Parts of a cookie besides its name and value, as they are written.
+/// The attributes of a cookie in their written form.
 #[derive(Default)]
 struct Attributes {
     text: String,
@@ -21,7 +21,7 @@ struct Attributes {
     is_for_all: bool,
 }
 
-/// `cookie(name, value, options)`.
+/// Creates the function `cookie(name, value, options)`.
 pub(super) fn function(lua: &Lua) -> mlua::Result<Function> {
     lua.create_function(|_, values: MultiValue| {
         let arguments = Arguments::new("cookie", values);
@@ -77,7 +77,7 @@ impl Attributes {
             Value::String(name) => name.to_string_lossy(),
             _ => String::new(),
         };
-        // A fault of a handler that computes options is no reason to leave one out in silence.
+        // A wrong option is an error: leaving it out silently would hide the mistake of a script that computes options.
         let text = match value {
             Value::String(text) => text.to_str().ok(),
             _ => None,
@@ -139,12 +139,12 @@ impl Attributes {
     }
 }
 
-/// `cookie-octet`.
+/// `cookie-octet` of RFC 6265, section 4.1.1.
 fn is_octet(byte: u8) -> bool {
     byte.is_ascii_graphic() && !b"\",;\\".contains(&byte)
 }
 
-/// `av-octet`.
+/// `av-octet` characters of RFC 6265, section 4.1.1.
 fn is_attribute(text: &str) -> bool {
     text.bytes()
         .all(|byte| (byte.is_ascii_graphic() || byte == b' ') && byte != b';')

@@ -1,4 +1,4 @@
-//! Time, tokens, publishing, the log.
+//! Time, tokens, publishing and logging.
 
 use std::rc::Rc;
 
@@ -10,10 +10,10 @@ use crate::MessageKind;
 use crate::host_context::{HostContext, WakeReason};
 use veche_runtime::{Effect, Level, Token};
 
-/// Longest sleep, in seconds: a year.
+/// The longest sleep, in seconds: a year.
 const SLEEP_MAX_S: f64 = 31_536_000.0;
 
-/// Longest line of the log.
+/// The longest log line in bytes.
 const LINE_BYTES_MAX: usize = 16 << 10;
 
 pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
@@ -56,7 +56,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
                 return Ok(own.yield_turn().0 as f64);
             }
             let now_ms = own.world.now.get().mono_ms;
-            // Never too early: a part of a millisecond counts as a whole one.
+            // Rounded up so that it never ends early.
             let at_ms = now_ms + (seconds * 1000.0).ceil() as u64;
             Ok(own.sleep_until(at_ms).0 as f64)
         })?,
@@ -81,12 +81,12 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
     native.set("log", log(lua, desk)?)
 }
 
-/// What is published, to whom, as what, whether the caller may wait, and what should not be there.
+/// Data, target, kind, whether the caller may wait, and surplus arguments.
 type PublishArguments = (Value, Value, Value, Option<bool>, Variadic<Value>);
 
-/// `publish(channel, data, kind, may_wait)`, or `push(user, data, kind, may_wait)` → nothing where it is done. Where there is
-/// no room for it now: the token of a wait after which it is to be tried again if the caller may wait, an error if it
-/// may not, and `true` if it has not said.
+/// Implements `publish(channel, data, kind, may_wait)` and `push(user, data, kind, may_wait)`. Returns nothing on
+/// success. Without room, returns the token of a wait after which to retry if the caller may wait, an error if it may
+/// not, and `true` if it did not say.
 fn publish(lua: &Lua, desk: &Rc<HostContext>, what: &'static str) -> mlua::Result<mlua::Function> {
     let desk = Rc::clone(desk);
     lua.create_function(
@@ -178,10 +178,11 @@ fn publish(lua: &Lua, desk: &Rc<HostContext>, what: &'static str) -> mlua::Resul
     )
 }
 
-/// Longest name of a channel.
+/// The longest channel name in bytes.
 const CHANNEL_BYTES_MAX: usize = 255;
 
-/// A channel's name as a script gives it. A user's own channel is not reached by a name that a client may have chosen.
+/// Validates a channel name. Personal channels are rejected, since they must not be addressed by a name that a client
+/// may have chosen.
 pub(super) fn channel_name(name: &LuaString) -> mlua::Result<String> {
     if name.as_bytes().starts_with(b"#") {
         return Err(fault(
@@ -193,7 +194,7 @@ pub(super) fn channel_name(name: &LuaString) -> mlua::Result<String> {
 
 pub(super) fn any_channel_name(name: &LuaString) -> mlua::Result<String> {
     const BAD: &str = "bad channel name: 1 to 255 bytes without control characters";
-    // Before anything looks at each byte.
+    // Checked before each byte is examined.
     if name.as_bytes().len() > CHANNEL_BYTES_MAX {
         return Err(fault(BAD));
     }
@@ -206,14 +207,14 @@ pub(super) fn any_channel_name(name: &LuaString) -> mlua::Result<String> {
     Ok(name.to_owned())
 }
 
-/// The name of a user's own channel.
+/// Returns the name of a user's personal channel.
 pub(super) fn user_channel_name(lua: &Lua, user: &LuaString) -> mlua::Result<String> {
     let user = user.as_bytes();
     let user = &user[..user.len().min(CHANNEL_BYTES_MAX)];
     any_channel_name(&lua.create_string([b"#", user].concat())?)
 }
 
-/// Appends a text as far as a line of the log can show it.
+/// Appends a text up to the length of a log line.
 fn push_start(line: &mut String, text: &[u8]) {
     let shown = &text[..text.len().min(LINE_BYTES_MAX + 1)];
     line.push_str(&String::from_utf8_lossy(shown));
@@ -230,7 +231,7 @@ fn log(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<mlua::Function> {
         };
         let mut line = String::new();
         for (index, value) in values.iter().enumerate() {
-            // What follows would be cut off: it is not even read.
+            // Further arguments would be cut off, so they are not even converted.
             if line.len() > LINE_BYTES_MAX {
                 break;
             }

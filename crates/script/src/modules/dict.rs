@@ -1,7 +1,7 @@
-//! `veche.dict` and `veche.counter`: what all workers and applications share.
+//! `veche.dict` and `veche.counter`: data shared by all workers and applications.
 //!
-//! A script's function in `update` runs without any lock: what it returns is stored if nobody has changed the entry
-//! meanwhile, otherwise it is asked again.
+//! The script's function in `update` runs without a lock: its result is stored if the entry has not changed in the
+//! meantime, otherwise the function is called again.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::ttl;
 /// Smallest and largest limit of a dictionary, in bytes.
 const BYTES_MAX_LIMITS: [f64; 2] = [1024.0, WHOLE_MAX];
 
-/// Keys of one call of `keys`, unless told, and at most.
+/// The default and the maximum number of keys that `keys` returns.
 const KEYS: f64 = 1000.0;
 const KEYS_MAX: f64 = 10_000.0;
 
-/// How often `update` asks again.
+/// The most attempts of `update`.
 const UPDATES_MAX: usize = 1000;
 
-/// Must run before the prelude replaces `pcall`.
+/// Has to run before the prelude replaces `pcall`.
 pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let shared = lua.create_table()?;
     let dicts = GrowingList::of_store();
@@ -175,7 +175,7 @@ fn dict_methods(
     Ok(methods)
 }
 
-/// True and the new value, or false and the error of the script's function, as it is.
+/// Returns true and the new value, or false and the error of the script's function unchanged.
 fn update(lua: &Lua, call: &Call, pcall: &Function) -> mlua::Result<(bool, Value)> {
     let key = call.key()?;
     let Value::Function(update) = call.arguments.at(2) else {
@@ -183,7 +183,7 @@ fn update(lua: &Lua, call: &Call, pcall: &Function) -> mlua::Result<(bool, Value
     };
     for _ in 0..UPDATES_MAX {
         let (before, version) = call.dict.read(&key, call.now_ms);
-        // Called from here it can't wait.
+        // A function called from here can't wait.
         let mut results: MultiValue = pcall.call((update, to_lua(lua, before)?))?;
         if results.pop_front() != Some(Value::Boolean(true)) {
             return Ok((false, results.pop_front().unwrap_or(Value::Nil)));
@@ -221,11 +221,11 @@ fn counter_methods(lua: &Lua, counters: &GrowingList<Counter>) -> mlua::Result<T
     Ok(methods)
 }
 
-/// One call of a dictionary's method.
+/// A call of a dictionary's method.
 struct Call {
     function: &'static str,
     dict: Arc<Dict>,
-    /// Without the dictionary itself.
+    /// The arguments after the dictionary.
     arguments: Arguments,
     now_ms: u64,
 }
@@ -251,14 +251,14 @@ impl Call {
         self.arguments.bytes(1)
     }
 
-    /// A value that may be stored.
+    /// Returns an argument as a storable value.
     fn value(
         &self,
         arguments: &Arguments,
         number: usize,
     ) -> mlua::Result<Option<veche_store::Value>> {
         let bytes_max = self.dict.options().bytes_max;
-        // Before it is copied.
+        // Checked before the value is copied.
         if let Value::String(text) = arguments.at(number)
             && text.as_bytes().len() > bytes_max
         {
@@ -296,7 +296,7 @@ fn from_lua(arguments: &Arguments, number: usize) -> mlua::Result<Option<veche_s
     }))
 }
 
-/// Milliseconds of a time to live that is told in seconds.
+/// Converts a time to live from seconds to milliseconds.
 fn ttl_of(arguments: &Arguments, number: usize) -> mlua::Result<Option<u64>> {
     let seconds = arguments.number(number, ttl::LIMITS, ttl::EXPECTED)?;
     Ok(seconds.and_then(ttl::ms))

@@ -1,5 +1,5 @@
-//! `veche.error`: what a program can tell an error by. Errors are words; those of clients end with their kind in brackets,
-//! and it is read from there, so that it stays whatever way they take.
+//! `veche.error`: classifies errors for programs. Errors are texts; those of clients end with their kind in brackets,
+//! from which it is parsed, so it survives any way that the text is passed on.
 
 use mlua::{Lua, Table, Value};
 use veche_calls::CallErrorKind;
@@ -7,17 +7,17 @@ use veche_types::codes::ErrorCode;
 
 use veche_runtime::{CLOSED, GONE};
 
-/// What is too much to be taken now, in the same turn or of the same worker.
+/// The kind of errors caused by a full queue or limit.
 pub(super) const FULL: &str = "full";
 
-/// What waits of a coroutine that is cancelled fail with.
+/// The error text of waits of a cancelled coroutine.
 const CANCELLED: &str = "cancelled";
 
-/// MySQL's codes of statements that were not carried out, and may be at another time: deadlocks, locks, too many
-/// connections, a row that has changed since the transaction began.
+/// MySQL error codes of statements that had no effect and may succeed later: deadlocks, lock timeouts, too many
+/// connections, a row changed since the transaction started.
 const MYSQL_PASSES: [u32; 6] = [1020, 1040, 1203, 1205, 1213, 3572];
 
-/// The same of Redis: it loads its data, runs a script, or is without the other nodes.
+/// The corresponding Redis errors: loading data, running a script, or separated from other nodes.
 const REDIS_PASSES: [&str; 6] = [
     "LOADING",
     "BUSY",
@@ -27,7 +27,7 @@ const REDIS_PASSES: [&str; 6] = [
     "NOREPLICAS",
 ];
 
-/// Returns words with a kind, and with the other side's code where the words have none.
+/// Appends the kind to an error text, and the other side's code if the text does not contain it.
 pub(crate) fn tagged(words: &str, kind: &str, code: Option<u32>) -> String {
     match code {
         Some(code) => format!("{words} [{kind} {code}]"),
@@ -35,7 +35,7 @@ pub(crate) fn tagged(words: &str, kind: &str, code: Option<u32>) -> String {
     }
 }
 
-/// What is known of an error.
+/// The classification of an error.
 #[derive(Debug, PartialEq)]
 struct ErrorInfo<'a> {
     kind: &'a str,
@@ -44,23 +44,23 @@ struct ErrorInfo<'a> {
     message: &'a str,
 }
 
-/// What the other side calls it.
+/// The other side's code for the error.
 #[derive(Debug, PartialEq)]
 enum CodeValue<'a> {
     Number(u32),
     Name(&'a str),
 }
 
-/// An error of the script itself, or of a module that calls no server.
+/// The kind of errors of the script itself, or of a module that calls no server.
 const SCRIPT: &str = "script";
 
-/// Bytes that are read of an error's words. Those of clients are shorter.
+/// Bytes of an error text that are examined; those of clients are shorter.
 const WORDS_BYTES_MAX: usize = 64 << 10;
 
-/// A client of ours, or the connection of a handler, is not there any more.
+/// The kind of errors of closed connections.
 const IS_CLOSED: &str = "closed";
 
-/// Reads words.
+/// Classifies an error text.
 fn read(words: &str) -> ErrorInfo<'_> {
     let (words, _) = words
         .split_once("\nstack traceback:")
@@ -100,7 +100,7 @@ fn read(words: &str) -> ErrorInfo<'_> {
     }
 }
 
-/// Nothing, or where in a script it was raised: `app.lua:7: `.
+/// Returns whether a text is empty or a position in a script, such as `app.lua:7: `.
 fn is_place(text: &str) -> bool {
     text.is_empty()
         || text
@@ -109,7 +109,7 @@ fn is_place(text: &str) -> bool {
             .is_some_and(|(_, line)| line.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The words before a tag, its kind and its code.
+/// Splits a text into the part before the tag, the kind and the code.
 fn without_tag(words: &str) -> Option<(&str, &str, Option<u32>)> {
     let (message, tag) = words.strip_suffix(']')?.rsplit_once(" [")?;
     let (kind, code) = match tag.split_once(' ') {
@@ -120,7 +120,7 @@ fn without_tag(words: &str) -> Option<(&str, &str, Option<u32>)> {
     is_known.then_some((message, kind, code))
 }
 
-/// A server's code at its place in the words, and whether what it says of passes.
+/// Returns the server's code from its place in the text, and whether the condition is temporary.
 fn code(message: &str) -> (Option<CodeValue<'_>>, bool) {
     let behind = |client: &str| message.split_once(client).map(|(_, behind)| behind);
     if let Some(said) = behind("mysql: ") {
@@ -134,7 +134,7 @@ fn code(message: &str) -> (Option<CodeValue<'_>>, bool) {
     }
     if let Some(said) = behind("redis: ") {
         let (said, is_alone) = match said.strip_prefix("command ") {
-            // The others of its pipeline were carried out.
+            // Other commands of the pipeline were executed.
             Some(said) => (said.split_once(": ").map_or("", |(_, said)| said), false),
             None => (said, true),
         };
@@ -154,7 +154,7 @@ pub(super) fn install(lua: &Lua, native: &Table) -> mlua::Result<()> {
         let Value::String(words) = &error else {
             table.raw_set("kind", SCRIPT)?;
             table.raw_set("retryable", false)?;
-            // Its own words could only come from its metatable.
+            // The text of such an error could only come from its metatable.
             let words = match &error {
                 Value::Error(error) => super::words(error),
                 Value::Table(_) | Value::UserData(_) => {

@@ -1,13 +1,13 @@
-//! Errors of functions, as scripts read them.
+//! Error texts of functions, as scripts see them.
 
 use crate::{raw, utf8};
 
-/// An error of a script, in its words.
+/// Makes an error of the script from a text.
 pub(crate) fn fault(words: impl Into<String>) -> mlua::Error {
     mlua::Error::RuntimeError(words.into())
 }
 
-/// Fails if the run that is under way is to end. Long operations call it now and then: nothing else ends them.
+/// Fails if the current run has to end. Long operations call it periodically, since no hook interrupts them.
 pub(crate) fn go_on() -> mlua::Result<()> {
     match raw::is_run_over() {
         false => Ok(()),
@@ -23,7 +23,7 @@ pub(super) fn is_utf8(text: &[u8]) -> mlua::Result<bool> {
     }
 }
 
-/// What an error of a Rust function says to a script: its innermost reason, and the script's line that called it.
+/// Returns the text of an error of a Rust function: its innermost cause and the line of the script that called it.
 pub(crate) fn words(error: &mlua::Error) -> String {
     match error {
         mlua::Error::CallbackError { cause, traceback } => {
@@ -40,18 +40,18 @@ pub(crate) fn words(error: &mlua::Error) -> String {
     }
 }
 
-/// What errors that the prelude raised begin with.
+/// The position prefix of errors raised by the prelude.
 pub(super) const OWN_PLACE: &str = "veche:";
 
-/// A message without the line of the prelude that raised it: scripts care for theirs.
+/// Removes the prelude's position from a message; only positions in scripts are useful.
 pub(crate) fn without_own_place(message: &str) -> &str {
     let behind = message.strip_prefix(OWN_PLACE);
     let behind = behind.and_then(|place| place.split_once(": "));
     behind.map_or(message, |(_, message)| message)
 }
 
-/// A traceback whose first place has its line. LuaJIT does not know it where an instruction of its own failed, but the
-/// error's words begin with it.
+/// Adds the line to the first entry of a traceback. LuaJIT does not know it if one of its own instructions failed, but
+/// the error text begins with it.
 pub(crate) fn with_line(words: &str, traceback: String) -> String {
     const HEAD: &str = "stack traceback:\n\t";
     let placed = || {
@@ -66,7 +66,7 @@ pub(crate) fn with_line(words: &str, traceback: String) -> String {
     placed().unwrap_or(traceback)
 }
 
-/// The first `file:line` of a traceback that is a script's.
+/// Returns the first `file:line` of a traceback that is in a script.
 fn script_line(traceback: &str) -> Option<&str> {
     traceback
         .lines()

@@ -1,4 +1,4 @@
-//! What a VM has asked for so far, by number: scripts have the numbers in objects that the files in `lua` make.
+//! The objects that a VM has used so far, by number. Scripts hold the numbers in objects made by the files in `lua`.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,16 +10,16 @@ use mlua::MultiValue;
 use super::argument::as_number;
 use super::fault;
 
-/// A list that grows and never shrinks; clones are the same list.
+/// A list that only grows; clones share the same list.
 pub(crate) struct GrowingList<T> {
     inner: Rc<RefCell<Inner<T>>>,
-    /// What a number is told that none has.
+    /// The error for an unknown number.
     missing: &'static str,
 }
 
 struct Inner<T> {
     list: Vec<Arc<T>>,
-    /// By address: what is in the list stays where it is.
+    /// Numbers by address; listed objects do not move.
     numbers: HashMap<*const T, usize>,
 }
 
@@ -35,12 +35,12 @@ impl<T> GrowingList<T> {
         }
     }
 
-    /// For what the store has: that limits how many there can be.
+    /// Creates a list of objects from the store, whose limits bound the list.
     pub(super) fn of_store() -> Self {
         Self::new("there is none of that number")
     }
 
-    /// Its number, the same if this very one is kept already.
+    /// Adds an object unless it is listed, and returns its number.
     pub(super) fn keep(&self, one: Arc<T>) -> f64 {
         let Inner { list, numbers } = &mut *self.inner.borrow_mut();
         let number = *numbers.entry(Arc::as_ptr(&one)).or_insert_with(|| {
@@ -50,13 +50,13 @@ impl<T> GrowingList<T> {
         number as f64
     }
 
-    /// What has that number.
+    /// Returns the object of a number.
     pub(crate) fn find(&self, number: f64) -> mlua::Result<Arc<T>> {
         let found = self.inner.borrow().list.get(number as usize).cloned();
         found.ok_or_else(|| fault(self.missing))
     }
 
-    /// What has the number that is the first of a call's values, which is taken off.
+    /// Returns the object of the number that is a call's first value, and removes that value.
     pub(super) fn find_first(&self, values: &mut MultiValue) -> mlua::Result<Arc<T>> {
         let number = values.pop_front();
         let number = number.as_ref().and_then(as_number);
@@ -65,7 +65,7 @@ impl<T> GrowingList<T> {
 }
 
 impl<T: PartialEq> GrowingList<T> {
-    /// The number of an equal one, or of this one from now on; `None` if there are `most` others already.
+    /// Returns the number of an equal object, or adds this one; `None` if there are `most` others.
     pub(super) fn keep_equal(&self, one: T, most: usize) -> Option<f64> {
         let list = &mut self.inner.borrow_mut().list;
         let known = list.iter().position(|known| **known == one);

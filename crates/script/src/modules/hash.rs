@@ -15,10 +15,10 @@ use super::{fault, go_on};
 type Hash = fn(&[u8]) -> mlua::Result<Vec<u8>>;
 type KeyedHash = fn(&[u8], &[u8]) -> mlua::Result<Vec<u8>>;
 
-/// Bytes hashed between two looks at the run: a part of a millisecond.
+/// Bytes hashed between two checks of the run: a fraction of a millisecond.
 const PART_BYTES: usize = 128 << 10;
 
-/// Hands data over in parts, as long as the run may go on.
+/// Passes data in parts as long as the run may continue.
 fn in_parts(data: &[u8], mut take: impl FnMut(&[u8])) -> mlua::Result<()> {
     data.chunks(PART_BYTES).try_for_each(|part| {
         go_on()?;
@@ -100,7 +100,7 @@ pub(super) fn hmac(lua: &Lua) -> mlua::Result<Table> {
     Ok(module)
 }
 
-/// How a digest is written.
+/// The text form of a digest.
 #[derive(Clone, Copy)]
 enum Form {
     Hex,

@@ -1,7 +1,7 @@
-//! What scripts have by number for as long as they have it: each number comes with a guard, a value of Lua's, and is
-//! forgotten when the collector finds that nobody has the guard any more.
+//! Rust values that scripts refer to by number. Each number comes with a guard, a Lua value; when the guard is
+//! collected, the value is dropped.
 //!
-//! Only modules of ours see either. They keep the guard where the script keeps what the number is for.
+//! Only our own modules see either. They store the guard together with the object that uses the number.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use mlua::{Function, Lua};
 
-/// By number; clones are the same.
+/// Values by number; clones share the same values.
 pub(crate) struct HeldValues<T>(Rc<Inner<T>>);
 
 struct Inner<T> {
@@ -17,7 +17,7 @@ struct Inner<T> {
     things: RefCell<HashMap<u64, T>>,
 }
 
-/// Forgets its number when it is dropped.
+/// Drops its value when it is dropped.
 struct Guard<T> {
     held: HeldValues<T>,
     number: u64,
@@ -45,7 +45,7 @@ impl<T> Clone for HeldValues<T> {
 }
 
 impl<T: 'static> HeldValues<T> {
-    /// The number of a thing, and its guard.
+    /// Stores a value; returns its number and its guard.
     pub(crate) fn keep(&self, lua: &Lua, thing: T) -> mlua::Result<(f64, Function)> {
         let number = self.0.last.get() + 1;
         self.0.last.set(number);
@@ -54,7 +54,7 @@ impl<T: 'static> HeldValues<T> {
             held: self.clone(),
             number,
         };
-        // What a function has captured is dropped with it: all of the guard, not its number alone.
+        // The whole guard has to be captured, not only its number, so that it is dropped with the function.
         let guard = lua.create_function(move |_, ()| {
             let guard = &guard;
             Ok(guard.number as f64)
@@ -64,7 +64,7 @@ impl<T: 'static> HeldValues<T> {
 }
 
 impl<T> HeldValues<T> {
-    /// Takes a thing out: its number stands for nothing any more.
+    /// Takes a value out; its number becomes invalid.
     pub(crate) fn take(&self, number: f64) -> Option<T> {
         self.0.things.borrow_mut().remove(&(number as u64))
     }

@@ -1,4 +1,4 @@
-//! `app.centrifuge`: questions as its handlers get them, and what they return.
+//! `app.centrifuge`: hook requests as its handlers see them, and their responses.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -15,17 +15,17 @@ use veche_runtime::hooks::{
     AppHookCaller, AppHookRequest, Blob, Data, Grant, Hook, HookResponse, ServerSubscription,
 };
 
-/// How many channels a client may be given, and more than it can have: what is beyond that only takes time.
+/// Limit of channels in a response. A client can't have more, so the rest would only take time.
 const CHANNELS_MAX: usize = 1024;
 
-/// Longest words of an error or a disconnect, in bytes.
+/// The longest text of an error or a disconnect, in bytes.
 const WORDS_BYTES_MAX: usize = 1024;
 
 pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let own = Rc::clone(desk);
     let rule = lua.create_function(move |lua, (number, results): (f64, MultiValue)| {
         let number = number as u64;
-        // One that was given up waits for nothing.
+        // An expired request needs no response.
         if let Some(open) = own.hook_request(number) {
             let ruling = hook_response(lua, open, results.front().unwrap_or(&Value::Nil))?;
             own.set_hook_response(number, ruling);
@@ -35,7 +35,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
     native.set("rule", rule)
 }
 
-/// Returns the fields that a result of a hook may have.
+/// Returns the fields that the result of a hook may have.
 const fn fields(hook: Hook) -> &'static [&'static str] {
     match hook {
         Hook::Connect => &[
@@ -57,7 +57,7 @@ const fn fields(hook: Hook) -> &'static [&'static str] {
     }
 }
 
-/// The client that asks, as a table of values.
+/// Returns the requesting client as a table.
 pub(crate) fn client(lua: &Lua, asked: &AppHookRequest<'_>) -> mlua::Result<Table> {
     let AppHookCaller {
         id,
@@ -92,7 +92,7 @@ pub(crate) fn client(lua: &Lua, asked: &AppHookRequest<'_>) -> mlua::Result<Tabl
     client.raw_set("remote", remote.to_string())?;
     let (said, cookies) = (lua.create_table()?, lua.create_table()?);
     for (name, value) in headers {
-        // Of a name that comes more than once all count, as in requests: RFC 9110, section 5.3.
+        // Values of repeated headers are joined, as in requests: RFC 9110, section 5.3.
         let text = String::from_utf8_lossy(value);
         http::add_header(&said, name, &text)?;
         if &**name == "cookie" {
@@ -111,10 +111,10 @@ pub(crate) fn client(lua: &Lua, asked: &AppHookRequest<'_>) -> mlua::Result<Tabl
     Ok(client)
 }
 
-/// What the client has sent along, as a value; nil for nothing.
+/// Returns the client's data as a value; nil if there is none.
 ///
 /// # Errors
-/// Words for the client: what it has sent has no value here, or one that is too large.
+/// A message for the client: its data has no Lua value, or one that is too large.
 pub(crate) fn data(lua: &Lua, data: Option<Data<'_>>) -> Result<Value, &'static str> {
     const NO_ROOM: &str = "not enough memory";
     match data {
@@ -137,8 +137,8 @@ pub(crate) fn data(lua: &Lua, data: Option<Data<'_>>) -> Result<Value, &'static 
     }
 }
 
-/// Arrays and objects of one client's data at most: as values each takes thirty times of what it does as text, and it is
-/// kept as long as the handler waits.
+/// Limit of arrays and objects in a client's data: as Lua values they take thirty times the memory of their text, for
+/// as long as the handler is suspended.
 const CONTAINERS_MAX: usize = 4096;
 
 fn containers(value: &serde_json::Value) -> usize {
@@ -149,7 +149,7 @@ fn containers(value: &serde_json::Value) -> usize {
     }
 }
 
-/// What a handler has raised that is meant for the client; `None` for any other table.
+/// Returns the response of a handler that raised an error for the client; `None` for other tables.
 pub(crate) fn raised(
     lua: &Lua,
     open: OpenHook,
@@ -162,7 +162,7 @@ pub(crate) fn raised(
     is_meant.then(|| hook_response(lua, open, &Value::Table(value.clone())))
 }
 
-/// What a handler has returned.
+/// Converts the return value of a handler.
 fn hook_response(lua: &Lua, open: OpenHook, value: &Value) -> mlua::Result<HookResponse> {
     let hook = open.hook;
     let table = match value {
@@ -172,7 +172,7 @@ fn hook_response(lua: &Lua, open: OpenHook, value: &Value) -> mlua::Result<HookR
         }
         other => {
             return Err(fault(format!(
-                "{} returned {}: a table expected, {{}} if there is nothing to say",
+                "{} returned {}: a table expected, {{}} for no result",
                 hook_path(hook),
                 match other {
                     Value::Nil => "nothing".to_owned(),
@@ -231,7 +231,7 @@ fn hook_response(lua: &Lua, open: OpenHook, value: &Value) -> mlua::Result<HookR
     Ok(HookResponse::Granted(Box::new(granted)))
 }
 
-/// A table that a handler has returned, or one in it. No metamethod of it is called.
+/// A table returned by a handler, or nested in one. Its metamethods are not called.
 struct ResponseTable<'a> {
     lua: &'a Lua,
     open: OpenHook,
@@ -260,7 +260,7 @@ impl ResponseTable<'_> {
         self.table.raw_get(name)
     }
 
-    /// Whoever writes a field that means nothing thinks that it does.
+    /// Rejects unknown fields, which are usually typing mistakes.
     fn only(&self, what: &str, names: &[&str]) -> mlua::Result<()> {
         for pair in self.table.pairs::<Value, Value>() {
             let (key, _) = pair?;
@@ -348,8 +348,8 @@ impl ResponseTable<'_> {
         }
     }
 
-    /// Seconds since 1970; 0 is no time. Whoever has reckoned with what is left, which may be less than nothing, did not
-    /// mean for ever.
+    /// Returns a time in seconds since 1970. 0 is an error: a script that computed it from a remaining time, which may
+    /// be negative, did not mean "never".
     fn time(&self) -> mlua::Result<Option<u64>> {
         match self.get("expire_at")? {
             Value::Nil => Ok(None),
@@ -379,8 +379,7 @@ impl ResponseTable<'_> {
         })
     }
 
-    /// A value, which goes out as JSON; where the client has sent bytes a string is bytes too. Or the bytes of its
-    /// sibling.
+    /// Returns a value as JSON, or a string as bytes if the client's data was binary; or the bytes of the base64 field.
     fn blob(&self, name: &str, base64: &str) -> mlua::Result<Option<Blob>> {
         match self.get(base64)? {
             Value::Nil => {}
@@ -388,7 +387,7 @@ impl ResponseTable<'_> {
                 let bytes = STANDARD.decode(&*text.as_bytes());
                 let bytes = bytes.map_err(|error| {
                     let path = self.path();
-                    fault(format!("{path}: {base64} is no base64: {error}"))
+                    fault(format!("{path}: {base64} is not base64: {error}"))
                 })?;
                 return Ok(Some(Blob::Bytes(bytes)));
             }
@@ -434,7 +433,7 @@ impl ResponseTable<'_> {
                 other => return Err(self.bad("subs", "a table for each channel", &other)),
             });
         }
-        // In an order of its own, whatever Lua's is.
+        // Sorted, since the order of a Lua table is arbitrary.
         channels.sort_by(|one, other| one.channel.cmp(&other.channel));
         Ok(())
     }
@@ -467,7 +466,6 @@ impl ResponseTable<'_> {
     }
 }
 
-/// A number without a fraction.
 fn whole(value: &Value) -> Option<i64> {
     match *value {
         Value::Integer(number) => Some(number),

@@ -1,4 +1,4 @@
-//! Requests as scripts read them, and what they answer.
+//! Requests as scripts read them, and the responses of scripts.
 
 mod answer;
 mod parts;
@@ -18,7 +18,7 @@ use veche_runtime::{Effect, HandshakeReply};
 /// Reads one field of a request.
 type Read = fn(&Lua, &Request) -> mlua::Result<Value>;
 
-/// All of them.
+/// The fields of a request.
 pub(super) const FIELDS: &[(&str, Read)] = &[
     ("method", |lua, request| text(lua, request.method())),
     ("path", |lua, request| text(lua, request.path())),
@@ -45,7 +45,7 @@ pub(super) const FIELDS: &[(&str, Read)] = &[
     ("json", |lua, request| {
         match json::decode(lua, &request.body) {
             Ok(value) => Ok(value),
-            // A body that is no JSON is the client's mistake: the handler finds nil and answers 400.
+            // An invalid JSON body is the client's mistake: the handler gets nil and can respond with 400.
             Err(_) => Ok(Value::Nil),
         }
     }),
@@ -55,7 +55,7 @@ fn text(lua: &Lua, text: &str) -> mlua::Result<Value> {
     lua.create_string(text).map(Value::String)
 }
 
-/// Of a name that comes more than once the first counts.
+/// Returns the parsed query; of repeated names the first counts.
 fn query(lua: &Lua, request: &Request) -> mlua::Result<Value> {
     let table = lua.create_table()?;
     for pair in request.query().split('&').filter(|pair| !pair.is_empty()) {
@@ -68,7 +68,7 @@ fn query(lua: &Lua, request: &Request) -> mlua::Result<Value> {
     Ok(Value::Table(table))
 }
 
-/// `+` and percent signs of a query decoded.
+/// Decodes `+` and percent escapes of a query.
 fn decoded(text: &str) -> Cow<'_, [u8]> {
     if !text.contains(['+', '%']) {
         return Cow::Borrowed(text.as_bytes());
@@ -77,7 +77,7 @@ fn decoded(text: &str) -> Cow<'_, [u8]> {
     Cow::Owned(percent_encoding::percent_decode_str(&spaced).collect())
 }
 
-/// Values of one name that came in several lines stand in one, with commas: RFC 9110, section 5.3.
+/// Returns the headers; values of a repeated name are joined with commas: RFC 9110, section 5.3.
 fn headers(lua: &Lua, request: &Request) -> mlua::Result<Value> {
     let table = lua.create_table()?;
     for (name, value) in request.headers() {
@@ -86,7 +86,6 @@ fn headers(lua: &Lua, request: &Request) -> mlua::Result<Value> {
     Ok(Value::Table(table))
 }
 
-/// One line of a head.
 pub(super) fn add_header(table: &Table, name: &str, value: &str) -> mlua::Result<()> {
     match table.get::<Option<LuaString>>(name)? {
         None => table.set(name, value),
@@ -107,7 +106,7 @@ fn cookies(lua: &Lua, request: &Request) -> mlua::Result<Value> {
     Ok(Value::Table(table))
 }
 
-/// Those of one line; of a name that comes more than once the first counts.
+/// Adds the cookies of one header; of repeated names the first counts.
 pub(super) fn add_cookies(table: &Table, line: &str) -> mlua::Result<()> {
     for pair in line.split(';') {
         if let Some((name, value)) = pair.trim().split_once('=')
@@ -119,7 +118,7 @@ pub(super) fn add_cookies(table: &Table, line: &str) -> mlua::Result<()> {
     Ok(())
 }
 
-/// `has_files`: there is a folder for `veche.file`.
+/// `has_files`: a folder for `veche.file` is configured.
 pub(super) fn install(
     lua: &Lua,
     desk: &Rc<HostContext>,
@@ -160,7 +159,7 @@ pub(super) fn install(
     parts::install(lua, desk, native)
 }
 
-/// Answers a request. What is left to do is a function that writes the body.
+/// Responds to a request. Returns the function that writes the body, if there is one.
 fn respond(desk: &HostContext, number: u64, answer: HttpAnswer) -> mlua::Result<Option<Function>> {
     let HttpAnswer {
         status,
@@ -213,7 +212,7 @@ fn respond(desk: &HostContext, number: u64, answer: HttpAnswer) -> mlua::Result<
         headers,
     });
     if is_head || matches!(status, 204 | 304) {
-        // There is nothing that anybody would get.
+        // The response has no body that would be sent.
         requests.end(number);
         let is_whole = true;
         desk.effect(Effect::End { to, is_whole });
@@ -222,7 +221,8 @@ fn respond(desk: &HostContext, number: u64, answer: HttpAnswer) -> mlua::Result<
     Ok(Some(function))
 }
 
-/// `nil` or `true` accepts, a table says more, `false` or a response refuses.
+/// Returns the result of a handshake handler: `nil` or `true` accepts, a table accepts with details, `false` or a
+/// response refuses.
 fn verdict(lua: &Lua, files: &Table, results: MultiValue) -> mlua::Result<HandshakeReply> {
     match results.front() {
         None | Some(Value::Nil | Value::Boolean(true)) => Ok(HandshakeReply::Accept {

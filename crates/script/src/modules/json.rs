@@ -1,8 +1,8 @@
-//! `veche.json`: tables to JSON and back.
+//! `veche.json`: encodes and decodes JSON.
 //!
 //! A table with the keys 1 to n is an array, any other an object; an empty one is an object unless it was made by
-//! `json.array`. JSON's `null` is `json.null`, so that it survives a table. Whole numbers that Lua can't hold exactly are
-//! read as strings of their digits.
+//! `json.array`. JSON's `null` is `json.null`, since a table can't hold nil. Integers that Lua can't represent exactly
+//! are decoded as strings of their digits.
 
 mod reading;
 
@@ -16,20 +16,20 @@ use super::argument::WHOLE_MAX;
 use super::{fault, go_on};
 use reading::read;
 
-/// Tables in tables.
+/// The deepest nesting of tables.
 const DEPTH_MAX: usize = 128;
 
-/// Text that one call makes, about.
+/// The approximate limit of the text made by one call, in bytes.
 pub(super) const TEXT_BYTES_MAX: usize = 8 << 20;
 const TOO_LONG: &str = "json.encode: the text is longer than 8 MiB";
 
-/// Longest text that is read: a string in it takes as much again outside of Lua's memory.
+/// The longest text to decode, in bytes; a string in it takes the same again outside of Lua's memory.
 const READ_BYTES_MAX: usize = 16 << 20;
 
-/// Keys of an object that are sorted at once.
+/// Keys of an object that are sorted at a time.
 const KEYS_AT_ONCE: usize = 1024;
 
-/// Bytes of a string that are written at once.
+/// Bytes of a string that are written at a time.
 const PART_BYTES: usize = 64 << 10;
 
 pub(super) fn module(lua: &Lua) -> mlua::Result<Table> {
@@ -57,10 +57,10 @@ pub(super) fn module(lua: &Lua) -> mlua::Result<Table> {
     Ok(module)
 }
 
-/// JSON of a value.
+/// Encodes a value as JSON.
 ///
 /// # Errors
-/// A function, a coroutine, NaN, a table with keys of both kinds, one in itself, or deeper than 128.
+/// A function, a coroutine, NaN, a table with both kinds of keys, a cycle, or nesting deeper than 128.
 pub(crate) fn encode(lua: &Lua, value: &Value) -> mlua::Result<Vec<u8>> {
     let mut out = Vec::with_capacity(128);
     write(lua, value, &mut out, 0)?;
@@ -127,7 +127,8 @@ fn write_table(lua: &Lua, table: &Table, out: &mut Vec<u8>, depth: usize) -> mlu
         }
         return Ok(());
     }
-    // Lua's order differs between VMs. Sorted, a text is the same on every worker, and deltas between texts stay small.
+    // Lua's order differs between VMs. Sorted keys make the text the same on every worker and keep deltas between texts
+    // small.
     let mut pairs = Vec::new();
     for pair in table.pairs::<Value, Value>() {
         let (key, value) = pair?;
@@ -165,8 +166,8 @@ fn object_key(key: Value) -> mlua::Result<LuaString> {
     }
 }
 
-/// Writes an object of any size: its keys are sorted in parts, which are merged while they are written. Values stay in the
-/// table until then, since `mlua` can't hold more than a few thousand.
+/// Writes an object of any size. Its keys are sorted in parts that are merged while writing. Values stay in the table
+/// until then, since `mlua` can hold only a few thousand.
 fn write_large_object(
     lua: &Lua,
     table: &Table,
@@ -208,7 +209,7 @@ fn write_large_object(
 }
 
 fn write_number(number: f64, out: &mut Vec<u8>) -> mlua::Result<()> {
-    /// Below it whole numbers are written in digits alone, as in JavaScript.
+    /// Integers below it are written as digits alone, as in JavaScript.
     const DIGITS_BELOW: f64 = 1e21;
     if !number.is_finite() {
         return Err(fault("json.encode: NaN and infinity have no form in JSON"));
@@ -242,10 +243,10 @@ fn write_text(text: &[u8], out: &mut Vec<u8>) -> mlua::Result<()> {
         let (part, behind) = rest.split_at(rest.floor_char_boundary(PART_BYTES));
         let begin = out.len();
         quote(part, out)?;
-        // Without the part's own quotes.
+        // Removes the part's own quotes.
         out.remove(begin);
         out.pop();
-        // Escaped it may be six times as long.
+        // Escaped it can be six times as long.
         if out.len() > TEXT_BYTES_MAX {
             return Err(fault(TOO_LONG));
         }
@@ -255,23 +256,23 @@ fn write_text(text: &[u8], out: &mut Vec<u8>) -> mlua::Result<()> {
     Ok(())
 }
 
-/// The value of a JSON text.
+/// Decodes a JSON text.
 ///
 /// # Errors
-/// It is none, with line and column; deeper than 128; longer than 16 MiB.
+/// The text is invalid, with line and column; nested deeper than 128; longer than 16 MiB.
 pub(crate) fn decode(lua: &Lua, text: &[u8]) -> mlua::Result<Value> {
     if text.len() > READ_BYTES_MAX {
         return Err(fault("json.decode: the text is longer than 16 MiB"));
     }
     let (value, has_huge) = read(lua, text)?;
-    // It may have been a whole one beyond 64 bits, of which the parser keeps no more than the nearest float.
+    // The number may be an integer beyond 64 bits, for which the parser returns the nearest float.
     match has_huge {
         true => Ok(read(lua, &quote_long_numbers(text)?)?.0),
         false => Ok(value),
     }
 }
 
-/// A valid text with whole numbers of 19 digits or more as strings.
+/// Replaces integers of 19 digits or more in a valid text by strings.
 fn quote_long_numbers(text: &[u8]) -> mlua::Result<Vec<u8>> {
     const DIGITS_MIN: usize = 19;
     let mut quoted = Vec::with_capacity(text.len() + 64);
@@ -307,7 +308,7 @@ fn quote_long_numbers(text: &[u8]) -> mlua::Result<Vec<u8>> {
     Ok(quoted)
 }
 
-/// A parsed text as a value.
+/// Converts a parsed value to Lua.
 pub(crate) fn to_lua(lua: &Lua, value: &serde_json::Value) -> mlua::Result<Value> {
     Ok(match value {
         serde_json::Value::Null => lua.null(),
@@ -342,7 +343,8 @@ fn number_to_lua(lua: &Lua, number: &serde_json::Number) -> mlua::Result<Value> 
     }
 }
 
-/// Whole numbers beyond ±2^53 become their digits, as in tables and from databases: Lua's numbers can't hold them all.
+/// Converts an integer; beyond ±2^53 it becomes a string of digits, as in tables and from databases, since Lua's
+/// numbers are not exact there.
 fn whole_to_lua<N: Into<i128>>(lua: &Lua, number: N) -> mlua::Result<Value> {
     let whole = number.into();
     match whole.unsigned_abs() <= WHOLE_MAX as u128 {

@@ -1,9 +1,10 @@
-//! Modules that are written in Lua, on what the prelude gives them. To add one: a file in `lua/` and its row here.
+//! Modules written in Lua on top of the prelude. To add one: a file in `lua/` and a row here.
 
 use mlua::{Lua, Table, Value};
 
-/// A module gets the prelude's inner table. What it returns `veche` has under its name; a table is one of functions that
-/// `veche` has each under their own; nil if it only adds to the inner table. Chunks are named so that [`words`](super::words) leaves their lines out.
+/// A module receives the prelude's internal table. Its return value becomes the field of its name in `veche`; a table
+/// of functions adds each of them under its own name; nil adds nothing. Chunk names are chosen so that
+/// [`words`](super::words) hides their lines.
 const MODULES: &[(&str, &str)] = &[
     ("resolve", include_str!("../../lua/resolve.lua")),
     ("http", include_str!("../../lua/http.lua")),

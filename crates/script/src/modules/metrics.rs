@@ -1,4 +1,4 @@
-//! `veche.metrics`: what applications count, for `/metrics`.
+//! `veche.metrics`: applications' own metrics on `/metrics`.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use super::argument::{Arguments, as_number};
 use super::growing_list::GrowingList;
 use crate::host_context::HostContext;
 
-/// Bounds of a histogram's buckets unless told: those of Prometheus' own libraries, for seconds.
+/// The default bucket bounds of a histogram: those of Prometheus' libraries, for seconds.
 const BUCKETS: [f64; 11] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
-/// Longest help, in bytes.
+/// The longest help text in bytes.
 const HELP_BYTES_MAX: usize = 1024;
 
 pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
@@ -70,7 +70,7 @@ const METHODS: [(&str, Change); 4] = [
 
 const FINITE: &str = "a finite number";
 
-/// The series that the arguments after the first name.
+/// Returns the series that the arguments after the first describe.
 fn series(
     metric: &Metric,
     arguments: &Arguments,
@@ -84,7 +84,7 @@ fn series(
     let mut values: Vec<String> = Vec::with_capacity(metric.labels.len());
     for number in 2..=count {
         values.push(match arguments.at(number) {
-            // Of what is too long no more is copied than the store needs to refuse it.
+            // Of a text that is too long, only as much is copied as the store needs to reject it.
             Value::String(text) => match text.to_str() {
                 Ok(text) => text[..text.floor_char_boundary(LABEL_BYTES_MAX + 4)].to_owned(),
                 Err(_) => return Err(arguments.bad(number, "a label's value is UTF-8")),
@@ -165,7 +165,7 @@ fn labels(arguments: &Arguments, number: usize) -> mlua::Result<Vec<String>> {
     let mut labels = Vec::new();
     for value in table.sequence_values::<Value>() {
         match value? {
-            // One too many is enough to be told so.
+            // One label too many suffices for the error.
             Value::String(name) if labels.len() <= veche_store::metrics::LABELS_MAX => {
                 labels.push(name.to_string_lossy());
             }

@@ -1,6 +1,6 @@
-//! What scripts can call, one file each: the Rust side of `veche.*`.
+//! The Rust side of `veche.*`, one file for each module.
 //!
-//! A module that must wait begins something here, which gives a token, and waits for it in `lua/prelude.lua`.
+//! A function that has to wait starts the operation here, which returns a token, and waits for it in `lua/prelude.lua`.
 
 mod api;
 mod argument;
@@ -50,7 +50,7 @@ use crate::app::ScriptApp;
 use crate::host_context::HostContext;
 use faults::{OWN_PLACE, is_utf8};
 
-/// Adds what Rust gives to the functions that the prelude builds `veche` from.
+/// Adds the Rust functions from which the prelude builds `veche`.
 pub(crate) fn install(
     lua: &Lua,
     desk: &Rc<HostContext>,

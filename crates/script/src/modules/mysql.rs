@@ -1,4 +1,4 @@
-//! `veche.mysql`: statements for databases, and their results as tables. Waiting is `lua/mysql.lua`'s.
+//! `veche.mysql`: SQL statements, and their results as tables. `lua/mysql.lua` does the waiting.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,13 +27,13 @@ const KIND: ServerKind = ServerKind {
     ],
 };
 
-/// Different databases of one VM.
+/// The most databases of one VM.
 const DATABASES_MAX: usize = 256;
 
-/// Bytes of one statement and of all its values.
+/// Limit of a statement and its values, in bytes.
 const STATEMENT_BYTES_MAX: usize = 16 << 20;
 
-/// Places for values in one statement, by the protocol.
+/// The most placeholders in a statement, by the protocol.
 const VALUES_MAX: usize = 65_535;
 
 pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
@@ -51,7 +51,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
         ("execute", ResultMode::Changes),
     ] {
         let (desk, databases) = (Rc::clone(desk), databases.clone());
-        // The numbers of the database and of a transaction's lease or nil, the statement and its values.
+        // Arguments: the numbers of the database and of a transaction's lease or nil, the statement and its values.
         let run = lua.create_function(move |lua, mut values: MultiValue| {
             let database = databases.find_first(&mut values)?;
             let within = match values.pop_front().as_ref().and_then(as_number) {
@@ -93,7 +93,7 @@ fn ask(desk: &HostContext, database: Arc<Database>, action: MysqlAction) -> f64 
     desk.call(Call::Mysql(MysqlCall { database, action })).0 as f64
 }
 
-/// The number of a database.
+/// Returns the number of a database.
 fn connect(databases: &GrowingList<Database>, argument: &Value) -> mlua::Result<f64> {
     let mut options = NamedOptions::read(&KIND, argument)?;
     let database = Database {
@@ -112,7 +112,7 @@ fn connect(databases: &GrowingList<Database>, argument: &Value) -> mlua::Result<
     number.ok_or_else(|| fault("mysql.connect: 256 different databases already"))
 }
 
-/// The statement and its values.
+/// Returns the statement and its values.
 fn statement(lua: &Lua, arguments: &Arguments) -> mlua::Result<(String, Vec<mysql::MysqlValue>)> {
     let sql = arguments.string(1)?;
     let too_long = |number| arguments.bad(number, "a statement and its values have at most 16 MiB");
@@ -161,10 +161,10 @@ fn value(lua: &Lua, arguments: &Arguments, number: usize) -> mlua::Result<mysql:
     })
 }
 
-/// An answer as a script gets it.
+/// Converts a reply to a Lua value.
 pub(super) fn to_lua(lua: &Lua, reply: MysqlReply) -> mlua::Result<Value> {
     Ok(match reply {
-        // The latter is not said here.
+        // The lease is returned elsewhere.
         MysqlReply::Done | MysqlReply::Begun(_) => Value::Nil,
         MysqlReply::Value(value) => match value {
             Some(value) => to_value(lua, value)?,
@@ -198,7 +198,7 @@ pub(super) fn to_lua(lua: &Lua, reply: MysqlReply) -> mlua::Result<Value> {
 fn list(lua: &Lua, rows: Rows) -> mlua::Result<Table> {
     let table = lua.create_table_with_capacity(rows.count(), 0)?;
     each_row(lua, rows, |row| table.raw_push(row))?;
-    // An empty one is a list too, in JSON.
+    // An empty result has to be an array in JSON too.
     table.set_metatable(Some(lua.array_metatable()))?;
     Ok(table)
 }
@@ -232,7 +232,7 @@ fn to_value(lua: &Lua, value: mysql::MysqlValue) -> mlua::Result<Value> {
     })
 }
 
-/// As a number if it is exact in one, as text otherwise.
+/// Returns a number if it is exact in Lua, otherwise text.
 fn whole(lua: &Lua, value: u64) -> mlua::Result<Value> {
     if value as f64 <= WHOLE_MAX {
         return Ok(Value::Number(value as f64));

@@ -1,4 +1,4 @@
-//! `veche.password`: hashes of passwords, made and compared where they hold nobody up.
+//! `veche.password`: hashes and verifies passwords on other threads.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use veche_calls::{Call, PasswordCall};
 use super::argument::Arguments;
 use crate::host_context::HostContext;
 
-/// Bytes that are looked at of a hash: PHC strings are shorter.
+/// Bytes of a hash that are examined; PHC strings are shorter.
 const HASH_BYTES_MAX: usize = 4096;
 
 pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
@@ -26,7 +26,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
         let arguments = Arguments::new("password.verify", values);
         let hash = match arguments.at(2) {
             Value::Nil => None,
-            // What is too long or not UTF-8 is no PHC string either: the call says so.
+            // A hash that is too long or not UTF-8 is no PHC string either, which the call reports.
             _ => {
                 let hash = arguments.bytes(2)?;
                 let hash = &hash[..hash.len().min(HASH_BYTES_MAX)];
@@ -50,7 +50,7 @@ fn begin(desk: &HostContext, arguments: &Arguments, action: PasswordAction) -> m
     Ok(token.0 as f64)
 }
 
-/// A hash, or whether the password was right.
+/// Returns the hash, or whether the password matched.
 pub(super) fn to_lua(lua: &Lua, reply: PasswordReply) -> mlua::Result<Value> {
     Ok(match reply {
         PasswordReply::Hash(hash) => Value::String(lua.create_string(hash)?),

@@ -1,4 +1,4 @@
-//! `veche.queue`: values from any coroutine to any other one, on whichever worker and of whichever application.
+//! `veche.queue`: passes values between coroutines of any worker and any application.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use super::{fault, json};
 use crate::host_context::HostContext;
 use veche_runtime::Token;
 
-/// Most values of a queue.
+/// The largest capacity of a queue.
 const CAPACITY_MAX: f64 = 1e6;
 
-/// Longest wait, in seconds: a year.
+/// The longest wait in seconds: a year.
 const TIMEOUT_MAX_S: f64 = 31_536_000.0;
 
 pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
@@ -28,7 +28,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
     })?;
     table.set("open", open)?;
 
-    // Each gives true and what it has got, or false and the token of a wait if there is one.
+    // Each returns true and the value, or false and the token of a wait, if there is one.
     let (own, own_held) = (Rc::clone(desk), held.clone());
     let push = lua.create_function(move |lua, (number, value, until_s): (f64, Value, Value)| {
         let queue = find(&own_held, number)?;
@@ -38,7 +38,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
                 queue.options().bytes_max
             ))
         };
-        // Before it is copied.
+        // Checked before the value is copied.
         if matches!(&value, Value::String(text) if text.as_bytes().len() > queue.options().bytes_max)
         {
             return Err(too_large());
@@ -72,7 +72,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
     table.set("leave", leave)?;
     let count = lua.create_function(move |_, number: f64| Ok(find(&held, number)?.len() as f64))?;
     table.set("count", count)?;
-    // When a wait of so many seconds is over.
+    // Returns when a wait of that many seconds ends.
     let own = Rc::clone(desk);
     let deadline = lua.create_function(
         move |_, (function, place, timeout): (mlua::LuaString, usize, Value)| {
@@ -98,7 +98,7 @@ fn find(held: &HeldValues<Arc<Queue>>, number: f64) -> mlua::Result<Arc<Queue>> 
         .ok_or_else(|| fault("there is no queue of that number"))
 }
 
-/// `until_s` is nil to wait for as long as it takes, a time, or false not to wait.
+/// `until_s` is nil to wait without limit, a time, or false not to wait.
 fn wait(
     lua: &Lua,
     desk: &HostContext,

@@ -1,5 +1,5 @@
-//! `veche.random` and `veche.uuid`: numbers that nobody can guess, from the system's generator; in a test, the seed's.
-//! The seed of `math.random` comes from there, too.
+//! `veche.random` and `veche.uuid`: unpredictable numbers from the system's generator, or from the seed in a test. They
+//! also seed `math.random`.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use super::argument::{Arguments, WHOLE_MAX};
 use super::fault;
 use crate::host_context::HostContext;
 
-/// Most bytes of one call.
+/// The most bytes of one call.
 const BYTES_MAX: f64 = (1 << 20) as f64;
 
 /// Bits of the counter that keeps UUIDs of one millisecond in order: RFC 9562, section 6.2, method 1.
@@ -47,7 +47,7 @@ pub(super) fn random(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<Table> {
     module.set("integer", integer)?;
     let own = Rc::clone(desk);
     let number = lua.create_function(move |_, ()| {
-        // As many bits as a number between 0 and 1 has.
+        // As many bits as a number between 0 and 1 holds.
         Ok((word(&own)? >> 11) as f64 / WHOLE_MAX)
     })?;
     module.set("number", number)?;
@@ -68,7 +68,7 @@ pub(super) fn uuid(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<Table> {
     let v7 = lua.create_function(move |lua, ()| {
         let mut bytes = [0; 10];
         fill(&desk, &mut bytes)?;
-        // Half of the counter's range is left to count in.
+        // Half of the counter's range is left for counting.
         let start = (u16::from_be_bytes([bytes[0], bytes[1]])) >> (17 - COUNTER_BITS);
         let now = (desk.world.now.get().wall_ms, start);
         let (ms, counter) = match last.get() {
@@ -86,7 +86,8 @@ pub(super) fn uuid(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<Table> {
     Ok(module)
 }
 
-/// Seeds `math.random`, which is the same in each VM otherwise. A test's seed comes [from the test](super::seeded).
+/// Seeds `math.random`, which would otherwise be the same in each VM. In a test the [test's seed](super::seeded) is
+/// used.
 pub(crate) fn seed_math(lua: &Lua, desk: &HostContext) -> mlua::Result<()> {
     if desk.world.is_seeded() {
         return Ok(());
@@ -117,7 +118,7 @@ fn no_numbers(error: getrandom::Error) -> mlua::Error {
     fault(format!("no random numbers: {error}"))
 }
 
-/// A number below `count`, all of them as likely: what lies in the last, incomplete round is thrown away.
+/// Returns a uniformly distributed number below `count`; numbers from the last, incomplete round are discarded.
 fn below(desk: &HostContext, count: u64) -> mlua::Result<u64> {
     let whole_rounds = u64::MAX - u64::MAX % count;
     loop {

@@ -1,11 +1,11 @@
-//! `veche.redis`: commands for Redis, and its replies as values. Waiting is `lua/redis.lua`'s.
+//! `veche.redis`: Redis commands, and their replies as values. `lua/redis.lua` does the waiting.
 
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mlua::{Lua, LuaSerdeExt as _, MultiValue, Table, Value};
-use veche_calls::redis::{RedisAction, RedisCommand, RedisDatabase, RedisReply, RedisValue};
+use veche_calls::redis::{Fate, RedisAction, RedisCommand, RedisDatabase, RedisReply, RedisValue};
 use veche_calls::{Call, CallErrorKind, RedisCall};
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
@@ -23,22 +23,22 @@ const KIND: ServerKind = ServerKind {
     options: &["pool", "pool_name", "wait_timeout", "idle_timeout", "queue"],
 };
 
-/// Different servers of one VM.
+/// The most servers of one VM.
 const KEYSPACES_MAX: usize = 256;
 
-/// Bytes of one call's commands.
+/// Limit of one call's commands in bytes.
 const COMMANDS_BYTES_MAX: usize = 16 << 20;
 
-/// Commands of one pipeline.
+/// The most commands of one pipeline.
 const COMMANDS_MAX: usize = 10_000;
 
-/// Channels of one subscription.
+/// The most channels of one subscription.
 const NAMES_MAX: usize = 1_000;
 
-/// Bytes of their names.
+/// Limit of their names in bytes.
 const NAMES_BYTES_MAX: usize = 1 << 20;
 
-/// Longest wait for a message, in seconds: a year.
+/// The longest wait for a message in seconds: a year.
 const WAIT_MAX_S: f64 = 31_536_000.0;
 
 pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
@@ -49,7 +49,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
         "connect",
         lua.create_function(move |_, argument: Value| connect(&known, &argument))?,
     )?;
-    // The number of a server, and the command: its name is in capitals.
+    // Arguments: the number of a server, and the command; its name is in capitals.
     let (own, known) = (Rc::clone(desk), keyspaces.clone());
     let run = lua.create_function(move |lua, mut values: MultiValue| {
         let keyspace = known.find_first(&mut values)?;
@@ -57,7 +57,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
         let arguments = Arguments::new("redis:call", values);
         for number in 1..=arguments.count() {
             push(lua, &mut command, arguments.at(number)).map_err(|why| {
-                // A script counts what is behind the name.
+                // Arguments are counted from behind the name.
                 let name = String::from_utf8_lossy(name_of(&command)).to_lowercase();
                 fault(format!(
                     "bad argument #{} to 'redis:{name}': {why}",
@@ -65,10 +65,10 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
                 ))
             })?;
         }
-        let action = match kind(name_of(&command), &command) {
-            Shared => RedisAction::Run(command),
-            Blocking => RedisAction::Block(command),
-            Refused(why) => {
+        let action = match command.fate() {
+            Fate::Shared => RedisAction::Run(command),
+            Fate::Blocking => RedisAction::Block(command),
+            Fate::Refused(why) => {
                 let name = String::from_utf8_lossy(name_of(&command));
                 return Err(fault(format!("redis: {name} can't be called: {why}")));
             }
@@ -139,7 +139,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
     native.set("redis", table)
 }
 
-/// The command's name, as it was pushed.
+/// Returns the command's name as it was pushed.
 fn name_of(command: &RedisCommand) -> &[u8] {
     command.parts().next().unwrap_or_default()
 }
@@ -148,7 +148,7 @@ fn ask(desk: &HostContext, keyspace: Arc<RedisDatabase>, action: RedisAction) ->
     desk.call(Call::Redis(RedisCall { keyspace, action })).0 as f64
 }
 
-/// Begins a command whose parts are strings, if it is one that all share.
+/// Starts a command whose parts are all strings, if it can use the shared connection.
 pub(crate) fn begin_plain<'a>(
     desk: &HostContext,
     number: f64,
@@ -163,14 +163,14 @@ pub(crate) fn begin_plain<'a>(
     for part in parts {
         command.push(part);
     }
-    if !matches!(kind(name_of(&command), &command), Shared) {
+    if command.fate() != Fate::Shared {
         return None;
     }
     let action = RedisAction::Run(command);
     Some(desk.call(Call::Redis(RedisCall { keyspace, action })))
 }
 
-/// The number of a server.
+/// Returns the number of a server.
 fn connect(keyspaces: &GrowingList<RedisDatabase>, argument: &Value) -> mlua::Result<f64> {
     let mut options = NamedOptions::read(&KIND, argument)?;
     let keyspace = RedisDatabase {
@@ -188,56 +188,7 @@ fn connect(keyspaces: &GrowingList<RedisDatabase>, argument: &Value) -> mlua::Re
     number.ok_or_else(|| fault("redis.connect: 256 different servers already"))
 }
 
-/// What becomes of a command.
-enum CommandHandling {
-    /// It goes over the connection that all share.
-    Shared,
-    /// It waits in the server.
-    Blocking,
-    /// It would change that connection for all.
-    Refused(&'static str),
-}
-
-use CommandHandling::{Blocking, Refused, Shared};
-
-fn kind(name: &[u8], command: &RedisCommand) -> CommandHandling {
-    match name {
-        b"BLPOP" | b"BRPOP" | b"BLMOVE" | b"BRPOPLPUSH" | b"BLMPOP" | b"BZPOPMIN" | b"BZPOPMAX"
-        | b"BZMPOP" => Blocking,
-        b"XREAD" | b"XREADGROUP" => {
-            let waits = |part: &[u8]| part.eq_ignore_ascii_case(b"BLOCK");
-            if command.parts().any(waits) {
-                Blocking
-            } else {
-                Shared
-            }
-        }
-        b"SUBSCRIBE" | b"PSUBSCRIBE" | b"SSUBSCRIBE" | b"UNSUBSCRIBE" | b"PUNSUBSCRIBE"
-        | b"SUNSUBSCRIBE" => Refused("there are redis:subscribe and redis:psubscribe"),
-        b"MULTI" | b"EXEC" | b"DISCARD" => Refused("there is redis:transaction"),
-        b"WATCH" | b"UNWATCH" => {
-            Refused("commands share a connection; a script of Redis (EVAL) is atomic")
-        }
-        b"SELECT" => Refused("the database is an option of redis.connect"),
-        b"AUTH" | b"HELLO" => Refused("user and password are options of redis.connect"),
-        b"MONITOR" | b"SYNC" | b"PSYNC" | b"QUIT" | b"RESET" | b"WAIT" | b"WAITAOF"
-        | b"READONLY" | b"READWRITE" | b"ASKING" => {
-            Refused("commands of all coroutines share its connection")
-        }
-        b"CLIENT" => {
-            let what = command.parts().nth(1).map(<[u8]>::to_ascii_uppercase);
-            match what.as_deref() {
-                Some(b"REPLY" | b"TRACKING" | b"CACHING" | b"SETNAME" | b"NO-TOUCH") => {
-                    Refused("commands of all coroutines share its connection")
-                }
-                _ => Shared,
-            }
-        }
-        _ => Shared,
-    }
-}
-
-/// Adds an argument; the error says what it should be.
+/// Adds an argument; the error describes the expected types.
 fn push(lua: &Lua, command: &mut RedisCommand, value: &Value) -> Result<(), String> {
     let found = match value {
         Value::String(text) => {
@@ -250,7 +201,7 @@ fn push(lua: &Lua, command: &mut RedisCommand, value: &Value) -> Result<(), Stri
         }
         value if *value == lua.null() => "veche.null",
         value => match as_number(value) {
-            // As Lua writes numbers, but whole ones never with an exponent, and others exactly.
+            // Formatted as Lua does, except that integers never have an exponent and other numbers are exact.
             Some(number) if number.fract() == 0.0 && number.abs() <= WHOLE_MAX => {
                 command.push((number as i64).to_string().as_bytes());
                 return Ok(());
@@ -266,7 +217,7 @@ fn push(lua: &Lua, command: &mut RedisCommand, value: &Value) -> Result<(), Stri
     Err(format!("a string or a number expected, not {found}"))
 }
 
-/// The commands of a pipeline.
+/// Returns the commands of a pipeline.
 fn commands(lua: &Lua, arguments: &Arguments) -> mlua::Result<Vec<RedisCommand>> {
     const WHAT: &str =
         "a list of commands expected, such as { { \"set\", \"key\", 1 }, { \"get\", \"key\" } }";
@@ -288,25 +239,26 @@ fn commands(lua: &Lua, arguments: &Arguments) -> mlua::Result<Vec<RedisCommand>>
             return Err(bad("a table expected"));
         };
         let mut command = RedisCommand::default();
-        let mut name = Vec::new();
+        let mut is_named = false;
         for part in 1..=parts.raw_len() {
             let value: Value = parts.raw_get(part)?;
             if part == 1 {
-                name = match &value {
-                    Value::String(text) => text.as_bytes().to_ascii_uppercase(),
-                    _ => Vec::new(),
-                };
+                is_named = matches!(&value, Value::String(text) if !text.as_bytes().is_empty());
             }
             push(lua, &mut command, &value)
                 .map_err(|why| bad(&format!("argument {}: {why}", part - 1)))?;
         }
-        if name.is_empty() {
+        if !is_named {
             return Err(bad("its name expected, a string"));
         }
-        match kind(&name, &command) {
-            Shared => {}
-            Blocking => return Err(bad("it would hold up what is behind it: call it by itself")),
-            Refused(why) => return Err(bad(why)),
+        match command.fate() {
+            Fate::Shared => {}
+            Fate::Blocking => {
+                return Err(bad(
+                    "it would block the commands behind it: call it separately",
+                ));
+            }
+            Fate::Refused(why) => return Err(bad(why)),
         }
         bytes += command.bytes();
         if bytes > COMMANDS_BYTES_MAX {
@@ -317,13 +269,13 @@ fn commands(lua: &Lua, arguments: &Arguments) -> mlua::Result<Vec<RedisCommand>>
     Ok(commands)
 }
 
-/// An answer as a script gets it.
+/// Converts a reply to a Lua value.
 pub(super) fn to_lua(lua: &Lua, reply: RedisReply) -> mlua::Result<Value> {
     Ok(match reply {
         RedisReply::Value(RedisValue::Nil)
         | RedisReply::Values(None)
         | RedisReply::Message(None)
-        // It has a number, which is not said here.
+        // The subscription's number is returned elsewhere.
         | RedisReply::Subscribed(_) => Value::Nil,
         RedisReply::Value(value) => to_value(lua, value)?,
         RedisReply::Values(Some(values)) => {
@@ -355,7 +307,7 @@ pub(super) fn to_lua(lua: &Lua, reply: RedisReply) -> mlua::Result<Value> {
 fn to_value(lua: &Lua, value: RedisValue) -> mlua::Result<Value> {
     go_on()?;
     Ok(match value {
-        // In a list a nil would be a gap.
+        // A nil would leave a gap in a list.
         RedisValue::Nil => lua.null(),
         RedisValue::Boolean(value) => Value::Boolean(value),
         RedisValue::Number(value) => Value::Number(value),

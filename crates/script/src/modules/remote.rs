@@ -1,4 +1,5 @@
-//! `veche.connection` and `veche.connections`: connections by their ids and users, those of other workers included, which can only be sent to and closed.
+//! `veche.connection` and `veche.connections`: connections by id and user. Those of other workers can only be sent to
+//! and closed.
 
 use std::rc::Rc;
 
@@ -13,13 +14,13 @@ use crate::{ConnectionId, MessageKind};
 use veche_runtime::close::is_close_code;
 use veche_runtime::{Effect, MESSAGE_BYTES_MAX};
 
-/// Connections that a search finds unless told otherwise, and the most that it may be told.
+/// The default and the maximum number of connections that a search returns.
 const LIMIT: usize = 1000;
 const LIMIT_MAX: f64 = 10_000.0;
 
 pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let far = lua.create_table()?;
-    // Worker, index and generation of an id; nothing if it can be none.
+    // Returns worker, index and generation of an id; nothing if it is invalid.
     let parse = lua.create_function(|_, values: MultiValue| {
         let arguments = Arguments::new("connection", values);
         let id = arguments.bytes(1)?;
@@ -56,7 +57,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
         }
         let mut effects = own.world.effects.borrow_mut();
         let Some(data) = effects.store(&data) else {
-            return Err(fault("too much is sent at once: wait now and then"));
+            return Err(fault("too much is sent at once: wait between messages"));
         };
         effects.list.push(Effect::SendFar {
             worker,
@@ -106,7 +107,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
     native.set("far", far)
 }
 
-/// Whose connections are looked for, and how many at most.
+/// Returns the user to search for and the maximum number of results.
 fn wanted(options: &Value) -> mlua::Result<(String, usize)> {
     let Value::Table(options) = options else {
         return Err(fault(
@@ -147,7 +148,7 @@ fn wanted(options: &Value) -> mlua::Result<(String, usize)> {
     Ok((user, limit))
 }
 
-/// Worker, index and generation of each, one after the other.
+/// Returns worker, index and generation of each connection, in a flat list.
 pub(super) fn to_lua(lua: &Lua, places: &[WorkerConnection]) -> mlua::Result<Table> {
     let table = lua.create_table_with_capacity(places.len() * 3, 0)?;
     for place in places {
@@ -158,7 +159,7 @@ pub(super) fn to_lua(lua: &Lua, places: &[WorkerConnection]) -> mlua::Result<Tab
     Ok(table)
 }
 
-/// The first three arguments, which `lua/connections.lua` gives.
+/// Reads the first three arguments, which `lua/connections.lua` passes.
 fn place(values: &mut MultiValue) -> mlua::Result<(u16, ConnectionId)> {
     let mut next = || {
         let value = values.pop_front();

@@ -9,10 +9,10 @@ use veche_calls::{Call, ResolveCall};
 use super::{fault, timeouts};
 use crate::host_context::HostContext;
 
-/// How long it may take where a script does not say.
+/// The default timeout in seconds.
 const TIMEOUT_S: f64 = 10.0;
 
-/// Longest name (RFC 1035, section 2.3.4, as text).
+/// The longest host name (RFC 1035, section 2.3.4, as text).
 const HOST_BYTES_MAX: usize = 253;
 
 pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
@@ -47,7 +47,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
     native.set("resolve", begin)
 }
 
-/// A list of addresses as text.
+/// Returns a list of addresses as text.
 pub(super) fn to_lua(lua: &Lua, addresses: &[IpAddr]) -> mlua::Result<Table> {
     lua.create_sequence_from(addresses.iter().map(ToString::to_string))
 }

@@ -1,8 +1,8 @@
-//! What makes a test's run the same each time: the order of `pairs`, the clocks of `os`, `math.random`.
+//! Makes the runs of a test deterministic: the order of `pairs`, the clocks of `os`, `math.random`.
 //!
-//! Only in a [seeded world](crate::World::seeded). LuaJIT orders the keys of a table by numbers that are others in each
-//! process; here the seed orders them, so a test that depends on an order fails with some seed, and with that one
-//! always.
+//! Used only in a seeded [`World`](crate::World::seeded). LuaJIT orders the keys of a table by numbers that
+//! differ between processes; here the seed orders them, so a test that depends on an order fails with some seed, and
+//! always with that one.
 
 use std::rc::Rc;
 
@@ -12,7 +12,8 @@ use crate::host_context::HostContext;
 
 const SOURCE: &str = include_str!("../../lua/seeded.lua");
 
-/// Replaces what depends on chance or on the system's clock. After the prelude, which keeps the originals.
+/// Replaces the functions that depend on randomness or the system's clock. Runs after the prelude, which keeps the
+/// originals.
 pub(crate) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     if !desk.world.is_seeded() {
         return Ok(());
@@ -26,12 +27,13 @@ pub(crate) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
     chunk.call((tools, native))
 }
 
-/// The seed's next number, of as many bits as are exact in Lua.
+/// Returns the seed's next number, with as many bits as are exact in Lua.
 fn word(desk: &HostContext) -> u64 {
     desk.world.seeds_word().unwrap_or_default() >> 11
 }
 
-/// A table's keys beside those of its list: the ones that have an order, in it, then the others; how many the first are.
+/// Returns the keys of a table outside of its list: sortable ones in order, then the others; and the number of the
+/// former.
 fn keys(lua: &Lua, table: Table) -> mlua::Result<(Table, usize, usize)> {
     let length = table.raw_len();
     let (mut ordered, mut others) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Where a server is, as scripts say it to `connect`: a URL, or a table of options. A URL's query gives options too.
+//! The server address given to `connect`: a URL or a table of options. The query of a URL contains options too.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,31 +10,31 @@ use veche_calls::{Secret, ServerAccount, TlsMode};
 use super::argument::as_number;
 use super::fault;
 
-/// Bytes of one option.
+/// The longest option in bytes.
 const OPTION_BYTES_MAX: usize = 4096;
 const OPTION: &str = "at most 4096 bytes without NUL";
 
-/// Longest URL.
+/// The longest URL in bytes.
 const URL_BYTES_MAX: usize = 16 << 10;
 
-/// Longest name.
+/// The longest name in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Longest time that an option can give, in seconds: a day.
+/// The longest time of an option in seconds: a day.
 const SECONDS_MAX: f64 = 86_400.0;
 
-/// What a kind of server is.
+/// The properties of a kind of server.
 pub(super) struct ServerKind {
-    /// The function, for errors.
+    /// The name of the function, for errors.
     pub(super) function: &'static str,
-    /// What its URLs begin with, and with TLS.
+    /// The URL schemes, without and with TLS.
     pub(super) schemes: [&'static str; 2],
     pub(super) port: u16,
-    /// Names of options besides those that all have.
+    /// The names of options besides the common ones.
     pub(super) options: &'static [&'static str],
 }
 
-/// Options that all kinds have.
+/// Options of all kinds.
 const COMMON: [&str; 8] = [
     "host",
     "port",
@@ -46,9 +46,9 @@ const COMMON: [&str; 8] = [
     "connect_timeout",
 ];
 
-/// One option's value.
+/// The value of an option.
 enum OptionValue {
-    /// Of a URL: what it means depends on the option.
+    /// A value from a URL, interpreted by option.
     Text(String),
     Number(f64),
     Boolean(bool),
@@ -56,14 +56,14 @@ enum OptionValue {
     Authority(String),
 }
 
-/// Options by name, each taken out once.
+/// Options by name; each can be taken once.
 pub(super) struct NamedOptions {
     kind: &'static ServerKind,
     given: BTreeMap<String, OptionValue>,
 }
 
 impl NamedOptions {
-    /// Of the argument of `connect`.
+    /// Reads the argument of `connect`.
     pub(super) fn read(kind: &'static ServerKind, argument: &Value) -> mlua::Result<Self> {
         let mut options = Self {
             kind,
@@ -99,7 +99,7 @@ impl NamedOptions {
         let ServerKind {
             function, schemes, ..
         } = self.kind;
-        // Without the URL, which may hold a password.
+        // Without the URL, which may contain a password.
         fault(format!(
             "bad argument #1 to '{function}': not a URL such as {}://user:password@host/name: {why}",
             schemes[0]
@@ -201,7 +201,7 @@ impl NamedOptions {
         Ok(())
     }
 
-    /// The server itself.
+    /// Returns the server's address and account.
     pub(super) fn server(&mut self) -> mlua::Result<ServerAccount> {
         let host = self.text("host")?.unwrap_or_else(|| "127.0.0.1".to_owned());
         let is_good = (1..=253).contains(&host.len())
@@ -238,7 +238,7 @@ impl NamedOptions {
         }
     }
 
-    /// One that people read.
+    /// Returns an option that is a human-readable name.
     pub(super) fn name(&mut self, name: &str) -> mlua::Result<Option<String>> {
         let text = self.text(name)?;
         let is_good = |text: &String| {

@@ -1,5 +1,4 @@
-//! `veche.table`: what is asked of a table now and then. What is asked for every row is in
-//! [`raw::tables`](crate::raw).
+//! `veche.table`: operations on tables that are not per row. Operations on rows are in [`raw::tables`](crate::raw).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,12 +19,12 @@ use crate::app::Snapshots;
 use crate::host_context::HostContext;
 use crate::ttl;
 
-/// Longest name of a table, path of a file, and text of a schema or an option.
+/// The longest table name, file path, or text of a schema or an option, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 const PATH_BYTES_MAX: usize = 4096;
 const TEXT_BYTES_MAX: usize = 64 << 10;
 
-/// How long a test waits before it looks at a job again.
+/// The interval at which a test polls a job.
 const TEST_PAUSE: Duration = Duration::from_millis(1);
 
 pub(super) fn install(
@@ -37,8 +36,8 @@ pub(super) fn install(
 ) -> mlua::Result<()> {
     let table: Table = native.get("table")?;
     let own = Rc::clone(desk);
-    // `open(name, schema)` → its number; where this VM sees it for the first time also the columns' names, and their kinds
-    // by name.
+    // `open(name, schema)` returns the table's number; on the VM's first use of the table also the names of the
+    // columns, and their kinds by name.
     let open = lua.create_function(move |lua, values: MultiValue| {
         let arguments = Arguments::new("table", values);
         let table = find(&own, &arguments)?;
@@ -69,14 +68,15 @@ pub(super) fn install(
     let info = lua.create_function(move |lua, number: u32| info(lua, &own, number))?;
     table.set("info", info)?;
     jobs(lua, desk, &table, folder, snapshots)?;
-    // What makes a row of the values in a list: a constructor, which is much faster than one field after the other.
+    // Compiles a constructor that makes a row from the values in a list, which is much faster than setting field after
+    // field.
     let compile = lua.create_function(|lua, (names, as_values): (Vec<LuaString>, bool)| {
         let fields = names
             .iter()
             .enumerate()
             .map(|(place, name)| match as_values {
                 true => format!("list[at+{}]", place + 1),
-                // Names of columns are letters, digits and `_`.
+                // Names of columns consist of letters, digits and `_`.
                 false => format!("[\"{}\"]=list[at+{}]", name.to_string_lossy(), place + 1),
             });
         let fields = fields.collect::<Vec<_>>().join(",");
@@ -119,7 +119,7 @@ fn find(desk: &HostContext, arguments: &Arguments) -> mlua::Result<Arc<veche_sto
     })
 }
 
-/// Reads a schema; words where it is none.
+/// Reads a schema; the error is a text.
 fn schema(table: &Table) -> Result<Schema, String> {
     let mut draft = SchemaDraft::default();
     for pair in table.pairs::<Value, Value>() {
@@ -158,7 +158,7 @@ fn schema(table: &Table) -> Result<Schema, String> {
     draft.check()
 }
 
-/// A text of a schema or an option.
+/// Returns a text of a schema or an option.
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) if text.as_bytes().len() <= TEXT_BYTES_MAX => {
@@ -232,7 +232,7 @@ fn info(lua: &Lua, desk: &HostContext, number: u32) -> mlua::Result<Table> {
     Ok(result)
 }
 
-/// Files: a job begins and has a number; `job(number)` tells how far it is, and forgets it when it is over.
+/// File jobs: starting one returns its number; `job(number)` returns its progress, and removes it when it is complete.
 fn jobs(
     lua: &Lua,
     desk: &Rc<HostContext>,
@@ -281,11 +281,11 @@ fn jobs(
     )?;
     table.set("begin", begin)?;
     let (own, list) = (Rc::clone(desk), Rc::clone(&running));
-    // True and the rows, or false and how far it is.
+    // Returns true and the rows, or false and the progress.
     let job = lua.create_function(move |_, (number, token): (u32, u64)| {
         let job = list.borrow().get(&token).map(Arc::clone);
         let job = job.ok_or_else(|| fault("the job is over"))?;
-        // A test's clock does not wait for threads.
+        // A test's clock does not wait for other threads.
         while own.world.is_seeded() && job.outcome().is_none() {
             std::thread::sleep(TEST_PAUSE);
         }
@@ -314,7 +314,7 @@ fn jobs(
     table.set("cancel", cancel)
 }
 
-/// What a method that reads files was given.
+/// The arguments of a method that reads files.
 struct FileArguments<'a> {
     method: &'a str,
     options: &'a Value,

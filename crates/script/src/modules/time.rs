@@ -1,4 +1,4 @@
-//! `veche.time`: the clocks of the turn, and dates as they are written, in UTC.
+//! `veche.time`: the clocks of the turn, and formatting and parsing of dates in UTC.
 
 use std::rc::Rc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -10,10 +10,10 @@ use super::argument::Arguments;
 use super::fault;
 use crate::host_context::HostContext;
 
-/// The last second of the year 9999: the form has no place for a longer one.
+/// The last second of the year 9999, the format's limit.
 const HTTP_MAX: f64 = 253_402_300_799.0;
 
-/// From the first second of the year 0, as RFC 3339 has it, to where each zone of the world still has the year 9999.
+/// From the first second of the year 0, as in RFC 3339, to the last second that is in the year 9999 in every time zone.
 const ISO_LIMITS: [f64; 2] = [-62_167_219_200.0, 253_402_207_200.0];
 
 pub(super) fn module(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<Table> {
@@ -34,7 +34,7 @@ fn wall(desk: &HostContext) -> f64 {
     desk.world.now.get().wall_ms as f64 / 1000.0
 }
 
-/// Longest text that may be a date: parsers look at all of it, and repeat it in their errors.
+/// The longest date in bytes: parsers examine all of it and repeat it in their errors.
 const DATE_BYTES_MAX: usize = 256;
 
 fn date_text(bytes: &[u8]) -> Result<&str, &'static str> {
@@ -64,7 +64,7 @@ fn http(lua: &Lua, desk: &Rc<HostContext>, module: &Table) -> mlua::Result<()> {
         let seconds = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         Ok(match seconds {
             Some(seconds) => (Some(seconds.as_secs() as f64), None),
-            None => (None, Some("it is no HTTP date from 1970 on")),
+            None => (None, Some("not an HTTP date from 1970 on")),
         })
     })?;
     module.set("parse_http", read)
@@ -79,7 +79,7 @@ fn iso(lua: &Lua, desk: &Rc<HostContext>, module: &Table) -> mlua::Result<()> {
         let what = "a whole number from 0 to 6";
         let digits = arguments.whole(2, [0.0, 6.0], what)?.unwrap_or(3.0);
         let seconds = seconds.unwrap_or_else(|| wall(&own));
-        // To microseconds, which a number of this size still has; what is cut off is never rounded up.
+        // Microseconds, which a number of this size still holds; the rest is truncated, never rounded up.
         let micros = (seconds * 1e6).round() as i64;
         let timestamp = Timestamp::from_microsecond(micros)
             .map_err(|error| fault(format!("time.iso: {error}")))?;

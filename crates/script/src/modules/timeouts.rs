@@ -1,14 +1,14 @@
-//! Options that are times.
+//! Options that are durations.
 
 use mlua::{Table, Value};
 
 use super::argument::as_number;
 use super::fault;
 
-/// Scripts don't wait longer than that for an answer, in seconds: a day.
+/// The longest timeout in seconds: a day.
 const TIMEOUT_MAX_S: f64 = 86_400.0;
 
-/// The option `timeout` in seconds; `default_s` where there is none.
+/// Reads the option `timeout` in seconds, or returns `default_s`.
 pub(super) fn timeout(
     options: Option<&Table>,
     default_s: f64,
@@ -19,7 +19,7 @@ pub(super) fn timeout(
     seconds(&given, "timeout", default_s, what)
 }
 
-/// The same of any option that is a time.
+/// Reads any option that is a duration in seconds.
 pub(super) fn seconds(
     value: &Value,
     option: &str,

@@ -1,29 +1,29 @@
-//! What a pattern can cost LuaJIT's own matcher, which can't be interrupted: an upper bound known from the pattern
-//! alone. On subjects short enough for it the original functions may be called, and they cost nothing extra.
+//! The cost of a pattern in LuaJIT's own matcher, which can't be interrupted: an upper bound derived from the pattern
+//! alone. For subjects short enough the original functions may be called, without any overhead.
 
 use super::parse::{Item, Pattern, Single};
 use super::set::Set;
 
-/// Lengths of subjects that are considered. On longer ones our own matcher is the faster one, whatever a call costs.
+/// The range of subject lengths considered. On longer subjects our own matcher is faster, whatever a call costs.
 const SUBJECT_BYTES_MIN: usize = 8;
 const SUBJECT_BYTES_MAX: usize = 1024;
-/// The same for a text that is found as it is, which LuaJIT does fast, if not in linear time.
+/// The same for a plain text search, which LuaJIT does fast, though not in linear time.
 const SEARCHED_BYTES_MAX: usize = 64 << 10;
 
-/// A length up to which LuaJIT searches every subject for `text`, taken as it is, within `steps`.
+/// Returns a length up to which LuaJIT searches any subject for the plain `text` within `steps`.
 pub(crate) fn harmless_searched_bytes(text: &[u8], steps: u64) -> Option<usize> {
     let bytes = (steps as f64 / searching_cost(1.0, text.len())) as usize;
     (bytes > 0).then_some(bytes.min(SEARCHED_BYTES_MAX))
 }
 
-/// Comparing a text at every place.
+/// The cost of comparing a text at every position.
 fn searching_cost(places: f64, text_bytes: usize) -> f64 {
     places * (1.0 + text_bytes as f64 / 16.0)
 }
 
 impl Pattern {
-    /// A length up to which every subject is matched, searched or gone through by LuaJIT within `steps`, however
-    /// unlucky. `None` if there is no such length worth a mention.
+    /// Returns a length up to which LuaJIT matches, searches or iterates over any subject within `steps`. `None` if it
+    /// is too short to matter.
     pub(crate) fn harmless_subject_bytes(&self, steps: u64) -> Option<usize> {
         let is_harmless = |bytes: &usize| self.cost(*bytes as f64) <= steps as f64;
         std::iter::successors(Some(SUBJECT_BYTES_MIN), |bytes| Some(bytes * 2))
@@ -31,10 +31,10 @@ impl Pattern {
             .last()
     }
 
-    /// Steps for a subject of `bytes`, at most: from the last item to the first, what each adds to the rest.
+    /// Returns the most steps for a subject of `bytes`, computed from the last item to the first.
     fn cost(&self, bytes: f64) -> f64 {
         let places = bytes + 1.0;
-        // A set in brackets is read anew for each byte.
+        // A set in brackets is parsed again for each byte.
         let single_cost = |single| match single {
             Single::Any | Single::Byte(_) => 1.0,
             Single::Set(_) => self.set_bytes_max as f64,
@@ -70,10 +70,10 @@ impl Pattern {
         let matching = if self.anchored {
             rest.failing + rest.succeeding + bytes * rest.per_byte
         } else {
-            // A series fails or succeeds at each place at most, and matches each byte at most once.
+            // A series fails or succeeds at most once at each position, and matches each byte at most once.
             places * (rest.failing + rest.succeeding + rest.per_byte)
         };
-        // What `find` does if it is told to take the pattern as it is.
+        // The cost of `find` in plain mode.
         matching.max(searching_cost(places, self.bytes))
     }
 
@@ -97,15 +97,15 @@ impl Pattern {
     }
 }
 
-/// What the items from some place of a pattern on cost at most, tried once.
+/// The most that the items from some position of a pattern on cost in one attempt.
 #[derive(Clone, Copy)]
 struct RemainingCost {
-    /// If they don't match; 0 if they match in any case, which nobody has to try twice.
+    /// The cost of a failing attempt; 0 if they always match, so that no retry happens.
     failing: f64,
-    /// If they match: this, and so much for each byte they match.
+    /// The cost of a successful attempt, and per matched byte.
     succeeding: f64,
     per_byte: f64,
-    /// The captures they begin with.
+    /// The number of captures they start.
     captures: f64,
 }
 
@@ -121,7 +121,7 @@ impl RemainingCost {
         self.failing == 0.0
     }
 
-    /// Behind something that takes `steps`, and can fail.
+    /// Adds an item in front that takes `steps` and can fail.
     fn behind(self, steps: f64) -> Self {
         Self {
             failing: self.failing + steps,
@@ -155,7 +155,7 @@ impl RemainingCost {
         }
     }
 
-    /// Behind `*` or `+`. `is_clear`: what follows can only match at the end of the whole run.
+    /// Adds `*` or `+` in front. `is_clear`: the rest can only match at the end of the whole run.
     fn behind_most(self, places: f64, single: f64, at_least_one: bool, is_clear: bool) -> Self {
         let run = Self {
             per_byte: self.per_byte.max(single),
@@ -180,7 +180,7 @@ impl RemainingCost {
         }
     }
 
-    /// Behind `-`. `is_clear`: what follows can only match where the run ends.
+    /// Adds `-` in front. `is_clear`: the rest can only match where the run ends.
     fn behind_least(self, places: f64, single: f64, is_clear: bool) -> Self {
         if self.is_sure() {
             return Self {

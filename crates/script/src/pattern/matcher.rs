@@ -1,21 +1,21 @@
-//! Matching: a walk over the items that turns back at quantifiers, and pays for every step.
+//! The matcher: walks over the items, backtracks at quantifiers and counts every step.
 
 use std::ops::Range;
 
 use super::parse::{DEPTH_MAX, Item, Kind, Pattern, Single};
 use super::{Budget, CAPTURES_MAX, Error};
 
-/// Steps of a call that is nested in another, besides those taken in it.
+/// Steps of a nested call, besides those taken in it.
 const NESTED_STEPS: usize = 4;
 
-/// One pattern on one subject. Positions are counted in bytes from 0.
+/// A pattern applied to a subject. Positions are byte offsets from 0.
 pub(crate) struct Matcher<'a> {
     pattern: &'a Pattern,
     subject: &'a [u8],
     budget: Budget,
     first: Option<Single>,
-    /// Where the captures begin and end. What lies here of a path that was given up is written anew before it is
-    /// read: every path to an item passes the captures before it.
+    /// The positions of the captures. Values left by an abandoned path are overwritten before they are read: every path
+    /// to an item passes the captures before it.
     starts: [usize; CAPTURES_MAX],
     ends: [usize; CAPTURES_MAX],
 }
@@ -27,7 +27,7 @@ pub(crate) enum Capture {
     Position(usize),
 }
 
-/// Where the rest of a pattern ended, if it matched.
+/// The end of the match of the remaining pattern, if it matched.
 type MatchEnd = Result<Option<usize>, Error>;
 
 impl<'a> Matcher<'a> {
@@ -42,7 +42,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// The first match that begins at `from` or, unless the pattern is anchored, behind it.
+    /// Returns the first match that starts at `from` or, unless the pattern is anchored, after it.
     pub(crate) fn find(&mut self, from: usize) -> Result<Option<Range<usize>>, Error> {
         let mut start = from;
         if self.pattern.anchored {
@@ -65,7 +65,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// The next match of a series: `next` is where it may begin, at first 0, and `None` once nothing more is left.
+    /// Returns the next match of a series. `next` is where it may start: 0 at first, `None` after the end.
     pub(crate) fn find_next(
         &mut self,
         next: &mut Option<usize>,
@@ -80,13 +80,13 @@ impl<'a> Matcher<'a> {
         Ok(found)
     }
 
-    /// How many captures the pattern has of its own.
+    /// Returns the number of the pattern's own captures.
     pub(crate) fn captures_count(&self) -> usize {
         self.pattern.captures.len()
     }
 
-    /// The capture `index` (from 0) of the last match, which was `whole`. A pattern without captures has the whole
-    /// match as its first.
+    /// Returns the capture `index` (from 0) of the last match, `whole`. A pattern without captures has the whole match
+    /// as its first.
     #[inline]
     pub(crate) fn capture(&self, index: usize, whole: &Range<usize>) -> Result<Capture, Error> {
         match self.pattern.captures.get(index) {
@@ -106,7 +106,7 @@ impl<'a> Matcher<'a> {
         &mut self.budget
     }
 
-    /// The first place from `from` on whose byte matches.
+    /// Returns the first position from `from` on whose byte matches.
     fn skip_to(&mut self, single: Single, from: usize) -> MatchEnd {
         let bytes = &self.subject[from..];
         let skipped = match single {
@@ -127,8 +127,8 @@ impl<'a> Matcher<'a> {
         Ok(skipped.map(|skipped| from + skipped))
     }
 
-    /// Matches the items from `item` on at `at`. `depth` is how deep LuaJIT would have nested its calls here, which
-    /// is at least as deep as ours.
+    /// Matches the items from `item` on at `at`. `depth` is the nesting depth of LuaJIT's calls here, which is at least
+    /// ours.
     fn rest(&mut self, mut at: usize, mut item: usize, mut depth: usize) -> MatchEnd {
         let (pattern, subject) = (self.pattern, self.subject);
         loop {
@@ -174,7 +174,7 @@ impl<'a> Matcher<'a> {
                     None => return Ok(None),
                 },
                 Item::Frontier(index) => {
-                    // Before the beginning and behind the end lies a NUL.
+                    // NUL stands for the byte before the start and after the end.
                     let set = &pattern.sets[index as usize];
                     let before = at.checked_sub(1).map_or(0, |before| subject[before]);
                     let after = subject.get(at).copied().unwrap_or(0);
@@ -208,14 +208,14 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// The rest of the pattern at a place from which the matching may have to turn back.
+    /// Matches the rest of the pattern at a position that may have to be backtracked.
     #[inline]
     fn nested(&mut self, at: usize, item: usize, depth: usize) -> MatchEnd {
         self.budget.spend(NESTED_STEPS)?;
         self.rest(at, item, depth)
     }
 
-    /// The longest repetition first. `then` is what has to follow.
+    /// Tries the longest repetition first. `then` has to match next.
     fn shrink(
         &mut self,
         shortest: usize,
@@ -250,7 +250,7 @@ impl<'a> Matcher<'a> {
         Ok(None)
     }
 
-    /// The shortest repetition first. `then` is what has to follow.
+    /// Tries the shortest repetition first. `then` has to match next.
     fn grow(
         &mut self,
         mut at: usize,
@@ -291,7 +291,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// How many bytes from `at` on match one after the other.
+    /// Returns the number of consecutive bytes from `at` on that match.
     fn count(&mut self, single: Single, at: usize) -> Result<usize, Error> {
         let bytes = &self.subject[at..];
         let seen = &bytes[..self.budget.cap(bytes.len())];
@@ -314,7 +314,7 @@ impl<'a> Matcher<'a> {
         Ok(self.subject[at..].starts_with(text))
     }
 
-    /// Where the balanced text ends that begins at `at`.
+    /// Returns the end of the balanced text that starts at `at`.
     fn balance(&mut self, at: usize, open: u8, close: u8) -> MatchEnd {
         if self.subject.get(at) != Some(&open) {
             return Ok(None);

@@ -1,9 +1,9 @@
-//! Lua's string patterns with a bounded cost.
+//! Lua's string patterns with bounded cost.
 //!
-//! The language is that of Lua 5.1 as LuaJIT 2.1 has it, its error texts included. What differs: every step of the
-//! matching is counted and [`Error::TooCostly`] ends it, so that no pattern and no subject can hold a worker. Bytes
-//! in, ranges of bytes out; this module knows neither Lua values nor the functions that use it (`modules::string`), which
-//! also say when a search that is under way has to end.
+//! The language, including its error texts, is that of Lua 5.1 as in LuaJIT 2.1. The difference: every step of matching
+//! is counted and [`Error::TooCostly`] ends it, so that no pattern and no subject can block a worker. Bytes in, ranges
+//! of bytes out; this module knows neither Lua values nor its users (`modules::string`), which also determine when a
+//! search has to end.
 
 mod cost;
 mod matcher;
@@ -20,50 +20,50 @@ pub(crate) use matcher::{Capture, Matcher};
 pub(crate) use parse::{Caret, Pattern};
 pub(crate) use template::append;
 
-/// Captures of one pattern at most.
+/// The most captures of one pattern.
 pub(crate) const CAPTURES_MAX: usize = 32;
 
 /// Bytes that are searched, compared or copied in bulk for one step.
 const BULK_BYTES: usize = 16;
 
-/// Steps between two calls of [`IsOver`]: a part of a millisecond.
+/// Steps between two calls of [`IsOver`]: a fraction of a millisecond.
 const STEPS_PER_LOOK: u64 = 1 << 12;
 
-/// Bytes that are searched for a plain text between two calls of [`IsOver`].
+/// Bytes searched for a plain text between two calls of [`IsOver`].
 const SEARCHED_PER_LOOK: usize = 256 << 10;
 
-/// Bytes of a longer plain text that are searched for first.
+/// The length of a text's beginning that is searched for first, if the text is longer.
 const HEAD_BYTES: usize = 64 << 10;
 
-/// Returns whether a search has to end before it has a result.
+/// Returns whether a search has to be aborted.
 pub(crate) type IsOver = fn() -> bool;
 
-/// Why a pattern can't be matched, in LuaJIT's words.
+/// The reason why a pattern can't be matched, with LuaJIT's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Error {
-    /// The budget ran out. The text is the caller's, who knows its size.
+    /// The budget is used up. The caller adds the text, which contains its limit.
     TooCostly,
-    /// The result of a replacement became too large. As with `TooCostly`, the numbers are the caller's.
+    /// The result of a replacement is too large. As with `TooCostly`, the caller adds the text.
     TooLarge,
-    /// [`IsOver`] returned true.
+    /// The match was stopped: [`IsOver`] returned true.
     Stopped,
     /// A lone `%` at the end.
     EndsWithPercent,
-    /// `[` without `]`
+    /// A set without its end: `[` without `]`.
     SetWithoutEnd,
     /// `%f` without a set
     FrontierWithoutSet,
     /// `%b` without two characters
     Unbalanced,
-    /// `)` without `(`
+    /// No capture to close: `)` without `(`.
     NothingToClose,
-    /// `(` without `)`
+    /// An unfinished capture: `(` without `)`.
     Unfinished,
-    /// `%1` for what is no whole capture
+    /// `%1` without a complete capture of that number
     CaptureIndex,
-    /// More than [`CAPTURES_MAX`].
+    /// More than [`CAPTURES_MAX`] captures.
     TooManyCaptures,
-    /// Nested too deep, or too long a pattern.
+    /// Nested too deeply, or the pattern is too long.
     TooComplex,
 }
 
@@ -88,13 +88,13 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Steps that matching may still take: one for each character or item tried, one for each [`BULK_BYTES`] searched,
-/// compared or copied at once. A step is in the order of a nanosecond.
+/// The remaining steps of matching: one for each character or item tried, one for each [`BULK_BYTES`] searched,
+/// compared or copied in bulk. A step is in the order of a nanosecond.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    /// Until the next look.
+    /// Steps until the next check.
     steps_left: u64,
-    /// After it.
+    /// Steps that remain after that check.
     steps_later: u64,
     is_over: IsOver,
 }
@@ -140,13 +140,13 @@ impl Budget {
         self.spend(bytes / BULK_BYTES)
     }
 
-    /// As many of `bytes` as may be looked at one by one.
+    /// Returns how many of `bytes` may be processed one by one.
     fn cap(&self, bytes: usize) -> usize {
         usize::try_from(self.left()).map_or(bytes, |left| left.min(bytes))
     }
 }
 
-/// Returns whether `find` has to match `text`, which otherwise is just looked for.
+/// Returns whether `find` has to match `text` as a pattern, rather than search for it.
 pub(crate) fn has_specials(text: &[u8], is_over: IsOver) -> Result<bool, Error> {
     let is_special = |&byte: &u8| {
         matches!(
@@ -165,8 +165,8 @@ pub(crate) fn has_specials(text: &[u8], is_over: IsOver) -> Result<bool, Error> 
     Ok(false)
 }
 
-/// Returns where `needle` is in `subject` from `from` on. Linear in both lengths for needles of up to [`HEAD_BYTES`]; of
-/// longer ones each place where the head is found costs a comparison.
+/// Returns where `needle` occurs in `subject` from `from` on. Linear in both lengths for needles of up to
+/// [`HEAD_BYTES`]; for longer ones each occurrence of the head costs a comparison.
 pub(crate) fn find_plain(
     subject: &[u8],
     needle: &[u8],
@@ -177,7 +177,7 @@ pub(crate) fn find_plain(
     let finder = memchr::memmem::Finder::new(head);
     let mut at = from;
     loop {
-        // Parts overlap, so that no head is cut in two.
+        // Parts overlap so that no head is split.
         let end = subject.len().min(at + SEARCHED_PER_LOOK + head.len());
         match finder.find(&subject[at..end]) {
             Some(skipped) if subject[at + skipped..].starts_with(needle) => {

@@ -1,44 +1,43 @@
-//! A pattern's text, read once into items. Reading never fails: what is malformed becomes an item that fails when it
-//! is reached, because Lua too complains only about the part of a pattern that it came to.
+//! Compiles a pattern's text into items. Compiling never fails: a malformed part becomes an item that fails when it is
+//! reached, because Lua too reports only errors in parts of a pattern that it reaches.
 
 use super::set::Set;
 use super::{CAPTURES_MAX, Error};
 
-/// Longer patterns are refused as too complex, other than by LuaJIT. It bounds what reading one takes, in time and in
-/// memory: at most 20 bytes for a byte of text, and 32 for each set.
+/// Longer patterns are rejected as too complex, unlike in LuaJIT. This bounds the time and memory of compiling: at most
+/// 20 bytes for each byte of text, and 32 for each set.
 pub(super) const TEXT_BYTES_MAX: usize = 32 << 10;
 
-/// Matching that is nested deeper is refused, as by LuaJIT: quantifiers and the ends of captures nest. It also bounds
-/// the matcher's recursion.
+/// Deeper nesting is rejected, as by LuaJIT: quantifiers and the ends of captures nest. It also bounds the matcher's
+/// recursion.
 pub(super) const DEPTH_MAX: usize = 200;
 
-/// A pattern, ready to be matched.
 #[derive(Debug)]
 pub(crate) struct Pattern {
-    /// Ends with [`Item::Finish`] or [`Item::Fault`].
+    /// The items, ending with [`Item::Finish`] or [`Item::Fault`].
     pub(super) items: Vec<Item>,
     pub(super) sets: Vec<Set>,
     /// The bytes of all [`Item::Literal`].
     pub(super) literals: Vec<u8>,
-    /// What the captures are once the whole pattern has matched.
+    /// The captures after a complete match.
     pub(super) captures: Vec<Kind>,
     pub(super) anchored: bool,
-    /// Length of the text of the longest set in brackets.
+    /// The length of the text of the longest set in brackets.
     pub(super) set_bytes_max: usize,
-    /// Length of the whole text.
+    /// The length of the whole text.
     pub(super) bytes: usize,
 }
 
-/// What `^` at the beginning of a pattern means.
+/// The meaning of `^` at the beginning of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caret {
-    /// Only the first position is tried: `find`, `match`, `gsub`.
+    /// An anchor, only the first position is tried: `find`, `match`, `gsub`.
     Anchors,
-    /// It is a character like others: `gmatch`.
+    /// A plain character: `gmatch`.
     IsPlain,
 }
 
-/// A capture's kind. There are no alternatives in this language, so it is known from the text alone.
+/// The kind of a capture. The language has no alternatives, so it is known from the text alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -46,7 +45,7 @@ pub(super) enum Kind {
     Unfinished,
 }
 
-/// What matches one byte.
+/// An item that matches one byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Single {
     Any,
@@ -63,43 +62,43 @@ pub(super) enum Item {
         to: u32,
     },
     One(Single),
-    /// `?`
+    /// An optional single character: `?`.
     Maybe(Single),
-    /// `*` and `+`
+    /// As many as possible: `*` and `+`.
     Most {
         single: Single,
         at_least_one: bool,
         then: Option<Single>,
     },
-    /// `-`
+    /// As few as possible: `-`.
     Least {
         single: Single,
         then: Option<Single>,
     },
-    /// `%b`
+    /// A balanced pair of bytes: `%b`.
     Balance(u8, u8),
     /// `%f`, with an index of [`Pattern::sets`]
     Frontier(u32),
-    /// `%1`
+    /// A reference to a capture, such as `%1`.
     Back(u8),
-    /// A reference back to a position: it has no text to be equal to.
+    /// A back reference to a position capture, which has no text to compare with.
     Never,
     Open(u8),
     Close(u8),
-    /// `()`
+    /// A position capture, written `()`.
     Position(u8),
-    /// `$`
+    /// The end of the subject: `$`.
     End,
     Fault(Error),
     Finish,
 }
 
-// `then` of the quantifiers is what the byte after the repetition has to match, where that is known: it saves trying
-// the rest of the pattern at places where it is bound to fail.
+// `then` of the quantifiers is what the byte after the repetition has to match, if known: it avoids trying the rest of
+// the pattern at positions where it is bound to fail.
 const _: () = assert!(size_of::<Item>() <= 20);
 
 impl Pattern {
-    /// Reads a pattern. As in LuaJIT it ends at the first NUL byte; `%z` stands for one.
+    /// Compiles a pattern. As in LuaJIT it ends at the first NUL byte; `%z` matches one.
     pub(crate) fn new(text: &[u8], caret: Caret) -> Self {
         let mut text = &text[..memchr::memchr(0, text).unwrap_or(text.len())];
         let anchored = caret == Caret::Anchors && text.first() == Some(&b'^');
@@ -130,7 +129,7 @@ impl Pattern {
         pattern
     }
 
-    /// What the first byte from the item `at` on has to match, if there must be one.
+    /// Returns what the first byte from the item `at` on has to match, if it is required.
     pub(super) fn required(&self, at: usize) -> Option<Single> {
         let first = self.items[at..]
             .iter()
@@ -148,7 +147,7 @@ impl Pattern {
         }
     }
 
-    /// Fills in `then`. Not where the depth could reach its limit: skipping a try there would skip its error.
+    /// Fills in `then`. Not if the depth could reach its limit: skipping an attempt there would skip its error.
     fn look_ahead(&mut self) {
         if self.items.len() >= DEPTH_MAX {
             return;
@@ -247,7 +246,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// What matches one byte, and the quantifier behind it.
+    /// Parses a single-byte item and the quantifier after it.
     fn repeatable(&mut self) -> Result<(), Error> {
         let (single, end) = self.single()?;
         let item = match self.text.get(end) {
@@ -286,7 +285,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What matches one byte, and where its text ends.
+    /// Parses a single-byte item and returns where its text ends.
     fn single(&mut self) -> Result<(Single, usize), Error> {
         Ok(match self.text[self.at] {
             b'.' => (Single::Any, self.at + 1),
@@ -306,7 +305,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Reads the set whose `[` is at `open`. Returns its index and where its text ends.
+    /// Parses the set whose `[` is at `open`. Returns its index and where its text ends.
     fn set(&mut self, open: usize) -> Result<(u32, usize), Error> {
         let text = self.text;
         let negated = text.get(open + 1) == Some(&b'^');
@@ -317,7 +316,7 @@ impl Parser<'_> {
         let mut at = first;
         while at < close {
             match text[at] {
-                // Behind a range that ends with `%` the escaped byte can be the closing bracket itself.
+                // After a range that ends with `%` the escaped byte can be the closing bracket itself.
                 b'%' => {
                     at += 1;
                     match Set::class(text[at]) {
@@ -346,7 +345,7 @@ impl Parser<'_> {
     }
 }
 
-/// Where a set ends whose members begin at `first`: the first of them never ends it, nor does an escaped one.
+/// Returns where a set ends whose members start at `first`: neither the first nor an escaped member ends it.
 fn close_of_set(text: &[u8], first: usize) -> Result<usize, Error> {
     let mut at = first;
     loop {

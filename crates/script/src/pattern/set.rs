@@ -1,13 +1,13 @@
-//! Sets of bytes: the classes of the language (`%a`) and what stands in brackets. ASCII only, whatever the locale.
+//! Sets of bytes: the character classes (`%a`) and sets in brackets. ASCII only, in any locale.
 
-/// Bytes as a bitmap.
+/// A set of bytes, as a bitmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Set([u64; 4]);
 
 impl Set {
     pub(super) const EMPTY: Self = Self([0; 4]);
 
-    /// What `%` and `letter` stand for; `None` where the letter only stands for itself.
+    /// Returns the class of `%` and a letter; `None` if the letter is not a class.
     pub(super) fn class(letter: u8) -> Option<Self> {
         let class = match letter.to_ascii_lowercase() {
             b'a' => const { Self::of_class(b'a') },
@@ -74,7 +74,7 @@ const fn is_of_class(letter: u8, byte: u8) -> bool {
         b'g' => byte.is_ascii_graphic(),
         b'l' => byte.is_ascii_lowercase(),
         b'p' => byte.is_ascii_punctuation(),
-        // The standard library's white space leaves out the vertical tab, 0x0b.
+        // The standard library's white space excludes the vertical tab, 0x0b.
         b's' => matches!(byte, b'\t'..=b'\r' | b' '),
         b'u' => byte.is_ascii_uppercase(),
         b'w' => byte.is_ascii_alphanumeric(),

@@ -1,4 +1,4 @@
-//! The replacement string of `gsub`: `%0` to `%9` stand for the match and its captures.
+//! The replacement string of `gsub`, in which `%0` to `%9` are the match and its captures.
 
 use std::io::Write;
 use std::ops::Range;
@@ -6,8 +6,8 @@ use std::ops::Range;
 use super::{Capture, Error, Matcher};
 
 impl Matcher<'_> {
-    /// Appends to `out` what `template` says for the match `whole`, which was the last one. Fails with
-    /// [`Error::TooLarge`] where `out` would become longer than `bytes_max`.
+    /// Appends the expansion of `template` for the last match, `whole`, to `out`. Fails with [`Error::TooLarge`] if
+    /// `out` would exceed `bytes_max`.
     pub(crate) fn append_replacement(
         &mut self,
         template: &[u8],
@@ -40,7 +40,7 @@ impl Matcher<'_> {
     }
 }
 
-/// Appends bytes, unless `out` would become longer than `bytes_max`.
+/// Appends bytes, unless `out` would exceed `bytes_max`.
 pub(crate) fn append(out: &mut Vec<u8>, bytes: &[u8], bytes_max: usize) -> Result<(), Error> {
     if out.len() + bytes.len() > bytes_max {
         return Err(Error::TooLarge);

@@ -1,4 +1,4 @@
-//! Cases of the matcher: what matches, what is refused, what is too costly.
+//! Cases of the matcher: matches, errors and costs.
 
 use super::*;
 
@@ -6,8 +6,8 @@ fn budget(steps: u64) -> Budget {
     Budget::new(steps, || false)
 }
 
-/// The first match in `subject` as text: the whole match and its captures, `@` before the number of a position;
-/// `-` where nothing matches; `!` and the reason where the pattern is refused.
+/// Returns the first match in `subject` as text: the whole match and its captures, with `@` before a position; `-` for
+/// no match; `!` and the error.
 fn shown(pattern: &[u8], subject: &[u8]) -> String {
     let pattern = Pattern::new(pattern, Caret::Anchors);
     let mut matcher = Matcher::new(&pattern, subject, budget(100_000));
@@ -245,15 +245,15 @@ fn a_plain_text_is_found() {
     assert_eq!(find(b"abc", b"abcd", 0), Ok(None));
 }
 
-/// Around the end of each part of the subject, and of the head of the needle.
+/// Places a text around the end of each part of the subject, and of the head of the needle.
 #[test]
 fn a_plain_text_is_found_wherever_parts_end() {
     for needle_bytes in [1, 2, 5000, HEAD_BYTES, HEAD_BYTES + 1, 2 * HEAD_BYTES] {
-        // Its head is found once.
+        // Its head occurs only once.
         let byte = |at: usize| (at * at % 251) as u8 | 0x80;
         let needle: Vec<u8> = (0..needle_bytes).map(byte).collect();
         for part in [SEARCHED_PER_LOOK, 2 * SEARCHED_PER_LOOK] {
-            // The head begins, or ends, where a part does.
+            // The head starts, or ends, at the boundary of a part.
             let head = HEAD_BYTES.min(needle_bytes);
             for before in (part - head - 2..part - head + 3).chain(part - 2..part + 3) {
                 let mut subject = vec![b'.'; before];
@@ -268,7 +268,7 @@ fn a_plain_text_is_found_wherever_parts_end() {
     }
 }
 
-/// A search that takes long asks whether it may go on; a short one does not.
+/// A long search checks whether it may continue; a short one does not.
 #[test]
 fn a_search_can_be_stopped() {
     let stopped = |pattern: &str, subject: &[u8]| {
@@ -287,7 +287,7 @@ fn a_search_can_be_stopped() {
     assert_eq!(find_plain(&long, &needle, 0, || true), Err(Error::Stopped));
 }
 
-/// Steps a search through `subject` took; `None` if `steps_max` were not enough.
+/// Returns the steps of a search through `subject`; `None` if `steps_max` were exceeded.
 fn steps(pattern: &[u8], subject: &[u8], steps_max: u64) -> Option<u64> {
     let pattern = Pattern::new(pattern, Caret::Anchors);
     let mut matcher = Matcher::new(&pattern, subject, budget(steps_max));
@@ -341,7 +341,7 @@ fn ordinary_patterns_are_cheap() {
     }
 }
 
-/// Whatever comes, on a stack that would not bear a call per byte.
+/// Runs on a stack that has no room for a call per byte.
 #[test]
 fn a_mebibyte_overflows_nothing() {
     let run = || {
@@ -407,7 +407,7 @@ fn what_is_harmless_is_cheap() {
         let bytes = bytes.min(4096);
         let letters = rng.usize(1..3);
         let subject: Vec<u8> = (0..bytes).map(|_| b"ab"[rng.usize(..letters)]).collect();
-        // Ours may count a little more where LuaJIT's would count none.
+        // Ours may count a few steps where LuaJIT's would count none.
         assert!(
             steps(pattern.as_bytes(), &subject, 4 * STEPS).is_some(),
             "{pattern:?} on {bytes} bytes"

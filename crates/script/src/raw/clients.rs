@@ -1,8 +1,8 @@
-//! Objects for connections to other servers.
+//! Objects for outgoing connections.
 //!
-//! Such an object holds the two numbers of a connection's id, as one of a client of ours does, but it comes to be
-//! before there is a connection, and may get another one later. What `lua/websocket.lua` knows of it is a table that
-//! belongs to the object, so both are collected together.
+//! Such an object holds the two numbers of a connection's id, like that of a client connection, but it exists before
+//! the connection and may get another one later. The state that `lua/websocket.lua` keeps for it is a table owned by
+//! the object, so both are collected together.
 
 use std::ffi::c_int;
 
@@ -22,7 +22,7 @@ const NOBODY: ConnectionId = ConnectionId {
     generation: 0,
 };
 
-/// The functions that work on such objects, and their metatable as `meta`.
+/// Returns the functions for such objects, and their metatable as `meta`.
 pub(super) fn functions(lua: &Lua, desk: &std::rc::Rc<HostContext>) -> mlua::Result<Table> {
     let (functions, meta) = (lua.create_table()?, lua.create_table()?);
     let all: [(&str, ffi::lua_CFunction); 6] = [
@@ -41,7 +41,7 @@ pub(super) fn functions(lua: &Lua, desk: &std::rc::Rc<HostContext>) -> mlua::Res
     Ok(functions)
 }
 
-/// `new(table)` → an object without a connection, to which the table belongs.
+/// `new(table)` → an object without a connection, which owns the table.
 unsafe extern "C-unwind" fn new(state: *mut lua_State) -> c_int {
     // SAFETY: made by `closure`; a table is the one argument, `lua/websocket.lua` sees to that; the stack has room.
     unsafe {
@@ -54,7 +54,7 @@ unsafe extern "C-unwind" fn new(state: *mut lua_State) -> c_int {
     }
 }
 
-/// `state(ws)` → the table that belongs to it, and the two numbers of its connection; nothing if it is no such object.
+/// `state(ws)` → its table and the two numbers of its connection; nothing for other values.
 unsafe extern "C-unwind" fn state_of(state: *mut lua_State) -> c_int {
     // SAFETY: made by `closure`; the stack of a C function has room for 20 values. An object with this metatable was
     // made by `new`.
@@ -69,12 +69,12 @@ unsafe extern "C-unwind" fn state_of(state: *mut lua_State) -> c_int {
     }
 }
 
-/// `expect(ws, token)`: the connection that is dialed with that token will be this object's.
+/// `expect(ws, token)`: the object receives the connection opened with the token.
 unsafe extern "C-unwind" fn expect(state: *mut lua_State) -> c_int {
     // SAFETY: made by `closure`; nothing is owned or borrowed where an error may be raised. The one value on top goes
     // into the registry.
     unsafe {
-        // For its error, if it is none.
+        // For its error, if the value is no connection.
         let _ = connection(state);
         if ffi::lua_type(state, 2) != ffi::LUA_TNUMBER {
             fail(state, c"bad argument #2: a token expected")
@@ -87,7 +87,7 @@ unsafe extern "C-unwind" fn expect(state: *mut lua_State) -> c_int {
     0
 }
 
-/// `hang_up(token)`: the connection that is dialed with that token is not wanted any more; whether it was dialed.
+/// `hang_up(token)`: abandons the connection being opened; returns whether there was one.
 unsafe extern "C-unwind" fn hang_up(state: *mut lua_State) -> c_int {
     // SAFETY: made by `closure`; what is not a number counts as 0, which is no token; nothing here raises an error.
     unsafe {

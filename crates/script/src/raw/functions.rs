@@ -1,7 +1,7 @@
-//! What scripts call for every message, as plain C functions.
+//! The functions that scripts call for every message, as plain C functions.
 //!
-//! A connection in a script is an object that holds two numbers, its id; everything else is asked of the [`HostContext`]. An
-//! id that is no more is no error: the call says so.
+//! A connection in a script is an object that holds the two numbers of its id; everything else is requested from the
+//! [`HostContext`]. The id of a closed connection is not an error: the call's result says so.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use crate::{ConnectionId, MessageKind};
 use veche_runtime::MESSAGE_BYTES_MAX;
 use veche_runtime::close::is_close_code;
 
-/// A C function with its two upvalues: the desk, and the metatable of connections.
+/// Creates a C function with its two upvalues: the host context, and the metatable of connections.
 pub(super) fn closure(
     lua: &Lua,
     function: ffi::lua_CFunction,
@@ -44,7 +44,7 @@ pub(super) unsafe fn desk<'a>(state: *mut lua_State) -> &'a HostContext {
     unsafe { &*ffi::lua_touserdata(state, ffi::lua_upvalueindex(1)).cast::<HostContext>() }
 }
 
-/// The connection that is the first argument; an error if it is none.
+/// Returns the connection that is the first argument, or raises an error.
 ///
 /// # Safety
 /// Only in a function made by [`closure`], and with nothing in the frame that has a destructor.
@@ -65,7 +65,7 @@ pub(super) unsafe fn connection(state: *mut lua_State) -> ConnectionId {
 /// # Safety
 /// With nothing in the frame that has a destructor.
 pub(super) unsafe fn fail(state: *mut lua_State, words: &CStr) -> ! {
-    // SAFETY: see above; the error is caught by whoever called the function.
+    // SAFETY: see above; the caller of the function catches the error.
     unsafe {
         ffi::luaL_where(state, 1);
         ffi::lua_pushstring(state, words.as_ptr());
@@ -74,7 +74,7 @@ pub(super) unsafe fn fail(state: *mut lua_State, words: &CStr) -> ! {
     }
 }
 
-/// The bytes of a string argument; a number counts as its text.
+/// Returns the bytes of a string argument; a number counts as its text.
 ///
 /// # Safety
 /// They live as long as the argument stays on the stack.
@@ -98,8 +98,8 @@ unsafe fn refused(state: *mut lua_State, why: &CStr) -> c_int {
     2
 }
 
-/// `conn:send(data, kind)` → `true`, or `nil, "closed"`; `false, "full"` if it is sent and should be the last for a while;
-/// to another server `nil, "full"`.
+/// `conn:send(data, kind)` → `true`, or `nil, "closed"`; `false, "full"` if it is sent but the sender should wait; to
+/// another server `nil, "full"`.
 pub(super) unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
     // SAFETY: made by `closure`; what raises errors does so before anything is borrowed.
     unsafe {
@@ -146,7 +146,7 @@ pub(super) unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
             }
             SendResult::TooMuch => fail(
                 state,
-                c"too much is sent at once: wait now and then, so that it can leave (veche.sleep(0))",
+                c"too much is sent at once: wait between messages, so that it can leave (veche.sleep(0))",
             ),
         }
         ffi::lua_pushboolean(state, 1);
@@ -192,8 +192,9 @@ pub(super) unsafe extern "C-unwind" fn close(state: *mut lua_State) -> c_int {
     }
 }
 
-/// `room()`: an error where callbacks have used up the stack that they may use. Whatever calls from C into Lua again asks it first:
-/// each coroutine has a Lua stack of its own, so Lua's own limits don't see how deep C has got.
+/// `room()`: raises an error if callbacks have used up their share of the stack. Every function that calls from C back
+/// into Lua checks it first: each coroutine has its own Lua stack, so Lua's own limits don't see the depth of the C
+/// stack.
 pub(super) unsafe extern "C-unwind" fn room(state: *mut lua_State) -> c_int {
     // SAFETY: nothing here owns anything when the error is raised.
     unsafe {
@@ -207,7 +208,7 @@ pub(super) unsafe extern "C-unwind" fn room(state: *mut lua_State) -> c_int {
     0
 }
 
-/// `has_room(bytes)` → whether a result of that length would be granted.
+/// `has_room(bytes)` → whether a result of that length could be allocated.
 pub(super) unsafe extern "C-unwind" fn has_room(state: *mut lua_State) -> c_int {
     // SAFETY: made by `closure`; there is room for a value.
     unsafe {
@@ -217,8 +218,8 @@ pub(super) unsafe extern "C-unwind" fn has_room(state: *mut lua_State) -> c_int 
     1
 }
 
-/// `bytes_of(list, bytes, i, j)` → the length of the pieces from `i` to `j`, with that many bytes between two; nil if one
-/// is no string.
+/// `bytes_of(list, bytes, i, j)` → the total length of the pieces from `i` to `j` with that many bytes between two; nil
+/// if one is no string.
 pub(super) unsafe extern "C-unwind" fn bytes_of(state: *mut lua_State) -> c_int {
     // SAFETY: the list was looked at by its caller; one value is pushed at a time.
     unsafe {
@@ -243,14 +244,14 @@ pub(super) unsafe extern "C-unwind" fn bytes_of(state: *mut lua_State) -> c_int 
 /// Digits of a number, with its sign, point and exponent.
 const NUMBER_BYTES_MAX: f64 = 24.0;
 
-/// `sort_kind(list)` → whether it is short enough for C to sort it at once, and whether all values are numbers, or all strings, so that they can
-/// be compared without an error.
+/// `sort_kind(list)` → whether it is short enough to be sorted by C in one go, and whether all values are numbers or
+/// all are strings, so that they can be compared without an error.
 pub(super) unsafe extern "C-unwind" fn sort_kind(state: *mut lua_State) -> c_int {
-    /// Values that C may sort: it compares each with each other at worst.
+    /// The most values that C may sort: at worst it compares every pair.
     const FEW: usize = 512;
-    /// Bytes of those, compared as often.
+    /// The most bytes of those values, which are compared as often.
     const FEW_BYTES: usize = 16 << 10;
-    /// Values that are looked at: sorting more takes longer than a budget.
+    /// The most values examined: sorting more takes longer than a budget.
     const VALUES_MAX: usize = 200_000;
     // SAFETY: the list was looked at by its caller; one value is pushed at a time.
     unsafe {
@@ -276,7 +277,7 @@ pub(super) unsafe extern "C-unwind" fn sort_kind(state: *mut lua_State) -> c_int
     2
 }
 
-/// `is_c(value)` → whether it is a function of C, which no hook ends.
+/// `is_c(value)` → whether it is a C function, which no hook interrupts.
 pub(super) unsafe extern "C-unwind" fn is_c(state: *mut lua_State) -> c_int {
     // SAFETY: there is room for a value.
     unsafe { ffi::lua_pushboolean(state, ffi::lua_iscfunction(state, 1)) };
@@ -290,13 +291,13 @@ pub(super) unsafe extern "C-unwind" fn is_long(state: *mut lua_State) -> c_int {
     1
 }
 
-/// `capture(error)` → a table of the error and how it came there. The only handler that `xpcall` itself gets: while one
-/// runs, Lua's hooks are off, so a script's own could not be stopped.
+/// `capture(error)` → a table of the error and its traceback. It is the only handler that `xpcall` itself gets: Lua's
+/// hooks are off while a handler runs, so a script's own could not be interrupted.
 pub(super) unsafe extern "C-unwind" fn capture(state: *mut lua_State) -> c_int {
     // SAFETY: there is room for a few values; errors in here are errors in a handler, which Lua reports as such.
     unsafe {
         ffi::lua_settop(state, 1);
-        // Where a run is stopped each level of it comes by here, and no handler will run.
+        // Each level of a run that is being ended passes here, and no handler may run.
         if is_run_over() {
             return 1;
         }
@@ -309,7 +310,7 @@ pub(super) unsafe extern "C-unwind" fn capture(state: *mut lua_State) -> c_int {
     1
 }
 
-/// `traceback(coroutine, level)` → its stack, or that of the caller, from that level on.
+/// `traceback(coroutine, level)` → its traceback, or that of the caller, from that level on.
 pub(super) unsafe extern "C-unwind" fn traceback(state: *mut lua_State) -> c_int {
     // SAFETY: the coroutine lives as long as the argument stays on the stack; nothing here owns anything.
     unsafe {
@@ -348,13 +349,13 @@ pub(super) unsafe extern "C-unwind" fn near(state: *mut lua_State) -> c_int {
     1
 }
 
-/// `spawn(f, …)` → the number of the coroutine that calls it soon.
+/// `spawn(f, …)` → the number of the coroutine that will call it.
 pub(super) unsafe extern "C-unwind" fn spawn(state: *mut lua_State) -> c_int {
     // SAFETY: made by `closure`; there is nothing in the frame.
     unsafe { begin(state, false) }
 }
 
-/// `respawn(f, …)` → the same for one that takes the place of another, which has ended: no limit refuses it.
+/// `respawn(f, …)` → the same for a coroutine that replaces one that has ended, which no limit rejects.
 pub(super) unsafe extern "C-unwind" fn respawn(state: *mut lua_State) -> c_int {
     // SAFETY: made by `closure`; there is nothing in the frame.
     unsafe { begin(state, true) }
@@ -370,7 +371,7 @@ unsafe fn begin(state: *mut lua_State, is_successor: bool) -> c_int {
         if ffi::lua_type(state, 1) != ffi::LUA_TFUNCTION {
             fail(state, c"bad argument #1: a function expected")
         }
-        // Coroutines outlive the run that is ended for what they take.
+        // Coroutines would outlive the run that is ended for its memory.
         if !is_successor && desk(state).is_full() {
             fail(
                 state,

@@ -1,7 +1,7 @@
-//! Collections near the limit of memory: whole cycles of the collector, in slices.
+//! Garbage collection near the memory limit: whole cycles of the collector, in slices.
 //!
-//! By itself Lua begins a cycle when memory has grown by as much as is in use, which near the limit is too late. Here
-//! one begins in time, and each turn continues it by a bounded amount of work, so that no call waits for a whole one.
+//! By itself Lua starts a cycle when memory has grown by as much as is in use, which is too late near the limit. Here
+//! one starts in time, and each turn continues it by a bounded amount of work, so that no call waits for a whole cycle.
 
 use std::ffi::c_int;
 
@@ -9,30 +9,30 @@ use mlua::ffi::{self, lua_State};
 
 use super::memory::VmMemory;
 
-/// What one step is given to do: kilobytes that the collector acts as if they had been allocated.
+/// The work of one step, as kilobytes of simulated allocation.
 const STEP_KIB: c_int = 16;
-/// Steps in a turn at most: together they look at about two megabytes.
+/// The most steps in a turn, which together process about two megabytes.
 const STEPS_MAX: usize = 16;
 
-/// How fast the collector works beside what is allocated, in percent, while a collection is under way: twice as fast as
-/// otherwise, so that a run can't outpace it.
+/// The collector's speed relative to allocation during a collection, in percent: twice the default, so that a run can't
+/// outpace it.
 const SPEED: c_int = 400;
-/// Lua's own default.
+/// The default speed of Lua's collector.
 const SPEED_USUAL: c_int = 200;
 
-/// A collection that has left the memory over its limit is not repeated before so many milliseconds.
+/// The delay before another collection after one that left the memory over its limit, in milliseconds.
 const USELESS_MS: u64 = 1000;
 
-/// When the collector works beyond its usual pace.
+/// Schedules collections in addition to Lua's own.
 pub(super) struct GcSchedule {
     memory_bytes_max: usize,
-    /// Memory beyond which the next one begins.
+    /// The memory in use from which the next collection starts.
     due_bytes: usize,
-    /// Cycles until the one that is under way is over.
+    /// The cycles left in the current collection.
     cycles: u8,
-    /// Memory in use when it began.
+    /// The memory in use when it started.
     began_bytes: usize,
-    /// The last one was of no use; the next may be, from then on.
+    /// The last collection freed too little; the time from which another may start.
     again_ms: u64,
 }
 
@@ -51,7 +51,7 @@ impl GcSchedule {
         self.cycles > 0
     }
 
-    /// Memory beyond which one is to begin.
+    /// Returns the memory in use from which a collection should start.
     pub(super) fn due_bytes(&self) -> usize {
         match self.cycles {
             0 => self.due_bytes,
@@ -59,34 +59,34 @@ impl GcSchedule {
         }
     }
 
-    /// Whether the last one was long enough ago, or of use.
+    /// Returns whether a collection is worthwhile: the last one freed enough or was long ago.
     pub(super) fn is_of_use(&self, now_ms: u64) -> bool {
         now_ms >= self.again_ms
     }
 
-    /// Whether so little was taken since the one that is under way began that more may be.
+    /// Returns whether so little was allocated since the current collection started that more may be.
     pub(super) fn has_room(&self, used_bytes: usize) -> bool {
         self.is_under_way() && used_bytes < self.began_bytes + self.memory_bytes_max / 2
     }
 
-    /// Begins one, unless one is under way. `used_bytes` are in use, of `bytes_max`.
+    /// Starts a collection unless one is running. `used_bytes` of `bytes_max` are in use.
     pub(super) fn begin(&mut self, main: *mut lua_State, used_bytes: usize, bytes_max: usize) {
         if self.is_under_way() {
             return;
         }
         self.began_bytes = used_bytes;
-        // The end of a cycle that has begun before spares what has become garbage since.
+        // A cycle that had already started misses what has become garbage since.
         self.cycles = if used_bytes >= bytes_max { 2 } else { 1 };
         // SAFETY: sets a number of the VM's.
         unsafe { ffi::lua_gc(main, ffi::LUA_GCSETSTEPMUL, SPEED) };
     }
 
-    /// The one that is under way finds also what has become garbage just now.
+    /// Makes the current collection also find recent garbage.
     pub(super) fn look_twice(&mut self) {
         self.cycles = 2;
     }
 
-    /// Goes on with the one that is under way.
+    /// Continues the current collection.
     pub(super) fn go_on(
         &mut self,
         main: *mut lua_State,
@@ -115,7 +115,7 @@ impl GcSchedule {
         unsafe { ffi::lua_gc(main, ffi::LUA_GCSETSTEPMUL, SPEED_USUAL) };
         let (used_bytes, max) = (memory.used_bytes(), memory.bytes_max());
         let left = max.saturating_sub(used_bytes);
-        // What was no garbage now is none in a moment.
+        // Memory in use now will not become garbage within moments.
         let growth = match left {
             0 => max / 16,
             left => (left / 2).max(max / 32),

@@ -1,23 +1,23 @@
-//! The end of a run that is over its budget: a hook that raises an error at every instruction.
+//! Ends a run that is over its budget: a hook raises an error at every instruction.
 
 use std::cell::Cell;
 use std::ffi::CStr;
 
 use mlua::ffi::{self, lua_State};
 
-/// Why a run is ended.
+/// The reason why a run is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KillReason {
     Budget,
-    /// The VM has taken too much.
+    /// The VM exceeded its memory limit.
     Memory,
-    /// The VM has grown while the process is short of memory.
+    /// The VM grew while the process is short of memory.
     Process,
 }
 
-/// Also from the signal's handler, and from within an allocation: from now on the hook looks at each instruction of whatever runs.
+/// Makes the hook run at every instruction. May be called from the signal handler and from within an allocation.
 pub(crate) fn kill_run(state: *mut lua_State, why: KillReason) {
-    // A run that takes too much memory has no reprieve, however long it has run.
+    // A run over its memory limit gets no grace period, however long it has run.
     if IS_HOOKED.replace(true) && (DOOM.get() == why || why == KillReason::Budget) {
         return;
     }
@@ -30,33 +30,35 @@ pub(crate) fn kill_run(state: *mut lua_State, why: KillReason) {
     unsafe { ffi::lua_sethook(state, Some(end_run), ffi::LUA_MASKCOUNT, 1) };
 }
 
-/// The reprieve of a run over its budget, which may not be at fault: the collector's work falls on the current run.
+/// The grace period of a run over its budget, which may not be at fault: the collector's work is charged to the current
+/// run.
 #[derive(Clone, Copy)]
 enum GracePeriod {
-    /// Its time begins with the next instruction.
+    /// It starts with the next instruction.
     Asked,
-    /// Its start, and the instructions executed since.
+    /// The time of its start, and the instructions executed since.
     Runs { since_ns: u64, instructions: u32 },
-    /// It is over.
+    /// It is over, or the run has none.
     Over,
 }
 
 thread_local! {
-    /// Of the run on this thread.
+    /// The grace period of the run on this thread.
     static REPRIEVE: Cell<GracePeriod> = const { Cell::new(GracePeriod::Over) };
     static DOOM: Cell<KillReason> = const { Cell::new(KillReason::Budget) };
-    /// The hook is set.
+    /// Whether the hook is set.
     static IS_HOOKED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Most CPU time of a reprieve.
+/// The longest grace period in CPU time, in nanoseconds.
 const REPRIEVE_NS: u64 = 5_000_000;
-/// Most instructions of it, which take a few milliseconds.
+/// The most instructions in it, which take a few milliseconds.
 const REPRIEVE_INSTRUCTIONS: u32 = 200_000;
-/// Instructions for which the clock is read each time, since each may be a long call; later it is read from time to time.
+/// Instructions for which the clock is read each time, since each may be a long call; after that it is read
+/// periodically.
 const WATCHED_CLOSELY: u32 = 64;
 
-/// Whether an instruction is one too many.
+/// Returns whether the grace period is over.
 fn is_over() -> bool {
     let (next, is_over) = match REPRIEVE.get() {
         GracePeriod::Over => return true,
@@ -86,20 +88,20 @@ fn is_over() -> bool {
     is_over
 }
 
-/// Returns whether the run that is under way on this thread is to end. Long operations in Rust ask it now and then and
-/// give up; Lua ends the run at its next instruction.
+/// Returns whether the current run on this thread has to end. Long operations in Rust check it periodically and give
+/// up; Lua ends the run at its next instruction.
 #[inline]
 pub(crate) fn is_run_over() -> bool {
     IS_HOOKED.get()
 }
 
-/// Returns whether the hook was set, and takes it for gone.
+/// Returns whether the hook was set, and marks it as removed.
 #[inline]
 pub(super) fn unhook() -> bool {
     IS_HOOKED.replace(false)
 }
 
-/// Why it is.
+/// Returns the reason as an error text.
 pub(crate) fn kill_reason() -> &'static CStr {
     match DOOM.get() {
         KillReason::Budget => OVER_BUDGET,
@@ -114,11 +116,11 @@ const OVER_MEMORY: &CStr = c"not enough memory: the application is over its limi
 
 const SHORT_OF_MEMORY: &CStr = c"not enough memory: the server is over its memory_limit";
 
-/// Once it raises an error it does so at every instruction, so that no `pcall` keeps the run alive.
+/// The hook. Once it raises an error it does so at every instruction, so that no `pcall` keeps the run alive.
 unsafe extern "C-unwind" fn end_run(state: *mut lua_State, _: *mut ffi::lua_Debug) {
     if matches!(REPRIEVE.get(), GracePeriod::Asked) {
-        // The reprieve is the run's: the collector goes on when that is over.
-        // SAFETY: sets the collector's threshold.
+        // The grace period applies to the run; the collector continues afterwards. SAFETY: sets the collector's
+        // threshold.
         unsafe { ffi::lua_gc(state, ffi::LUA_GCSTOP, 0) };
     }
     if !is_over() {

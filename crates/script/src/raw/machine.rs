@@ -1,4 +1,4 @@
-//! Coroutines: a pool of them, their arguments, their going on, and how they end.
+//! Coroutines: pooling, arguments, resumption and their end.
 
 use std::ffi::{CString, c_int, c_void};
 use std::ptr;
@@ -16,32 +16,32 @@ use crate::modules;
 use crate::watch::ThreadWatch;
 use veche_runtime::Token;
 
-/// Idle coroutines kept for the next handlers.
+/// The most idle coroutines kept for reuse.
 const POOL_MAX: usize = 128;
 
-/// A script may take so long to load, whatever its budget is then.
+/// CPU time for loading a script, in nanoseconds, independent of its budget.
 const LOAD_BUDGET_NS: u64 = 1_000_000_000;
 
-/// Most arguments of one call: a new stack has room for 20 values.
+/// The most arguments of one call: a new stack has room for 20 values.
 pub(crate) const ARGUMENTS_MAX: usize = 8;
 
-/// Bytes that are logged of an error's words.
+/// Bytes of an error text that are logged.
 const WORDS_BYTES_MAX: usize = 16 << 10;
 
-/// A value that Rust keeps in Lua's registry.
+/// A reference to a value in Lua's registry, held by Rust.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reference(pub(super) c_int);
 
 #[cfg(test)]
 impl Reference {
-    /// Any one.
+    /// Wraps a registry number.
     pub(crate) fn from_number(number: c_int) -> Self {
         Self(number)
     }
 }
 
-/// A coroutine, kept from collection by the registry. Not dropped but [recycled](LuaVm::recycle) or
-/// [discarded](LuaVm::discard).
+/// A coroutine, protected from collection by the registry. It has to be [recycled](LuaVm::recycle) or
+/// [discarded](LuaVm::discard), not dropped.
 #[derive(Debug)]
 pub(crate) struct Coroutine {
     pub(super) state: *mut lua_State,
@@ -49,13 +49,13 @@ pub(crate) struct Coroutine {
 }
 
 impl Coroutine {
-    /// What it is known by as long as it is there.
+    /// Returns a reference that identifies it while it exists.
     pub(crate) fn reference(&self) -> Reference {
         self.reference
     }
 }
 
-/// What is pushed for a call.
+/// A value that is pushed for a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Argument<'a> {
     Nil,
@@ -65,28 +65,27 @@ pub(crate) enum Argument<'a> {
     Registered(Reference),
 }
 
-/// How a coroutine left the call that ran it.
+/// How a run of a coroutine ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RunEnd {
-    /// It is over.
+    /// The coroutine has finished.
     Ended,
-    /// It goes on when the token is answered.
+    /// The coroutine waits for the token.
     Waits(Token),
-    /// With an error.
     Failed(LuaError),
 }
 
-/// An error that nobody caught.
+/// An error that no script caught.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LuaError {
-    /// What it says, with the line where it was raised.
+    /// The message, with the line that raised it.
     pub(crate) words: String,
-    /// The same, and how it came there.
+    /// The message and the traceback.
     pub(crate) traceback: String,
 }
 
 impl LuaError {
-    /// One that has no place in a script.
+    /// Makes an error without a position in a script.
     pub(crate) fn error_message(words: &str) -> Self {
         Self {
             words: words.to_owned(),
@@ -99,19 +98,19 @@ impl LuaError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemoryRoom {
     Yes,
-    /// Perhaps when the collection that is under way is over.
+    /// Possibly after the current collection.
     Soon,
     No,
 }
 
-/// Marks what a wait yields; a script can't make another one.
+/// Marks the values yielded by a wait; scripts can't forge it.
 static WAITS: u8 = 0;
 
 pub(super) fn waits_mark() -> *mut c_void {
     (&raw const WAITS).cast_mut().cast()
 }
 
-/// One VM's raw side.
+/// The raw interface to one Lua VM.
 pub(crate) struct LuaVm {
     main: *mut lua_State,
     lua: Lua,
@@ -121,22 +120,21 @@ pub(crate) struct LuaVm {
     memory: Rc<VmMemory>,
     /// The process was short of memory when the last run ended.
     was_short: bool,
-    /// When garbage is collected next, while it is.
+    /// When garbage is collected next during a memory shortage.
     collects_ms: u64,
     collection: GcSchedule,
-    /// Memory in use when the collector's pause was last set.
+    /// The memory in use when the collector's pause was last set.
     paced_bytes: usize,
 }
 
-/// How much a VM may grow between two collections, in percent, where it is small: messages become garbage at once, and
-/// the fewer lie about, the sooner their memory is taken again while it is still in the cache (measured: 15 to 25 % of
-/// the CPU time of an echo).
+/// How much a small VM may grow between two collections, in percent. Messages become garbage at once, and frequent
+/// collection reuses their memory while it is still in the cache (measured: 15 to 25 % of the CPU time of an echo).
 const GROWTH_SMALL: usize = 25;
-/// The same where it is large: there it costs more to look for garbage than it brings. Lua's own default.
+/// The same for a large VM, where collection costs more than it saves. Lua's default.
 const GROWTH_LARGE: usize = 100;
-/// Between two collections while the process is short of memory.
+/// The interval of collections while the process is short of memory, in milliseconds.
 const SHORT_COLLECTS_MS: u64 = 1000;
-/// What is small and what is large, in bytes; in between it is something between.
+/// The sizes that count as small and as large, in bytes; values in between are interpolated.
 const SMALL_BYTES: usize = 256 << 10;
 const LARGE_BYTES: usize = 2 << 20;
 
@@ -146,7 +144,7 @@ fn growth(used_bytes: usize) -> usize {
 }
 
 impl LuaVm {
-    /// `budget_ns` is a run's CPU time between two waits.
+    /// `budget_ns` is the CPU time of a run, in nanoseconds.
     pub(crate) fn new(
         lua: &Lua,
         watch: ThreadWatch,
@@ -171,12 +169,12 @@ impl LuaVm {
         })
     }
 
-    /// The VM's memory, for functions that may need much.
+    /// Returns the VM's memory accounting, for functions that may need much.
     pub(crate) fn memory(&self) -> &Rc<VmMemory> {
         &self.memory
     }
 
-    /// Sets the collector's pace, and begins a collection where memory comes near its limit.
+    /// Sets the collector's pace, and starts a collection near the memory limit.
     fn watch_memory(&mut self) {
         let used_bytes = self.memory.used_bytes();
         if used_bytes / 2 > self.paced_bytes || used_bytes < self.paced_bytes / 2 {
@@ -195,7 +193,7 @@ impl LuaVm {
         }
     }
 
-    /// Begins a collection now and then while the process is short of memory: a VM that does nothing gives back too.
+    /// Starts periodic collections while the process is short of memory, so that idle VMs release memory too.
     pub(crate) fn collect_if_short(&mut self, now_ms: u64) {
         if !self.memory.is_short() || now_ms < self.collects_ms {
             return;
@@ -208,7 +206,7 @@ impl LuaVm {
         }
     }
 
-    /// When that is due, in monotonic milliseconds.
+    /// Returns when the next is due, in monotonic milliseconds.
     pub(crate) fn collects_ms(&self) -> u64 {
         match self.memory.is_short() {
             true => self.collects_ms,
@@ -222,14 +220,14 @@ impl LuaVm {
             .begin(self.main, self.memory.used_bytes(), bytes_max);
     }
 
-    /// Begins one that finds what has become garbage just now, also where one is under way.
+    /// Starts a collection that also finds recent garbage, even if one is running.
     fn begin_collection_anew(&mut self) {
         self.begin_collection();
         self.collection.look_twice();
     }
 
-    /// Returns whether the memory has room for another call. Where it has none, garbage is collected in slices, unless
-    /// that was of no use a moment ago.
+    /// Returns whether there is memory for another call. If not, collects garbage in slices, unless that has just
+    /// proved useless.
     pub(crate) fn room(&mut self, now_ms: u64) -> MemoryRoom {
         self.memory.look_again();
         let used_bytes = self.memory.used_bytes();
@@ -245,28 +243,28 @@ impl LuaVm {
         }
     }
 
-    /// Returns whether the memory is used up.
+    /// Returns whether the memory limit is reached.
     pub(crate) fn is_full(&self) -> bool {
         self.memory.is_full()
     }
 
-    /// Returns whether the VM is so far above its limit of memory that it has to end.
+    /// Returns whether the VM exceeds its memory limit so far that it has to be replaced.
     pub(crate) fn is_broken(&self) -> bool {
         self.memory.is_broken()
     }
 
-    /// Returns whether a collection is under way that [`collect_some`](Self::collect_some) continues.
+    /// Returns whether a collection is running that [`collect_some`](Self::collect_some) continues.
     pub(crate) fn is_collecting(&self) -> bool {
         self.collection.is_under_way()
     }
 
-    /// Continues the collection, until `is_late` or for a bounded amount of work.
+    /// Continues the collection until `is_late`, or for a bounded amount of work.
     pub(crate) fn collect_some(&mut self, now_ms: u64, is_late: impl Fn() -> bool) {
         self.collection
             .go_on(self.main, &self.memory, now_ms, is_late);
     }
 
-    /// Calls into Lua by `mlua`'s means, within the budget of one run, or of the loading of a script.
+    /// Calls into Lua through `mlua`, within the budget of a run or of loading a script.
     pub(crate) fn guarded<R>(&self, is_loading: bool, call: impl FnOnce() -> R) -> R {
         let budget_ns = match is_loading {
             true => self.budget_ns.max(LOAD_BUDGET_NS),
@@ -278,7 +276,7 @@ impl LuaVm {
         result
     }
 
-    /// The same for functions of ours that let go of something or keep a promise: no memory is refused to them.
+    /// Calls our own cleanup functions, to which no memory is refused.
     pub(crate) fn guarded_without_limit<R>(&self, call: impl FnOnce() -> R) -> R {
         self.watch.enter(self.main, self.budget_ns);
         let result = call();
@@ -303,17 +301,17 @@ impl LuaVm {
         }
     }
 
-    /// The VM's memory, in bytes.
+    /// Returns the VM's memory in bytes.
     pub(crate) fn used_bytes(&self) -> usize {
         self.memory.used_bytes()
     }
 
-    /// See [`ThreadWatch::ticks`].
+    /// Returns the ticks, see [`ThreadWatch::ticks`].
     pub(crate) fn ticks(&self) -> u64 {
         self.watch.ticks()
     }
 
-    /// Prepares a call: the coroutine begins when it is [resumed](Self::resume).
+    /// Prepares a call. The coroutine starts when it is [resumed](Self::resume).
     pub(crate) fn prepare(&mut self, function: Reference, arguments: &[Argument<'_>]) -> Coroutine {
         debug_assert!(arguments.len() <= ARGUMENTS_MAX);
         let pooled = self.pool.pop();
@@ -324,7 +322,7 @@ impl LuaVm {
         coroutine
     }
 
-    /// An argument of a prepared call that has not begun, from 1: a number or bytes, as far as it is one of them.
+    /// Returns an argument of a prepared call that has not started, counted from 1, if it is a number or bytes.
     pub(crate) fn argument<'a>(&self, prepared: &'a Coroutine, place: c_int) -> Argument<'a> {
         let state = prepared.state;
         // SAFETY: such a coroutine has its function and its arguments on its stack, and is not changed as long as it is
@@ -342,13 +340,13 @@ impl LuaVm {
         }
     }
 
-    /// Runs a prepared coroutine, or one that waits: then `answer` is what its wait returns.
+    /// Starts a prepared coroutine, or resumes a waiting one with the result of its wait, `answer`.
     pub(crate) fn resume(&mut self, coroutine: &Coroutine, answer: &[Argument<'_>]) -> RunEnd {
         let state = coroutine.state;
         // SAFETY: the coroutine is alive; see `Coroutine`.
         let waited = unsafe { ffi::lua_status(state) } == ffi::LUA_YIELD;
         let arguments = if waited {
-            // SAFETY: what a yielded coroutine has on its stack is what it yielded; nobody needs it any more.
+            // SAFETY: a yielded coroutine has only the yielded values on its stack, which are not needed any more.
             unsafe { ffi::lua_settop(state, 0) };
             push_all(state, answer);
             answer.len() as c_int
@@ -372,7 +370,7 @@ impl LuaVm {
                 None => RunEnd::Failed(self.failure(state, STRAY_YIELD.to_owned())),
             },
             _ => {
-                // Most likely it was ended for what it has taken, and gives it back.
+                // It was most likely ended for its memory, which can now be freed.
                 if self.is_full() {
                     self.begin_collection_anew();
                 }
@@ -381,7 +379,7 @@ impl LuaVm {
         }
     }
 
-    /// Keeps a coroutine that has ended for the next call.
+    /// Returns a finished coroutine to the pool.
     pub(crate) fn recycle(&mut self, coroutine: Coroutine) {
         if self.pool.len() < POOL_MAX {
             self.pool.push(coroutine);
@@ -390,18 +388,18 @@ impl LuaVm {
         }
     }
 
-    /// Lets go of a coroutine that has failed or will never go on.
+    /// Releases a coroutine that failed or will never be resumed.
     pub(crate) fn discard(&self, coroutine: Coroutine) {
         self.release(coroutine.reference);
     }
 
-    /// Lets go of a kept value.
+    /// Releases a referenced value.
     pub(crate) fn release(&self, reference: Reference) {
         // SAFETY: it was made by `luaL_ref` and is released once, by its owner. Nothing is allocated.
         unsafe { ffi::luaL_unref(self.main, ffi::LUA_REGISTRYINDEX, reference.0) };
     }
 
-    /// Keeps a value for Rust.
+    /// Creates a reference to a value.
     pub(crate) fn keep(&self, value: impl mlua::IntoLua) -> mlua::Result<Reference> {
         let mut reference = 0;
         // SAFETY: the closure takes the one value off the stack. An error in it is caught.
@@ -413,7 +411,7 @@ impl LuaVm {
         Ok(Reference(reference))
     }
 
-    /// A new object with that metatable for a connection: see [`object`].
+    /// Creates an object with a metatable for a connection: see [`object`].
     pub(crate) fn connection(&self, metatable: Reference, id: ConnectionId) -> Reference {
         let main = self.main;
         // SAFETY: two values on a stack that has room for them; nothing refuses memory.
@@ -425,7 +423,7 @@ impl LuaVm {
         Reference(reference)
     }
 
-    /// The object that a kept value is, one for a connection to another server, gets its connection.
+    /// Assigns a connection to the referenced object of an outgoing connection.
     pub(crate) fn rename(&self, object: Reference, id: ConnectionId) {
         let main = self.main;
         // SAFETY: one value on a stack that has room for it, and off again. Such references come from `expect`, which
@@ -437,7 +435,7 @@ impl LuaVm {
         }
     }
 
-    /// What a failed coroutine has raised, if that is a table.
+    /// Returns the error of a failed coroutine, if it is a table.
     pub(crate) fn raised(&self, coroutine: &Coroutine) -> Option<mlua::Table> {
         let state = coroutine.state;
         // SAFETY: a failed coroutine has its error on top of its stack, which has room for another value.
@@ -453,7 +451,7 @@ impl LuaVm {
         }
     }
 
-    /// What a failed coroutine says, in words.
+    /// Returns the error text of a failed coroutine.
     fn error_text(&self, state: *mut lua_State) -> String {
         // SAFETY: a failed coroutine has its error on top of its stack, which has room for another value.
         let value = unsafe {
@@ -469,7 +467,7 @@ impl LuaVm {
                 let text = String::from_utf8_lossy(&text[..text.len().min(WORDS_BYTES_MAX)]);
                 modules::without_own_place(&text).to_owned()
             }
-            // Its own words could only come from its metatable: nobody watches over what that runs.
+            // A text could only come from its metatable, whose functions run without supervision.
             Ok(other) => format!("an error object, a {}", other.type_name()),
             Err(error) => error.to_string(),
         }
@@ -530,7 +528,7 @@ fn push_all(state: *mut lua_State, arguments: &[Argument<'_>]) {
     }
 }
 
-/// What a coroutine waits for, if that is why it yielded.
+/// Returns the token that a yielded coroutine waits for.
 fn yielded(state: *mut lua_State) -> Option<Token> {
     // SAFETY: reading values of the stack by index; an index without a value reads as nothing.
     unsafe {

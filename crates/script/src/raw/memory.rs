@@ -1,10 +1,10 @@
-//! The memory of a VM: Lua's allocator, with a ceiling.
+//! The memory of a VM: Lua's allocator, with a limit.
 //!
-//! While a script runs each allocation is held against what the VM may have, and now and then against what the process
-//! has left. Beyond that the run is [doomed](super::kill_run::kill_run): it ends at its next instruction, whatever catches
-//! errors. Small blocks are granted all the same, since LuaJIT and `mlua` are not everywhere prepared for a refusal. A
-//! large block is refused at once with Lua's own error, so one concatenation can't take all memory of the machine. A VM
-//! that is over its ceiling is [broken](VmMemory::is_broken): its owner replaces it.
+//! While a script runs each allocation is checked against the VM's limit, and periodically against the process's
+//! remaining memory. Beyond that the run is [killed](super::kill::kill_run): it ends at its next instruction, even if
+//! it catches errors. Small blocks are granted all the same, since LuaJIT and `mlua` can't handle a refusal everywhere.
+//! A large block is refused at once with Lua's own error, so one concatenation can't take all memory of the machine. A
+//! VM over its ceiling is [broken](VmMemory::is_broken), and its owner replaces it.
 //!
 //! Outside of runs nothing is refused, so pushing a message can't fail.
 
@@ -19,50 +19,52 @@ use mlua::ffi::{self, lua_State};
 
 use super::kill::{KillReason, kill_run};
 
-/// Smaller blocks are never refused: stacks, and whatever is allocated where an error can't be raised. Functions whose
-/// results may be larger, and which LuaJIT has in assembler, ask for [room](VmMemory::has_room_for) first.
+/// Smaller blocks are never refused: stacks, and allocations in places that can't raise an error. Functions with larger
+/// results that LuaJIT implements in assembler check for [room](VmMemory::has_room_for) first.
 const LARGE_BYTES: usize = 1 << 20;
-/// The table of all strings may grow within any of LuaJIT's functions: a new block of so much, if it is a power of two,
-/// is granted.
+/// The table of all strings may grow within any of LuaJIT's functions: a new block of up to this size is granted if it
+/// is a power of two.
 const STRING_TABLE_BYTES_MAX: usize = 16 << 20;
-/// A run may exceed the limit of its VM by so much at most, or by a quarter: it may be about to make room.
+/// The most by which a run may exceed the VM's limit, in bytes, besides a quarter of it: it may be about to free
+/// memory.
 const EXCESS_BYTES_MAX: usize = 8 << 20;
-/// A VM so far above that is broken.
+/// A VM this far above the limit is broken.
 const CEILING_BYTES: usize = 8 << 20;
-/// The process's memory is looked at each time that a VM has grown by so much.
+/// Growth after which the process's memory is checked again.
 const STEP_BYTES: usize = 1 << 20;
-/// While the process has none left, a VM may grow by so much in all: messages become garbage before it is collected.
+/// The total growth allowed to a VM while the process is short of memory: messages need memory before their garbage is
+/// collected.
 const SHORT_BYTES: usize = 4 << 20;
 
-/// As `mlua` aligns Lua's blocks.
+/// The alignment that `mlua` uses for Lua's blocks.
 const ALIGNMENT: usize = ffi::SYS_MIN_ALIGN;
 
-/// Says whether the process has memory left.
+/// Returns whether the process is short of memory.
 pub(crate) type IsShort = Rc<dyn Fn() -> bool>;
 
-/// See the module's text.
+/// The memory accounting of one VM.
 pub(crate) struct VmMemory {
     main: *mut lua_State,
     used_bytes: Cell<usize>,
     /// Growth beyond it is checked; `usize::MAX` while no script runs.
     looks_above: Cell<usize>,
-    /// The same for the next run.
+    /// The threshold of the next run.
     looks_next: Cell<usize>,
-    /// What the VM may have.
+    /// The memory limit of the VM, in bytes.
     bytes_max: usize,
     /// Runs that take more are ended.
     run_bytes_max: usize,
-    /// What the VM may have while the process is short of memory.
+    /// The VM's limit while the process is short of memory.
     short_bytes_max: Cell<usize>,
     is_short: IsShort,
     has_refused: Cell<bool>,
     is_broken: Cell<bool>,
-    /// `mlua`'s allocator, which gets the VM back before it is closed.
+    /// `mlua`'s allocator, which is restored before the VM is closed.
     before: (ffi::lua_Alloc, *mut c_void),
 }
 
 impl VmMemory {
-    /// Becomes the allocator of a VM until it is [taken off](Self::leave).
+    /// Installs the allocator in a VM until it is [removed](Self::leave).
     pub(super) fn of(
         lua: &Lua,
         main: *mut lua_State,
@@ -70,7 +72,7 @@ impl VmMemory {
         is_short: IsShort,
     ) -> mlua::Result<Rc<Self>> {
         let used_bytes = lua.used_memory();
-        // Never reached; with a limit `mlua` guards its allocations.
+        // Never reached; with a limit `mlua` protects its own allocations.
         lua.set_memory_limit(isize::MAX as usize)?;
         let mut data = ptr::null_mut();
         // SAFETY: reads two pointers of the VM's.
@@ -96,24 +98,24 @@ impl VmMemory {
         Ok(memory)
     }
 
-    /// Gives the VM its first allocator back.
+    /// Restores the VM's original allocator.
     pub(super) fn leave(&self) {
         let (function, data) = self.before;
         // SAFETY: both were the VM's; its blocks are Rust's in either case.
         unsafe { ffi::lua_setallocf(self.main, function, data) };
     }
 
-    /// The VM's memory, in bytes.
+    /// Returns the VM's memory in bytes.
     pub(super) fn used_bytes(&self) -> usize {
         self.used_bytes.get()
     }
 
-    /// What the VM may have at the moment.
+    /// Returns the VM's current limit.
     pub(super) fn bytes_max(&self) -> usize {
         self.bytes_max.min(self.short_bytes_max.get())
     }
 
-    /// Returns whether it is used up.
+    /// Returns whether the limit is reached.
     pub(crate) fn is_full(&self) -> bool {
         self.used_bytes() >= self.bytes_max()
     }
@@ -123,20 +125,20 @@ impl VmMemory {
         self.short_bytes_max.get() != usize::MAX
     }
 
-    /// Looks whether the process is short of memory still, where it was.
+    /// Checks whether a memory shortage of the process is over.
     pub(super) fn look_again(&self) {
         if self.is_short() {
             self.look();
         }
     }
 
-    /// A script begins to run.
+    /// Starts checking allocations for a run.
     #[inline]
     pub(super) fn begin_run(&self) {
         self.looks_above.set(self.looks_next.get());
     }
 
-    /// It has ended, or waits.
+    /// Stops checking allocations when a run ends.
     #[inline]
     pub(super) fn end_run(&self) {
         let next = self.used_bytes.get() + STEP_BYTES;
@@ -149,12 +151,12 @@ impl VmMemory {
         self.has_refused.replace(false)
     }
 
-    /// Returns whether the VM is so far above its limit that it has to end.
+    /// Returns whether the VM exceeds its limit so far that it has to be replaced.
     pub(super) fn is_broken(&self) -> bool {
         self.is_broken.get()
     }
 
-    /// Returns whether so much would be granted to the run that is under way.
+    /// Returns whether the current run could allocate that many bytes.
     pub(crate) fn has_room_for(&self, bytes: usize) -> bool {
         let after = self.used_bytes.get().saturating_add(bytes);
         if after > self.looks_above.get() {
@@ -168,7 +170,7 @@ impl VmMemory {
         true
     }
 
-    /// Memory beyond which the run that is under way is ended.
+    /// Returns the memory beyond which the current run is ended.
     fn limit(&self) -> usize {
         self.run_bytes_max.min(self.short_bytes_max.get())
     }
@@ -184,8 +186,8 @@ impl VmMemory {
         self.short_bytes_max.set(short_bytes_max);
     }
 
-    /// Whether a block is granted that takes the VM's memory to so much. `needs` is what it takes for a moment: a block
-    /// that grows may be copied.
+    /// Returns whether a block is granted that brings the VM's memory to `bytes`. `needs` is the temporary need: a
+    /// growing block may be copied.
     #[cold]
     fn admits(&self, needs: usize, bytes: usize, is_new: bool) -> bool {
         self.look();
@@ -215,7 +217,7 @@ impl VmMemory {
 /// Lua's allocator (`lua_Alloc`).
 ///
 /// # Safety
-/// Lua hands in its own blocks with their sizes, and the address that it was given.
+/// Lua passes its own blocks with their sizes, and the address given at installation.
 unsafe extern "C" fn allocate(
     memory: *mut c_void,
     block: *mut c_void,
@@ -274,7 +276,7 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// A VM of 8 MiB, with what says whether the process is short.
+    /// Returns a VM of 8 MiB, and the switch for a memory shortage of the process.
     fn vm() -> (Lua, Rc<VmMemory>, Rc<Cell<bool>>) {
         let lua = Lua::new();
         let mut main = ptr::null_mut();
@@ -286,7 +288,7 @@ mod tests {
         (lua, memory, is_short)
     }
 
-    /// Keeps so many blocks of a kilobyte.
+    /// Stores a number of one-kilobyte blocks.
     fn keep(lua: &Lua, kept: &mlua::Table, count: usize) {
         for _ in 0..count {
             let place = kept.raw_len() + 1;

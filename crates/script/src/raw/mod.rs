@@ -1,18 +1,18 @@
-//! Lua's raw API, and everything else that is unsafe: this folder only.
+//! Lua's raw API, and all other unsafe code of this crate.
 //!
-//! `mlua` guards each step of a call, which is right everywhere but on the path of a message. Here a pooled coroutine
-//! gets its function and its arguments pushed and is resumed, and the few methods that handlers call for every
+//! `mlua` protects each step of a call, which is right everywhere except on the path of a message. Here a pooled
+//! coroutine gets its function and arguments pushed and is resumed, and the few methods that handlers call for every
 //! message are plain C functions.
 //!
 //! Three rules make it sound:
 //! * **No Lua error crosses a Rust frame that owns anything.** C functions here hold no value with a destructor when
-//!   they call what may raise an error.
-//! * **What pushes from outside can't fail**: memory is refused to runs only ([`memory`]), and the stack has room
+//!   they call functions that may raise an error.
+//! * **Pushing values from outside can't fail**: memory is refused to runs only ([`memory`]), and the stack has room
 //!   ([`ARGUMENTS_MAX`]).
-//! * A coroutine that has failed is thrown away.
+//! * A coroutine that has failed is discarded.
 //!
-//! Lua's errors unwind through the C functions here and through `mlua`'s: a build in which Rust can't unwind would end
-//! the process at the first one.
+//! Lua's errors unwind through the C functions here and through those of `mlua`: a build without unwinding would abort
+//! the process at the first error.
 
 #![allow(
     unsafe_code,

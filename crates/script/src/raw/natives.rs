@@ -1,4 +1,4 @@
-//! The list of what the prelude gets from here.
+//! The functions that the prelude gets from this module.
 
 use std::rc::Rc;
 
@@ -20,7 +20,7 @@ pub(crate) struct Natives {
 }
 
 impl Natives {
-    /// `desk` has to live as long as `lua`.
+    /// `desk` has to outlive `lua`.
     pub(crate) fn new(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<Self> {
         let metatable = lua.create_table()?;
         let functions = lua.create_table()?;

@@ -1,7 +1,7 @@
-//! Objects for connections: userdata that hold the two numbers of an id, and nothing else.
+//! Objects for connections: userdata that hold only the two numbers of an id.
 //!
-//! Ours and those to other servers have metatables of their own, by which they are told apart from whatever else a
-//! script may give.
+//! Client and outgoing connections have separate metatables, which distinguish them from other values that a script may
+//! pass.
 
 use std::ffi::c_int;
 
@@ -9,14 +9,14 @@ use mlua::ffi::{self, lua_State};
 
 use crate::ConnectionId;
 
-/// What such an object holds.
+/// The content of such an object.
 type Numbers = [u32; 2];
 
-/// Puts a new object on top of a stack, in place of its metatable.
+/// Replaces the metatable on top of the stack by a new object.
 ///
 /// # Safety
-/// The metatable is on top, and there is room for another value. Where memory may be refused, nothing in the frame has
-/// a destructor.
+/// The metatable is on top, and there is room for another value. If memory may be refused, nothing in the frame has a
+/// destructor.
 pub(super) unsafe fn push(state: *mut lua_State, id: ConnectionId) {
     // SAFETY: see above. The memory is as large as what `write` writes; the metatable ends up above the object, from
     // where it is taken off.
@@ -28,10 +28,10 @@ pub(super) unsafe fn push(state: *mut lua_State, id: ConnectionId) {
     }
 }
 
-/// Makes the object on top of a stack that of a connection.
+/// Assigns a connection to the object on top of the stack.
 ///
 /// # Safety
-/// The value at the top is an object of ours, or its memory before it is one.
+/// The value at the top is an object of ours, or its memory before it becomes one.
 pub(super) unsafe fn write(state: *mut lua_State, id: ConnectionId) {
     // SAFETY: see above; the memory is as large as what is written, and aligned for anything.
     unsafe {
@@ -40,10 +40,11 @@ pub(super) unsafe fn write(state: *mut lua_State, id: ConnectionId) {
     }
 }
 
-/// The id that the object at `index` holds; `None` if that is none with the metatable at `metatable`.
+/// Returns the id in the object at `index`; `None` if it does not have the metatable at `metatable`.
 ///
 /// # Safety
-/// There is room for a value; both indices don't count from the top; whatever has that metatable was made by [`push`].
+/// There is room for a value; both indices don't count from the top; every object with that metatable was made by
+/// [`push`].
 pub(super) unsafe fn read(
     state: *mut lua_State,
     index: c_int,

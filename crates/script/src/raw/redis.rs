@@ -1,5 +1,5 @@
-//! Commands for Redis as most of them are: strings alone. Whatever is another one is left to
-//! [`modules::redis`](crate::modules), which has words for what is wrong.
+//! Redis commands that consist of strings alone, as most do. All others are left to [`modules::redis`](crate::modules),
+//! which has the error texts.
 
 use std::ffi::c_int;
 
@@ -8,7 +8,7 @@ use mlua::ffi::{self, lua_State};
 use super::functions::{bytes, desk};
 use crate::modules::begin_plain;
 
-/// `ask_redis(number, name, …)` → the token of the call, or nothing if this is not for here.
+/// `ask_redis(number, name, …)` → the token of the call, or nothing if the command is not handled here.
 pub(super) unsafe extern "C-unwind" fn ask(state: *mut lua_State) -> c_int {
     // SAFETY: made by `closure`. Strings are read as they lie on the stack, which raises no error; nor does pushing a
     // number, for which there is room.

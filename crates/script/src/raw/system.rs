@@ -1,16 +1,16 @@
-//! Signals and clocks of threads.
+//! Signals and thread clocks.
 
 use std::cell::Cell;
 use std::io;
 use std::ptr;
 
-/// Calls `handler` whenever `signal` comes.
+/// Registers a handler for a signal.
 pub(crate) fn on_signal(signal: i32, handler: fn()) -> io::Result<()> {
     // SAFETY: the handler is async-signal-safe: see `watch::on_signal`, the only one there is.
     unsafe { signal_hook::low_level::register(signal, handler) }.map(drop)
 }
 
-/// Sends a signal to one thread of this process, if there still is one.
+/// Sends a signal to a thread of this process, if it still exists.
 pub(crate) fn signal(thread: i32, signal: i32) {
     // SAFETY: no memory is involved; a thread that has ended is an error, and of no interest.
     unsafe {
@@ -23,13 +23,13 @@ pub(crate) fn signal(thread: i32, signal: i32) {
     }
 }
 
-/// CPU time of a thread of this process in nanoseconds; 0 for one that has ended.
+/// Returns the CPU time of a thread of this process in nanoseconds; 0 if it has ended.
 pub(crate) fn cpu_ns(thread: i32) -> u64 {
-    // How Linux numbers the CPU clock of a thread: clock_getcpuclockid(3) does the same for processes.
+    // Linux's number of a thread's CPU clock; clock_getcpuclockid(3) does the same for processes.
     clock_ns((!thread << 3) | 6)
 }
 
-/// CPU time of the calling thread in nanoseconds.
+/// Returns the CPU time of the calling thread in nanoseconds.
 pub(super) fn own_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
@@ -47,34 +47,34 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
     }
 }
 
-/// Reads what a pointer points to, unless it is null.
+/// Reads through a pointer, unless it is null.
 pub(crate) fn peek<T, R>(pointer: *const T, read: impl FnOnce(&T) -> R) -> Option<R> {
     // SAFETY: the only caller, `watch::on_signal`, has a pointer to what the watchdog's list keeps for good.
     let value = unsafe { pointer.as_ref() }?;
     Some(read(value))
 }
 
-/// Stack that has to be left where C calls into Lua: for what a few levels of it need, and for our own calls.
+/// Stack that has to remain when C calls into Lua: for a few of its levels and our own calls.
 const STACK_BYTES_MIN: usize = 256 << 10;
 
-/// Stack that callbacks and coroutines may use for their nesting. Each level is unwound when its run is stopped, so the
-/// bound is one of time too.
+/// Stack that nested callbacks and coroutines may use. Each level is unwound when its run is ended, so this bounds time
+/// too.
 const NESTING_BYTES_MAX: usize = 128 << 10;
 
 thread_local! {
-    /// Where this thread's stack ends, as an address; 0 where that is not known.
+    /// The address at which this thread's stack ends; 0 if unknown.
     static STACK_END: Cell<usize> = const { Cell::new(0) };
-    /// Where its stack was when the run that is under way began.
+    /// The stack pointer when the current run started.
     static RUN_BEGAN: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Notes where the stack is as a run begins.
+/// Records the stack pointer at the start of a run.
 #[inline]
 pub(crate) fn note_stack() {
     RUN_BEGAN.set(stack_pointer());
 }
 
-/// Finds out where this thread's stack ends.
+/// Determines where this thread's stack ends.
 pub(crate) fn learn_stack() {
     let mut end = ptr::null_mut();
     let mut size = 0;
@@ -97,7 +97,7 @@ pub(super) fn has_stack() -> bool {
         && RUN_BEGAN.get().saturating_sub(here) <= NESTING_BYTES_MAX
 }
 
-/// About where the stack is at the moment.
+/// Returns the approximate stack pointer.
 #[inline(never)]
 fn stack_pointer() -> usize {
     let local = 0u8;

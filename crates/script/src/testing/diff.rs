@@ -1,16 +1,16 @@
-//! How two texts differ, line by line.
+//! Line-by-line differences of two texts.
 
-/// Lines of either text that are compared one by one; of longer ones the equal beginnings and ends are left out, and
-/// what is between them is shown as it is.
+/// Lines of either text that are compared one by one; in longer texts the common beginning and end are skipped, and the
+/// rest is shown unaligned.
 const LINES_MAX: usize = 600;
 
-/// Equal lines that are shown around a difference.
+/// Equal lines shown around a difference.
 const CONTEXT: usize = 3;
 
-/// Lines of a difference that are shown.
+/// The most lines of a difference that are shown.
 const SHOWN_MAX: usize = 60;
 
-/// Longest line that is shown.
+/// The longest line shown.
 const LINE_CHARACTERS_MAX: usize = 200;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ enum Side {
     Got,
 }
 
-/// What to tell of two values that are not equal: both, or where they differ.
+/// Describes two unequal values: both, or their difference.
 pub(super) fn explain(expected: &[String], got: &[String]) -> String {
     if let ([expected], [got]) = (expected, got) {
         return format!("  - expected {}\n  + got      {}", cut(expected), cut(got));
@@ -83,7 +83,7 @@ fn difference<'a>(expected: &'a [String], got: &'a [String]) -> Vec<(Side, &'a s
     lines
 }
 
-/// The longest common part stays; the rest is of one side.
+/// The longest common subsequence stays; the rest is from one side.
 fn middle<'a>(expected: &'a [String], got: &'a [String]) -> Vec<(Side, &'a str)> {
     let only = |side: Side, lines: &'a [String]| -> Vec<(Side, &'a str)> {
         lines.iter().map(|line| (side, line.as_str())).collect()
@@ -93,7 +93,7 @@ fn middle<'a>(expected: &'a [String], got: &'a [String]) -> Vec<(Side, &'a str)>
         lines.extend(only(Side::Got, got));
         return lines;
     }
-    // Length of the longest common part of what begins at each pair of places.
+    // The length of the longest common subsequence from each pair of positions on.
     let width = got.len() + 1;
     let mut common = vec![0_u16; (expected.len() + 1) * width];
     for i in (0..expected.len()).rev() {
@@ -165,7 +165,7 @@ mod tests {
         assert!(told.lines().count() < 70);
     }
 
-    /// Taking away one side gives the other text.
+    /// Removing one side gives the other text.
     #[test]
     fn each_side_is_whole() {
         let mut rng = fastrand::Rng::with_seed(1);

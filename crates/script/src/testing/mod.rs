@@ -1,8 +1,8 @@
-//! Tests of applications: a script that asks the world around an application, and judges what comes.
+//! Tests of applications: a script that drives the environment of an application and checks the results.
 //!
-//! A test's script runs in a [`TestVm`] of its own, never in the application's. What it asks for (a client, a request,
-//! that time passes) it leaves as [`Ask`]s; whoever runs it lets the world go on until there is an answer. This module
-//! knows values, texts and their differences; it does not know what a client is.
+//! A test's script runs in a [`TestVm`] of its own, separate from the application's. Its requests (a client, an HTTP
+//! request, passing time) are recorded as [`Ask`]s; the caller lets the simulated environment run until there is an
+//! answer. This module knows values, texts and their differences; it does not know clients.
 
 mod diff;
 mod native;
@@ -22,43 +22,43 @@ use veche_runtime::{Effect, Effects, Token};
 
 pub use plain::Plain;
 
-/// What a test's script asks for; answered by [`TestVm::answer`].
+/// A request of a test's script, answered by [`TestVm::answer`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ask {
-    /// Whom to answer.
+    /// The token of the waiting coroutine.
     pub token: Token,
-    /// A map; `ask` in it says what is asked for.
+    /// A map; its field `ask` names the kind of request.
     pub question: Plain,
 }
 
 /// One `test.case` of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// As the script calls it.
+    /// The name given in the script.
     pub name: String,
-    /// Where it stands.
+    /// The line of its definition.
     pub line: u32,
-    /// It is not to be run: `test.skip`.
+    /// The case is skipped (`test.skip`).
     pub is_skipped: bool,
-    /// The services that run beside it; `None`: all.
+    /// The services that run during the case; `None`: all.
     pub services: Option<Vec<String>>,
 }
 
-/// How a case came out.
+/// The result of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Well.
+    /// The case ended without an error.
     Passed,
-    /// Not.
+    /// The case ended with an error.
     Failed {
-        /// What it says, with the line.
+        /// The message, with the line.
         words: String,
-        /// How it came there.
+        /// The Lua traceback of the error.
         traceback: String,
     },
 }
 
-/// What a script and whoever runs it share.
+/// The state shared by a script and its runner.
 #[derive(Debug, Default)]
 struct Notes {
     cases: RefCell<Vec<Case>>,
@@ -69,14 +69,14 @@ struct Notes {
     chosen: Cell<usize>,
 }
 
-/// A test's script that runs.
+/// A running test script.
 pub struct TestVm {
     vm: Vm,
     notes: Rc<Notes>,
 }
 
 impl TestVm {
-    /// Loads a test's script, which says which cases there are.
+    /// Loads a test's script, which registers its cases.
     ///
     /// # Errors
     /// See [`LoadError`].
@@ -96,52 +96,52 @@ impl TestVm {
         Ok(Self { vm, notes })
     }
 
-    /// The cases in the order of the script.
+    /// Returns the cases in the order of the script.
     #[must_use]
     pub fn cases(&self) -> Vec<Case> {
         self.notes.cases.borrow().clone()
     }
 
-    /// Begins a case, by its number; once, and only one of a VM.
+    /// Starts a case by its number. Only one case may be started in a VM.
     pub fn begin(&mut self, case: usize, now: Now) {
         self.notes.chosen.set(case);
         self.vm.turn(now);
     }
 
-    /// Lets go on what slept until now.
+    /// Resumes coroutines whose sleep is over.
     pub fn turn(&mut self, now: Now) {
         self.vm.turn(now);
     }
 
-    /// When [`turn`](Self::turn) has something to do, in monotonic milliseconds.
+    /// Returns when [`turn`](Self::turn) has work to do, in monotonic milliseconds.
     #[must_use]
     pub fn deadline_ms(&self) -> u64 {
         self.vm.deadline_ms()
     }
 
-    /// What was asked since the last call, in order.
+    /// Takes the requests since the last call, in order.
     pub fn take_asks(&mut self) -> Vec<Ask> {
         self.notes.asks.take()
     }
 
-    /// Answers; an `Err` is raised where the script asked.
+    /// Answers a request; an `Err` is raised in the script.
     pub fn answer(&mut self, token: Token, answer: Result<Plain, String>, now: Now) {
         self.notes.answers.borrow_mut().insert(token, answer);
         let number = WaitResult::Number(token.0 as f64);
         self.vm.answer(token, &number, now);
     }
 
-    /// How the case came out, as far as [effects](Self::take_effects) were taken; `None` while it is under way.
+    /// Returns the result of the case once its [effects](Self::take_effects) are taken; `None` while it runs.
     #[must_use]
     pub fn ended(&self) -> Option<Ended> {
         let failed = self.notes.failed.borrow().clone();
         failed.or_else(|| self.notes.has_passed.get().then_some(Ended::Passed))
     }
 
-    /// What else the script has done: lines for the log, publications.
+    /// Takes the script's other effects: log lines and publications.
     pub fn take_effects(&mut self, empty: &mut Effects) {
         self.vm.take_effects(empty);
-        // Also one of a task or a timer: nobody else would hear of what they assert.
+        // Includes errors of tasks and timers, whose assertions would otherwise go unnoticed.
         let Some(failure) = self.vm.take_uncaught() else {
             return;
         };
@@ -162,5 +162,5 @@ impl TestVm {
     }
 }
 
-/// What is between an error's words and how it came there.
+/// Separates an error's message from its traceback.
 const TRACEBACK: &str = "\nstack traceback:\n";

@@ -1,4 +1,4 @@
-//! What Rust gives to `veche.test`: asking, being answered, showing and comparing.
+//! The Rust functions of `veche.test`: requests, answers, formatting and comparison.
 
 use std::rc::Rc;
 
@@ -9,10 +9,10 @@ use crate::vm::load::{VmExtension, VmParts};
 use veche_runtime::Token;
 
 const SOURCE: &str = include_str!("../../lua/test.lua");
-/// Its part about the outside.
+/// The part about mocked services.
 const STUBS: &str = include_str!("../../lua/stubs.lua");
 
-/// Makes `veche.test`, and the handlers that take the place of an application's.
+/// Creates `veche.test` and the handlers that replace those of an application.
 pub(super) fn install(
     lua: &Lua,
     parts: &VmParts<'_>,

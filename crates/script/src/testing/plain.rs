@@ -1,28 +1,28 @@
-//! Values that belong to no VM, as tests ask and are answered.
+//! Values independent of a VM, for requests and answers of tests.
 
 use mlua::{Lua, Table, Value};
 
 use crate::modules;
 
-/// Tables in tables.
+/// The deepest nesting of tables.
 const DEPTH_MAX: usize = 64;
 
-/// A value that belongs to no VM.
+/// A value independent of a VM.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plain {
-    /// `nil`.
+    /// The Lua value `nil`.
     Nil,
-    /// `veche.null`.
+    /// The null value `veche.null`.
     Null,
-    /// A boolean.
+    /// A Lua boolean, true or false.
     Boolean(bool),
-    /// A number.
+    /// A Lua number, as a double.
     Number(f64),
-    /// A string: any bytes.
+    /// A string of arbitrary bytes.
     Bytes(Vec<u8>),
-    /// A table with the keys 1 to n; of scripts, never an empty one.
+    /// A table with the keys 1 to n; a table from a script is never an empty list.
     List(Vec<Self>),
-    /// Any other table.
+    /// Any other table, as keys and values.
     Map(Vec<(String, Self)>),
 }
 
@@ -33,14 +33,14 @@ impl From<&str> for Plain {
 }
 
 impl Plain {
-    /// A map of what there is of these.
+    /// Creates a map of the pairs whose value is not `Nil`.
     #[must_use]
     pub fn map<const N: usize>(pairs: [(&str, Self); N]) -> Self {
         let pairs = pairs.into_iter().filter(|(_, value)| *value != Self::Nil);
         Self::Map(pairs.map(|(key, value)| (key.to_owned(), value)).collect())
     }
 
-    /// A map's value; `Nil` where there is none.
+    /// Returns a map's value; `Nil` if it is missing.
     #[must_use]
     pub fn get(&self, key: &str) -> &Self {
         let Self::Map(pairs) = self else {
@@ -50,7 +50,7 @@ impl Plain {
         found.map_or(&Self::Nil, |(_, value)| value)
     }
 
-    /// A string's bytes; none of anything else.
+    /// Returns a string's bytes; empty for other values.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match self {
@@ -59,13 +59,13 @@ impl Plain {
         }
     }
 
-    /// A string as text; what is no UTF-8 is replaced.
+    /// Returns a string as text, with invalid UTF-8 replaced.
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(self.bytes()).into_owned()
     }
 
-    /// A number.
+    /// Returns the number; `None` for other values.
     #[must_use]
     pub fn number(&self) -> Option<f64> {
         match self {
@@ -74,13 +74,13 @@ impl Plain {
         }
     }
 
-    /// Whether it is `true`.
+    /// Returns whether the value is `true`.
     #[must_use]
     pub fn is_true(&self) -> bool {
         *self == Self::Boolean(true)
     }
 
-    /// What a list has; nothing of anything else.
+    /// Returns the items of a list; empty for other values.
     #[must_use]
     pub fn items(&self) -> &[Self] {
         match self {
@@ -130,7 +130,7 @@ fn read(value: &Value, depth: usize) -> mlua::Result<Plain> {
         Value::Table(_) => return Err(modules::fault("tables in tables deeper than 64")),
         other => {
             let name = other.type_name();
-            return Err(modules::fault(format!("a {name} can't be told")));
+            return Err(modules::fault(format!("a {name} can't be shown")));
         }
     })
 }
@@ -149,7 +149,7 @@ fn read_table(table: &Table, depth: usize) -> mlua::Result<Plain> {
         };
         pairs.push((key.to_string_lossy(), read(&value, depth)?));
     }
-    // Lua's order is another each time.
+    // Sorted, since Lua's order varies.
     pairs.sort_by(|(one, _), (other, _)| one.cmp(other));
     Ok(Plain::Map(pairs))
 }

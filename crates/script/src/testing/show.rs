@@ -1,19 +1,19 @@
-//! Values as a test's report shows them: Lua, in an order of its own, one value a line.
+//! Formats values for a test's report: as Lua, in a fixed order, one value a line.
 //!
-//! Two values are equal if they are shown equal, so nothing that parts them may be left out: a string is quoted, a
-//! number has all its digits.
+//! Values are equal if their texts are, so nothing that distinguishes them may be omitted: strings are quoted, and
+//! numbers have all their digits.
 
 use std::cmp::Ordering;
 
 use mlua::{Table, Value};
 
-/// Tables in tables; deeper ones are shown alike.
+/// The deepest nesting of tables; deeper ones look the same.
 const DEPTH_MAX: usize = 64;
 
-/// Lines of one value; what is behind them is not looked at.
+/// The most lines of one value; the rest is not examined.
 const LINES_MAX: usize = 20_000;
 
-/// A value's lines.
+/// Returns a value's lines.
 pub(super) fn lines(value: &Value) -> mlua::Result<Vec<String>> {
     let mut writer = Writer {
         lines: vec![String::new()],
@@ -24,9 +24,9 @@ pub(super) fn lines(value: &Value) -> mlua::Result<Vec<String>> {
 }
 
 struct Writer {
-    /// The last one is being written.
+    /// The lines; the last one is incomplete.
     lines: Vec<String>,
-    /// The tables that the place is in.
+    /// The tables around the current position.
     above: Vec<*const std::ffi::c_void>,
 }
 
@@ -122,7 +122,7 @@ fn is_number(key: &Value, expected: f64) -> bool {
     }
 }
 
-/// Numbers, then strings, then the rest.
+/// Orders numbers before strings before other keys.
 fn order(one: &Value, other: &Value) -> Ordering {
     let rank = |value: &Value| match value {
         Value::Integer(_) | Value::Number(_) => 0,
@@ -164,7 +164,7 @@ fn is_name(bytes: &[u8]) -> bool {
         && !WORDS.iter().any(|word| word.as_bytes() == bytes)
 }
 
-/// A string as Lua would have it; what is no UTF-8 and no character to be seen, by number.
+/// Quotes a string as in Lua; invalid UTF-8 and invisible characters are escaped as numbers.
 pub(super) fn quoted(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() + 2);
     out.push('"');

@@ -1,7 +1,7 @@
-//! Connections to other servers: how they come to be, who may send to them, and that they end with their VM.
+//! Outgoing connections: opening, sending, and closing with their VM.
 //!
-//! An open one is a connection as any other, with handlers of ours ([`lua/websocket.lua`]) instead of the
-//! application's. It belongs to the VM that has dialed it, and no other adopts it.
+//! An open one is a connection like any other, except that its handlers are ours ([`lua/websocket.lua`]) instead of the
+//! application's. It belongs to the VM that opened it and is not adopted by another.
 
 use veche_calls::CallErrorKind;
 use veche_types::codes::CloseCode;
@@ -14,20 +14,20 @@ use crate::raw::Argument;
 use veche_runtime::{Level, Token};
 
 impl Vm {
-    /// Whether a connection is dialed with that token.
+    /// Returns whether a connection is being opened with a token.
     #[must_use]
     pub fn is_dialing(&self, token: Token) -> bool {
         self.desk.is_dialing(token)
     }
 
-    /// Whether this VM has dialed that connection.
+    /// Returns whether this VM opened a connection.
     #[must_use]
     pub fn has_client(&mut self, id: ConnectionId) -> bool {
         self.local(id).is_some_and(|local| local.is_client)
     }
 
-    /// What was dialed with that token is open, with that subprotocol; false if nobody wants it any more. From now on
-    /// its events are [`message`](Self::message), [`client_full`](Self::client_full), [`drained`](Self::drained) and
+    /// Handles an opened connection with its subprotocol; returns false if it is no longer wanted. From now on its
+    /// events are [`message`](Self::message), [`full`](Self::full), [`drained`](Self::drained) and
     /// [`closed`](Self::closed).
     pub fn client_opened(
         &mut self,
@@ -52,7 +52,7 @@ impl Vm {
         true
     }
 
-    /// What was dialed with that token did not come to be.
+    /// Handles a connection that could not be opened.
     pub fn client_failed(&mut self, token: Token, why: &str, now: Now) {
         self.set_now(now);
         if let Some(object) = self.desk.take_dial(token) {
@@ -63,8 +63,8 @@ impl Vm {
         }
     }
 
-    /// More waits to be sent there than should, until [`drained`](Self::drained): nothing more is taken for another server,
-    /// and whoever sends to a client of ours is told.
+    /// Marks a connection's outbox as full until [`drained`](Self::drained): data to another server is rejected, and
+    /// sends to a client report it.
     pub fn full(&self, id: ConnectionId) {
         let connections = &self.desk.world.connections;
         connections.borrow_mut().set_full(id, true);
@@ -77,7 +77,7 @@ impl Vm {
         self.settle();
     }
 
-    /// Newer code has taken over: nothing is dialed again.
+    /// Stops reconnecting, since newer code has taken over.
     pub(super) fn retire_clients(&mut self) {
         let retire = &self.retire_clients;
         if let Err(error) = self.machine.guarded_without_limit(|| retire.call::<()>(())) {
@@ -85,7 +85,7 @@ impl Vm {
         }
     }
 
-    /// The VM is about to end, and what it has dialed with it.
+    /// Closes all outgoing connections, since the VM is about to end.
     pub(super) fn end_clients(&mut self) {
         for token in self.desk.dials() {
             if let Some(object) = self.desk.hang_up(token) {
@@ -100,13 +100,13 @@ impl Vm {
         }
     }
 
-    /// Whether it has connections to other servers, or opens some.
+    /// Returns whether there are outgoing connections, including those being opened.
     pub(super) fn has_clients(&self) -> bool {
         self.desk.dials_any() || self.ids(|local| local.is_client).next().is_some()
     }
 }
 
-/// Why a connection did not open, with its kind: what a server says no with is a status of HTTP.
+/// Returns the error text with its kind; a server refuses with an HTTP status.
 fn not_open(why: &str) -> String {
     let status = why.strip_prefix("the server answered with status ");
     match status.and_then(|status| status.parse().ok()) {

@@ -1,7 +1,7 @@
-//! Handlers whose connection is gone: their waits fail, so that none outlives its connection.
+//! Handlers of closed connections: their waits fail, so that no handler outlives its connection for long.
 //!
-//! It does not know what they wait for, and leaves alone the last handler of a connection, whose waits are its own, and
-//! those of connections to other servers, which still hand over what has come.
+//! It does not know what they wait for. It excludes the last handler of a connection, and those of outgoing
+//! connections, which still deliver received messages.
 
 use super::Vm;
 use crate::ConnectionId;
@@ -10,14 +10,14 @@ use crate::raw::LuaError;
 use crate::vm::HandlerName;
 use veche_runtime::{Token, WaitResult};
 
-/// A handler that has gone on to wait so often after its connection was gone is ended.
+/// The most waits that a handler may start after its connection closed.
 const FAILED_WAITS_MAX: u32 = 64;
 
-/// What is told of it.
-const STOPPED: &str = "a handler went on waiting after its connection was closed, and was stopped";
+/// The error of a handler that exceeds it.
+const STOPPED: &str = "a handler kept waiting after its connection was closed and was stopped";
 
 impl Vm {
-    /// A handler of that connection waits.
+    /// Fails the wait of a handler if its connection has closed.
     pub(super) fn waits_of_closed(&mut self, id: ConnectionId, handler: HandlerName, token: Token) {
         let Some(local) = self.local(id).filter(|_| handler != HandlerName::Close) else {
             return;
@@ -28,7 +28,7 @@ impl Vm {
         }
     }
 
-    /// What a handler waits for fails, since its connection is gone.
+    /// Fails a wait, since the connection has closed.
     pub(super) fn fail_wait_of(&mut self, id: ConnectionId, token: Token) {
         let is_waiting = self.is_waiting(token);
         let Some(local) = self.local(id).filter(|local| !local.is_client) else {

@@ -1,4 +1,4 @@
-//! What follows the end of a coroutine: its connection's next call, a request's answer, the state of a service.
+//! Handles the end of a coroutine: the connection's next call, a request's answer, the state of a service.
 
 use super::{DeferredCall, HandlerName, Vm};
 use crate::ConnectionId;
@@ -14,7 +14,7 @@ impl Vm {
         match owner {
             Owner::Connection(id, _) => self.next_of(id),
             Owner::Start => self.open_gate(),
-            // One that has not answered is answered for.
+            // An unanswered request is answered with an error.
             Owner::Request(number) | Owner::Handshake(number) => self.abandon(number, owner),
             Owner::Events => self.is_told = false,
             Owner::Stop => self.is_stopping = false,
@@ -24,7 +24,7 @@ impl Vm {
             Owner::Spawned(number) => {
                 self.reports.remove(&number);
             }
-            // A handler that ends has ruled.
+            // A handler that ends has responded.
             Owner::Question(..) => {}
         }
     }
@@ -56,7 +56,7 @@ impl Vm {
                 self.desk.set_hook_response(number, HookResponse::Failed);
             }
             Owner::Events => {
-                // What it was told nobody tells it again.
+                // The events of the batch are not delivered again.
                 self.is_told = false;
                 self.report(owner, &failure);
             }
@@ -77,10 +77,10 @@ impl Vm {
         }
     }
 
-    /// A handler of a connection has failed: the connection is to be closed.
+    /// A handler of a connection failed, so the connection has to be closed.
     pub(super) fn end_of(&mut self, id: ConnectionId, handler: HandlerName, failure: LuaError) {
         self.report(Owner::Connection(id, handler), &failure);
-        // The other server is not to blame for what fails in a callback.
+        // The other server is not at fault for an error in a callback.
         if self.local(id).is_some_and(|local| local.is_client) {
             return;
         }
@@ -88,7 +88,7 @@ impl Vm {
         self.desk.world.connections.borrow_mut().set_closing(id);
     }
 
-    /// A handler of a connection that had waited is over: the next of its calls begins.
+    /// A suspended handler finished, so the next call of its connection starts.
     pub(super) fn next_of(&mut self, id: ConnectionId) {
         loop {
             let is_late = self.is_share_over();
@@ -122,7 +122,7 @@ impl Vm {
         }
     }
 
-    /// Nothing of a connection stays.
+    /// Removes all state of a connection.
     pub(super) fn forget(&mut self, id: ConnectionId) {
         if self.local(id).is_some_and(|local| local.is_client) {
             self.desk.client_gone();
@@ -131,7 +131,7 @@ impl Vm {
         self.desk.world.connections.borrow_mut().remove(id);
     }
 
-    /// A request whose handler is over without an answer.
+    /// Answers a request whose handler ended without doing so.
     pub(super) fn abandon(&self, number: u64, owner: Owner) {
         let ended = self.desk.requests().end(number);
         match ended {

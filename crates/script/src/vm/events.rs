@@ -1,4 +1,4 @@
-//! What happens to channels and users, told to a script: batch by batch, the next one when it has dealt with the last.
+//! Delivers channel and user events to a script in batches, each after the previous one was handled.
 
 use mlua::Table;
 
@@ -11,19 +11,20 @@ use veche_runtime::ChannelEventView;
 use veche_runtime::Level;
 
 impl Vm {
-    /// Whether the script wants to hear of events at all.
+    /// Returns whether the script handles events.
     #[must_use]
     pub fn has_event_handlers(&self) -> bool {
         self.has(HandlerName::Events)
     }
 
-    /// Whether it takes a batch now.
+    /// Returns whether it can take a batch now.
     #[must_use]
     pub fn takes_events(&self) -> bool {
         self.has(HandlerName::Events) && self.gate.is_none() && !self.is_told
     }
 
-    /// Tells it, where it [takes](Self::takes_events) some; `lost` were lost before for lack of room.
+    /// Delivers a batch if [`takes_events`](Self::takes_events); `lost` events were dropped before because the queue
+    /// was full.
     pub fn deliver(&mut self, events: &[ChannelEventView<'_>], lost: u64, now: Now) {
         self.set_now(now);
         let Some(function) = self.handlers[HandlerName::Events as usize] else {
@@ -53,7 +54,7 @@ impl Vm {
             table.raw_set("channel", event.channel)?;
             table.raw_set("user", event.user)?;
             table.raw_set("client", event.client)?;
-            // A client may call itself what is no text for us; the others' events are told all the same.
+            // A client's data may be invalid for Lua; its event is delivered without it.
             if let Some(Ok(info)) = event.info.map(|info| modules::json::decode(lua, info)) {
                 table.raw_set("info", info)?;
             }

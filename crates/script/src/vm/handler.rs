@@ -1,34 +1,34 @@
-//! The functions of an application that Veche calls, by name.
+//! The functions of an application that Veche calls.
 
 use crate::role::AppRole;
 
-/// Functions of an application that Veche calls.
+/// The number of handler functions.
 pub(super) const HANDLERS: usize = 11;
 
 /// A function of the application that Veche calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandlerName {
-    /// Once per VM, before anything else.
+    /// Called once per VM, before all others.
     Start,
-    /// Before the 101.
+    /// Called for a handshake, before the 101.
     Handshake,
-    /// After it.
+    /// Called for an open connection, after the 101.
     Open,
-    /// For each message.
+    /// Called for each message.
     Message,
-    /// The connection can take more again.
+    /// Called when a full connection can send again.
     Drain,
-    /// The connection is gone.
+    /// Called when the connection has closed.
     Close,
-    /// For each HTTP request.
+    /// Called for each HTTP request.
     Request,
-    /// For what has happened to channels and users.
+    /// Called with channel and user events.
     Events,
-    /// The VM is about to end.
+    /// Called when the VM is about to end.
     Stop,
-    /// An error that nobody has caught.
+    /// Called with uncaught errors.
     Error,
-    /// A service's own work; the only one that a service has beside `Stop`.
+    /// The main function of a service, which has only this and `Stop`.
     Run,
 }
 
@@ -47,12 +47,12 @@ impl HandlerName {
         (Self::Run, "run"),
     ];
 
-    /// As scripts name it.
+    /// Returns the name in scripts.
     pub(super) fn name(self) -> &'static str {
         Self::ALL[self as usize].1
     }
 
-    /// Whether an application of that role has it called.
+    /// Returns whether applications of a role use the handler.
     pub(super) fn is_for(self, role: AppRole) -> bool {
         match role {
             AppRole::Clients => self != Self::Run,

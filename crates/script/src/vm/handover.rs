@@ -1,6 +1,6 @@
-//! One VM takes over from another at a reload, and ends: what becomes of connections and of whoever waits.
+//! Replacement of a VM at a reload, and its end: adoption of connections and the fate of waiting coroutines.
 //!
-//! It does not know why there is newer code, nor how long the older may take: that is the caller's.
+//! The caller knows why there is newer code and how long the older may take.
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use crate::task::Owner;
 use veche_runtime::{Effect, Level};
 
 impl Vm {
-    /// Takes over the open connections of the VM before, which runs older code: `app.open` is not called again.
+    /// Takes over the open connections of the previous VM; `app.open` is not called again.
     pub fn adopt(&mut self) {
         let world = Rc::clone(&self.desk.world);
         for id in world.connections.borrow().open_ids() {
@@ -20,30 +20,30 @@ impl Vm {
         }
     }
 
-    /// Whether something can be sent to a connection.
+    /// Returns whether data can be sent to a connection.
     #[must_use]
     pub fn is_open(&self, id: ConnectionId) -> bool {
         self.desk.world.connections.borrow().is_open(id)
     }
 
-    /// Somebody else than a script closes a connection; whether it was open.
+    /// Marks a connection as closed by another side than the script; returns whether it was open.
     pub fn closing(&self, id: ConnectionId) -> bool {
         self.desk.world.connections.borrow_mut().set_closing(id)
     }
 
-    /// Coroutines of this VM that wait for room to send, where a newer one is told of it.
+    /// Resumes coroutines of this VM that wait for room on a connection now owned by a newer one.
     pub fn drained_elsewhere(&mut self, id: ConnectionId, now: Now) {
         self.set_now(now);
         self.room_again(id);
     }
 
-    /// Whether a handler of that connection waits in this VM.
+    /// Returns whether a handler of a connection is suspended in this VM.
     #[must_use]
     pub fn is_busy_with(&mut self, id: ConnectionId) -> bool {
         self.local(id).is_some_and(|local| local.is_busy)
     }
 
-    /// Another VM has taken the connection over, or its end.
+    /// Releases a connection that another VM has taken over.
     pub fn release_connection(&mut self, id: ConnectionId) {
         let left = self.leaving.remove(&id).or_else(|| {
             let slot = self.locals.get_mut(id.index as usize)?;
@@ -55,14 +55,14 @@ impl Vm {
         }
     }
 
-    /// Connections that are open.
+    /// Returns the open connections.
     #[must_use]
     pub fn connections(&self) -> Vec<ConnectionId> {
         let world = &self.desk.world;
         world.connections.borrow().open_ids().collect()
     }
 
-    /// Calls `app.stop`, once: newer code has taken over, the application is no more wanted, or the server ends.
+    /// Calls `app.stop` once: newer code has taken over, the application was removed, or the server shuts down.
     pub fn stop(&mut self, now: Now) {
         self.set_now(now);
         if self.desk.is_retired() {
@@ -84,7 +84,7 @@ impl Vm {
         self.settle();
     }
 
-    /// The last call: whoever waits for a handler of this VM waits no longer.
+    /// Fails everything that waits for a handler of this VM. Has to be the last call.
     pub fn finish(&mut self) {
         self.desk.cancel_calls();
         self.desk.streams.borrow_mut().close_all();
@@ -92,7 +92,7 @@ impl Vm {
         for of in self.ids(|local| local.is_busy) {
             self.desk.effect(Effect::Ready { of });
         }
-        // Who has gone while a handler waited has its last call now.
+        // Connections that closed while a handler was suspended get their last call now.
         let mut ending = Vec::new();
         for local in self.locals.iter_mut().flatten() {
             if local.is_ending
@@ -106,7 +106,7 @@ impl Vm {
         }
         for place in ending {
             if let Some(task) = self.tasks.take(place) {
-                // Whatever it waits for, it will not come.
+                // The awaited result will not arrive.
                 self.machine.resume(&task.coroutine, &[]);
                 self.machine.discard(task.coroutine);
             }
@@ -120,7 +120,7 @@ impl Vm {
 }
 
 impl Vm {
-    /// Coroutines that wait at queues will not come for what is there.
+    /// Removes the VM's coroutines from queues so that others are served.
     fn leave_queues(&self) {
         let queues = &self.desk.world.queues;
         queues.end_all(|token| self.tasks.is_waiting(token));

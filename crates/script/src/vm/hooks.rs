@@ -1,7 +1,7 @@
-//! What a script decides for clients of Centrifugo's protocol: one coroutine for each question, one ruling for each.
+//! Hook requests of clients of Centrifugo's protocol: one coroutine and one response for each.
 //!
-//! It does not know who asks, nor what becomes of a ruling: [`Effect::Hook`](crate::Effect::Hook) has the question's
-//! number.
+//! This module does not know the requester or the effect of a response: [`Effect::Hook`](crate::Effect::Hook) has the
+//! request's number.
 
 use mlua::Value;
 use veche_types::codes::ErrorCode;
@@ -15,13 +15,13 @@ use veche_runtime::Level;
 use veche_runtime::hooks::{AppHookRequest, Hook, HookResponse};
 
 impl Vm {
-    /// What the script decides on.
+    /// Returns the hooks that the script handles.
     pub fn hooks(&self) -> impl Iterator<Item = Hook> {
         let has = |hook: &Hook| self.hooks[*hook as usize].is_some();
         Hook::ALL.into_iter().filter(has)
     }
 
-    /// Asks. `number` is one that no other question has, of whatever application; there is exactly one
+    /// Starts a hook request. `number` is unique across applications; there is exactly one
     /// [`Effect::Hook`](crate::Effect::Hook) with it, at the latest when this VM [ends](Self::finish).
     pub fn decide(&mut self, number: u64, asked: &AppHookRequest<'_>, now: Now) {
         self.set_now(now);
@@ -35,7 +35,7 @@ impl Vm {
         };
         let data = match modules::hooks::data(&self.lua, asked.data) {
             Ok(data) => data,
-            // The client's fault, and none of the script's.
+            // The client's fault, not the script's.
             Err(why) => {
                 let ruling = HookResponse::Error {
                     code: ErrorCode::BadRequest.code(),
@@ -55,7 +55,7 @@ impl Vm {
         self.begin_or_keep(coroutine, Owner::Question(number, asked.hook));
     }
 
-    /// The script has taken too long for its ruling: what it waits for fails.
+    /// Fails the wait of a handler that exceeded the time limit for its response.
     pub fn fail_undecided(&mut self, number: u64, now: Now) {
         self.set_now(now);
         if self.desk.hook_request(number).is_none() {
@@ -69,7 +69,7 @@ impl Vm {
         self.settle();
     }
 
-    /// A call of the handler with what is asked, which has not begun.
+    /// Prepares the handler's call.
     fn prepare_question(
         &mut self,
         handler: Reference,
@@ -103,7 +103,7 @@ impl Vm {
         Ok(coroutine)
     }
 
-    /// A handler has raised something; whether it was meant for the client.
+    /// Handles an error raised by a handler; returns whether it was meant for the client.
     pub(super) fn respond_with_error(&mut self, number: u64, coroutine: &Coroutine) -> bool {
         let Some(open) = self.desk.hook_request(number) else {
             return false;

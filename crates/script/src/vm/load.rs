@@ -1,4 +1,4 @@
-//! How a VM comes to be: libraries, our own functions, the script, its handlers.
+//! Creates a VM: libraries, our own functions, the script and its handlers.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -26,54 +26,54 @@ use veche_runtime::{Level, ServiceState};
 const PRELUDE: &str = include_str!("../../lua/prelude.lua");
 const LIBRARIES: &str = include_str!("../../lua/libraries.lua");
 
-/// Why a script does not run.
+/// The reason why a script can't run.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// Its source is not there.
+    /// The source can't be read.
     #[error(transparent)]
     Code(#[from] CodeError),
-    /// It does not compile, or fails while it is loaded; with a traceback.
+    /// It does not compile or fails while loading; with a traceback.
     #[error("{0}")]
     Script(String),
-    /// It returns something else than a table of handlers.
+    /// It does not return a table of handlers.
     #[error(
         "{script}: returns {what}; a table of handlers is expected, with at least one of open, message, request, start"
     )]
     NoHandlers {
-        /// The script.
+        /// The path of the script.
         script: String,
-        /// What it returned instead.
+        /// The type of the returned value.
         what: String,
     },
-    /// It is a service's, and has no `run`.
+    /// The script of a service has no `run`.
     #[error("{script}: a service returns a table with the function run")]
     NoRun {
-        /// The script.
+        /// The path of the script.
         script: String,
     },
-    /// The system gives no thread for the watchdog.
+    /// The watchdog's thread can't be started.
     #[error("no watchdog: {0}")]
     Watch(std::io::Error),
 }
 
-/// What a VM consists of before its script is loaded.
+/// The parts of a VM before its script is loaded.
 pub(crate) struct VmParts<'a> {
     pub(crate) desk: &'a Rc<HostContext>,
     pub(crate) veche: &'a Table,
-    /// What the prelude gives to modules.
+    /// The table that the prelude passes to modules.
     pub(crate) inner: &'a Table,
 }
 
-/// What makes a script another than an application's.
+/// The differences of another kind of script from an application's.
 pub(crate) struct VmExtension {
-    /// What `require` finds its module by.
+    /// The name under which `require` finds its module.
     pub(crate) name: &'static str,
     pub(crate) module: Table,
-    /// In place of what the script returns.
+    /// Replaces the script's return value.
     pub(crate) handlers: Table,
 }
 
-/// Makes it, of a VM whose script is not loaded yet.
+/// Creates the extension in a VM whose script is not loaded yet.
 pub(crate) type Extend<'a> = &'a dyn Fn(&Lua, &VmParts<'_>) -> mlua::Result<VmExtension>;
 
 impl From<mlua::Error> for LoadError {
@@ -83,8 +83,8 @@ impl From<mlua::Error> for LoadError {
 }
 
 impl Vm {
-    /// Loads an application's script on this thread, which must be the one that runs it. `app.start` begins with the
-    /// first [turn](Self::turn).
+    /// Loads an application's script on the thread that will run it. `app.start` begins in the first
+    /// [turn](Self::turn).
     ///
     /// # Errors
     /// See [`LoadError`].
@@ -97,7 +97,7 @@ impl Vm {
         Self::load(app, code, world, worker, None)
     }
 
-    /// The same for a script of another kind, with a module more; its handlers are not its own to say.
+    /// Loads a script of another kind, with an additional module and given handlers.
     pub(crate) fn load(
         app: &ScriptApp,
         code: &Arc<SourceCode>,
@@ -105,7 +105,7 @@ impl Vm {
         worker: u16,
         extend: Option<Extend<'_>>,
     ) -> Result<Self, LoadError> {
-        // `jit` has to be opened for the compiler to be on. What could leave the sandbox is taken away below.
+        // `jit` has to be opened for the compiler to be on. Functions that could escape the sandbox are removed below.
         let libraries =
             StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::BIT | StdLib::OS | StdLib::JIT;
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
@@ -150,7 +150,7 @@ impl Vm {
 
         let (name, source) = code.script()?;
         let main = lua.load(&*source).set_name(name.as_str());
-        // Not in a coroutine: whatever waits here says that it can't.
+        // Not in a coroutine: functions that wait fail here.
         let result: Value = machine.guarded(true, || main.eval())?;
         let app_table = match (extra, result) {
             (Some(extra), _) => extra.handlers,
@@ -168,7 +168,7 @@ impl Vm {
             let function = match app_table.raw_get(name)? {
                 Value::Nil => continue,
                 Value::Function(function) => function,
-                // A router.
+                // The script returned a router.
                 Value::Table(table) if is_callable(&table) => {
                     inner.get::<Function>("as_function")?.call(table)?
                 }
@@ -239,10 +239,10 @@ fn is_callable(table: &Table) -> bool {
     metatable.is_some_and(|metatable| metatable.contains_key("__call").unwrap_or(false))
 }
 
-/// The longest source that a script may load: its compiler takes some milliseconds for it, and nothing can end it.
+/// The longest source that a script may load: it takes the compiler some milliseconds, which can't be interrupted.
 const CHUNK_BYTES_MAX: usize = 128 << 10;
 
-/// Takes away what reaches beyond the VM, or would let a script undo its limits.
+/// Removes functions that reach beyond the VM or could undo its limits.
 fn restrict(lua: &Lua) -> mlua::Result<()> {
     let globals = lua.globals();
     for name in [
@@ -261,11 +261,11 @@ fn restrict(lua: &Lua) -> mlua::Result<()> {
     ] {
         os.set(name, Value::Nil)?;
     }
-    // Bytecode is not checked: a forged one could do anything.
+    // Bytecode is not verified: forged bytecode could do anything.
     let load: Function = globals.get("load")?;
     let load_text = lua.create_function(
         move |lua, (chunk, name, mode, env): (Value, Option<LuaString>, Value, Option<Table>)| {
-            // A function would be called from C, where nothing can end it.
+            // A reader function would be called from C, which can't be interrupted.
             let Value::String(chunk) = chunk else {
                 return Err(modules::fault(
                     "bad argument #1 to 'load': a string expected (collect the pieces first)",
@@ -276,7 +276,7 @@ fn restrict(lua: &Lua) -> mlua::Result<()> {
                 None => lua.create_string("=(load)")?,
             };
             let env = match mode {
-                // Text is all that there is, so the mode may be left out.
+                // Only text is allowed, so the mode may be omitted.
                 Value::Table(third) if env.is_none() => Some(third),
                 Value::Nil => env,
                 Value::String(mode) if mode == "t" || mode == "bt" => env,
@@ -309,7 +309,7 @@ fn restrict(lua: &Lua) -> mlua::Result<()> {
     let collect: Function = globals.get("collectgarbage")?;
     let collect_some = lua.create_function(move |_, what: Option<LuaString>| {
         match what.as_ref().map(LuaString::as_bytes).as_deref() {
-            // A step is all that a script may spend; a full collection could take the whole budget of others.
+            // Scripts may only run a step; a full collection could use up the time of others.
             None | Some(b"collect" | b"step") => collect.call::<Value>("step"),
             Some(b"count") => collect.call::<Value>("count"),
             Some(_) => Err(mlua::Error::runtime(
@@ -320,7 +320,7 @@ fn restrict(lua: &Lua) -> mlua::Result<()> {
     globals.set("collectgarbage", collect_some)
 }
 
-/// What the script decides on: functions of `app.centrifuge`, which has `rpc` as a table by method too.
+/// Finds the hook handlers: functions of `app.centrifuge`, in which `rpc` may also be a table by method.
 fn hooks(
     machine: &LuaVm,
     app: &Table,
@@ -369,10 +369,10 @@ fn hooks(
     Ok(hooks)
 }
 
-/// Longest name of a module.
+/// The longest module name in bytes.
 const MODULE_NAME_BYTES_MAX: usize = 1024;
 
-/// `require` of what is `loaded` already and of modules beside the script.
+/// Installs `require` for `loaded` modules and those beside the script.
 fn install_require(lua: &Lua, code: &Arc<SourceCode>, loaded: Table) -> mlua::Result<()> {
     let (code, under_way) = (Arc::clone(code), RefCell::new(Vec::<String>::new()));
     let require = lua.create_function(move |lua, name: LuaString| {
@@ -413,7 +413,7 @@ fn install_require(lua: &Lua, code: &Arc<SourceCode>, loaded: Table) -> mlua::Re
     lua.globals().set("require", require)
 }
 
-/// A handler with a slip in its name would never be called.
+/// Warns of unknown handler names, since a misspelt handler would never be called.
 fn warn_unknown_hooks(app: &Table, role: AppRole, desk: &HostContext) -> mlua::Result<()> {
     for pair in app.pairs::<Value, Value>() {
         let (key, value) = pair?;

@@ -1,7 +1,7 @@
-//! Calls that have not begun move to the VM with the newer code: those that wait for `app.start`.
+//! Moves calls that wait for `app.start` to the VM with the newer code.
 //!
-//! A prepared call is a coroutine, which can't leave its VM. What it was made of is read back from its stack, and the
-//! other VM prepares a call of its own.
+//! A prepared call is a coroutine, which can't leave its VM. Its arguments are read back from its stack, and the other
+//! VM prepares a call of its own.
 
 use std::collections::VecDeque;
 
@@ -13,14 +13,14 @@ use crate::task::Owner;
 use veche_runtime::Effect;
 
 impl Vm {
-    /// Whether calls wait for the end of `app.start`.
+    /// Returns whether calls wait for the end of `app.start`.
     #[must_use]
     pub fn is_starting(&self) -> bool {
         self.gate.is_some()
     }
 
-    /// Hands the calls of connections, requests and handshakes that wait for the end of `app.start` over to a VM that has
-    /// [adopted](Self::adopt) the open connections. Nothing of a connection that has such calls stays here.
+    /// Moves the calls of connections, requests and handshakes that wait for the end of `app.start` to a VM that has
+    /// [adopted](Self::adopt) the open connections. No state of these connections remains here.
     pub fn move_calls_to(&mut self, newer: &mut Self, now: Now) {
         let Some(gate) = self.gate.take() else { return };
         newer.set_now(now);
@@ -98,7 +98,8 @@ impl Vm {
         }
     }
 
-    /// Takes a question back that waits for the end of `app.start`; whether it did. It is to be asked of another VM.
+    /// Withdraws a hook request that waits for the end of `app.start`, so that another VM can be asked; returns whether
+    /// it did.
     pub fn cancel_hook(&mut self, number: u64) -> bool {
         let is_it = |owner| matches!(owner, Owner::Question(of, _) if of == number);
         let Some(gate) = &mut self.gate else {

@@ -1,4 +1,4 @@
-//! What becomes of an error that nobody has caught: a record in the log, and a call of `app.error`.
+//! Reports uncaught errors: a log record and a call of `app.error`.
 
 use mlua::Table;
 
@@ -7,11 +7,11 @@ use crate::raw::{Argument, LuaError};
 use crate::task::Owner;
 use veche_runtime::Level;
 
-/// Calls of `app.error` under way; beyond that errors are only logged.
+/// The most concurrent calls of `app.error`; beyond it errors are only logged.
 const REPORTS_MAX: usize = 64;
 
 impl Vm {
-    /// Logs it, and lets the script know, in a coroutine of its own.
+    /// Logs an error and passes it to `app.error` in a new coroutine.
     pub(super) fn report(&mut self, owner: Owner, failure: &LuaError) {
         let is_of_report = matches!(owner, Owner::Spawned(number) if self.reports.remove(&number));
         self.desk.set_running(owner);
@@ -29,12 +29,12 @@ impl Vm {
         let Some(function) = self.handlers[HandlerName::Error as usize] else {
             return;
         };
-        // An error of the function that is told of errors would come again and again.
+        // An error in `app.error` itself would repeat forever.
         if is_of_report || level != Level::Error || self.reports.len() >= REPORTS_MAX {
             return;
         }
         let context = self.machine.guarded(false, || self.context(owner, failure));
-        // Without memory for it the log is all there is.
+        // Without memory for the call, the error is only logged.
         let Ok(context) = context.and_then(|context| self.machine.keep(context)) else {
             return;
         };
@@ -47,7 +47,7 @@ impl Vm {
         self.reports.insert(self.desk.spawned(coroutine, false));
     }
 
-    /// The first error that nobody has caught since the last call.
+    /// Takes the first uncaught error since the last call.
     pub(crate) fn take_uncaught(&mut self) -> Option<LuaError> {
         self.uncaught.take()
     }
@@ -72,7 +72,7 @@ impl Vm {
     }
 }
 
-/// A client that leaves while somebody works for it is no fault of the script.
+/// A client that disconnects during a handler is not an error of the script.
 fn level_of(failure: &LuaError) -> Level {
     let left = [veche_runtime::CLOSED, veche_runtime::GONE];
     match left.iter().any(|words| failure.words.ends_with(words)) {

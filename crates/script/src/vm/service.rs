@@ -1,6 +1,6 @@
-//! Services: a VM whose script has work of its own, and no clients.
+//! Services: a VM whose script runs in the background without clients.
 //!
-//! It does not know when a service begins again after it has failed: that is the caller's.
+//! The caller decides when a failed service restarts.
 
 use veche_runtime::ServiceState;
 
@@ -11,7 +11,7 @@ use crate::role::AppRole;
 use crate::task::Owner;
 
 impl Vm {
-    /// Calls a service's `run`; once.
+    /// Calls a service's `run`; once per VM.
     pub fn serve(&mut self, now: Now) {
         self.set_now(now);
         let AppRole::Service {
@@ -31,7 +31,7 @@ impl Vm {
         self.settle();
     }
 
-    /// How far it is.
+    /// Returns the service's state.
     #[must_use]
     pub fn service(&self) -> ServiceState {
         match self.run {
@@ -40,13 +40,13 @@ impl Vm {
         }
     }
 
-    /// Whether nothing waits, and nothing is about to begin.
+    /// Returns whether no coroutine is suspended or about to start.
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
         self.tasks.len() == 0 && self.postponed.is_empty() && !self.desk.is_busy()
     }
 
-    /// Whether it knows no connection of a client, not even one whose last handler is under way.
+    /// Returns whether no client connection is left, including those with a suspended last handler.
     #[must_use]
     pub fn is_deserted(&self) -> bool {
         let placed = self.locals.iter().flatten();
@@ -55,13 +55,13 @@ impl Vm {
             .all(|local| local.is_client)
     }
 
-    /// Whether `app.stop` has not ended.
+    /// Returns whether `app.stop` is still running.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.is_stopping
     }
 
-    /// Ends all coroutines at once: whatever they wait for, they don't go on.
+    /// Ends all coroutines at once without resuming them.
     pub fn abort(&mut self) {
         self.finish();
         for task in self.tasks.take_all() {

@@ -1,30 +1,29 @@
-//! How a turn's time is divided: each class of work gets a share of the slice, so that none keeps another from running.
+//! Divides a turn's time: each class of work gets a share of the slice, so that none starves another.
 //!
-//! Calls that come between two turns begin at once while the slice has time for them. In the turn each class that has
-//! work runs for a share; when the slice is used up the rest waits. A class that was passed over goes first in the next
-//! turn, replies before all others: a reply waits at most two turns, whatever else there is to do. It does not know
-//! what the work is.
+//! Calls that arrive between two turns start at once while the slice has time. In the turn each class with work runs
+//! for a share; when the slice is used up the rest waits. A class that was skipped goes first in the next turn, replies
+//! before all others: a reply waits at most two turns, regardless of other work. This module does not know the work
+//! itself.
 
-/// Ticks of a slice, of about 4 ms each. Handlers that are within their budgets one by one hold their worker no longer
-/// together.
+/// The length of a slice in ticks of about 4 ms. It prevents handlers that are each within their budgets from blocking
+/// their worker together.
 const SLICE_TICKS: u64 = 5;
-/// Ticks of it for calls that begin at once.
+/// The ticks of a slice for calls that start at once.
 const DIRECT_TICKS: u64 = 2;
-/// Ticks of one class in a turn.
+/// The ticks of one class in a turn.
 const SHARE_TICKS: u64 = 1;
 
-/// A kind of work, in the order in which a turn serves it.
+/// A class of work, in the order in which a turn serves them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WorkClass {
-    /// Coroutines that got what they waited for.
+    /// Coroutines whose wait is over.
     Replies,
-    /// Calls that did not begin at once.
+    /// Calls that did not start at once.
     Calls,
-    /// Coroutines that were spawned.
     Tasks,
     /// Waits that end by time.
     Timers,
-    /// Coroutines that let others run.
+    /// Coroutines that yielded their turn.
     Yields,
 }
 
@@ -38,7 +37,7 @@ impl WorkClass {
     ];
 }
 
-/// Some of the classes.
+/// A set of classes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WorkClasses(u8);
 
@@ -55,7 +54,7 @@ impl WorkClasses {
         self.set(class, true);
     }
 
-    /// Adds a class that is not among them, if it is to be.
+    /// Adds a class if `is_in`.
     #[inline]
     pub(super) fn set(&mut self, class: WorkClass, is_in: bool) {
         self.0 |= u8::from(is_in) << class as u8;
@@ -71,15 +70,15 @@ impl FromIterator<WorkClass> for WorkClasses {
     }
 }
 
-/// The time of a turn. `ticks` is always the clock's current one.
+/// The time of a turn. `ticks` is always the clock's current value.
 #[derive(Debug)]
 pub(super) struct TurnSlice {
     began: u64,
     share_began: u64,
     share_ticks: u64,
-    /// The turn is over: what comes next is of another slice.
+    /// The turn is over; the next work opens another slice.
     is_closed: bool,
-    /// Turns in a row in which a class had work, and none of it ran.
+    /// The number of consecutive turns in which a class had work but none of it ran.
     passed_over: [u32; WorkClass::ALL.len()],
 }
 
@@ -96,7 +95,7 @@ impl Default for TurnSlice {
 }
 
 impl TurnSlice {
-    /// Begins another slice.
+    /// Starts a new slice.
     pub(super) fn begin(&mut self, ticks: u64) {
         self.began = ticks;
         self.share_began = ticks;
@@ -104,20 +103,20 @@ impl TurnSlice {
         self.is_closed = false;
     }
 
-    /// Begins another slice unless one is under way: that of the calls that have come since the last turn.
+    /// Starts a slice, for calls between turns, unless one is open.
     pub(super) fn open(&mut self, ticks: u64) {
         if self.is_closed {
             self.begin(ticks);
         }
     }
 
-    /// Begins the share of a class.
+    /// Starts the share of a class.
     pub(super) fn begin_share(&mut self, ticks: u64) {
         self.share_began = ticks;
         self.share_ticks = SHARE_TICKS;
     }
 
-    /// Returns whether what runs now has used up its share.
+    /// Returns whether the current work has used up its share.
     pub(super) fn is_share_over(&self, ticks: u64) -> bool {
         ticks.wrapping_sub(self.share_began) >= self.share_ticks
     }
@@ -127,14 +126,14 @@ impl TurnSlice {
         ticks.wrapping_sub(self.began) >= SLICE_TICKS
     }
 
-    /// Returns whether a call may begin without waiting for the turn. Not while a class waits that was passed over.
+    /// Returns whether a call may start before the turn. Not while a skipped class waits.
     pub(super) fn admits(&mut self, ticks: u64) -> bool {
         self.open(ticks);
         let has_time = ticks.wrapping_sub(self.began) < DIRECT_TICKS;
         has_time && self.passed_over.iter().all(|turns| *turns == 0)
     }
 
-    /// Returns the order of a turn.
+    /// Returns the order of the classes in a turn.
     pub(super) fn order(&self) -> [WorkClass; WorkClass::ALL.len()] {
         let mut order = WorkClass::ALL;
         order.sort_by_key(|class| {

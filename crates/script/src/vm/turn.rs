@@ -1,6 +1,6 @@
-//! A VM's part of a turn: what has become due begins or goes on, within the [slice](super::slice) that a turn has.
+//! A VM's part of a turn: starts and resumes what is due, within the turn's [slice](super::slice).
 //!
-//! What does not fit waits for the next turn, in order.
+//! The rest waits for the next turn, in order.
 
 use super::slice::{WorkClass, WorkClasses};
 use super::{DeferredCall, HandlerName, Vm};
@@ -13,14 +13,14 @@ use crate::raw::{Argument, Coroutine, LuaError, MemoryRoom};
 use crate::task::{Owner, Task};
 use veche_runtime::{Token, WaitResult};
 
-/// Coroutines of one class that begin or go on before it is another class's turn.
+/// The most coroutines of one class that run before another class's turn.
 const SHARE_STEPS_MAX: usize = 64;
 
-/// Coroutines that begin or go on in one turn, beyond the first share of each class.
+/// The most coroutines that run in one turn, beyond the first share of each class.
 const STEPS_MAX: usize = 256;
 
 impl Vm {
-    /// An effect with a token was carried out, or failed.
+    /// Completes the wait of a token after its effect was executed or failed.
     pub fn answer(&mut self, token: Token, answer: &WaitResult, now: Now) {
         self.set_now(now);
         if self.is_waiting(token) {
@@ -29,13 +29,13 @@ impl Vm {
         self.settle();
     }
 
-    /// Whether a coroutine waits with that token.
+    /// Returns whether a coroutine waits for a token.
     #[must_use]
     pub fn is_waiting(&self, token: Token) -> bool {
         self.tasks.is_waiting(token)
     }
 
-    /// A call to the world is over.
+    /// Handles the outcome of a call.
     pub fn replied(&mut self, token: Token, outcome: CallOutcome, now: Now) {
         self.set_now(now);
         if self.is_waiting(token) {
@@ -44,7 +44,7 @@ impl Vm {
         self.settle();
     }
 
-    /// Lets the coroutine that waits with a token go on, at once where nothing is before it.
+    /// Resumes the coroutine that waits for a token, at once if nothing is before it.
     fn wake(&mut self, token: Token, how: WakeReason) {
         if self.desk.has_woken() || !self.slice.admits(self.desk.clock.ticks()) {
             self.desk.wake(token, how);
@@ -87,7 +87,7 @@ impl Vm {
         }
     }
 
-    /// Goes on with what has become due; the first call begins `app.start`, and nothing runs before it.
+    /// Runs what is due. The first call starts `app.start`, before which nothing runs.
     pub fn turn(&mut self, now: Now) {
         self.set_now(now);
         self.slice.open(self.desk.clock.ticks());
@@ -115,8 +115,8 @@ impl Vm {
             .purge_sleepers(tasks.len(), |token| tasks.is_waiting(token));
     }
 
-    /// Lets the classes that have work run, each for its share; those that were served. Where that takes little time
-    /// they have another share, so that coroutines that wake each other need no turn for each step.
+    /// Runs each class that has work for its share; returns those that were served. If time is left they get another
+    /// share, so that coroutines that wake each other don't need a turn for each step.
     fn share_out(&mut self) -> WorkClasses {
         let mut served = WorkClasses::default();
         let mut steps = 0;
@@ -141,7 +141,7 @@ impl Vm {
         }
     }
 
-    /// Lets one class run for its share; how many coroutines that were.
+    /// Runs one class for its share; returns the number of coroutines.
     fn run_share(&mut self, class: WorkClass) -> usize {
         self.slice.begin_share(self.desk.clock.ticks());
         let mut steps = 0;
@@ -154,7 +154,7 @@ impl Vm {
         steps
     }
 
-    /// Lets the next coroutine of a class begin or go on, if there is one.
+    /// Starts or resumes the next coroutine of a class, if there is one.
     fn step(&mut self, class: WorkClass) -> bool {
         match class {
             WorkClass::Replies => {
@@ -189,7 +189,7 @@ impl Vm {
         true
     }
 
-    /// The classes that have work.
+    /// Returns the classes that have work.
     fn ready(&self) -> WorkClasses {
         let now_ms = self.desk.world.now.get().mono_ms;
         let mut ready = WorkClasses::default();
@@ -204,32 +204,32 @@ impl Vm {
         ready
     }
 
-    /// Whether the turn has time for another coroutine, and room for what it wants done.
+    /// Returns whether the turn has time for another coroutine, and room for its effects.
     fn has_time(&self) -> bool {
         !self.slice.is_over(self.desk.clock.ticks()) && !self.desk.world.effects.borrow().is_large()
     }
 
-    /// Whether what runs now has used up its share of the turn.
+    /// Returns whether the current work has used up its share of the turn.
     pub(super) fn is_share_over(&self) -> bool {
         self.slice.is_share_over(self.desk.clock.ticks())
     }
 
-    /// Whether a call may begin at once: the slice has time for it, the memory room, and none waits.
+    /// Returns whether a call may start at once: there is time and memory for it, and none waits.
     pub(super) fn admits_calls(&mut self) -> bool {
         self.postponed.is_empty() && !self.is_short() && self.slice.admits(self.desk.clock.ticks())
     }
 
-    /// Whether there is memory for another call, now or once a collection is over.
+    /// Returns whether there is memory for another call, now or after a collection.
     pub(super) fn has_room(&mut self) -> bool {
         self.machine.room(self.desk.world.now.get().mono_ms) != MemoryRoom::No
     }
 
-    /// Whether calls wait for the end of a collection.
+    /// Returns whether calls wait for the end of a collection.
     fn is_short(&self) -> bool {
         self.machine.is_collecting() && self.machine.is_full()
     }
 
-    /// Continues a collection, if one is under way.
+    /// Continues a running collection.
     fn collect(&mut self) {
         let now_ms = self.desk.world.now.get().mono_ms;
         self.machine.collect_if_short(now_ms);
@@ -249,7 +249,7 @@ impl Vm {
         }
     }
 
-    /// When [`turn`](Self::turn) has something to do, in monotonic milliseconds.
+    /// Returns when [`turn`](Self::turn) has work to do, in monotonic milliseconds.
     #[must_use]
     pub fn deadline_ms(&self) -> u64 {
         if !self.has_begun
@@ -272,12 +272,12 @@ impl Vm {
         self.run(coroutine, Owner::Start, &[]);
     }
 
-    /// `app.start` is over: what has waited for it begins.
+    /// Starts the calls that waited for `app.start`.
     pub(super) fn open_gate(&mut self) {
         let Some(gate) = self.gate.take() else { return };
         self.postponed
             .extend(gate.into_iter().map(DeferredCall::Task));
-        // Connections to other servers have not waited.
+        // Outgoing connections did not wait.
         let waiting: Vec<_> = self
             .ids(|local| local.is_busy && !local.is_client)
             .collect();
@@ -286,7 +286,7 @@ impl Vm {
     }
 
     pub(super) fn go_on(&mut self, token: Token, answer: &[Argument<'_>]) {
-        // Whoever waited may have been cancelled.
+        // The coroutine may have been cancelled.
         if let Some(task) = self.tasks.take_waiting(token) {
             self.run(task.coroutine, task.owner, answer);
         }
@@ -309,8 +309,7 @@ impl Vm {
         self.run(spawned.coroutine, owner, &[]);
     }
 
-    /// Lets a prepared coroutine begin; before `app.start` is over, or where the turn has no time left, it is kept until
-    /// then.
+    /// Starts a prepared coroutine, or stores it until `app.start` is over or the turn has time.
     pub(super) fn begin_or_keep(&mut self, coroutine: Coroutine, owner: Owner) {
         let is_late = !self.admits_calls();
         if let Some(gate) = &mut self.gate {
@@ -324,7 +323,7 @@ impl Vm {
         }
     }
 
-    /// Lets go on what a call has brought about, while the slice has time for that without a turn.
+    /// Runs the coroutines that a call made runnable, while the slice has time.
     pub(super) fn settle(&mut self) {
         let mut steps = 0;
         while steps < STEPS_MAX
@@ -337,10 +336,10 @@ impl Vm {
         }
     }
 
-    /// Ends a spawned coroutine: its wait fails.
+    /// Cancels a spawned coroutine: its wait fails.
     pub(super) fn cancel(&mut self, number: u64) {
         let Some(task) = self.tasks.take_spawned(number) else {
-            // It may not have begun.
+            // It may not have started.
             if let Some(spawned) = self.desk.withdraw_spawned(number) {
                 self.machine.discard(spawned.coroutine);
                 self.failed(Owner::Spawned(number), LuaError::error_message("cancelled"));
@@ -350,7 +349,7 @@ impl Vm {
         self.fail_task(task, "cancelled");
     }
 
-    /// Ends the coroutine of a request: its wait fails. One that has not begun never does.
+    /// Fails the wait of a request's coroutine; one that has not started is dropped.
     pub(super) fn cancel_request(&mut self, number: u64, words: &str) {
         let is_it = |owner| match owner {
             Owner::Request(of) | Owner::Handshake(of) => of == number,
@@ -359,12 +358,12 @@ impl Vm {
         self.end_task(is_it, words);
     }
 
-    /// The same for the one whose owner is so.
+    /// Does the same for the task whose owner matches.
     pub(super) fn end_task(&mut self, is_it: impl Fn(Owner) -> bool, words: &str) {
         match self.tasks.take_of(is_it) {
             Some((_, task)) if task.token.is_some() => self.fail_task(task, words),
             Some((place, task)) => {
-                // The place is soon another's.
+                // The index will be reused.
                 if let Some(gate) = &mut self.gate {
                     gate.retain(|other| *other != place);
                 }
@@ -377,7 +376,7 @@ impl Vm {
         }
     }
 
-    /// What a coroutine waits for fails.
+    /// Fails a coroutine's wait.
     fn fail_task(&mut self, task: Task, words: &str) {
         if let Some(token) = task.token {
             self.desk.cancel_call(token);

@@ -1,8 +1,7 @@
-//! What one call of each function may cost: the CPU time after which its run is over though it is over its budget, and the
-//! memory that it takes besides that of its VM. The functions are those that a live VM has, and the methods that the types
-//! declare.
+//! Tests of the cost of one call of each function: the CPU time until a run that exceeds its budget is stopped, and the
+//! memory used outside its VM. The functions are those of a live VM and the methods declared in the type definitions.
 //!
-//! Each measurement is repeated where it is beyond its bound, and the least counts: a thread that shares its core with
+//! A measurement above its limit is repeated, and the smallest value counts, because a thread that shares its core with
 //! others is stopped late.
 
 #[path = "../support/mod.rs"]
@@ -22,33 +21,33 @@ use worst::WORST;
 
 const MIB: usize = 1 << 20;
 
-/// The budget of a run, as it is where the configuration does not say.
+/// The default budget of a run.
 const BUDGET: Duration = Duration::from_millis(20);
 
-/// CPU time of a whole run that repeats a call until it is stopped. The aim is 45 ms, and the page of figures has what was
-/// measured (54 at most). Builds of tests have LuaJIT's assertions and little optimisation, and a core that other guests of
-/// the machine use as well counts their time too.
+/// Maximum CPU time of a whole run that repeats a call until it is stopped. The target is 45 ms; the page of
+/// measurements has the measured values (at most 54 ms). Test builds have LuaJIT's assertions and little optimisation,
+/// and on a core shared with other virtual machines their time is counted too.
 const RUN_MAX: Duration = Duration::from_millis(100);
 
-/// CPU time of one call of a function that is not in [`WORST`]: nothing stops it.
+/// Maximum CPU time of one call of a function that is not in [`WORST`], because nothing stops such a call.
 const CALL_MAX: Duration = Duration::from_millis(30);
 
-/// Memory of the VM.
+/// Memory limit of the VM.
 const MEMORY_BYTES_MAX: usize = 64 * MIB;
 
-/// What the process may have beyond that.
+/// Memory that the process may use in addition.
 const EXCESS_BYTES_MAX: usize = 16 * MIB;
 
-/// The same where what is sent waits outside of the VM until the handler waits: 64 MiB.
+/// The same for functions whose messages wait outside the VM until the handler waits: 64 MiB.
 const SENT_BYTES_MAX: usize = 64 * MIB;
 
-/// Functions of which that is so.
+/// The functions whose messages wait outside the VM.
 const SENDING: &[&str] = &["conn:send", "veche.publish", "veche.push"];
 
-/// Measurements of one call, of which the least counts.
+/// Number of measurements of one call, of which the smallest counts.
 const ATTEMPTS: usize = 8;
 
-/// Functions that need what only another server gives, and what they are given.
+/// Functions that are not called, because they need something that only another server provides, and what they need.
 const NOT_CALLED: &[(&str, &str)] = &[
     ("answer:chunks", "nothing"),
     ("answer:close", "nothing"),
@@ -82,7 +81,7 @@ fn cpu() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
-/// Memory of the process, in bytes: at most so far, or now.
+/// Memory of the process in bytes: the peak or the current value.
 fn resident(field: &str) -> usize {
     let status = fs::read_to_string("/proc/self/status").expect("the process's status");
     let line = status.lines().find_map(|line| line.strip_prefix(field));
@@ -90,13 +89,13 @@ fn resident(field: &str) -> usize {
     number.expect(field).parse::<usize>().expect("a number") << 10
 }
 
-/// What a call took: CPU time of its thread, and memory of the process beyond what it had before.
+/// The cost of a call: CPU time of its thread, and additional memory of the process.
 struct Cost {
     cpu: Duration,
     bytes: usize,
 }
 
-/// `before`: memory that is not counted.
+/// Measures a call. `before` is the memory that is not counted.
 fn measure(before: usize, call: impl FnOnce()) -> Cost {
     // Resets the peak.
     fs::write("/proc/self/clear_refs", "5").expect("a process may reset its peak");
@@ -116,7 +115,7 @@ fn limits_of_costs() -> ScriptLimits {
     }
 }
 
-/// Names of all functions, such as `string.find` and `dict:get`.
+/// Returns the names of all functions, such as `string.find` and `dict:get`.
 fn functions() -> BTreeSet<String> {
     let mut names: BTreeSet<String> = Bench::run(
         "local seen = {}
@@ -138,7 +137,7 @@ fn functions() -> BTreeSet<String> {
     let types = Path::new(env!("CARGO_MANIFEST_DIR")).join("types");
     for entry in fs::read_dir(types).expect("the folder of types") {
         let path = entry.expect("an entry").path();
-        // Functions of `veche test` run in no server.
+        // The functions of `veche test` do not run in a server.
         if path.file_stem().is_some_and(|name| name == "test") {
             continue;
         }
@@ -153,7 +152,7 @@ fn functions() -> BTreeSet<String> {
     names
 }
 
-/// The names in the first column of the guide's table, with `*` at the end of some.
+/// Returns the names in the first column of the guide's table. Some end with `*`.
 fn rows() -> Vec<String> {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/lua.md");
     let guide = fs::read_to_string(guide).expect("the guide");
@@ -188,7 +187,7 @@ fn each_function_has_a_bound_in_the_guide() {
         .iter()
         .filter(|row| !functions.iter().any(|name| is_of(name, row)))
         .collect();
-    // Operators are no functions.
+    // Operators are not functions.
     assert_eq!(strange, ["..", "#"], "rows without a function");
     for name in WORST.iter().flat_map(|(names, ..)| names.split(' ')) {
         assert!(functions.contains(name), "there is no {name}");
@@ -198,7 +197,7 @@ fn each_function_has_a_bound_in_the_guide() {
     }
 }
 
-/// Runs an ignored test of this file in a process of its own, whose memory is given back as soon as it is free.
+/// Runs an ignored test of this file in its own process, which returns freed memory to the system immediately.
 fn run_apart(test: &str) {
     let output = Command::new(std::env::current_exe().expect("this binary"))
         .args([test, "--exact", "--ignored", "--nocapture"])
@@ -262,7 +261,7 @@ fn what_takes_long_is_stopped() {
     run_apart("repeat_the_worst");
 }
 
-/// Kinds of arguments that `calls.lua` has.
+/// Number of kinds of arguments in `calls.lua`.
 const KINDS: usize = 9;
 
 #[test]
@@ -340,7 +339,7 @@ fn call_everything() {
 #[test]
 #[ignore = "not a test: the process of the one above"]
 fn repeat_the_worst() {
-    // As large a stack as a worker's.
+    // The stack is as large as that of a worker.
     let thread = std::thread::Builder::new().stack_size(16 * MIB);
     let run = thread.spawn(|| {
         let problems: Vec<String> = WORST.iter().filter_map(repeat).collect();
@@ -349,7 +348,7 @@ fn repeat_the_worst() {
     run.expect("a thread").join().expect("no panic");
 }
 
-/// Repeats a call until its run is stopped, a few times; what is wrong with it.
+/// Repeats a call until its run is stopped, several times. Returns a description of the problem, if there is one.
 fn repeat((names, setup, call): &worst::Worst) -> Option<String> {
     let before = resident("VmRSS:");
     let mut bench = Bench::with(
@@ -389,7 +388,7 @@ fn repeat((names, setup, call): &worst::Worst) -> Option<String> {
         let slip = told.iter().find(|line| line.contains("attempt to"));
         assert_eq!(slip, None, "{names} {call}");
         bench.text(BOB, "hello");
-        // What a handler publishes that waits comes behind.
+        // A publication of a waiting handler comes after what it published before.
         assert_eq!(
             bench.told_soon()[0],
             "send bob text hello",

@@ -1,6 +1,6 @@
-//! Calls that take long by what they have to do: each is repeated until its run is stopped.
+//! Calls that take long because of the amount of work: each is repeated until its run is stopped.
 
-/// Names of functions, what is done once before, and the call.
+/// Names of the functions, the setup that runs once, and the call.
 pub(crate) type Worst = (&'static str, &'static str, &'static str);
 
 const TEXT: &str = "local text = ('a'):rep(2 ^ 24)";

@@ -62,10 +62,10 @@ function t.numbers_are_increased()
   dict:set("s", "1")
   check.fails("dict:incr: the value is a string, not a number", dict.incr, dict, "s")
   dict:set("n", 1e308)
-  check.fails("dict:incr: the result is no finite number", dict.incr, dict, "n", 1.7e308)
+  check.fails("dict:incr: the result is not a finite number", dict.incr, dict, "n", 1.7e308)
   dict:set("whole", 2 ^ 53 - 1)
   check.equal(dict:incr("whole"), 2 ^ 53)
-  local why = "dict:incr: the sum is beyond 2^53: whole numbers are not exact there"
+  local why = "dict:incr: the sum is beyond 2^53, where integers are not exact"
   check.fails(why, dict.incr, dict, "whole")
   check.fails(why, dict.incr, dict, "below", -2 ^ 53, -1)
   check.equal(dict:get("whole"), 2 ^ 53)
@@ -149,7 +149,7 @@ function t.a_full_dict_says_so_and_forgets_nothing()
     ok, words = pcall(function() dict:set("k" .. kept, ("x"):rep(100)) end)
     if ok then kept = kept + 1 end
   until not ok
-  check.is_true(words:find("dict:set: it is full: %d+ bytes more would be over its limit of 2048"), words)
+  check.is_true(words:find("dict:set: it is full: %d+ bytes more would exceed its limit of 2048"), words)
   check.is_true(kept > 3 and kept < 20)
   check.equal(dict:count(), kept)
   check.fails("it is full", dict.add, dict, "more", ("x"):rep(100))

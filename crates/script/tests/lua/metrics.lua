@@ -20,14 +20,15 @@ function t.bad_arguments_to_make_one()
   check.fails("bad argument #2 to 'metrics.counter': a string expected", counter, "x")
   check.fails("bad argument #2 to 'metrics.counter': at most 1024 bytes", counter, "x", ("x"):rep(2000))
   check.fails("without control characters and backslash", counter, "x", "a\nveche_fake 1")
-  for _, name in ipairs { "", "9a", "a-b", "a\0", "é", "a{b}", "x_sum" } do
+  for _, name in ipairs { "", "9a", "a-b", "a\0", "é", "a{b}" } do
     check.fails("bad argument #1 to 'metrics.counter': a name", counter, name, "help")
   end
-  check.fails("what begins with veche_ is the server's own", counter, "veche_pushes", "help")
+  check.fails("only a counter's name may end in _total", counter, "x_sum", "help")
+  check.fails("names that begin with veche_ are reserved for the server", counter, "veche_pushes", "help")
   check.fails("bad argument #3 to 'metrics.counter': a list of names of labels expected", counter, "x", "help", 7)
-  check.fails("bad argument #3 to 'metrics.counter': at most 8 different names", counter, "x", "help", { "a", "a" })
-  check.fails("bad argument #3 to 'metrics.counter': at most 8 different names", counter, "x", "help", { "le" })
-  check.fails("bad argument #4 to 'metrics.histogram': at most 8", histogram, "x", "help", { 1 }, { "a b" })
+  check.fails("bad argument #3 to 'metrics.counter': a metric has at most 8 different labels", counter, "x", "help", { "a", "a" })
+  check.fails("bad argument #3 to 'metrics.counter': a metric has at most 8 different labels", counter, "x", "help", { "le" })
+  check.fails("bad argument #4 to 'metrics.histogram': a metric has at most 8", histogram, "x", "help", { 1 }, { "a b" })
   for _, buckets in ipairs { {}, { 1, 1 }, { 2, 1 }, { 0 / 0 }, { 1 / 0 }, { "x" } } do
     check.fails("bad argument #3 to 'metrics.histogram': a list of at most 64", histogram, "x", "help", buckets)
   end

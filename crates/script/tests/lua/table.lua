@@ -81,14 +81,14 @@ function t.mistakes_name_table_column_value_and_limit()
   fails("table mistakes: column user: nothing: a value is missing", v.insert, v, { id = 1, mark = 1, location = 1, visited_at = 1 })
   fails("bad argument #1 to 'table:insert': a table expected", v.insert, v, 5)
   v:insert(row {})
-  fails("table mistakes: column id: there is a row with the key 1", v.insert, v, row {})
+  fails("table mistakes: column id: a row with the key 1 exists", v.insert, v, row {})
   fails("table mistakes: column id: 2: a row's key can't be changed", v.update, v, 1, { id = 2 })
   check.equal(true, v:update(1, { id = 1, mark = 4 }))
   fails("bad argument #1 to 'table:get': a key expected", v.get, v)
   fails("table mistakes: column id: \"x\": a whole number (u32) expected", v.get, v, "x")
   fails("there is no column \"nope\"", v.get, v, 1, "nope")
   fails("there is no index \"nope\"", v.scan, v, "nope")
-  fails("from, to, above and below are of the next column", v.scan, v, "by_location", 1, { from = 1 })
+  fails("from, to, above and below apply to the next column", v.scan, v, "by_location", 1, { from = 1 })
   fails("the options are from, to", v.scan, v, "by_user", 1, { form = 1 })
   fails("a table of veche.table expected", v.get, {}, 1)
   fails("the table has no ttl", v.insert, v, row { id = 2 }, 5)
@@ -96,7 +96,7 @@ function t.mistakes_name_table_column_value_and_limit()
   fails("can't be set", function() v.x = 1 end)
   for expected, schema in pairs {
     ["unknown type \"u7\""] = { key = "id:u32", columns = { a = "u7" } },
-    ["two columns called id"] = { key = "id:u32", columns = { id = "u8" } },
+    ["column id occurs twice"] = { key = "id:u32", columns = { id = "u8" } },
     ["no column b"] = { key = "id:u32", columns = { a = "u8" }, indexes = { x = { "b" } } },
     ["there is no \"kei\" in a schema"] = { kei = "id:u32" },
     ["evict: there is no index"] = { key = "id:u32", evict = "x" },

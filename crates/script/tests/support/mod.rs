@@ -1,4 +1,4 @@
-//! A VM with a script of the test's own, and what it has left to do.
+//! A VM for tests that runs a script and collects its effects.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::fs;
@@ -23,7 +23,7 @@ pub(crate) const BOB: ConnectionId = ConnectionId {
     generation: 7,
 };
 
-/// A folder of a test's own, removed with it.
+/// A folder for one test, removed on drop.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
@@ -53,7 +53,7 @@ impl Drop for Folder {
 pub(crate) fn limits() -> ScriptLimits {
     ScriptLimits {
         memory_bytes_max: 32 << 20,
-        // Of a machine that is busy with other tests.
+        // The machine may be busy with other tests.
         cpu_budget: Duration::from_millis(200),
         ..ScriptLimits::default()
     }
@@ -99,7 +99,7 @@ fn load_in(
     Vm::new(&app, &code, world, 0)
 }
 
-/// What a bad script says.
+/// Returns the error that loading an invalid script gives.
 pub(crate) fn load_error(script: &str) -> String {
     match load(&Folder::new(), script, limits()) {
         Ok(_) => panic!("it was loaded"),
@@ -127,7 +127,7 @@ impl Bench {
         }
     }
 
-    /// A VM in a world of the test's own.
+    /// Creates a VM in this world.
     pub(crate) fn in_world(world: &AppWorld, script: &str, limits: ScriptLimits) -> Self {
         let folder = Folder::new();
         let vm = load_in(world, AppRole::Clients, &folder, script, limits);
@@ -141,7 +141,7 @@ impl Bench {
         }
     }
 
-    /// A VM whose turns are measured in runs.
+    /// Creates a VM whose turns are measured in runs.
     pub(crate) fn counting(script: &str) -> Self {
         let (world, folder) = (AppWorld::counting_runs(), Folder::new());
         let vm = load_in(&world, AppRole::Clients, &folder, script, limits());
@@ -155,7 +155,7 @@ impl Bench {
         }
     }
 
-    /// Newer code takes over, as at a reload; what the older says from then on is told too.
+    /// Replaces the code as a reload does. The effects of the older code are returned by [`Self::told`] too.
     pub(crate) fn reload(&mut self, world: &AppWorld, script: &str) -> Vm {
         let vm = load_in(world, AppRole::Clients, &self.folder, script, limits());
         let mut older = vm.unwrap_or_else(|error| panic!("{error}"));
@@ -166,7 +166,7 @@ impl Bench {
         older
     }
 
-    /// A VM in that world.
+    /// Creates a VM in this world with the default limits.
     pub(crate) fn within(world: &AppWorld, script: &str) -> Self {
         let folder = Folder::new();
         let vm = load_in(world, AppRole::Clients, &folder, script, limits());
@@ -180,7 +180,7 @@ impl Bench {
         }
     }
 
-    /// The second of three instances of a service, which runs.
+    /// Creates a VM for the second of three instances of a service, and starts it.
     pub(crate) fn service(script: &str) -> Self {
         let role = AppRole::Service {
             instance: 2,
@@ -199,7 +199,7 @@ impl Bench {
         bench
     }
 
-    /// A script whose `local function test()` runs in a task at once; `print` tells.
+    /// Runs a script that defines `local function test()`, calls it in a task and returns what it printed.
     pub(crate) fn run(body: &str) -> Vec<String> {
         let mut bench = Self::new(&format!(
             "local veche = require 'veche'\nlocal app = {{}}\nfunction app.start()\n{body}\nend\nreturn app"
@@ -223,7 +223,7 @@ impl Bench {
         self.vm.closed(id, 1001, "bye", self.now);
     }
 
-    /// A connection to another server is gone.
+    /// Reports that a client connection is closed.
     pub(crate) fn close_of(&mut self, server: ConnectionId) {
         self.vm.closed(server, 1006, "", self.now);
     }
@@ -233,7 +233,7 @@ impl Bench {
         self.vm.turn(self.now);
     }
 
-    /// What there is to do as soon as there is something, but for connections that take their next message.
+    /// Like [`Self::told`], but waits until there is an effect other than a connection taking its next message.
     pub(crate) fn told_soon(&mut self) -> Vec<String> {
         for _ in 0..1000 {
             self.advance(1);
@@ -252,10 +252,10 @@ impl Bench {
         }
     }
 
-    /// Lets time pass until nothing is left to do, at most an hour.
+    /// Advances the time until there are no more effects, at most one hour.
     pub(crate) fn pass_time(&mut self) {
         for round in 0..50_000 {
-            // Files are read in threads, for which time passes as for everybody.
+            // Files are read in threads, which need real time.
             if round % 10 == 9 && round > 1000 {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -273,12 +273,12 @@ impl Bench {
         self.vm.answer(token, &answer, self.now);
     }
 
-    /// What there is to do, each as a line.
+    /// Returns the effects, each as a line.
     pub(crate) fn told(&mut self) -> Vec<String> {
         self.effects().into_iter().map(|(line, _)| line).collect()
     }
 
-    /// Bytes of an effect that was told of last.
+    /// Returns the bytes of the effect that was returned last.
     pub(crate) fn bytes(&self, span: ByteSpan) -> &[u8] {
         self.effects.bytes(span)
     }

@@ -1,4 +1,4 @@
-//! What is blocked and for how long, and what of it a file has.
+//! Tests of bans, their expiry and their file.
 
 use super::*;
 
@@ -66,7 +66,7 @@ fn a_new_process_knows_them() {
     ] {
         first.add(&block, 1).expect("written");
     }
-    // Nobody has heard that this one holds: it ends within a letter.
+    // This ban was never acknowledged: its line is cut short.
     let mut text = fs::read(&path).expect("a file");
     text.extend_from_slice(&"{\"block\":\"к".as_bytes()[..11]);
     fs::write(&path, &text).expect("written");
@@ -76,11 +76,11 @@ fn a_new_process_knows_them() {
     assert!(second.has_user("bob", 9) && !second.has_user("bob", 10));
     assert!(!second.has_user("eve", 10));
     assert!(second.has_token(&issued("кот\n", "", Some(4)), 10));
-    // A start takes nothing away: its clock may be ahead.
+    // A start removes nothing: its clock may be ahead.
     let lines = fs::read(&path).expect("a file");
     assert_eq!(lines, text);
 
-    // The process before may go on for a while, and each hears of what the other one is told.
+    // The previous process may continue for a while, and each sees the other's bans.
     first.add(&user("dan", None), 11).expect("written");
     assert!(!second.has_user("dan", 11));
     second.refresh(11).expect("a file").1.expect("read");
@@ -93,7 +93,7 @@ fn a_new_process_knows_them() {
     assert!(!first.has_user("ann", 11) && first.has_user("dan", 11));
     second.add(&user("ann", None), 11).expect("written");
 
-    // Half a line of one that was killed is no part of the next one.
+    // An incomplete line of a killed process does not become part of the next one.
     let mut text = fs::read(&path).expect("a file");
     text.extend_from_slice(b"{\"block\":\"half");
     fs::write(&path, &text).expect("written");

@@ -1,4 +1,4 @@
-//! `veche check`: every problem of a configuration, for people or for an editor.
+//! `veche check`: reports all problems of a configuration, for people or for an editor.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub(super) struct CheckArgs {
     json: bool,
 }
 
-/// What a check has found.
+/// The result of a check.
 enum CheckResult {
     Fine(Box<Config>),
     Bad(ProblemReport),
@@ -28,7 +28,7 @@ enum CheckResult {
     BadScript(String),
 }
 
-/// Checks the file, and prints its problems.
+/// Checks the file and prints its problems.
 pub(super) fn run(file: &Path, args: &CheckArgs) -> Result<(), CommandFailure> {
     let found = check(file);
     if args.json {
@@ -54,7 +54,14 @@ pub(super) fn run(file: &Path, args: &CheckArgs) -> Result<(), CommandFailure> {
         counts.push(count(config.services.len(), "service"));
     }
     let (file, counts) = (veche_terminal::shown(file), counts.join(", "));
-    print_line(format_args!("{file}: ok ({counts})"))
+    print_line(format_args!("{file}: ok ({counts})"))?;
+    match config.engine {
+        config::Engine::Memory => Ok(()),
+        config::Engine::Redis(_) => print_line(format_args!(
+            "The nodes of a cluster have to agree on {}.",
+            config::AGREED
+        )),
+    }
 }
 
 fn check(file: &Path) -> CheckResult {
@@ -94,7 +101,7 @@ fn print_json(file: &Path, found: &CheckResult) -> Result<(), CommandFailure> {
     }
 }
 
-/// An error of a script at its place, if it names one: `app "chat": app.lua:3: …`.
+/// Returns the error of a script with its position, if it has one: `app "chat": app.lua:3: …`.
 fn script_problem(file: &Path, why: &str) -> Value {
     let folder = file.parent().unwrap_or(Path::new(""));
     let place = why.split(": ").find_map(|part| {

@@ -1,4 +1,4 @@
-//! The client's side of the control socket: one line of JSON there, one back.
+//! The client side of the control socket: one line of JSON in each direction.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,22 +25,22 @@ pub(super) struct ControlArgs {
     pub(super) control: Option<PathBuf>,
 }
 
-/// The longest wait for an answer: a reload compiles and checks, the rest is immediate.
+/// The longest wait for a response: a reload compiles and checks, all else is immediate.
 const ANSWER_WAIT: Duration = Duration::from_secs(45);
-/// How long the supervisor may take to become another program; this is far more than it needs.
+/// How long to wait for the supervisor to execute another program; far more than it needs.
 const CHANGE_WAIT: Duration = Duration::from_secs(5);
-/// How long a server may take to end beyond the time that it drains.
+/// How long a server may take to end beyond its drain.
 const STOP_GRACE: Duration = Duration::from_secs(15);
-/// How often to look whether it is gone.
+/// The interval of checking whether it is gone.
 const STOP_LOOK: Duration = Duration::from_millis(20);
 
-/// Where to find the running server.
+/// Locates the running server.
 pub(super) struct ControlTarget {
     socket: PathBuf,
     file: PathBuf,
 }
 
-/// The control socket: as given, or as the configuration has it, even one with errors elsewhere.
+/// Returns the control socket: as given, or from the configuration, even one with errors elsewhere.
 pub(super) fn find(file: &Path, given: Option<PathBuf>) -> Result<ControlTarget, CommandFailure> {
     let socket = match given {
         Some(socket) => socket,
@@ -58,13 +58,13 @@ pub(super) fn find(file: &Path, given: Option<PathBuf>) -> Result<ControlTarget,
 }
 
 impl ControlTarget {
-    /// Sends a command and returns the answer, which is an object with `"ok": true`.
+    /// Sends a command and returns the response, an object with `"ok": true`.
     pub(super) fn ask(&self, command: ControlCommand) -> Result<Value, CommandFailure> {
         self.open(&ControlRequest::new(command))
             .map(|(answer, _)| answer)
     }
 
-    /// The same, and the connection, which the server holds until it is gone.
+    /// Also returns the connection, which the server holds open until it is gone.
     fn open(
         &self,
         request: &ControlRequest,
@@ -72,7 +72,7 @@ impl ControlTarget {
         self.open_with(request, None)
     }
 
-    /// The same, and a descriptor with the request.
+    /// Also sends a descriptor with the request.
     pub(super) fn open_with(
         &self,
         request: &ControlRequest,
@@ -82,14 +82,12 @@ impl ControlTarget {
         let (line, connection) =
             exchange(socket, request, descriptor).map_err(|error| self.not_responding(&error))?;
         let answer: Value = serde_json::from_str(&line).map_err(|_| {
-            self.not_responding(&io::Error::other(
-                "what it sent is no answer of a Veche server",
-            ))
+            self.not_responding(&io::Error::other("it did not answer like a Veche server"))
         })?;
         if answer["ok"] != true {
             let why = answer["error"]
                 .as_str()
-                .unwrap_or("the server refused and did not say why");
+                .unwrap_or("the server refused without a reason");
             return Err(CommandFailure::new(Exit::Refused, why));
         }
         Ok((answer, connection))
@@ -100,7 +98,7 @@ impl ControlTarget {
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
                 let file = shown(&self.file);
-                // What is broken may be the line that says where the socket is.
+                // The error may be in the line with the socket's path.
                 let hint = match config::load(&self.file) {
                     Err(report) if !report.unreadable => {
                         format!(
@@ -177,7 +175,7 @@ pub(super) fn reload(control: &ControlTarget) -> Result<(), CommandFailure> {
         eprintln!("{warning} (warning)");
     }
     let (mut changed, restart) = (listed("changed"), listed("needs_restart"));
-    // Every reload reads scripts anew, and says nothing of whether their text is new.
+    // Every reload reads scripts again, without reporting whether they changed.
     if answer["has_scripts"] == true {
         changed.push("scripts that changed".to_owned());
     }
@@ -209,7 +207,7 @@ pub(super) fn restart(control: &ControlTarget) -> Result<(), CommandFailure> {
     replace(control, ControlCommand::Restart, "limits.drain_time")
 }
 
-/// Has another server process take over by `command`; `directive` says how long the old one drains.
+/// Replaces the server process by `command`; `directive` names the old one's drain time.
 fn replace(
     control: &ControlTarget,
     command: ControlCommand,
@@ -220,7 +218,7 @@ fn replace(
     let (from, to) = (text(&answer["from"]), text(&answer["to"]));
     let (old, new) = (&answer["old_pid"], &answer["pid"]);
     print_line(format_args!(
-        "server process {old} → {new}: it serves new connections and takes publications"
+        "server process {old} → {new}: the new process accepts connections and publications"
     ))?;
     let connections = before["status"]["report"]["connections"]
         .as_u64()
@@ -228,16 +226,16 @@ fn replace(
     if connections > 0 {
         print_line(format_args!(
             "the old one had {connections} connections and closes them within {} s ({directive}), WebSockets with \
-             1012; a client that has not come back yet misses what is published",
+             1012; clients miss publications until they have reconnected",
             answer["drain_ms"].as_u64().unwrap_or(0).div_ceil(1_000),
         ))?;
     }
-    // It lets go of the connection when it changes.
+    // The supervisor closes the connection when it is replaced.
     let deadline = now() + CHANGE_WAIT;
     while !is_closed(&mut connection) && now() < deadline {
         thread::sleep(STOP_LOOK);
     }
-    // Where it answers may have changed with the configuration.
+    // The socket's path may have changed with the configuration.
     let answer = loop {
         let asked = control.ask(ControlCommand::Status).or_else(|failure| {
             let other = find(&control.file, None)?;
@@ -252,11 +250,11 @@ fn replace(
     if let Some(error) = status["upgrade_error"].as_str() {
         return Err(CommandFailure::new(
             Exit::Failed,
-            format!("the supervisor stays at {from}: {error}"),
+            format!("the supervisor is still {from}: {error}"),
         ));
     }
     print_line(format_args!(
-        "supervisor {from} → {to}: it goes on with pid {}",
+        "supervisor {from} → {to}: the new one has pid {}",
         status["supervisor"]["pid"]
     ))
 }
@@ -265,23 +263,23 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or("?")
 }
 
-/// How long `stop` waits when nothing else is asked for.
+/// Returns how long `stop` waits by default.
 pub(super) fn stop_wait(file: &Path, now: bool) -> Duration {
     match config::load(file) {
         _ if now => STOP_GRACE,
         Ok(config) => config.limits.lame_duck_time + config.limits.drain_time + STOP_GRACE,
-        // What the running server has is not known then: a minute is more than the default.
+        // The server's values are unknown then: a minute exceeds the default.
         Err(_) => Duration::from_secs(60) + STOP_GRACE,
     }
 }
 
-/// `veche stop`: asks, then waits until the process is gone.
+/// `veche stop`: requests a stop, then waits until the process is gone.
 pub(super) fn stop(
     control: &ControlTarget,
     now: bool,
     wait: Duration,
 ) -> Result<(), CommandFailure> {
-    // Asked first, since afterwards there may be nobody left to ask.
+    // Requested first, since the server may be gone afterwards.
     let status = control.ask(ControlCommand::Status).unwrap_or_default();
     let pid = pid_of(&status);
     let (answer, mut connection) = control.open(&ControlRequest {
@@ -308,25 +306,25 @@ pub(super) fn stop(
     Err(CommandFailure::new(
         Exit::TimedOut,
         format!(
-            "the server{who} is still there after {} s; veche stop --now ends it at once",
+            "the server{who} is still running after {} s; veche stop --now stops it immediately",
             wait.as_secs()
         ),
     ))
 }
 
-/// What a stop waits for: connections that are open, and the drain that they get at most. `None` without connections.
+/// Describes what a stop waits for: open connections, and their drain time. `None` without connections.
 fn waits_for(status: &Value, wait: Duration) -> Option<String> {
     let open = status["status"]["report"]["connections"]
         .as_u64()
         .filter(|open| *open > 0)?;
     let plural = if open == 1 { "" } else { "s" };
     Some(format!(
-        "draining {open} connection{plural}, at most {} s; veche stop --now ends it at once",
+        "draining {open} connection{plural}, at most {} s; veche stop --now stops immediately",
         wait.as_secs()
     ))
 }
 
-/// The process that owns the control socket.
+/// Returns the process that owns the control socket.
 pub(super) fn pid_of(answer: &Value) -> Option<u64> {
     let status = answer.get("status").unwrap_or(answer);
     status["supervisor"]["pid"]
@@ -334,21 +332,21 @@ pub(super) fn pid_of(answer: &Value) -> Option<u64> {
         .or_else(|| status["pid"].as_u64())
 }
 
-/// Whether the process runs. One that ended and that nobody has waited for yet does not.
+/// Returns whether a process is running. Zombies don't count.
 fn is_alive(pid: u64) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return false;
     };
-    // The state stands behind the name, which is in parentheses and may hold any character.
+    // The state follows the name, which is in parentheses and may contain any character.
     let state = stat
         .rsplit_once(") ")
         .and_then(|(_, rest)| rest.chars().next());
     !matches!(state, Some('Z' | 'X'))
 }
 
-/// Whether the server has let go of the connection, which it does when it ends.
+/// Returns whether the server has closed the connection, which it does when it ends.
 fn is_closed(connection: &mut BufReader<UnixStream>) -> bool {
-    // A deadline of zero would be refused as meaning none.
+    // A timeout of zero would be rejected.
     let soon = connection
         .get_ref()
         .set_read_timeout(Some(Duration::from_millis(1)));

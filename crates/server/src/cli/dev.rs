@@ -1,8 +1,8 @@
-//! `veche dev`: the server as a developer wants it, which runs what was saved last.
+//! `veche dev`: the server for development, which runs the last saved state.
 //!
-//! It is `serve` with a watch on the configuration, on the scripts' folders and on those of static files: when something
-//! there is saved, the supervisor gets the signal that `veche reload` is made of. It knows nothing of what a reload does,
-//! nor of what pages show of it (`crate::dev`).
+//! It is `serve` with a watcher of the configuration and of the folders of scripts and static files: when a file is
+//! saved, the supervisor gets the signal for a reload. It does not know the effect of a reload, or how pages show it
+//! (`crate::dev`).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,19 +16,19 @@ use rustix::process::{Signal, getpid, kill_process};
 use veche_config::{Config, RouteHandler, StaticRoot};
 use veche_terminal::exit::{CommandFailure, Exit};
 
-/// Saves that come so shortly after each other are one.
+/// Saves within this time are merged.
 const TOGETHER: Duration = Duration::from_millis(60);
 
-/// What is watched; until it is dropped.
+/// A file watcher, active until it is dropped.
 #[derive(Debug)]
 pub(super) struct FileWatch {
     #[expect(dead_code, reason = "watches as long as it lives")]
     watcher: notify::RecommendedWatcher,
 }
 
-/// Begins to watch what a configuration runs.
+/// Starts watching the files of a configuration.
 pub(super) fn watch(config: &Config) -> Result<FileWatch, CommandFailure> {
-    // One place is enough: whatever else comes meanwhile is part of the same reload.
+    // One slot suffices: further saves are covered by the same reload.
     let (saved, saves) = sync_channel(1);
     let failed =
         |error: notify::Error| CommandFailure::new(Exit::Failed, format!("can't watch: {error}"));
@@ -36,7 +36,7 @@ pub(super) fn watch(config: &Config) -> Result<FileWatch, CommandFailure> {
     let mut watcher = notify::recommended_watcher(move |event| on_event(event, &pages, &saved))
         .map_err(failed)?;
     for folder in folders(config) {
-        // Folders, not files: editors write a new file and give it the old one's name.
+        // Folders, not files: editors replace files by new ones.
         watcher
             .watch(&folder, RecursiveMode::Recursive)
             .map_err(failed)?;
@@ -44,7 +44,7 @@ pub(super) fn watch(config: &Config) -> Result<FileWatch, CommandFailure> {
     thread::spawn(move || {
         while saves.recv().is_ok() {
             while saves.recv_timeout(TOGETHER) != Err(RecvTimeoutError::Timeout) {}
-            // Our own process is there.
+            // Can't fail: our own process exists.
             let _ = kill_process(getpid(), Signal::HUP);
         }
     });
@@ -62,12 +62,12 @@ fn on_event(
         EventKind::Create(_) | EventKind::Modify(_) | EventKind::Remove(_)
     );
     if is_change && event.paths.iter().any(|path| is_source(path, pages)) {
-        // Full: one is due anyway.
+        // Full: a reload is due anyway.
         let _ = saved.try_send(());
     }
 }
 
-/// Logs, databases and what editors leave beside are of no interest.
+/// Returns whether a file matters; logs, databases and temporary files of editors don't.
 fn is_source(path: &Path, pages: &BTreeSet<PathBuf>) -> bool {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("lua" | "toml") => true,
@@ -78,20 +78,20 @@ fn is_source(path: &Path, pages: &BTreeSet<PathBuf>) -> bool {
     }
 }
 
-/// What pages are made of.
+/// Extensions of files that belong to pages.
 const PAGES: &[&str] = &[
     "html", "htm", "css", "js", "mjs", "json", "svg", "png", "jpg", "jpeg", "gif", "webp", "avif",
     "ico", "woff2", "wasm", "txt", "md",
 ];
 
-/// Those whose files routes and apps serve.
+/// Returns the folders of static files of routes and apps.
 fn static_folders(config: &Config) -> BTreeSet<PathBuf> {
     let handlers = config.routes.iter().map(|route| &route.handler);
     let folders = handlers.filter_map(|handler| match handler {
         RouteHandler::Static {
             root: StaticRoot::Folder(folder),
                 ..
-            // As events name them.
+            // In the form that events use.
         } => Some(folder.canonicalize().unwrap_or_else(|_| folder.clone())),
         _ => None,
     });
@@ -103,7 +103,7 @@ fn static_folders(config: &Config) -> BTreeSet<PathBuf> {
 fn folders(config: &Config) -> BTreeSet<PathBuf> {
     let services = config.services.iter().map(|service| &service.app);
     let apps = config.apps.iter().chain(services);
-    let scripts = apps.map(|app| app.script.as_path());
+    let scripts = apps.filter_map(|app| app.own_script());
     let folder = |file: &Path| match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
         _ => PathBuf::from("."),

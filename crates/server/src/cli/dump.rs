@@ -1,6 +1,6 @@
-//! `veche dump`: the rows of a table of the running server, on standard output.
+//! `veche dump`: prints the rows of a table of the running server.
 //!
-//! The server process writes them to a socket of which the other end goes there with the request ([`crate::dump`]).
+//! The server process writes them to a socket whose other end is sent with the request ([`crate::dump`]).
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -16,7 +16,7 @@ use super::control::{self, ControlArgs, ControlTarget};
 use super::status;
 use crate::dump::{ReceiveError, receive};
 
-/// How long the first rows may take: the server begins at once, if it knows what a dump is.
+/// How long to wait for the first rows, which the server sends at once if it supports dumps.
 const FIRST_WAIT: Duration = Duration::from_secs(10);
 
 /// Of what, and how.
@@ -52,12 +52,12 @@ pub(super) fn run(file: &Path, args: DumpArgs) -> Result<(), CommandFailure> {
     dump(&control, wanted)
 }
 
-/// Name, rows and bytes of each.
+/// Prints name, rows and bytes of each table.
 fn list(control: &ControlTarget) -> Result<(), CommandFailure> {
     let answer = control.ask(ControlCommand::Status)?;
     let status = &answer["status"];
     if let Some(why) = status["report_error"].as_str() {
-        let why = format!("the server process tells nothing: {why}");
+        let why = format!("no report from the server process: {why}");
         return Err(CommandFailure::new(Exit::NoServer, why));
     }
     let tables: Vec<(String, String)> = status::tables(&status["report"]).collect();
@@ -86,11 +86,11 @@ fn dump(control: &ControlTarget, wanted: DumpRequest) -> Result<(), CommandFailu
         Err(ReceiveError::Source(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
             return Err(CommandFailure::new(
                 Exit::NoServer,
-                "the server process has ended before all rows were written",
+                "the server process ended before all rows were written",
             ));
         }
         Err(ReceiveError::Source(error)) => {
-            let why = format!("the server process writes no rows: {error}");
+            let why = format!("the server process can't write rows: {error}");
             return Err(CommandFailure::new(Exit::NoServer, why));
         }
     };
@@ -100,7 +100,7 @@ fn dump(control: &ControlTarget, wanted: DumpRequest) -> Result<(), CommandFailu
     }
 }
 
-/// Where rows come from: the first within [`FIRST_WAIT`], the others when whoever reads them gets to it.
+/// Reads rows: the first within [`FIRST_WAIT`], the others without a time limit.
 struct RowSource {
     socket: UnixStream,
     is_first: bool,

@@ -1,4 +1,4 @@
-//! What packages need of the command line: completions for shells, and man pages. Both are made of its definitions.
+//! Shell completions and man pages for packages, generated from the command line's definitions.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use veche_terminal::exit::{CommandFailure, Exit, print};
 
 use super::Cli;
 
-/// Prints the script that a shell reads.
+/// Prints a completion script.
 pub(super) fn completions(shell: Shell) -> Result<(), CommandFailure> {
     print(format_args!("{}", script(shell)))
 }
@@ -19,7 +19,7 @@ fn script(shell: Shell) -> String {
     String::from_utf8_lossy(&script).into_owned()
 }
 
-/// Writes a page for `veche` and one for each of its commands.
+/// Writes a man page for `veche` and one for each of its commands.
 pub(super) fn man(folder: &Path) -> Result<(), CommandFailure> {
     clap_mangen::generate_to(Cli::command(), folder).map_err(|error| {
         CommandFailure::new(Exit::Failed, format!("{}: {error}", folder.display()))

@@ -1,11 +1,11 @@
-//! `veche history`: what can be done with the history on disk while no server has it.
+//! `veche history`: maintenance of the history on disk while no server uses it.
 
 use std::path::Path;
 
 use veche_config as config;
 use veche_terminal::exit::{self, CommandFailure, Exit};
 
-/// Has the next start give all channels new epochs.
+/// Gives all channels new epochs at the next start.
 pub(super) fn renew_epochs(file: &Path) -> Result<(), CommandFailure> {
     let config = config::load(file)?;
     let Some(history) = &config.history else {
@@ -15,7 +15,7 @@ pub(super) fn renew_epochs(file: &Path) -> Result<(), CommandFailure> {
     let renewed = veche_archive::renew_epochs(&history.path);
     renewed.map_err(|error| CommandFailure::new(Exit::Failed, error.to_string()))?;
     exit::print_line(format_args!(
-        "{}: all channels have new epochs with the next start",
+        "{}: all channels get new epochs at the next start",
         history.path.display()
     ))
 }

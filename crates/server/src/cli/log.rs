@@ -1,7 +1,7 @@
-//! `veche log`: what the running server decides about a user or in a channel, as it happens.
+//! `veche log`: prints decisions of the running server about a user or a channel as they happen.
 //!
-//! The server process writes the lines to a socket of which the other end goes there with the request
-//! ([`crate::decisions`]). It ends with this command.
+//! The server process writes the lines to a socket whose other end is sent with the request ([`crate::decisions`]). It
+//! stops when this command ends.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -27,7 +27,7 @@ pub(super) struct LogArgs {
     control: ControlArgs,
 }
 
-/// Prints decisions until the server process ends, or the reader of the output is gone.
+/// Prints decisions until the server process or the reader of the output ends.
 pub(super) fn run(file: &Path, args: LogArgs) -> Result<(), CommandFailure> {
     let control = control::find(file, args.control.control)?;
     let failed = |error: io::Error| CommandFailure::new(Exit::Failed, error.to_string());
@@ -45,7 +45,8 @@ pub(super) fn run(file: &Path, args: LogArgs) -> Result<(), CommandFailure> {
     loop {
         let count = ours.read(&mut bytes).map_err(failed)?;
         if count == 0 {
-            let why = "the server process tells no more: it has ended, or too many look already";
+            let why =
+                "the server process stopped sending: it has ended, or there are too many watchers";
             return Err(CommandFailure::new(Exit::NoServer, why));
         }
         let mut out = io::stdout().lock();

@@ -1,7 +1,7 @@
-//! The command line: what can be asked of `veche`, and what a shell gets back.
+//! The command line of `veche`.
 //!
-//! `serve` hands a checked configuration to [`veche_supervisor`]; the other commands are short-lived clients of the
-//! configuration, of the control socket or of the push listener. An error is one line to act on.
+//! `serve` passes a checked configuration to [`veche_supervisor`]; the other commands are short-lived and use the
+//! configuration, the control socket or the push listener. An error is one actionable line.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -22,6 +22,8 @@ mod dump;
 mod generate;
 mod history;
 mod log;
+#[cfg(test)]
+mod lua_reference;
 mod new;
 mod play;
 mod push;
@@ -83,6 +85,9 @@ enum Command {
         /// Show the slowest operations of the last minutes: turns of workers, handlers of scripts, requests
         #[arg(long, conflicts_with = "json")]
         slow: bool,
+        /// Show the nodes of the cluster
+        #[arg(long, conflicts_with_all = ["json", "slow"])]
+        cluster: bool,
         #[command(flatten)]
         control: ControlArgs,
     },
@@ -151,13 +156,13 @@ pub(crate) fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(mut error) => {
             suggest(&mut error);
-            // Help and version are no mistakes.
+            // Help and version are not errors.
             let exit = if error.use_stderr() {
                 Exit::Usage
             } else {
                 Exit::Ok
             };
-            // Nobody is left to tell when even this can't be written.
+            // If this can't be printed either, there is no way to report it.
             let _ = error.print();
             return exit.into();
         }
@@ -171,8 +176,8 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-/// Adds the nearest subcommand to an error about an unknown one. clap's own measure gives up on short names: it has
-/// no suggestion for "nwe".
+/// Adds the nearest subcommand to an error about an unknown one. clap's own measure ignores short names: it has no
+/// suggestion for "nwe".
 fn suggest(error: &mut clap::Error) {
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand) else {
         return;
@@ -188,10 +193,10 @@ fn suggest(error: &mut clap::Error) {
     }
 }
 
-/// The configuration of the folder, and that of the package.
+/// The configuration in the current folder, and that of the package.
 const FILES: [&str; 2] = ["./veche.toml", "/etc/veche/veche.toml"];
 
-/// The first of these files that is there; the first one if none is.
+/// Returns the first of these files that exists; the first one if none does.
 fn found_of(files: [&str; 2]) -> PathBuf {
     let there = files.iter().find(|file| Path::new(file).exists());
     PathBuf::from(there.unwrap_or(&files[0]))
@@ -200,7 +205,7 @@ fn found_of(files: [&str; 2]) -> PathBuf {
 fn run(cli: Cli) -> Result<(), CommandFailure> {
     let file = match (cli.config, &cli.command) {
         (Some(file), _) => file,
-        // Development is about the files of the current folder.
+        // Development uses the files of the current folder.
         (None, Command::Dev | Command::Test(_)) => FILES[0].into(),
         (None, _) => found_of(FILES),
     };
@@ -218,7 +223,7 @@ fn run(cli: Cli) -> Result<(), CommandFailure> {
             serve(file, false)
         }
         Command::Dev => {
-            // Who takes over from another program goes on, whatever the file is like by now.
+            // A handover from another program continues, whatever the file contains by now.
             let _watch =
                 match config::load(&file) {
                     Err(_) if supervisor::goes_on() => None,
@@ -245,11 +250,13 @@ fn run(cli: Cli) -> Result<(), CommandFailure> {
         Command::Status {
             json,
             slow,
+            cluster,
             control,
         } => {
-            let form = match (json, slow) {
-                (true, _) => OutputFormat::Json,
-                (_, true) => OutputFormat::Slow,
+            let form = match (json, slow, cluster) {
+                (true, ..) => OutputFormat::Json,
+                (_, true, _) => OutputFormat::Slow,
+                (.., true) => OutputFormat::Cluster,
                 _ => OutputFormat::Table,
             };
             status::run(&control::find(&file, control.control)?, form)

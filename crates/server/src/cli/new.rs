@@ -1,6 +1,6 @@
-//! `veche new`: a folder with an application to begin with.
+//! `veche new`: creates a folder with an example application.
 //!
-//! The files are those of `examples/` and `templates/`, as they stand there, and what editors know of Veche's modules.
+//! The files are those of `examples/` and `templates/`, unchanged, and the type files of Veche's modules for editors.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -42,31 +42,31 @@ enum Template {
     Centrifuge,
 }
 
-/// A file's path in the new folder, and its text.
+/// A file's path in the new folder, and its content.
 type TemplateFile = (&'static str, &'static str);
 
-/// Files of a folder of the repository.
+/// Embeds files of a folder of the repository.
 macro_rules! files {
     ($folder:literal: $($name:literal),+) => {
         &[$(($name, include_str!(concat!("../../../../", $folder, "/", $name)))),+]
     };
 }
 
-/// What every folder has beside its application.
+/// The files that every folder has.
 const COMMON: [TemplateFile; 2] = [
     (".gitignore", include_str!("../../templates/gitignore")),
     (".luarc.json", include_str!("../../templates/luarc.json")),
 ];
 
-/// What editors know of the modules of scripts.
+/// The type files of script modules, for editors.
 #[derive(Embed)]
 #[folder = "../script/types"]
 struct Types;
 
-/// The folder of the types that `.luarc.json` names.
+/// The folder of types that `.luarc.json` refers to.
 const TYPES_FOLDER: &str = ".veche/types";
 
-/// Where the key of the API goes, and its length before it is encoded.
+/// The file of the API key, and the key's length in bytes before encoding.
 const KEY_FILE: &str = "api.key";
 const KEY_BYTES: usize = 24;
 
@@ -92,12 +92,12 @@ impl Template {
         }
     }
 
-    /// Whether a back end with a key is what it begins with, rather than an application in Lua.
+    /// Returns whether the template is a back end with a key, rather than an application in Lua.
     fn has_back_end(self) -> bool {
         matches!(self, Self::Push | Self::Centrifuge)
     }
 
-    /// What to try when it runs.
+    /// Returns a suggestion for a first try.
     fn first_try(self) -> &'static str {
         match self {
             Self::Echo | Self::Feed => "open http://127.0.0.1:8080/ in a browser",
@@ -117,11 +117,11 @@ impl Template {
         }
     }
 
-    /// What to read and change.
+    /// Returns a suggestion for the next step.
     fn then(self) -> &'static str {
         match self.has_back_end() {
             true => {
-                "veche.toml says who may do what. api.key is the key of your back end; .gitignore keeps it out of git.\n"
+                "veche.toml is the configuration. api.key is the key of your back end; .gitignore keeps it out of git.\n"
             }
             false => {
                 "app.lua is the application. What you save runs at once under veche dev; under veche serve say in the same \
@@ -131,10 +131,10 @@ impl Template {
     }
 }
 
-/// Makes the folder and says what to do next.
+/// Creates the folder and prints the next steps.
 pub(super) fn run(args: &NewArgs) -> Result<(), CommandFailure> {
     let NewArgs { folder, template } = args;
-    // Also what is there and can't be seen into, and a link to nowhere.
+    // Also fails for existing inaccessible folders and dangling links.
     fs::create_dir(folder).map_err(|error| {
         let why = match error.kind() {
             io::ErrorKind::AlreadyExists => "it exists already: choose another name".to_owned(),
@@ -165,7 +165,7 @@ pub(super) fn run(args: &NewArgs) -> Result<(), CommandFailure> {
     ))
 }
 
-/// Writes a random key of the API, readable by the owner alone.
+/// Writes a random API key with access for the owner only.
 fn write_key(path: &Path) -> Result<(), CommandFailure> {
     let mut key = [0; KEY_BYTES];
     getrandom::fill(&mut key)
@@ -189,7 +189,7 @@ fn write(path: &Path, text: &[u8]) -> Result<(), CommandFailure> {
     written.map_err(|error| failed(path, &plain(&error)))
 }
 
-/// As a shell takes it.
+/// Quotes a path for a shell.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+,:@%".contains(&byte);

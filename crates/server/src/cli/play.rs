@@ -1,6 +1,7 @@
 //! The script runtime of `veche bench script`: a server without listeners, in this process.
 //!
-//! The script runs as a service: one instance, and so one VM, for each thread. What users do is counted by [`ScriptRun`].
+//! The script runs as a service with one instance, and thus one VM, for each thread. Users' actions are counted by
+//! [`ScriptRun`].
 
 use std::ops::Range;
 use std::path::Path;
@@ -19,12 +20,12 @@ use veche_terminal::exit::{CommandFailure, Exit};
 
 use crate::server;
 
-/// Time for closing handshakes at the end.
+/// The time for closing handshakes at the end.
 const DRAIN: Duration = Duration::from_millis(500);
-/// Interval of checking whether connections have closed.
+/// The interval of checking whether connections have closed.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Starts a server that does nothing but play these users.
+/// Starts a server that only simulates these users.
 pub(super) fn start(users: ScriptUsers) -> Result<EndUsers, CommandFailure> {
     let config = Arc::new(configure(&users)?);
     let logs = logging::start(&config.server.log, None)
@@ -51,7 +52,7 @@ pub(super) fn start(users: ScriptUsers) -> Result<EndUsers, CommandFailure> {
     }))
 }
 
-/// The configuration of such a server.
+/// Returns the configuration of such a server.
 fn configure(users: &ScriptUsers) -> Result<Config, CommandFailure> {
     let script = users.script.canonicalize().map_err(|error| {
         let words = format!(
@@ -61,7 +62,7 @@ fn configure(users: &ScriptUsers) -> Result<Config, CommandFailure> {
         );
         CommandFailure::new(Exit::Usage, words)
     })?;
-    // A configuration has a listener; this one is never opened.
+    // A configuration requires a listener; this one is never opened.
     let text = format!(
         "[server]\nworkers = {threads}\nlog = \"warn\"\n\n[[listen]]\naddress = \"127.0.0.1:1\"\n\n[[service]]\n\
          name = \"users\"\nscript = {script}\ninstances = {threads}\nrestart = \"never\"\nmemory = \"{memory}\"\n",
@@ -73,7 +74,7 @@ fn configure(users: &ScriptUsers) -> Result<Config, CommandFailure> {
         .map_err(|report| CommandFailure::new(Exit::Usage, report.to_string()))
 }
 
-/// The run, as scripts know it.
+/// The run as seen by scripts.
 #[derive(Debug)]
 struct LoadUsers(Arc<ScriptRun>);
 

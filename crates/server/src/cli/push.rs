@@ -1,7 +1,7 @@
-//! `veche push`: a back end of one command, through the push listener.
+//! `veche push`: pushes through the push listener.
 //!
-//! Pushes from standard input are pipelined: up to [`WINDOW`] of them wait for their answers while a second
-//! thread reads these, and a lone line leaves at once.
+//! Pushes from standard input are pipelined: up to [`WINDOW`] of them wait for their responses, which a second thread
+//! reads; a single line is sent at once.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
@@ -45,16 +45,16 @@ pub(super) struct PushArgs {
     data: OsString,
 }
 
-/// The most pushes without an answer yet.
+/// The most pushes without a response.
 const WINDOW: usize = 256;
-/// How long the server may take: to be reached, to take a line, to answer one.
+/// The time limit for connecting, sending a line and receiving a response.
 const WAIT: Duration = Duration::from_secs(10);
-/// The longest message, and the longest line of standard input.
+/// The longest message, and the longest line of standard input, in bytes.
 const MESSAGE_BYTES_MAX: u64 = 16 << 20;
-/// The longest answer.
+/// The longest response in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
-/// Pushes what `args` say.
+/// Pushes as `args` say.
 pub(super) fn run(file: &Path, args: PushArgs) -> Result<(), CommandFailure> {
     let address = match args.address {
         Some(address) => address,
@@ -94,7 +94,7 @@ pub(super) fn run(file: &Path, args: PushArgs) -> Result<(), CommandFailure> {
     }
 }
 
-/// The push listener of the configuration, as a client reaches it.
+/// Returns the address of the configured push listener for clients.
 fn address_of(file: &Path) -> Result<SocketAddr, CommandFailure> {
     let config = config::load(file)?;
     let mut listeners = config.listeners.iter();
@@ -132,7 +132,7 @@ fn address_of(file: &Path) -> Result<SocketAddr, CommandFailure> {
     Ok(address)
 }
 
-/// Makes lines for the push listener.
+/// Builds lines for the push listener.
 struct LineBuilder {
     to: (&'static str, Value),
     binary: bool,
@@ -153,7 +153,7 @@ impl LineBuilder {
         }
     }
 
-    /// Why a push reached no connection.
+    /// Explains why a push reached no connection.
     fn why(&self, handed: u64) -> &'static str {
         match self.to.0 {
             _ if handed > 0 => "",
@@ -225,9 +225,9 @@ impl PushConnection {
 }
 
 struct PushReply {
-    /// Of the push, if the server could tell.
+    /// The push's id, if the server could read it.
     id: Option<u64>,
-    /// To how many connections it was handed, or why it was not.
+    /// The number of connections that accepted the message, or the error.
     outcome: Result<u64, String>,
 }
 
@@ -248,7 +248,7 @@ impl PushReplies {
             });
         }
         let Some(message) = answer["error"]["message"].as_str() else {
-            let why = format!("what answers at {address} is no push listener of Veche");
+            let why = format!("the server at {address} is not a push listener of Veche");
             return Err(CommandFailure::new(Exit::NoServer, why));
         };
         let code = answer["error"]["code"]
@@ -279,7 +279,7 @@ fn unreadable(error: &io::Error) -> CommandFailure {
     CommandFailure::new(Exit::Failed, format!("standard input: {error}"))
 }
 
-/// What came of many pushes.
+/// Totals of many pushes.
 #[derive(Default)]
 struct PushTotals {
     pushes: u64,
@@ -307,9 +307,9 @@ fn stream(
     };
     let sent = sender.all(maker, input);
     let skipped = sender.skipped;
-    // Without its other end the reader stops after the last answer that is due.
+    // Without its other end the reader stops after the last pending response.
     drop(sender);
-    // When both failed, the reader's reason is the better one: it saw what the server did.
+    // If both failed, the reader's error is more useful: it has seen the server's action.
     let sum = reader.join().expect("the reader returns its failures")?;
     sent?;
     let failed = sum.failed + skipped;
@@ -333,7 +333,7 @@ fn stream(
 struct Sender {
     address: SocketAddr,
     out: BufWriter<TcpStream>,
-    /// One for each push that has no answer yet.
+    /// One token for each push without a response.
     tokens: SyncSender<()>,
     skipped: u64,
 }
@@ -347,7 +347,7 @@ impl Sender {
         let mut data = Vec::new();
         for number in 1.. {
             if input.buffer().is_empty() {
-                // The next line may be long in coming; what is here leaves first.
+                // The next line may take long, so pending data is sent first.
                 self.flush()?;
             }
             data.clear();
@@ -379,7 +379,7 @@ impl Sender {
         self.flush()
     }
 
-    /// False when the reader has given up, which then says why.
+    /// Sends a push; returns false if the reader has failed, which reports the error.
     fn push(&mut self, line: &str) -> Result<bool, CommandFailure> {
         match self.tokens.try_send(()) {
             Ok(()) => {}

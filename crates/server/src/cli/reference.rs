@@ -1,6 +1,6 @@
-//! docs/reference/cli.md, written from the command line's own definitions.
+//! Generates docs/reference/cli.md from the command line's definitions.
 //!
-//! `VECHE_BLESS=1 cargo test -p veche reference` writes it anew.
+//! `VECHE_BLESS=1 cargo test -p veche reference` regenerates it.
 
 use std::fmt::Write as _;
 
@@ -41,7 +41,7 @@ fn page() -> String {
     page
 }
 
-/// Without blanks at the ends of lines, and one newline at the end.
+/// Removes trailing spaces from lines, and ends the text with one newline.
 fn trimmed(text: &str) -> String {
     let lines: Vec<&str> = text.trim_end().lines().map(str::trim_end).collect();
     lines.join("\n") + "\n"

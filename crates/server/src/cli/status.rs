@@ -1,4 +1,4 @@
-//! `veche status`: the server's answer as a table for people.
+//! `veche status`: formats the server's response as a table.
 
 use std::time::Duration;
 
@@ -8,33 +8,91 @@ use veche_terminal::exit::{CommandFailure, Exit, print, print_line};
 
 use super::control::ControlTarget;
 
-/// What is printed.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutputFormat {
     Table,
     Json,
-    /// What took longest lately.
+    /// The slowest recent operations.
     Slow,
+    /// The nodes of the cluster.
+    Cluster,
 }
 
-/// Asks and prints.
+/// Requests and prints the status.
 pub(super) fn run(control: &ControlTarget, form: OutputFormat) -> Result<(), CommandFailure> {
     let answer = control.ask(ControlCommand::Status)?;
     let status = answer.get("status").unwrap_or(&answer);
     match form {
         OutputFormat::Json => print_line(format_args!("{status}")),
         OutputFormat::Table => print(format_args!("{}", table(status))),
-        OutputFormat::Slow => match status["report_error"].as_str() {
+        OutputFormat::Slow | OutputFormat::Cluster => match status["report_error"].as_str() {
             Some(why) => Err(CommandFailure::new(
                 Exit::NoServer,
-                format!("the server process tells nothing: {why}"),
+                format!("no report from the server process: {why}"),
             )),
+            None if form == OutputFormat::Cluster => {
+                print(format_args!("{}", cluster(&status["report"]["cluster"])))
+            }
             None => print(format_args!("{}", slow(&status["report"]["slow"]))),
         },
     }
 }
 
-/// The kinds one below the other, each with its longest first.
+/// A line for each node, this one first.
+fn cluster(cluster: &Value) -> String {
+    let Some(nodes) = cluster["nodes"].as_array() else {
+        return "not a node of a cluster: [engine] type is \"memory\"\n".to_owned();
+    };
+    let heads = [
+        "node", "id", "version", "sessions", "users", "channels", "uptime", "",
+    ];
+    let mut rows = vec![heads.map(str::to_owned)];
+    for node in nodes {
+        let mut notes = Vec::new();
+        if node["is_own"] == true {
+            notes.push("this node".to_owned());
+        }
+        if node["is_draining"] == true {
+            notes.push("ends soon".to_owned());
+        }
+        if let Some(what) = node["disagrees"].as_str() {
+            notes.push(format!("disagrees: {what}"));
+        }
+        rows.push([
+            plain(&node["name"]),
+            plain(&node["id"]),
+            plain(&node["version"]),
+            plain(&node["sessions"]),
+            plain(&node["users"]),
+            plain(&node["channels"]),
+            uptime(node["uptime_s"].as_u64().unwrap_or(0) * 1000),
+            notes.join(", "),
+        ]);
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let cells = row.iter().zip(&widths);
+        let line: Vec<String> = cells
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        text += line.join("  ").trim_end();
+        text.push('\n');
+    }
+    if cluster["is_current"] == false {
+        text += "this node is cut off from the others\n";
+    }
+    text += &format!(
+        "{} of {} answers did not cover all nodes\n",
+        plain(&cluster["partial_answers"]),
+        plain(&cluster["questions"]),
+    );
+    text
+}
+
+/// Formats each kind with its slowest operations first.
 fn slow(kinds: &Value) -> String {
     let mut text = String::new();
     for (kind, from) in [
@@ -73,7 +131,7 @@ fn slow(kinds: &Value) -> String {
     text
 }
 
-/// The rows that come first, by where the answer has them; the rest follows as it comes.
+/// The rows that come first, by their path in the response; the rest follows in its order.
 const ROWS: [(&str, &str); 12] = [
     ("state", "/state"),
     ("pid", "/pid"),
@@ -142,7 +200,7 @@ fn table(status: &Value) -> String {
         .collect()
 }
 
-/// The tables of a report: names, and what they take in words.
+/// Returns the tables of a report: names and formatted sizes.
 pub(super) fn tables(report: &Value) -> impl Iterator<Item = (String, String)> {
     let tables = report["tables"].as_array().into_iter().flatten();
     tables.map(|table| {
@@ -160,7 +218,7 @@ pub(super) fn tables(report: &Value) -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// The members that are one value each; what has parts is for `--json`.
+/// Adds members with single values as rows; nested ones are left to `--json`.
 fn counters(rows: &mut Vec<(String, String)>, object: &Map<String, Value>) {
     for (name, value) in object {
         if matches!(value, Value::Number(_) | Value::String(_) | Value::Bool(_)) {
@@ -169,7 +227,7 @@ fn counters(rows: &mut Vec<(String, String)>, object: &Map<String, Value>) {
     }
 }
 
-/// On one line and without anything that moves the cursor.
+/// Formats a value on one line without control characters.
 fn plain(value: &Value) -> String {
     let text = value
         .as_str()
@@ -179,7 +237,7 @@ fn plain(value: &Value) -> String {
         .collect()
 }
 
-/// The two largest units: `3d 4h`, `12s`.
+/// Formats a duration with its two largest units: `3d 4h`, `12s`.
 fn uptime(ms: u64) -> String {
     let seconds = Duration::from_millis(ms).as_secs();
     let parts = [
@@ -220,6 +278,30 @@ mod tests {
         ] {
             assert_eq!(uptime(ms), expected, "{ms}");
         }
+    }
+
+    #[test]
+    fn nodes_are_listed_with_what_is_wrong_with_them() {
+        let node = |name: &str, is_own: bool, disagrees: Value| {
+            json!({
+                "name": name, "id": "00000000000000aa", "version": "0.1.0", "sessions": 12, "users": 3,
+                "channels": 4, "uptime_s": 61, "is_own": is_own, "is_draining": !is_own,
+                "disagrees": disagrees,
+            })
+        };
+        let seen = json!({
+            "is_current": false, "questions": 7, "partial_answers": 2,
+            "nodes": [node("a", true, Value::Null), node("longer\u{1b}", false, json!("settings"))],
+        });
+        let expected = "\
+node     id                version  sessions  users  channels  uptime
+a        00000000000000aa  0.1.0    12        3      4         1m 1s   this node
+longer   00000000000000aa  0.1.0    12        3      4         1m 1s   ends soon, disagrees: settings
+this node is cut off from the others
+2 of 7 answers did not cover all nodes
+";
+        assert_eq!(cluster(&seen), expected);
+        assert!(cluster(&Value::Null).starts_with("not a node of a cluster"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `veche test`: its options, and what a terminal gets to see meanwhile.
+//! `veche test`: options, and progress on the terminal.
 
 use std::fs;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -40,7 +40,7 @@ pub(super) struct TestArgs {
     junit: Option<PathBuf>,
 }
 
-/// Runs the tests of the application of that configuration.
+/// Runs the tests of a configuration's application.
 pub(super) fn run(file: &Path, args: TestArgs) -> Result<(), CommandFailure> {
     let config = config::load(file)?;
     let plan = Plan {
@@ -50,7 +50,7 @@ pub(super) fn run(file: &Path, args: TestArgs) -> Result<(), CommandFailure> {
         runs: args.runs,
         within: args.timeout,
     };
-    // Scripts may nest what runs in C: they get the stack of a worker.
+    // Scripts may nest C calls, so the thread has the stack of a worker.
     let thread = thread::Builder::new()
         .name("test".to_owned())
         .stack_size(WORKER_STACK_BYTES)
@@ -121,6 +121,6 @@ fn show_progress(file: &str, case: &str) {
         .take(usize::from(columns) - 1)
         .collect();
     let mut out = io::stdout().lock();
-    // A line that is soon written over: no harm if it can't be.
+    // The line is soon overwritten, so errors are ignored.
     let _ = write!(out, "{CLEAR_LINE}{line}").and_then(|()| out.flush());
 }

@@ -1,4 +1,4 @@
-//! The lines of the page that are about clients of Centrifugo's protocol.
+//! Rows of the page about Centrifugo's protocol.
 
 use veche_types::codes::{DisconnectCode, ErrorCode};
 
@@ -25,89 +25,89 @@ const fn error(
     row(code.code() as u16, code.text(), when, settings, metric)
 }
 
-/// Closes of routes with `handler = "centrifuge"`, instead of others that mean the same.
+/// Disconnects on routes with `handler = "centrifuge"`; some replace a WebSocket close code of the same meaning.
 pub(super) const CLOSES: &[CodeEntry] = &[
     close(
         DisconnectCode::ConnectionClosed,
-        "closed without advice; come back",
+        "the connection closed for no specific reason; reconnect",
         &[],
         "",
     ),
     close(
         DisconnectCode::Shutdown,
-        "the server stops, or another process has taken over: instead of 1001 and 1012; come back",
+        "the server is shutting down or a new process has taken over (replaces 1001 and 1012); reconnect",
         &["limits.drain_time"],
         "",
     ),
     close(
         DisconnectCode::Internal,
-        "the channels that the server gives the client have no room on this worker; come back",
+        "the worker has no capacity for the client's server-side subscriptions; reconnect",
         &[],
         "",
     ),
     close(
         DisconnectCode::Expired,
-        "the token has expired, or its `expire_at` is over, and 25 s later no other has come, or a client without an SDK brings one that is over, or the hook's answer with `expire_at` is over; come back with a new one",
+        "the token expired or reached its `expire_at` and was not refreshed within 25 s; or a client without an SDK connected with an expired token; or the `expire_at` of the hook's response has passed; reconnect with a new token",
         &["route.identity", "jwt.leeway"],
         "veche_tokens_expired_total",
     ),
     close(
         DisconnectCode::SubscriptionExpired,
-        "the time of a subscription that a back end has made is over; come back",
+        "a server-side subscription made by the back end expired; reconnect",
         &[],
         "",
     ),
     close(
         DisconnectCode::Slow,
-        "it does not read what it is sent: instead of 1013; come back",
+        "the client reads too slowly (replaces 1013); reconnect",
         &["limits.outbox_bytes"],
         "veche_slow_consumers_total",
     ),
     close(
         DisconnectCode::InsufficientState,
-        "a back end wants more than 64 things of the client while a command of it waits, or a new token names other channels; come back",
+        "the back end sent more than 64 commands for the client while one of the client's commands was pending, or a new token lists other channels; reconnect",
         &[],
         "",
     ),
     close(
         DisconnectCode::NoPong,
-        "no answer to a ping within 8 s, or within `pong_timeout` where that is shorter; come back",
+        "no pong within 8 s, or within `pong_timeout` if that is shorter; reconnect",
         &["limits.ping_interval", "limits.pong_timeout"],
         "veche_silent_closed_total",
     ),
     close(
         DisconnectCode::TooManyRequests,
-        "the client says more than it may: instead of 1008; come back",
+        "the client exceeded its rate limit (replaces 1008); reconnect",
         &["route.message_rate", "route.byte_rate", "route.over_rate"],
         "veche_outpaced_total",
     ),
     close(
         DisconnectCode::InvalidToken,
-        "the token of a connect or refresh command does not hold, is another user's, is for a channel, or has a claim that can't be honoured; or a client without an SDK has none",
+        "the token of a connect or refresh command is invalid, belongs to another user, is a subscription token, or has an unsupported claim; or a client without an SDK has no token",
         &["route.identity"],
         TOKENS,
     ),
     close(
         DisconnectCode::BadRequest,
-        "what came is no command, or the first one is not connect, or a later one is, or a client without an SDK begins with no connect request; the log says more",
+        "a malformed command; a first command other than connect; a second connect command; or a client without an SDK that doesn't start with a connect request; the log has the details",
         &[],
         PROTOCOL,
     ),
     close(
         DisconnectCode::Stale,
-        "no good connect command within 10 s",
+        "no successful connect command within 10 s",
         &[],
         "",
     ),
     close(
         DisconnectCode::ConnectionLimit,
-        "the user has as many connections as he may have",
+        "the user's connection limit is reached",
         &["limits.connections_per_user"],
         "veche_turned_away_total",
     ),
     close(
         DisconnectCode::ChannelLimit,
-        "its token or the back end gives the connection more channels than one may have, together with its user's own and `subs` of a client without an SDK",
+        "the channels from the token or the back end, the user's personal channel and `subs` of a client without an SDK together exceed the limit",
         &["limits.channels_per_client"],
         "",
     ),
@@ -119,17 +119,17 @@ pub(super) const CLOSES: &[CodeEntry] = &[
     ),
     close(
         DisconnectCode::NotAvailable,
-        "a `send` command, and nobody listens",
+        "a `send` command, and no handler for it exists",
         &[],
         "",
     ),
 ];
 
-/// Errors of commands there.
+/// Error replies to commands.
 pub(super) const ERRORS: &[CodeEntry] = &[
     error(
         ErrorCode::Internal,
-        "the server is short of memory, has no keys to check a token with, or does not hear from the back end that decides; worth another try",
+        "the server is short of memory, has no keys to verify a token with, or got no response from the authorization hook; retry later",
         &[
             "limits.memory_limit",
             "hooks.timeout",
@@ -140,61 +140,61 @@ pub(super) const ERRORS: &[CodeEntry] = &[
     ),
     error(
         ErrorCode::Unauthorized,
-        "the route wants a token, and none has come",
+        "the route requires a token and the client sent none",
         &["route.identity", "route.anonymous"],
         "",
     ),
     error(
         ErrorCode::UnknownChannel,
-        "a name that is empty or has control characters; or one of a namespace that does not exist",
+        "the channel name is empty or contains control characters, or its namespace doesn't exist",
         &["limits.unknown_namespace"],
         "",
     ),
     error(
         ErrorCode::PermissionDenied,
-        "the namespace does not let clients subscribe or publish, or not this one, or not without a token or the back end's word; history and presence are for subscribers",
+        "the namespace doesn't allow clients, or this client, to subscribe or publish, or requires a subscription token or the back end's consent; history and presence require a subscription",
         &["namespace.subscribe", "namespace.publish"],
         "",
     ),
     error(
         ErrorCode::AlreadySubscribed,
-        "by the client or, its own channel, by the server",
+        "the client is already subscribed, or the server subscribed it (its personal channel)",
         &[],
         "",
     ),
     error(
         ErrorCode::LimitExceeded,
-        "more channels of one connection than it may have; a history of more publications than one answer has, which the words say; a presence of more than 10,000",
+        "more channels than one connection may have; a history request for more publications than one reply holds (the message gives the limit); presence of more than 10,000 members",
         &["limits.channels_per_client", "limits.history_answer_max"],
         "",
     ),
     error(
         ErrorCode::BadRequest,
-        "nothing to publish, no token to refresh with, or a name of a channel that is too long",
+        "no data to publish, no token to refresh with, or a channel name over the length limit",
         &["limits.channel_name_bytes_max"],
         "",
     ),
     error(
         ErrorCode::NotAvailable,
-        "the channel keeps no history or no presence, which comes before 103; there is no token to refresh; `rpc`, and nobody is asked; what the server does not do",
+        "the channel has no history or no presence (checked before 103); the connection has no token to refresh; `rpc` without a handler; an unsupported command",
         &["namespace.history_size", "namespace.presence", "hooks.rpc"],
         "",
     ),
     error(
         ErrorCode::TokenExpired,
-        "SDKs get another one and try again",
+        "the token expired; SDKs request a new one and retry",
         &["jwt.leeway"],
         TOKENS,
     ),
     error(
         ErrorCode::Expired,
-        "a token to refresh a subscription with that has expired itself; so has what the back end has granted, or the token's `expire_at`",
+        "the token of a subscription refresh has itself expired, or the back end's grant or the token's `expire_at` has",
         &["jwt.leeway"],
         TOKENS,
     ),
     error(
         ErrorCode::UnrecoverablePosition,
-        "history since a position of another epoch",
+        "history since a position with a different epoch",
         &["namespace.position_ttl"],
         "",
     ),

@@ -1,4 +1,4 @@
-//! The lines of the page about ends of connections.
+//! Rows of the page about closed WebSockets.
 
 use veche_types::codes::CloseCode;
 
@@ -7,47 +7,54 @@ use super::row::{CodeEntry, row};
 const BROKEN: &str = "veche_protocol_errors_total";
 const TURNED_AWAY: &str = "veche_turned_away_total";
 
-/// Of WebSockets, as clients see them.
+/// Close codes of WebSockets, as clients receive them.
 pub(super) const CLOSES: &[CodeEntry] = &[
     row(
         CloseCode::GoingAway.code(),
         CloseCode::GoingAway.text(),
-        "the server stops; come back after a random wait",
+        "the server is shutting down; reconnect after a random delay",
         &["limits.drain_time"],
         "",
     ),
     row(
         CloseCode::Restarting.code(),
         CloseCode::Restarting.text(),
-        "`veche upgrade` or `veche restart`: another server process has taken over; come back to that one",
+        "`veche upgrade` or `veche restart`: a new server process has taken over; reconnect to reach it",
         &["limits.upgrade_drain_time", "limits.drain_time"],
         "",
     ),
     row(
         CloseCode::Idle.code(),
         CloseCode::Idle.text(),
-        "no message in either direction for so long",
+        "no message in either direction for this long",
         &["limits.idle_timeout"],
         "",
     ),
     row(
         CloseCode::ApplicationGone.code(),
         CloseCode::ApplicationGone.text(),
-        "a reload has taken the application away",
+        "a configuration reload removed the application",
         &["app.script"],
+        "",
+    ),
+    row(
+        CloseCode::AppBusy.code(),
+        CloseCode::AppBusy.text(),
+        "a message waited for a process of its application for as long as it may",
+        &["app.queue_timeout", "app.workers"],
         "",
     ),
     row(
         CloseCode::ProtocolError.code(),
         "reserved bit set",
-        "a bit that means nothing was set (RFC 6455 5.2)",
+        "a reserved bit without a negotiated meaning was set (RFC 6455 5.2)",
         &["route.compression"],
         BROKEN,
     ),
     row(
         CloseCode::ProtocolError.code(),
         "reserved opcode",
-        "an opcode that there is not",
+        "an undefined opcode (RFC 6455 5.2)",
         &[],
         BROKEN,
     ),
@@ -61,14 +68,14 @@ pub(super) const CLOSES: &[CodeEntry] = &[
     row(
         CloseCode::ProtocolError.code(),
         "malformed payload length",
-        "a length that is not in its shortest form",
+        "a length not encoded in its shortest form (RFC 6455 5.2)",
         &[],
         BROKEN,
     ),
     row(
         CloseCode::ProtocolError.code(),
         "fragmented control frame",
-        "a ping, pong or close in parts",
+        "a fragmented ping, pong or close (RFC 6455 5.5)",
         &[],
         BROKEN,
     ),
@@ -110,123 +117,123 @@ pub(super) const CLOSES: &[CodeEntry] = &[
     row(
         CloseCode::InvalidData.code(),
         "invalid UTF-8",
-        "a text that is none",
+        "a text message that isn't valid UTF-8",
         &[],
         BROKEN,
     ),
     row(
         CloseCode::InvalidData.code(),
         "corrupt compressed data",
-        "what can't be inflated",
+        "compressed data that can't be inflated",
         &["route.compression"],
         BROKEN,
     ),
     row(
         CloseCode::InvalidData.code(),
         "too many final blocks in a message",
-        "a compressed message with more than 8 blocks that say they are the last",
+        "a compressed message with more than 8 final DEFLATE blocks",
         &["route.compression"],
         BROKEN,
     ),
     row(
         CloseCode::TooFast.code(),
         CloseCode::TooFast.text(),
-        "the client says more than it may, where `over_rate` is `\"close\"`",
+        "the client exceeded its rate limit, with `over_rate = \"close\"`",
         &["route.message_rate", "route.byte_rate", "route.over_rate"],
         "veche_outpaced_total",
     ),
     row(
         CloseCode::TooBig.code(),
         "message too big",
-        "a message longer than the route takes, inflated",
+        "a message over the route's limit, measured after inflating",
         &["route.message_bytes_max"],
         BROKEN,
     ),
     row(
         CloseCode::TooBig.code(),
         "message inflates too far",
-        "a compressed message of more than 1 MiB that becomes far longer than it came",
+        "a compressed message that inflates to more than 1 MiB and exceeds the allowed ratio",
         &["route.inflate_ratio_max"],
         BROKEN,
     ),
     row(
         CloseCode::TooBig.code(),
         "too many fragments",
-        "a message in more frames than the route takes",
+        "a message with more frames than the route allows",
         &["route.fragments_max"],
         BROKEN,
     ),
     row(
         CloseCode::Failed.code(),
         CloseCode::Failed.text(),
-        "a handler of the application failed, or was stopped",
+        "a handler of the application failed or was stopped",
         &["app.cpu_budget", "app.memory"],
         "veche_app_errors_total",
     ),
     row(
         CloseCode::SlowConsumer.code(),
         CloseCode::SlowConsumer.text(),
-        "the client reads more slowly than is published to it",
+        "the client reads more slowly than data is sent to it",
         &["limits.outbox_bytes", "route.outbox_full"],
         "veche_slow_consumers_total",
     ),
     row(
         CloseCode::TooMany.code(),
         CloseCode::TooMany.text(),
-        "behind a proxy: another connection of the address was faster",
+        "behind a proxy: another connection of the same address took the last place",
         &["limits.connections_per_address"],
         TURNED_AWAY,
     ),
     row(
         CloseCode::Unavailable.code(),
         CloseCode::Unavailable.text(),
-        "a channel of the handshake can't be subscribed to for now; try again",
+        "a channel of the handshake can't be subscribed to at the moment; retry later",
         &[],
         "",
     ),
     row(
         CloseCode::Expired.code(),
         CloseCode::Expired.text(),
-        "what said who the client is has expired, a token or the hook's answer with `expire_at`; come back with a new one",
+        "the client's token or the hook's response with `expire_at` expired; reconnect with new credentials",
         &["route.identity", "jwt.leeway"],
         "veche_tokens_expired_total",
     ),
     row(
         CloseCode::InsufficientState.code(),
         CloseCode::InsufficientState.text(),
-        "publications of a channel may be missing and can't be recovered; come back and load the state",
+        "publications may be missing and can't be recovered; reconnect and reload the state",
         &[],
         "",
     ),
     row(
         CloseCode::Disconnected.code(),
         CloseCode::Disconnected.text(),
-        "the back end called `disconnect`, maybe before the client had connected; don't come back",
+        "the back end called `disconnect`, possibly before the client had connected; don't reconnect",
         &[],
         "veche_pushes_total",
     ),
     row(
         CloseCode::Blocked.code(),
         CloseCode::Blocked.text(),
-        "the back end called `block_user`; don't come back",
+        "the back end called `block_user`; don't reconnect",
         &["api.blocks"],
         "veche_pushes_total",
     ),
 ];
 
-/// What is not said with a Close: the transport just ends, which browsers show as 1006.
+/// Connections that end without a Close frame, which browsers report as 1006.
 pub(super) const SILENT: &[CodeEntry] = &[
     row(
         CloseCode::Abnormal.code(),
         "no pong",
-        "nothing was heard, not even a pong",
+        "no data, not even a pong, arrived in time",
         &["limits.ping_interval", "limits.pong_timeout"],
         "veche_silent_closed_total",
     ),
     row(
         CloseCode::Abnormal.code(),
         "it took nothing for too long",
-        "not a byte could be sent for so long",
+        "no byte could be sent for this long",
         &["limits.write_timeout"],
         "veche_slow_consumers_total",
     ),

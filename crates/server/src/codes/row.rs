@@ -1,14 +1,14 @@
-//! A line of the page of codes.
+//! A row of the page of codes.
 
-/// One way to be sent away.
+/// One code with one of its texts.
 pub(super) struct CodeEntry {
     pub(super) code: u16,
-    /// As a source has them; where they differ from time to time, their beginning.
+    /// The text as it occurs in a source; its beginning where the rest varies.
     pub(super) words: &'static str,
     pub(super) when: &'static str,
-    /// Names of directives, with their sections; empty: nothing changes it.
+    /// Names of the directives that affect it, each with its section.
     pub(super) settings: &'static [&'static str],
-    /// On `/metrics`, without labels.
+    /// The metric that counts it, without labels; may be empty.
     pub(super) metric: &'static str,
 }
 

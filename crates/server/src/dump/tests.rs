@@ -1,4 +1,4 @@
-//! Dumps without a server: what is written, how it ends, and what it costs.
+//! Tests of dumps without a server: output, end and limits.
 
 use std::os::unix::net::UnixStream;
 
@@ -98,7 +98,7 @@ fn what_is_not_there_is_said_with_what_is() {
 fn who_goes_ends_it_and_who_is_slow_keeps_one_of_a_few() {
     let store = store();
     let dumps = Dumps::default();
-    // More than a socket takes: each waits for its reader.
+    // More than a socket buffers, so each waits for its reader.
     let mut readers: Vec<UnixStream> = (0..DUMPS_MAX)
         .map(|_| {
             let (ours, theirs) = UnixStream::pair().expect("a pair");
@@ -111,7 +111,7 @@ fn who_goes_ends_it_and_who_is_slow_keeps_one_of_a_few() {
     let end = receive(&mut ours, &mut Vec::new()).expect("an end");
     assert!(
         end.error
-            .is_some_and(|why| why.starts_with("4 dumps are going on"))
+            .is_some_and(|why| why.starts_with("4 dumps are running"))
     );
     let mut slow = readers.pop().expect("one");
     drop(readers);

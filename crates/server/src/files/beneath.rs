@@ -1,4 +1,4 @@
-//! Opening a name below a root, so that neither `..` nor a link nor a race leads out of it.
+//! Opens a name below a root so that neither `..` nor a link nor a race leads out of it.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-/// `openat2` gives up when folders are moved while it looks; so often it is asked again.
+/// The most attempts: `openat2` gives up when folders are moved while it resolves.
 const TRIES_MAX: u32 = 8;
 
-/// NONBLOCK, as opening a FIFO would wait for its writer; NOCTTY, as a terminal is nothing to serve.
+/// NONBLOCK, since opening a FIFO would wait for its writer; NOCTTY, since terminals must not be opened.
 const FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
     .union(OFlags::NONBLOCK)
@@ -17,8 +17,8 @@ const FLAGS: OFlags = OFlags::RDONLY
 
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// Opens `relative`, or the root itself if it is empty. The root's own path may go through links: it is the
-/// operator's, and may be switched from one release to the next between two calls.
+/// Opens `relative`, or the root itself if it is empty. The root's own path may contain links: it belongs to the
+/// operator, who may switch a link between releases.
 pub(super) fn open(
     root: &Path,
     relative: &str,
@@ -31,7 +31,7 @@ pub(super) fn open(
         for _ in 0..TRIES_MAX {
             match rustix::fs::openat2(&root, relative, FLAGS, Mode::empty(), resolve) {
                 Err(Errno::AGAIN | Errno::INTR) => {}
-                // NOSYS: before Linux 5.6. PERM: what a container's filter says; the file system says ACCESS.
+                // NOSYS: before Linux 5.6. PERM: a container's filter; the file system returns ACCESS.
                 Err(Errno::NOSYS | Errno::PERM) => {
                     *is_openat2_refused = true;
                     break;
@@ -46,7 +46,7 @@ pub(super) fn open(
     walk(root, relative)
 }
 
-/// Name by name without following any link: less is served than with `openat2`, and never more.
+/// Opens component by component without following links: serves less than `openat2`, and never more.
 pub(super) fn walk(root: OwnedFd, relative: &str) -> Result<OwnedFd, Errno> {
     let (folders, name) = relative.rsplit_once('/').unwrap_or(("", relative));
     let mut folder = root;

@@ -1,4 +1,4 @@
-//! Small files in memory, of one worker.
+//! A worker's cache of small files.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -6,19 +6,19 @@ use std::path::Path;
 use rustix::fs::Stat;
 use veche_frontends::static_files::{ContentCoding, File, FileContent};
 
-/// Bytes of content that are kept in all.
+/// The total size of cached content in bytes.
 const CACHE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Files that are kept in all, however small, and variants of which it is known that they are not there.
+/// The most cached files, including variants known to be missing.
 const CACHE_FILES_MAX: usize = 4096;
 
-/// What tells one state of a file from another.
+/// Identifies a version of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileVersion {
     pub(super) len_bytes: u64,
     pub(super) modified_unix_s: u64,
     pub(super) modified_ns: u32,
-    /// The time of the last change of any kind, which nobody can set back.
+    /// The time of the last change of any kind, which can't be set back.
     changed: (i64, u64),
     device: u64,
     inode: u64,
@@ -38,12 +38,12 @@ impl FileVersion {
         }
     }
 
-    /// The same, of a file that turned out to have another length.
+    /// Returns the version with another length.
     pub(super) const fn with_len(self, len_bytes: u64) -> Self {
         Self { len_bytes, ..self }
     }
 
-    /// Of a file in the binary, which has one state only.
+    /// Returns the version of a file in the binary, which never changes.
     pub(super) const fn builtin(len_bytes: u64) -> Self {
         Self {
             len_bytes,
@@ -56,7 +56,7 @@ impl FileVersion {
     }
 }
 
-/// The files, by root, relative path and coding. When it is full, those go that came first.
+/// Files by root, relative path and encoding. When it is full, the oldest entries are evicted.
 #[derive(Default)]
 pub(super) struct FileCache {
     roots: HashMap<Box<Path>, CachedRoot>,
@@ -64,7 +64,7 @@ pub(super) struct FileCache {
     bytes: usize,
 }
 
-/// The kept files of a root. Variants stand under the names of their files.
+/// The cached files of a root. Variants are stored under the names of their files.
 #[derive(Default)]
 struct CachedRoot {
     files: HashMap<Box<str>, CachedFile>,
@@ -90,7 +90,7 @@ impl CachedRoot {
     }
 }
 
-/// The name of a file below a root: its relative path, and the coding if it is a variant.
+/// The name of a file below a root: its relative path, and the encoding of a variant.
 #[derive(Clone, Copy)]
 pub(super) struct CacheKey<'n> {
     pub(super) relative: &'n str,
@@ -98,7 +98,7 @@ pub(super) struct CacheKey<'n> {
 }
 
 struct CachedFile {
-    /// `None`: it is not there.
+    /// `None`: the file does not exist.
     found: Option<(File, FileVersion)>,
     checked_ms: u64,
 }
@@ -130,7 +130,7 @@ impl FileCache {
             .then(|| entry.found.as_ref().map(|(file, _)| file.clone()))
     }
 
-    /// The kept file, if it is still in that state.
+    /// Returns the cached file if its version is unchanged.
     pub(super) fn confirm(
         &mut self,
         root: &Path,
@@ -145,7 +145,7 @@ impl FileCache {
         Some(file.clone())
     }
 
-    /// Keeps the result of a look-up, in place of the former one.
+    /// Stores the result of a look-up, replacing the previous one.
     pub(super) fn insert(
         &mut self,
         root: &Path,

@@ -1,4 +1,4 @@
-//! A real folder with links, a FIFO and files that change.
+//! Tests on a real folder with links, a FIFO and changing files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::*;
 
-/// A folder that goes away with the test: `srv/` is the root, `secret` lies beside it.
+/// A temporary folder: `srv/` is the root, with `secret` next to it.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -73,7 +73,7 @@ fn nothing_outside_of_the_root() {
         0,
     )
     .unwrap();
-    // The second column by `openat2`, the third name by name.
+    // The second column with `openat2`, the third component by component.
     let rows = [
         ("", Ok("folder"), Ok("folder")),
         ("a.txt", Ok("aaa"), Ok("aaa")),
@@ -90,7 +90,7 @@ fn nothing_outside_of_the_root() {
         ("fifo", Err("not found"), Err("not found")),
         ("none", Err("not found"), Err("not found")),
         ("a.txt/index.html", Err("not found"), Err("not found")),
-        // Never asked for by the static handler.
+        // The static handler never requests this.
         ("../secret", Err("not found"), Err("not found")),
         ("sub/../../secret", Err("not found"), Err("not found")),
         ("/etc/passwd", Err("not found"), Err("not found")),
@@ -188,7 +188,7 @@ fn the_demo_is_built_in() {
     );
 }
 
-/// What a variant in gzip holds, and its description.
+/// Returns the content of a gzip variant and its description.
 fn variant(
     files: &mut DiskFiles,
     root: &Path,
@@ -225,7 +225,7 @@ fn variants_lie_beside_their_files() {
     for none in ["c.txt", "d.txt", "none", "../secret"] {
         assert!(variant(&mut files, &root, none, 0).is_none(), "{none}");
     }
-    // The same file asked for itself is another representation of its own.
+    // The same file requested directly is a representation of its own.
     let Ok(OpenResult::File(direct)) = files.open(&root, "a.txt.gz", 0) else {
         panic!("a file")
     };
@@ -266,7 +266,7 @@ fn variants_that_are_not_there_are_kept_within_bounds() {
         assert!(variant(&mut files, &root, &format!("{index}.txt"), 0).is_none());
     }
     assert_eq!(files.cache.usage(), (0, 4096));
-    // In place of what came first, whatever it is.
+    // Evicts the oldest entry.
     fs::write(root.join("0.txt.gz"), "zipped").unwrap();
     assert!(variant(&mut files, &root, "0.txt", 0).is_some());
     assert!(variant(&mut files, &root, "4999.txt", 0).is_none());

@@ -1,8 +1,8 @@
-//! What fuzzers do with a whole server: any bytes to connections under TLS ([`sealed`]), any configurations to a server
-//! that runs ([`reload`]).
+//! Fuzz targets for a whole server: arbitrary bytes on TLS connections ([`sealed`]), and arbitrary configurations for a
+//! running server ([`reload`]).
 //!
-//! One real worker on a simulated network and clock, as in tests of applications. It is built for fuzzers and for the
-//! tests that replay their corpora only.
+//! A real worker on a simulated network and clock, as in tests of applications. Built only for fuzz targets and the
+//! tests that replay their corpora.
 
 mod reload;
 #[cfg(test)]
@@ -12,7 +12,7 @@ mod tls;
 pub use reload::reload;
 pub use tls::sealed;
 
-/// An input, read from its front.
+/// An input, consumed from the front.
 struct FuzzInput<'d>(&'d [u8]);
 
 impl<'d> FuzzInput<'d> {
@@ -22,7 +22,7 @@ impl<'d> FuzzInput<'d> {
         Some(*first)
     }
 
-    /// A number and so many bytes.
+    /// Reads a length and that many bytes.
     fn bytes(&mut self) -> &'d [u8] {
         let length = usize::from(self.byte().unwrap_or(0));
         let (bytes, rest) = self.0.split_at(length.min(self.0.len()));

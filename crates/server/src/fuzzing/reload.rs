@@ -1,6 +1,6 @@
-//! Reloads of any configuration: each file is taken or refused with words, and no connection is lost either way.
+//! Reloads arbitrary configurations: each is accepted or rejected with an error, and no connection is lost either way.
 //!
-//! The input is the texts of several files, with a line of `---` between them.
+//! The input is the text of several files, separated by lines of `---`.
 
 use veche_config as config;
 use veche_net::{ConnectionId, RemoteState, Simulated};
@@ -34,7 +34,7 @@ keep_alive_timeout = "1d"
 
 const FILES_MAX: usize = 6;
 
-/// The text of a message, and the frame of it by the server.
+/// A client's text message, and the server's frame of it.
 const MESSAGE: &[u8] = &[0x81, 0x85, 0, 0, 0, 0, b'h', b'e', b'l', b'l', b'o'];
 const ECHO: &[u8] = &[0x81, 5, b'h', b'e', b'l', b'l', b'o'];
 
@@ -56,7 +56,7 @@ pub fn reload(data: &[u8]) {
                 continue;
             }
         };
-        // What `veche config` shows, and what a reload says of it.
+        // The output of `veche config` and the report of a reload.
         assert!(!read.effective.to_string().is_empty());
         let same = read.effective.changes(&read.effective);
         let is_same = same.reload.is_empty() && same.restart.is_empty();
@@ -68,7 +68,7 @@ pub fn reload(data: &[u8]) {
             Err(why) => assert!(!why.is_empty(), "refused without a word"),
         }
         stage.settle();
-        // Whoever is inside stays, and by the rules by which it came.
+        // Existing connections stay, with the rules under which they were opened.
         for id in [echo, app] {
             stage.network().write(id, MESSAGE.to_vec());
         }
@@ -79,9 +79,9 @@ pub fn reload(data: &[u8]) {
             "a reload has dropped a connection"
         );
         assert_eq!(heard, ECHO, "a reload has lost a message");
-        // Its application may be gone, and it with it; else it is served.
+        // If its application was removed it may be closed; otherwise it is served.
         let _ = stage.read(app);
-        // Whoever comes gets an answer, or is sent away.
+        // A new connection is answered or rejected.
         let newcomer = stage.dial(0);
         let request = b"GET /index.html HTTP/1.1\r\nHost: t\r\n\r\n".to_vec();
         stage.network().write(newcomer, request);
@@ -91,7 +91,7 @@ pub fn reload(data: &[u8]) {
     stage.finish(&all);
 }
 
-/// A WebSocket.
+/// Opens a WebSocket.
 fn open(stage: &mut FuzzStage<Simulated>, path: &str) -> ConnectionId {
     let id = stage.dial(0);
     let request = format!(

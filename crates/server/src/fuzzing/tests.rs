@@ -1,4 +1,4 @@
-//! Replays what fuzzers have found: it stays found.
+//! Replays the fuzzing corpora as regression tests.
 
 use std::fs;
 use std::path::Path;

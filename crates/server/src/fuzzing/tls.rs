@@ -1,8 +1,8 @@
-//! Whole connections under TLS: records split anywhere, changed, cut off, with garbage before, between and behind.
+//! TLS connections with records split anywhere, modified, truncated, or mixed with garbage.
 //!
-//! The input is a script of what clients do. Each has an honest TLS of its own, so that what it says reaches the depths;
-//! between it and the wire the script does as it likes. A client whose wire nobody touched has to understand every byte
-//! that the server sends.
+//! The input is a script of client actions. Each client has a correct TLS implementation, so that its messages reach
+//! the server's core; the script manipulates the bytes in between. A client whose bytes were not modified has to
+//! understand every byte from the server.
 
 use veche_net::{ConnectionId, RemoteState, Simulated};
 use veche_tls::{ClientTrust, TlsStream, TrustSource};
@@ -44,15 +44,15 @@ const CLIENTS_MAX: usize = 20;
 const UPGRADE: &str = "Host: t\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n";
 
-/// One of the clients.
+/// The state of a client.
 struct FuzzClient {
     id: ConnectionId,
     tls: Box<TlsStream>,
-    /// Sealed, on its way to the server.
+    /// Encrypted bytes on their way to the server.
     wire: Vec<u8>,
-    /// Not a byte of the wire was touched.
+    /// The bytes were not modified.
     is_honest: bool,
-    /// What it was sent is no TLS, as the server was told none: nothing more is understood.
+    /// The server answered without TLS, so nothing further can be decrypted.
     is_lost: bool,
 }
 
@@ -95,10 +95,10 @@ fn operate(
     client: &mut FuzzClient,
 ) {
     match operation % 16 {
-        // Bytes as they are, inside.
+        // Plain bytes inside TLS.
         0 | 1 => client.say(script.bytes()),
         2..=4 => client.say(&sensible(script.byte().unwrap_or(0))),
-        // So much of the wire, or all of it.
+        // Transmits a part of the bytes, or all.
         5 => {
             let count = usize::from(script.byte().unwrap_or(0)).min(client.wire.len());
             let piece = client.wire.drain(..count).collect();
@@ -136,7 +136,7 @@ fn operate(
     stage.settle();
 }
 
-/// A piece of what sensible clients say.
+/// Returns a fragment of a valid client message.
 fn sensible(what: u8) -> Vec<u8> {
     let frame = |first: u8, payload: &[u8]| {
         let mut frame = vec![first, 0x80 | payload.len().min(125) as u8, 0, 0, 0, 0];
@@ -170,7 +170,7 @@ impl FuzzClient {
         self.is_honest &= before == self.wire;
     }
 
-    /// Takes what it was sent.
+    /// Processes received bytes.
     fn hear(&mut self, stage: &mut FuzzStage<Simulated>) {
         let (sealed, state) = stage.read(self.id);
         if self.is_lost {
@@ -179,7 +179,7 @@ impl FuzzClient {
         let mut plain = Vec::new();
         match self.tls.receive(&sealed, &mut plain) {
             Ok(()) => {}
-            // Before a handshake is over an alert may come of its time limit, or a plain answer to a plain request.
+            // Before the handshake is complete, a timeout alert or a plain response may arrive.
             Err(error) => {
                 self.is_lost = true;
                 assert!(!self.is_honest, "an honest client hears {error}");

@@ -1,4 +1,4 @@
-//! A log of history that records batches, and says what is durable when the world does.
+//! A history log that records batches and reports them durable when the simulated world says so.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,14 +10,14 @@ use super::OutputRecord;
 use crate::history::batch_of;
 use crate::worker::HistoryLog;
 
-/// What the world says of it: the last batch that is durable.
+/// The last batch that the world declared durable.
 pub(super) type DurableMark = Arc<AtomicU64>;
 
-/// See the module's text.
+/// A history log of one worker.
 pub(super) struct RecordedLog {
     pub(super) record: OutputRecord,
     pub(super) told: DurableMark,
-    /// The last that was handed over, and the last of which the worker knows that it is durable.
+    /// The last submitted batch, and the last one that was reported durable to the worker.
     pub(super) batch: u64,
     pub(super) known: u64,
 }

@@ -1,4 +1,4 @@
-//! The world's ends of a worker's mailbox: what the worker posts is taken there, and what arrives is posted there.
+//! The world's ends of a worker's mailbox: takes the messages that the worker sends, and delivers messages to it.
 
 use std::convert::Infallible;
 
@@ -8,18 +8,18 @@ use veche_sim::worker_driver::{self, WorkerOutput};
 use super::OutputRecord;
 use crate::worker::WorkerMail;
 
-/// What a mailbox of a world carries.
+/// The messages in a world's mailboxes.
 type WorldMail = WorkerMail<Infallible>;
 
-/// The other ends: of each worker, of none in place of the worker's own, and of the control side.
+/// The other ends: one for each other worker, and one for the control side.
 pub(super) struct Mailboxes {
     me: usize,
     ends: Vec<Option<Mailbox<WorldMail>>>,
-    /// By end: data that the worker has sent it and that it has not given back.
+    /// By end: data messages of the worker that have not been returned as credit.
     taken: Vec<u32>,
 }
 
-/// Records that mail for a worker has left.
+/// Records that messages for a worker have left.
 struct DepartureRecorder(OutputRecord, usize);
 
 impl Wake for DepartureRecorder {
@@ -29,7 +29,7 @@ impl Wake for DepartureRecorder {
 }
 
 impl Mailboxes {
-    /// The mailbox of worker `me` of so many, whose hubs use `credits` of each lane, and the other ends.
+    /// Creates the mailbox of worker `me`, whose hubs use `credits` of each lane, and the other ends.
     pub(super) fn new(
         me: usize,
         workers: usize,
@@ -37,7 +37,7 @@ impl Mailboxes {
         record: &OutputRecord,
     ) -> (Mailbox<WorldMail>, Self) {
         let options = Options {
-            // A yes to a delivery is good for two, so a hub knows of one less.
+            // One positive answer stands for two deliveries, so a hub uses one less.
             credits: credits + 1,
             ..Options::default()
         };
@@ -56,7 +56,7 @@ impl Mailboxes {
         (own.expect("a worker of these"), Self { me, ends, taken })
     }
 
-    /// What arrives by each lane, and what of the worker's data is still unfinished.
+    /// Delivers messages by lane, and the number of the worker's data messages that are unfinished.
     pub(super) fn deliver(
         &mut self,
         letters: Vec<Vec<worker_driver::LaneMail>>,
@@ -95,14 +95,14 @@ impl Mailboxes {
         }
     }
 
-    /// By end: data that was delivered and that the worker has not finished.
+    /// Returns by end the number of delivered data messages that the worker has not finished.
     pub(super) fn unfinished(&self) -> Vec<u32> {
         let ends = self.ends.iter();
         let unfinished = ends.map(|end| end.as_ref().map_or(0, |end| end.unfinished(self.me)));
         unfinished.collect()
     }
 
-    /// What the worker has sent to another one.
+    /// Takes the messages that the worker has sent to another one.
     pub(super) fn take(&mut self, to: usize) -> Vec<worker_driver::Message> {
         let mut messages = Vec::new();
         while let Some(end) = &mut self.ends[to]

@@ -1,9 +1,9 @@
-//! The server's glue does what the simulator's does: worlds of `veche-sim` run on both, and after each step all that came
-//! out of workers and all that clients heard is the same.
+//! Compares the server's glue with the simulator's: worlds of `veche-sim` run on both, and after each step all output
+//! of workers and all data received by clients has to be equal.
 //!
-//! Below the glue is [`Simulated`](veche_net::Simulated), between workers are mailboxes, each worker in a mesh of its own
-//! whose other ends are the world's: so a world decides what arrives when, and every message, credit and flush still
-//! passes the mailbox that ships. `VECHE_GLUE_WORLDS` says how many worlds, `VECHE_GLUE_FROM` the first seed.
+//! The glue runs on [`Simulated`](veche_net::Simulated), and each worker has a mailbox mesh of its own whose other ends
+//! belong to the world: the world decides what arrives when, while every message, credit and flush passes through the
+//! production mailbox. `VECHE_GLUE_WORLDS` sets the number of worlds, `VECHE_GLUE_FROM` the first seed.
 
 mod log;
 mod mailboxes;
@@ -16,10 +16,10 @@ use parking_lot::Mutex;
 use veche_sim::worker_driver::WorkerOutput;
 use veche_sim::{ACTIONS, compare};
 
-/// Worlds that are compared: enough for the faults of `sim/MUTATIONS.md`, in a few seconds.
+/// The number of worlds compared: enough to detect the faults of `sim/MUTATIONS.md`, in a few seconds.
 const WORLDS: u64 = 150;
 
-/// What comes out of one worker, its driver and its mailbox, in order.
+/// The output of a worker, its driver and its mailbox, in order.
 type OutputRecord = Arc<Mutex<Vec<WorkerOutput>>>;
 
 fn number(name: &str, usual: u64) -> u64 {

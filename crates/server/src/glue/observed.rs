@@ -1,4 +1,4 @@
-//! The simulated network, with a record of what it is asked for and what it tells.
+//! A simulated network that records its calls and events.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,17 +15,17 @@ use veche_sim::worker_driver::{Conditions, TransportEvent, TransportInput, Worke
 
 use super::OutputRecord;
 
-/// See the module's text.
+/// A driver that wraps the simulated network.
 pub(super) struct RecordingDriver {
     network: Simulated,
-    /// Stands in for the network while that tells something.
+    /// Replaces the network while its events are handled.
     spare: Option<Simulated>,
     record: OutputRecord,
-    /// Transports that nobody has closed, and whether they are paused.
+    /// Open transports, and whether they are paused.
     open: BTreeMap<ConnectionId, bool>,
-    /// What a transport to another server takes before that reads.
+    /// The bytes that an outgoing transport accepts before its peer reads.
     room_bytes: usize,
-    /// A turn begins: how long it may wait is recorded.
+    /// A turn is starting: its wait time is recorded.
     pub(super) is_turn: bool,
 }
 
@@ -64,7 +64,7 @@ impl RecordingDriver {
         id
     }
 
-    /// Something happens at a transport; whether there is something to tell.
+    /// Applies an input of a transport; returns whether it causes an event.
     pub(super) fn put(&mut self, id: ConnectionId, arrival: TransportInput) -> bool {
         match arrival {
             TransportInput::Bytes(bytes) => self.network.write(id, bytes),
@@ -90,7 +90,7 @@ impl RecordingDriver {
         self.record.lock().push(output);
     }
 
-    /// Takes what the far side has got since the last call.
+    /// Takes the bytes that the far side has received since the last call.
     fn take_received(&mut self, id: ConnectionId) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.network.read(id, &mut bytes);

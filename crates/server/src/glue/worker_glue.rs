@@ -1,4 +1,4 @@
-//! One worker on the server's glue, as a world drives it.
+//! A worker on the server's glue, driven by a simulated world.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::observed::RecordingDriver;
 use crate::process_state::ProcessState;
 use crate::worker::{HookExecutor, WorkerApps, WorkerLoop};
 
-/// Brings up the workers of a process.
+/// Starts the workers of a process.
 pub(super) fn begin(all: Vec<Context>, conditions: &Conditions) -> Vec<Box<dyn WorkerDriver>> {
     let common = Arc::new(ProcessState::new(all.len(), now()));
     common.set_ready(true);
@@ -34,7 +34,7 @@ pub(super) fn begin(all: Vec<Context>, conditions: &Conditions) -> Vec<Box<dyn W
     seats.collect()
 }
 
-/// Questions that are out.
+/// Hook requests without a decision.
 type OpenHookRequests = Arc<Mutex<BTreeMap<(ConnectionId, u32), OnDecision>>>;
 
 struct WorkerGlue {
@@ -46,7 +46,7 @@ struct WorkerGlue {
     common: Arc<ProcessState>,
 }
 
-/// Has the world decide.
+/// Lets the world decide hook requests.
 struct WorldHooks(OutputRecord, OpenHookRequests);
 
 impl HookExecutor for WorldHooks {

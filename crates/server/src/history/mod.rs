@@ -1,8 +1,8 @@
-//! What channels remember, on disk: opened and given to the hubs before the server is ready, written while it runs,
-//! closed at its end.
+//! Channel history on disk: opened and loaded into the hubs before the server is ready, written while it runs, closed
+//! at its end.
 //!
-//! The archive is `veche-archive`'s business, what waits for it the hub's (`crates/hub/src/log.rs`); `records` stands
-//! between their types, and each worker carries batches from one to the other (`worker/history.rs`).
+//! Storage is in `veche-archive`, and the queue in the hub (`crates/hub/src/log.rs`); `records` converts between their
+//! types, and each worker transfers batches (`worker/history.rs`).
 
 mod records;
 
@@ -21,34 +21,34 @@ use veche_hub::{ChannelName, Hub};
 pub(crate) use records::batch_of;
 pub(crate) use records::records_of;
 
-/// How long another process that is about to end may keep the folder: one whose supervisor was killed drains for two
-/// seconds, and one that is gone may have left a copy of its lock with a process that was just being started.
+/// How long to wait for another process that holds the folder and is about to end: one whose supervisor was killed
+/// drains for two seconds, and one that is gone may have left a duplicate of its lock in a process that was just being
+/// started.
 const LOCK_WAIT: Duration = Duration::from_secs(4);
 const LOCK_LOOK: Duration = Duration::from_millis(20);
 
-/// So often somebody looks how the archive is.
+/// The interval of checking the archive's state.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// So many warnings of a start are logged one by one.
+/// The most warnings of a start that are logged individually.
 const WARNINGS_MAX: usize = 20;
 
 /// The process's archive, if it has one.
 #[derive(Debug, Default)]
 pub(crate) struct HistoryArchive {
     archive: Mutex<Option<Archive>>,
-    /// There is one.
+    /// Whether there is an archive.
     is_on: bool,
     is_closing: AtomicBool,
-    /// It was told that writing fails.
+    /// Whether failing writes have been logged.
     was_failing: AtomicBool,
 }
 
 impl HistoryArchive {
-    /// Opens the folder, if there is to be one, and gives each hub the streams of its channels. All hubs have their
-    /// namespaces and the time.
+    /// Opens the configured folder and loads each hub's channels. All hubs already have their namespaces and the time.
     ///
     /// # Errors
-    /// Why the server can't start, on one line.
+    /// The server can't start, as one line.
     pub(crate) fn begin(
         store: Option<&HistoryStore>,
         boot: Option<String>,
@@ -82,13 +82,13 @@ impl HistoryArchive {
         })
     }
 
-    /// A worker's way in; `wake` is called whenever something of it is durable.
+    /// Returns a worker's writer; `wake` is called whenever writes become durable.
     pub(crate) fn writer(&self, wake: impl Fn() + Send + Sync + 'static) -> Option<Writer> {
         let archive = self.archive.lock();
         archive.as_ref().map(|archive| archive.writer(wake))
     }
 
-    /// What was counted, nothing where there is no archive.
+    /// Returns the counters, all zero without an archive.
     pub(crate) fn stats(&self) -> ArchiveStats {
         if !self.is_on {
             return ArchiveStats::default();
@@ -97,12 +97,12 @@ impl HistoryArchive {
         archive.as_ref().map(Archive::stats).unwrap_or_default()
     }
 
-    /// Whether it is being closed, or was.
+    /// Returns whether the archive is closing or closed.
     pub(crate) fn is_closing(&self) -> bool {
         self.is_closing.load(Relaxed)
     }
 
-    /// Tells the log when writing begins to fail, and when it works again. When to be called next.
+    /// Logs when writes start to fail and when they work again; returns when to call it next.
     pub(crate) fn look(&self) -> Option<Instant> {
         if !self.is_on || self.is_closing() {
             return None;
@@ -112,22 +112,22 @@ impl HistoryArchive {
             match stats.is_failing {
                 true => error!(
                     error = stats.last_error.unwrap_or_default(),
-                    "history can't be written: publications to channels that remember wait until it can"
+                    "history can't be written: publications to channels with history wait until it can"
                 ),
-                false => info!("history is written again"),
+                false => info!("history can be written again"),
             }
         }
         Some(now() + LOOK_EVERY)
     }
 
-    /// Writes what was handed over, and closes. What fails is nothing that anybody was told.
+    /// Writes pending records and closes the archive. Failures concern only unacknowledged data.
     pub(crate) fn close(&self) {
         self.is_closing.store(true, Relaxed);
         let Some(archive) = self.archive.lock().take() else {
             return;
         };
         if let Err(error) = archive.close() {
-            warn!(%error, "history was not closed well");
+            warn!(%error, "history was not closed cleanly");
         }
     }
 }
@@ -155,13 +155,13 @@ fn open(store: &HistoryStore, boot: Option<String>) -> Result<(Archive, LoadedSt
     }
 }
 
-/// With what nobody can read out of the way, for whoever wants to look.
+/// Moves unreadable files aside for inspection and opens a new archive.
 fn reset(path: &Path, options: &Options, reason: &str) -> Result<(Archive, LoadedStreams), Error> {
     let aside = veche_archive::set_aside(path)?;
     error!(
         reason,
         aside = %aside.display(),
-        "history is damaged and was set aside: channels begin anew"
+        "history is damaged and was set aside: channels start with new epochs"
     );
     veche_archive::open(path, options)
 }
@@ -175,13 +175,13 @@ fn log_loaded(warnings: &[Warning]) {
     }
 }
 
-/// Those that were published to longest ago come first, since of those that take as much they give first.
+/// Channels with the oldest last publication come first, since of channels of equal size they are evicted first.
 fn restore(loaded: LoadedStreams, hubs: &mut [Hub]) {
     let mut channels: Vec<_> = loaded.collect();
     channels.sort_by_key(|channel| channel.publications.last().map_or(0, |last| last.at_ms));
     for channel in channels {
         let Ok(name) = ChannelName::new(&channel.name) else {
-            warn!(channel = ?channel.name, "history: that is no name of a channel");
+            warn!(channel = ?channel.name, "history: not a valid channel name");
             continue;
         };
         let home = usize::from(hubs[0].home_of(name).0);

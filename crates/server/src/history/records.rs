@@ -1,4 +1,4 @@
-//! The hub's words for what is to be kept, in the archive's, and back.
+//! Converts between the types of the hub and the archive.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use veche_hub::{
     PublicationInfo, RestoredStream, Version,
 };
 
-/// What is said of a publication beside its data begins with this; others may come.
+/// The format of a publication's metadata; others may follow.
 const INFO_FORMAT: u8 = 1;
 
-/// What an archive gets of a batch.
+/// Converts a batch of the hub to records.
 pub(crate) fn records_of(batch: LogBatch) -> Vec<Record> {
     batch.records.into_iter().map(record).collect()
 }
@@ -60,7 +60,7 @@ fn record(append: LogRecord) -> Record {
     }
 }
 
-/// What a hub gets of a channel.
+/// Converts a loaded channel for the hub.
 pub(super) fn restored(channel: LoadedStream) -> RestoredStream {
     let epoch = Epoch::from_bits(channel.epoch);
     let kept = channel.publications.into_iter();
@@ -96,7 +96,7 @@ fn version(version: veche_archive::StoredVersion) -> Version {
     }
 }
 
-/// The batch that these records were made of.
+/// Converts records back to their batch.
 #[cfg(test)]
 pub(crate) fn batch_of(number: u64, records: Vec<Record>) -> LogBatch {
     let append = |record| match record {
@@ -140,12 +140,12 @@ fn kind_of(number: u8) -> PayloadKind {
     match number {
         0 => PayloadKind::Text,
         1 => PayloadKind::Json,
-        // Whatever it is, its bytes are bytes.
+        // Of an unknown kind, the bytes are kept as they are.
         _ => PayloadKind::Binary,
     }
 }
 
-/// The format, then the client or none, then the tags; texts and bytes behind their length.
+/// The format, then the client if any, then the tags; texts and bytes are preceded by their length.
 fn write_info(info: &PublicationInfo) -> Bytes {
     let mut out = vec![INFO_FORMAT];
     out.push(info.client.is_some().into());
@@ -170,13 +170,13 @@ fn write_info(info: &PublicationInfo) -> Bytes {
 }
 
 fn write(out: &mut Vec<u8>, bytes: &[u8]) {
-    // No payload is longer than a body of a request may be, which is below that.
+    // A payload is limited to the size of a request body, which is lower.
     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     out.extend_from_slice(&length.to_le_bytes());
     out.extend_from_slice(&bytes[..length as usize]);
 }
 
-/// `None`: a later version wrote it, in another format.
+/// Parses the metadata; `None` if a later version wrote it in another format.
 fn read_info(bytes: &Bytes) -> Option<PublicationInfo> {
     let mut rest = bytes.strip_prefix(&[INFO_FORMAT])?;
     let client = match byte(&mut rest)? {

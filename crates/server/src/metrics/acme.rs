@@ -1,4 +1,4 @@
-//! Certificates that are ordered.
+//! Metrics of certificates ordered by ACME.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use veche_acme::{CertificateManager, CertificateStatus};
 
-/// Its name, its text, and its value for a certificate.
+/// Name, help, and value for a certificate.
 type Gauge = (&'static str, &'static str, fn(&CertificateStatus) -> i64);
 
-/// Asks at each scrape.
+/// Collects the values at each scrape.
 pub(super) struct AcmeCollector(pub(super) CertificateManager);
 
 impl fmt::Debug for AcmeCollector {

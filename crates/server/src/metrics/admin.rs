@@ -1,5 +1,5 @@
-//! What the admin page shows of the process: the counters of `/metrics` as one object, worker by worker, and beside them
-//! what held workers up, the configuration and the end of the log.
+//! The data of the admin page: the counters of `/metrics` as one object per worker, slow operations, the configuration,
+//! and the end of the log.
 
 use serde_json::{Map, Value, json};
 use veche_config::unix_now_ms;
@@ -9,11 +9,11 @@ use veche_frontends::stats::{SharedCounter, TURN_BUCKETS_US};
 
 use super::{COUNTERS, GAUGES, LABELLED, MetricsReport, tables};
 
-/// What all metrics begin with.
+/// The prefix of all metrics.
 const PREFIX: &str = "veche_";
 
 impl MetricsReport {
-    /// An object of what is looked at.
+    /// Returns the object of a view.
     pub(super) fn seen(&self, look: AdminView) -> Value {
         match look {
             AdminView::Figures => self.figures(),
@@ -30,13 +30,16 @@ impl MetricsReport {
     fn figures(&self) -> Value {
         let common = &self.common;
         let workers = common.stats.iter().map(|stats| of_worker(stats));
+        let cluster = common.cluster.as_ref();
+        let now_ms = veche_clock::monotonic_ms();
         json!({
+            "cluster": cluster.map(|cluster| cluster.seen().status(now_ms)),
             "uid": self.uid,
             "version": env!("CARGO_PKG_VERSION"),
             "now_ms": unix_now_ms(),
             "uptime_ms": common.started.elapsed().as_millis() as u64,
             "is_ready": common.is_ready(),
-            // 0: as many as there are descriptors for, which is not known here.
+            // 0: as many as descriptors allow, which is not known here.
             "connections_max": u32::try_from(common.connections_max()).unwrap_or(0),
             "memory_bytes": common.memory.used(),
             "memory_limit_bytes": common.memory.limit(),
@@ -46,7 +49,7 @@ impl MetricsReport {
     }
 }
 
-/// By the names of the metrics, without what all of them begin with.
+/// Returns counters by metric name without the prefix.
 fn of_worker(stats: &Stats) -> Value {
     let named = |name: &'static str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned();
     let mut figures = Map::new();

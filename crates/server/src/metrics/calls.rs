@@ -1,4 +1,4 @@
-//! What `/metrics` says of calls to the outside: the figures of each client, over all workers.
+//! Metrics of outgoing calls: the figures of each client, over all workers.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use veche_outbound::{ClientKind, ClientMetrics, Outbound, WAIT_BUCKETS_MS};
 
 use super::histogram::NoExemplar;
 
-/// Reads the figures when it is asked.
+/// Collects the values at each scrape.
 pub(super) struct CallCollector(pub(super) Outbound);
 
 impl fmt::Debug for CallCollector {
@@ -21,7 +21,7 @@ impl fmt::Debug for CallCollector {
     }
 }
 
-/// Name, help, where.
+/// Name, help, accessor.
 type Gauge = (&'static str, &'static str, fn(&ClientMetrics) -> u64);
 
 const GAUGES: &[Gauge] = &[

@@ -1,4 +1,4 @@
-//! Until when the certificates of our listeners hold.
+//! Metrics of the expiry of our listeners' certificates.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::tls_listeners::TlsListeners;
 
-/// Asks the listeners at each scrape.
+/// Collects the values at each scrape.
 pub(super) struct CertificateCollector(pub(super) Arc<TlsListeners>);
 
 impl fmt::Debug for CertificateCollector {

@@ -1,4 +1,4 @@
-//! How the back end takes what it is told.
+//! Metrics of event webhooks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::process_state::ProcessState;
 
-/// Zeros where nobody is told anything.
+/// Collects the values at each scrape; zeros without event webhooks.
 pub(super) struct EventCollector(pub(super) Arc<ProcessState>);
 
 impl fmt::Debug for EventCollector {

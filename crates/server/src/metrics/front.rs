@@ -1,14 +1,15 @@
-//! The process as the front ends ask it: limits that all workers share, who is let in, what is looked at.
+//! The process-wide state that front ends query: shared limits, bans and revoked sessions, reports.
 
 use std::net::IpAddr;
 
 use prometheus_client::encoding::text::encode;
-use serde_json::json;
+use serde_json::{Value, json};
 use veche_frontends::admin::AdminView;
 use veche_frontends::issued_token::{Ban, BanError, IssuedToken};
 use veche_frontends::{AuthDecision, Process};
 
 use super::MetricsReport;
+use crate::cluster::Seen;
 
 impl Process for MetricsReport {
     fn is_ready(&self) -> bool {
@@ -17,7 +18,7 @@ impl Process for MetricsReport {
 
     fn metrics(&self) -> String {
         let mut text = String::with_capacity(16 << 10);
-        // Writing into a string can't fail.
+        // Writing to a string can't fail.
         let _ = encode(&mut text, &self.registry);
         text
     }
@@ -126,16 +127,25 @@ impl Process for MetricsReport {
     }
 
     fn nodes(&self) -> String {
-        json!([{
+        let cluster = self.common.cluster.as_ref().map(|cluster| cluster.seen());
+        let name = cluster.as_ref().map_or("veche", Seen::name);
+        let own = json!({
             "uid": self.uid,
-            "name": "veche",
+            "name": name,
             "version": env!("CARGO_PKG_VERSION"),
             "num_clients": self.sum(|s| &s.sessions),
             "num_users": self.sum(|s| &s.users),
             "num_channels": self.sum(|s| &s.channels),
             "num_subs": self.sum(|s| &s.subscriptions),
             "uptime": self.common.started.elapsed().as_secs(),
-        }])
-        .to_string()
+        });
+        let others = cluster.iter().flat_map(Seen::info);
+        let nodes: Vec<Value> = std::iter::once(own).chain(others).collect();
+        Value::from(nodes).to_string()
+    }
+
+    fn has_node(&self, id: &str) -> bool {
+        let cluster = self.common.cluster.as_ref();
+        cluster.is_some_and(|cluster| cluster.has(id))
     }
 }

@@ -1,4 +1,4 @@
-//! Histograms as the exposition format has them.
+//! Histograms in the exposition format.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use prometheus_client::encoding::MetricEncoder;
 
 use veche_outbound::LatencyHistogram;
 
-/// The histogram has no exemplars; the library wants to know what labels they don't have.
+/// The histogram has no exemplars; the library requires a type for their labels.
 pub(super) type NoExemplar = [(&'static str, &'static str); 0];
 
-/// Writes how long answers took.
+/// Encodes a latency histogram.
 pub(super) fn histogram(mut metric: MetricEncoder<'_>, latency: &LatencyHistogram) -> fmt::Result {
     let buckets = latency.buckets();
     let count = buckets.iter().map(|(_, count)| count).sum();

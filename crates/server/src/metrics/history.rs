@@ -1,4 +1,4 @@
-//! How the archive of history does.
+//! Metrics of the history archive.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::process_state::ProcessState;
 
-/// Asks the archive at each scrape; zeros where there is none.
+/// Collects the values at each scrape; zeros without an archive.
 pub(super) struct HistoryCollector(pub(super) Arc<ProcessState>);
 
 impl fmt::Debug for HistoryCollector {

@@ -1,4 +1,4 @@
-//! How those who decide on clients' commands take their questions.
+//! Metrics of hook requests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use veche_webhooks::hooks::WebhookOutcome;
 use super::histogram::histogram;
 use crate::process_state::ProcessState;
 
-/// Zeros where nobody is asked.
+/// Collects the values at each scrape; zeros without hooks.
 pub(super) struct HookCollector(pub(super) Arc<ProcessState>);
 
 impl fmt::Debug for HookCollector {

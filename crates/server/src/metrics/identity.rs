@@ -1,4 +1,4 @@
-//! What `/metrics` says of questions to issuers, back ends and PAM.
+//! Metrics of requests to issuers, back ends and PAM.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use super::histogram::histogram;
 use veche_identity::{IdentityProviders, LookupOutcome};
 
-/// Reads the figures when it is asked.
+/// Collects the values at each scrape.
 pub(super) struct IdentityCollector(pub(super) Arc<IdentityProviders>);
 
 impl fmt::Debug for IdentityCollector {

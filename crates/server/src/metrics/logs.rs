@@ -1,4 +1,4 @@
-//! What the logs have lost.
+//! Metrics of lost log lines.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 
 use crate::process_state::ProcessState;
 
-/// Asks the logs at each scrape.
+/// Collects the values at each scrape.
 pub(super) struct LogCollector(pub(super) Arc<ProcessState>);
 
 impl fmt::Debug for LogCollector {

@@ -1,5 +1,4 @@
-//! What `/metrics` says of the server process as the system sees it, by the names that Prometheus's own clients use, and
-//! of its starts.
+//! Metrics of the server process by the system, with the names that Prometheus's own clients use, and of its restarts.
 
 use std::fmt;
 use std::fs;
@@ -16,15 +15,15 @@ use veche_config::unix_now_ms;
 
 use crate::process_state::ProcessState;
 
-/// Reads the figures when it is asked.
+/// Collects the values at each scrape.
 pub(super) struct ProcessCollector {
     common: Arc<ProcessState>,
-    /// Unix time of its start, in seconds.
+    /// The start of the process in Unix seconds.
     started_s: f64,
 }
 
 impl ProcessCollector {
-    /// Returns the collector of the figures of the process that the counters are of.
+    /// Creates the collector of the process.
     pub(super) fn new(common: Arc<ProcessState>) -> Self {
         let lived = common.started.elapsed().as_secs_f64();
         Self {
@@ -40,13 +39,13 @@ impl fmt::Debug for ProcessCollector {
     }
 }
 
-/// Of all its threads, in seconds.
+/// Returns the CPU time of all threads in seconds.
 fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// `None` where the system has no such figure.
+/// Returns the number of open descriptors; `None` if the system does not report it.
 fn open_descriptors() -> Option<u64> {
     let all = fs::read_dir("/proc/self/fd").ok()?;
     // One of them is the folder's own.

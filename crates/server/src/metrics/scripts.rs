@@ -1,4 +1,4 @@
-//! What applications count themselves.
+//! The applications' own metrics.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the tables of scripts take: on `/metrics`, in `veche status`, on the admin page.
+//! Sizes of scripts' tables, for `/metrics`, `veche status` and the admin page.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use veche_store::Store;
 use veche_store::table::{Table, TableGauges};
 
-/// There are no more lines than tables: the store has a limit.
+/// The number of lines is bounded by the store's limit of tables.
 pub(super) struct TableCollector(pub(super) Arc<Store>);
 
 impl fmt::Debug for TableCollector {
@@ -60,7 +60,7 @@ impl Collector for TableCollector {
     }
 }
 
-/// Of every table, in the order of their names: what costs nothing to know.
+/// Returns the cheap figures of every table, ordered by name.
 pub(super) fn figures(store: &Store) -> Value {
     store.tables().iter().map(|table| brief(table)).collect()
 }
@@ -77,7 +77,7 @@ fn brief(table: &Table) -> Value {
     })
 }
 
-/// All that there is to know of every table, which looks at all of them.
+/// Returns all figures of every table, which requires examining them.
 pub(super) fn seen(store: &Store) -> Value {
     let tables = store.tables();
     json!({"tables": tables.iter().map(|table| whole(table)).collect::<Vec<_>>()})
@@ -92,7 +92,7 @@ fn whole(table: &Table) -> Value {
             json!({"name": column.name, "type": column.type_text(), "bytes": bytes})
         })
         .collect();
-    // Where rows expire, the last index is by when they do; no script has named it.
+    // If rows expire, the last index is by expiry time and unnamed.
     let indexes = schema.indexes.iter().zip(&info.indexes);
     let indexes: Vec<Value> = indexes
         .filter(|(index, _)| schema.index(index.name.as_bytes()).is_some())
@@ -122,7 +122,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A table with two rows.
+    /// Creates a table with two rows.
     pub(crate) fn make(store: &Store, name: &str) {
         let draft = SchemaDraft {
             key: "id:u32".to_owned(),

@@ -1,7 +1,7 @@
-//! A driver that hands over what was put into it and takes what it is sent at once, at next to no cost of its own: what
-//! is counted on it is the worker.
+//! A driver that delivers queued input and accepts output at almost no cost, so that only the worker's instructions are
+//! counted.
 //!
-//! A turn brings one event: the oldest connection not yet accepted, else the oldest message. Timers never fire, and the
+//! A turn has one event: the oldest connection not yet accepted, else the oldest message. Timers never fire, and the
 //! clock stands still.
 
 use std::collections::VecDeque;
@@ -14,23 +14,23 @@ use veche_net::{
     Buffer, CloseReason, ConnectionId, Detached, Driver, Event, ListenerId, Options, Waker,
 };
 
-/// See the module.
+/// The driver's state.
 pub(super) struct DirectDriver {
     options: Options,
     waker: Waker,
     now_ms: u64,
-    /// By index, which is never reused: whether it is open.
+    /// Whether a connection is open, by index, which is never reused.
     open: Vec<bool>,
     dialed: VecDeque<(ConnectionId, ListenerId, SocketAddr)>,
     arrivals: VecDeque<(ConnectionId, Vec<u8>)>,
     closing: VecDeque<ConnectionId>,
     sent_bytes: u64,
-    /// What was sent to each transport, while it is kept.
+    /// Data sent to each transport, unless it is discarded.
     kept: Option<Vec<Vec<u8>>>,
 }
 
 impl DirectDriver {
-    /// One with nobody connected, at `now_ms`, that keeps what it is sent.
+    /// Creates a driver without connections, at `now_ms`, that keeps sent data.
     pub(super) fn new(now_ms: u64) -> Self {
         Self {
             options: Options::default(),
@@ -45,7 +45,7 @@ impl DirectDriver {
         }
     }
 
-    /// Opens a connection; it is accepted in one of the next turns.
+    /// Opens a connection, to be accepted in a later turn.
     pub(super) fn dial(&mut self, listener: ListenerId, from: SocketAddr) -> ConnectionId {
         let id = ConnectionId {
             index: self.open.len() as u32,
@@ -59,17 +59,17 @@ impl DirectDriver {
         id
     }
 
-    /// Queues bytes of the peer, to be received whole in a turn of their own.
+    /// Queues bytes of the peer, to be received in a turn of their own.
     pub(super) fn arrive(&mut self, id: ConnectionId, bytes: Vec<u8>) {
         self.arrivals.push_back((id, bytes));
     }
 
-    /// Whether there is nothing left to bring.
+    /// Returns whether no input is queued.
     pub(super) fn is_empty(&self) -> bool {
         self.dialed.is_empty() && self.arrivals.is_empty() && self.closing.is_empty()
     }
 
-    /// Takes what was sent to a connection since the last call; nothing once [`forget`](Self::forget) was called.
+    /// Takes the data sent to a connection since the last call; empty after [`forget`](Self::forget).
     pub(super) fn take_sent(&mut self, id: ConnectionId) -> Vec<u8> {
         let kept = self
             .kept
@@ -78,12 +78,12 @@ impl DirectDriver {
         kept.map(std::mem::take).unwrap_or_default()
     }
 
-    /// Counts what is sent from now on and keeps none of it.
+    /// Discards sent data from now on, and only counts it.
     pub(super) fn forget(&mut self) {
         self.kept = None;
     }
 
-    /// Bytes sent to all connections.
+    /// Returns the number of bytes sent to all connections.
     pub(super) fn sent_bytes(&self) -> u64 {
         self.sent_bytes
     }
@@ -94,7 +94,7 @@ impl DirectDriver {
 }
 
 impl Driver for DirectDriver {
-    /// The socket is closed: connections come by [`DirectDriver::dial`].
+    /// The socket is dropped: connections are opened by [`DirectDriver::dial`].
     fn listen(&mut self, _: OwnedFd) -> io::Result<ListenerId> {
         Err(io::ErrorKind::Unsupported.into())
     }

@@ -1,4 +1,4 @@
-//! One worker for instruction counts: messages go in, turns are made, bytes come out, and nothing else costs anything.
+//! A worker for instruction counts: messages go in, turns run, bytes come out, at no other cost.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -7,15 +7,15 @@ use veche_net::{ConnectionId, ListenerId};
 use super::direct::DirectDriver;
 use super::{FuzzStage, MONO_MS, good};
 
-/// Turns without an event after which the worker has nothing left to do: a delivery may take a turn or two.
+/// The number of turns without an event after which the worker is idle: a delivery may take a turn or two.
 const QUIET_TURNS: u32 = 4;
 
-/// A worker, brought up with a configuration.
+/// A worker with a configuration.
 pub struct WorkerRig(FuzzStage<DirectDriver>);
 
 impl WorkerRig {
-    /// Brings up a worker. The configuration names files relative to a folder with a site (`site/index.html`), an
-    /// application that echoes (`app.lua`) and a certificate (`own.pem`, `own.key`).
+    /// Starts a worker. The configuration refers to files in a folder with a site (`site/index.html`), an echo
+    /// application (`app.lua`) and a certificate (`own.pem`, `own.key`).
     ///
     /// # Panics
     /// The configuration is not valid.
@@ -24,7 +24,7 @@ impl WorkerRig {
         Self(FuzzStage::on(DirectDriver::new(MONO_MS), &good(config)))
     }
 
-    /// Opens a connection to one of the configuration's listeners, by its place.
+    /// Opens a connection to a configured listener, by its index.
     pub fn dial(&mut self, listener: u32) -> ConnectionId {
         let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 50_000));
         let id = self.0.network().dial(ListenerId(listener), from);
@@ -32,12 +32,12 @@ impl WorkerRig {
         id
     }
 
-    /// Queues bytes of a client, to be received whole in a turn of their own.
+    /// Queues bytes of a client, to be received in a turn of their own.
     pub fn arrive(&mut self, id: ConnectionId, bytes: Vec<u8>) {
         self.0.network().arrive(id, bytes);
     }
 
-    /// Makes one turn.
+    /// Runs one turn.
     ///
     /// # Panics
     /// Never: the driver does not fail.
@@ -46,7 +46,7 @@ impl WorkerRig {
         self.0.worker.turn().expect("a driver that does not fail");
     }
 
-    /// Makes turns until nothing is left to do.
+    /// Runs turns until the worker is idle.
     pub fn settle(&mut self) {
         let mut quiet = 0;
         while quiet < QUIET_TURNS {
@@ -58,17 +58,17 @@ impl WorkerRig {
         }
     }
 
-    /// Takes what was sent to a client since the last call, unless [`forget`](Self::forget) was called.
+    /// Takes the data sent to a client since the last call, unless [`forget`](Self::forget) was called.
     pub fn take_sent(&mut self, id: ConnectionId) -> Vec<u8> {
         self.0.network().take_sent(id)
     }
 
-    /// From now on what is sent is counted and not kept.
+    /// Discards sent data from now on, and only counts it.
     pub fn forget(&mut self) {
         self.0.network().forget();
     }
 
-    /// Bytes sent to all clients so far.
+    /// Returns the number of bytes sent to all clients.
     pub fn sent_bytes(&mut self) -> u64 {
         self.0.network().sent_bytes()
     }

@@ -1,7 +1,7 @@
-//! A fake peer: the far side of one connection, with what it heard.
+//! A simulated peer: the far end of one connection, with the data it received.
 //!
-//! It speaks real bytes: requests and responses, WebSocket frames, lines of a back end, in the client's role; and
-//! WebSocket in the server's, to what applications dial. It does not know what a test makes of them.
+//! It uses real bytes: as a client HTTP requests and responses, WebSocket frames, and lines of a back end; as a server
+//! WebSockets that applications dial. It does not know the test's expectations.
 
 use std::collections::VecDeque;
 
@@ -25,24 +25,24 @@ const LIMITS: MessageLimits = MessageLimits {
     inflate_ratio_max: 0,
 };
 
-/// Of frames' masks: against no one here.
+/// The mask of frames, which needs no randomness here.
 const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 
-/// What a client heard.
+/// An item received by a client.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ReceivedItem {
     Message {
         kind: MessageKind,
         data: Vec<u8>,
     },
-    /// The end of its connection.
+    /// The end of the connection.
     Closed {
         code: u16,
         reason: String,
     },
 }
 
-/// How a handshake went.
+/// The state of a handshake.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Opening {
     UnderWay,
@@ -56,7 +56,7 @@ enum Speaks {
         key: String,
         protocols: String,
     },
-    /// As a server, to which a request is about to come.
+    /// A server that waits for a request.
     Serving(Welcome),
     WebSocket(Decoder),
     Http {
@@ -66,28 +66,28 @@ enum Speaks {
     Nothing,
 }
 
-/// What a server answers to a handshake.
+/// A server's response to a handshake.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Welcome {
     pub(super) protocol: Option<String>,
-    /// Status and body, if it is none.
+    /// Status and body of a refusal.
     pub(super) refusal: Option<(u16, Vec<u8>)>,
 }
 
-/// See the module's text.
+/// A simulated peer.
 pub(super) struct TestClient {
     pub(super) id: ConnectionId,
     speaks: Speaks,
     /// A client's frames are masked, a server's are not.
     mask: Option<[u8; 4]>,
-    /// Headers of the handshake, as a server.
+    /// As a server: the headers of the handshake.
     pub(super) request: Plain,
     received: Vec<u8>,
     pub(super) opening: Opening,
     pub(super) heard: VecDeque<ReceivedItem>,
-    /// To its request.
+    /// The response to the client's request.
     pub(super) response: Option<Result<Response, String>>,
-    /// Of a back end.
+    /// Lines received by a back end.
     pub(super) lines: VecDeque<String>,
     has_closed: bool,
     has_heard_close: bool,
@@ -110,7 +110,7 @@ impl TestClient {
         }
     }
 
-    /// Asks for a WebSocket.
+    /// Starts a WebSocket handshake.
     pub(super) fn open(
         id: ConnectionId,
         network: &mut Simulated,
@@ -129,7 +129,7 @@ impl TestClient {
         Self::new(id, Speaks::Shaking { key, protocols })
     }
 
-    /// Sends a request, whose bytes are given.
+    /// Sends a request, given as bytes.
     pub(super) fn ask(
         id: ConnectionId,
         network: &mut Simulated,
@@ -140,12 +140,12 @@ impl TestClient {
         Self::new(id, Speaks::Http { is_head })
     }
 
-    /// A back end at a push listener.
+    /// Creates a back end on a push listener.
     pub(super) fn back_end(id: ConnectionId) -> Self {
         Self::new(id, Speaks::Lines)
     }
 
-    /// A server that was dialed.
+    /// Creates a server that was dialed.
     pub(super) fn serve(id: ConnectionId, welcome: Welcome) -> Self {
         Self {
             mask: None,
@@ -153,7 +153,7 @@ impl TestClient {
         }
     }
 
-    /// Sends a message; `false` if the connection is over.
+    /// Sends a message; returns `false` if the connection is closed.
     pub(super) fn send(&self, network: &mut Simulated, kind: MessageKind, data: &[u8]) -> bool {
         if !self.is_open() {
             return false;
@@ -164,7 +164,7 @@ impl TestClient {
         true
     }
 
-    /// Begins the closing handshake.
+    /// Starts the closing handshake.
     pub(super) fn close(&mut self, network: &mut Simulated, code: u16, reason: &str) {
         if self.is_open() {
             self.has_closed = true;
@@ -172,13 +172,13 @@ impl TestClient {
         }
     }
 
-    /// Goes away without a word.
+    /// Disconnects without a close.
     pub(super) fn drop(&mut self, network: &mut Simulated) {
         network.reset(self.id);
         self.end(CloseCode::Abnormal.code(), "");
     }
 
-    /// Whether it can send messages.
+    /// Returns whether messages can be sent.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.speaks, Speaks::WebSocket(_)) && !self.has_closed && !self.has_heard_close
     }
@@ -189,7 +189,7 @@ impl TestClient {
         network.write(self.id, bytes);
     }
 
-    /// Hears what has come since the last call, and answers what the protocol wants answered.
+    /// Processes the data received since the last call, and sends the protocol's own answers.
     pub(super) fn hear(&mut self, network: &mut Simulated, codecs: &mut Codecs) {
         if matches!(self.speaks, Speaks::Nothing) {
             return;
@@ -229,7 +229,7 @@ impl TestClient {
             network.forget(self.id);
             self.speaks = Speaks::Nothing;
         } else if has_ended {
-            // We have nothing more to say either.
+            // Our direction ends too.
             network.finish(self.id);
             if matches!(self.speaks, Speaks::WebSocket(_)) {
                 self.end(CloseCode::Abnormal.code(), "");
@@ -264,7 +264,7 @@ impl TestClient {
         }
     }
 
-    /// As a server.
+    /// Answers a handshake, as a server.
     fn answer_handshake(&mut self, network: &mut Simulated, welcome: Welcome) {
         let mut scan = HeadScan::default();
         let received = std::mem::take(&mut self.received);
@@ -367,7 +367,7 @@ impl TestClient {
         }
     }
 
-    /// The end is heard once.
+    /// Records the end, once.
     fn end(&mut self, code: u16, reason: &str) {
         if !std::mem::replace(&mut self.has_heard_close, true) {
             let reason = reason.to_owned();

@@ -1,4 +1,4 @@
-//! Tests as JUnit's XML, which continuous integration reads.
+//! Test results as JUnit XML, for continuous integration.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::report::Counts;
 use super::{File, Outcome, Passed};
 
-/// The document of all files.
+/// Returns the document of all files.
 pub(crate) fn junit(files: &[File]) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let took = |file: &File| -> Duration { file.results.iter().map(|one| one.took).sum() };
@@ -68,7 +68,7 @@ fn case(file: &str, outcome: &Outcome, out: &mut String) {
     }
 }
 
-/// As text or as an attribute. What XML 1.0 has no form for is replaced.
+/// Escapes a text or attribute. Characters that XML 1.0 can't represent are replaced.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {

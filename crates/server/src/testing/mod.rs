@@ -1,7 +1,7 @@
-//! `veche test`: the tests of an application, each in a world of its own.
+//! `veche test`: runs the tests of an application, each in a simulated world.
 //!
-//! A *world* is one real worker on a simulated network and clock ([`world`]); a *run* is one case with one seed in it
-//! ([`conduct`]). Here the files are found and gone through; [`report`] and [`junit`] tell of them.
+//! A *world* is a real worker on a simulated network and clock ([`world`]); a *run* is one case with one seed in it
+//! ([`conduct`]). This module finds the files and runs them; [`report`] and [`junit`] format the results.
 
 mod client;
 mod junit;
@@ -28,42 +28,42 @@ use world::Ground;
 pub(crate) use junit::junit;
 pub(crate) use report::{Counts, Style, TestReport};
 
-/// What a test's file is called.
+/// The suffix of test files.
 const SUFFIX: &str = "_test.lua";
 
-/// Folders without tests of the application.
+/// Folders that are not searched.
 const NOT_OURS: [&str; 3] = ["node_modules", "target", "vendor"];
 
-/// What is to be run.
+/// The selection of tests.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// Files, and folders to look for files in; empty for the folder of the configuration.
+    /// Files, and folders to search; empty for the configuration's folder.
     pub(crate) paths: Vec<PathBuf>,
-    /// Only cases whose file and name have this in them.
+    /// Runs only cases whose file and name contain this text.
     pub(crate) filter: Option<String>,
     /// The first seed.
     pub(crate) seed: u64,
-    /// Each case is run with so many seeds, one after the other.
+    /// The number of seeds for each case.
     pub(crate) runs: u64,
-    /// Real time that one run may take.
+    /// The time limit of one run, in real time.
     pub(crate) within: Duration,
 }
 
-/// Tests of one file.
+/// The results of one file.
 #[derive(Clone, Debug)]
 pub(crate) struct File {
-    /// As it is shown.
+    /// The name as displayed.
     pub(crate) name: String,
     pub(crate) results: Vec<Outcome>,
 }
 
-/// What has become of one case.
+/// The result of one case.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) name: String,
-    /// 0 if it is the file as a whole.
+    /// The line of the case; 0 for the file as a whole.
     pub(crate) line: u32,
-    /// Real time of all its runs.
+    /// The real time of all its runs.
     pub(crate) took: Duration,
     pub(crate) result: Result<Passed, Box<Failed>>,
 }
@@ -78,23 +78,23 @@ pub(crate) enum Passed {
 /// A failed run.
 #[derive(Clone, Debug)]
 pub(crate) struct Failed {
-    /// What it says, with the place.
+    /// The message, with its position.
     words: String,
     traceback: String,
     log: Vec<LogLine>,
     seed: u64,
 }
 
-/// Why nothing was run.
+/// The reason why nothing was run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
-    /// There is no such test.
+    /// No test matches.
     Nothing(String),
-    /// The applications don't load.
+    /// The applications can't be loaded.
     Load(String),
 }
 
-/// Runs all of it; what is done is told to `report` meanwhile.
+/// Runs the selected tests and reports progress to `report`.
 ///
 /// # Errors
 /// See [`Problem`].
@@ -126,11 +126,11 @@ pub(crate) fn run(
     Ok(files)
 }
 
-/// How far a command is.
+/// The progress of a run.
 pub(crate) enum Step<'a> {
-    /// A case begins.
+    /// A case starts.
     Begins { file: &'a str, case: &'a str },
-    /// A file is through.
+    /// A file is complete.
     Ended(&'a File),
 }
 
@@ -228,7 +228,7 @@ fn run_case(
     }
 }
 
-/// A case's own seed, which other cases and files don't change (FNV-1a).
+/// Derives a case's own seed, which is independent of other cases and files (FNV-1a).
 fn mix(seed: u64, name: &str) -> u64 {
     let bytes = seed.to_le_bytes();
     let bytes = bytes.iter().chain(name.as_bytes());
@@ -237,7 +237,7 @@ fn mix(seed: u64, name: &str) -> u64 {
     })
 }
 
-/// The files with tests, in order.
+/// Returns the test files in order.
 fn find(root: &Path, paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     let failed = |path: &Path, error: io::Error| format!("{}: {}", path.display(), plain(&error));
@@ -276,7 +276,7 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
             true => PathBuf::from(entry.file_name()),
             false => entry.path(),
         };
-        // A link to a folder is not followed: it may lead in a circle.
+        // Links to folders are not followed, since they may form a cycle.
         if kind.is_dir() && !name.starts_with('.') && !NOT_OURS.contains(&&*name) {
             walk(&path, found)?;
         } else if !kind.is_dir() && name.ends_with(SUFFIX) && !name.starts_with('.') {

@@ -1,4 +1,4 @@
-//! What a terminal shows of tests: a line for each file, what is wrong, how to see it again, and a summary.
+//! The test report on a terminal: a line for each file, failures with a command to reproduce them, and a summary.
 //!
 //! Without a terminal the text depends on the tests and the seed only: no times, no colours.
 
@@ -9,22 +9,22 @@ use super::runner::name_of;
 use super::{Failed, File, Outcome, Passed};
 use veche_terminal::{Colour, Colours};
 
-/// Lines of a log that are shown: the last ones.
+/// The number of log lines shown; the last ones.
 const LOG_LINES_MAX: usize = 40;
 
-/// How it is shown.
+/// The style of the report.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Style {
     pub(crate) colours: Colours,
-    /// Real times are told.
+    /// Whether real times are shown.
     pub(crate) has_times: bool,
 }
 
-/// See the module's text.
+/// The formatter of reports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TestReport {
     pub(crate) style: Style,
-    /// Each case was run with more than one seed.
+    /// Whether each case was run with more than one seed.
     pub(crate) has_many_seeds: bool,
 }
 
@@ -40,7 +40,7 @@ impl TestReport {
         }
     }
 
-    /// A file that is through.
+    /// Formats a completed file.
     pub(crate) fn file(&self, file: &File) -> String {
         let took = file.results.iter().map(|outcome| outcome.took).sum();
         let tests = match file.results.len() {
@@ -106,7 +106,7 @@ impl TestReport {
         let _ = writeln!(out, "    again: {again}");
     }
 
-    /// A line of a difference in its colour.
+    /// Colours a line of a difference.
     fn differing(&self, line: &str) -> String {
         match line.as_bytes() {
             [b' ', b' ', b'-', b' ', ..] => self.paint(Colour::Red, line),
@@ -115,7 +115,7 @@ impl TestReport {
         }
     }
 
-    /// All files.
+    /// Formats the summary of all files.
     pub(crate) fn summary(&self, files: &[File], seed: u64, took: Duration) -> String {
         let counts = Counts::of(files);
         let mut parts = vec![format!("{} passed", counts.passed)];
@@ -135,7 +135,7 @@ impl TestReport {
 }
 
 impl Failed {
-    /// How it came to the place where it failed, if that is not the test itself.
+    /// Returns the call stack of a failure, unless it is in the test itself.
     fn calls(&self) -> Vec<&str> {
         let lines = self.traceback.lines().map(str::trim);
         let places = lines.filter(|line| {
@@ -149,7 +149,7 @@ impl Failed {
         }
     }
 
-    /// As one text, for a file.
+    /// Formats the failure as one text, for a file.
     pub(super) fn text(&self) -> String {
         let mut text = self.words.clone();
         for line in self.calls() {
@@ -158,20 +158,20 @@ impl Failed {
         text
     }
 
-    /// The log as one text.
+    /// Formats the log as one text.
     pub(super) fn log_text(&self) -> String {
         let lines = self.log.iter();
         let lines = lines.map(|line| format!("{:5}  {}\n", name_of(line.level), line.text));
         lines.collect()
     }
 
-    /// What the run was made with.
+    /// Returns the seed of the run.
     pub(super) fn seed(&self) -> u64 {
         self.seed
     }
 }
 
-/// The command that shows a failure again.
+/// Returns the command that reproduces a failure.
 fn again(file: &File, outcome: &Outcome, failed: &Failed) -> String {
     let mut command = format!("veche test --seed {}", failed.seed);
     if outcome.line > 0 {
@@ -180,7 +180,7 @@ fn again(file: &File, outcome: &Outcome, failed: &Failed) -> String {
     format!("{command} {}", quoted(&file.name))
 }
 
-/// As a shell takes it.
+/// Quotes a text for a shell.
 fn quoted(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+,:@%".contains(&byte);
     if !text.is_empty() && text.bytes().all(is_plain) {
@@ -190,7 +190,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// How many of each.
+/// The number of results of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) passed: usize,

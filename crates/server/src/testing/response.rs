@@ -1,4 +1,4 @@
-//! One HTTP response off the wire, as a test reads it.
+//! Parses one HTTP response for a test.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use veche_script::Plain;
 
 const HEADERS_MAX: usize = 200;
 
-/// A whole response.
+/// A complete response.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Response {
     pub(super) status: u16,
-    /// Names in lower case; of several with one name the values in order.
+    /// Names in lower case, with all values in order.
     headers: BTreeMap<String, Vec<String>>,
     pub(super) body: Vec<u8>,
 }
 
 impl Response {
-    /// Reads one; `None` while it is incomplete. `is_head`: no body follows, whatever the head says. `is_ended`: nothing
-    /// more will come.
+    /// Parses a response; `None` while it is incomplete. `is_head`: no body follows. `is_ended`: the connection has
+    /// ended.
     pub(super) fn read(
         bytes: &[u8],
         is_head: bool,
@@ -39,7 +39,7 @@ impl Response {
             };
             let status = head.code.unwrap_or_default();
             rest = &rest[length..];
-            // An interim response is no answer yet.
+            // An interim response.
             if (100..200).contains(&status) && status != 101 {
                 continue;
             }
@@ -63,7 +63,7 @@ impl Response {
         self.headers.get(name)?.first().map(String::as_str)
     }
 
-    /// Whether all of it is there.
+    /// Reads the body; returns whether it is complete.
     fn take_body(&mut self, mut rest: &[u8], is_ended: bool) -> Result<bool, String> {
         if self.header("transfer-encoding").is_some() {
             let limits = HeadLimits {
@@ -100,14 +100,14 @@ impl Response {
         Ok(rest.len() >= length)
     }
 
-    /// For the log of a test that may not have looked at it.
+    /// Formats the response for the log of a test that may not have examined it.
     pub(super) fn refusal(&self) -> String {
         let body = String::from_utf8_lossy(&self.body);
         let first = body.lines().next().unwrap_or_default();
         format!("a handshake was refused with {}: {first}", self.status)
     }
 
-    /// As a script gets it.
+    /// Converts the response for a script.
     pub(super) fn to_plain(&self) -> Plain {
         let headers = self.headers.iter();
         let headers = headers.map(|(name, values)| {

@@ -1,8 +1,8 @@
-//! One run of one case: the test's script and the world take turns.
+//! One run of a case: the test's script and the simulated world alternate.
 //!
-//! What the script asks for at once is done at once. What it waits for is looked at when the world is at rest: then
-//! either something it waits for has come, and the script goes on, or time passes, to the next thing that is due. So
-//! no wait depends on how fast anything is.
+//! Immediate requests of the script are executed at once. Waits are checked when the world is idle: either an awaited
+//! event has occurred and the script continues, or time advances to the next due event. So no wait depends on real
+//! time.
 
 mod asks;
 
@@ -21,28 +21,28 @@ use veche_types::codes::CloseCode;
 use super::client::{Opening, ReceivedItem};
 use super::world::{Ground, MONO_MS, TestWorld};
 
-/// A request or a handshake is waited for so long, by the test's clock: longer than the server lets one take.
+/// The time limit for a response or a handshake, by the test's clock: longer than the server's own limits.
 const PATIENCE_MS: u64 = 120_000;
 
-/// CPU time that a test's script may take between two of its waits.
+/// CPU time of a test's script between two waits.
 const CPU_BUDGET: Duration = Duration::from_secs(2);
 
-/// A line of the log of a run.
+/// A log line of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LogLine {
     pub(super) level: Level,
     pub(super) text: String,
 }
 
-/// How a run came out.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TestRun {
     pub(super) ended: Ended,
-    /// Of the applications, and of the test itself.
+    /// The log of the applications and of the test itself.
     pub(super) log: Vec<LogLine>,
 }
 
-/// Loads a test's script; `seed` decides its chance.
+/// Loads a test's script; `seed` determines its randomness.
 pub(super) fn load(code: &Arc<SourceCode>, seed: u64) -> Result<TestVm, String> {
     let app = veche_script::ScriptApp {
         name: "test".to_owned(),
@@ -58,7 +58,7 @@ pub(super) fn load(code: &Arc<SourceCode>, seed: u64) -> Result<TestVm, String> 
     TestVm::load(&app, code, &world).map_err(|error| error.to_string())
 }
 
-/// Runs one case, by its number.
+/// Runs one case by its number.
 pub(super) fn run(
     ground: &Ground,
     code: &Arc<SourceCode>,
@@ -84,43 +84,43 @@ struct TestRunner<'g> {
     pub(super) world: TestWorld,
     vm: TestVm,
     waits: Vec<ScriptWait>,
-    /// Errors of the applications that the test expected, by their place in the journal.
+    /// Errors of applications that the test expected, by their index in the recording.
     forgiven: Vec<usize>,
 }
 
-/// Something that a script waits for.
+/// A wait of the script.
 struct ScriptWait {
     token: Token,
     what: WaitKind,
-    /// How long, by the run's clock.
+    /// Its time limit, by the run's clock.
     until_ms: u64,
 }
 
 enum WaitKind {
-    /// The answer to a handshake.
+    /// Waits for the response to a handshake.
     Opening(usize),
-    /// A client's response.
+    /// Waits for a client's response.
     Response(usize),
-    /// What a client hears next.
+    /// Waits for a client's next item.
     Heard(usize),
-    /// That the world is at rest; then the question is answered.
+    /// Waits for the world to be idle, then answers the request.
     Rest(Plain),
-    /// The answer to the back end.
+    /// Waits for the response to the back end.
     Line(usize),
-    /// That time has passed.
+    /// Waits for a time.
     Time,
-    /// That a function of a stub is called.
+    /// Waits for a call of a stub's function.
     Called(usize),
-    /// That an application dials a WebSocket server of the test.
+    /// Waits for an application to dial a WebSocket server of the test.
     Accepted(usize),
 }
 
 type StepAnswer = Result<Plain, String>;
 
 impl TestRunner<'_> {
-    /// From the case's beginning to its end, after which the world comes to rest.
+    /// Runs the case to its end, then lets the world become idle.
     fn run_case(&mut self, case: usize) -> Result<Ended, String> {
-        // The applications begin with the first wait: what they ask for has its canned answer then.
+        // The applications start with the first wait, when stubs for their calls are in place.
         let now = self.world.now();
         self.vm.begin(case, now);
         let ended = loop {
@@ -128,7 +128,7 @@ impl TestRunner<'_> {
                 break ended;
             }
             self.world.settle()?;
-            // The outside answers before anybody concludes that nothing comes.
+            // Mocked services answer before a timeout is assumed.
             if self.answer_one(true) {
                 continue;
             }
@@ -151,7 +151,7 @@ impl TestRunner<'_> {
         Ok(ended)
     }
 
-    /// Takes what the script asks and does, until it waits; or how it ended.
+    /// Handles requests of the script until it waits; returns the result if it has ended.
     fn listen(&mut self) -> Result<Option<Ended>, String> {
         loop {
             let mut effects = Effects::default();
@@ -173,7 +173,7 @@ impl TestRunner<'_> {
         }
     }
 
-    /// What the script itself logs and publishes.
+    /// Handles what the script itself logs and publishes.
     fn note(&mut self, effects: &mut Effects) -> Result<(), String> {
         let (list, bytes) = effects.drain();
         for effect in list {
@@ -209,7 +209,7 @@ impl TestRunner<'_> {
         Ok(())
     }
 
-    /// Answers one of those whose wait is over, if there is one: of stubs' functions, or of all others.
+    /// Completes one wait that is over, if any: of stubs' functions, or of all others.
     fn answer_one(&mut self, is_outside: bool) -> bool {
         for place in 0..self.waits.len() {
             if matches!(self.waits[place].what, WaitKind::Called(_)) == is_outside
@@ -224,18 +224,18 @@ impl TestRunner<'_> {
         false
     }
 
-    /// Time passes until something is due: for the applications, for a wait, or for the script.
+    /// Advances time until something is due: in the applications, a wait, or the script.
     fn pass_time(&mut self, script_ms: u64) -> Result<(), String> {
         let waits = self.waits.iter().map(|wait| wait.until_ms);
         let patience_ms = waits.chain([script_ms]).min().unwrap_or(u64::MAX);
         if patience_ms == u64::MAX {
-            return Err("the test waits for something that nothing will bring about".to_owned());
+            return Err("the test waits for something that will never happen".to_owned());
         }
         let next_ms = self.world.next_ms().min(patience_ms);
         self.world.set_now_ms(next_ms)
     }
 
-    /// Begins what is asked for; the answer if it is there at once.
+    /// Starts a request; returns the answer if it is available at once.
     fn begin(&mut self, token: Token, question: Plain) -> Option<StepAnswer> {
         let now_ms = self.world.now_ms();
         let within = |default_ms: u64| {
@@ -272,7 +272,7 @@ impl TestRunner<'_> {
         None
     }
 
-    /// What is done at once.
+    /// Executes an immediate request.
     fn act(&mut self, question: &Plain) -> StepAnswer {
         let ask = question.get("ask").text();
         match ask.as_str() {
@@ -316,12 +316,12 @@ impl TestRunner<'_> {
             }
             "drop" => client.drop(network),
             "read" => network.set_reading(client.id, question.get("reads").is_true()),
-            other => return Err(format!("nobody knows how to {other:?}")),
+            other => return Err(format!("unknown test command {other:?}")),
         }
         Ok(Plain::Nil)
     }
 
-    /// Whether a wait is over, now that the world is at rest: then its answer.
+    /// Returns the answer of a wait if it is over, now that the world is idle.
     fn look(&mut self, place: usize) -> Option<StepAnswer> {
         let now_ms = self.world.now_ms();
         let wait = &self.waits[place];
@@ -393,14 +393,14 @@ impl TestRunner<'_> {
         }
     }
 
-    /// Nothing has come; when the application does something by itself.
+    /// Returns the answer for no message, with the time at which the application acts next.
     fn no_message(&mut self) -> Plain {
         let due_ms = self.world.apps_due_in_ms();
         let due = due_ms.map_or(Plain::Nil, |ms| Plain::Number(ms as f64 / 1000.0));
         Plain::map([("nothing", Plain::Boolean(true)), ("due", due)])
     }
 
-    /// The server's end of a connection that an application has dialed.
+    /// Returns the server's end of a connection that an application has dialed.
     fn accepted(&mut self, number: usize, url: &str) -> Plain {
         let client = &self.world.clients[number];
         let protocol = match &client.opening {
@@ -415,7 +415,7 @@ impl TestRunner<'_> {
         ])
     }
 
-    /// Reads what there is, of a world at rest.
+    /// Reads state of an idle world.
     fn read(&mut self, question: &Plain) -> StepAnswer {
         match question.get("ask").text().as_str() {
             "take" => {
@@ -484,7 +484,7 @@ impl TestRunner<'_> {
         lines.collect()
     }
 
-    /// The run as it is told: an error of the applications that nobody expected fails it too.
+    /// Returns the result; an unexpected error of an application makes the run fail.
     fn finish_run(mut self, ended: Result<Ended, String>) -> TestRun {
         let ended = ended.unwrap_or_else(|words| Ended::Failed {
             words,
@@ -493,7 +493,7 @@ impl TestRunner<'_> {
         let mut effects = Effects::default();
         self.vm.take_effects(&mut effects);
         let _ = self.note(&mut effects);
-        // A task may have failed when the case was over already.
+        // A task may have failed after the case was over.
         let late = self.vm.ended().filter(|_| ended == Ended::Passed);
         let ended = late.unwrap_or(ended);
         let (mut log, mut unexpected) = (Vec::new(), None);
@@ -525,7 +525,7 @@ impl TestRunner<'_> {
     }
 }
 
-const NO_ANSWER: &str = "there was no answer in time";
+const NO_ANSWER: &str = "no response in time";
 
 fn number(question: &Plain) -> usize {
     let number = question.get("client").number();
@@ -537,7 +537,7 @@ fn stub(question: &Plain) -> usize {
     number.map_or(usize::MAX, |number| number as usize)
 }
 
-/// As scripts know levels.
+/// Returns the name of a level in scripts.
 pub(super) fn name_of(level: Level) -> &'static str {
     match level {
         Level::Debug => "debug",
@@ -567,7 +567,7 @@ fn received_value(heard: ReceivedItem) -> Plain {
     }
 }
 
-/// How many got it, or what the server says instead.
+/// Returns the number of receivers, or the server's error.
 fn acknowledged(line: &str) -> StepAnswer {
     let answer: serde_json::Value =
         serde_json::from_str(line).map_err(|error| error.to_string())?;

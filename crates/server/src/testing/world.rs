@@ -1,7 +1,7 @@
-//! A world for one run of a test: one real worker with the applications, on a network and a clock that are the test's.
+//! The world of one test run: a real worker with the applications, on a simulated network and clock.
 //!
-//! Nothing is played but the sockets, the clock and the outside: requests go through the real front ends, routes and
-//! the real hub. It knows clients by number and lets them hear; what a test expects is [`super::conduct`]'s.
+//! Only sockets, the clock and external services are simulated: requests pass through the real front ends, routes and
+//! hub. It knows clients by number; expectations are checked in [`super::conduct`].
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -31,18 +31,18 @@ use crate::metrics::MetricsReport;
 use crate::process_state::ProcessState;
 use crate::worker::WorkerLoop;
 
-/// When each run begins: 2026-01-01 00:00:00 UTC.
+/// The start of each run: 2026-01-01 00:00:00 UTC.
 const WALL_MS: u64 = 1_767_225_600_000;
-/// The same by the monotonic clock.
+/// The start by the monotonic clock.
 pub(super) const MONO_MS: u64 = 1_000_000;
 
-/// Turns in which the applications go on by themselves, without time passing or anything coming.
+/// The most turns in which applications may run without new input or passing time.
 const TURNS_MAX: u64 = 5000;
 
-/// The system is asked for the time that often.
+/// The number of turns between checks of the real time.
 const TURNS_PER_LOOK: u64 = 64;
 
-/// What all runs of a command have in common.
+/// The parts that all runs of a command share.
 pub(super) struct Ground {
     site: Arc<FrontendConfig>,
     shelf: AppSet,
@@ -66,7 +66,7 @@ impl Ground {
             address: listener.address,
         });
         let listeners = listeners.collect();
-        // The back end's, whether there is one or not.
+        // The back end's listener, configured or not.
         site.listeners.push(FrontendListener {
             role: ListenerRole::Push,
             is_tls: false,
@@ -81,7 +81,7 @@ impl Ground {
         })
     }
 
-    /// A listener that speaks HTTP, by its name or role, or the first that is for everybody; and its address.
+    /// Returns an HTTP listener by name or role, or the first public one, and its address.
     pub(super) fn listener(&self, wanted: &str) -> Result<(usize, String), String> {
         let is_it = |door: &TestListener| match wanted {
             "" | "public" => door.role == ListenerRole::Public,
@@ -97,31 +97,31 @@ impl Ground {
     }
 }
 
-/// One of the configuration's listeners.
+/// A configured listener.
 struct TestListener {
     role: ListenerRole,
     name: Option<String>,
     address: SocketAddr,
 }
 
-/// See the module's text.
+/// The world of one run.
 pub(super) struct TestWorld {
     worker: WorkerLoop<Simulated>,
     pub(super) clients: Vec<TestClient>,
     pub(super) journal: AppRecorder,
     pub(super) outside: MockServices,
     back_end: Option<usize>,
-    /// Connections of applications to WebSocket servers that no test has looked at: stub, client and address.
+    /// Connections of applications to WebSocket servers that the test has not accepted: stub, client and address.
     callers: Vec<(usize, usize, String)>,
     push_listener: ListenerId,
     codecs: Codecs,
-    /// Real time that the run may take.
+    /// The time limit of the run, in real time.
     ends: Instant,
     within: Duration,
 }
 
 impl TestWorld {
-    /// A new one, in which nothing has happened, with services of these names; `None`: with all of them.
+    /// Creates a world with the named services; `None`: with all.
     pub(super) fn new(
         ground: &Ground,
         seed: u64,
@@ -142,7 +142,7 @@ impl TestWorld {
             "test".to_owned(),
         );
         let outboxes = Outboxes::new(ground.outbox_bytes_max);
-        // Against nobody here, and the same each time.
+        // Fixed masks keep runs deterministic.
         let outboxes = outboxes.with_random(|bytes| bytes.fill(0x5a));
         let mut shared = Context::new(
             Hub::new(WorkerId(0), 1, seed, veche_hub::Options::default()),
@@ -182,7 +182,7 @@ impl TestWorld {
         self.worker.network()
     }
 
-    /// A client's own part, and the network.
+    /// Returns a client and the network.
     pub(super) fn client(&mut self, number: usize) -> Option<(&mut TestClient, &mut Simulated)> {
         let client = self.clients.get_mut(number)?;
         Some((client, self.worker.network()))
@@ -198,7 +198,7 @@ impl TestWorld {
         Now { mono_ms, wall_ms }
     }
 
-    /// Milliseconds until the applications do something by themselves; `None` for never.
+    /// Returns the milliseconds until applications act on their own; `None` for never.
     pub(super) fn apps_due_in_ms(&mut self) -> Option<u64> {
         let now_ms = self.now_ms();
         match self.worker.apps_deadline_ms() {
@@ -207,7 +207,7 @@ impl TestWorld {
         }
     }
 
-    /// Lets a client come, by what it does first; its number.
+    /// Connects a client with its first action; returns its number.
     pub(super) fn dial(
         &mut self,
         listener: usize,
@@ -224,7 +224,7 @@ impl TestWorld {
         self.clients.len() - 1
     }
 
-    /// The back end's connection: its client's number.
+    /// Returns the number of the back end's client.
     pub(super) fn back_end(&mut self) -> usize {
         if let Some(number) = self.back_end {
             return number;
@@ -235,7 +235,7 @@ impl TestWorld {
         number
     }
 
-    /// Lets the worker turn until nothing is left to do at this time.
+    /// Runs turns until the worker is idle.
     pub(super) fn settle(&mut self) -> Result<(), String> {
         let (mut turns, mut by_itself) = (0_u64, 0);
         while by_itself < TURNS_MAX {
@@ -260,13 +260,10 @@ impl TestWorld {
                 self.look_at_the_clock()?;
             }
         }
-        Err(
-            "the application does not come to rest: something goes on and on without time passing"
-                .to_owned(),
-        )
+        Err("the application never becomes idle: it keeps working without time passing".to_owned())
     }
 
-    /// An error if the run has taken too long, by the system's clock.
+    /// Returns an error if the run has exceeded its time limit.
     fn look_at_the_clock(&self) -> Result<(), String> {
         if now() < self.ends {
             return Ok(());
@@ -277,13 +274,13 @@ impl TestWorld {
         ))
     }
 
-    /// When something is to be done if nobody does anything; `u64::MAX` for never. After [`settle`](Self::settle).
+    /// Returns the next due time without input; `u64::MAX` for never. Valid after [`settle`](Self::settle).
     pub(super) fn next_ms(&mut self) -> u64 {
         let rests_ms = self.network().idle_until_ms().unwrap_or(0);
         rests_ms.min(self.outside.next_ms())
     }
 
-    /// Lets servers be there, or not, for what applications have dialed.
+    /// Accepts or refuses the connections that applications have dialed.
     fn take_calls(&mut self) {
         let network = self.worker.network();
         for (id, address) in network.take_dials() {
@@ -296,7 +293,7 @@ impl TestWorld {
                 continue;
             };
             match says {
-                // It never comes about: whoever dials has a time limit.
+                // It is never established: the dialing side has a time limit.
                 Err(fault) if fault.kind == CallErrorKind::Timeout => {}
                 Err(_) => network.refuse_dial(id),
                 Ok(says) => {
@@ -316,7 +313,7 @@ impl TestWorld {
         }
     }
 
-    /// The next connection that a WebSocket server of the test has got: client and address.
+    /// Accepts the next connection of a mocked WebSocket server: client and address.
     pub(super) fn accept(&mut self, stub: usize) -> Option<(usize, String)> {
         let clients = &self.clients;
         let is_open = |client: usize| matches!(clients[client].opening, Opening::Open { .. });
@@ -326,7 +323,7 @@ impl TestWorld {
         Some((client, url))
     }
 
-    /// Moves the clock, over nothing that is due before.
+    /// Advances the clock, but not past anything due.
     pub(super) fn set_now_ms(&mut self, now_ms: u64) -> Result<(), String> {
         self.network().set_now_ms(now_ms);
         self.outside.set_now_ms(now_ms);

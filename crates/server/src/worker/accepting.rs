@@ -1,4 +1,4 @@
-//! New connections: who gets in, and when accepting waits because the cap is reached.
+//! Accepting: admission of connections, and the pause at the connection limit.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl<A: WorkerApps> WorkerState<A> {
             false => Err(AcceptRejection::NotAProxy),
         };
         if let Err(why) = may_come {
-            // Not a byte of it is read, and nothing of it is kept.
+            // Nothing is read from it or stored for it.
             debug!(target: LOG, %peer, ?why, "turned away");
             stats.reject_accept(why);
             return driver.close(id);
@@ -52,16 +52,16 @@ impl<A: WorkerApps> WorkerState<A> {
         }
         if at_cap && self.accepting == AcceptPolicy::Everything {
             self.common.warn_throttled(
-                || warn!(target: LOG, "the connection cap is reached: accepting pauses"),
+                || warn!(target: LOG, "the connection limit is reached: no longer accepting connections"),
             );
             self.pause_accepting(driver);
-            // The others would learn of it by accepting one more each.
+            // Otherwise the others would notice only after accepting one more each.
             self.common.wake_workers();
         }
     }
 
-    /// Counts a connection among those of its client, and has it speak TLS where its listener does. `false`: there is no
-    /// room for it, and it is being closed.
+    /// Counts a connection for its client and starts TLS if its listener has it. Returns `false` if it was rejected and
+    /// is being closed.
     pub(super) fn admit<D: Driver>(
         &mut self,
         driver: &mut D,
@@ -83,7 +83,7 @@ impl<A: WorkerApps> WorkerState<A> {
                 false
             }
             Ok(None) => true,
-            // A handshake costs tens of kilobytes; without TLS the request is answered with 503.
+            // A handshake takes tens of kilobytes; without TLS the request is answered with 503.
             Ok(Some(_)) if !has_memory => {
                 self.worker
                     .shared()
@@ -106,12 +106,12 @@ impl<A: WorkerApps> WorkerState<A> {
         may_stay
     }
 
-    /// Whether there is memory for a handshake of TLS there.
+    /// Returns whether there is memory for a TLS handshake on a listener.
     pub(super) fn has_memory_for(&self, listener: u16) -> bool {
         !self.worker.shared().is_short_of_memory || self.role(listener) != ListenerRole::Public
     }
 
-    /// When a connection that was just accepted has to have come as far as its first byte of HTTP or of a line.
+    /// Returns the deadline for the first byte of a request or line on a new connection.
     fn begin_by_ms(&self, id: ConnectionId) -> u64 {
         let shared = self.worker.shared();
         let limit_ms = shared.now.mono_ms + shared.config.limits.handshake_timeout_ms;
@@ -121,7 +121,7 @@ impl<A: WorkerApps> WorkerState<A> {
         })
     }
 
-    /// Sets the timer of a connection again for what has to come before its own bytes.
+    /// Resets a connection's timer for the layers that precede its own bytes.
     pub(super) fn arm_opening(&mut self, id: ConnectionId) {
         if let Some(transport) = self.worker.transport_mut(id) {
             let due_ms = transport.opens_by_ms();
@@ -129,7 +129,7 @@ impl<A: WorkerApps> WorkerState<A> {
         }
     }
 
-    /// Returns why a connection is late, if what has to come before its own bytes is, and with it the connection.
+    /// Returns why a connection is late, if one of these layers is.
     pub(super) fn timeout_reason(&mut self, id: ConnectionId) -> Option<&'static str> {
         let now_ms = self.worker.shared().now.mono_ms;
         let transport = self.worker.transport_mut(id)?;
@@ -155,7 +155,7 @@ impl<A: WorkerApps> WorkerState<A> {
         Some(why)
     }
 
-    /// Whether a peer may connect at all, or one for whom a proxy has.
+    /// Checks whether a peer, direct or behind a proxy, may connect.
     pub(super) fn is_admitted(&self, listener: u16, peer: IpAddr) -> Result<(), AcceptRejection> {
         if !self.access(listener).admits_peer(peer) {
             return Err(AcceptRejection::Network);
@@ -167,7 +167,7 @@ impl<A: WorkerApps> WorkerState<A> {
         Ok(())
     }
 
-    /// Whether a connection is its peer's: the back end is one address for everybody, and a proxy is as well.
+    /// Returns whether a connection counts for its peer; the address of a back end or a proxy stands for many clients.
     fn counts(&self, listener: u16, peer: IpAddr) -> bool {
         let listener = &self.worker.shared().config.listeners[listener as usize];
         listener.role == ListenerRole::Public && !listener.access.trusts(peer)
@@ -181,7 +181,7 @@ impl<A: WorkerApps> WorkerState<A> {
         self.worker.shared().config.listeners[listener as usize].role
     }
 
-    /// At the cap browsers wait; the back end and the operator still get in, on the descriptors kept for them.
+    /// At the limit browsers wait; the back end and the operator are still accepted, on reserved descriptors.
     pub(super) fn pause_accepting<D: Driver>(&mut self, driver: &mut D) {
         self.worker.shared().stats.accepts_stalled.add(1);
         self.set_accepting(driver, AcceptPolicy::BackEndsOnly);
@@ -199,7 +199,7 @@ impl<A: WorkerApps> WorkerState<A> {
         }
     }
 
-    /// Pauses or resumes accepting as the process comes to its cap or below it, or as a drain goes on.
+    /// Pauses or resumes accepting according to the connection limit and the drain.
     pub(super) fn settle_accepting<D: Driver>(&mut self, driver: &mut D) {
         let is_draining = self.worker.is_draining();
         let wanted = match self.accepting {

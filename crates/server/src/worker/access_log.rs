@@ -1,25 +1,25 @@
-//! The access log's part of a turn: entries that are complete are handed over, all of the turn in one piece.
+//! The access log's part of a turn: completed entries are passed on together.
 
 use veche_frontends::access_log_buffer::AccessLogEntry;
 
 use super::{WorkerApps, WorkerState};
 use crate::access_log::AccessLogWriter;
 
-/// This worker's share of the access log.
+/// This worker's buffer of the access log.
 #[derive(Default)]
 pub(super) struct AccessLogBatch {
     scribe: Option<AccessLogWriter>,
-    /// Reused lists.
+    /// Reused buffers.
     done: Vec<AccessLogEntry>,
     lines: Vec<u8>,
 }
 
 impl<A: WorkerApps> WorkerState<A> {
-    /// Takes up what the configuration says of it now.
+    /// Applies the current configuration of the log.
     pub(super) fn begin_access_log(&mut self) {
         self.journal.scribe = self.common.access.writer();
         let choice = self.journal.scribe.as_ref().map(|scribe| scribe.choice);
-        // Lots are not secrets; they should only differ from worker to worker.
+        // Sampling needs no secret seed; it should only differ between workers.
         let seed = self.index() as u64 ^ self.worker.shared().now.wall_ms;
         let journal = &mut self.worker.shared_mut().requests.outboxes.access_log;
         journal.set_filter(choice, seed);
@@ -38,7 +38,7 @@ impl<A: WorkerApps> WorkerState<A> {
         }
         match scribe {
             Some(scribe) => scribe.write(done, lines),
-            // It was switched off meanwhile.
+            // The log was switched off in the meantime.
             None => done.clear(),
         }
     }

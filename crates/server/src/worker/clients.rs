@@ -1,6 +1,6 @@
-//! Connections that applications open to other servers: dialed here, and sealed where TLS is asked for.
+//! Outgoing connections of applications: dialed here, with TLS if requested.
 //!
-//! Once it is dialed it is a connection as any other: it has a slot, an outbox, and its events come by the same ways.
+//! A dialed connection is like any other: it has a slot and an outbox, and its events take the same path.
 
 use veche_apps::{DialAction, OutgoingConnection};
 use veche_frontends::DialId;
@@ -11,11 +11,11 @@ use super::tls::TlsLayer;
 use super::transport::ConnectionTransport;
 use super::{WorkerApps, WorkerState};
 
-/// Why nothing is dialed any more.
+/// The error while the server is shutting down.
 const GOING_AWAY: &str = "the server is going away";
 
 impl<A: WorkerApps> WorkerState<A> {
-    /// Dials what applications have asked for, and gives up what they want no more.
+    /// Dials the connections requested by applications, and abandons unwanted ones.
     pub(super) fn dial<D: Driver>(&mut self, driver: &mut D) {
         for (outgoing, trust) in self.readings.take_ready() {
             self.dial_one(driver, outgoing, trust.map(Some));
@@ -66,7 +66,7 @@ impl<A: WorkerApps> WorkerState<A> {
             return Err(GOING_AWAY.to_owned());
         }
         if self.common.is_at_cap() {
-            return Err("this server has as many connections as it may".to_owned());
+            return Err("this server has reached its connection limit".to_owned());
         }
         let tls = trust?.map(|trust| trust.connect(&host)).transpose();
         let tls = tls.map_err(|error| error.to_string())?;
@@ -87,7 +87,7 @@ impl<A: WorkerApps> WorkerState<A> {
     }
 }
 
-/// Says why a transport is gone; `None` where that was asked for.
+/// Returns why a transport closed; `None` if that was requested.
 pub(super) fn error_text(reason: CloseReason) -> Option<String> {
     Some(match reason {
         CloseReason::Requested => return None,

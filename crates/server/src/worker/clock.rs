@@ -1,18 +1,18 @@
-//! What time it is: monotonic by the driver, wall time without asking the system each turn.
+//! The time: monotonic from the driver, wall time without a system call in each turn.
 
 use veche_frontends::Now;
 
-/// Wall time as a distance from the driver's.
+/// Wall time as an offset from the driver's time.
 #[derive(Default)]
 pub(super) struct WallClock {
     wall_minus_mono_ms: u64,
     checked_mono_ms: u64,
-    /// Nobody is asked: a test says what time it is.
+    /// The offset is set by a test and never updated.
     is_fixed: bool,
 }
 
 impl WallClock {
-    /// One by which it is `wall_ms` at `mono_ms`.
+    /// Creates a clock at which it is `wall_ms` at `mono_ms`.
     pub(super) fn fixed(mono_ms: u64, wall_ms: u64) -> Self {
         Self {
             wall_minus_mono_ms: wall_ms.wrapping_sub(mono_ms),
@@ -21,7 +21,7 @@ impl WallClock {
         }
     }
 
-    /// Both times; the system is asked once a second.
+    /// Returns both times; the system is asked once a second.
     pub(super) fn at(&mut self, mono_ms: u64) -> Now {
         let is_due = mono_ms >= self.checked_mono_ms + 1000 || self.checked_mono_ms == 0;
         if is_due && !self.is_fixed {
@@ -33,7 +33,7 @@ impl WallClock {
     }
 }
 
-/// For measuring a turn.
+/// Used to measure turns.
 #[expect(
     clippy::disallowed_methods,
     reason = "the worker's loop is where time is read"

@@ -1,4 +1,4 @@
-//! What other threads answer this worker: who its clients are (issuers' keys, answers of back ends), and what they may do.
+//! Completions of other threads for this worker: identity results and hook decisions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use veche_net::{ConnectionId, Waker};
 
 use super::{WorkerApps, WorkerState};
 
-/// A worker's end. Bounded by the connections that ask, each for one thing at a time.
+/// A worker's inbox. Bounded by its connections, each with one pending request at a time.
 #[derive(Debug)]
 pub(super) struct CompletionInbox {
     told: Mutex<Vec<(ConnectionId, CompletionEvent)>>,
@@ -35,7 +35,7 @@ impl CompletionInbox {
         })
     }
 
-    /// What was decided on a question of one of its connections, which may be gone by now. From any thread.
+    /// Delivers a decision about a connection, which may be closed by now. Callable from any thread.
     pub(super) fn decide(&self, id: ConnectionId, question: HookRequestId, verdict: HookDecision) {
         self.say(id, CompletionEvent::Verdict(question, verdict));
     }
@@ -48,11 +48,11 @@ impl CompletionInbox {
     }
 
     fn take(&self) -> Vec<(ConnectionId, CompletionEvent)> {
-        // Nearly every turn there is nothing, and then nothing is written that others look at.
+        // There is rarely anything, so this avoids writing to a shared cache line.
         if !self.is_told.load(Ordering::Relaxed) {
             return Vec::new();
         }
-        // Cleared before the look: what comes after it wakes again.
+        // Cleared first, so that a later completion wakes again.
         self.is_told.swap(false, Ordering::AcqRel);
         std::mem::take(&mut *self.told.lock())
     }
@@ -65,7 +65,7 @@ impl CompletionSink for CompletionInbox {
 }
 
 impl<A: WorkerApps> WorkerState<A> {
-    /// Hands over what has come since the last turn.
+    /// Delivers the completions since the last turn.
     pub(super) fn take_completions(&mut self) {
         for (id, told) in self.completions.take() {
             match told {

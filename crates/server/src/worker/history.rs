@@ -1,4 +1,4 @@
-//! Between the hub and the archive: a turn's batch goes there, and the hub hears how far it is durable.
+//! Transfers a turn's history batches from the hub to the archive, and reports to the hub what is durable.
 
 use tracing::error;
 use veche_archive::{AppendError, Record};
@@ -7,10 +7,10 @@ use super::host::HistoryLog;
 use super::{WorkerApps, WorkerState};
 use crate::history::records_of;
 
-/// A worker's way into the archive.
+/// A worker's access to the archive.
 pub(super) struct HistoryWriter {
     writer: Box<dyn HistoryLog>,
-    /// A batch that did not fit; it goes before all others.
+    /// A batch that was not accepted; it precedes all others.
     held: Option<Vec<Record>>,
 }
 
@@ -19,19 +19,19 @@ impl HistoryWriter {
         Self { writer, held: None }
     }
 
-    /// Nothing becomes durable now; the archive says when that is over.
+    /// Writes are failing; the archive reports when that is over.
     pub(super) fn is_failing(&self) -> bool {
         self.writer.is_failing()
     }
 }
 
 impl<A: WorkerApps> WorkerState<A> {
-    /// What has become durable goes on.
+    /// Passes durable progress on to the hub.
     pub(super) fn take_durable_history(&mut self) {
         let Some(ledger) = &mut self.ledger else {
             return;
         };
-        // Looked at first: what was durable before the end is heard of.
+        // Read first, so that progress before the end is not missed.
         let is_closed = ledger.writer.is_closed();
         self.worker.set_log_failing(ledger.is_failing());
         if let Some(durable) = ledger.writer.durable() {
@@ -42,8 +42,8 @@ impl<A: WorkerApps> WorkerState<A> {
         }
     }
 
-    /// Hands over what the turn has brought. While the archive takes nothing, the hub keeps what comes, as far as it
-    /// has room: the archive wakes us when there is some.
+    /// Submits the turn's batch. While the archive accepts nothing, the hub holds it as far as it has room, and the
+    /// archive wakes the worker.
     pub(super) fn write_history(&mut self) {
         let Some(ledger) = &mut self.ledger else {
             return;
@@ -58,17 +58,20 @@ impl<A: WorkerApps> WorkerState<A> {
         match ledger.writer.append(records) {
             Ok(_) => {}
             Err(AppendError::Full(records)) => ledger.held = Some(records),
-            // Whoever waits goes with the process.
+            // Waiting requests end with the process.
             Err(AppendError::Closed(_)) if self.common.history.is_closing() => self.ledger = None,
             Err(AppendError::Closed(_)) => self.archive_has_ended(),
         }
     }
 
-    /// Its thread has ended by a fault of ours: a process that begins anew has one again.
+    /// Its thread has died because of a bug: only a new process can recover.
     fn archive_has_ended(&self) -> ! {
-        error!(worker = self.index(), "the archive of history has ended");
+        error!(
+            worker = self.index(),
+            "the history archive thread has ended"
+        );
         eprintln!(
-            "veche: worker {}: the archive of history has ended",
+            "veche: worker {}: the history archive thread has ended",
             self.index()
         );
         std::thread::sleep(std::time::Duration::from_millis(200));

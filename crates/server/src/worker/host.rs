@@ -1,5 +1,4 @@
-//! What the glue needs of the applications, of the log and of the back end. The server has one of each; a test stands in
-//! for them.
+//! The glue's interfaces to applications, history and hooks: one implementation in the server, others in tests.
 
 use veche_apps::{AppHosts, AppSet, DialAction};
 use veche_archive::{AppendError, DurableBatch, Record, Writer};
@@ -8,15 +7,15 @@ use veche_frontends::hooks::{HookDecision, HookRequest};
 use veche_webhooks::hooks::{HookClient, OnDecision};
 use veche_worker::AppHost;
 
-/// The applications of a worker, as far as its driver is concerned.
+/// The applications of a worker, as seen by its driver.
 pub(crate) trait WorkerApps: AppHost {
-    /// Takes what they want of the worker's sockets.
+    /// Takes the applications' requests for sockets.
     fn take_asked(&mut self) -> Vec<DialAction>;
 
-    /// Puts other code in force.
+    /// Replaces the code.
     fn reload(&mut self, shelf: &AppSet, shared: &mut Context);
 
-    /// Begins the services that were held back.
+    /// Starts the services that were held back.
     fn start_services(&mut self);
 }
 
@@ -34,7 +33,7 @@ impl WorkerApps for AppHosts {
     }
 }
 
-/// Where a worker writes history: see [`Writer`], whose methods these are.
+/// The destination of history: see [`Writer`], which implements these methods.
 pub(crate) trait HistoryLog {
     fn append(&mut self, records: Vec<Record>) -> Result<u64, AppendError>;
 
@@ -63,7 +62,7 @@ impl HistoryLog for Writer {
     }
 }
 
-/// Decides on commands of clients: see [`HookClient::ask`].
+/// Decides on clients' commands: see [`HookClient::ask`].
 pub(crate) trait HookExecutor {
     fn ask(&self, question: HookRequest, done: OnDecision) -> Option<HookDecision>;
 }

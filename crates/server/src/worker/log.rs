@@ -1,4 +1,4 @@
-//! What connections noted, for the log.
+//! Writes events recorded by connections to the log.
 
 use tracing::{info, warn};
 use veche_frontends::{LogNote, NoteLevel};
@@ -6,7 +6,7 @@ use veche_frontends::{LogNote, NoteLevel};
 use super::{LOG, WorkerApps, WorkerState};
 
 impl<A: WorkerApps> WorkerState<A> {
-    /// Writes down what connections noted.
+    /// Logs the events recorded by connections.
     pub(super) fn log(&mut self) {
         for LogNote {
             session,

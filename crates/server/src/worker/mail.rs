@@ -1,4 +1,4 @@
-//! Letters: what other workers and the control thread sent is taken, and this turn's messages are posted.
+//! Worker messages: receives those of other workers and the control thread, and sends those of this turn.
 
 use std::sync::Arc;
 
@@ -11,20 +11,22 @@ use veche_worker::{AcceptPolicy, OutgoingMail, WorkerMessage};
 use super::{WorkerApps, WorkerState};
 use crate::tls_listeners::TlsAcceptors;
 
-/// What a worker gets: messages of other workers, whose applications send each other `M`, and orders of the control thread.
+/// A message to a worker: from another worker, whose applications send `M`, or from the control thread.
 pub(crate) enum WorkerMail<M = AppWorkerMessage> {
-    /// From another worker.
+    /// A message of another worker.
     Worker(WorkerMessage<M>),
-    /// A new configuration is in force, with so many bytes of an outbox, and with this code of applications.
+    /// A new configuration, its outbox limit in bytes, and the code of applications.
     Reload(Arc<FrontendConfig>, usize, AppSet),
-    /// Connections come in by these doors from now on.
+    /// New TLS acceptors.
     Doors(TlsAcceptors),
-    /// The services of the process before have ended: those of this one begin.
+    /// The services of the previous process have ended: those of this one start.
     StartServices,
-    /// Close everything, spread over so many milliseconds, for that reason.
+    /// Closes all connections, spread over this many milliseconds, for a reason.
     Drain(u64, ShutdownReason),
-    /// The time to drain is over.
+    /// Cuts off the connections that are left, at the end of the drain.
     CutOff,
+    /// Commands of other nodes about clients are lost.
+    Reconnect,
 }
 
 impl<A: WorkerApps> WorkerState<A> {
@@ -49,6 +51,7 @@ impl<A: WorkerApps> WorkerState<A> {
                     self.start_draining(driver, within_ms, parting)
                 }
                 WorkerMail::CutOff => self.worker.handle_drain_over(),
+                WorkerMail::Reconnect => self.worker.handle_commands_lost(),
             }
         }
     }
@@ -60,13 +63,13 @@ impl<A: WorkerApps> WorkerState<A> {
         parting: ShutdownReason,
     ) {
         self.worker.handle_drain(within_ms, parting);
-        // Connections that arrive while the server stops are answered: nobody else would take them from the queue.
+        // Connections that arrive while the server stops are answered, since no other process would take them.
         if parting == ShutdownReason::Replaced {
             self.set_accepting(driver, AcceptPolicy::Nothing);
         }
     }
 
-    /// Posts the turn's messages and gives back the credits of what is finished.
+    /// Sends the turn's messages and returns credits.
     pub(super) fn send_messages(&mut self) {
         for to in 0..self.worker.workers() {
             for _ in 0..self.worker.poll_finished(to) {
@@ -81,8 +84,8 @@ impl<A: WorkerApps> WorkerState<A> {
             if let Err(Full(WorkerMail::Worker(message))) =
                 self.mailbox.post(to, class, WorkerMail::Worker(message))
             {
-                // Data is sent with a credit in hand. Control has room for far more than sessions can ask for; beyond it
-                // the rest waits in order, so no answer is lost.
+                // Data is sent with a credit. Control messages have far more room than sessions can use; beyond it they
+                // wait in order, so none is lost.
                 debug_assert!(class == Class::Control, "no credit for worker {to}");
                 self.worker.put_back(OutgoingMail { to, message });
                 break;

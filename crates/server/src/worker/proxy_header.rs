@@ -1,7 +1,7 @@
-//! The PROXY protocol between a transport and its connection: whom a proxy speaks for, said before TLS and all else.
+//! The PROXY protocol layer: the header with the client's address, which precedes TLS and all other bytes.
 //!
-//! Who is no trusted proxy does not come so far. Once the header is read nothing of it is left: the connection goes on
-//! as its client's own, judged and counted as if he had connected himself.
+//! Untrusted peers are rejected earlier. Once the header is read the layer is removed: the connection is treated as if
+//! its client had connected directly.
 
 use tracing::debug;
 use veche_frontends::stats::AcceptRejection;
@@ -11,11 +11,11 @@ use veche_proto::proxy;
 use super::transport::ConnectionTransport;
 use super::{LOG, WorkerApps, WorkerState};
 
-/// A header that has yet to come.
+/// A header that has not been received completely.
 pub(super) struct PendingProxyHeader {
-    /// What has come of it.
+    /// The received part.
     begun: Vec<u8>,
-    /// It has to be there by then, and whatever else comes before the connection's own.
+    /// The deadline for the header and all other layers before the connection's own bytes.
     until_ms: u64,
     listener: u16,
 }
@@ -35,7 +35,7 @@ impl PendingProxyHeader {
 }
 
 impl<A: WorkerApps> WorkerState<A> {
-    /// Bytes of a proxy that has yet to say for whom it speaks.
+    /// Handles bytes of a proxy before its header is complete.
     pub(super) fn received_proxy_header<D: Driver>(
         &mut self,
         driver: &mut D,

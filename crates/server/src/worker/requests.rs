@@ -1,4 +1,4 @@
-//! What the worker asks of the process, and what happened in channels, for the back end.
+//! Performs the worker's requests to the process, and passes channel events on.
 
 use std::sync::Arc;
 

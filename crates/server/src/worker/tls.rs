@@ -1,9 +1,8 @@
-//! TLS between a transport and its connection, whichever side began it.
+//! The TLS layer of accepted and dialed connections.
 //!
-//! What comes is opened before the connection sees it, what leaves is sealed when the turn's output is handed over. A
-//! handshake of a client has a time to be over by; what its failures are is counted. Handshakes cost the server a
-//! thousand times what a message costs, so each turn takes a few of them only: the others stand in line, and whoever
-//! is inside is served meanwhile.
+//! Input is decrypted before the connection sees it, and output is encrypted when the turn sends it. Client handshakes
+//! have a deadline, and their failures are counted. A handshake costs as much as a thousand messages, so each turn
+//! processes only a few: the others queue while established connections are served.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,51 +19,51 @@ use super::transport::ConnectionTransport;
 use super::{LOG, WorkerApps, WorkerState};
 use crate::tls_listeners::ListenerMode;
 
-/// Plain bytes of one event beyond which their memory is given back.
+/// Decrypted bytes of one event beyond which the buffer is freed.
 const KEPT_BYTES: usize = 256 << 10;
 
-/// What handshakes may bring in a turn: about a millisecond of signing and agreeing on keys.
+/// The most handshake steps in a turn: about a millisecond of signing and key exchange.
 const HANDSHAKES_MAX: usize = 8;
 
-/// The first byte of a handshake of TLS (RFC 8446 section 5.1); those of before 1999 are not spoken any more.
+/// The first byte of a TLS handshake record (RFC 8446 section 5.1); SSL 2 is not supported.
 const HANDSHAKE: u8 = 22;
 
-/// To a client that speaks HTTP without TLS.
+/// The response to a client that sends plain HTTP.
 const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
     content-type: text/plain; charset=utf-8\r\ncontent-length: 45\r\nconnection: close\r\n\r\n\
     this port speaks TLS: use https:// or wss://\n";
 
-/// To a back end that sends lines without TLS.
+/// The response to a back end that sends plain lines.
 const PLAIN_LINES: &[u8] = b"{\"error\":\"this port speaks TLS\"}\n";
 
-/// TLS of a connection.
+/// The TLS state of a connection.
 pub(super) struct TlsLayer {
     tls: TlsStream,
-    /// A client's handshake has to be over by then.
+    /// The deadline of a client's handshake.
     until_ms: u64,
-    /// A client has yet to prove that it speaks TLS.
+    /// The handshake is not complete.
     is_handshaking: bool,
-    /// What came of a handshake that stands in line.
+    /// Received bytes of a queued handshake.
     waiting: Vec<u8>,
-    /// The client's end came behind it.
+    /// The client's FIN followed them.
     waits_to_end: bool,
 }
 
-/// Handshakes that stand in line for their turn.
+/// Handshakes that wait for their turn.
 #[derive(Default)]
 pub(super) struct HandshakeQueue {
     ids: VecDeque<ConnectionId>,
-    /// Taken in this turn.
+    /// The number of steps taken in this turn.
     taken: usize,
 }
 
 impl HandshakeQueue {
-    /// Whether handshakes wait for the next turn.
+    /// Returns whether handshakes wait for the next turn.
     pub(super) fn is_waiting(&self) -> bool {
         !self.ids.is_empty()
     }
 
-    /// Whether one goes on at once.
+    /// Returns whether a step can be taken in this turn.
     fn admits(&mut self) -> bool {
         let is_free = self.ids.is_empty() && self.taken < HANDSHAKES_MAX;
         self.taken += usize::from(is_free);
@@ -73,7 +72,7 @@ impl HandshakeQueue {
 }
 
 impl TlsLayer {
-    /// Of a connection that we have dialed.
+    /// Creates the layer of a dialed connection.
     pub(super) fn dialed(tls: TlsStream) -> Self {
         Self {
             tls,
@@ -94,23 +93,23 @@ impl TlsLayer {
         }
     }
 
-    /// Whether something of it stands in line, and more should not come.
+    /// Returns whether received bytes are queued, so that reading should pause.
     pub(super) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// The client's end, if it has to wait for what came before it.
+    /// Returns whether the client's FIN has to wait for earlier bytes, and records it.
     pub(super) fn holds_end(&mut self) -> bool {
         self.waits_to_end |= self.is_waiting();
         self.waits_to_end
     }
 
-    /// The handshake is over, whatever it came to.
+    /// Ends the handshake, successful or not.
     pub(super) fn give_up(&mut self) {
         self.is_handshaking = false;
     }
 
-    /// When the handshake has to be over; `u64::MAX` if nothing waits for it.
+    /// Returns the deadline of the handshake; `u64::MAX` if there is none.
     pub(super) fn until_ms(&self) -> u64 {
         match self.is_handshaking {
             true => self.until_ms,
@@ -120,8 +119,8 @@ impl TlsLayer {
 }
 
 impl<A: WorkerApps> WorkerState<A> {
-    /// TLS for a connection that was accepted, if its listener speaks it, with its handshake over by `until_ms`; `Err`
-    /// if nobody may come in.
+    /// Returns the TLS layer of an accepted connection, if its listener has TLS; `Err` if the listener has no
+    /// certificate.
     pub(super) fn tls_layer_for(
         &self,
         listener: u16,
@@ -151,7 +150,7 @@ impl<A: WorkerApps> WorkerState<A> {
         }
     }
 
-    /// Bytes of a peer that speaks TLS.
+    /// Handles bytes of a TLS peer.
     pub(super) fn received_tls<D: Driver>(
         &mut self,
         driver: &mut D,
@@ -165,7 +164,7 @@ impl<A: WorkerApps> WorkerState<A> {
             return;
         };
         if seal.is_handshaking && !has_memory {
-            // Its part so far is let go of too.
+            // Its partial handshake is freed too.
             seal.give_up();
             self.worker
                 .shared()
@@ -190,7 +189,7 @@ impl<A: WorkerApps> WorkerState<A> {
         self.open(driver, id, bytes);
     }
 
-    /// Handshakes that stood in line go on, as far as the turn has room for them.
+    /// Resumes queued handshakes, as far as the turn allows.
     pub(super) fn resume_handshakes<D: Driver>(&mut self, driver: &mut D) {
         while self.line.taken < HANDSHAKES_MAX
             && let Some(id) = self.line.ids.pop_front()
@@ -201,7 +200,7 @@ impl<A: WorkerApps> WorkerState<A> {
             };
             let bytes = std::mem::take(&mut seal.waiting);
             let waits_to_end = std::mem::take(&mut seal.waits_to_end);
-            // It may be late by now, and told so.
+            // It may have timed out by now.
             let goes_on = seal.is_handshaking;
             if goes_on {
                 self.line.taken += 1;
@@ -215,7 +214,7 @@ impl<A: WorkerApps> WorkerState<A> {
         self.line.taken = 0;
     }
 
-    /// Opens what has come, and lets the connection have what was in it.
+    /// Decrypts received bytes and passes them to the connection.
     fn open<D: Driver>(&mut self, driver: &mut D, id: ConnectionId, bytes: &[u8]) {
         let transport = self.worker.transport_mut(id);
         let Some(mut layer) = transport.map(ConnectionTransport::take) else {
@@ -242,7 +241,7 @@ impl<A: WorkerApps> WorkerState<A> {
                 self.worker.handle_certificate(id, certified(subject));
             }
         }
-        // Its own words don't wait for ours: the peer waits for them, or should learn what is wrong.
+        // Handshake and alert records are not delayed: the peer waits for them.
         if seal.tls.has_output() {
             let mut sealed = self.worker.spare_buffer();
             seal.tls.send(&[], &mut sealed);
@@ -252,9 +251,9 @@ impl<A: WorkerApps> WorkerState<A> {
         }
         let has_ended = seal.tls.has_ended() && !self.worker.has_ended(id);
         let is_for_proof = seal.tls.is_challenge();
-        // A proof is all that this connection is for (RFC 8737 section 3).
+        // The connection serves only to prove control of the name (RFC 8737 section 3).
         let is_seen = is_for_proof && !seal.is_handshaking && !self.worker.has_ended(id);
-        // The alert of a failed handshake should arrive, so the transport goes down in good order without TLS.
+        // The alert of a failed handshake has to arrive, so the transport is shut down gracefully.
         let failed_early = result.is_err() && std::mem::take(&mut seal.is_handshaking);
         if !failed_early && let Some(transport) = self.worker.transport_mut(id) {
             *transport = layer;
@@ -285,7 +284,7 @@ impl<A: WorkerApps> WorkerState<A> {
         }
     }
 
-    /// What a client began with is no TLS: it is told in its own words, if those are known.
+    /// Answers a client that does not use TLS, if its protocol is known.
     fn received_plain(&mut self, id: ConnectionId, bytes: &[u8]) {
         if let Some(transport) = self.worker.transport_mut(id) {
             transport.take();
@@ -309,7 +308,7 @@ impl<A: WorkerApps> WorkerState<A> {
         self.worker.reject(id, words);
     }
 
-    /// Seals what leaves for a peer that speaks TLS.
+    /// Encrypts output for a TLS peer.
     pub(super) fn encrypt(
         &mut self,
         id: ConnectionId,
@@ -329,9 +328,9 @@ impl<A: WorkerApps> WorkerState<A> {
     }
 }
 
-/// A connection is gone whose handshake may have been under way.
+/// Counts the handshake of a closed connection, if one was in progress.
 pub(super) fn handshake_gone(seal: Option<&TlsLayer>, stats: &Arc<Stats>) {
-    // Who connects and says nothing only looks whether somebody is there.
+    // A client that connects and sends nothing is only probing.
     if seal.is_some_and(|seal| seal.is_handshaking && seal.tls.has_begun()) {
         stats.tls_failed(TlsHandshakeFailure::CutOff);
     }

@@ -1,4 +1,4 @@
-//! What lies between a socket and its connection, and what leaves for the socket.
+//! The layers between a socket and its connection, and output to the socket.
 
 use veche_frontends::TransportEnd;
 use veche_net::{Buffer, ConnectionId, Driver};
@@ -8,10 +8,10 @@ use super::proxy_header::PendingProxyHeader;
 use super::tls::TlsLayer;
 use super::{WorkerApps, WorkerState};
 
-/// What lies between a connection's socket and its own bytes. Nothing of it for a plain one.
+/// The layer between a connection's socket and its own bytes; empty for a plain one.
 #[derive(Default)]
 pub(super) struct ConnectionTransport {
-    /// One word of each connection: a PROXY header is complete before TLS begins.
+    /// One pointer per connection: a PROXY header is complete before TLS starts.
     layer: Option<Box<TransportLayer>>,
 }
 
@@ -20,9 +20,9 @@ pub(super) struct ConnectionTransport {
     reason = "it is boxed, and a header takes a moment"
 )]
 pub(super) enum TransportLayer {
-    /// The header of a proxy has yet to come.
+    /// The header of a proxy has not been received completely.
     Preface(PendingProxyHeader),
-    /// The peer speaks TLS.
+    /// The peer uses TLS.
     Tls(TlsLayer),
 }
 
@@ -67,13 +67,13 @@ impl ConnectionTransport {
         }
     }
 
-    /// Removes the layer, if there is one: what follows are the connection's own bytes.
+    /// Removes the layer, if there is one: the connection's own bytes follow.
     pub(super) fn take(&mut self) -> Self {
         std::mem::take(self)
     }
 
-    /// By when what comes before the connection's own bytes has to be complete, in monotonic milliseconds; `u64::MAX` if
-    /// nothing does.
+    /// Returns the deadline of the layers that precede the connection's own bytes, in monotonic milliseconds;
+    /// `u64::MAX` if there is none.
     pub(super) fn opens_by_ms(&self) -> u64 {
         match self.layer() {
             Some(TransportLayer::Preface(preface)) => preface.until_ms(),
@@ -82,7 +82,7 @@ impl ConnectionTransport {
         }
     }
 
-    /// Returns whether the peer's FIN waits for what came before it.
+    /// Returns whether the peer's FIN has to wait for earlier bytes.
     pub(super) fn holds_end(&mut self) -> bool {
         self.tls_layer_mut().is_some_and(TlsLayer::holds_end)
     }
@@ -91,7 +91,7 @@ impl ConnectionTransport {
 const _: () = assert!(size_of::<ConnectionTransport>() == 8);
 
 impl<A: WorkerApps> WorkerState<A> {
-    /// Carries out what the worker wants of transports.
+    /// Executes the worker's commands for transports.
     pub(super) fn command_transports<D: Driver>(&mut self, driver: &mut D) {
         while let Some(command) = self.worker.poll_transport() {
             match command {
@@ -103,7 +103,7 @@ impl<A: WorkerApps> WorkerState<A> {
         }
     }
 
-    /// Sends what the turn has made: one write a connection.
+    /// Sends the turn's output with one write per connection.
     pub(super) fn flush<D: Driver>(&mut self, driver: &mut D) {
         let mut sent_bytes = 0;
         while let Some(PendingWrite { id, bytes, end }) = self.worker.poll_write() {
@@ -132,7 +132,7 @@ impl<A: WorkerApps> WorkerState<A> {
         self.command_transports(driver);
     }
 
-    /// Sends bytes that the caller counts.
+    /// Sends bytes that the caller has counted.
     #[inline]
     pub(super) fn send<D: Driver>(&mut self, driver: &mut D, id: ConnectionId, bytes: Vec<u8>) {
         match driver.send(id, Buffer::Owned(bytes), false) {

@@ -1,6 +1,6 @@
-//! Whom dialed connections believe: certificates are read in threads of their own, as a worker waits for no file.
+//! Trusted certificates of dialed connections: read on separate threads, since a worker must not wait for files.
 //!
-//! What is to be dialed stays here meanwhile; the thread wakes the worker, which dials in its next turn.
+//! Connections to be dialed wait here; the thread wakes the worker, which dials in its next turn.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
@@ -12,11 +12,11 @@ use veche_mailbox::Wake as _;
 use veche_net::Waker;
 use veche_tls::{ClientTrust, TrustSource, TrustStores};
 
-/// Those under way.
+/// Certificates being read.
 #[derive(Default)]
 pub(super) struct TrustLoader {
     under_way: Vec<TrustRead>,
-    /// The worker of a test reads by itself: nothing there may depend on what another thread does when.
+    /// In tests the worker reads by itself, so that nothing depends on the timing of other threads.
     pub(super) is_own: bool,
 }
 
@@ -26,7 +26,7 @@ struct TrustRead {
     outgoing: Vec<OutgoingConnection>,
 }
 
-/// Wakes the worker however the reading ends; what was told comes first.
+/// Wakes the worker however the read ends, after the result is stored.
 struct WakeOnDrop(Waker);
 
 impl Drop for WakeOnDrop {
@@ -35,11 +35,11 @@ impl Drop for WakeOnDrop {
     }
 }
 
-/// What can be dialed, or why it can't.
+/// A connection that can be dialed, or the error.
 pub(super) type LoadedTrust = (OutgoingConnection, Result<ClientTrust, String>);
 
 impl TrustLoader {
-    /// Finds whom a connection believes; `None` if that is being read, and the connection waits for it.
+    /// Returns the trust store of a connection; `None` if it is being read and the connection waits.
     pub(super) fn find(
         &mut self,
         trusts: &Arc<TrustStores>,
@@ -63,7 +63,7 @@ impl TrustLoader {
         let thread = thread::Builder::new().name("certificates".to_owned());
         let thread = thread.spawn(move || {
             let _wakes = WakeOnDrop(waker);
-            // Nobody listens where the server has ended.
+            // The receiver is gone once the server has ended.
             let _ = tell.send(read(&trusts, &wanted));
         });
         if let Err(error) = thread {
@@ -78,7 +78,7 @@ impl TrustLoader {
         None
     }
 
-    /// What can be dialed now.
+    /// Returns the connections that can be dialed now.
     pub(super) fn take_ready(&mut self) -> Vec<LoadedTrust> {
         let mut ready = Vec::new();
         self.under_way.retain_mut(|reading| {
@@ -94,7 +94,7 @@ impl TrustLoader {
         ready
     }
 
-    /// Forgets a connection that is not wanted any more; whether it was waiting here.
+    /// Removes a connection that is no longer wanted; returns whether it was waiting here.
     pub(super) fn forget(&mut self, caller: DialId) -> bool {
         self.under_way.iter_mut().any(|reading| {
             let before = reading.outgoing.len();

@@ -1,4 +1,4 @@
-//! What a case covers: its tasks, its services, what is published.
+//! Services, tasks and publications within a case.
 
 use super::{CONFIG, Folder, case, failure};
 

@@ -1,5 +1,5 @@
-//! Large answers that their clients do not read: what they take of memory and of a worker. And what fills memory up to
-//! `memory_limit`, which holds, and is given back.
+//! Large responses that clients do not read: their cost in memory and worker time. Also data that fills the memory up
+//! to `memory_limit`, which has to hold, and is released afterwards.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -14,13 +14,13 @@ use crate::floods::back_ends;
 use crate::raw::{TEXT, connect_with, frame, hear, narrow, open, upgrade};
 use crate::support::{Lines, Options, Server, Setup, Socket, chosen_io, now, process, until};
 
-/// `memory_limit`.
+/// The configured `memory_limit`.
 const LIMIT_KIB: u64 = 64 << 10;
 
-/// By how much it may be exceeded: what is written between two looks at what is in use, and what is given back late.
+/// The tolerated excess: data written between two memory readings, and memory released late.
 const OVER_KIB: u64 = 32 << 10;
 
-/// What may stay of it.
+/// The tolerated rest afterwards.
 const GIVEN_BACK_KIB: u64 = 12 << 10;
 
 const ROUTES: &str = "[[route]]\npath = \"/centrifuge\"\nhandler = \"centrifuge\"\n\
@@ -30,15 +30,15 @@ const ROUTES: &str = "[[route]]\npath = \"/centrifuge\"\nhandler = \"centrifuge\
 
 const PUBLICATIONS: usize = 20_000;
 
-/// A client that asks for a history of all of them is sent as many times its size.
+/// A client that requests the whole history gets many times its size.
 const LIMITS: &str =
     "history_answer_max = 20_000\nwrite_timeout = \"10s\"\nheader_timeout = \"2s\"";
 
-/// Attackers, and the clients of each.
+/// The number of attackers, and of the clients of each.
 const ATTACKERS: usize = 4;
 const CLIENTS: usize = 75;
 
-/// What they take together: for each a hundred kilobytes of what is on its way to it, and its session.
+/// The tolerated total: for each client a hundred kilobytes of pending data, and its session.
 const MEMORY_MIB_MAX: u64 = 64;
 
 fn say(socket: &mut TcpStream, command: &Value) {
@@ -46,7 +46,7 @@ fn say(socket: &mut TcpStream, command: &Value) {
     socket.write_all(&frame).expect("the server reads");
 }
 
-/// Says that a client connects and is in the channel.
+/// Connects a client and subscribes it to the channel.
 fn join(socket: &mut TcpStream, more: &Value) {
     say(socket, &json!({ "id": 1, "connect": {} }));
     let mut subscribe = json!({ "channel": "long:1" });
@@ -56,7 +56,7 @@ fn join(socket: &mut TcpStream, more: &Value) {
     say(socket, &json!({ "id": 2, "subscribe": subscribe }));
 }
 
-/// A client in the channel that reads nothing any more.
+/// Returns a subscribed client that stops reading.
 fn deaf(target: &Target<'_>) -> TcpStream {
     let socket = connect_with(target.address, narrow);
     let mut socket = upgrade(socket, "/centrifuge?user=deaf", "");
@@ -64,7 +64,7 @@ fn deaf(target: &Target<'_>) -> TcpStream {
     socket
 }
 
-/// Publishes as much as the channel keeps.
+/// Fills the channel's history.
 fn fill(server: &Server) {
     let mut lines = Lines::connect(server.push);
     let data = json!({ "number": 1, "text": "x".repeat(380) });
@@ -74,7 +74,7 @@ fn fill(server: &Server) {
     lines.finish();
 }
 
-/// The next message, of however many frames it is made.
+/// Returns the next message, of any number of frames.
 fn message(socket: &mut TcpStream) -> Vec<u8> {
     let mut message = Vec::new();
     loop {
@@ -86,7 +86,7 @@ fn message(socket: &mut TcpStream) -> Vec<u8> {
     }
 }
 
-/// Attacks a channel with a long history, on each back end. `blow` comes when the channel is full.
+/// Attacks a channel with a long history, on each driver. `blow` runs once the history is full.
 fn on_both(blow: impl Fn(&Target<'_>) + Sync) {
     for io in back_ends() {
         let attack = Attack {
@@ -96,7 +96,7 @@ fn on_both(blow: impl Fn(&Target<'_>) + Sync) {
                 ..Options::default()
             },
             attackers: ATTACKERS,
-            // What is stored is there before.
+            // The history is stored before the measurement.
             is_first_dear: true,
             memory_mib_max: MEMORY_MIB_MAX,
             io,
@@ -112,8 +112,8 @@ fn on_both(blow: impl Fn(&Target<'_>) + Sync) {
     }
 }
 
-/// Three hundred clients ask once for all that a channel keeps and read none of it. One that asks and reads gets all of
-/// it meanwhile.
+/// Three hundred clients request the whole history once and read nothing. One that reads gets all of it in the
+/// meantime.
 #[test]
 fn histories_that_nobody_reads() {
     let history = json!({ "id": 3, "history": { "channel": "long:1", "limit": -1 } });
@@ -137,7 +137,7 @@ fn histories_that_nobody_reads() {
     });
 }
 
-/// The same by many commands for what has less in one answer.
+/// The same with many commands for smaller responses.
 #[test]
 fn presences_that_nobody_reads() {
     let presence = json!({ "id": 3, "presence": { "channel": "long:1" } });
@@ -155,7 +155,7 @@ fn presences_that_nobody_reads() {
     });
 }
 
-/// Clients come back to where a recovery has the most to tell, with deltas and a filter, and read none of it.
+/// Clients recover from the position with the most to recover, with deltas and a filter, and read nothing.
 #[test]
 fn recoveries_that_nobody_reads() {
     let since = PUBLICATIONS - 300;
@@ -191,9 +191,8 @@ fn recoveries_that_nobody_reads() {
     });
 }
 
-/// Subscribers that do not read, with outboxes that take several times the limit together. The limit holds, a client that
-/// is connected is served meanwhile, and once they are gone the server takes handshakes again without having been
-/// restarted.
+/// Subscribers that do not read, whose outboxes together exceed the limit several times. The limit holds, a connected
+/// client is served meanwhile, and once they are gone the server accepts handshakes again without a restart.
 #[test]
 fn outboxes_up_to_the_memory_limit() {
     const SUBSCRIBERS: usize = 40;
@@ -236,7 +235,7 @@ fn outboxes_up_to_the_memory_limit() {
         server.log().contains("memory_limit is reached")
     });
     assert!(peak > LIMIT_KIB, "{peak} KiB: nothing was published");
-    // Pages of files are resident, too, but do not count.
+    // File pages are resident too, but don't count.
     assert!(
         peak <= before + LIMIT_KIB + OVER_KIB,
         "{before} KiB grew to {peak}"

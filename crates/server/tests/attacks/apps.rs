@@ -1,4 +1,4 @@
-//! What applications are given to read, JSON and forms made to be slow; and scripts that take more memory than the server
+//! JSON and forms that are slow to parse, sent to applications; and scripts that allocate more memory than the server
 //! has.
 
 use std::io::Write;
@@ -25,7 +25,7 @@ fn post(path: &str, body: &str) -> Vec<u8> {
         .into_bytes()
 }
 
-/// Bodies for an application, and for the API of the back end.
+/// Sends bodies to an application, and to the server API.
 fn posts(bodies: &[String]) {
     let attack = Attack {
         options: Options {
@@ -33,7 +33,7 @@ fn posts(bodies: &[String]) {
             files: &[("app.lua", APP)],
             ..Options::default()
         },
-        // Four bodies of a megabyte, and the tables that one of them becomes.
+        // Four bodies of a megabyte, and the tables made from one of them.
         memory_mib_max: 96,
         ..Attack::default()
     };
@@ -42,7 +42,7 @@ fn posts(bodies: &[String]) {
         let mut socket = connect(target.address);
         let _ = socket.write_all(&post("/app", body));
         if let Some(status) = status(&mut socket) {
-            // 500: it took more than its budget.
+            // 500: it exceeded its budget.
             assert!([200, 400, 500].contains(&status), "{status}");
             target.landed();
         }
@@ -62,7 +62,7 @@ fn names_that_collide() {
     };
     posts(&[
         names(&|n| format!("k{n}")),
-        // Hashes that look at the ends and the middle of a name only find all of these alike.
+        // All of these collide for hashes that use only the ends and the middle of a name.
         names(&|n| format!("aaaaaaaa{n:08}aaaaaaaaaaaaaaaaaaaaaaaa")),
         names(&|n| format!("aaaaaaaaaaaaaaaaaaaaaaaa{n:08}aaaaaaaa")),
     ]);
@@ -93,7 +93,7 @@ fn numbers_and_escapes_that_are_long_to_read() {
     ]);
 }
 
-/// A script that keeps what it is sent to, as a task of a connection that stays.
+/// A script that retains received data in a task of a long-lived connection.
 const GROWING: &str = "local veche = require 'veche'\n\
     local app, kept = {}, {}\n\
     local function grow()\n\
@@ -106,9 +106,9 @@ const GROWING: &str = "local veche = require 'veche'\n\
     end\n\
     return app\n";
 
-/// `memory_limit` of the server whose script grows to twice as much.
+/// The `memory_limit` of the server whose script grows to twice as much.
 const LIMIT_MIB: u64 = 96;
-/// What it may be exceeded by: the growth of one VM in one run.
+/// The tolerated excess: the growth of one VM in one run.
 const OVER_MIB: u64 = 24;
 
 #[test]
@@ -139,7 +139,7 @@ fn a_script_that_grows_to_twice_the_memory_limit() {
         bystander.say("hello");
         assert_eq!(bystander.text(), "hello");
         assert!(asked.elapsed() < Duration::from_secs(5));
-        // The application's other messages are served, too.
+        // The application's other messages are served too.
         other.say("count");
         other.text();
     }
@@ -151,7 +151,7 @@ fn a_script_that_grows_to_twice_the_memory_limit() {
     assert!(log.contains("memory_limit is reached"), "{log}");
     assert!(log.contains("not enough memory"), "{log}");
 
-    // What it gives back others may have, and itself.
+    // Released memory is available to others, and to itself.
     app.say("drop");
     assert_eq!(app.text(), "0");
     thread::sleep(Duration::from_secs(2));

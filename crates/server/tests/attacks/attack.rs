@@ -1,10 +1,10 @@
-//! The frame of all attacks: a server that is attacked, one beside it that is not, and what is asked of the first.
+//! The framework of all attacks: a server that is attacked, a second one that is not, and the requirements for the
+//! first.
 //!
-//! How long an echo takes is a matter of the machine too. So the same clients speak to a second server at the same
-//! time, which nobody attacks: what it takes there is the machine's doing and not the attack's. And a worker that is
-//! busy, as only the attacked one is, waits for a core behind whatever else the machine does: of the time that it
-//! wanted to run it ran for a share only, which the kernel tells, and what it did took so much longer. Where the
-//! machine pauses it all the same, another try tells.
+//! The latency of an echo also depends on the machine. So the same clients use a second server at the same time, which
+//! is not attacked: its latency is due to the machine. In addition, the busy worker of the attacked server competes for
+//! a core with everything else on the machine: the kernel reports for how much of the time in which it was runnable it
+//! actually ran, and the measured times are scaled by that. If the machine pauses nevertheless, the attack is retried.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,49 +19,49 @@ use super::evidence::Evidence;
 use crate::support::metrics::Metrics;
 use crate::support::{Options, Server, Setup, chosen_io, now, process, until};
 
-/// What the 99th percentile of an echo may be longer than that of the server beside.
+/// How much the 99th percentile of echoes may exceed that of the second server.
 const LATER_MAX: Duration = Duration::from_millis(50);
 
-/// The thread that is attacked.
+/// The thread under attack.
 const WORKER: &str = "worker 0";
 
-/// Tries, since the machine may be busy with other things.
+/// The number of attempts, since the machine may be busy.
 const TRIES: u32 = 5;
 
 /// Bystanders of each server.
 const BYSTANDERS: usize = 4;
 
-/// One attack at a time: each would be another's.
+/// Attacks run one at a time, since they would affect each other.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Short, so that what they end has ended soon.
+/// Short timeouts, so that the effects of an attack end soon.
 const LIMITS: &str = "header_timeout = \"500ms\"\nhandshake_timeout = \"500ms\"\n\
     keep_alive_timeout = \"500ms\"\nwrite_timeout = \"500ms\"\n";
 
-/// Turns of a worker that has nothing to do, between two looks: the looks themselves and the care of its memory.
+/// Turns of an idle worker between two checks: those of the checks themselves and of memory maintenance.
 const TURNS_AT_REST_MAX: f64 = 40.0;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
-/// How long an attack lasts.
+/// Returns the duration of an attack.
 fn duration() -> Duration {
     let seconds = std::env::var("VECHE_ATTACK_SECONDS").ok();
     let seconds = seconds.map_or(0.7, |text| text.parse().expect("a number of seconds"));
     Duration::from_secs_f64(seconds)
 }
 
-/// An attack, and what it may cost.
+/// An attack and its tolerated cost.
 pub(crate) struct Attack<'a> {
-    /// What the server is told besides: its limits are those of an attack where nothing else is said.
+    /// Options of the server; its limits are short unless given.
     pub(crate) options: Options<'a>,
-    /// Who attack at the same time.
+    /// The number of concurrent attackers.
     pub(crate) attackers: usize,
-    /// The first blow brings up what stays, such as threads: it is dealt before anything is measured.
+    /// The first round allocates lasting resources such as threads, so it runs before the measurement.
     pub(crate) is_first_dear: bool,
-    /// Memory that the server may have more while it lasts than before.
+    /// The tolerated growth of memory during the attack.
     pub(crate) memory_mib_max: u64,
-    /// The back end of both servers.
+    /// The driver of both servers.
     pub(crate) io: &'static str,
-    /// Clients that connect anew each time are served as those that stay.
+    /// Whether clients that reconnect each time have to be served as well as those that stay.
     pub(crate) has_newcomers: bool,
 }
 
@@ -78,7 +78,7 @@ impl Default for Attack<'_> {
     }
 }
 
-/// The server that is attacked, as attackers see it.
+/// The attacked server, as seen by attackers.
 pub(crate) struct Target<'s> {
     pub(crate) server: &'s Server,
     pub(crate) address: SocketAddr,
@@ -96,7 +96,7 @@ impl<'s> Target<'s> {
         }
     }
 
-    /// Whether the attack lasts; for those that take longer than a moment.
+    /// Returns whether the attack is still running, for rounds that take long.
     pub(crate) fn lasts(&self) -> bool {
         now() < self.ends
     }
@@ -106,14 +106,14 @@ impl<'s> Target<'s> {
         thread::sleep(self.ends.saturating_duration_since(now()));
     }
 
-    /// The server did what it should about one blow: an attack that never gets so far tests nothing.
+    /// Records that the server reacted to one round as expected: an attack without effect tests nothing.
     pub(crate) fn landed(&self) {
         self.landed.fetch_add(1, Relaxed);
     }
 }
 
 impl Attack<'_> {
-    /// Every attacker does `blow` again and again; then see the module's text.
+    /// Runs `blow` repeatedly in every attacker; see the module's text.
     #[track_caller]
     pub(crate) fn run(&self, blow: impl Fn(&Target<'_>, &mut Rng) + Sync) {
         let _alone = ALONE.lock();
@@ -130,7 +130,7 @@ impl Attack<'_> {
             },
             ..self.options
         };
-        // All clients are one worker's.
+        // All clients belong to one worker.
         let setup = Setup {
             io: self.io,
             workers: 1,
@@ -151,7 +151,7 @@ impl Attack<'_> {
         let (mut tried, mut landed) = (0, 0);
         let (waits, before_kib) = loop {
             tried += 1;
-            // The allocator gives back what a try has left some seconds later.
+            // The allocator releases the memory of an attempt some seconds later.
             let before_kib = process::rss_kib(pid);
             process::forget_peak(pid);
             let target = Target::of(&attacked, now() + duration());
@@ -189,7 +189,7 @@ impl Attack<'_> {
             ended,
         };
 
-        // Nothing of it is left.
+        // No state of it remains.
         attacked.await_connections(bystanders.count());
         until("descriptors to be closed", || {
             process::descriptors(pid) <= before.0
@@ -209,7 +209,7 @@ impl Attack<'_> {
         evidence.write(pid);
     }
 
-    /// One try: what echoes took meanwhile, here and beside.
+    /// Runs one attempt; returns the echo latencies of both servers.
     fn blows(
         &self,
         target: &Target<'_>,
@@ -220,7 +220,7 @@ impl Attack<'_> {
         thread::scope(|scope| {
             for seed in 0..self.attackers {
                 scope.spawn(move || {
-                    // Attackers have machines of their own: here they should not take the server's.
+                    // Attackers would have machines of their own, so they yield to the server.
                     let _ = rustix::process::nice(10);
                     let mut rng = Rng::with_seed(seed as u64);
                     while target.lasts() {
@@ -236,7 +236,7 @@ impl Attack<'_> {
     }
 }
 
-/// The share of the time in which a thread wanted to run that it ran, between two looks.
+/// Returns the share of its runnable time in which a thread ran, between two readings.
 fn share(before: Option<(u64, u64)>, after: Option<(u64, u64)>) -> f64 {
     let (Some(before), Some(after)) = (before, after) else {
         return 1.0;
@@ -245,7 +245,7 @@ fn share(before: Option<(u64, u64)>, after: Option<(u64, u64)>) -> f64 {
     (ran as f64 / (ran + waited).max(1) as f64).clamp(0.1, 1.0)
 }
 
-/// What the server holds for its clients.
+/// The server's state that belongs to clients.
 #[derive(Debug, PartialEq)]
 struct State([u64; 6]);
 

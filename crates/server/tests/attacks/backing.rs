@@ -1,4 +1,4 @@
-//! Back ends of applications that do what they should not: here a Redis that answers anything, or nothing.
+//! Misbehaving back ends of applications: a Redis that sends arbitrary data, or nothing.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use crate::attack::Attack;
 use crate::raw::{connect, status};
 use crate::support::Options;
 
-/// What it says to whoever connects, and to everything that is said to it.
+/// The responses to a connection and to all received data.
 const ANSWERS: [&[u8]; 8] = [
     b"$536870912\r\nhalf a gigabyte, of which this is all",
     b"*1000000000\r\n$1\r\na\r\n",
@@ -23,7 +23,7 @@ const ANSWERS: [&[u8]; 8] = [
     b"HTTP/1.1 400 Bad Request\r\n\r\n",
 ];
 
-/// A server that is up until it is dropped.
+/// A server that runs until it is dropped.
 struct Liar {
     address: SocketAddr,
     is_over: Arc<AtomicBool>,
@@ -54,7 +54,7 @@ impl Liar {
     }
 }
 
-/// Answers once; those that are told nothing are kept open.
+/// Responds once; connections that get no data stay open.
 fn lie(mut socket: TcpStream, answer: &[u8]) -> Option<TcpStream> {
     let _ = socket.set_read_timeout(Some(Duration::from_millis(50)));
     let _ = socket.read(&mut [0; 4096]);
@@ -72,7 +72,7 @@ impl Drop for Liar {
     }
 }
 
-/// Each call fails, in time and with words; what is announced is not waited for with memory.
+/// Each call fails in time with an error; announced lengths allocate no memory.
 #[test]
 fn a_database_that_answers_anything() {
     let liar = Liar::start();
@@ -92,7 +92,7 @@ fn a_database_that_answers_anything() {
             files: &[("app.lua", &script)],
             ..Options::default()
         },
-        // The threads of those who call begin with the first call, and keep a descriptor each.
+        // The outbound threads start with the first call and keep a descriptor each.
         is_first_dear: true,
         memory_mib_max: 48,
         ..Attack::default()
@@ -102,7 +102,7 @@ fn a_database_that_answers_anything() {
         let request = b"GET /app HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n";
         socket.write_all(request).expect("the server reads");
         let status = status(&mut socket).expect("an answer");
-        // An answer may be one by chance.
+        // A response may be valid by chance.
         assert!([200, 502].contains(&status), "{status}");
         if status == 502 {
             target.landed();

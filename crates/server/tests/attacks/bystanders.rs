@@ -1,4 +1,4 @@
-//! Clients that behave: they say something every few milliseconds and get it back, and how long that took is kept.
+//! Well-behaved clients: they send a message every few milliseconds, receive its echo, and record the latency.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -8,44 +8,44 @@ use serde_json::{Value, json};
 
 use crate::support::{Socket, now, percentile};
 
-/// Between two messages of one of them.
+/// The interval of messages of one client.
 const EVERY: Duration = Duration::from_millis(5);
 
-/// Between two clients that come anew.
+/// The interval of new connections.
 const ANEW_EVERY: Duration = Duration::from_millis(20);
 
-/// Clients of one server.
+/// The clients of one server.
 pub(crate) struct Bystanders {
     server: SocketAddr,
     sockets: Vec<Socket>,
     has_newcomers: bool,
 }
 
-/// How long they waited.
+/// Recorded latencies.
 #[derive(Debug)]
 pub(crate) struct Waits {
-    /// The 99th percentile of an echo.
+    /// The 99th percentile of echoes.
     p99: Duration,
-    /// The longest of all, which a pause of the machine can be as well: for a human.
+    /// The maximum, which may also be a pause of the machine; only displayed.
     worst: Duration,
-    /// The 99th percentile of a connection, its handshake and its first echo, where there were any.
+    /// The 99th percentile of a connection, its handshake and first echo, if there were any.
     anew_p99: Duration,
 }
 
 impl Waits {
-    /// In milliseconds.
+    /// Returns the values in milliseconds.
     pub(crate) fn shown(&self) -> Value {
         let ms = |wait: Duration| (wait.as_secs_f64() * 10_000.0).round() / 10.0;
         json!({"p99_ms": ms(self.p99), "worst_ms": ms(self.worst), "anew_p99_ms": ms(self.anew_p99)})
     }
 
-    /// Whether none waited so much longer than those of another server.
+    /// Returns whether latencies exceed those of another server by at most `later`.
     pub(crate) fn is_within(&self, beside: &Self, later: Duration) -> bool {
         self.p99 <= beside.p99 + later && self.anew_p99 <= beside.anew_p99 + ANEW_TRIPS * later
     }
 }
 
-/// Times that a newcomer waits for the server: to be accepted, upgraded, answered.
+/// The number of waits of a new client: accept, upgrade, echo.
 const ANEW_TRIPS: u32 = 3;
 
 impl Bystanders {
@@ -57,7 +57,7 @@ impl Bystanders {
         }
     }
 
-    /// One more client connects anew for each of its messages.
+    /// Adds a client that reconnects for each message.
     pub(crate) fn with_newcomers(self, has_newcomers: bool) -> Self {
         Self {
             has_newcomers,
@@ -69,9 +69,9 @@ impl Bystanders {
         self.sockets.len() as u64
     }
 
-    /// All of them speak until then.
+    /// Runs all clients until a time.
     ///
-    /// Each message has a time when it is due, and its time counts from there, also when it is said later.
+    /// The latency of a message counts from when it is due, even if it is sent later.
     pub(crate) fn speak(&mut self, until: Instant) -> Waits {
         let (server, has_newcomers) = (self.server, self.has_newcomers);
         let (mut samples, mut anew) = thread::scope(|scope| {
@@ -101,8 +101,8 @@ impl Bystanders {
     }
 }
 
-/// Connects, is heard, and leaves, again and again. One that takes long delays the next, whose time counts from when it
-/// comes.
+/// Connects, exchanges a message and leaves, repeatedly. A slow round delays the next, whose latency counts from when
+/// it is due.
 fn come(server: SocketAddr, until: Instant) -> Vec<Duration> {
     let mut samples = Vec::new();
     let mut due = now();
@@ -118,8 +118,8 @@ fn come(server: SocketAddr, until: Instant) -> Vec<Duration> {
     samples
 }
 
-/// Says what is due, all of it at once when answers took longer than the time between two messages: a turn that lasts
-/// longer would otherwise be counted again for each message.
+/// Sends all due messages at once if responses took longer than the interval: otherwise a long turn would be counted
+/// for each message.
 fn speak(socket: &mut Socket, until: Instant) -> Vec<Duration> {
     let mut samples = Vec::new();
     let mut due = now();

@@ -1,4 +1,4 @@
-//! Those who come and go, and channels that are made for nobody.
+//! Connection and channel churn.
 
 use std::io::Write;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::attack::Attack;
 use crate::raw::{connect, end_well, frame, handshake, open};
 use crate::support::{Http, Options};
 
-/// As fast as they can, in all the ways in which one may go.
+/// As fast as possible, with every kind of disconnect.
 #[test]
 fn connections_that_come_and_go() {
     let half = handshake("/ws?user=churn&channel=news", "");
@@ -25,7 +25,7 @@ fn connections_that_come_and_go() {
     });
 }
 
-/// Sessions that hold a place in as many channels as they may for a moment.
+/// Sessions that briefly subscribe to the maximum number of channels.
 #[test]
 fn channels_by_the_thousand() {
     let attack = Attack {
@@ -47,7 +47,8 @@ fn channels_by_the_thousand() {
     });
 }
 
-/// Names with control bytes, and a new path each time: the log stays one line an event, metrics as long as they were.
+/// Names with control characters, and a new path each time: the log has one line per event, and the number of metrics
+/// does not grow.
 #[test]
 fn words_for_the_log() {
     let attack = Attack {
@@ -76,7 +77,7 @@ fn words_for_the_log() {
                 socket.write_all(format!("GET /{number} HTTP/1.1\r\nHost: t\r\n\r\n").as_bytes());
             let _ = crate::raw::status(&mut socket);
         }
-        // Labels are of a kind of thing, not of what a client says.
+        // Labels are of fixed sets, not from clients' data.
         assert!(metrics() <= before + 20, "{before} lines before");
         let log = std::fs::read(target.server.folder.join("stderr")).expect("a log");
         let is_control = |byte: &u8| *byte < b' ' && *byte != b'\n';
@@ -88,7 +89,7 @@ fn words_for_the_log() {
     });
 }
 
-/// More than fit the kernel's queue knock at once and say nothing, while bystanders are served.
+/// More clients than fit the kernel's queue connect at once and send nothing, while bystanders are served.
 #[test]
 fn a_crowd_that_says_nothing() {
     let attack = Attack::default();

@@ -1,4 +1,4 @@
-//! permessage-deflate: bombs, windows that are kept, streams that are broken.
+//! permessage-deflate: bombs, retained windows, corrupt streams.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use crate::raw::{
 };
 use crate::support::Options;
 
-/// Compressing is agreed on, and messages may be long.
+/// Compression is enabled, and messages may be long.
 const ROUTES: &str = "[[route]]\npath = \"/deflate\"\nhandler = \"echo\"\ncompression = true\n\
     [[route]]\npath = \"/large\"\nhandler = \"echo\"\ncompression = true\n\
     message_bytes_max = \"1MiB\"\nfragments_max = 100_000\n";
@@ -30,7 +30,7 @@ const OPTIONS: Options<'_> = Options {
 
 const OFFER: &str = "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n";
 
-/// So many zeros, compressed as of a message (RFC 7692, section 7.2.1): a thousandth of them.
+/// Returns zeros compressed as a message (RFC 7692, section 7.2.1), a thousandth of their length.
 fn bomb(bytes: usize) -> Vec<u8> {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
     let zeros = vec![0; 1 << 20];
@@ -73,7 +73,7 @@ fn bombs() {
     });
 }
 
-/// A quarter of it in pieces of a hundred bytes: what has come before counts.
+/// A quarter of it in fragments of a hundred bytes: the earlier fragments count.
 #[test]
 fn bombs_in_pieces() {
     let bomb = bomb(1 << 28);
@@ -93,7 +93,7 @@ fn bombs_in_pieces() {
     });
 }
 
-/// As much as is allowed, again and again: each message costs what it inflates to, and its echo.
+/// The allowed maximum, repeatedly: each message costs its inflated size and its echo.
 #[test]
 fn bombs_of_the_allowed_size() {
     let mut allowed = DeflateEncoder::new(Vec::new(), Compression::best());
@@ -115,7 +115,8 @@ fn bombs_of_the_allowed_size() {
     });
 }
 
-/// Repetitive JSON of a megabyte: honest clients send it too, so it is carried out, and its cost is its sender's.
+/// Repetitive JSON of a megabyte: legitimate clients send it too, so it is processed, and its cost is charged to its
+/// sender.
 #[test]
 fn repetitive_messages_of_a_megabyte() {
     let row = r#"{"id":0,"name":"","tags":[]},"#;
@@ -140,7 +141,7 @@ fn repetitive_messages_of_a_megabyte() {
     });
 }
 
-/// Four hundred that have said one compressed word each and stay.
+/// Four hundred clients that have sent one compressed word each and stay.
 #[test]
 fn windows_that_nobody_uses_any_more() {
     let word = frame(TEXT | DEFLATED, &[0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00]);
@@ -163,7 +164,7 @@ fn windows_that_nobody_uses_any_more() {
     });
 }
 
-/// Bits that mean nothing, reserved ones, ends in the middle: a close with its code, or an echo.
+/// Undefined bits, reserved ones, truncated streams: a close with a code, or an echo.
 #[test]
 fn streams_that_are_broken() {
     let good = [0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00];
@@ -174,7 +175,7 @@ fn streams_that_are_broken() {
     attack.run(|target, rng| {
         let mut stream: Vec<u8> = match rng.u8(..6) {
             0 => (0..rng.usize(..2000)).map(|_| rng.u8(..)).collect(),
-            // Of no length, without its end, with a last block in the middle, a stored block of another length.
+            // Empty, unterminated, with a final block in the middle, and with a stored block of the wrong length.
             1 => Vec::new(),
             2 => good[..rng.usize(..good.len())].to_vec(),
             3 => [&[0xf3][..], &good[1..], &good].concat(),
@@ -203,7 +204,7 @@ fn streams_that_are_broken() {
     });
 }
 
-/// Offers that contradict themselves: one is agreed on as the RFC has it, or none.
+/// Contradictory offers: one is accepted according to the RFC, or none.
 #[test]
 fn offers_that_make_no_sense() {
     let offers = [
@@ -225,7 +226,7 @@ fn offers_that_make_no_sense() {
         let header = format!("Sec-WebSocket-Extensions: {offer}\r\n");
         let _ = socket.write_all(&crate::raw::handshake("/deflate", &header));
         assert_eq!(status(&mut socket), Some(101), "{offer}");
-        // Nothing is agreed on, so a compressed frame breaks the protocol.
+        // Nothing was negotiated, so a compressed frame violates the protocol.
         let _ = socket.write_all(&frame(TEXT | DEFLATED, &[0x02, 0x00]));
         if is_closed_with(&[1002], &mut socket) {
             target.landed();

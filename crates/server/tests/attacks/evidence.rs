@@ -1,5 +1,5 @@
-//! Figures of attacks for a report: a line of JSON for each, in the file that `VECHE_ATTACK_EVIDENCE` names.
-//! `bench/attacks` makes a page of them.
+//! Figures of attacks for a report: a line of JSON for each, in the file named by `VECHE_ATTACK_EVIDENCE`.
+//! `bench/attacks` generates a page from them.
 
 use std::fs::File;
 use std::io::Write;
@@ -13,22 +13,22 @@ use crate::support::{now, process};
 
 const FILE: &str = "VECHE_ATTACK_EVIDENCE";
 
-/// How long after the attack the memory is looked at again.
+/// When the memory is measured again after the attack.
 const AFTERWARDS: Duration = Duration::from_secs(5);
 
-/// What one attack has shown.
+/// The result of one attack.
 pub(crate) struct Evidence {
     pub(crate) io: &'static str,
-    /// Waits of bystanders of the attacked server, and of those of the one beside.
+    /// The latencies of the bystanders of both servers.
     pub(crate) waits: [Waits; 2],
-    /// Resident memory of the server process.
+    /// The resident memory of the server process.
     pub(crate) before_kib: u64,
     pub(crate) peak_kib: u64,
     pub(crate) ended: Instant,
 }
 
 impl Evidence {
-    /// Writes the line, if that is wanted, once it is time to look at the memory.
+    /// Writes the line, if enabled, after measuring the memory again.
     pub(crate) fn write(&self, pid: u32) {
         let Some(file) = std::env::var_os(FILE) else {
             return;

@@ -1,7 +1,7 @@
-//! Twenty clients that send small messages as fast as the server takes them, and read what it answers.
+//! Twenty clients that send small messages as fast as the server accepts them, and read the responses.
 //!
-//! Each keeps the worker busy for as long as it is served, and always has more: others are served only if the worker gives
-//! each of them its turn. On both back ends, since the order in which these receive is their own.
+//! Each has an unlimited amount of work for the worker: others are served only if it gives each client its turn. On
+//! both drivers, since the order of received data is their own.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -12,28 +12,28 @@ use crate::attack::{Attack, Target};
 use crate::raw::{BINARY, TEXT, connect, frame, open};
 use crate::support::{Options, setups};
 
-/// Threads, and clients of each.
+/// The number of threads, and of the clients of each.
 const ATTACKERS: usize = 4;
 const CLIENTS: usize = 5;
 
-/// What is handed to a socket at once.
+/// The bytes passed to a socket at once.
 const FLOOD_BYTES: usize = 64 * 1024;
 
-/// An unsolicited answer to a ping, which is allowed and nothing follows from.
+/// An unsolicited pong, which is allowed and has no effect.
 pub(crate) const PONG: u8 = 0x8a;
 
 const CENTRIFUGE: &str =
     "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\nidentity = \"query:user\"\n";
 
-/// So many messages that they fill what is handed over at once.
+/// Repeats a message to fill one write.
 pub(crate) fn flood_of(message: &[u8]) -> Vec<u8> {
     message.repeat(FLOOD_BYTES.div_ceil(message.len()))
 }
 
-/// One that floods.
+/// A flooding client.
 struct Flooder {
     socket: TcpStream,
-    /// Bytes of the flood that were sent, of this round.
+    /// The bytes of the flood sent in this round.
     sent: usize,
 }
 
@@ -43,7 +43,8 @@ impl Flooder {
         Self { socket, sent: 0 }
     }
 
-    /// Sends what the socket takes and reads what has come. Whether anything moved; `None` when the server has ended it.
+    /// Sends what the socket accepts and reads what has arrived. Returns whether there was progress; `None` when the
+    /// server has closed it.
     fn go_on(&mut self, flood: &[u8], target: &Target<'_>) -> Option<bool> {
         let mut has_moved = false;
         let mut heard = [0; FLOOD_BYTES];
@@ -69,13 +70,13 @@ impl Flooder {
     }
 }
 
-/// Those that this machine has.
+/// Returns the drivers available on this machine.
 pub(crate) fn back_ends() -> impl Iterator<Item = &'static str> {
     let has = |io: &&'static str| setups().any(|setup| setup.io == *io);
     ["epoll", "io_uring"].into_iter().filter(has)
 }
 
-/// On each back end.
+/// Runs an attack on each driver.
 fn on_both(attack: &Attack<'_>, begin: impl Fn(&Target<'_>) -> TcpStream + Sync, flood: &[u8]) {
     for io in back_ends() {
         let attack = Attack {
@@ -114,7 +115,7 @@ fn pongs_that_nobody_asked_for() {
     on_both(&Attack::default(), begin, &flood);
 }
 
-/// Each is refused, which is an answer.
+/// Each is rejected with a response.
 #[test]
 fn commands_as_fast_as_they_go() {
     let attack = Attack {

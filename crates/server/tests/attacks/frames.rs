@@ -1,4 +1,4 @@
-//! Frames that cost more than they are worth, lie about their length, or never stop.
+//! Frames that are expensive, have wrong lengths, or never end.
 
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
@@ -10,7 +10,7 @@ use crate::raw::{
 };
 use crate::support::Options;
 
-/// It is closed with this code, or had been when the rest of the attack came.
+/// Returns whether the connection is closed with a code, or was before the rest of the attack arrived.
 fn is_closed_with(code: u16, socket: &mut TcpStream, target: &Target<'_>) {
     if let Some(got) = closed(socket) {
         assert_eq!(got, code);
@@ -38,7 +38,7 @@ fn fragments_of_a_byte_without_end() {
     fragments_of(b"x");
 }
 
-/// As many as a route takes, on many connections, with pings between them, and never the last.
+/// The maximum number of fragments on many connections, with pings between them, and never the last.
 #[test]
 fn fragments_up_to_the_limit() {
     let route = "[[route]]\npath = \"/patient\"\nhandler = \"echo\"\nfragments_max = 100_000";
@@ -75,7 +75,7 @@ fn lengths_that_lie() {
         (lies((1 << 63) - 1), 1009),
         (lies((1 << 32) + 1), 1009),
         (lies(1 << 17), 1009),
-        // Longer than they have to be: RFC 6455, section 5.2.
+        // Not in the shortest form: RFC 6455, section 5.2.
         (lies(5), 1002),
         (lies(0xffff), 1002),
         ([&[BINARY, 0xfe, 0, 125][..], &[0; 130]].concat(), 1002),
@@ -89,7 +89,7 @@ fn lengths_that_lie() {
     });
 }
 
-/// Sixteen megabytes are announced by each of four hundred, and ten bytes come.
+/// Each of four hundred clients announces sixteen megabytes and sends ten bytes.
 #[test]
 fn announced_and_never_sent() {
     let route = "[[route]]\npath = \"/large\"\nhandler = \"echo\"\nmessage_bytes_max = \"16MiB\"";
@@ -116,7 +116,7 @@ fn announced_and_never_sent() {
     });
 }
 
-/// Its pongs pile up in its own kernel, and then it is not read from any more.
+/// Its pongs fill its own kernel's buffer, after which the server stops reading from it.
 #[test]
 fn pings_of_one_who_does_not_read() {
     let pings = frame(PING, &[b'?'; 125]).repeat(1000);
@@ -132,7 +132,7 @@ fn pings_of_one_who_does_not_read() {
     });
 }
 
-/// The same, read as fast as they come: each message costs an answer.
+/// The same with a client that reads: each message costs a response.
 #[test]
 fn pings_of_one_who_reads() {
     let pings = frame(PING, b"?").repeat(500);
@@ -148,7 +148,7 @@ fn pings_of_one_who_reads() {
     });
 }
 
-/// What comes behind a close counts for nothing, and there is no end of it.
+/// Data after a close is ignored, without end.
 #[test]
 fn a_close_and_a_gigabyte_more() {
     let more = frame(BINARY, &[b'x'; 60_000]).repeat(16);
@@ -166,7 +166,7 @@ fn a_close_and_a_gigabyte_more() {
     });
 }
 
-/// Who breaks the protocol is told so, and neither answers nor goes: he is left behind.
+/// Clients that violate the protocol and neither answer the close nor disconnect are dropped.
 #[test]
 fn closes_that_are_never_answered() {
     Attack::default().run(|target, _| {
@@ -182,7 +182,7 @@ fn closes_that_are_never_answered() {
         for socket in &mut sockets {
             is_closed_with(1002, socket, target);
         }
-        // They stay, and say more now and then.
+        // They stay and send more data occasionally.
         while target.lasts() {
             for socket in &mut sockets {
                 let _ = socket.write_all(b"?");
@@ -192,7 +192,7 @@ fn closes_that_are_never_answered() {
     });
 }
 
-/// The one half is closed in good order, the other stays open: in a message, and behind some.
+/// Half-closed connections: within a message, and after some.
 #[test]
 fn halves_of_connections() {
     let whole = frame(TEXT, b"said").repeat(100);
@@ -218,7 +218,7 @@ fn halves_of_connections() {
     });
 }
 
-/// Buffers are used again: nobody gets to see a byte that another has sent.
+/// Buffers are reused, but no client may see a byte of another.
 #[test]
 fn bytes_of_others() {
     Attack::default().run(|target, rng| {

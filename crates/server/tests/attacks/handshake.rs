@@ -1,4 +1,4 @@
-//! Heads of requests that are costly to read: for whoever reads them twice, or believes what they say.
+//! Request heads that are expensive for parsers that rescan them or trust their contents.
 
 use std::io::Write;
 use std::thread;
@@ -8,7 +8,7 @@ use crate::attack::Attack;
 use crate::raw::{UPGRADE, connect, handshake, status};
 use crate::support::Options;
 
-/// Heads as long as they may be: what grows with their square shows.
+/// The longest allowed heads, which expose quadratic costs.
 const LONG: Options<'_> = Options {
     limits: "header_bytes_max = \"63KiB\"\nheader_timeout = \"500ms\"\n\
              handshake_timeout = \"500ms\"",
@@ -91,7 +91,7 @@ fn more_headers_than_are_taken() {
     });
 }
 
-/// Fifty thousand packets for one head: whoever looks at all of it again for each byte reads a gigabyte.
+/// Fifty thousand packets for one head: a parser that rescans it for each byte reads a gigabyte.
 #[test]
 fn a_long_head_byte_by_byte() {
     let attack = Attack {
@@ -105,7 +105,7 @@ fn a_long_head_byte_by_byte() {
             return;
         }
         for _ in 0..50_000 {
-            // Until the time for a head is over.
+            // Until the header timeout.
             if !target.lasts() || socket.write_all(b"y").is_err() {
                 break;
             }
@@ -114,8 +114,8 @@ fn a_long_head_byte_by_byte() {
     });
 }
 
-/// One head in a packet of its own for each line, on many connections, none of which comes to its end. With a pause now and
-/// then, since full windows of such packets cost the kernel ten milliseconds a receive, whatever the server does.
+/// A packet for each line of a head, on many connections, without end. With occasional pauses, since full windows of
+/// such packets cost the kernel ten milliseconds per receive, whatever the server does.
 #[test]
 fn heads_that_never_end() {
     let attack = Attack::default();
@@ -140,7 +140,7 @@ fn heads_that_never_end() {
     });
 }
 
-/// Ranges that overlap, a thousand of them: the whole file at most, once.
+/// A thousand overlapping ranges: at most the whole file is sent, once.
 #[test]
 fn ranges_by_the_thousand() {
     let page = "x".repeat(1 << 20);

@@ -1,9 +1,9 @@
-//! Attacks on a running server, each known to have brought down another one: while it lasts, clients that behave are
-//! served by the same worker as if nothing were, memory stays bounded, and afterwards nothing of it is left.
+//! Attacks on a running server, each known to have brought down another one: during the attack, well-behaved clients of
+//! the same worker are served as usual, memory stays bounded, and afterwards no state of it remains.
 //!
-//! [`attack`] is the frame: what an [`attack::Attack`] is, and what is asked of the server. Each test is one attack.
-//! `README.md` beside this file has all classes of attacks and where each is tested; a test holds it to what there is.
-//! `VECHE_ATTACK_SECONDS` says how long each attack lasts, less than one unless told.
+//! [`attack`] is the framework: it defines an [`attack::Attack`] and the requirements for the server. Each test is one
+//! attack. `README.md` beside this file lists all classes of attacks and their tests, which a test verifies.
+//! `VECHE_ATTACK_SECONDS` sets the duration of each attack; the default is less than one second.
 
 #[path = "../support/mod.rs"]
 mod support;

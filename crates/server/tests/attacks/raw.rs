@@ -1,4 +1,4 @@
-//! What attackers are made of: sockets, handshakes and frames that keep to nothing.
+//! The tools of attackers: sockets, handshakes and frames without any rules.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -24,13 +24,13 @@ pub(crate) const PING: u8 = 0x89;
 /// RSV1: compressed.
 pub(crate) const DEFLATED: u8 = 0x40;
 
-/// A connection from one of this machine's sixteen million addresses, so that no address runs out of ports. Its end
-/// is a reset, unless it is told otherwise.
+/// Connects from one of this machine's sixteen million loopback addresses, so that no address runs out of ports. The
+/// connection ends with a reset unless changed.
 pub(crate) fn connect(to: SocketAddr) -> TcpStream {
     connect_with(to, |_| {})
 }
 
-/// The same with a socket that was prepared.
+/// Connects with a prepared socket.
 pub(crate) fn connect_with(to: SocketAddr, prepare: impl FnOnce(&socket2::Socket)) -> TcpStream {
     let mut rng = Rng::new();
     let socket = socket2::Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP));
@@ -48,24 +48,24 @@ pub(crate) fn connect_with(to: SocketAddr, prepare: impl FnOnce(&socket2::Socket
     socket.into()
 }
 
-/// A kernel that takes little for it, in packets as long as those of the internet: over those of loopback, 64 KiB
-/// long, the server's kernel would hold megabytes for each.
+/// Limits the kernel's buffer and the packet size to that of the internet: with loopback's packets of 64 KiB the
+/// server's kernel would hold megabytes for each connection.
 pub(crate) fn narrow(socket: &socket2::Socket) {
     socket.set_recv_buffer_size(4096).expect("a socket");
     socket.set_tcp_mss(1460).expect("a socket");
 }
 
-/// Its end is FIN from now on, in good order.
+/// Makes the connection end with FIN.
 pub(crate) fn end_well(socket: &TcpStream) {
     SockRef::from(socket).set_linger(None).expect("a socket");
 }
 
-/// A request for a WebSocket; `headers` are whole lines.
+/// Returns a WebSocket handshake; `headers` are complete lines.
 pub(crate) fn handshake(target: &str, headers: &str) -> Vec<u8> {
     format!("GET {target} HTTP/1.1\r\n{UPGRADE}{headers}\r\n").into_bytes()
 }
 
-/// A WebSocket.
+/// Opens a WebSocket.
 #[track_caller]
 pub(crate) fn open(to: SocketAddr, target: &str, headers: &str) -> TcpStream {
     upgrade(connect(to), target, headers)
@@ -80,7 +80,7 @@ pub(crate) fn upgrade(mut socket: TcpStream, target: &str, headers: &str) -> Tcp
     socket
 }
 
-/// The status of the next answer, whose head is read and not what follows; `None` if there is none.
+/// Returns the status of the next response, reading only its head; `None` if there is none.
 pub(crate) fn status(socket: &mut TcpStream) -> Option<u16> {
     let mut head = Vec::new();
     let mut byte = [0];
@@ -94,14 +94,14 @@ pub(crate) fn status(socket: &mut TcpStream) -> Option<u16> {
     std::str::from_utf8(status).ok()?.parse().ok()
 }
 
-/// A client's frame, with its first byte as given; the mask is of zeros.
+/// Returns a client's frame with a given first byte, masked with zeros.
 pub(crate) fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = announced(first, payload.len() as u64);
     frame.extend_from_slice(payload);
     frame
 }
 
-/// The head of a frame of so many bytes.
+/// Returns the header of a frame of that length.
 pub(crate) fn announced(first: u8, bytes: u64) -> Vec<u8> {
     let mut head = vec![first];
     match bytes {
@@ -119,7 +119,7 @@ pub(crate) fn announced(first: u8, bytes: u64) -> Vec<u8> {
     head
 }
 
-/// The next frame of the server's: its first byte and what is in it. `None` when there are no more.
+/// Returns the first byte and the payload of the server's next frame; `None` when there are no more.
 pub(crate) fn hear(socket: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
     let mut head = [0; 2];
     socket.read_exact(&mut head).ok()?;
@@ -141,8 +141,8 @@ pub(crate) fn hear(socket: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
     Some((head[0], payload))
 }
 
-/// The code with which the server closes, after whatever else it says. `None`: the reset that follows the close has
-/// come before it could be read.
+/// Returns the code with which the server closes, skipping other frames. `None`: the reset after the close arrived
+/// before it was read.
 pub(crate) fn closed(socket: &mut TcpStream) -> Option<u16> {
     loop {
         let (first, payload) = hear(socket)?;

@@ -1,4 +1,4 @@
-//! Those who ask for more than they take, and who bring others to send.
+//! Clients that request more than they read, and that cause others to send.
 
 use std::io::Write;
 
@@ -8,7 +8,8 @@ use crate::attack::Attack;
 use crate::raw::{connect_with, narrow, upgrade};
 use crate::support::{Lines, Options, Socket};
 
-/// Subscribers of a busy channel that read nothing: each is cut off alone, and whoever reads gets everything.
+/// Subscribers of a busy channel that read nothing: each is cut off individually, and subscribers that read get
+/// everything.
 #[test]
 fn subscribers_that_do_not_read() {
     let attack = Attack {
@@ -17,7 +18,7 @@ fn subscribers_that_do_not_read() {
             ..Options::default()
         },
         attackers: 2,
-        // A hundred outboxes, and what the load of publications needs.
+        // A hundred outboxes, and the load of publications.
         memory_mib_max: 32,
         ..Attack::default()
     };
@@ -44,7 +45,7 @@ fn subscribers_that_do_not_read() {
     });
 }
 
-/// Everything is asked for, nothing read: a client's own answers hold it back.
+/// Everything is requested and nothing read: a client's own responses stop its input.
 #[test]
 fn echoes_that_nobody_reads() {
     let message = crate::raw::frame(crate::raw::BINARY, &[b'x'; 16 << 10]).repeat(16);

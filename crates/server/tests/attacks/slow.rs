@@ -1,4 +1,4 @@
-//! Those who take their time: each phase of a connection has an end, and meanwhile all others come in.
+//! Slow clients: each phase of a connection has a deadline, and others are accepted meanwhile.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,10 +10,10 @@ use crate::raw::{UPGRADE, connect, connect_with, narrow, status};
 use crate::support::Options;
 use crate::support::server::KEY_HEADER;
 
-/// Slow connections of each attacker.
+/// The number of slow connections of each attacker.
 const MANY: usize = 100;
 
-/// Whether the server has closed it.
+/// Returns whether the server has closed a connection.
 fn has_ended(socket: &mut TcpStream) -> bool {
     socket.set_nonblocking(true).expect("a socket");
     let ended = match socket.read(&mut [0; 4096]) {
@@ -25,8 +25,8 @@ fn has_ended(socket: &mut TcpStream) -> bool {
     ended
 }
 
-/// Many begin with `head` and go on with a byte now and then, until the server has ended each; all the while somebody
-/// new is let in.
+/// Many connections send `head` and then occasional bytes until the server closes them; new clients are accepted all
+/// the while.
 fn drip(target: &Target<'_>, connect: impl Fn() -> TcpStream, head: &[u8]) {
     let mut sockets: Vec<_> = (0..MANY).map(|_| connect()).collect();
     for socket in &mut sockets {
@@ -63,8 +63,8 @@ fn slow_bodies() {
     });
 }
 
-/// A large file, asked for ten times at once and not read. All come at once, and a bystander waits until each of them was
-/// served: a debug build takes a quarter of a millisecond for one.
+/// A large file, requested ten times at once and not read. All requests arrive at once, and a bystander waits until
+/// each was served: a debug build takes a quarter of a millisecond for one.
 #[test]
 fn answers_that_nobody_reads() {
     let page = "x".repeat(4 << 20);
@@ -86,7 +86,7 @@ fn answers_that_nobody_reads() {
             let _ = socket.write_all(&request);
         }
         target.outlast();
-        // Dropped after `write_timeout`, which is shorter, or when they are dropped here.
+        // Closed after `write_timeout`, which is shorter, or when they are dropped here.
         target.landed();
     });
 }

@@ -1,4 +1,4 @@
-//! `README.md` says where each class of attacks is tested: what it names is there, and what is here is named.
+//! Verifies that `README.md` names an existing test for each class of attacks, and that every test is listed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// What stands between backticks and names a test: a file of the repository and something in it.
+/// Returns the references to tests in backticks: a file of the repository and an item in it.
 fn named() -> impl Iterator<Item = (&'static str, &'static str)> {
     let code = TABLE.split('`').skip(1).step_by(2);
     code.filter_map(|code| code.split_once("::"))
 }
 
-/// Tests of a source file.
+/// Returns the tests of a source file.
 fn tests(text: &str) -> impl Iterator<Item = &str> {
     let behind = text.split("#[test]\n").skip(1);
     behind.filter_map(|rest| Some(rest.split_once("fn ")?.1.split_once('(')?.0))

@@ -1,6 +1,6 @@
-//! TLS: handshakes that cost us more than the peer, that never end, and what comes behind them.
+//! TLS: handshakes that cost the server more than the peer, that never end, and data after them.
 //!
-//! The bystanders speak without TLS, to another listener of the same worker.
+//! The bystanders use a listener of the same worker without TLS.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -32,7 +32,7 @@ const BOTH: client::Versions = &[&TLS13, &TLS12];
 const LISTEN: &str = "[[listen]]\naddress = \"127.0.0.1:0\"\nname = \"sealed\"\nhosts = [\"*\"]\n\
                       tls = { certificate = \"own.pem\", key = \"own.key\" }\n";
 
-/// A client's side that never goes on from an earlier session: every handshake is a whole one.
+/// A client configuration without session resumption: every handshake is full.
 struct Whole {
     authority: Authority,
     trust: Arc<ClientConfig>,
@@ -57,7 +57,7 @@ impl Whole {
         client
     }
 
-    /// The server's certificate and key, by the names that [`LISTEN`] has.
+    /// Returns the server's certificate and key, with the names used in [`LISTEN`].
     fn files(&self) -> [(&'static str, String); 2] {
         let file = self.authority.file();
         let folder = file.parent().expect("it lies in a folder");
@@ -68,7 +68,7 @@ impl Whole {
         })
     }
 
-    /// The attack on a server with a certificate of the authority's.
+    /// Runs an attack on a server with a certificate of the authority.
     fn run(&self, memory_mib_max: u64, blow: impl Fn(&Target<'_>, &mut fastrand::Rng) + Sync) {
         let attack = Attack {
             memory_mib_max,
@@ -77,7 +77,7 @@ impl Whole {
         self.run_as(attack, blow);
     }
 
-    /// The same with a certificate of the authority's, where more than its memory is the attack's own.
+    /// Runs an attack with other parameters on such a server.
     fn run_as(&self, attack: Attack<'_>, blow: impl Fn(&Target<'_>, &mut fastrand::Rng) + Sync) {
         let files = self.files();
         let files: Vec<_> = (files.iter())
@@ -95,7 +95,7 @@ impl Whole {
     }
 }
 
-/// The address of the listener with TLS: the one that was configured last.
+/// Returns the address of the TLS listener, the one configured last.
 fn sealed(target: &Target<'_>) -> SocketAddr {
     let status = target.server.status().expect("a status");
     let listeners = status["listeners"].as_array().expect("a list");
@@ -105,7 +105,7 @@ fn sealed(target: &Target<'_>) -> SocketAddr {
         .expect("an address")
 }
 
-/// Whether the server ends it, rather than this client's patience.
+/// Returns whether the server closes the connection before this client's timeout.
 fn has_ended(socket: &mut TcpStream) -> bool {
     let mut rest = Vec::new();
     match socket.read_to_end(&mut rest) {
@@ -117,7 +117,7 @@ fn has_ended(socket: &mut TcpStream) -> bool {
     }
 }
 
-/// A first message of TLS, as bytes.
+/// Returns a ClientHello as bytes.
 fn hello(trust: &Arc<ClientConfig>) -> Vec<u8> {
     let name = "localhost".try_into().expect("a name");
     let mut client = rustls::ClientConnection::new(Arc::clone(trust), name).expect("a client");
@@ -135,7 +135,7 @@ fn whole_handshakes_without_end() {
     });
 }
 
-/// A hundred first messages at once; the server signs for each, and none goes on.
+/// A hundred ClientHellos at once; the server signs for each, and none continues.
 #[test]
 fn crowds_that_only_say_hello() {
     let whole = Whole::new();
@@ -171,7 +171,7 @@ fn handshakes_that_stall() {
     });
 }
 
-/// A first message of sixteen megabytes, in records as long as they may be.
+/// A ClientHello of sixteen megabytes, in records of the maximum length.
 #[test]
 fn a_hello_without_end() {
     let whole = Whole::new();
@@ -202,7 +202,7 @@ fn garbage_after_the_handshake() {
         let mut client = whole.open(target);
         client.upgrade("/echo").expect("it opens");
         let garbage: Vec<u8> = (0..rng.usize(1..20_000)).map(|_| rng.u8(..)).collect();
-        // A record of application data, or anything.
+        // A record of application data, or arbitrary bytes.
         let begin: &[u8] = if rng.bool() {
             &[23, 3, 3, 0x01, 0x00]
         } else {
@@ -244,7 +244,7 @@ fn records_of_a_byte() {
     });
 }
 
-/// New keys for every record (RFC 8446, section 4.6.3): those who ask for too many are sent away, or served.
+/// A key update for every record (RFC 8446, section 4.6.3): clients with too many are disconnected, or served.
 #[test]
 fn keys_that_change_without_end() {
     let whole = Whole::new();
@@ -269,7 +269,7 @@ fn keys_that_change_without_end() {
     });
 }
 
-/// Records without end, each to be opened, from as many clients as in the other floods.
+/// Endless records to decrypt, from as many clients as in the other floods.
 #[test]
 fn records_as_fast_as_they_go() {
     let whole = Whole::new();

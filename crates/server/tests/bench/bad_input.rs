@@ -1,4 +1,4 @@
-//! What can't be measured: one clear line each, and an exit code of its own.
+//! Input that can't be measured: one clear line for each, and an exit code.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use crate::{Outcome, answer_with, bench, command, serve, silence};
 
 const FEW: [&str; 4] = ["-n", "3", "--timeout", "500ms"];
-/// For what does not end by itself.
+/// Options for loads that don't end on their own.
 const SHORT: [&str; 4] = ["--duration", "200ms", "--warmup", "0s"];
 
 fn run(arguments: &[&str]) -> Outcome {
@@ -21,7 +21,7 @@ fn run(arguments: &[&str]) -> Outcome {
     bench(&[arguments, &FEW, short].concat())
 }
 
-/// One line that begins with the program's name and holds these words, and the code.
+/// Asserts the exit code, and one line that begins with the program's name and contains these words.
 #[track_caller]
 fn assert_ends(outcome: &Outcome, code: i32, words: &[&str]) {
     assert_eq!(outcome.code, Some(code), "{outcome:#?}");
@@ -42,16 +42,16 @@ const ERRORS: i32 = 8;
 #[test]
 fn urls_that_are_none() {
     for (arguments, words) in [
-        (&["echo", "127.0.0.1:80"][..], "no URL that can be tested"),
-        (&["echo", "ftp://host/"], "no URL that can be tested"),
-        (&["echo", "ws://host:99999/"], "no URL that can be tested"),
+        (&["echo", "127.0.0.1:80"][..], "can't be tested"),
+        (&["echo", "ftp://host/"], "can't be tested"),
+        (&["echo", "ws://host:99999/"], "can't be tested"),
         (&["storm", "http://127.0.0.1/"], "expected ws:// or wss://"),
         (&["http", "ws://127.0.0.1/"], "expected http:// or https://"),
         (
             &["push", "ws://127.0.0.1/", "--publish", "nonsense"],
             "no URL",
         ),
-        // Nobody would know what was published.
+        // The published data would be undefined.
         (
             &[
                 "broadcast",
@@ -134,7 +134,7 @@ fn servers_that_speak_something_else() {
     let outcome = run(&["echo", &format!("ws://{garbage}/")]);
     assert_ends(&outcome, REFUSED, &["no connection was opened"]);
 
-    // Whether the request was there when it closed decides between an end and a reset.
+    // Whether the request has arrived at the close decides between FIN and a reset.
     let closes = serve(drop);
     let outcome = run(&["echo", &format!("ws://{closes}/")]);
     assert_ends(&outcome, REFUSED, &["no connection was opened"]);
@@ -146,12 +146,12 @@ fn servers_that_speak_something_else() {
     assert_ends(
         &outcome,
         NO_SERVER,
-        &["no connection was opened", "no handshake in time"],
+        &["no connection was opened", "handshake timed out"],
     );
 
-    // A TCP connection is there, so this is a report with errors.
+    // The TCP connection succeeds, so this is a report with errors.
     let outcome = run(&["http", &format!("http://{garbage}/")]);
-    assert_ends(&outcome, ERRORS, &["not all went well", "see the report"]);
+    assert_ends(&outcome, ERRORS, &["the run had faults", "see the report"]);
     assert!(outcome.count("/errors/bad_protocol") >= 3, "{outcome:#?}");
 }
 

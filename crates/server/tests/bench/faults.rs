@@ -1,4 +1,4 @@
-//! Servers that lose and duplicate messages: a run fails on them without a promise that names the figure.
+//! Servers that lose and duplicate messages: a run fails even without a promise about the figure.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +11,8 @@ use crate::known::websocket::frame;
 use crate::known::{WebSocket, serve, serve_websocket};
 use crate::{bench, scenario};
 
-/// Starts a server that sends each published line to every receiver as often as the function returns. Returns the addresses for receivers and for lines.
+/// Starts a server that sends each published line to every receiver as often as the function returns. Returns the
+/// addresses for receivers and for lines.
 fn broadcast(copies: fn(u64) -> usize) -> (SocketAddr, SocketAddr) {
     let receivers = Arc::new(Mutex::new(Vec::<TcpStream>::new()));
     let known = Arc::clone(&receivers);
@@ -56,7 +57,7 @@ fn a_scenario_fails_on_losses_unless_a_promise_allows_them() {
         outcome.broken(),
         ["ledger: lost, duplicated, reordered, corrupted == 0: 40 lost"]
     );
-    // What a promise names is judged by it, and the rest as before.
+    // A figure named in a promise is judged by it, and the others as before.
     let lossy = broadcast(|number| usize::from(number % 10 != 3));
     let outcome = scenario(&phase(lossy, "promise.ledger.lost = \"<= 10%\""));
     assert_eq!(outcome.code, Some(0), "{outcome:#?}");
@@ -80,7 +81,7 @@ fn a_storm_whose_answers_come_twice_fails() {
     let url = format!("ws://{address}/");
     let outcome = bench(&["storm", &url, "-n", "3"]);
     assert_eq!(outcome.code, Some(8), "{outcome:#?}");
-    let words = "veche: not all went well: 3 answers that came again; see the report\n";
+    let words = "veche: the run had faults: 3 answers that came again; see the report\n";
     assert_eq!(outcome.complaint, words);
     let phase = format!("kind = \"storm\"\nurl = \"{url}\"\nconnections = 3\n");
     let outcome = scenario(&phase);

@@ -1,4 +1,4 @@
-//! Ctrl-C ends a run, not its report.
+//! Ctrl-C ends a run, but not its report.
 
 use std::process::Child;
 use std::thread;
@@ -11,7 +11,7 @@ use crate::support::server::Server;
 use crate::support::{SOON, Setup, now, process};
 use crate::{Outcome, known, serve, silence, spawn};
 
-/// Interrupts it after a while and waits for its end, which has to come soon.
+/// Interrupts the tester after a while and asserts that it ends soon.
 fn interrupt(mut tester: Child) -> Outcome {
     thread::sleep(Duration::from_millis(500));
     assert_eq!(tester.try_wait().expect("a child of ours"), None, "it runs");
@@ -39,7 +39,7 @@ fn a_run_still_reports() {
     let push = format!("tcp://{}", server.push);
     let long = ["--duration", "60s", "--warmup", "0s"];
     let body = r#"{"channel":"news","data":"{data}"}"#;
-    // A storm that is only held has measured all that it was to measure.
+    // A storm in its hold phase has completed its measurement.
     for (arguments, interrupted) in [
         (&["echo", &echo][..], true),
         (&["echo", &echo, "--processes", "2"], true),

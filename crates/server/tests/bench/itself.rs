@@ -1,4 +1,5 @@
-//! What the tester says of itself: no secrets, its own pauses, and what a server that does not read leaves with it.
+//! The tester's statements about itself: no secrets, its own pauses, and the memory used by a server that does not
+//! read.
 
 use std::fs;
 use std::thread;
@@ -47,7 +48,7 @@ fn reports_hold_no_secrets() {
     let _ = fs::remove_file(&page);
 }
 
-/// A closed loop sends nothing while the tester is stopped, and the server is not to be blamed for it.
+/// A closed loop sends nothing while the tester is stopped, which is not the server's fault.
 #[test]
 fn a_tester_that_was_stopped_says_so() {
     let address = serve_websocket(known::WebSocket::echo);
@@ -83,14 +84,14 @@ fn a_tester_that_was_stopped_says_so() {
     );
     assert_eq!(outcome.at("/generator/bottleneck"), &Value::Bool(true));
     let reasons = outcome.at("/generator/reasons").to_string();
-    assert!(reasons.contains("stood still"), "{reasons}");
+    assert!(reasons.contains("suspended"), "{reasons}");
 }
 
-/// What is due waits in the schedule, not in memory, and is reported as unanswered.
+/// Due messages wait in the schedule, not in memory, and are reported as unanswered.
 #[test]
 fn a_server_that_does_not_read_fills_no_memory() {
     let address = serve_websocket(|websocket| {
-        // It keeps the connection and reads nothing more.
+        // It keeps the connection and stops reading.
         thread::sleep(Duration::from_secs(30));
         drop(websocket);
     });

@@ -1,4 +1,4 @@
-//! Processes that end under a run: the tester's own, and the server's that `--pid` names.
+//! Processes that die during a run: the tester's own, and the server's named by `--pid`.
 
 use std::fs;
 use std::process::{Child, Command};
@@ -17,7 +17,7 @@ const SETUP: Setup = Setup {
     workers: 1,
 };
 
-/// The processes that `parent` has started.
+/// Returns the child processes of `parent`.
 fn children(parent: u32) -> Vec<u32> {
     let is_child = |pid: &u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -58,7 +58,7 @@ fn a_lost_process_costs_its_own_figures_only() {
     assert_eq!(outcome.count("/messages/unanswered"), 0, "{outcome:#?}");
 }
 
-/// A server that ends, and one whose parent has not asked for it yet: it keeps its number and uses nothing.
+/// A server that ends, and one that is a zombie: it keeps its pid and uses nothing.
 #[test]
 fn a_server_that_ends_is_told() {
     let server = Server::start(SETUP);

@@ -1,12 +1,12 @@
-//! `veche bench` as its users meet it: the real program against the real server and against bad ones, its reports, its
-//! one line of complaint and its exit code.
+//! `veche bench` as used: the real program against the real server and bad ones, its reports, error lines and exit
+//! codes.
 
 #![expect(clippy::duplicate_mod, reason = "both parts have the clock of tests")]
 
 #[path = "../support/mod.rs"]
 mod support;
 
-/// Servers of a known behaviour.
+/// Servers with known behaviour.
 #[path = "../../../load/tests/support/mod.rs"]
 mod known;
 
@@ -30,13 +30,13 @@ use std::thread;
 
 use serde_json::Value;
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Debug)]
 struct Outcome {
     code: Option<i32>,
-    /// What was printed, if it is a report.
+    /// The output, if it is a report.
     report: Option<Value>,
-    /// What was complained of.
+    /// The error output.
     complaint: String,
 }
 
@@ -54,7 +54,7 @@ impl From<Output> for Outcome {
 }
 
 impl Outcome {
-    /// A figure of the report, by its path; what is absent is null.
+    /// Returns a value of the report by its path; null if absent.
     #[track_caller]
     fn at(&self, path: &str) -> &Value {
         let report = self.report.as_ref().unwrap_or_else(|| panic!("{self:?}"));
@@ -68,7 +68,7 @@ impl Outcome {
             .unwrap_or_else(|| panic!("{path}: {self:#?}"))
     }
 
-    /// The promises of the first phase that were not kept, each with what was measured.
+    /// Returns the broken promises of the first phase with the measured values.
     #[track_caller]
     fn broken(&self) -> Vec<String> {
         let checks = self.at("/phases/0/checks").as_array().expect("checks");
@@ -81,7 +81,7 @@ impl Outcome {
         broken.map(line).collect()
     }
 
-    /// All connections opened, nothing went wrong, and something was measured.
+    /// Asserts that all connections opened, nothing failed, and something was measured.
     #[track_caller]
     fn assert_clean(&self) {
         assert_eq!(self.code, Some(0), "{self:#?}");
@@ -138,12 +138,12 @@ fn scenario_file(text: &str) -> Outcome {
     outcome
 }
 
-/// Starts it.
+/// Starts `veche bench`.
 fn spawn(arguments: &[&str]) -> Child {
     command(arguments).spawn().expect("it starts")
 }
 
-/// A server of the test's own, a thread for each connection.
+/// Starts a server with a thread for each connection.
 fn serve(talk: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
@@ -157,7 +157,7 @@ fn serve(talk: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     address
 }
 
-/// Reads the request, answers it with these bytes, and waits for the client's end.
+/// Starts a server that reads the request, sends these bytes, and waits for the client's end.
 fn answer_with(bytes: &'static [u8]) -> SocketAddr {
     serve(move |mut socket| {
         let _ = socket.read(&mut [0; 4096]);
@@ -166,7 +166,7 @@ fn answer_with(bytes: &'static [u8]) -> SocketAddr {
     })
 }
 
-/// Never says anything.
+/// Never sends anything.
 fn silence(mut socket: TcpStream) {
     while matches!(socket.read(&mut [0; 4096]), Ok(1..)) {}
 }

@@ -5,7 +5,7 @@ use std::fs;
 use crate::known::http::{After, response, serve_http};
 use crate::{bench, scenario_file};
 
-/// The sum of a column of a CSV file with a header.
+/// Returns the sum of a column of a CSV file with a header.
 fn sum(text: &str, column: &str) -> u64 {
     let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let header = lines.next().expect("a header");

@@ -1,4 +1,4 @@
-//! What is promised of a server that is slower than the rate.
+//! Promises about a server that is slower than the rate.
 
 use crate::known::serve_at_most;
 use crate::scenario;
@@ -23,13 +23,13 @@ fn promises_of_an_overloaded_server_are_broken() {
         "{speed}"
     );
     assert!(
-        rate.starts_with("the rate asked for is reached: "),
+        rate.starts_with("the requested rate is reached: "),
         "{rate}"
     );
-    // However lenient: a latency of a queue that grows is none.
+    // However lenient, a latency promise fails while the queue grows.
     let outcome = scenario(&phase("promise.latency.p99 = \"<= 1h\""));
     assert_eq!(outcome.code, Some(8), "{outcome:#?}");
-    // The report names the requested rate; no promise is about time.
+    // The report gives the requested rate; no promise is about time.
     let outcome = scenario(&phase("promise.messages.unanswered = 0"));
     assert_eq!(outcome.code, Some(0), "{outcome:#?}");
     assert_eq!(outcome.at("/phases/0/messages/rate_reached"), false);

@@ -1,4 +1,4 @@
-//! Every question, asked of the real server: no errors, and a ledger without faults.
+//! Every kind of load against the real server: no errors, and a correct ledger.
 
 use crate::support::Setup;
 use crate::support::server::{Options, Server};
@@ -15,7 +15,7 @@ fn run(arguments: &[&str]) -> Outcome {
     bench(&[arguments, &SHORT].concat())
 }
 
-/// All that was published came, once and in order.
+/// Asserts that all publications arrived once and in order.
 #[track_caller]
 fn assert_complete(outcome: &Outcome, per_publication: u64) {
     outcome.assert_clean();
@@ -84,7 +84,7 @@ fn http() {
     assert_eq!(outcome.count("/errors/bad_response"), received);
     assert_eq!(
         outcome.complaint,
-        format!("veche: not all went well: {received} errors; see the report\n")
+        format!("veche: the run had faults: {received} errors; see the report\n")
     );
 }
 
@@ -145,7 +145,7 @@ fn broadcast_by_each_way_in() {
     }
 }
 
-/// Clients go and come back; the server loses nothing of what was sent while they were there.
+/// Clients leave and return; the server loses nothing that was sent while they were connected.
 #[test]
 fn chaos_adds_up() {
     let server = Server::start(SETUP);
@@ -185,7 +185,7 @@ fn chaos_adds_up() {
     assert!(count("away") > 0 && count("delivered") > count("expected") / 2);
 }
 
-/// Cut off all the time they come back to where they were, and nothing that was published meanwhile is excused.
+/// Clients that are cut off all the time recover, and no publication is excused.
 #[test]
 fn who_comes_back_has_missed_nothing() {
     let routes = "[[route]]\npath = \"/follow\"\nhandler = \"push\"\nidentity = \"query:user\"\n\
@@ -246,7 +246,8 @@ fn who_comes_back_has_missed_nothing() {
         assert_eq!(count("recovery/unanswered"), 0);
         assert_eq!(count("recovery/ended"), 0);
         if channel == "short:1" {
-            // So little is kept that some may be gone, which is said: whoever was quick has missed nothing.
+            // The history is so short that publications may be lost, which is reported; fast clients have missed
+            // nothing.
             assert_eq!(count("delivered") + count("away"), 20_000, "{outcome:#?}");
         } else {
             assert_eq!(count("recovery/refused"), 0, "{outcome:#?}");
@@ -259,7 +260,7 @@ fn who_comes_back_has_missed_nothing() {
     }
 }
 
-/// A message to a user, a cookie's and a header's, reaches the connection whose number it is.
+/// A message to a user of a cookie or a header reaches the connection of its number.
 #[test]
 fn each_connection_is_a_user_of_its_own() {
     let routes = "[[route]]\npath = \"/by-cookie\"\nhandler = \"push\"\nidentity = \"cookie:user\"\n\

@@ -1,4 +1,4 @@
-//! Users that a script plays: what the report says against what the server has seen, to the request.
+//! Users simulated by a script: compares the report with what the server has seen, to the request.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn play(script: &str, url: &str, more: &[&str]) -> Outcome {
 }
 
 impl Outcome {
-    /// A figure of the action of that name.
+    /// Returns a figure of an action.
     #[track_caller]
     fn action(&self, name: &str, figure: &str) -> u64 {
         let actions = self.at("/script/actions").as_array();
@@ -116,7 +116,8 @@ fn an_action_that_hangs_is_an_error() {
     assert_eq!(outcome.code, Some(8), "{outcome:#?}");
     assert_eq!(outcome.count("/messages/unanswered"), 2);
     assert_eq!(outcome.count("/errors/timed_out"), 2);
-    // What a script has timed by itself began before the run, so it is in the throughput alone.
+    // A delivery timed by the script itself may have started before the measurement, so it counts only in the
+    // throughput.
     assert_eq!(outcome.action("delivery", "/count"), 2);
 }
 
@@ -153,7 +154,7 @@ fn a_script_without_users_is_refused() {
     );
 }
 
-/// The example, against the demo that it is for.
+/// The example, against its demo.
 #[test]
 fn the_example_plays_users_of_the_demo() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");

@@ -1,4 +1,4 @@
-//! The search for the highest rate, and runs that end with the first broken promise.
+//! The search for the highest rate, and runs that stop at the first broken promise.
 
 use crate::known::http::{After, response, serve_http};
 use crate::known::serve_at_most;
@@ -24,7 +24,7 @@ fn the_highest_rate_is_found() {
     assert_eq!(outcome.code, Some(0), "{outcome:#?}");
     let rate = |path: &str| outcome.at(path).as_f64().expect("a rate");
     let (held, broken) = (rate("/search/rate"), rate("/search/broken_at"));
-    // What the server can do, with what a queue of 0.1 s hides at the end of a short run.
+    // The server's capacity, with what a queue of 0.1 s hides at the end of a short run.
     assert!(held <= 1000.0 * 1.5 && broken > held, "{held} {broken}");
     assert!(broken <= held * 1.05 || held < 1000.0, "{held} {broken}");
     assert_eq!(rate("/settings/rate"), held);
@@ -99,7 +99,7 @@ fn a_scenario_stops_at_a_promise_that_is_broken_for_good() {
             .any(|line| line.starts_with("the phase runs to its end: ")),
         "{broken:#?}"
     );
-    // Without it all phases run.
+    // Without the option all phases run.
     let outcome = file(false, "400ms");
     assert_eq!(outcome.at("/stopped"), false);
     assert_eq!(outcome.at("/phases").as_array().map(Vec::len), Some(2));

@@ -1,4 +1,4 @@
-//! What the command line says about input that is close to right, and about output that ends early.
+//! Messages about input that is almost right, and about output that ends early.
 
 use std::net::TcpListener;
 use std::process::Stdio;
@@ -98,7 +98,7 @@ fn in_bench_c_is_connections_and_z_the_duration() {
     assert_eq!(report["settings"]["duration_s"], 0.01, "{report:#}");
 }
 
-/// What `veche check` of that text prints on a terminal of util-linux's `script`.
+/// Returns what `veche check` prints on a terminal, made by util-linux's `script`.
 #[test]
 fn errors_have_colours_on_a_terminal_alone() {
     let folder = Folder::new("colours");

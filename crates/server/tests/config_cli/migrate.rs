@@ -1,11 +1,11 @@
-//! `veche migrate`: what it writes is a configuration that Veche takes, and it hides nothing that it leaves out.
+//! `veche migrate`: writes a valid configuration and lists everything that it leaves out.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::Folder;
 
-/// As a site with PHP has it.
+/// The configuration of a site with PHP.
 const VERSION_5: &str = r#"{
   "token_hmac_secret_key": "0123456789abcdef0123456789abcdef",
   "token_audience": "site",
@@ -230,7 +230,7 @@ name = "personal"
 subscribe = "none"
 "#;
 
-/// The same as a part of the first, in TOML.
+/// A part of the first, in TOML.
 const VERSION_6_TOML: &str = r#"
 [client]
 allow_anonymous_connect_without_token = true
@@ -250,7 +250,7 @@ fn write(folder: &Folder, name: &str, text: &str) {
     fs::write(folder.0.join(name), text).expect("writable");
 }
 
-/// Returns what was written, without the comments at its head, and what was said.
+/// Returns the written configuration without its leading comments, and the messages.
 fn migrated(folder: &Folder, name: &str, config: &str) -> (String, String) {
     write(folder, name, config);
     fs::create_dir(folder.0.join(format!("{name}.d"))).expect("writable");
@@ -362,12 +362,12 @@ fn migrate_overwrites_nothing_and_says_what_it_can_t_read() {
     assert!(err.contains("veche.toml: "), "{err}");
     let kept = fs::read_to_string(folder.0.join("veche.toml")).expect("text");
     assert_eq!(kept, "mine");
-    // Nor is a part of the files written.
+    // None of the files is written partially.
     write(&folder, "api.key", "mine");
     let (code, _, err) = folder.run(&["migrate", "centrifugo", "five.json", "-o", "new.toml"]);
     assert!(code == 5 && err.contains("api.key: File exists"), "{err}");
     assert!(!folder.0.join("new.toml").exists() && !folder.0.join("jwt.secret").exists());
-    // To standard output no secret goes.
+    // Secrets are not written to standard output.
     let (code, out, err) = folder.run(&["migrate", "centrifugo", "five.json"]);
     assert_eq!(code, 0, "{err}");
     assert!(out.ends_with(EXPECTED_5), "{out}");

@@ -1,4 +1,4 @@
-//! `veche new`: what it makes is whole, works, and stands in nobody's way.
+//! `veche new`: its folders are complete, work, and overwrite nothing.
 
 use std::fs;
 use std::path::Path;
@@ -55,14 +55,14 @@ fn new_makes_what_the_examples_are() {
         let config = format!("{name}/veche.toml");
         let (code, out, err) = folder.run(&["check", "-c", &config]);
         assert_eq!((code, err.as_str()), (0, ""), "{out}");
-        // Its tests hold, whatever the order of things.
+        // Its tests pass in any order of events.
         let (code, out, err) = folder.run(&["test", "-c", &config, "--runs", "20"]);
         assert_eq!((code, err.as_str()), (0, ""), "{out}");
         assert!(out.starts_with("ok      app_test.lua  "), "{out}");
     }
 }
 
-/// The files of git and of editors, which every folder has.
+/// Checks the files for git and editors, which every folder has.
 fn has_what_editors_need(folder: &Path) {
     let read = |name: &str| fs::read_to_string(folder.join(name)).expect(name);
     assert!(read(".gitignore").lines().any(|line| line == "*.key"));
@@ -87,7 +87,7 @@ fn new_makes_back_ends_with_a_key_of_their_own() {
             }
             let (code, out, err) = folder.run(&["check", "-c", &format!("{name}/veche.toml")]);
             assert_eq!((code, err.lines().count()), (0, 1), "{err}");
-            assert!(err.contains("identity: \"query:user\" believes"), "{err}");
+            assert!(err.contains("identity: \"query:user\" accepts"), "{err}");
             assert!(
                 out.contains(&format!("ok ({listeners} listeners, ")),
                 "{out}"

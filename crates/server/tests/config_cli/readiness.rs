@@ -1,4 +1,5 @@
-//! What `veche check` finds of what would keep a server with a good configuration from starting or from working.
+//! Problems that `veche check` finds beyond a valid configuration: those that would prevent a start or normal
+//! operation.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,7 +8,7 @@ use rustix::process::geteuid;
 
 use super::{Folder, GOOD};
 
-/// Somebody who owns nothing, where the test may ask for that; else the test's own user.
+/// Returns a user that owns nothing, if the test runs as root; otherwise the test's own.
 fn user() -> &'static str {
     match geteuid().is_root() {
         true => "user = \"65534\"\ngroup = \"65534\"\n",

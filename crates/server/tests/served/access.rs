@@ -1,4 +1,4 @@
-//! Who may connect: networks, proxies that are believed, names that are answered, and what one address may take.
+//! Access control: networks, trusted proxies, host names, and limits per address.
 
 use std::io::Read;
 use std::net::{IpAddr, TcpStream};
@@ -6,7 +6,7 @@ use std::net::{IpAddr, TcpStream};
 use crate::support::metrics::Metrics;
 use crate::support::{Http, Options, Seen, Server, Socket, connect_from, on_all, until};
 
-/// What stands in the place of a proxy: all that comes over loopback.
+/// The stand-in for a proxy: every connection over loopback.
 const PROXY: &str = "trusted_proxies = [\"127.0.0.0/8\"]";
 
 /// The headers of a handshake.
@@ -24,12 +24,12 @@ pub(crate) fn turned_away(server: &Server, reason: &str) -> f64 {
     )
 }
 
-/// Whether the server says nothing and closes.
+/// Returns whether the server closes without sending anything.
 pub(crate) fn is_closed(mut socket: TcpStream) -> bool {
     matches!(socket.read(&mut [0; 1]), Ok(0) | Err(_))
 }
 
-/// The status that a handshake gets behind a proxy that says who asks.
+/// Returns the status of a handshake through a proxy that names the client.
 fn status_of_handshake(server: &Server, target: &str, headers: &str) -> u16 {
     let mut http = Http::connect(server.public);
     let request = format!("GET {target} HTTP/1.1\r\nHost: test\r\n{UPGRADE}{headers}\r\n");
@@ -53,10 +53,10 @@ fn networks_that_are_not_let_in_are_closed_before_they_speak() {
         let mut inside = Socket::open(server.public, "/ws?user=ann");
         assert!(inside.is_alive());
 
-        // A reload lets one in and keeps the other out; who is inside stays.
+        // A reload admits one and excludes the other; open connections stay.
         server.configure(&options("allow = [\"127.0.0.2\"]"));
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
-        // The workers take it up one after the other.
+        // Workers apply it one after the other.
         until("everybody else to be kept out", || {
             is_closed(TcpStream::connect(server.public).expect("a connection"))
         });
@@ -88,13 +88,13 @@ fn a_route_looks_at_the_client_behind_proxies_that_are_trusted() {
         assert_eq!(status("/office", "192.0.2.7"), 101);
         assert_eq!(status("/office", "198.51.100.7"), 403);
         assert_eq!(status("/echo", "198.51.100.7"), 101);
-        // The listener's own rule is for clients too.
+        // The listener's own rules apply to clients too.
         assert_eq!(status("/echo", "192.0.2.66"), 403);
-        // Without the header it is the proxy itself that asks.
+        // Without the header the request is the proxy's own.
         assert_eq!(status_of_handshake(&server, "/office", ""), 403);
         assert_eq!(turned_away(&server, "network"), 3.0);
 
-        // One line that can't be read hides nothing, and nothing gets in unseen.
+        // A malformed header hides nothing and admits nothing.
         let mut http = Http::connect(server.public);
         http.raw(
             b"GET /whoami HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: \xff, 192.0.2.66\r\n\r\n",
@@ -102,7 +102,7 @@ fn a_route_looks_at_the_client_behind_proxies_that_are_trusted() {
         .expect("the server reads");
         assert_eq!(http.response().expect("an answer").status, 403);
 
-        // What stands where the nearest proxy writes the client is the client's address, or nothing is answered.
+        // The entry written by the nearest proxy is the client's address, or the request fails.
         for last in [
             "unknown",
             "\"192.0.2.66\"",
@@ -116,7 +116,7 @@ fn a_route_looks_at_the_client_behind_proxies_that_are_trusted() {
             assert_eq!(answer.expect("an answer").status, 400, "{last}");
         }
 
-        // Somebody else may say what he likes.
+        // A header from an untrusted address is ignored.
         let stranger = connect_from([127, 0, 0, 2].into(), server.public);
         let refused = Socket::upgrade(stranger, "/office", &[("X-Forwarded-For", "192.0.2.7")]);
         assert!(refused.is_err());
@@ -150,7 +150,7 @@ fn the_proxys_own_header_is_the_only_one_that_counts() {
 #[test]
 fn a_foreign_name_for_loopback_is_not_answered() {
     on_all(|setup| {
-        // The word keeps the tests' own default away.
+        // The keyword overrides the tests' default.
         for (listen, named, expected) in [
             ("# hosts: the default", "localhost:8080", 200),
             ("# hosts: the default", "127.0.0.1", 200),
@@ -218,7 +218,7 @@ fn behind_a_proxy_each_client_has_its_own_share() {
             429
         );
         let _other = open("192.0.2.8").expect("another client");
-        // A /64 is one client.
+        // A /64 counts as one client.
         let _third = open("2001:db8::1").expect("the first");
         let _fourth = open("2001:db8::2").expect("the second");
         assert!(open("2001:db8::3").is_err());
@@ -247,7 +247,7 @@ fn nobody_makes_connections_faster_than_he_may() {
         until("it to be counted", || {
             turned_away(&server, "handshakes_per_address") == 1.0
         });
-        // Others come in, those inside stay, and the back end is not meant.
+        // Other addresses are accepted, open connections stay, and the back end is exempt.
         let other = connect_from([127, 0, 0, 2].into(), server.public);
         assert!(Socket::upgrade(other, "/ws?user=v", &[]).is_ok());
         assert!(inside.iter_mut().all(Socket::is_alive));
@@ -266,7 +266,7 @@ fn trying_again_on_the_same_connection_counts() {
             },
         );
         let mut http = Http::connect(server.public);
-        // Nobody by name: 401, and the connection goes on.
+        // No user: 401, and the connection stays open.
         let mut statuses = Vec::new();
         for _ in 0..7 {
             let response = http.request("GET", "/ws", UPGRADE, b"").expect("an answer");
@@ -367,7 +367,7 @@ fn a_reload_reaches_connections_that_are_kept() {
             );
             http
         };
-        // Counted as what they were, then each a client of its own.
+        // Counted as before, then each as its own client.
         let (first, second) = (kept(), kept());
         server.configure(&options("trusted_proxies = [\"127.0.0.2\"]"));
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
@@ -386,7 +386,7 @@ fn a_reload_reaches_connections_that_are_kept() {
         });
         server.await_connections(0);
 
-        // Whoever is not let in any more is not answered either.
+        // A client that is no longer allowed gets no response either.
         let mut http = kept();
         server.configure(&options("deny = [\"127.0.0.2\"]"));
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);

@@ -1,4 +1,4 @@
-//! The access log: who did what, and nothing that is secret.
+//! The access log: complete, and without secrets.
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ fn file(server: &Server) -> PathBuf {
     server.folder.join("access.log")
 }
 
-/// Once there are so many lines.
+/// Returns the lines once there are `count`.
 fn lines(server: &Server, count: usize) -> Vec<Value> {
     let text = || fs::read_to_string(file(server)).unwrap_or_default();
     until(&format!("{count} lines"), || {
@@ -66,7 +66,7 @@ fn requests_and_sessions_have_a_line_each_and_no_secret_in_it() {
         echo.close(4001);
         let push = Socket::open(server.public, "/ws?user=ann&token=secret");
         push.leave();
-        // What the back end and the operator ask is not asked for here.
+        // Requests to internal listeners are not logged here.
         assert_eq!(get(server.internal, "/health").status, 200);
         let mut broken = Http::connect(server.public);
         broken.raw(b"nonsense\r\n\r\n").expect("sent");
@@ -173,7 +173,7 @@ fn a_sample_is_a_part_of_them() {
     }
     drop(client);
     let written = || fs::read_to_string(file(&server)).map_or(0, |text| text.lines().count());
-    // Chances of this to fail are below one in a million.
+    // The chance of failure is below one in a million.
     until("a sample", || written() > 50);
     assert!(written() < 150, "{}", written());
 }

@@ -1,4 +1,4 @@
-//! The admin page as operators and strangers meet it: its files, its key, and every call below it.
+//! The admin page as used by operators and strangers: its files, its key, and its calls.
 
 use std::net::SocketAddr;
 
@@ -26,7 +26,7 @@ fn post(address: SocketAddr, name: &str, headers: &str, body: &str) -> Response 
     response.expect("an answer")
 }
 
-/// The result of a call that is allowed.
+/// Returns the result of an authorized call.
 #[track_caller]
 fn ask(server: &Server, name: &str, body: &Value) -> Value {
     let response = post(server.internal, name, KEY, &body.to_string());
@@ -45,13 +45,13 @@ fn the_page_is_there_and_opens_by_its_own_key_only() {
         assert!(page.text().contains("<title>Veche admin</title>"));
         let policy = page.header("content-security-policy").unwrap_or_default();
         assert!(policy.contains("frame-ancestors 'none'"), "{policy}");
-        // Whatever the page names is there, and nothing outside of it.
+        // All files that the page refers to exist, and nothing outside of it is served.
         for name in ["app.js", "style.css", "icon.svg"] {
             assert!(page.text().contains(name));
             let path = format!("/admin/{name}");
             assert_eq!(get(server.internal, &path).status, 200, "{name}");
         }
-        // Dot segments are resolved first: these are the API, which asks for its key, and a file of the page.
+        // Dot segments are resolved first: these are the API, which requires its key, and a file of the page.
         assert_eq!(get(server.internal, "/admin/../api/info").status, 401);
         assert_eq!(get(server.internal, "/admin/vendor/../app.js").status, 200);
         assert_eq!(get(server.internal, "/admin/..%2fapp.js").status, 404);
@@ -71,7 +71,7 @@ fn the_page_is_there_and_opens_by_its_own_key_only() {
         for path in ["/admin/", "/admin/app.js"] {
             assert_eq!(get(server.public, path).status, 404, "{path}");
         }
-        // The route of files has that path there.
+        // That path belongs to the route of files there.
         assert_eq!(post(server.public, "figures", KEY, "{}").status, 405);
     });
 }
@@ -174,7 +174,7 @@ fn the_log_and_the_configuration_are_shown_without_secrets() {
         line.as_str()
             .is_some_and(|line| line.contains("workers are up"))
     }));
-    // Who tries keys is seen, and what he tries is not.
+    // Guessed keys are logged as events, without the key.
     assert_eq!(
         post(server.internal, "log", "X-API-Key: a-guess\r\n", "").status,
         401
@@ -209,7 +209,7 @@ fn a_reload_brings_the_page_and_its_keys_and_takes_them_away() {
         let answer = server.ask("reload").expect("an answer");
         assert_eq!(answer["ok"], true, "{answer}");
     };
-    // The workers take it up one after the other, and each connection may meet another one.
+    // Workers apply it one after the other, and each connection may reach another one.
     let everywhere =
         |status: u16| (0..12).all(|_| post(server.internal, "figures", KEY, "").status == status);
     reload(ADMIN);
@@ -218,7 +218,7 @@ fn a_reload_brings_the_page_and_its_keys_and_takes_them_away() {
     let shown = ask(&server, "config", &json!({}));
     assert!(shown.to_string().contains("room"), "{shown}");
     reload("[admin]\nkeys = [\"the-next-operator's\"]\n");
-    // A wrong key that is shown often is answered with 429.
+    // Repeated wrong keys are answered with 429.
     until("the end of the old key", || {
         let refused = |_| [401, 429].contains(&post(server.internal, "figures", KEY, "").status);
         (0..12).all(refused)

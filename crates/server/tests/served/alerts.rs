@@ -1,5 +1,5 @@
-//! The alert rules in packaging/: Prometheus accepts them, and what a real server says while its process is killed again and
-//! again fires the one about that.
+//! The alert rules in packaging/: Prometheus accepts them, and a server process that is killed repeatedly fires the
+//! corresponding one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use std::process::Command;
 use crate::support::metrics::Metrics;
 use crate::support::{Server, USUAL, get, process, until};
 
-/// Where they are.
+/// Returns the path of the rules.
 pub(crate) fn rules() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/prometheus/veche.rules.yml")
 }
 
-/// What Prometheus's tool says, which has to be that all is well.
+/// Runs promtool, which has to succeed.
 #[track_caller]
 fn promtool(arguments: &[&str]) {
     let output = Command::new("promtool").args(arguments).output();
@@ -52,7 +52,7 @@ fn prometheus_finds_nothing_wrong_with_the_metrics() {
     );
 }
 
-/// Whether the crash-loop alert fires at the end of these values, which are seven seconds apart.
+/// Asserts whether the crash-loop alert fires at the end of these values, seven seconds apart.
 #[track_caller]
 fn fires(server: &Server, restarts: &[u64], expected: u32) {
     let values: Vec<String> = restarts.iter().map(u64::to_string).collect();

@@ -1,4 +1,4 @@
-//! Applications in Lua on the real server: beside the connections, contained, and replaced while they run.
+//! Lua applications on the real server: next to connections, contained, and replaced while running.
 
 use rustix::process::Signal;
 use serde_json::json;
@@ -208,7 +208,7 @@ fn requests_are_answered_at_once_or_later() {
     });
 }
 
-/// Subscribing waits for other workers; who leaves meanwhile is told, and forgotten.
+/// Subscribing waits for other workers; a client that leaves in the meantime is closed and removed.
 #[test]
 fn those_who_leave_while_they_subscribe_are_closed_too() {
     const APP: &str = r#"
@@ -280,14 +280,14 @@ fn new_code_finds_the_connections() {
             sockets[1].say("count");
             sockets[1].text().starts_with("new")
         });
-        // What waited in the old code ends there; what comes behind it is the new code's.
+        // Suspended handlers end in the old code; later messages go to the new.
         assert_eq!(sockets[0].text(), "waited 0.3");
         assert_eq!(sockets[0].text(), "new count 3");
         sockets[2].say("say all subscribed?");
         for socket in &mut sockets {
             assert_eq!(socket.text(), "all subscribed?");
         }
-        // Code that does not load is refused, and nothing changes.
+        // Code that does not load is rejected, and nothing changes.
         server.configure(&Options {
             routes: ROUTES,
             files: &options("local = 5"),

@@ -1,4 +1,4 @@
-//! A small HTTP server that the server under test asks: an issuer of keys, or a back end behind a hook.
+//! A small HTTP server that the server under test calls: an issuer of keys, or a back end with hooks.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ use crate::support::SOON;
 
 type Answer = Box<dyn Fn(&str) -> String + Send + Sync>;
 
-/// Answers by what it was last told to, and keeps what it was asked.
+/// Responds as configured, and records its requests.
 pub(crate) struct Asked {
     pub(crate) address: SocketAddr,
     answer: Arc<Mutex<Arc<Answer>>>,
@@ -40,12 +40,12 @@ impl Asked {
         }
     }
 
-    /// From now on it answers so.
+    /// Sets the response.
     pub(crate) fn tell(&self, answer: impl Fn(&str) -> String + Send + Sync + 'static) {
         *self.answer.lock() = Arc::new(Box::new(answer));
     }
 
-    /// The heads of all requests so far, each with the body behind it.
+    /// Returns the heads of all requests so far, each followed by its body.
     pub(crate) fn heads(&self) -> Vec<String> {
         self.heads.lock().clone()
     }
@@ -74,7 +74,7 @@ fn request(socket: &mut TcpStream) -> Option<String> {
     Some(request)
 }
 
-/// A whole answer; `headers` are lines with their ends.
+/// Returns a complete response; `headers` are lines with their ends.
 pub(crate) fn answer(status: u16, headers: &str, body: &str) -> String {
     format!(
         "HTTP/1.1 {status} X\r\nContent-Length: {}\r\n{headers}\r\n{body}",

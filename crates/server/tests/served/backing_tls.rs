@@ -1,11 +1,12 @@
 //! `veche.mysql` and `veche.redis` over TLS: real servers with certificates of the test's own.
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use serde_json::json;
 
 use crate::support::backing::{Backing, Kind};
-use crate::support::{Options, Server, Setup, get};
+use crate::support::{Options, Server, Setup, USUAL, call, get};
 
-/// Asks whichever server for something by TLS: what it was, or why not.
+/// Queries either server over TLS; returns the result or the error.
 const APP: &str = r#"
 local veche = require "veche"
 local app, config = {}, veche.config
@@ -29,7 +30,7 @@ end
 return app
 "#;
 
-/// Whoever it vouches for is believed.
+/// Returns a certificate authority.
 fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::new(Vec::new()).expect("no names");
     params.distinguished_name.push(DnType::CommonName, name);
@@ -38,7 +39,7 @@ fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {
     CertifiedIssuer::self_signed(params, key).expect("a certificate")
 }
 
-/// A certificate for that name, and its key.
+/// Returns a certificate for a name, and its key.
 fn certificate(issuer: &CertifiedIssuer<'static, KeyPair>, name: &str) -> [String; 2] {
     let params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
     let key = KeyPair::generate().expect("a key");
@@ -82,10 +83,10 @@ fn databases_are_believed_by_their_certificates() {
         let (status, what) = ask(of, "localhost", "right.pem");
         assert!(status == 200 && what.starts_with(good), "{of}: {what}");
         for (host, ca, words) in [
-            // Signed by somebody else.
+            // Signed by another authority.
             ("localhost", "wrong.pem", "UnknownIssuer"),
             ("localhost", "public", "UnknownIssuer"),
-            // Signed, but for another name.
+            // Signed for another name.
             ("127.0.0.1", "right.pem", "not valid for name"),
             ("localhost", "empty.pem", "empty.pem"),
             ("localhost", "none.pem", "none.pem"),
@@ -96,7 +97,28 @@ fn databases_are_believed_by_their_certificates() {
                 "{of} {host} {ca}: {status} {what}"
             );
         }
-        // What was refused spoils nothing.
+        // A refused connection has no lasting effect.
         assert_eq!(ask(of, "localhost", "right.pem").0, 200);
     }
+}
+
+#[test]
+fn an_engine_is_believed_by_its_certificate() {
+    let right = authority("right");
+    let [certificate, key] = certificate(&right, "localhost");
+    let redis = Backing::sealed(Kind::Redis, &certificate, &key);
+    let routes = format!(
+        "[[namespace]]\nname = \"chat\"\nhistory_size = 10\n\
+         [engine]\ntype = \"redis\"\nurl = \"rediss://localhost:{}?ca=right.pem\"\n",
+        redis.port
+    );
+    let options = Options {
+        routes: &routes,
+        files: &[("right.pem", &right.pem())],
+        ..Options::default()
+    };
+    let server = Server::with(USUAL, &options);
+    let body = json!({ "channel": "chat:1", "data": 1 });
+    let published = call(server.internal, "publish", &body);
+    assert_eq!(published["result"]["offset"], 1, "{published}");
 }

@@ -1,4 +1,4 @@
-//! Each connection's fault ends that connection alone, or not even that, with the answer that the fault deserves.
+//! A fault of one connection ends at most that connection, with the appropriate response.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::support::server::KEY_HEADER;
 use crate::support::{Http, Lines, Options, Seen, Server, Socket, on_all, until};
 
-/// One who must not notice anything.
+/// A client that must not be affected.
 struct Bystander {
     socket: Socket,
     count: u32,
@@ -78,12 +78,12 @@ fn a_bad_line_gets_one_error_line_and_the_connection_stays() {
     });
 }
 
-/// Sends the packets one by one, with time to arrive, and returns the one answer there is before the end.
+/// Sends the packets one by one, and returns the only response before the end.
 #[track_caller]
 fn refused(server: &Server, packets: &[&[u8]]) -> String {
     let mut lines = Lines::connect(server.push);
     for packet in packets {
-        // The server may have ended it already.
+        // The server may have closed it already.
         let _ = lines.socket.write_all(packet);
         thread::sleep(Duration::from_millis(20));
     }
@@ -111,7 +111,7 @@ fn who_speaks_no_lines_carries_nothing_out_on_the_push_port() {
             command.len()
         );
         let long_target = format!("POST /{} HTTP/1.1\r\n\r\n", "a".repeat(10_240));
-        // What begins as a hello of TLS, with a name to reach that holds a line's end.
+        // It begins like a TLS ClientHello with a name that contains a newline.
         let hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n".as_slice();
         for begin in [
             post.as_bytes(),
@@ -130,7 +130,7 @@ fn who_speaks_no_lines_carries_nothing_out_on_the_push_port() {
             ] {
                 let message = refused(&server, &packets);
                 assert!(
-                    message.contains("line 1: expected a JSON object"),
+                    message.contains("line 1: expected one JSON object per line"),
                     "{message}"
                 );
             }
@@ -144,7 +144,7 @@ fn who_speaks_no_lines_carries_nothing_out_on_the_push_port() {
         ] {
             let message = refused(&server, &packets);
             assert!(
-                message.contains("line 1: longer than 10240 bytes"),
+                message.contains("line 1: line longer than 10240 bytes"),
                 "{message}"
             );
         }
@@ -170,7 +170,7 @@ fn a_line_without_end_is_cut_off() {
             .expect("an error")
             .to_owned();
         assert!(
-            message.contains("line 1: longer than 10240 bytes"),
+            message.contains("line 1: line longer than 10240 bytes"),
             "{message}"
         );
         bystander.is_unhurt(&server);
@@ -289,7 +289,7 @@ fn bad_calls_get_their_error() {
                 .expect("an answer");
             assert_eq!(response.status, status, "{method} {path} {key:?}");
         }
-        // What is wrong with the call itself is in the answer's body; the connection goes on.
+        // Errors of the call itself are in the response body; the connection stays open.
         for (path, body, code) in [
             ("/api/push", "", 107),
             ("/api/push", "nonsense", 107),
@@ -325,7 +325,7 @@ fn bad_calls_get_their_error() {
     });
 }
 
-/// A masked frame of a client, with its bits as given.
+/// Returns a masked client frame with the given first byte.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![
         first,
@@ -392,18 +392,18 @@ fn a_broken_protocol_is_closed_with_its_code() {
         for path in ["/echo", "/ws?user=u"] {
             for (name, bytes, code) in cases {
                 let mut socket = Socket::open(server.public, path);
-                // The server may have closed before all of it is out.
+                // The server may have closed before all of it is sent.
                 let _ = socket.socket.write_all(bytes);
                 assert_eq!(socket.closed(), *code, "{name} on {path}");
             }
         }
-        // A whole message before the broken one is answered.
+        // A complete message before the malformed one is answered.
         let mut socket = Socket::open(server.public, "/echo");
         socket.raw(&[frame(0x81, b"first"), frame(0x83, b"a")].concat());
         assert_eq!(socket.next(), Seen::Text("first".to_owned()));
         assert_eq!(socket.closed(), 1002);
         drop(socket);
-        // A client that closes is answered with its own code.
+        // A client's close is answered with its own code.
         for code in [1000, 1001, 3000, 4999] {
             let mut socket = Socket::open(server.public, "/echo");
             socket.close(code);
@@ -412,7 +412,7 @@ fn a_broken_protocol_is_closed_with_its_code() {
         }
         bystander.is_unhurt(&server);
         server.await_connections(1);
-        // A line for each fault says what it was, and one for each connection that it ended; with the bystander's own.
+        // A line for each fault, and one for each connection that it closed, including the bystander's.
         let (faults, ended) = (cases.len() * 2 + 1, cases.len() * 2 + 1 + 4 + 1);
         let lines = |level: &str, what: &str| {
             let of_worker = |line: &&str| line.contains("veche::worker: ");
@@ -430,7 +430,7 @@ fn a_broken_protocol_is_closed_with_its_code() {
     });
 }
 
-/// Whatever bytes come, on whatever listener, in whatever pieces.
+/// Arbitrary bytes, on any listener, in any pieces.
 #[test]
 fn noise_hurts_nobody() {
     on_all(|setup| {

@@ -1,4 +1,4 @@
-//! Users and tokens that the back end does not want any more, on the real server.
+//! Users and tokens blocked by the back end, on the real server.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -34,7 +34,7 @@ identity = \"jwt\"
 secret_file = \"secret\"
 ";
 
-/// Says itself who somebody is.
+/// Names its user itself.
 const APP: &str = "
 local veche = require 'veche'
 local app = {}
@@ -74,7 +74,7 @@ fn refusal(server: &Server, target: &str, headers: &str) -> (u16, String) {
     (response.status, text)
 }
 
-/// Connects with a token as Centrifugo's clients do; the reply, or the code.
+/// Connects with a token as Centrifugo's clients do; returns the reply, or the close code.
 fn connect(server: &Server, token: &str) -> Result<(Socket, Value), u16> {
     let mut socket = Socket::open(server.public, "/connection/websocket");
     let command = json!({"id": 1, "connect": {"token": token}});
@@ -118,7 +118,7 @@ fn who_is_blocked_goes_and_stays_out_until_he_is_not() {
         };
         blocked(&server);
 
-        // Nor does a crash let her in.
+        // Nor does a crash admit her.
         let old = server.pid();
         process::kill(old, Signal::KILL);
         until("another server process", || {
@@ -160,7 +160,7 @@ fn a_revoked_token_opens_nothing() {
         let other = token("bob", "t4", 1);
         assert_eq!(refusal(&server, "/jwt", &bearer(&other)).0, 101);
 
-        // What can't be written down is in force, and the answer says that it may not last.
+        // A block that can't be written is in force, and the response says that it may be lost.
         let path = server.folder.join("blocked");
         std::fs::remove_file(&path).expect("a file");
         std::fs::create_dir(&path).expect("a folder");
@@ -174,11 +174,11 @@ fn a_revoked_token_opens_nothing() {
 fn one_who_is_disconnected_on_his_way_in_does_not_get_there() {
     on_all(|setup| {
         let server = start(setup);
-        // His handshake is over, and he has not connected yet.
+        // His handshake is complete, and he has not connected yet.
         let token = shared(&json!({"sub": "ann", "exp": now_s() + 600}));
         let target = format!("/connection/websocket?token={token}");
         let mut early = Socket::open(server.public, &target);
-        // An application thinks about him.
+        // An application is deciding about him.
         let (slow, bob) = thread::scope(|scope| {
             let waiting = ["ann", "bob"].map(|user| {
                 let target = format!("/app?slow=1&user={user}");
@@ -198,7 +198,7 @@ fn one_who_is_disconnected_on_his_way_in_does_not_get_there() {
         assert_eq!((slow, bob), (401, 101));
         early.say(r#"{"id":1,"connect":{}}"#);
         assert_eq!(early.closed(), 3503);
-        // The next one is a new one.
+        // The next one is a new connection.
         let mut again = Socket::open(server.public, &target);
         again.say(r#"{"id":1,"connect":{}}"#);
         assert!(again.text().contains("connect"));

@@ -1,4 +1,4 @@
-//! Full is not broken: at the cap, and out of descriptors, new clients wait, nothing spins, and it goes on.
+//! At the connection limit, and without descriptors, new clients wait, nothing spins, and service continues.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -22,7 +22,7 @@ fn at_the_cap_the_next_one_waits() {
         let mut inside: Vec<Socket> = (0..50)
             .map(|i| Socket::open(server.public, &format!("/ws?user=u{i}")))
             .collect();
-        // Give the other workers the moment in which they learn of it.
+        // Gives the other workers time to notice.
         thread::sleep(Duration::from_millis(100));
         let public = server.public;
         let waiting: Vec<_> = (0..10)
@@ -41,7 +41,7 @@ fn at_the_cap_the_next_one_waits() {
             "somebody came in over the cap"
         );
         assert_eq!(server.connections(), 50);
-        // Those inside are served meanwhile.
+        // Existing clients are served meanwhile.
         assert!(inside.iter_mut().step_by(7).all(Socket::is_alive));
         for leaving in inside.drain(..25) {
             leaving.leave();
@@ -60,7 +60,7 @@ fn at_the_cap_the_next_one_waits() {
             json!({"result": {"handed": 1}})
         );
         assert!(
-            server.log().contains("the connection cap is reached"),
+            server.log().contains("the connection limit is reached"),
             "said once"
         );
     });
@@ -76,7 +76,7 @@ fn one_address_has_its_share() {
                 ..Options::default()
             },
         );
-        // The back end is not counted: it is one address for everybody.
+        // The back end is not counted: its address stands for all clients.
         let mut back_ends: Vec<Lines> = (0..10).map(|_| Lines::connect(server.push)).collect();
         for lines in &mut back_ends {
             assert_eq!(
@@ -99,7 +99,7 @@ fn one_address_has_its_share() {
     });
 }
 
-/// The cap follows the limit that the server is started under, and twice as many clients do no harm.
+/// The limit follows the descriptor limit at the start, and twice as many clients do no harm.
 #[test]
 fn few_descriptors_are_enough() {
     on_all(|setup| {
@@ -114,7 +114,7 @@ fn few_descriptors_are_enough() {
             .map(|_| TcpStream::connect(server.public).expect("the kernel's queue takes it"))
             .collect();
         thread::sleep(Duration::from_millis(300));
-        // The fake back end tells of connections late, so of some it is told too late.
+        // The simulated driver reports connections late, so some are rejected late.
         if setup.io == "epoll" {
             assert!(server.connections() <= 160 - 64 + 2);
         }
@@ -128,7 +128,7 @@ fn few_descriptors_are_enough() {
     });
 }
 
-/// Descriptors run out although the cap says otherwise: another part of the system, or the operator, took them.
+/// Descriptors run out below the limit, used by another part of the system or the operator.
 #[test]
 fn out_of_descriptors_it_waits_and_goes_on() {
     on_all(|setup| {
@@ -153,7 +153,7 @@ fn out_of_descriptors_it_waits_and_goes_on() {
         process::limit_descriptors(pid, 1024);
         let began = now();
         for mut client in clients {
-            // Closed by itself, since it says nothing, or by us.
+            // Closed by the server because it is idle, or by us.
             client
                 .set_read_timeout(Some(Duration::from_millis(1)))
                 .expect("a socket");

@@ -1,4 +1,4 @@
-//! An answer of the API means that every worker has carried the call out, on the real server.
+//! A response of the API means that every worker has completed the call, on the real server.
 
 use std::sync::Arc;
 use std::thread;
@@ -40,7 +40,7 @@ fn start(setup: Setup) -> Server {
     Server::with(setup, &options)
 }
 
-/// A call over a connection that is kept, which stays with one worker.
+/// Calls over a persistent connection, which stays with one worker.
 fn ask(http: &mut Http, method: &str, body: &Value) -> Value {
     let path = format!("/api/{method}");
     let body = body.to_string();
@@ -48,7 +48,7 @@ fn ask(http: &mut Http, method: &str, body: &Value) -> Value {
     response.expect("an answer").json()
 }
 
-/// The replies to a batch.
+/// Returns the replies to a batch.
 fn batch(server: &Server, commands: Value) -> Value {
     let mut answer = call(server.internal, "batch", &json!({ "commands": commands }));
     answer["replies"].take()
@@ -63,7 +63,7 @@ fn commands_of_a_batch_see_what_those_before_have_done() {
             let mut ann = Socket::open(server.public, &format!("/push?user={user}"));
             let say = |data: &str| json!({ "publish": { "channel": channel, "data": data } });
             let one = json!({ "user": user, "channel": channel });
-            // What is published is on its way to her when it is answered: she hears it before the next batch.
+            // A publication is on its way to her when it is answered: it arrives before those of the next batch.
             let answer = batch(&server, json!([{ "subscribe": one }, say("one")]));
             assert_eq!(answer[1]["publish"]["handed"], 1, "{answer}");
             assert_eq!(ann.text(), "one");
@@ -88,7 +88,7 @@ fn commands_of_a_batch_see_what_those_before_have_done() {
 fn what_is_published_after_the_answer_is_not_for_those_who_were_removed() {
     on_all(|setup| {
         let server = start(setup);
-        // Each stays with a worker; of several, most pairs are on two.
+        // Each stays with a worker; of several pairs most involve two.
         let mut callers: Vec<_> = (0..4).map(|_| Http::connect(server.internal)).collect();
         for n in 0..60 {
             let (user, channel) = (format!("ann{n}"), format!("room:{n}"));
@@ -163,14 +163,14 @@ fn a_whitelist_names_clients_of_any_kind() {
             .iter_mut()
             .filter_map(|one| one.is_alive().then_some(()));
         assert_eq!(alive.count(), 1);
-        // By its name it can be meant, too.
+        // The connection can also be selected by its id.
         let body = json!({ "user": "ann", "client": ids[0] });
         call(server.internal, "disconnect", &body);
         assert!(listed(&server).is_empty());
     });
 }
 
-/// A back end that takes a channel away while it is asked about it, and then grants it.
+/// A back end that unsubscribes a client while it decides about the subscription, and then grants it.
 #[test]
 fn a_back_end_that_takes_back_what_it_is_asked_about_does_not_wait_for_itself() {
     on_all(|setup| {

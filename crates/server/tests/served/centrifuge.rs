@@ -1,4 +1,4 @@
-//! Clients of Centrifugo's protocol on the real server: what they miss comes back, what they get wrong has its code.
+//! Clients of Centrifugo's protocol on the real server: recovery of missed publications, and codes of errors.
 
 mod api;
 mod deltas;
@@ -41,7 +41,7 @@ struct Client {
 }
 
 impl Client {
-    /// Connected, and its connect reply.
+    /// Connects and returns the connect reply.
     fn connect(server: &Server, user: &str) -> (Self, Value) {
         let socket = Socket::open(server.public, &format!("/c?user={user}"));
         let lines = VecDeque::new();
@@ -54,7 +54,7 @@ impl Client {
         self.socket.say(&command.to_string());
     }
 
-    /// What comes next.
+    /// Returns the next message.
     fn next(&mut self) -> Value {
         while self.lines.is_empty() {
             let text = self.socket.text();
@@ -65,7 +65,7 @@ impl Client {
         self.lines.pop_front().expect("one came")
     }
 
-    /// The reply to a command; nothing else comes meanwhile.
+    /// Returns the reply to a command; nothing else may arrive before it.
     #[track_caller]
     fn ask(&mut self, command: Value) -> Value {
         self.say(&command);
@@ -74,7 +74,7 @@ impl Client {
         reply
     }
 
-    /// The next publication.
+    /// Returns the next publication.
     fn publication(&mut self) -> Value {
         let mut push = self.next();
         push["push"]["pub"].take()
@@ -163,7 +163,7 @@ fn nothing_is_lost_or_doubled_while_clients_come_and_go() {
                         } else {
                             heard = joined["offset"].as_u64().unwrap_or(0);
                         }
-                        // It stays for some, and is cut off without a word.
+                        // It stays for some and is cut off without a close.
                         for _ in 0..=visits % 7 {
                             if heard == LAST {
                                 break;
@@ -286,7 +286,7 @@ fn a_restart_of_the_route_s_options_leaves_sessions_alone() {
     let server = start(USUAL);
     let (mut ann, _) = Client::connect(&server, "ann");
     ann.ask(json!({ "id": 2, "subscribe": { "channel": "open:1" } }));
-    // From now on nobody may.
+    // Subscribing is forbidden from now on.
     let closed = CONFIG.replace("subscribe = \"client\"", "subscribe = \"none\"");
     server.configure(&Options {
         routes: &closed,
@@ -309,7 +309,7 @@ fn a_restart_of_the_route_s_options_leaves_sessions_alone() {
     assert_eq!(reply["ping"], json!({}));
 }
 
-/// A response whose lines are messages, and what shows whose it is.
+/// A streamed response, and its session id.
 struct Response {
     lines: BufReader<TcpStream>,
     reply: Value,
@@ -321,7 +321,7 @@ impl Response {
         let timeout = Some(Duration::from_secs(20));
         socket.set_read_timeout(timeout).expect("a socket");
         let body = "{\"id\":1,\"connect\":{}}";
-        // To HTTP/1.0 there are no chunks.
+        // HTTP/1.0 has no chunks.
         let request = format!(
             "POST /all/http_stream HTTP/1.0\r\nHost: test\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
@@ -346,7 +346,7 @@ impl Response {
         serde_json::from_str(&self.line()).expect("JSON")
     }
 
-    /// Commands beside it, on a connection of their own.
+    /// Sends commands on a separate connection.
     fn say(&self, server: &Server, commands: &str) {
         let (session, node) = (&self.reply["session"], &self.reply["node"]);
         let body = json!({ "session": session, "node": node, "data": commands });

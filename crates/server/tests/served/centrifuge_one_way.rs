@@ -1,5 +1,5 @@
-//! Clients of Centrifugo's protocol that only listen, on the real server: bare pushes by three transports, and readers of
-//! events that come back by themselves.
+//! Receive-only clients of Centrifugo's protocol on the real server: bare pushes by three transports, and event stream
+//! readers that reconnect.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -26,10 +26,10 @@ fn start(setup: Setup) -> Server {
     Server::with(setup, &options)
 }
 
-/// An endless response, read as it comes: by its lines, or by its events.
+/// A streamed response, read by lines or by events.
 struct Response {
     lines: BufReader<TcpStream>,
-    /// The last id that an event had.
+    /// The id of the last event.
     last: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl Response {
         response
     }
 
-    /// `POST /…/uni_http_stream`. To HTTP/1.0 there are no chunks.
+    /// `POST /…/uni_http_stream`. HTTP/1.0 has no chunks.
     fn stream(server: &Server, path: &str, connect: &Value) -> Self {
         let body = connect.to_string();
         let length = body.len();
@@ -57,7 +57,7 @@ impl Response {
         Self::open(server, &request)
     }
 
-    /// As a browser connects, which has the last id or none yet.
+    /// Connects like a browser, with the last id if there is one.
     fn events(server: &Server, path: &str, connect: &Value, last: Option<&str>) -> Self {
         let connect = connect.to_string().replace('"', "%22");
         let last = last.map_or(String::new(), |last| format!("Last-Event-ID: {last}\r\n"));
@@ -73,7 +73,7 @@ impl Response {
         line.trim_end().to_owned()
     }
 
-    /// The next push, which is no ping.
+    /// Returns the next push that is not a ping.
     fn push(&mut self) -> Value {
         loop {
             let line = self.line();
@@ -138,7 +138,7 @@ fn they_are_told_what_happens_and_why_it_ends() {
                 json!({ "channel": "#ann", "pub": { "data": { "for": "her" }, "offset": 1 } })
             );
         }
-        // The address of a handshake may have the request.
+        // The request may be in the handshake's query.
         let encoded = connect.to_string().replace('"', "%22");
         let target = format!("/users/uni_websocket?user=eve&cf_connect={encoded}");
         let mut by_address = Socket::open(server.public, &target);
@@ -147,7 +147,7 @@ fn they_are_told_what_happens_and_why_it_ends() {
         let bad = handshake(server.public, "/all/uni_websocket?cf_connect=[]", "");
         assert_eq!(bad.status, 400, "{bad:?}");
         drop(by_address);
-        // One whose request says nothing of use is told so.
+        // An unusable request is answered with an error.
         let mut bad = Response::stream(&server, "/all/uni_http_stream", &json!([]));
         assert_eq!(bad.push()["disconnect"]["code"], 3501);
         bad.ends();
@@ -174,7 +174,7 @@ fn a_reader_of_events_that_is_cut_off_again_and_again_misses_nothing() {
                 let server = &server;
                 let subs = channels.map(|channel| (channel.to_owned(), json!({})));
                 let connect = json!({ "subs": serde_json::Map::from_iter(subs) });
-                // It has come before anything is published.
+                // It has connected before the publication.
                 let mut response = Response::events(server, "/all/uni_sse", &connect, None);
                 let reply = response.push();
                 assert_eq!(reply["connect"]["subs"]["chat:1"]["recoverable"], true);

@@ -1,4 +1,4 @@
-//! examples/chat under a flood of logins, as its README says: those who are let in and those who talk don't wait for it.
+//! examples/chat under a flood of logins, as its README claims: connected users and successful logins are not delayed.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::support::{Http, Options, Response, Server, Socket, USUAL, connect_from};
 
 const ADDRESSES: u8 = 10;
-/// What the limit of an address lets through in a minute.
+/// The rate limit of an address per minute.
 const LOGINS_EACH: usize = 60;
 
 fn post(http: &mut Http, path: &str, headers: &str, body: &Value) -> Response {
@@ -25,7 +25,7 @@ fn credentials(name: &str) -> Value {
     json!({"name": name, "password": "correct horse"})
 }
 
-/// A client that is connected and in the dialogue of Ann and Bob.
+/// Returns a client connected to the dialogue of Ann and Bob.
 fn talker(server: &Server, http: &mut Http, name: &str) -> Socket {
     let answer = post(http, "/api/register", "", &credentials(name));
     assert_eq!(answer.status, 201, "{answer:?}");
@@ -44,7 +44,7 @@ fn talker(server: &Server, http: &mut Http, name: &str) -> Socket {
     socket
 }
 
-/// The next message of a kind; several may stand in one.
+/// Returns the next message of a kind; several may share a frame.
 fn hear(socket: &mut Socket, is_it: impl Fn(&Value) -> bool) -> Value {
     loop {
         let text = socket.text();
@@ -58,7 +58,7 @@ fn hear(socket: &mut Socket, is_it: impl Fn(&Value) -> bool) -> Value {
     }
 }
 
-/// What has been answered by now.
+/// Returns the responses so far.
 fn answers(flood: &mut [Http], wait: Duration) -> Vec<Response> {
     let mut answers = Vec::new();
     for http in flood {
@@ -100,7 +100,7 @@ fn a_flood_of_logins_holds_up_neither_logins_nor_messages() {
         login.raw(request.as_bytes()).expect("it is taken");
     }
 
-    // Those who talk go on.
+    // Connected users continue.
     for number in 0..20 {
         let publish = json!({"id": 3, "publish": {"channel": "dialog:#ann,bob", "data": number}});
         ann.say(&publish.to_string());
@@ -109,7 +109,7 @@ fn a_flood_of_logins_holds_up_neither_logins_nor_messages() {
         hear(&mut ann, |message| message["id"] == 3);
     }
 
-    // Who has the right password is let in, or told at once to come back.
+    // A correct password is admitted, or told at once to retry.
     let mut tries = 0;
     loop {
         tries += 1;
@@ -122,7 +122,7 @@ fn a_flood_of_logins_holds_up_neither_logins_nor_messages() {
         assert!(tries < 50, "Ann was never let in");
         thread::sleep(Duration::from_millis(200));
     }
-    // She has not waited for all of them.
+    // She did not wait for all of them.
     let first = answers(&mut flood, Duration::from_millis(1));
     let of = |answers: &[Response], status| {
         let is = |answer: &&Response| answer.status == status;

@@ -1,4 +1,4 @@
-//! Thousands come, stop in the middle and vanish: nothing of them stays.
+//! Thousands of clients connect, stop halfway and vanish: no state of them remains.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use crate::support::{Lines, Server, Setup, Socket, on_each, process, until};
 
 const CLIENTS: usize = 5_000;
 
-/// What of a handshake, of a frame, of a line they send before they vanish.
+/// Partial handshakes, frames and lines sent before they vanish.
 const HALVES: &[&str] = &[
     "",
     "G",
@@ -30,7 +30,7 @@ fn churn(server: &Server, clients: usize) {
                     let mut socket =
                         TcpStream::connect(server.public).expect("the server takes connections");
                     let _ = socket.write_all(HALVES[(number + share) % HALVES.len()].as_bytes());
-                    // Every fourth in good order, the others by RST.
+                    // Every fourth closes gracefully, the others with RST.
                     if number % 4 != 0 {
                         socket2::SockRef::from(&socket)
                             .set_linger(Some(Duration::ZERO))
@@ -60,7 +60,7 @@ fn churn_leaves_nothing_behind() {
         });
         let after = process::rss_kib(pid);
         assert!(after < rss + 4096, "{rss} KiB grew to {after}");
-        // Some may have come out of the kernel's queue after the count.
+        // Some may have been accepted from the kernel's queue after the count.
         let mut lines = Lines::connect(server.push);
         until("the last of them to be gone", || {
             let answer = lines.ask(&json!({"user": "churn", "data": 0, "ack": true}));

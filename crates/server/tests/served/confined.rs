@@ -1,4 +1,4 @@
-//! A server process with few rights: another user than root, no way to more, and only the files that it was told of.
+//! A server process with few privileges: a user other than root, no escalation, and only the configured files.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -8,14 +8,14 @@ use rustix::process::Signal;
 use crate::support::http::Http;
 use crate::support::{Options, Server, Socket, USUAL, get, until};
 
-/// Debian's `nobody`.
+/// Debian's user `nobody`.
 const NOBODY: u32 = 65_534;
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The rest of a line of `/proc/PID/status`, its parts apart by single spaces.
+/// Returns the rest of a line of `/proc/PID/status`, with single spaces.
 fn of_status(pid: u32, name: &str) -> String {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -59,7 +59,7 @@ fn nobody_serves_what_root_has_bound() {
     echo.say("a");
     assert_eq!(echo.text(), "a");
 
-    // Its folder belongs to root, so the files were given to it, and are again when they are opened anew.
+    // The folder belongs to root, so files are given to the user, also when they are reopened.
     let logs = server.folder.join("logs");
     let text = |name: &str| fs::read_to_string(logs.join(name)).unwrap_or_default();
     let is_written = || {
@@ -74,13 +74,13 @@ fn nobody_serves_what_root_has_bound() {
     until("new files", || {
         get(server.public, "/again");
         text("access.log").contains("/again")
-            && text("veche.log").contains("process: log files opened anew")
+            && text("veche.log").contains("process: log files reopened")
     });
-    // A reload is judged by the supervisor and carried out by the server process.
+    // A reload is checked by the supervisor and applied by the server process.
     assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
     echo.say("b");
     assert_eq!(echo.text(), "b");
-    // The next one is the same.
+    // The next process is confined in the same way.
     crate::support::process::end(pid);
     until("another server process", || {
         server.try_pid().is_some_and(|next| next != pid)
@@ -117,7 +117,7 @@ fn a_server_in_its_sandbox_does_all_its_work() {
     let prepared = |folder: &std::path::Path| {
         fs::create_dir_all(folder.join("logs")).expect("a folder");
         if is_root() {
-            // Root is locked in as well as anybody.
+            // Root is confined too.
             chown(folder.join("logs"), Some(0), Some(0)).expect("ours");
         }
     };
@@ -141,7 +141,7 @@ fn a_server_in_its_sandbox_does_all_its_work() {
     assert_eq!(get(server.internal, "/metrics").status, 200);
 }
 
-/// What the server process orders it has to be able to keep, also in a folder of root's.
+/// The server process has to be able to store ordered certificates, even in a folder of root's.
 #[test]
 fn the_cache_of_certificates_is_given_to_the_user() {
     if !is_root() {
@@ -151,7 +151,7 @@ fn the_cache_of_certificates_is_given_to_the_user() {
     let options = Options {
         server: "user = \"nobody\"",
         listen: "tls = { acme = [\"a.veche.test\"] }",
-        // Nobody is there.
+        // No server listens there.
         routes: "[acme]\ndirectory = \"https://127.0.0.1:1/dir\"\n",
         ..Options::default()
     };
@@ -166,7 +166,7 @@ fn the_cache_of_certificates_is_given_to_the_user() {
     assert_eq!(fs::metadata(&server.folder).expect("there").uid(), 0);
 }
 
-/// What scripts save they may save in one folder, and an error names it.
+/// Scripts may save in one folder only, which the error names.
 #[test]
 fn tables_are_saved_in_a_sandbox_where_the_config_says() {
     let app = r#"

@@ -1,4 +1,4 @@
-//! The Grafana dashboard and the alert rules in packaging/ ask for metrics that a real server has.
+//! The Grafana dashboard and the alert rules in packaging/ use only metrics that a real server has.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::alerts;
 use crate::support::{Server, USUAL, get};
 
-/// Every PromQL expression below `value`.
+/// Collects every PromQL expression below `value`.
 fn expressions(value: &Value, into: &mut Vec<String>) {
     match value {
         Value::Object(members) => {
@@ -27,14 +27,14 @@ fn expressions(value: &Value, into: &mut Vec<String>) {
     }
 }
 
-/// The words of an expression that begin as our metrics do.
+/// Returns the words of an expression with our metric prefix.
 fn metrics_of(expression: &str) -> impl Iterator<Item = &str> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = expression.split(move |c| !is_word(c));
     words.filter(|word| word.starts_with("veche_") || word.starts_with("process_"))
 }
 
-/// Returns the name of a metric's family on `/metrics`: that of its samples, but for histograms.
+/// Returns the name of a metric's family on `/metrics`: that of its samples, except for histograms.
 fn family(name: &str, kinds: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     let plain =
         Some(name).filter(|name| matches!(kinds(name).as_deref(), Some("counter" | "gauge")));

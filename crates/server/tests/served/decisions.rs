@@ -1,4 +1,4 @@
-//! `veche log`: why a user gets what it gets, from a running server, without a restart.
+//! `veche log`: follows decisions about a user on a running server, without a restart.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Lines};
@@ -42,14 +42,14 @@ fn start(setup: Setup, log: &str) -> Server {
     Server::with(setup, &options)
 }
 
-/// What `veche log` prints.
+/// The output of `veche log`.
 struct Log {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Log {
-    /// Once it is told of the user, who opens a session until then.
+    /// Starts it and waits until it follows the user, who opens sessions until then.
     fn about(server: &Server, user: &str, arguments: &[&str]) -> Self {
         let mut child = server
             .command(&[&["log"], arguments].concat())
@@ -66,14 +66,14 @@ impl Log {
             open();
             rustix::io::ioctl_fionread(&out).is_ok_and(|waiting| waiting > 0)
         });
-        // The look may have begun in the middle of the last session, and seen its end only.
+        // It may have started during the last session and seen only its end.
         open();
         socket.leave();
         let lines = BufReader::new(out).lines();
         Self { child, lines }
     }
 
-    /// The next line of that kind, without its time.
+    /// Returns the next line of a kind, without its time.
     fn next(&mut self, what: &str) -> String {
         loop {
             let line = self.lines.next().expect("a line").expect("text");
@@ -93,7 +93,7 @@ impl Drop for Log {
     }
 }
 
-/// A client of Centrifugo's protocol with a token.
+/// Connects a client of Centrifugo's protocol with a token.
 fn connect(server: &Server, user: &str) -> Socket {
     let token = shared(&json!({"sub": user, "exp": now_s() + 600}));
     let mut socket = Socket::open(server.public, "/c");
@@ -242,7 +242,7 @@ fn a_slow_consumer_is_warned_of_once_with_its_user() {
     let mut lines = PushLines::connect(server.push);
     let data = "x".repeat(8 << 10);
     let push = json!({"user": "slow", "data": data, "ack": true});
-    // Far more than kernel and outbox hold together.
+    // Far more than the kernel and the outbox hold.
     let closed = (0..4000).any(|_| lines.ask(&push)["result"]["handed"] == 0);
     assert!(closed, "it is closed");
     let warned = || {

@@ -1,4 +1,4 @@
-//! `veche dump`: rows of a running server's tables, whole, in part, while they change, and for readers who go away.
+//! `veche dump`: rows of a running server's tables, complete, in part, during changes, and with readers that leave.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
@@ -59,7 +59,7 @@ fn spawned(mut command: Command) -> Child {
     command.spawn().expect("it runs")
 }
 
-/// What it writes when all is well.
+/// Returns the output of a successful dump.
 #[track_caller]
 fn written(server: &Server, arguments: &[&str]) -> String {
     let output = veche(server, arguments);
@@ -68,7 +68,7 @@ fn written(server: &Server, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// What is said, and the exit code, when it is not.
+/// Returns the exit code and the error of a failed one.
 fn refused(server: &Server, arguments: &[&str]) -> (Option<i32>, String) {
     let output = veche(server, arguments);
     assert!(output.stdout.is_empty());
@@ -131,9 +131,9 @@ fn what_is_not_there_is_one_line_and_a_code() {
     }
     let (code, said) = refused(&server, &["dump", "--csv"]);
     assert!(code == Some(2) && said.contains("TABLE"), "{said}");
-    // Without a descriptor there is nothing to write to.
+    // Without a descriptor there is no output.
     let answer = server.ask("dump").expect("an answer");
-    let missing = "what is wanted, or the descriptor to write to, is missing";
+    let missing = "the name or the descriptor to write to is missing";
     let expected = json!({"ok": false, "error": missing});
     assert_eq!(answer, expected);
     assert_eq!(written(&server, &["dump", "users"]), "");
@@ -179,7 +179,7 @@ fn readers_who_go_away_end_it_quietly_and_slow_ones_hold_nobody() {
         let code = child.wait().expect("it ends").code();
         assert_eq!((code, said.as_str()), (Some(0), ""));
     }
-    // One that does not read: everybody else goes on, writers of the table too.
+    // A reader that stalls: others continue, including writers of the table.
     let mut slow = spawned(server.command(&["dump", "users"]));
     let mut out = BufReader::new(slow.stdout.take().expect("piped"));
     let mut text = String::new();
@@ -204,6 +204,6 @@ fn a_server_that_ends_meanwhile_is_told_apart_from_the_end_of_the_rows() {
     let mut errors = child.stderr.take().expect("piped");
     errors.read_to_string(&mut said).expect("text");
     assert_eq!(child.wait().expect("it ends").code(), Some(3), "{said}");
-    let expected = "veche: the server process has ended before all rows were written\n";
+    let expected = "veche: the server process ended before all rows were written\n";
     assert_eq!(said, expected);
 }

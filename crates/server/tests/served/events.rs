@@ -1,5 +1,4 @@
-//! `[events]` on the real server: a back end hears what happens, in order, and once it is there again also what happened
-//! meanwhile.
+//! `[events]` on the real server: a back end receives events in order, and after an outage also those in between.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +25,7 @@ fn start(setup: Setup, back_end: &Asked, more: &str) -> Server {
     Server::serving(setup, &routes, &[])
 }
 
-/// The bodies of the requests so far; each has to be signed.
+/// Returns the bodies of the requests so far; asserts that each is signed.
 fn deliveries(back_end: &Asked) -> Vec<Value> {
     let heads = back_end.heads();
     let body = |request: &String| {
@@ -48,7 +47,7 @@ fn deliveries(back_end: &Asked) -> Vec<Value> {
     heads.iter().map(body).collect()
 }
 
-/// What was told by the deliveries that were taken, each of them once.
+/// Returns the events of accepted deliveries, without repetitions.
 fn told(deliveries: &[Value]) -> Vec<String> {
     let mut known = Vec::new();
     let mut told = Vec::new();
@@ -76,7 +75,7 @@ fn a_back_end_hears_who_comes_and_goes() {
             let told = told(&deliveries(&back_end));
             told.iter().filter(|one| *one == what).count()
         };
-        // Nothing has happened yet, but what the back end knows of a server that was killed is void.
+        // No event yet, but the back end's knowledge about a killed server is void.
         until("the start to be reported", || back_end.count() == 1);
         let first = &deliveries(&back_end)[0];
         assert_eq!(
@@ -95,7 +94,7 @@ fn a_back_end_hears_who_comes_and_goes() {
         ] {
             until(what, || count(what) == 1);
         }
-        // The page is loaded again: nothing has happened to her, but the room was empty.
+        // The page is reloaded: no event about her, but the room was empty.
         drop(ann);
         until("the room to be empty", || count("vacated room:1") == 1);
         let ann = Socket::open(server.public, "/hear?user=ann&channel=room:1");
@@ -141,7 +140,7 @@ fn what_the_back_end_does_not_take_comes_again_and_in_order() {
         let failures = Metrics::scrape(server.internal).sum("veche_events_failures_total", &[]);
         assert!(failures >= 2.0);
 
-        // What is refused is not sent again, and what has no room is counted.
+        // A rejected batch is not retried, and events without room are counted.
         back_end.tell(|_| answer(400, "", ""));
         drop(sockets);
         let refused = || Metrics::scrape(server.internal).sum("veche_events_refused_total", &[]);
@@ -157,7 +156,7 @@ fn what_the_back_end_does_not_take_comes_again_and_in_order() {
             let all = sent() + lost();
             all as u64 == 3 + 150 && waiting() as u64 == 0
         });
-        // Of each delivery once, and with those that were refused.
+        // Each delivery once, including rejected ones.
         let said = deliveries(&back_end);
         let said = said
             .iter()
@@ -165,7 +164,7 @@ fn what_the_back_end_does_not_take_comes_again_and_in_order() {
         let said: BTreeMap<_, _> = said.collect();
         let said: u64 = said.into_values().flatten().sum();
         assert_eq!(said, lost() as u64 + 3);
-        // The server goes on meanwhile as if nothing were.
+        // The server is unaffected meanwhile.
         let answer = call(server.internal, "push", &json!({ "user": "v1", "data": 1 }));
         assert_eq!(answer["result"]["handed"], 1);
     });
@@ -227,7 +226,7 @@ fn an_application_hears_it_too_and_batch_by_batch() {
         ] {
             until(what, || count(what) == "1");
         }
-        // Who comes back soon has not gone; the room was empty.
+        // A user who returns soon has not left; the room was empty.
         drop(ann);
         until("the room to be empty", || count("vacated room:1") == "1");
         let ann = connect(&["room:1"]);
@@ -236,7 +235,7 @@ fn an_application_hears_it_too_and_batch_by_batch() {
         until("her to have gone", || count("offline ann") == "1");
         assert_eq!(count("online ann"), "1");
         assert_eq!(count("left room:1"), "2");
-        // A handler that fails loses what it was told, and no more.
+        // A handler that fails loses its batch, and no more.
         drop(connect(&["room:bad"]));
         until("it to fail", || server.log().contains("enough"));
         drop(connect(&["room:2"]));

@@ -1,4 +1,4 @@
-//! The examples, as they stand in their folders: each does what its README says.
+//! The examples in their folders: each does what its README says.
 
 use std::fs;
 use std::path::Path;
@@ -35,7 +35,7 @@ fn echo() {
     });
 }
 
-/// What `veche new` makes, with its back ends as far as their languages are installed.
+/// The output of `veche new`, with back ends as far as their languages are installed.
 #[test]
 fn templates_with_back_ends() {
     for (template, program, to, handed) in [
@@ -75,7 +75,7 @@ fn templates_with_back_ends() {
     }
 }
 
-/// Somebody in a room of the chat.
+/// A guest in a room of the chat.
 struct Guest {
     socket: Socket,
     id: Value,
@@ -99,7 +99,7 @@ impl Guest {
             (&json!("joined"), &json!(nick))
         );
         guest.id = joined["id"].clone();
-        // It hears its own join too, as all in the room do.
+        // It receives its own join too, like all in the room.
         assert_eq!(guest.hear(), guest.event("join", nick));
         guest
     }
@@ -123,12 +123,12 @@ fn chat_of_a_room() {
     on_all(|setup| {
         let server = example(setup, "rooms");
         page(&server, "<title>Chat</title>");
-        // So many that three workers all have some.
+        // Enough for three workers to have some each.
         let names = ["Анна", "Boris", "c", "d", "e", "f"];
         let mut guests: Vec<Guest> = Vec::new();
         for nick in names {
             let mut newcomer = Guest::enter(&server, "tea", nick);
-            // Those who were there answer, and the newcomer knows them all.
+            // Members answer, and the newcomer knows them all.
             for (guest, theirs) in guests.iter_mut().zip(names) {
                 assert_eq!(guest.hear(), newcomer.event("join", nick));
                 guest.say(&json!({"type": "here", "to": newcomer.id}));
@@ -153,7 +153,7 @@ fn chat_of_a_room() {
         for guest in &mut guests {
             assert_eq!(guest.hear(), event);
         }
-        // Another room hears nothing of it, and can't be answered into.
+        // Another room receives none of it and can't be answered to.
         stranger.say(&json!({"type": "here", "to": guests[0].id}));
         stranger.say(&json!({"type": "say", "text": "alone"}));
         assert_eq!(stranger.hear()["text"], "alone");
@@ -189,7 +189,7 @@ fn chat_refuses_bad_names_and_lives_with_bad_messages() {
                 "{answer}"
             );
         }
-        // Nobody without a name speaks, and what makes no sense changes nothing.
+        // Guests without a name can't send, and invalid messages have no effect.
         for message in [
             json!({"type": "say", "text": "too early"}),
             json!({"type": "here", "to": "0.0.1"}),
@@ -226,7 +226,7 @@ fn chat_refuses_bad_names_and_lives_with_bad_messages() {
 
 #[test]
 fn rest_api() {
-    // Its notes are in one worker's memory: the config says so, and says why.
+    // Its notes are in one worker's memory, as its configuration explains.
     for setup in setups().filter(|setup| setup.workers == 1) {
         let server = example(setup, "rest-api");
         let mut http = Http::connect(server.public);
@@ -316,7 +316,7 @@ fn push_backends() {
         for user in &mut users {
             assert_eq!(user.text(), "test");
         }
-        // A bad frame is answered, and the connection goes on.
+        // A malformed frame is answered, and the connection stays.
         for bad in [
             "",
             "no JSON",
@@ -333,7 +333,7 @@ fn push_backends() {
         }
         hoa.say(r#"{"user":"other","command":"not yours"}"#);
         assert_eq!(other.text(), "not yours");
-        // The back end's ways are not on the public listener.
+        // The back end's paths are not on the public listener.
         assert!(Socket::try_open(server.public, "/hoa").is_err());
         assert!(Socket::try_open(server.public, "/ratchet").is_err());
         assert!(!server.log().contains("ERROR"), "{}", server.log());
@@ -353,7 +353,7 @@ fn push_backends_of_the_shape_of_swoole() {
         for user in &mut users {
             user.say("tester01");
         }
-        // Nothing is answered to a name; so whoever sends the order may be too early, and sends it again.
+        // A name gets no answer, so an order may be sent too early and is repeated.
         for user in &mut users {
             until("the user is known", || {
                 anyone.say(ORDER);
@@ -376,7 +376,7 @@ fn push_backends_of_the_shape_of_swoole() {
     });
 }
 
-/// The feed listens to that source from now on.
+/// Makes the feed use that source.
 fn feed_from(server: &Server, source: std::net::SocketAddr) {
     let text = fs::read_to_string(server.config()).expect("a config");
     let text = text.replace(
@@ -387,12 +387,12 @@ fn feed_from(server: &Server, source: std::net::SocketAddr) {
     server.signal(Signal::HUP);
 }
 
-/// What it has to say next, other than prices that another symbol has.
+/// Returns its next message, skipping prices of another symbol.
 fn next_of(feed: &mut Socket) -> Value {
     serde_json::from_str(&feed.text()).expect("JSON")
 }
 
-/// Both ends of LAppS's benchmark, with fewer connections and for a shorter time than it is for.
+/// Both sides of LAppS's benchmark, with fewer connections and a shorter time.
 #[test]
 fn lapps_benchmark() {
     on_all(|setup| {
@@ -406,13 +406,13 @@ fn lapps_benchmark() {
             ),
         );
         assert!(text.contains(from), "{text}");
-        // The copy listens elsewhere: its services begin anew, with the right address.
+        // The copy listens elsewhere: its services restart with the right address.
         server.write_config(&text.replace(from, &to));
         server.signal(Signal::HUP);
         until("the connections", || {
             server.log().contains("all 20 are connected")
         });
-        // Others are served beside them.
+        // Other routes are served alongside.
         let mut socket = Socket::open(server.public, "/echo");
         socket.say("hello");
         assert_eq!(socket.text(), "hello");
@@ -461,7 +461,7 @@ fn feed_of_its_own_source() {
             }
             heard.push(list);
         }
-        // What all of them have heard is the same, by its number.
+        // All of them have received the same, by number.
         let mut by_number = std::collections::HashMap::new();
         for one in heard.iter().flatten() {
             let number = one["n"].as_u64().expect("a number");
@@ -470,7 +470,7 @@ fn feed_of_its_own_source() {
                 assert!(one["price"].as_f64().expect("a price") > 0.0);
             }
         }
-        // Whoever comes now gets all that is known at once.
+        // A newcomer gets the current state at once.
         let mut newcomer = Socket::open(server.public, "/feed");
         let mut symbols = std::collections::BTreeSet::new();
         until("every symbol", || {

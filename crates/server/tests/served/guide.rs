@@ -1,4 +1,4 @@
-//! The guide to Lua: each of its applications runs, and each row of its table of waiting is true.
+//! The Lua guide: each of its applications runs, and each row of its table of waits is true.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -17,7 +17,7 @@ fn guide() -> String {
     fs::read_to_string(path).expect("the guide")
 }
 
-/// The whole applications that the guide shows, in its order.
+/// Returns the complete applications of the guide in order.
 fn applications() -> Vec<String> {
     let guide = guide();
     let blocks = guide.split("```lua\n").skip(1);
@@ -27,10 +27,10 @@ fn applications() -> Vec<String> {
         .collect()
 }
 
-/// Paths that applications have in their own routers, by the application's number.
+/// Paths in the applications' own routers, by the application's number.
 const ROUTED: &[(usize, &str)] = &[(5, "/users/*"), (5, "/files/*")];
 
-/// A server that tells the same price again and again.
+/// Starts a server that sends the same price repeatedly.
 fn feed() -> SocketAddr {
     peer::serve(|_, socket| {
         if let Some(mut peer) = Peer::accept(socket) {
@@ -41,7 +41,7 @@ fn feed() -> SocketAddr {
     })
 }
 
-/// A back end of a few pages.
+/// Starts a back end with a few pages.
 fn back_end() -> SocketAddr {
     let pages = Asked::new(|head| match head.starts_with("GET /items?page=2 ") {
         true => answer(200, "Content-Type: text/html\r\n", "<p>hello</p>"),
@@ -62,7 +62,7 @@ fn serve(setup: Setup, scripts: &[String]) -> Server {
         .map(|(name, text)| (name.as_str(), text.as_str()))
         .collect();
     let paths = (0..scripts.len()).map(|number| (number, format!("/{number}/:room")));
-    // Where the routers have their paths.
+    // The paths of the routers.
     let below = ROUTED
         .iter()
         .map(|(number, path)| (*number, (*path).to_owned()));
@@ -131,7 +131,7 @@ fn its_applications_run() {
         let mut guests: Vec<Socket> = (0..6)
             .map(|i| Socket::open(server.public, &format!("/1/tea?nick=guest{i}")))
             .collect();
-        // Who subscribes says nothing of it: they are heard once they are there.
+        // Subscriptions are not acknowledged: clients are tried until they receive.
         for (i, guest) in guests.iter_mut().enumerate() {
             guest.say("here");
             let own = json!({"nick": format!("guest{i}"), "text": "here"});
@@ -193,14 +193,14 @@ fn its_applications_run() {
         assert_eq!(get(server.public, "/9/x").text(), "42");
         let asked = get(server.public, "/10/x?page=2");
         assert_eq!(asked.json()["length"], json!(12), "{}", server.log());
-        // What a client says is a part of the question, and not who is asked.
+        // The client's query is data of the request and does not change its target.
         let asked = get(server.public, "/10/x?page=9&url=http://127.0.0.1:1/");
         assert_eq!(asked.text(), "the back end says 404\n");
         assert!(!server.log().contains("ERROR"), "{}", server.log());
     });
 }
 
-/// What the guide to hooks shows: its script and the configuration beside it.
+/// The guide's hooks script and the configuration beside it.
 #[test]
 fn its_handlers_for_centrifuge_clients_decide() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/hooks.md");
@@ -211,7 +211,7 @@ fn its_handlers_for_centrifuge_clients_decide() {
         rest.split("```").next().expect("an end").to_owned()
     };
     let (routes, script) = (block("```toml\n"), block("```lua\n"));
-    // Somebody has logged in.
+    // A logged-in user.
     let script = script.replace("return app", "sessions:set('5d7f', 'ann')\nreturn app");
     on_all(|setup| {
         let server = Server::serving(setup, &routes, &[("app.lua", &script)]);

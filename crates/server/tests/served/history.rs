@@ -1,4 +1,4 @@
-//! Channels that remember: clients lose their connection and come back, and nothing is missing in between.
+//! Channels with history: clients lose their connection and recover without gaps.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -11,7 +11,7 @@ use crate::support::{
     Lines, Options, Seen, Server, Setup, Socket, USUAL, call, get, on_all, process, until,
 };
 
-/// Chats keep much, users' own channels a little.
+/// Chats store much, personal channels little.
 const CONFIG: &str = "[[route]]\npath = \"/follow\"\nhandler = \"push\"\nidentity = \"query:user\"\n\
     channels = [\"chat:*\", \"news\"]\npositions = true\n\
     [[namespace]]\nname = \"chat\"\nhistory_size = 10000\n\
@@ -25,7 +25,7 @@ fn start(setup: Setup) -> Server {
     Server::with(setup, &options)
 }
 
-/// A client's WebSocket and what it has heard of one channel.
+/// A client's WebSocket and its received data of one channel.
 pub(crate) struct Follower {
     pub(crate) socket: Socket,
     pub(crate) position: String,
@@ -37,7 +37,7 @@ impl Follower {
         Self::try_open(server, user, channel, since).expect("it opens")
     }
 
-    /// `None`: the connection was lost before it was joined.
+    /// Returns `None` if the connection was lost before the subscription.
     pub(crate) fn try_open(
         server: &Server,
         user: &str,
@@ -51,7 +51,7 @@ impl Follower {
         };
         let target = format!("/follow?user={user}{asked}{since}");
         let mut socket = Socket::try_open(server.public, &target).ok()?;
-        // Of several channels that are joined each tells itself, in any order.
+        // Subscriptions to several channels are reported in any order.
         loop {
             let Seen::Text(text) = socket.next() else {
                 return None;
@@ -138,7 +138,7 @@ fn a_user_misses_nothing_either_and_is_told_when_it_was_too_much() {
     push(4);
     let ann = Follower::open(&server, "ann", channel, Some(&since));
     assert_eq!(ann.recovered, false);
-    // What is left can be read.
+    // The rest can be read.
     let body = json!({ "channel": channel, "limit": -1 });
     let page = call(server.internal, "history", &body);
     let page = &page["result"]["publications"];
@@ -151,7 +151,7 @@ fn a_user_misses_nothing_either_and_is_told_when_it_was_too_much() {
     assert_eq!(data, [2, 3, 4]);
 }
 
-/// Three back ends publish without a pause while clients come and go: each has all of it, once and in order.
+/// Three back ends publish without a pause while clients reconnect: each receives everything once and in order.
 #[test]
 fn nothing_is_lost_between_history_and_what_comes_live() {
     const PUBLICATIONS: u32 = 3_000;
@@ -180,7 +180,7 @@ fn nothing_is_lost_between_history_and_what_comes_live() {
                     let (mut expected, mut times) = (1, 0);
                     'all: loop {
                         let mut client = Follower::open(server, "ann", &channel, Some(&since));
-                        // More than can be sent at once may have come meanwhile; the back end's history has it all.
+                        // More may have been published than one recovery sends; the history has the rest.
                         if client.recovered == false {
                             expected = catch_up(server, &channel, &since, expected);
                             if expected == 0 {
@@ -213,7 +213,7 @@ fn nothing_is_lost_between_history_and_what_comes_live() {
     });
 }
 
-/// Reads what follows a position from the history; the number that comes next, or 0 after the last.
+/// Reads the history after a position; returns the next expected number, or 0 after the last.
 fn catch_up(server: &Server, channel: &str, since: &str, mut expected: u32) -> u32 {
     let (epoch, offset) = since.split_once(':').expect("a position");
     let offset: u64 = offset.parse().expect("a number");
@@ -328,7 +328,7 @@ fn applications_read_what_channels_remember_and_who_is_there() {
             let answer = get(server.public, &format!("/read?{query}"));
             (answer.status, answer.text().to_owned())
         };
-        // Whichever worker is asked.
+        // From any worker.
         for _ in 0..4 {
             let all = "1@1en 2@2en 3@3en 4@4en 5@5en | 5".to_owned();
             assert_eq!(ask("what=history&channel=chat:1"), (200, all));
@@ -342,7 +342,7 @@ fn applications_read_what_channels_remember_and_who_is_there() {
             foreign,
             (
                 400,
-                "the position is none of the channel's stream [refused]".to_owned()
+                "the position does not belong to the channel's current stream [refused]".to_owned()
             )
         );
         assert_eq!(

@@ -1,4 +1,4 @@
-//! One client publishes more than all channels may remember together.
+//! One client publishes more than the history limit of all channels.
 
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ history_bytes = \"4MiB\"
 path = \"kept\"
 ";
 
-/// A user who publishes by Centrifugo's protocol.
+/// A user that publishes by Centrifugo's protocol.
 struct Client {
     socket: Socket,
     sent: u64,
@@ -62,7 +62,7 @@ impl Client {
         self.ask(&json!({ "publish": { "channel": channel, "data": data } }));
     }
 
-    /// Twice as much as all channels may remember, over many channels.
+    /// Publishes twice the limit, over many channels.
     fn flood(&mut self, namespace: &str) {
         for number in 0..1_100 {
             self.publish(&format!("{namespace}:junk{}", number % 100), 15_000);
@@ -99,13 +99,13 @@ fn a_flood_evicts_the_flooder_and_nobody_else() {
     assert_eq!(left(), [20; 3]);
     let evicted = Metrics::scrape(server.internal).sum("veche_history_evicted_total", &[]);
     assert!(evicted > 500.0, "{evicted}");
-    // Who takes what is known after a start too.
+    // The shares of publishers are known after a restart too.
     kill(&server);
     assert_eq!(left(), [20; 3]);
     let mut mallory = Client::connect(&server, "mallory");
     mallory.flood("dialog");
     assert_eq!(left(), [20; 3]);
-    // In a namespace with a budget of its own he takes nothing of the others, and of it most is still his.
+    // In a namespace with its own budget he evicts nothing of others, and most of it is still his.
     mallory.flood("orders");
     assert_eq!(left(), [20; 3]);
     let metrics = Metrics::scrape(server.internal);

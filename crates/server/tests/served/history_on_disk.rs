@@ -1,5 +1,5 @@
-//! Channels that remember on disk: the server process is killed, stopped, started with other workers, and finds its
-//! folder taken or damaged.
+//! History on disk: the server process is killed, stopped, restarted with another number of workers, and finds its
+//! folder locked or damaged.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,7 +38,7 @@ fn publish(server: &Server, channel: &str, data: &Value) -> Value {
     call(server.internal, "publish", &body)["result"].take()
 }
 
-/// The process that serves is killed, and another one is ready.
+/// Kills the server process and waits for another one.
 pub(crate) fn kill(server: &Server) {
     let old = server.pid();
     process::kill(old, Signal::KILL);
@@ -55,7 +55,7 @@ fn a_kill_costs_a_client_nothing() {
     on_all(|setup| {
         let server = start(setup, "1s");
         let channels = ["chat:1", "chat:2", "chat:3"];
-        // Nothing was ever published to the last one.
+        // Nothing was published to the last one.
         let silent = Follower::open(&server, "ann", "chat:9", None).position;
         let mut since = BTreeMap::new();
         for channel in channels {
@@ -102,7 +102,7 @@ fn what_is_forgotten_is_forgotten_on_disk_too() {
         publish(&server, "#ann", &json!(number));
         publish(&server, "chat:1", &json!(number));
     }
-    // A state, of which an older one is not taken.
+    // A state, of which older versions are rejected.
     let body = |version: u32| json!({ "channel": "chat:2", "data": version, "version": version });
     call(server.internal, "publish", &body(7));
     let removed = call(
@@ -186,7 +186,7 @@ fn damage_is_told_and_keeps_nothing_from_starting() {
     let anew = publish(&server, "chat:1", &json!(2));
     assert_eq!(anew["offset"], 1);
     assert_ne!(anew["epoch"], first["epoch"]);
-    // A single row costs what is in it.
+    // A single row of known size.
     publish(&server, "chat:2", &json!("a text that stands out"));
     server.stop();
     let mut bytes = fs::read(&file).expect("read");
@@ -222,7 +222,7 @@ fn a_folder_has_one_server() {
     let said = String::from_utf8_lossy(&output.stderr);
     let why = format!("kept belongs to another running process ({})", server.pid());
     assert!(said.contains(&why), "{said}");
-    // For the same reason there is no upgrade, and the log and who asks are told.
+    // For the same reason there is no upgrade, which is logged and reported.
     let answer = server.ask("upgrade").expect("an answer");
     assert_eq!(answer["ok"], false);
     let error = answer["error"].to_string();
@@ -230,7 +230,7 @@ fn a_folder_has_one_server() {
     assert_eq!(publish(&server, "chat:1", &json!(1))["offset"], 1);
 }
 
-/// A server process whose supervisor was killed keeps the folder for a moment only, however long it may drain.
+/// A server process whose supervisor was killed holds the folder only briefly, whatever its drain time.
 #[test]
 fn another_start_soon_has_the_folder_of_an_orphan() {
     let options = Options {
@@ -240,7 +240,7 @@ fn another_start_soon_has_the_folder_of_an_orphan() {
     };
     let mut server = Server::prepared(USUAL, &options, |_| {});
     assert_eq!(publish(&server, "chat:1", &json!(1))["offset"], 1);
-    // Clients that do not go keep the drain going.
+    // Clients that stay keep the drain running.
     let stays = Socket::open(server.public, "/ws?user=ann");
     server.kill_supervisor();
     server.start_again(&options);
@@ -248,7 +248,7 @@ fn another_start_soon_has_the_folder_of_an_orphan() {
     drop(stays);
 }
 
-/// A folder that comes from a backup: what clients have heard since is not in it.
+/// A folder restored from a backup lacks what clients have received since.
 #[test]
 fn epochs_are_renewed_by_command_while_no_server_has_the_folder() {
     let options = Options {
@@ -272,7 +272,7 @@ fn epochs_are_renewed_by_command_while_no_server_has_the_folder() {
     server.stop();
     let (done, said) = renew(&server);
     assert!(done, "{said}");
-    assert!(said.contains("new epochs with the next start"), "{said}");
+    assert!(said.contains("new epochs at the next start"), "{said}");
     server.start_again(&options);
     let after = publish(&server, "chat:1", &json!(2));
     assert_eq!(after["offset"], 2, "the history is there");
@@ -307,7 +307,7 @@ fn it_is_kept_in_a_sandbox_and_for_another_user() {
     kill(&server);
     assert_eq!(publish(&server, "chat:1", &json!(4))["offset"], 4);
     let kept = server.folder.join("kept");
-    // The machine's start is known, though the sandbox hides where Linux names it.
+    // The boot id is known, although the sandbox hides its file.
     let run = fs::read_to_string(kept.join("run")).expect("the file of this run");
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux");
     assert_eq!(run.split(' ').next(), Some(boot.trim_end()));
@@ -316,14 +316,14 @@ fn it_is_kept_in_a_sandbox_and_for_another_user() {
     assert_eq!(mode & 0o777, 0o700);
 }
 
-/// The system lets no file grow beyond some size, as if the disk were full.
+/// A limit on file sizes simulates a full disk.
 #[test]
 fn without_room_on_disk_what_is_to_be_kept_waits_and_nothing_else() {
     const PUBLICATIONS: u64 = 300;
     on_all(|setup| {
         let options = Options {
             routes: ROUTES,
-            // Else the process would be ended by it.
+            // Otherwise the signal would kill the process.
             shell: "trap '' XFSZ",
             ..Options::default()
         };
@@ -344,16 +344,16 @@ fn without_room_on_disk_what_is_to_be_kept_waits_and_nothing_else() {
             server.log().contains("history can't be written")
         });
         let error = || server.status().expect("it runs")["report"]["history_error"].take();
-        // A server that is busy may be too late for the report.
+        // A busy server may be too late for the report.
         until("the status to name the error", || error().is_string());
         let waiting = metric("veche_history_pending");
         assert!(waiting > 0.0);
-        // Nothing else waits.
+        // Nothing else is delayed.
         assert_eq!(publish(&server, "news", &json!(1))["handed"], 0);
         let body = json!({ "channel": "chat:2", "data": 1, "skip_history": true });
         let passing = call(server.internal, "publish", &body);
         assert_eq!(passing, json!({ "result": { "handed": 0 } }));
-        // Lines may still be on their way in, and what fits is written.
+        // Lines may still be arriving, and those that fit are written.
         assert!(metric("veche_history_pending") <= PUBLICATIONS as f64);
         process::limit_files(server.pid(), None);
         for number in 1..=PUBLICATIONS {
@@ -362,7 +362,7 @@ fn without_room_on_disk_what_is_to_be_kept_waits_and_nothing_else() {
         let last = lines.ask(&json!({ "channel": "chat:1", "data": 0, "ack": true }));
         assert_eq!(last["result"]["offset"], PUBLICATIONS + 1);
         until("a word of that too", || {
-            server.log().contains("history is written again")
+            server.log().contains("history can be written again")
         });
         assert_eq!(metric("veche_history_disk_failing"), 0.0);
         assert_eq!(error(), Value::Null);
@@ -373,7 +373,7 @@ fn without_room_on_disk_what_is_to_be_kept_waits_and_nothing_else() {
     });
 }
 
-/// Twenty kills in all, five on each setup: who publishes notes what was answered, who follows notes what came.
+/// Twenty kills, five on each setup: publishers record acknowledged publications, followers received ones.
 #[test]
 fn kills_under_load_lose_nothing() {
     const KILLS: u32 = 5;
@@ -412,8 +412,7 @@ fn kills_under_load_lose_nothing() {
     });
 }
 
-/// Publishes number after number, each once whatever becomes of it, and last 0; by number, at which offset it is, as it
-/// was answered.
+/// Publishes consecutive numbers, and finally 0; returns the acknowledged offset of each.
 fn publish_until(server: &Server, channel: &str, is_over: &AtomicBool) -> BTreeMap<u64, u64> {
     let mut answered = BTreeMap::new();
     let mut number = 0;
@@ -438,7 +437,7 @@ fn publish_until(server: &Server, channel: &str, is_over: &AtomicBool) -> BTreeM
     }
 }
 
-/// Follows a channel from there to the 0, however often the connection is lost: all that came, by offset.
+/// Follows a channel to the 0, reconnecting as needed; returns everything received by offset.
 fn follow(server: &Server, channel: &str, start: &str) -> Vec<(u64, u64)> {
     let (epoch, _) = start.split_once(':').expect("a position");
     let mut received: Vec<(u64, u64)> = Vec::new();
@@ -451,7 +450,7 @@ fn follow(server: &Server, channel: &str, start: &str) -> Vec<(u64, u64)> {
             continue;
         };
         if client.recovered == false {
-            // More than is sent at once: the back end's history has it all.
+            // More than a recovery sends: the history has the rest.
             received.extend(read(server, channel, &since));
             continue;
         }
@@ -473,7 +472,7 @@ fn follow(server: &Server, channel: &str, start: &str) -> Vec<(u64, u64)> {
     }
 }
 
-/// A page of the history behind a position, as offsets and data.
+/// Returns a page of the history after a position, as offsets and data.
 fn read(server: &Server, channel: &str, since: &str) -> Vec<(u64, u64)> {
     let (epoch, offset) = since.split_once(':').expect("a position");
     let offset: u64 = offset.parse().expect("a number");
@@ -497,7 +496,7 @@ fn read(server: &Server, channel: &str, since: &str) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// What was answered is there, where the answer said; what came is what is there, all of it, once and in order.
+/// Acknowledged publications are at their offsets; received ones match the history, complete, once and in order.
 fn compare(
     server: &Server,
     channel: &str,
@@ -549,8 +548,8 @@ fn compare(
     );
 }
 
-/// While the disk takes nothing, scripts go on publishing to channels without history; those that publish to the others wait
-/// once too much does, and get errors where they can't.
+/// While the disk accepts nothing, scripts continue to publish to channels without history; others wait once the queue
+/// is full, and get errors where they can't.
 #[test]
 fn without_room_on_disk_scripts_publish_what_is_not_kept() {
     const TICKER: &str = r#"
@@ -583,7 +582,7 @@ return ticker
         let routes = format!("{ROUTES}\n[[service]]\nname = \"ticker\"\nscript = \"ticker.lua\"\n");
         let options = Options {
             routes: &routes,
-            // Else the process would be ended by it.
+            // Otherwise the signal would kill the process.
             shell: "trap '' XFSZ",
             files: &[("ticker.lua", TICKER)],
             ..Options::default()
@@ -598,13 +597,13 @@ return ticker
         let mut tick = || {
             loop {
                 let mut said: Value = serde_json::from_str(&ann.text()).expect("JSON");
-                // The first says that it is subscribed.
+                // The first message reports the subscription.
                 if said["data"].is_object() {
                     return said["data"].take();
                 }
             }
         };
-        // Ticks come faster than `until` asks.
+        // Ticks are faster than the polling of `until`.
         until("scripts to be refused", || {
             (0..200).any(|_| tick()["refused"].as_u64() > Some(0))
         });

@@ -1,4 +1,4 @@
-//! `identity = "http:URL"` on the real server: a back end that knows its users, forgets them, hangs and fails.
+//! `identity = "http:URL"` on the real server: a back end that identifies users, forgets them, hangs and fails.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -36,7 +36,7 @@ fn start(setup: Setup, back_end: &Asked, hook: &str) -> Server {
     Server::serving(setup, &routes, &[("app.lua", APP)])
 }
 
-/// Knows whoever has a cookie with a name in it.
+/// Identifies users by a cookie with their name.
 fn know(head: &str) -> String {
     match cookie(head) {
         Some("") => answer(401, "", ""),
@@ -112,12 +112,12 @@ fn the_back_end_says_who_it_is() {
             );
         }
         assert!(!head.contains("sec-websocket"), "{head}");
-        // It judges what the route was found by.
+        // It decides about the path that was routed.
         assert_eq!(status(&server, "/x/..//%68ook?%78", &sid("ann")), 101);
         let head = back_end.heads().pop().expect("a request");
         let head = head.to_ascii_lowercase();
         assert!(head.contains("\r\nx-original-uri: /hook?%78\r\n"), "{head}");
-        // What a client claims is not taken for ours.
+        // Headers of the client are not mistaken for ours.
         let claim = format!(
             "X-Real-IP: 6.6.6.6\r\nX-Original-URI: /admin\r\n{}",
             sid("ann")
@@ -135,9 +135,9 @@ fn the_back_end_says_who_it_is() {
             assert_eq!(status(&server, "/hook", &sid(name)), expected);
         }
         assert_eq!(status(&server, "/hook", ""), 401);
-        // The application has the last word.
+        // The application decides last.
         assert_eq!(status(&server, "/lua/x", &sid("mallory")), 403);
-        // Nobody is asked about a page of elsewhere.
+        // The hook is not asked about a page of another origin.
         let before = back_end.count();
         let foreign = format!("Origin: https://evil.example\r\n{}", sid("ann"));
         assert_eq!(status(&server, "/hook", &foreign), 403);
@@ -174,11 +174,11 @@ fn answers_are_kept_as_long_as_they_say() {
         }
         assert_eq!(back_end.count(), 2);
         assert_eq!(asked(&server, "cached"), 4.0);
-        // Another cookie, and another place, are other questions.
+        // Another cookie, and another path, are different requests.
         assert_eq!(status(&server, "/hook", &sid("bob")), 101);
         assert_eq!(status(&server, "/hook?x", &sid("ann")), 101);
         assert_eq!(back_end.count(), 4);
-        // The answers stay over a reload.
+        // Cached answers survive a reload.
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
         assert_eq!(status(&server, "/hook", &sid("ann")), 101);
         assert_eq!(back_end.count(), 4);
@@ -197,7 +197,7 @@ fn a_back_end_that_fails_is_left_alone() {
         until("it to be tried again", || {
             status(&server, "/hook", &sid("ann")) == 101
         });
-        // It was asked for what failed, once for each try, and for what went well; nobody else got through.
+        // The counters show each failed attempt and each success; no other request reached it.
         assert_eq!(asked(&server, "failed"), 3.0);
         assert_eq!(asked(&server, "named"), 1.0);
         assert_eq!(back_end.count(), 4);
@@ -208,7 +208,7 @@ fn a_back_end_that_fails_is_left_alone() {
     });
 }
 
-/// Holds its answers back until it is told.
+/// Holds its responses back until released.
 struct Held {
     back_end: Asked,
     go: SyncSender<()>,
@@ -218,7 +218,7 @@ fn held(what: impl Fn(&str) -> String + Send + Sync + 'static) -> Held {
     let (go, wait): (SyncSender<()>, Receiver<()>) = sync_channel(16);
     let wait = Arc::new(Mutex::new(wait));
     let back_end = Asked::new(move |head| {
-        // The end of the test lets go as well.
+        // The end of the test releases it too.
         let _ = wait.lock().recv();
         what(head)
     });
@@ -239,12 +239,12 @@ fn a_back_end_that_takes_its_time_holds_up_nobody_else() {
             until("both to wait", || {
                 Metrics::scrape(server.internal).sum("veche_identity_hook_waiting", &[]) == 2.0
             });
-            // The same question is asked once.
+            // Identical requests are merged.
             assert_eq!(asked(&server, "joined"), 1.0);
             until("it to be asked", || back_end.count() == 1);
             echo.say("still here");
             assert_eq!(echo.text(), "still here");
-            // Nobody else may wait.
+            // No further request may wait.
             assert_eq!(status(&server, "/hook", &sid("bob")), 503);
             assert_eq!(asked(&server, "crowded"), 1.0);
             go.send(()).expect("it waits");
@@ -252,7 +252,7 @@ fn a_back_end_that_takes_its_time_holds_up_nobody_else() {
                 assert_eq!(one.join().expect("no panic"), 101);
             }
         });
-        // Who leaves while he waits leaves nothing behind.
+        // A client that leaves while it waits leaves no state.
         let mut gone = Http::connect(server.public);
         let request = format!(
             "GET /hook HTTP/1.1\r\nHost: test\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -275,7 +275,7 @@ fn a_back_end_that_takes_its_time_holds_up_nobody_else() {
     });
 }
 
-/// How the handshake of one who waits for the back end ends, if this is told meanwhile.
+/// Returns the result of a handshake that waits for the back end while this call is made.
 fn told_while_waiting(setup: Setup, method: &str, body: &serde_json::Value, target: &str) -> u16 {
     let Held { back_end, go } = held(know);
     let server = start(setup, &back_end, "timeout = \"20s\"\n");
@@ -318,7 +318,7 @@ fn an_answer_from_before_a_disconnect_is_not_used_again() {
             assert_eq!(status(&server, "/hook", &sid(name)), 101);
         }
         assert_eq!(back_end.count(), 2);
-        // Her session is over, and so is the back end's word for it.
+        // Her session is over, and so is the cached answer.
         back_end.tell(|_| answer(401, "", ""));
         call(server.internal, "disconnect", &json!({"user": "ann"}));
         assert_eq!(status(&server, "/hook", &sid("ann")), 401);
@@ -362,7 +362,7 @@ fn the_back_end_s_word_holds_until_expire_at() {
                     Seen::Close(Some(3005), "connection expired".to_owned())
                 );
             }
-            // Nor was it kept for longer. Server and test count milliseconds apart.
+            // Nor was it cached for longer. Server and test round milliseconds differently.
             std::thread::sleep(Duration::from_millis(50));
             let again = open(&server, "/hook", name);
             assert_eq!(back_end.count(), before + 2);
@@ -454,7 +454,7 @@ fn a_centrifuge_client_that_is_refused_is_told_not_to_come_back() {
         let server = Server::serving(setup, &routes, &[]);
         let refused = |target: &str, name: &str| {
             let mut socket = open(&server, target, name);
-            // What it sends at once is not looked at.
+            // Data sent immediately is not processed.
             socket.say(r#"{"id":1,"connect":{}}"#);
             loop {
                 match socket.next() {
@@ -489,7 +489,7 @@ fn a_centrifuge_client_that_is_refused_is_told_not_to_come_back() {
             emulated.contains("3507") && !emulated.contains("client"),
             "{emulated}"
         );
-        // One that can't be asked may try again.
+        // A client whose lookup failed may retry.
         let bad = status(&server, "/c/websocket", &sid("bad"));
         assert_eq!((bad, asked(&server, "refused")), (503, 6.0));
         server.await_connections(0);
@@ -509,7 +509,7 @@ fn handshakes_that_queue_are_refused_when_a_drain_begins() {
                 Metrics::scrape(server.internal).sum("veche_identity_hook_waiting", &[]) == 3.0
             });
             server.signal(Signal::TERM);
-            // Two of them need not wait for the back end.
+            // Two of them are not sent to the back end.
             until("two to be refused", || {
                 all.iter().filter(|one| one.is_finished()).count() == 2
             });

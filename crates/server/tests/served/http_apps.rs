@@ -1,4 +1,4 @@
-//! HTTP of applications on the real server: responses in parts, server-sent events, files, time limits.
+//! HTTP of applications on the real server: streamed responses, server-sent events, files, time limits.
 
 use std::time::Duration;
 
@@ -118,7 +118,7 @@ fn responses_come_in_parts() {
         assert_eq!(whole.header("transfer-encoding"), Some("chunked"));
         let expected: String = (1..=2000).map(|i| format!("part {i}\n")).collect();
         assert_eq!(whole.text(), expected);
-        // What is written is sent; it is not waited for the end.
+        // Written parts are sent at once.
         http.raw(b"GET /web/parts?count=3&wait=0.1 HTTP/1.1\r\nHost: a\r\n\r\n")
             .expect("sent");
         http.head().expect("a head");
@@ -176,7 +176,7 @@ fn a_client_that_does_not_read_holds_its_writer_back() {
         }
         assert_eq!(bytes, 30_000_000);
         assert_eq!(count(&server, "slow done"), 1);
-        // One that goes ends it.
+        // A disconnect ends it.
         http.raw(b"GET /web/much?name=gone&count=3000 HTTP/1.1\r\nHost: a\r\n\r\n")
             .expect("sent");
         http.head().expect("a head");
@@ -192,7 +192,7 @@ fn a_client_that_does_not_read_holds_its_writer_back() {
     });
 }
 
-/// The next event, its fields as they came.
+/// Returns the fields of the next event.
 fn event(http: &mut Http) -> String {
     let chunk = http.chunk().expect("a chunk").expect("not the end");
     String::from_utf8(chunk).expect("text")
@@ -227,7 +227,7 @@ fn events_follow_channels_on_all_workers() {
                 assert_eq!(event(http), format!("data: {round}\ndata: second line\n\n"));
             }
         }
-        // Who has gone is noticed at the latest when something is sent.
+        // A disconnect is noticed at the latest when something is sent.
         drop(listeners);
         until("their handlers to end", || {
             let _ = back_end.request("POST", "/web/publish/news", "", b"anybody?");
@@ -247,14 +247,14 @@ fn handlers_have_a_time_limit() {
             (late.status, late.header("connection")),
             (504, Some("close"))
         );
-        // Timers count whole milliseconds, and so may be early by less than one.
+        // Timers count whole milliseconds, and may be early by less than one.
         assert!(began.elapsed() >= Duration::from_millis(999));
         until("its handler to be told", || count(&server, "late") == 1);
         until("its log", || {
             let words = "the request took longer than request_timeout";
             server.log().contains(words)
         });
-        // It counts from one write to the next.
+        // The limit applies between two writes.
         let began = now();
         let slow = get(server.public, "/web/parts?count=4&wait=0.4");
         assert_eq!(slow.text().lines().count(), 4);
@@ -303,7 +303,7 @@ fn files_lie_below_the_folder_that_the_configuration_names() {
         assert_eq!(ask("large.txt", "").body.len(), 500_000);
         assert_eq!(ask("nothing", "").status, 404);
         assert_eq!(ask("inside.txt", "").text(), "a note\n");
-        // What lies beside the script, the script itself, and ways out.
+        // Files beside the script, the script itself, and paths out of the folder.
         for path in [
             "app.lua",
             "key.txt",
@@ -352,7 +352,7 @@ fn without_a_folder_there_are_no_files() {
                 .contains("veche.file: this app has no folder of files")
                 && server.log().contains("files = \"FOLDER\"")
         });
-        // A reload takes it away, and gives it back.
+        // A reload removes and restores it.
         for (files, status) in [("", 500), ("files = \"web/public/deep\"\n", 200)] {
             let routes = ROUTES.replace("files = \"web/public\"\n", files);
             server.configure(&Options {

@@ -1,4 +1,4 @@
-//! `veche.http` on the real server: its own HTTP, nginx's, and one that says nothing.
+//! `veche.http` on the real server, with its own HTTP, nginx's, and a silent server.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -86,14 +86,14 @@ fn serve(setup: Setup) -> Server {
     Server::serving(setup, ROUTES, &[("app.lua", APP)])
 }
 
-/// Says nothing to anybody, and counts who is there.
+/// A silent server that counts connections.
 struct Silent {
     address: SocketAddr,
     open: Arc<AtomicUsize>,
 }
 
 impl Silent {
-    /// `greeting` is said to each request; then nothing more.
+    /// `greeting` is sent for each request; then nothing more.
     fn new(greeting: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("an address");
@@ -194,7 +194,7 @@ fn whoever_waits_at_a_reload_is_answered_in_the_code_he_began_in() {
     });
 }
 
-/// Files, compressed, and three requests to a connection.
+/// Serves compressed files, with three requests per connection.
 fn nginx() -> Nginx {
     Nginx::start(
         |address, folder| {
@@ -217,7 +217,7 @@ fn nginx_is_asked() {
     on_each(|setup| {
         let server = serve(setup);
         let to = format!("http://{}", nginx.address);
-        // It ends each connection after three requests.
+        // It closes each connection after three requests.
         for _ in 0..20 {
             let answer = get(server.public, &format!("/lua/fetch?to={to}/moved"));
             assert_eq!(answer.status, 200, "{}", server.log());

@@ -1,5 +1,5 @@
-//! `identity = "jwt"` on the real server: tokens in each place, forged ones, an issuer that changes its keys, and
-//! sessions that end with their token.
+//! `identity = "jwt"` on the real server: tokens in each place, forged ones, key rotation, and sessions that expire
+//! with their token.
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -63,7 +63,7 @@ pub(super) fn claims(user: &str) -> Value {
     json!({"sub": user, "exp": now_s() + 600})
 }
 
-/// What a handshake with these header lines is answered with.
+/// Returns the response to a handshake with these header lines.
 pub(super) fn handshake(address: SocketAddr, target: &str, headers: &str) -> Response {
     let mut http = Http::connect(address);
     let request = format!(
@@ -119,7 +119,7 @@ fn a_token_says_who_it_is_wherever_it_stands() {
         for socket in &mut sockets {
             assert_eq!(socket.text(), "hello");
         }
-        // Whoever offers a token as a protocol gets another one back, and never the token.
+        // A token offered as a subprotocol is never selected; another offered one is.
         for (offered, chosen) in [
             (format!("chat, bearer.{ann}"), Some("chat")),
             (format!("bearer.{ann}, chat, more"), Some("chat")),
@@ -131,7 +131,7 @@ fn a_token_says_who_it_is_wherever_it_stands() {
             assert_eq!(response.header("sec-websocket-protocol"), chosen);
             assert!(!response.head.contains(&ann));
         }
-        // The first place counts, whether what stands there holds or not.
+        // The first place with a token counts, valid or not.
         let response = handshake(server.public, &format!("/jwt?token={ann}"), &bearer("none"));
         assert_eq!(response.status, 401);
         let response = handshake(server.public, "/jwt", "");
@@ -141,7 +141,7 @@ fn a_token_says_who_it_is_wherever_it_stands() {
     });
 }
 
-/// A key pair in PEM that `openssl` has made; signs by the same tool.
+/// An RSA key pair made by `openssl`, which also signs.
 pub(super) struct Rsa<'f> {
     pub(super) folder: &'f Path,
 }
@@ -209,7 +209,7 @@ fn forged_tokens_get_401_and_their_reason_is_counted() {
                 "algorithm",
                 token(&json!({"alg": "none"}), &good, |_| Vec::new()),
             ),
-            // The public key, which everybody has, taken for a secret.
+            // The public key, used as a secret.
             (
                 "algorithm",
                 token(&json!({"alg": "HS256"}), &good, hs256(&public)),
@@ -299,21 +299,21 @@ fn an_issuer_changes_its_keys_and_may_be_away() {
         let issuer = Asked::new(move |_| answer(200, "", &set));
         let jwt = format!("[jwt]\njwks = \"http://{}/keys\"\n", issuer.address);
         let server = start(setup, &jwt, &[]);
-        // Also the very first handshake waits for the keys, if they have not come yet.
+        // Even the first handshake waits for the keys, if they have not arrived.
         assert_eq!(status(&server, &old.token(&claims("ann"))), 101);
         assert!(issuer.heads()[0].starts_with("GET /keys HTTP/1.1\r\n"));
         until("the set to be counted", || {
             count(&server, "veche_jwks_refreshes_total", "outcome=\"fetched\"") == 1.0
         });
 
-        // Whoever comes with the new key has it fetched; the old one is gone then.
+        // A token with the new key triggers a refresh; the old key is gone then.
         let set = new.set();
         issuer.tell(move |_| answer(200, "", &set));
         assert_eq!(status(&server, &new.token(&claims("ann"))), 101);
         assert_eq!(issuer.count(), 2);
         assert_eq!(status(&server, &old.token(&claims("ann"))), 401);
 
-        // Made-up keys are no flood of requests.
+        // Invented key ids cause no flood of requests.
         for _ in 0..50 {
             assert_eq!(status(&server, &unknown.token(&claims("eve"))), 401);
         }
@@ -325,7 +325,7 @@ fn an_issuer_changes_its_keys_and_may_be_away() {
         );
         assert_eq!(refused, 51.0);
 
-        // The issuer fails: whose key is known gets in, over a reload too.
+        // The issuer fails: tokens of known keys are accepted, also after a reload.
         issuer.tell(|_| answer(500, "", ""));
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
         assert_eq!(status(&server, &new.token(&claims("ann"))), 101);
@@ -334,7 +334,7 @@ fn an_issuer_changes_its_keys_and_may_be_away() {
     });
 }
 
-/// What a connect command with that token is answered, and one behind it.
+/// Returns the replies to a connect command with that token and to a second command.
 fn connect(server: &Server, token: &str) -> (Value, Value) {
     let mut socket = Socket::open(server.public, "/centrifuge");
     let connect = json!({"id": 1, "connect": {"token": token}});
@@ -393,7 +393,7 @@ fn without_keys_nobody_gets_in_until_there_are_some() {
         });
         let set = signer.set();
         issuer.tell(move |_| answer(200, "", &set));
-        // The next one who asks has it fetched, and waits for it.
+        // The next token triggers a refresh and waits for it.
         let token = signer.token(&claims("ann"));
         assert_eq!(status(&server, &token), 101);
         until("a word of it in the log", || {
@@ -467,7 +467,7 @@ fn a_session_lasts_until_expire_at_of_its_token() {
             Socket::open(server.public, &target)
         };
         let now_s = now_s();
-        // The leeway of 30 seconds is for tokens.
+        // The leeway of 30 seconds applies to tokens only.
         let mut brief = open(now_s + 3600, now_s + 2);
         let mut endless = open(now_s + 1, 0);
         assert_eq!(
@@ -504,7 +504,7 @@ fn a_session_ends_with_its_token_unless_that_is_renewed() {
             renewed.say(&token);
             assert_eq!(renewed.text(), why);
         }
-        // Not renewed: both end, each with the code that says so.
+        // Without a refresh both close, each with its own code.
         let mut pushed = open("/jwt", &brief("ann"));
         let mut ending = open("/lua/b", &brief("ann"));
         assert_eq!(ending.text(), "user ann");
@@ -513,7 +513,7 @@ fn a_session_ends_with_its_token_unless_that_is_renewed() {
             Seen::Close(Some(3005), "connection expired".to_owned())
         );
         assert_eq!(pushed.closed(), 3005);
-        // Its first token was over before theirs.
+        // Its first token expired before theirs.
         assert!(renewed.is_alive());
         until("the application to be told", || {
             server.log().contains("3005 connection expired")
@@ -521,7 +521,7 @@ fn a_session_ends_with_its_token_unless_that_is_renewed() {
         assert_eq!(count(&server, "veche_tokens_expired_total", ""), 2.0);
         assert_eq!(count(&server, "veche_tokens_renewed_total", ""), 1.0);
 
-        // Plain requests: who is known has a user, others have none.
+        // Plain requests: known clients have a user, others don't.
         let mut http = Http::connect(server.public);
         let ask = |http: &mut Http, headers: &str, body: &[u8]| {
             let response = http.request("POST", "/lua/x", headers, body);
@@ -532,7 +532,7 @@ fn a_session_ends_with_its_token_unless_that_is_renewed() {
         assert_eq!(ask(&mut http, &bearer(&ann), b"with a body"), "ann");
         assert_eq!(ask(&mut http, &bearer("none"), b""), "nobody");
 
-        // Where no token has opened it, there is nothing to renew.
+        // A connection opened without a token can't be refreshed.
         let mut plain = Socket::open(server.public, "/plain?user=ann");
         assert_eq!(plain.text(), "user ann");
         plain.say(&ann);

@@ -1,5 +1,5 @@
-//! Tokens as Centrifugo takes them: short secrets and their change, other digests and curves, keys of their own for
-//! subscriptions, tokens that never expire, any audience, and clients without a user or a token.
+//! Tokens as Centrifugo accepts them: short secrets and their rotation, other digests and curves, separate subscription
+//! keys, tokens without expiry, any audience, and clients without a user or a token.
 
 use std::fs;
 
@@ -58,7 +58,7 @@ fn a_secret_is_changed_without_a_gap() {
             let status = status(&server, &signed(secret, &claims("ann")));
             assert_eq!(status, expected, "{secret}");
         }
-        // Its time is over.
+        // It has expired.
         let file = server.folder.join("veche.toml");
         let text = fs::read_to_string(&file).expect("a file");
         let over = text.replace(&until_s.to_string(), &(now_s() - 1).to_string());
@@ -71,7 +71,7 @@ fn a_secret_is_changed_without_a_gap() {
     });
 }
 
-/// The two numbers of a signature of ECDSA in DER, each with its full length.
+/// Converts an ECDSA signature from DER to its two fixed-length numbers.
 fn plain(der: &[u8], bytes: usize) -> Vec<u8> {
     let mut rest = match der[1] {
         0x81 => &der[3..],
@@ -138,7 +138,7 @@ fn public_keys_check_longer_digests() {
     });
 }
 
-/// The reply to a command.
+/// Returns the reply to a command.
 fn ask(socket: &mut Socket, command: &Value) -> Value {
     socket.say(&command.to_string());
     serde_json::from_str(&socket.text()).expect("JSON")
@@ -175,7 +175,7 @@ fn subscription_tokens_may_have_keys_of_their_own() {
             let reply = ask(&mut socket, &json!({"id": 2, "subscribe": request}));
             assert_eq!(reply["error"]["code"], expected, "{reply}");
         }
-        // Nor does a key of subscriptions open connections.
+        // A subscription key does not open connections.
         let mut socket = Socket::open(server.public, "/c");
         let forged = signed("two", &json!({"sub": "ann", "iss": "rooms"}));
         socket.say(&json!({"id": 1, "connect": {"token": forged}}).to_string());

@@ -1,4 +1,4 @@
-//! The books balance under load: whoever stays gets each message once, in the order of each source.
+//! Delivery under load: connected clients receive each message once, in the order of each source.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ const USERS: usize = 40;
 const PUSHES: usize = 20_000;
 const SOURCES: usize = 3;
 
-/// What one back end pushed to each user, in order.
+/// The messages that one back end pushed to each user, in order.
 type Book = HashMap<usize, Vec<String>>;
 
 #[test]
@@ -57,7 +57,7 @@ fn balance(setup: Setup) {
             .map(|crowd| crowd.join().expect("nobody was refused"))
             .sum();
         assert!(comings > 20, "only {comings} came and went");
-        // One mark for everybody, behind all else of its source.
+        // A final mark for every user, after all else of its source.
         let mut lines = Lines::connect(server.push);
         for user in 0..USERS {
             let answer =
@@ -92,7 +92,7 @@ fn balance(setup: Setup) {
     assert_eq!(pushed, PUSHES / SOURCES * SOURCES);
 }
 
-/// One back end: the last by HTTP, the others by lines, of which every hundredth is answered.
+/// Runs one back end: the last by HTTP, the others by lines, every hundredth of which is acknowledged.
 fn push(server: &Server, source: usize) -> Book {
     let mut book: Book = (0..USERS).map(|user| (user, Vec::new())).collect();
     let mut note = |number: usize| {
@@ -137,7 +137,7 @@ fn push(server: &Server, source: usize) -> Book {
     book
 }
 
-/// Opens connections and drops them, in every manner there is.
+/// Opens and closes connections in every way.
 fn come_and_go(server: &Server, crowd: usize, done: &AtomicBool) -> usize {
     let mut here: Vec<Socket> = Vec::new();
     let mut came = 0;
@@ -161,7 +161,7 @@ fn come_and_go(server: &Server, crowd: usize, done: &AtomicBool) -> usize {
     came
 }
 
-/// Reads until everyone here has seen the end mark.
+/// Reads until every client has seen the final mark.
 fn read(sockets: &mut [(usize, Socket)]) -> Vec<(usize, Vec<String>)> {
     let mut seen: Vec<(usize, Vec<String>)> = sockets
         .iter()
@@ -169,7 +169,7 @@ fn read(sockets: &mut [(usize, Socket)]) -> Vec<(usize, Vec<String>)> {
         .collect();
     let mut open: Vec<usize> = (0..sockets.len()).collect();
     while !open.is_empty() {
-        // A few of each in turn: nobody falls behind by more than its socket holds.
+        // A few of each in turn, so that no backlog exceeds the socket's buffer.
         open.retain(|&index| {
             for _ in 0..8 {
                 let text = sockets[index].1.text();

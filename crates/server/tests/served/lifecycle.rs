@@ -1,4 +1,4 @@
-//! The process's life with real workers: killed, told to stop, told to read its config again.
+//! The life of the process with real workers: killed, stopped, reloaded.
 
 use std::io::Write;
 use std::process::Output;
@@ -13,7 +13,7 @@ use crate::support::{
     Http, Lines, Options, Seen, Server, Socket, USUAL, call, get, now, on_all, process, until,
 };
 
-/// Pushes and sees it arrive.
+/// Pushes and asserts the arrival.
 #[track_caller]
 fn is_served(server: &Server, user: &str, socket: &mut Socket) {
     let answer = Lines::connect(server.push)
@@ -36,7 +36,7 @@ fn killed_it_is_back_and_nobody_is_refused() {
                         while !done.load(Ordering::Relaxed) {
                             let connected = std::net::TcpStream::connect(server.public);
                             let socket = connected.expect("nobody is refused");
-                            // Reset by the kill: its own bad luck. It comes back as clients do.
+                            // Reset by the kill, which is expected. It reconnects as clients do.
                             opened += u32::from(
                                 Socket::upgrade(socket, &format!("/ws?user=u{i}"), &[]).is_ok(),
                             );
@@ -60,7 +60,7 @@ fn killed_it_is_back_and_nobody_is_refused() {
             };
             let took = now() - killed;
             eprintln!("{setup:?}: open again {took:?} after the kill");
-            // Below a second is the aim; several servers share the machine here.
+            // The aim is below a second; several servers share the machine here.
             assert!(took < Duration::from_secs(3), "{took:?}");
             until("its process id", || {
                 server.try_pid().is_some_and(|new| new != old)
@@ -133,7 +133,7 @@ fn told_to_stop_it_drains() {
     });
 }
 
-/// What comes while clients are told is answered, and not left in the kernel's queue until the process ends.
+/// Requests during a drain are answered, and not left in the kernel's queue until the process ends.
 #[test]
 fn whatever_comes_in_a_drain_is_answered() {
     on_all(|setup| {
@@ -162,7 +162,7 @@ fn whatever_comes_in_a_drain_is_answered() {
             (page.status, page.header("connection")),
             (200, Some("close"))
         );
-        // A back end that comes now still reaches who is there.
+        // A back end that connects now still reaches connected clients.
         let mut lines = Lines::connect(server.push);
         let left = (0..clients.len()).find(|user| {
             let push = json!({"user": format!("u{user}"), "data": "last", "ack": true});
@@ -176,7 +176,7 @@ fn whatever_comes_in_a_drain_is_answered() {
     });
 }
 
-/// A load balancer sees 503 before anything else changes, and has that time to send its clients elsewhere.
+/// A load balancer gets 503 before anything else changes, and has time to redirect its clients.
 #[test]
 fn before_a_drain_health_says_503_while_everything_is_served() {
     on_all(|setup| {
@@ -220,7 +220,7 @@ fn a_second_signal_ends_it_before_the_drain_too() {
     assert_eq!(server.exit_code(), Some(7));
 }
 
-/// What is under way when the drain begins is answered.
+/// Requests in progress when the drain starts are answered.
 #[test]
 fn a_drain_lets_requests_finish() {
     on_all(|setup| {
@@ -297,7 +297,7 @@ fn a_reload_brings_routes_and_drops_nobody() {
             ..Options::default()
         });
         server.signal(Signal::HUP);
-        // The workers take it up one after the other.
+        // Workers apply it one after the other.
         let mut after: Vec<Socket> = Vec::new();
         until("the new route", || {
             after.extend(Socket::try_open(server.public, "/later?user=after").ok());
@@ -324,7 +324,7 @@ fn a_reload_brings_routes_and_drops_nobody() {
         );
         assert_eq!(open.text(), "2");
 
-        // A bad config is refused, all of it, and the one in force stays.
+        // An invalid configuration is rejected as a whole, and the old one stays.
         let bad = "[[route]]\npath = \"/ever\"\nhandler = \"pusch\"";
         server.configure(&Options {
             routes: bad,
@@ -337,7 +337,7 @@ fn a_reload_brings_routes_and_drops_nobody() {
         is_served(&server, "before", &mut open);
         assert_eq!(server.pid(), pid);
 
-        // And a route that is gone is gone, for new connections.
+        // A removed route is gone for new connections.
         server.configure(&Options::default());
         server.signal(Signal::HUP);
         until("the end of the route", || {
@@ -347,7 +347,7 @@ fn a_reload_brings_routes_and_drops_nobody() {
     });
 }
 
-/// A session that is being opened while the routes change is opened or refused, never stuck; and limits change too.
+/// Sessions opened during a route change are opened or refused, never stuck; and limits change too.
 #[test]
 fn reloads_under_load_lose_nothing() {
     on_all(|setup| {
@@ -378,7 +378,7 @@ fn reloads_under_load_lose_nothing() {
                 });
                 let answer = server.ask("reload").expect("an answer");
                 assert_eq!(answer["ok"], true, "{answer}");
-                // A push that began after this reload's answer arrives before the next one.
+                // A push that started after this reload's response arrives before the next one.
                 let seen = arrived.load(Ordering::Relaxed);
                 until("the pushes to go on", || {
                     pushing.is_finished() || arrived.load(Ordering::Relaxed) > seen + 1
@@ -432,7 +432,7 @@ fn the_commands_of_the_operator() {
     std::io::stdout().flush().expect("a standard output");
 }
 
-/// The exit code says whether a drain was let come to its end, whoever asked.
+/// The exit code says whether a drain was completed, whichever way it was requested.
 #[test]
 fn stopped_at_once_it_ends_as_killed() {
     let limits = Options {

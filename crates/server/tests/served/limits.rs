@@ -1,4 +1,4 @@
-//! Shares of users, of keys and of slow clients, and of the memory of all.
+//! Limits of users, keys and slow clients, and of total memory.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::support::metrics::Metrics;
 use crate::support::server::KEY_HEADER;
 use crate::support::{Http, Lines, Options, Server, Socket, call, on_all, until};
 
-/// The status of one handshake.
+/// Returns the status of a handshake.
 fn status_of(server: &Server, target: &str) -> u16 {
     let mut http = Http::connect(server.public);
     let headers = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
@@ -39,7 +39,7 @@ fn a_user_has_as_many_connections_as_he_may() {
             .collect();
         assert_eq!(status_of(&server, "/ws?user=ann"), 429);
         assert_eq!(turned_away(&server, "connections_per_user"), 1.0);
-        // Others are not meant, nor is who has no name.
+        // Others are not affected, nor are anonymous clients.
         let _bob = Socket::open(server.public, "/ws?user=bob");
         let _nobodies: Vec<Socket> = (0..5)
             .map(|_| Socket::open(server.public, "/echo"))
@@ -76,7 +76,7 @@ fn a_key_publishes_as_much_as_it_may() {
             .expect("seconds");
         assert!((1..=720).contains(&wait), "{wait}");
         assert_eq!(answer.json()["error"]["code"], 111);
-        // Lines have no key, and a share of their own, whichever worker they come to.
+        // Lines have no key and a limit of their own, on any worker.
         let command = json!({"user": "ann", "data": "y", "ack": true});
         for _ in 0..5 {
             let answer = Lines::connect(server.push).ask(&command);
@@ -119,7 +119,7 @@ fn who_reads_slowly_may_keep_the_newest() {
         let mut latest = narrow(&server, "/latest?channel=news&channel=sport");
         let mut reader = Socket::open(server.public, "/newest?user=bob&channel=news");
         let mut lines = Lines::connect(server.push);
-        // Far more than the kernel and the outboxes hold together.
+        // Far more than the kernel and the outboxes hold.
         let count = 2000;
         let filler = "x".repeat(8 << 10);
         for number in 0..count {
@@ -144,7 +144,7 @@ fn who_reads_slowly_may_keep_the_newest() {
                 .and_then(|number| number.parse().ok());
             number.expect("a number first")
         };
-        // Whole messages, in order, the last of them all.
+        // Complete messages in order, including the very last.
         let mut heard = vec![number(&newest.text())];
         while heard.last() != Some(&(count - 1)) {
             heard.push(number(&newest.text()));
@@ -154,7 +154,7 @@ fn who_reads_slowly_may_keep_the_newest() {
             heard.len() as f64 + dropped("drop_oldest"),
             f64::from(count)
         );
-        // Of two channels, whose homes may be two workers: the last of each, in any order.
+        // The last of each of two channels, in any order, since their homes may be two workers.
         let (mut heard, mut has_won) = (Vec::new(), false);
         while !has_won || heard.last() != Some(&(count - 1)) {
             match latest.text().as_str() {
@@ -167,7 +167,7 @@ fn who_reads_slowly_may_keep_the_newest() {
         assert!(newest.is_alive() && latest.is_alive());
         let metrics = Metrics::scrape(server.internal);
         assert_eq!(metrics.sum("veche_slow_consumers_total", &[]), 0.0);
-        // What waits is said before a close.
+        // Pending data is sent before a close.
         call(
             server.internal,
             "push",

@@ -1,4 +1,4 @@
-//! `veche.api`: scripts do what back ends do by HTTP, with the same names, answers and guarantees.
+//! `veche.api`: scripts use the server API with the same names, results and guarantees as over HTTP.
 
 use std::fs;
 use std::path::Path;
@@ -132,7 +132,7 @@ fn a_publication_with_options_is_answered() {
         let passing = json!({ "skip_history": true });
         let passing = lua.publish("kept:1", &json!("gone"), &passing);
         assert_eq!(passing["result"], json!({ "handed": 0, "taken": true }));
-        // By HTTP the same is said.
+        // HTTP gives the same result.
         let body = json!({ "channel": "kept:1", "data": 1, "idempotency_key": "one" });
         let answer = call(server.internal, "publish", &body);
         assert_eq!(answer["result"], expected(1, false));
@@ -161,7 +161,7 @@ fn a_publication_with_options_is_answered() {
             (json!({ "version": "7" }), "invalid type: string"),
             (
                 json!({ "version": 7, "skip_history": true }),
-                "keeps nothing",
+                "can't be combined with",
             ),
         ] {
             let answer = lua.publish("kept:1", &json!(1), &options);
@@ -173,7 +173,7 @@ fn a_publication_with_options_is_answered() {
     });
 }
 
-/// As of the HTTP API: what is asked for after an answer, anywhere, finds that done.
+/// As with the HTTP API: later queries on any worker see the completed call.
 #[test]
 fn an_answer_means_that_all_workers_have_done_it() {
     on_all(|setup| {

@@ -1,4 +1,4 @@
-//! Clients of Lua routes that are told positions, and come back to where they were.
+//! Clients of Lua routes that get positions and recover.
 
 use serde_json::{Value, json};
 
@@ -100,7 +100,7 @@ fn clients_come_back_to_where_they_were() {
         let mut bob = Socket::open(server.public, "/told?offset=2&epoch=foreign");
         assert_eq!(next(&mut bob)["recovered"], false);
         assert_eq!(next(&mut bob)["at"]["recovered"], false);
-        // A channel that remembers nothing.
+        // A channel without history.
         let mut eve = Socket::open(server.public, "/told?channel=news&offset=2&epoch=foreign");
         assert_eq!(
             next(&mut eve),
@@ -113,7 +113,7 @@ fn clients_come_back_to_where_they_were() {
     });
 }
 
-/// Nothing is missing and nothing comes twice, wherever a client was when it lost its connection.
+/// Nothing is missing or duplicated, wherever a client lost its connection.
 #[test]
 fn nothing_is_missing_between_what_was_missed_and_what_comes() {
     on_all(|setup| {
@@ -125,7 +125,7 @@ fn nothing_is_missing_between_what_was_missed_and_what_comes() {
             let target = if round == 0 { "/told" } else { &target };
             let mut ann = Socket::open(server.public, target);
             if round == 0 {
-                // What is published before she is subscribed is not for her.
+                // Publications before her subscription are not for her.
                 assert_eq!(next(&mut ann)["subscribed"], "kept:1");
             }
             let offset = publish(&server, "x");
@@ -156,7 +156,7 @@ fn what_is_asked_wrongly_is_an_error() {
         for (options, expected) in [
             (
                 r#"{"since":{"offset":1}}"#,
-                "tells its clients no positions",
+                "sends its clients no positions",
             ),
             (r#"{"sinse":1}"#, "there is no option 'sinse'"),
             (

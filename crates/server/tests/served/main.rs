@@ -1,6 +1,6 @@
-//! The server as its users meet it: the real process, real sockets, the main job and what may go wrong in it.
+//! The server as used: the real process with real sockets, its main function and its failure modes.
 //!
-//! Most tests run on every [`support::setups`]: each back end, one worker and three.
+//! Most tests run on every one of [`support::setups`]: each driver, with one worker and three.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -20,6 +20,7 @@ mod centrifuge;
 mod centrifuge_one_way;
 mod chat;
 mod churn;
+mod cluster;
 mod confined;
 mod dashboard;
 mod decisions;
@@ -43,9 +44,12 @@ mod lua_api;
 mod lua_positions;
 mod main_job;
 mod mysql;
+mod nodes;
 mod pam;
 mod paths;
 mod peer;
+mod php_fpm;
+mod php_workers;
 mod planted;
 mod present;
 mod proxy;

@@ -1,4 +1,4 @@
-//! Browsers connect, a back end pushes, the user sees it: exactly once, in order, verbatim, by every way in.
+//! Browsers connect, a back end pushes, the user receives: exactly once, in order, unchanged, by every interface.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::server::KEY_HEADER;
 use crate::support::{Http, Lines, Seen, Server, Setup, Socket, call, on_all, on_each, until};
 
-/// Three users with two connections each, spread over the workers by the kernel; all of them hear `news`.
+/// Three users with two connections each, spread over the workers by the kernel; all subscribe to `news`.
 fn crowd(server: &Server) -> Vec<(String, Socket)> {
     (0..6)
         .map(|i| {
@@ -33,7 +33,7 @@ fn text(text: &str) -> Seen {
     Seen::Text(text.to_owned())
 }
 
-/// After all tests nothing is on its way to anybody: an end mark is the next that each sees.
+/// After all tests nothing is pending: a final mark is the next message of each client.
 #[track_caller]
 fn nothing_else_came(server: &Server, crowd: &mut [(String, Socket)]) {
     let answer = call(
@@ -61,10 +61,10 @@ fn lines_reach_their_users() {
         let server = Server::start(setup);
         let mut crowd = crowd(&server);
         let mut lines = Lines::connect(server.push);
-        // Without an answer.
+        // Without a response.
         lines.raw(b"{\"user\":\"tester01\",\"message\":\"test\"}\n");
         everyone_sees(&mut crowd, |user| user == "tester01", &text("test"));
-        // With one.
+        // With a response.
         let handed = json!({"result": {"handed": 2}});
         for awkward in AWKWARD {
             let answer = lines.ask(&json!({"user": "tester02", "message": awkward, "ack": true}));
@@ -96,7 +96,7 @@ fn lines_reach_their_users() {
     });
 }
 
-/// Several lines in a packet, a line over several packets, the last one without its end.
+/// Several lines in a packet, a line over several packets, the last one incomplete.
 #[test]
 fn lines_need_no_packets_of_their_own() {
     on_all(|setup| {
@@ -189,7 +189,7 @@ fn calls_reach_their_users() {
     });
 }
 
-/// `handed` counts those who can still be handed something.
+/// `handed` counts the connections that can still receive.
 #[test]
 fn who_is_being_closed_is_handed_nothing() {
     on_all(|setup| {
@@ -199,8 +199,8 @@ fn who_is_being_closed_is_handed_nothing() {
             call(server.internal, "disconnect", &json!({"user": "u"})),
             json!({"result": {"disconnected": 1}})
         );
-        // The closing handshake is under way: the client has not answered. Where the session is on another worker
-        // than the user's home, the home hears of it a little later.
+        // The closing handshake is in progress: the client has not answered. If the session is on another worker than
+        // the user's home, the home is notified a little later.
         until("a push that is handed to nobody", || {
             let answer = call(server.internal, "push", &json!({"user": "u", "data": 1}));
             answer == json!({"result": {"handed": 0, "note": "the user has no connection"}})
@@ -229,7 +229,7 @@ fn frames_of_the_back_end_reach_their_users() {
         );
         let mut back =
             Socket::upgrade(connect(), "/api/socket", &[("X-API-Key", "key")]).expect("a socket");
-        // All at once: answers come by their ids and in order.
+        // All at once: responses have their ids and are in order.
         for id in 0..200 {
             let user = format!("tester{:02}", id % 3);
             back.say(&json!({"user": user, "data": format!("number {id}"), "id": id}).to_string());
@@ -305,7 +305,8 @@ fn the_command_reaches_its_users() {
     });
 }
 
-/// Whoever saw `open` gets the next push, whoever's worker it takes: connect, then push from another connection.
+/// A client that saw `open` gets the next push, on whichever worker it arrives: connect, then push from another
+/// connection.
 #[test]
 fn whoever_saw_open_gets_the_next_push() {
     const ROUNDS: usize = 500;
@@ -327,7 +328,7 @@ fn whoever_saw_open_gets_the_next_push() {
     });
 }
 
-/// A message of a megabyte and one of every size around the frame format's limits, to one who reads.
+/// A message of a megabyte and messages around the frame format's limits, to a client that reads.
 #[test]
 fn size_is_no_matter() {
     on_all(|setup| {

@@ -31,7 +31,7 @@ fn statements_and_transactions() {
     }
 }
 
-/// Who asks while it is away is told soon, and after its return nobody gets a connection that died with it.
+/// Calls while it is down fail soon, and after its return no call gets a dead connection.
 #[test]
 fn a_database_that_crashes_and_returns() {
     let mut backing = database();

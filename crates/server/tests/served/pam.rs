@@ -1,4 +1,4 @@
-//! `identity = "pam:SERVICE"` on the real server, by rules and a module's script of the test's own.
+//! `identity = "pam:SERVICE"` on the real server, with PAM rules and a module's script of the test's own.
 
 use std::fs;
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use crate::support::http::Response;
 use crate::support::metrics::Metrics;
 use crate::support::{Http, Options, Server, Setup, Socket, USUAL, call, on_all, process, until};
 
-/// What `pam_exec` runs: it says whether a password is right, counts, waits while it is told to, and kills the helper.
+/// The script run by `pam_exec`: it checks the password, counts, waits when told to, and kills the helper.
 const CHECK: &str = r#"
 here=$1
 password=$(tr -d '\0')
@@ -37,11 +37,11 @@ end
 return app
 "#;
 
-/// The folder of a test's rules, and of what its script leaves.
+/// The folder of a test's rules, and of its script's files.
 struct Rules(PathBuf);
 
 impl Rules {
-    /// `None` where there is no PAM, which is said.
+    /// `None` without PAM, which is reported.
     fn new() -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         if !has_module() {
@@ -62,13 +62,13 @@ impl Rules {
             "ended",
             &format!("auth required {check}\naccount required pam_deny.so\n"),
         );
-        // Takes guests' addresses for passwords, and calls all of them "guest".
+        // Accepts guests' addresses as passwords, and maps all of them to "guest".
         rules.write(
             "mapped",
             &format!("auth required pam_ftp.so users=guest,visitor\n{fine}"),
         );
         rules.write("broken", &format!("auth required pam_not_there.so\n{fine}"));
-        // Asks for two things in a row.
+        // Prompts twice.
         rules.write(
             "two",
             &format!(
@@ -86,7 +86,7 @@ impl Rules {
         fs::read_to_string(self.0.join(name)).unwrap_or_default()
     }
 
-    /// How often the script was run.
+    /// Returns the number of the script's runs.
     fn asked(&self) -> usize {
         self.read("asked").lines().count()
     }
@@ -99,7 +99,7 @@ impl Rules {
         fs::remove_file(self.0.join("hold")).expect("held");
     }
 
-    /// A route of this service for each handler.
+    /// Returns a route with this service for each handler.
     fn routes(&self, service: &str, pam: &str) -> String {
         let service = self.0.join(service);
         let identity = format!("identity = \"pam:{}\"", service.display());
@@ -127,7 +127,7 @@ impl Drop for Rules {
     }
 }
 
-/// Where distributions have modules.
+/// Returns whether the module is installed.
 fn has_module() -> bool {
     let libraries = ["/lib", "/lib64", "/usr/lib", "/usr/lib64"];
     let folders = libraries.iter().flat_map(|folder| {
@@ -173,7 +173,7 @@ fn gauge(server: &Server, name: &str) -> f64 {
     Metrics::scrape(server.internal).sum(name, &[])
 }
 
-/// Helper processes of this server process.
+/// Returns the helper processes of a server process.
 fn helpers(server: u32) -> Vec<u32> {
     let processes = fs::read_dir("/proc").expect("a /proc");
     let numbers = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -236,7 +236,7 @@ fn pam_says_who_it_is() {
                 );
             }
         }
-        // An origin of elsewhere makes nobody ask.
+        // A foreign origin causes no check.
         let before = rules.asked();
         let foreign = format!("Origin: https://evil.example\r\n{}", basic("eve:right:eve"));
         assert_eq!(handshake(&server, "/pam", &foreign).status, 403);
@@ -250,7 +250,7 @@ fn pam_says_who_it_is() {
         let fine = basic("ann:right:ann");
         assert_eq!(ask(&fine, b"").text(), "ann 0 nil");
         assert_eq!(ask(&fine, b"12345").text(), "ann 5 nil");
-        // A page that asks for a password has to be refused to strangers, or no browser would ask.
+        // A page that requires a password has to reject anonymous requests, or browsers would not prompt.
         for headers in [String::new(), basic("ann:wrong-word")] {
             let refused = ask(&headers, b"12345");
             assert_eq!(refused.status, 401);
@@ -298,14 +298,14 @@ fn rules_have_the_last_word() {
     until("a word of it in the log", || {
         server.log().contains("broken: ")
     });
-    // Rules that are gone are not those of PAM's service "other".
+    // Missing rules are not replaced by PAM's service "other".
     fs::remove_file(rules.0.join("broken")).expect("there");
     assert_eq!(status(&server, "ann:right:ann"), 503);
     let server = rules.serve(USUAL, "two", "");
     assert_eq!(status(&server, "ann:right:ann"), 401);
 }
 
-/// The rules in the guide's text.
+/// Returns the rules in the guide.
 fn rules_of_the_guide() -> Vec<String> {
     let guide = include_str!("../../../../docs/guide/identity.md");
     let blocks = guide.split("```text\n").skip(1);
@@ -322,7 +322,7 @@ fn rules_of_the_guide_refuse_wrong_passwords() {
     let folder = rules.0.display();
     let counted = rules.0.join("counted");
     let check = format!("pam_exec.so quiet expose_authtok /bin/sh {folder}/check.sh {folder}");
-    // In place of the directory's module there is one of the test.
+    // The directory's module is replaced by one of the test.
     let with = |text: &str, module: &str| {
         let lines = text.lines().map(|line| match line.starts_with("auth") {
             true => line.replace("pam_sss.so", module),
@@ -344,7 +344,7 @@ fn rules_of_the_guide_refuse_wrong_passwords() {
         drop(server);
         rules.write("guide", &with(&text, &check));
         let server = rules.serve(USUAL, "guide", pam);
-        // Accounts that are on every machine.
+        // Accounts that exist on every machine.
         assert_eq!(status(&server, "nobody:right:nobody"), 101, "{text}");
         assert_eq!(status(&server, "nobody:wrong"), 401, "{text}");
         let is_locked = text.contains("pam_faillock");
@@ -379,7 +379,7 @@ fn a_slow_module_holds_up_nobody_else() {
             echo.say(&number.to_string());
             assert_eq!(echo.text(), number.to_string());
         }
-        // Nobody else may wait.
+        // No further request may wait.
         let crowded = handshake(&server, "/pam", &basic("bob:right:bob"));
         assert_eq!(crowded.status, 503);
         assert_eq!(crowded.header("retry-after"), Some("1"));
@@ -390,7 +390,7 @@ fn a_slow_module_holds_up_nobody_else() {
         }
     });
     assert_eq!((rules.asked(), checks(&server, "named")), (1, 1.0));
-    // Who leaves while he waits leaves nothing behind.
+    // A client that leaves while it waits leaves no state.
     rules.hold();
     let mut gone = Http::connect(server.public);
     let request = format!(
@@ -406,7 +406,7 @@ fn a_slow_module_holds_up_nobody_else() {
     until("nobody to wait", || {
         gauge(&server, "veche_pam_waiting") == 0.0
     });
-    // Helpers end when there is nothing to do.
+    // Idle helpers end.
     until("no helper", || helpers(server.pid()).is_empty());
     until("none to be counted", || {
         gauge(&server, "veche_pam_helpers") == 0.0
@@ -445,7 +445,7 @@ fn a_helper_that_dies_is_replaced() {
             assert_eq!(status(&server, "ann:right:ann"), 101);
         }
         assert_eq!(checks(&server, "failed"), 3.0);
-        // One that has nothing to do.
+        // An idle helper.
         let before = helpers(server.pid());
         assert_eq!(before.len(), 1);
         process::end(before[0]);
@@ -478,10 +478,10 @@ fn a_check_that_takes_too_long_is_given_up_and_is_charged() {
         "{}",
         server.log()
     );
-    // One was charged for; a helper that dies over another costs as much.
+    // One was charged; a helper that dies over another costs as much.
     assert_eq!(status(&server, "eve:crash"), 503);
     assert_eq!(status(&server, "dan:right:dan"), 429);
-    // What is known is not asked about.
+    // Cached results cause no check.
     assert_eq!(status(&server, "bob:right:bob"), 101);
 }
 
@@ -494,14 +494,14 @@ fn right_passwords_are_known_for_a_moment_and_until_a_reload() {
         assert_eq!(status(&server, "ann:right:ann"), 101);
     }
     assert_eq!((rules.asked(), checks(&server, "cached")), (1, 2.0));
-    // Wrong ones too, for a minute; each service, name and password is another question.
+    // Wrong ones too, for a minute; each service, name and password is a separate entry.
     for _ in 0..3 {
         assert_eq!(status(&server, "ann:right:bob"), 401);
     }
     assert_eq!((rules.asked(), checks(&server, "cached")), (2, 4.0));
     assert_eq!(status(&server, "bob:right:bob"), 101);
     assert_eq!(rules.asked(), 3);
-    // The file may say something else by now.
+    // The rules may have changed.
     rules.write(
         "usual",
         "auth required pam_deny.so\naccount required pam_permit.so\n",
@@ -519,7 +519,7 @@ fn right_passwords_are_known_for_a_moment_and_until_a_reload() {
     assert_eq!(reconfigure("other-one", pam)["ok"], true);
     assert_eq!(status(&server, "ann:right:ann"), 101);
     assert!(rules.read("asked").ends_with("for other-one tty<>\n"));
-    // What can't be asked is refused, and all stays as it was.
+    // An unusable service is rejected, and nothing changes.
     let refused = reconfigure("missing", pam);
     assert_eq!(refused["ok"], false, "{refused}");
     assert!(
@@ -527,7 +527,7 @@ fn right_passwords_are_known_for_a_moment_and_until_a_reload() {
         "{refused}"
     );
     assert_eq!(status(&server, "ann:right:ann"), 101);
-    // Other helpers, and those before end; without a route that asks there are none.
+    // New helpers start and the old ones end; without a PAM route there are none.
     let before = helpers(server.pid());
     assert_eq!(
         reconfigure("other-one", "helpers = 2\ncache_time = \"off\"")["ok"],
@@ -560,7 +560,7 @@ fn who_guesses_has_to_wait() {
             (checks(&server, "refused"), checks(&server, "throttled")),
             (3.0, 1.0)
         );
-        // Who can't be read is not asked about.
+        // Unreadable credentials cause no check.
         assert_eq!(handshake(&server, "/pam", "").status, 401);
     });
 }
@@ -576,14 +576,14 @@ fn a_helper_has_nothing_and_outlives_nobody() {
         ..Options::default()
     };
     let mut server = Server::prepared(USUAL, &options, |_| {
-        // The script's notes are anybody's.
+        // The script's files are writable for all.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         fs::set_permissions(&rules.0, open).expect("ours");
     });
     assert_eq!(status(&server, "ann:right:ann"), 101);
     let helper = helpers(server.pid())[0];
     if is_root {
-        // To others than root it shows nothing of itself.
+        // Its process exposes nothing to other users.
         let folder = PathBuf::from(format!("/proc/{helper}"));
         let descriptors = fs::read_dir(folder.join("fd")).expect("it runs");
         let leads_to = |path: PathBuf| fs::read_link(path).unwrap_or_default();
@@ -610,7 +610,7 @@ fn a_helper_has_nothing_and_outlives_nobody() {
             "{limits}"
         );
     }
-    // In the middle of a check, the server process dies.
+    // The server process dies during a check.
     let hold = || {
         rules.hold();
         let mut http = Http::connect(server.public);
@@ -637,7 +637,7 @@ fn a_helper_has_nothing_and_outlives_nobody() {
             .try_pid()
             .is_some_and(|_| status(&server, "ann:right:ann") == 101)
     });
-    // And is stopped.
+    // The server is stopped during a check.
     let waits = hold();
     let all = helpers(server.pid());
     assert!(!all.is_empty());

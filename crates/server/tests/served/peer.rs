@@ -1,4 +1,4 @@
-//! Servers of the test's own that applications dial: they keep to the protocol, or break it as they are told.
+//! Servers that applications dial: they follow the protocol, or violate it as told.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -23,7 +23,7 @@ const LIMITS: MessageLimits = MessageLimits {
     inflate_ratio_max: 0,
 };
 
-/// What a peer hears.
+/// An item received by a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
     Message(MessageKind, Vec<u8>),
@@ -33,7 +33,7 @@ pub(crate) enum Heard {
     End,
 }
 
-/// Serves each connection in a thread of its own; they are numbered from 0.
+/// Serves each connection on a separate thread; they are numbered from 0.
 pub(crate) fn serve(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> SocketAddr {
     serve_at("127.0.0.1:0", serve).expect("a free port")
 }
@@ -58,10 +58,10 @@ pub(crate) fn serve_at(
     Ok(address)
 }
 
-/// One connection that was dialed.
+/// A dialed connection.
 pub(crate) struct Peer<S> {
     pub(crate) socket: S,
-    /// The request.
+    /// The head of the request.
     pub(crate) head: String,
     decoder: Decoder,
     codecs: Codecs,
@@ -86,7 +86,7 @@ impl<S: Read + Write> Peer<S> {
         })
     }
 
-    /// Reads the request and answers with a 101.
+    /// Reads the request and responds with a 101.
     pub(crate) fn accept(socket: S) -> Option<Self> {
         let mut peer = Self::meet(socket)?;
         peer.agree(None);
@@ -101,7 +101,7 @@ impl<S: Read + Write> Peer<S> {
         self.raw(&out);
     }
 
-    /// Whether it could be sent.
+    /// Returns whether the bytes could be sent.
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> bool {
         self.socket
             .write_all(bytes)
@@ -131,7 +131,7 @@ impl<S: Read + Write> Peer<S> {
         self.raw(&out);
     }
 
-    /// What comes next.
+    /// Returns the next item.
     pub(crate) fn hear(&mut self) -> Heard {
         loop {
             while !self.input.is_empty() {
@@ -158,7 +158,7 @@ impl<S: Read + Write> Peer<S> {
         }
     }
 
-    /// Sends every message back until the other side closes, and closes too.
+    /// Echoes every message until the other side closes, and closes too.
     pub(crate) fn echo(&mut self) {
         loop {
             match self.hear() {
@@ -174,7 +174,7 @@ impl<S: Read + Write> Peer<S> {
     }
 }
 
-/// A server that speaks TLS with a certificate for that name, made for it, and the certificate as PEM.
+/// Starts a TLS server with a certificate made for that name; returns the certificate as PEM.
 pub(crate) fn serve_tls(
     name: &str,
     serve_one: impl Fn(StreamOwned<ServerConnection, TcpStream>) + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! What a server process of another user puts in the place of files that its supervisor, being root, opens.
+//! Files that a server process of another user plants in place of those that its supervisor, as root, opens.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
@@ -9,12 +9,12 @@ use rustix::process::Signal;
 
 use crate::support::{Options, Server, USUAL, get, skip, until};
 
-/// Debian's `nobody`.
+/// Debian's user `nobody`.
 const NOBODY: u32 = 65_534;
 
 const SECRET: &str = "of root\n";
 
-/// What may be found where a log is expected.
+/// A planted file in place of a log.
 #[derive(Clone, Copy, Debug)]
 enum Plant {
     Symlink,
@@ -33,7 +33,7 @@ impl Plant {
         Self::Folder,
     ];
 
-    /// What is said of it.
+    /// Returns its description in errors.
     fn words(self) -> &'static str {
         match self {
             Self::Symlink => "symbolic link",
@@ -51,7 +51,7 @@ impl Plant {
             Self::Fifo => {
                 mknodat(CWD, at, FileType::Fifo, Mode::from(0o666), 0).expect("a FIFO");
             }
-            // As /dev/null, which takes everything.
+            // Like /dev/null, which accepts everything.
             Self::Device => {
                 let mode = Mode::from(0o666);
                 mknodat(CWD, at, FileType::CharacterDevice, mode, makedev(1, 3)).expect("a device");
@@ -104,7 +104,7 @@ const LOGS: Options<'_> = Options {
     files: &[],
 };
 
-/// The folder of its logs is the server process's own, as packages have it.
+/// The folder of its logs belongs to the server process, as in packages.
 fn logs_of_nobody(folder: &Path) {
     fs::create_dir_all(folder.join("logs")).expect("a folder");
     chown(folder.join("logs"), Some(NOBODY), Some(NOBODY)).expect("given");
@@ -118,7 +118,7 @@ fn a_log_that_is_opened_anew_is_a_file_of_its_own() {
     let server = Server::prepared(USUAL, &LOGS, logs_of_nobody);
     let secret = secret_in(&server.folder);
     let text = |path: &Path| fs::read_to_string(path).unwrap_or_default();
-    // Each is told where files are given away and where they are opened anew, which for the server's own log both
+    // Each is reported where files are given away and where they are reopened, which for the server's own log both
     // processes do.
     for (name, count) in [("veche.log", 3), ("access.log", 2)] {
         let (log, old) = (
@@ -134,7 +134,7 @@ fn a_log_that_is_opened_anew_is_a_file_of_its_own() {
             };
             let told = || text(&kept).matches(plant.words()).count();
             let before = told();
-            // The signal before may have opened it only now.
+            // The previous signal may have opened it only now.
             let _ = fs::remove_file(&log);
             plant.put(&log, &secret);
             server.signal(Signal::USR1);
@@ -181,14 +181,14 @@ fn a_log_in_a_folder_that_leads_elsewhere_is_not_made_there() {
     server.signal(Signal::USR1);
     until("the link to be told", || {
         fs::read_to_string(moved.join("veche.log"))
-            .is_ok_and(|text| text.contains("symbolic link of another user"))
+            .is_ok_and(|text| text.contains("symbolic link owned by another user"))
     });
     let made = fs::read_dir(&elsewhere).expect("a folder").count();
     assert_eq!(made, 0, "something was made in a folder of root's");
     assert!(server.ask("status").is_some());
 }
 
-/// Neither a start nor a reload goes on with it, and both say so at once.
+/// Neither a start nor a reload continues with it, and both report it at once.
 #[test]
 fn a_start_and_a_reload_name_what_is_in_the_place_of_a_log() {
     if !is_root() {

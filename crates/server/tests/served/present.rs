@@ -1,4 +1,4 @@
-//! Who is in a channel: everybody who is subscribed, by whatever route.
+//! Presence of all subscribers of a channel, on any route.
 
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ fn start(setup: Setup) -> Server {
     Server::with(setup, &options)
 }
 
-/// Users and ids of who is there.
+/// Returns users and ids of the members.
 fn present(server: &Server) -> Vec<(String, String)> {
     let answer = call(server.internal, "presence", &json!({ "channel": "room:1" }));
     let members = answer["result"]["presence"].as_object().expect("members");
@@ -56,7 +56,7 @@ fn everybody_who_hears_a_channel_is_seen_there() {
             said = watcher.text();
         }
         let push = Socket::open(server.public, "/push?user=ann&channel=room:1");
-        // His own may come first.
+        // His own join may come first.
         let mut joined = watcher.text();
         if joined.contains("\"eve\"") {
             joined = watcher.text();
@@ -71,7 +71,7 @@ fn everybody_who_hears_a_channel_is_seen_there() {
             let users: Vec<String> = present(&server).into_iter().map(|one| one.0).collect();
             users == ["ann", "bob", "eve"]
         });
-        // By the id that `connections` has.
+        // By the id listed by `connections`.
         let listed = call(server.internal, "connections", &json!({ "user": "ann" }));
         let listed = listed["result"]["connections"].as_object().expect("a list");
         let id = listed.keys().next().expect("one");

@@ -1,4 +1,4 @@
-//! Behind a proxy, as the guide says: its configurations of nginx and HAProxy pass WebSockets and clients' addresses on.
+//! Behind a proxy, as in the guide: its configurations of nginx and HAProxy forward WebSockets and client addresses.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -26,7 +26,7 @@ function app.open(conn) conn:send(conn.remote) end
 return app
 "#;
 
-/// The guide's block in that language which speaks to that port, with the addresses of the test.
+/// Returns the guide's block in a language for a port, with the test's addresses.
 fn block(language: &str, port: u16, front: SocketAddr, server: SocketAddr) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/proxy.md");
     let guide = fs::read_to_string(path).expect("the guide");
@@ -55,7 +55,7 @@ fn serve(setup: Setup, further: &str) -> Server {
     Server::with(setup, &options)
 }
 
-/// What a client that lies about its address sees through a proxy: the truth, by HTTP and by WebSocket.
+/// A client that forges its address is seen with the real one through a proxy, by HTTP and by WebSocket.
 fn works_through(front: SocketAddr) {
     // Not the proxies' own address, which is trusted.
     let client = IpAddr::from([127, 0, 0, 2]);
@@ -95,7 +95,7 @@ fn nginx_passes_connections_on() {
 struct HaProxy(Child);
 
 impl HaProxy {
-    /// With the guide's block for that port; and where it listens.
+    /// Starts it with the guide's block for a port; returns its address.
     fn start(server: &Server, port: u16) -> (Self, SocketAddr) {
         let front = free_address();
         let config = server.folder.join("haproxy.cfg");

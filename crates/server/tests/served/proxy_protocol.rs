@@ -1,4 +1,4 @@
-//! The PROXY protocol: whom a proxy speaks for is who is judged, counted and seen; nobody else may say such a thing.
+//! The PROXY protocol: the client named by the proxy is checked, counted and logged; untrusted peers can't use it.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
@@ -22,7 +22,7 @@ fn serve(setup: Setup, listen: &str, limits: &str) -> Server {
     Server::with(setup, &options)
 }
 
-/// The binary header of a client's connection by IPv4, with a TLV as clouds add them.
+/// Returns the binary header of an IPv4 client, with a TLV as clouds add them.
 fn binary(client: [u8; 4]) -> Vec<u8> {
     let mut header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x13".to_vec();
     header.extend(client);
@@ -35,17 +35,17 @@ fn text(client: &str) -> Vec<u8> {
     format!("PROXY TCP4 {client} 198.51.100.1 56324 443\r\n").into_bytes()
 }
 
-/// A connection of the proxy that has said this much.
+/// Returns a connection of the proxy that has sent this much.
 fn proxied(server: &Server, header: &[u8]) -> TcpStream {
     let mut socket = TcpStream::connect(server.public).expect("it listens");
     socket.set_nodelay(true).expect("a socket");
     socket.set_read_timeout(Some(SOON)).expect("a socket");
-    // It may have been closed for what it said first.
+    // It may have been closed because of its first bytes.
     let _ = socket.write_all(header);
     socket
 }
 
-/// Whom the server takes a connection for that begins like this.
+/// Returns the client address that the server derives from these first bytes.
 fn taken_for(server: &Server, header: &[u8]) -> String {
     let mut http = Http::over(proxied(server, header));
     let answer = http.request("GET", "/whoami", "", b"");
@@ -60,12 +60,12 @@ fn a_connection_is_its_clients() {
         assert_eq!(taken_for(&server, &binary([192, 0, 2, 8])), "192.0.2.8");
         let v6 = b"PROXY TCP6 2001:db8::7 2001:db8::1 1 2\r\n";
         assert_eq!(taken_for(&server, v6), "2001:db8::7");
-        // The proxy itself, and whoever it can say nothing about.
+        // The proxy's own connections, and those of unknown clients.
         let local = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
         assert_eq!(taken_for(&server, local), "127.0.0.1");
         assert_eq!(taken_for(&server, b"PROXY UNKNOWN\r\n"), "127.0.0.1");
 
-        // Byte by byte; with the request in one piece; and several requests behind one header.
+        // Byte by byte; together with the request; and several requests after one header.
         for header in [text("192.0.2.9"), binary([192, 0, 2, 9])] {
             let mut socket = proxied(&server, b"");
             for byte in &header {
@@ -81,11 +81,11 @@ fn a_connection_is_its_clients() {
             assert_eq!(http.response().expect("an answer").text(), "192.0.2.9\n");
         }
 
-        // The client is no trusted proxy, whatever it says.
+        // The client is not a trusted proxy, whatever headers it sends.
         let mut http = Http::over(proxied(&server, &text("192.0.2.7")));
         let answer = http.request("GET", "/whoami", "X-Forwarded-For: 6.6.6.6\r\n", b"");
         assert_eq!(answer.expect("an answer").text(), "192.0.2.7\n");
-        // Until it is one: two proxies in a row.
+        // Unless it is one: two proxies in a chain.
         let mut http = Http::over(proxied(&server, b"PROXY TCP4 127.0.0.1 127.0.0.1 1 2\r\n"));
         let answer = http.request("GET", "/whoami", "X-Forwarded-For: 192.0.2.9\r\n", b"");
         assert_eq!(answer.expect("an answer").text(), "192.0.2.9\n");
@@ -116,7 +116,7 @@ fn the_client_is_judged_and_counted() {
         first.leave();
         until("room for another", || open([192, 0, 2, 7]).is_ok());
         assert!(turned_away(&server, "connections_per_address") >= 1.0);
-        // The proxy's own health checks are nobody's share.
+        // The proxy's own health checks count for no client.
         let checks: Vec<_> = (0..5)
             .map(|_| taken_for(&server, b"PROXY UNKNOWN\r\n"))
             .collect();
@@ -152,14 +152,14 @@ fn nobody_else_gets_in() {
             b"PROXY TCP4 192.0.2.7 nobody 1 2\r\n",
             b"\x16\x03\x01\x02\0\x01",
             &too_long,
-            // A part of one, and then nothing: its time is over.
+            // An incomplete header that times out.
             b"PROXY TCP4 192.0.2.7",
         ];
         for header in bad {
             assert!(is_closed(proxied(&server, header)), "{header:?}");
         }
         assert_eq!(turned_away(&server, "proxy_header"), bad.len() as f64);
-        // Who leaves before he has said anything only looked whether somebody is there.
+        // A peer that leaves without sending anything is only probing.
         drop(proxied(&server, b""));
         server.await_connections(0);
         assert_eq!(turned_away(&server, "proxy_header"), bad.len() as f64);
@@ -167,7 +167,7 @@ fn nobody_else_gets_in() {
     });
 }
 
-/// A further listener, for a back end's lines.
+/// An additional listener for lines of a back end.
 const LINES: &str = "[[listen]]\naddress = \"127.0.0.1:0\"\nrole = \"push\"\nname = \"lines\"\n\
                      trusted_proxies = [\"127.0.0.1\"]\nproxy_protocol = true\n";
 

@@ -197,7 +197,7 @@ fn table_of(page: &str, kind: &str, names: &mut Names) {
 /// What is sent to back ends and read from them, from the types that have that form.
 fn hooks(names: &mut Names) {
     for (file, name, kind) in [
-        ("hooks/question.rs", "Wire", "json hook request"),
+        ("hooks/request_body.rs", "Wire", "json hook request"),
         ("hooks/answer.rs", "Wire", "json hook answer"),
         ("hooks/answer.rs", "Granted", "json hook answer.result"),
         ("hooks/answer.rs", "Sub", "json hook answer.result.subs.*"),

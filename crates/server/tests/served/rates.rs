@@ -1,4 +1,4 @@
-//! How fast a client may speak: what is too fast waits, is dropped or ends the connection, and nobody else notices.
+//! Client rate limits: excess messages wait, are dropped or close the connection, and other clients are unaffected.
 
 use serde_json::json;
 
@@ -18,7 +18,7 @@ function app.request() return { code = closed:get("code") } end
 return app
 "#;
 
-/// An echo of Rust and one of Lua, both with these rates.
+/// An echo in Rust and one in Lua, both with these rates.
 fn serve(setup: Setup, rates: &str) -> Server {
     let routes = format!(
         "[[route]]\npath = \"/paced\"\nhandler = \"echo\"\n{rates}\n\
@@ -72,7 +72,7 @@ fn who_leaves_or_is_told_to_go_while_it_waits_goes() {
             socket.say("three");
             drop(socket);
         }
-        // A ping finds out that they have gone, though nothing is read of them.
+        // A ping detects that they are gone, though nothing is read from them.
         server.await_connections(0);
         let mut stays = Socket::open(server.public, "/paced");
         (0..3).for_each(|_| stays.say("x"));
@@ -106,7 +106,7 @@ fn who_is_too_fast_is_closed_and_the_application_hears_of_it() {
         let server = serve(setup, "byte_rate = \"1KiB/h\"\nover_rate = \"close\"");
         for path in PATHS {
             let mut socket = Socket::open(server.public, path);
-            // More than an hour's worth can be had once, or it never could.
+            // A message over the hourly amount is allowed once, or it could never be sent.
             let long = "x".repeat(4_000);
             socket.say(&long);
             assert_eq!(socket.text(), long);
@@ -114,7 +114,7 @@ fn who_is_too_fast_is_closed_and_the_application_hears_of_it() {
             socket.say("y");
             match socket.next() {
                 Seen::Close(code, reason) => {
-                    assert_eq!((code, &*reason), (Some(1008), "too much too fast"));
+                    assert_eq!((code, &*reason), (Some(1008), "rate limit exceeded"));
                 }
                 other => panic!("{path}: {other:?}"),
             }
@@ -172,14 +172,14 @@ fn pongs_that_were_asked_for_cost_nothing() {
     });
 }
 
-/// Publications that the channel `open:ID` has had, by its history.
+/// Returns the number of publications in the channel `open:ID`, from its history.
 fn published(server: &Server, channel: &str) -> u64 {
     let place = json!({ "channel": channel });
     let answer = call(server.internal, "history", &place);
     answer["result"]["offset"].as_u64().expect("an offset")
 }
 
-/// So many commands that publish, as lines of one message.
+/// Returns commands that publish, as lines of one message.
 fn publications(count: u32, channel: &str) -> String {
     let all = (0..count).map(|number| {
         let request = json!({ "channel": channel, "data": number });
@@ -212,7 +212,7 @@ fn each_command_of_a_message_counts() {
             socket.say("{\"id\":1,\"connect\":{}}");
             assert!(socket.text().contains("\"connect\""));
             socket.say(&publications(1_000, &channel));
-            // Three more are in time; where the rest waits, the fourth is what it waits for.
+            // Three more are within the rate; if excess waits, the fourth is the one it waits for.
             let in_time = if over == "delay" { 4 } else { 3 };
             let mut replies = 0;
             while replies < in_time {

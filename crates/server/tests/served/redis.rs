@@ -19,7 +19,7 @@ fn commands_and_subscriptions() {
     }
 }
 
-/// Who asks while it is away is told at once; when it is back, nobody notices that it was away.
+/// Commands while it is down fail at once; when it is back, they succeed immediately.
 #[test]
 fn a_redis_that_crashes_and_returns() {
     let mut backing = Backing::redis();
@@ -54,7 +54,7 @@ fn a_redis_that_crashes_and_returns() {
         for number in 0..60 {
             assert_eq!(status(number), 200);
         }
-        // A restart that nobody has noticed yet is no error either.
+        // A restart between commands causes no error either.
         backing.crash();
         backing.start();
         std::thread::sleep(Duration::from_millis(50));
@@ -64,7 +64,7 @@ fn a_redis_that_crashes_and_returns() {
     }
 }
 
-/// Its reader gives up sooner than the pause before an attempt lasts, every time.
+/// Its reader always gives up before the delay of the next attempt has passed.
 #[test]
 fn a_subscription_comes_back_whatever_the_patience_of_its_reader() {
     let mut backing = Backing::redis();
@@ -101,7 +101,7 @@ fn a_subscription_comes_back_whatever_the_patience_of_its_reader() {
     for text in ["two", "three"] {
         backing.crash();
         until("the loss to be told", || ask("/news") != "0");
-        // Longer than several pauses.
+        // Longer than several delays.
         std::thread::sleep(Duration::from_secs(1));
         backing.start();
         until("a message after the outage", || {

@@ -1,4 +1,4 @@
-//! What the server says of itself adds up.
+//! The server's metrics add up.
 
 use serde_json::json;
 
@@ -91,7 +91,7 @@ fn the_counters_add_up_after_a_known_day() {
     });
 }
 
-/// OpenMetrics: a histogram has a bucket for everything, and it holds as much as was counted.
+/// OpenMetrics: a histogram has an infinite bucket, which equals the count.
 #[test]
 fn histograms_end_in_infinity() {
     on_all(|setup| {

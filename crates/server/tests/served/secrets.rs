@@ -1,5 +1,5 @@
-//! Secrets that the configuration holds and keys that strangers guess: what the log, the commands and the admin page
-//! show of them, and how far guessing goes.
+//! Secrets in the configuration and guessed keys: what the log, commands and the admin page show of them, and the limit
+//! on guessing.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use crate::support::{Http, Options, Server, Setup, on_all, until};
 
 const ADMIN: &str = "X-API-Key: the-operator's\r\n";
 
-/// URLs with a secret in them that nobody answers at, wherever the configuration takes one.
+/// Returns a server with secret URLs, without a server behind them, in every directive that takes one.
 fn with_secrets(setup: Setup) -> Server {
     let url = |path: &str| format!("http://127.0.0.1:9/{path}?key=HUSH{path}");
     let routes = format!(
@@ -100,7 +100,7 @@ fn wrong_keys_are_counted_logged_and_slowed_and_a_right_one_passes() {
                     let guess = format!(
                         "POST {path} HTTP/1.1\r\nHost: test\r\nX-API-Key: GUESS{number}\r\nContent-Length: 0\r\n\r\n"
                     );
-                    // The server leaves before all of them are sent.
+                    // The server closes before all of them are sent.
                     if socket.write_all(guess.as_bytes()).is_err() {
                         return;
                     }
@@ -120,15 +120,15 @@ fn wrong_keys_are_counted_logged_and_slowed_and_a_right_one_passes() {
                 "{judged} guesses were judged"
             );
         }
-        // Of the same address, at once.
+        // From the same address, at once.
         for (path, key) in [("/api/info", KEY_HEADER), ("/admin/api/figures", ADMIN)] {
             let right = Http::connect(server.internal).request("POST", path, key, b"{}");
             assert_eq!(right.expect("an answer").status, 200, "{path}");
         }
         until("words about the guesses", || {
             let log = server.log();
-            log.contains("a call of the API with a wrong key, from 127.0.0.1")
-                && log.contains("a call of the admin page with a wrong key, from 127.0.0.1")
+            log.contains("wrong key for the API from 127.0.0.1")
+                && log.contains("wrong key for the admin page from 127.0.0.1")
         });
         assert!(!server.log().contains("GUESS"), "{}", server.log());
     });
@@ -152,7 +152,7 @@ fn a_flood_of_one_fault_hides_no_other() {
             let wrong = { wrong }.request("POST", "/api/info", key, body.as_bytes());
             assert_eq!(wrong.expect("an answer").status, 401);
         }
-        let wrong_keys = || server.log().matches("with a wrong key, from").count();
+        let wrong_keys = || server.log().matches("wrong key for").count();
         until("each wrong key", || wrong_keys() == 3);
         until("words about the rest", || {
             server

@@ -1,4 +1,4 @@
-//! Services, and how applications end: taken out of the configuration, and with the server.
+//! Services, and the end of applications: removed from the configuration, and with the server.
 
 use std::thread;
 use std::time::Duration;
@@ -111,9 +111,9 @@ fn instances_are_spread_and_begin_anew_with_new_code() {
             server.status().expect("a status")["report"]["services_running"],
             4
         );
-        // The same again changes nothing.
+        // An unchanged service continues.
         reload(&server, &routes, &files);
-        // Other options do: what ran is told and ends before the new one begins.
+        // Changed options stop it and start a new one.
         reload(&server, &routes.replace("one", "two"), &files);
         until("the new ones", || ann.text() == "two");
         until("all of them", || count(&server, "begins  two") == 4);
@@ -122,7 +122,7 @@ fn instances_are_spread_and_begin_anew_with_new_code() {
         assert_eq!(count(&server, "begins  one"), 4);
         let log = server.log();
         assert!(log.contains("app=\"feed/4\""), "{log}");
-        // Without it in the file they are gone.
+        // A removed service stops.
         reload(&server, PLACES, &files);
         until("the end", || count(&server, "ends  two") == 4);
         until("none", || running() == 0.0);
@@ -243,7 +243,7 @@ fn all_are_told_when_the_server_ends() {
         assert_eq!(client.text(), "open");
         until("the services", || count(&server, "begins") == 4);
         server.signal(Signal::TERM);
-        // It hears what `app.stop` says, and then that the server goes.
+        // It receives the output of `app.stop`, and then the close.
         assert_eq!(client.text(), "bye");
         let closed = loop {
             match client.next() {
@@ -255,7 +255,7 @@ fn all_are_told_when_the_server_ends() {
         assert_eq!(closed, Some(1001));
         client.close(1001);
         assert_eq!(server.exit_code(), Some(0));
-        // Nobody was connected any more: the server has waited for them.
+        // All clients were closed: the server waited for them.
         assert_eq!(count(&server, "stopped"), setup.workers);
         assert_eq!(count(&server, "ends  one"), 4);
     });
@@ -334,9 +334,12 @@ fn a_service_that_does_not_stop_is_ended() {
         let mut server = Server::serving(setup, routes, &[("deaf.lua", script)]);
         until("the service", || count(&server, "begins") == 1);
         server.signal(Signal::TERM);
-        // By itself within `drain_time`: a process that is killed has another code.
+        // Within `drain_time` on its own: a killed process has another code.
         assert_eq!(server.exit_code(), Some(0));
-        assert_eq!(count(&server, "the service does not stop: it is ended"), 1);
+        assert_eq!(
+            count(&server, "the service did not stop in time: ending it"),
+            1
+        );
     });
 }
 

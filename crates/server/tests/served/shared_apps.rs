@@ -1,4 +1,4 @@
-//! What workers and applications share on the real server: queues, and metrics of their own.
+//! State shared by workers and applications on the real server: queues and custom metrics.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ fn a_queue_leads_from_one_application_to_another_over_all_workers() {
         for (index, giver) in givers.iter_mut().enumerate() {
             giver.say(&format!("{} {}", index * 100 + 1, index * 100 + 100));
         }
-        // Each value comes once, though the queue holds ten at a time.
+        // Each value arrives once, though the queue holds ten at a time.
         for giver in &mut givers {
             assert_eq!(giver.text(), "given");
         }
@@ -146,7 +146,7 @@ fn applications_have_metrics_of_their_own() {
             let found = page.text().lines().any(|one| one == line);
             assert!(found, "{line}\nin\n{}", page.text());
         }
-        // They outlive a reload.
+        // They survive a reload.
         std::fs::write(
             server.folder.join("give.lua"),
             GIVE.replace("counted", "again"),
@@ -232,7 +232,7 @@ fn connections_are_reached_by_their_ids_from_every_worker() {
         let own = ids[0].clone();
         all[0].say(&format!("own {own}"));
         assert_eq!(all[0].text(), "true true");
-        // What is gone takes nothing, and what was never there neither.
+        // A closed connection accepts nothing, and neither does one that never existed.
         all[0].say(&format!("close {} bye", ids[7]));
         assert_eq!(all[7].closed(), 4001);
         for id in ["0.1000.5", "60000.0.0", &ids[7]] {
@@ -248,7 +248,7 @@ fn connections_are_reached_by_their_ids_from_every_worker() {
     });
 }
 
-/// Who connects is who it says it is.
+/// Clients name their user themselves.
 const USERS: &str = r#"
 local veche = require "veche"
 local app = {}
@@ -356,7 +356,7 @@ script = \"users.lua\"",
         for (socket, _) in &mut anns {
             assert_eq!(socket.text(), "to ann");
         }
-        // Those who have gone are not found.
+        // Closed connections are not found.
         let (mut gone, id) = anns.remove(0);
         gone.close(1000);
         assert_eq!(gone.closed(), 1000);

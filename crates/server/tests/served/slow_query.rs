@@ -1,4 +1,4 @@
-//! The example of slow queries: a thousand requests at once on one worker, each waiting for a second of a real database.
+//! The slow query example: a thousand concurrent requests on one worker, each waiting a second for a real database.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::support::{Http, Server, Setup, now, setups};
 
 const REQUESTS: usize = 1_000;
 
-/// The example, with another database than the one in its file.
+/// Serves the example with another database than the one in its file.
 fn example(setup: Setup, backing: &Backing, options: &str) -> Server {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/slow-query");
     let folder = std::env::temp_dir().join(format!(
@@ -30,7 +30,7 @@ fn example(setup: Setup, backing: &Backing, options: &str) -> Server {
     server
 }
 
-/// All at once; how long it took until each had its answer, and a right one.
+/// Sends all requests at once; returns the time until each has a correct response.
 fn ask(server: &Server) -> Duration {
     let mut clients: Vec<Http> = (0..REQUESTS)
         .map(|_| Http::connect(server.public))
@@ -58,7 +58,7 @@ fn a_thousand_requests_wait_for_the_database_at_once() {
         let warm = ask(&server);
         let io = setup.io;
         eprintln!("{io}: {REQUESTS} with a pool of 1,000 in {warm:?}");
-        // Far more than on a machine that does nothing else; far less than a second one by one, or two rounds.
+        // Far more than on an idle machine; far less than sequentially, or in two rounds.
         assert!(warm < Duration::from_secs(8), "{warm:?}");
         let metrics = Metrics::scrape(server.internal);
         let of = |name: &str| metrics.sum(name, &["client=\"mysql\""]);

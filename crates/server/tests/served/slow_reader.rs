@@ -1,4 +1,4 @@
-//! One client that does not read: it alone is closed, memory stays flat, the neighbours notice nothing.
+//! One client that does not read: only it is closed, memory stays flat, and neighbours are unaffected.
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use crate::support::{
     Lines, Options, Seen, Server, Setup, Socket, now, on_each, percentile, process,
 };
 
-/// A client whose kernel takes little.
+/// A client with a small kernel buffer.
 pub(crate) fn narrow(server: &Server, target: &str) -> Socket {
     let socket =
         socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
@@ -51,7 +51,7 @@ fn a_slow_reader_is_closed_alone() {
                 }
                 latencies
             });
-            // Far more than kernel and outbox hold together; the last ones find nobody.
+            // Far more than the kernel and the outbox hold; the last ones have no receiver.
             let data = "x".repeat(8 << 10);
             let mut handed = 0;
             for _ in 0..4000 {
@@ -74,7 +74,7 @@ fn a_slow_reader_is_closed_alone() {
                 "{setup:?}: the neighbour's p99 is {p99:?} of {} pushes",
                 latencies.len()
             );
-            // Meant to be below 50 ms; the machine may be busy.
+            // The aim is below 50 ms; the machine may be busy.
             assert!(p99 < Duration::from_millis(500), "{p99:?}");
         });
         let rss_after = process::rss_kib(pid);
@@ -82,7 +82,7 @@ fn a_slow_reader_is_closed_alone() {
             rss_after < rss_before + 16 * 1024,
             "{rss_before} KiB grew to {rss_after}"
         );
-        // What the kernel held comes first, whole, and then the reason.
+        // Data held by the kernel comes first, complete, and then the reason.
         let mut messages = 0;
         let code = loop {
             match slow.next() {
@@ -99,7 +99,7 @@ fn a_slow_reader_is_closed_alone() {
     });
 }
 
-/// One that never takes anything again is dropped after `write_timeout`, even when its outbox has room.
+/// A client that never reads again is closed after `write_timeout`, even if its outbox has room.
 #[test]
 fn a_stuck_reader_is_dropped_after_write_timeout() {
     on_each(|setup: Setup| {
@@ -127,7 +127,7 @@ fn a_stuck_reader_is_dropped_after_write_timeout() {
     });
 }
 
-/// Asking without reading: the asker's input waits, and nothing grows.
+/// Requests without reading: the client's input waits, and no memory grows.
 #[test]
 fn who_asks_must_also_read() {
     on_each(|setup: Setup| {
@@ -160,14 +160,14 @@ fn who_asks_must_also_read() {
             rss_after < rss_before + 8 * 1024,
             "{rss_before} KiB grew to {rss_after}"
         );
-        // Read at last, all whole messages come back.
+        // Once it reads, all complete messages come back.
         for _ in 0..sent / message.len() {
             assert_eq!(asking.next(), Seen::Binary(data.clone()));
         }
     });
 }
 
-/// Where a namespace would rather have it so, who does not read misses something, stays, and is named.
+/// With `slow_consumer = "miss"` a slow reader misses publications, stays connected, and is named in the log.
 #[test]
 fn a_slow_reader_may_miss_what_is_soon_out_of_date() {
     on_each(|setup: Setup| {
@@ -194,13 +194,13 @@ fn a_slow_reader_may_miss_what_is_soon_out_of_date() {
             published += 100;
             assert!(published < 100_000, "nothing is missed");
         }
-        // There is room left for what must not be missed.
+        // There is room left for other channels.
         lines.ask(&json!({"channel": "news", "data": "news", "ack": true}));
         let mut seen = 0;
         while slow.text() != "news" {
             seen += 1;
         }
-        // It misses nothing any more; publications of this channel that waited beside the outbox may come before.
+        // It misses nothing any more; publications of this channel queued outside of the outbox may come before.
         lines.ask(&json!({"channel": "cursors:1", "data": "here", "ack": true}));
         while slow.text() != "here" {
             seen += 1;

@@ -1,4 +1,4 @@
-//! Static files on the real server: variants that lie prepared beside them, and headers that routes add.
+//! Static files on the real server: precompressed variants, and headers of routes.
 
 use std::fs::File;
 use std::path::Path;
@@ -89,7 +89,7 @@ fn ask(http: &mut Http, method: &str, target: &str, headers: &str) -> Response {
         .expect("an answer")
 }
 
-/// Makes a file older by that much.
+/// Sets a file's time back.
 fn age(path: &Path, by: Duration) {
     let file = File::options().write(true).open(path).expect("it is there");
     let modified = file.metadata().and_then(|about| about.modified());
@@ -144,7 +144,7 @@ fn the_variant_that_the_client_prefers_is_sent() {
                 "{what}"
             );
         }
-        // A client that says nothing, and one that takes nothing that is there.
+        // A client without preferences, and one that accepts nothing available.
         let answer = ask(&mut http, "GET", "/assets/app.js", "");
         assert_eq!(answer.text(), "plain js");
         let answer = ask(
@@ -155,7 +155,7 @@ fn the_variant_that_the_client_prefers_is_sent() {
         );
         assert_eq!(answer.status, 406);
         assert_eq!(answer.header("vary"), Some("Accept-Encoding"));
-        // Routes that do not say so have none, and files of applications have none.
+        // Routes without the option have none, nor do files of applications.
         let answer = ask(&mut http, "GET", "/index.html", "Accept-Encoding: br, gzip");
         assert_eq!((answer.status, answer.header("vary")), (200, None));
         let answer = ask(&mut http, "GET", "/app/file", "Accept-Encoding: br, gzip");
@@ -193,7 +193,7 @@ fn routes_add_headers_to_their_answers() {
             ("HEAD", "/assets/app.js", "", 200, FOREVER),
             ("GET", "/assets/app.js", "Range: bytes=0-1", 206, FOREVER),
             ("GET", "/assets/app.js", "If-None-Match: *", 304, FOREVER),
-            // What is refused is not kept for a year.
+            // Errors are not cached for a year.
             ("GET", "/assets/none.js", "", 404, ""),
             ("GET", "/assets/app.js", "Range: bytes=99-", 416, ""),
             ("GET", "/assets/app.js", "If-Match: \"x\"", 412, "no-cache"),
@@ -223,12 +223,12 @@ fn routes_add_headers_to_their_answers() {
                 http = Http::connect(server.public);
             }
         }
-        // What a script says itself counts, whatever its case.
+        // Headers of the script take precedence, in any case.
         let answer = ask(&mut http, "GET", "/app/own", "");
         assert_eq!(answer.header_all("cache-control"), ["no-store"]);
         assert_eq!(answer.header_all("x-frame-options"), ["SAMEORIGIN"]);
         assert_eq!(answer.header_all("referrer-policy"), ["no-referrer"]);
-        // The next request on the same connection is another route's.
+        // The next request on the same connection belongs to another route.
         let answer = ask(&mut http, "GET", "/index.html", "");
         assert_eq!(answer.header_all("cache-control"), ["no-cache"]);
         assert_eq!(answer.header_all("x-frame-options"), [""; 0]);
@@ -237,7 +237,7 @@ fn routes_add_headers_to_their_answers() {
             (answer.status, answer.header("referrer-policy")),
             (404, None)
         );
-        // A handshake that is refused, and one that is not.
+        // A refused handshake, and a successful one.
         let refused = format!("{UPGRADE}Host: localhost\r\n");
         let answer = raw(
             &server,

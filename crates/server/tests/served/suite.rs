@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::support::{Server, Setup, get, now};
 
-/// A server whose application at `/suite` is that file here; its option is the URL of what it is tested with.
+/// Starts a server whose application at `/suite` is that file; its option is the URL to test with.
 pub(crate) fn serve(setup: Setup, script: &str, url: &str) -> Server {
     let routes = format!(
         "[[route]]\npath = \"/suite\"\nhandler = \"lua\"\nscript = \"app.lua\"\noptions = {{ url = \"{url}\" }}\n"
@@ -21,7 +21,7 @@ pub(crate) fn serve(setup: Setup, script: &str, url: &str) -> Server {
     Server::serving(setup, &routes, &files)
 }
 
-/// Runs all of them, and tells of every one that fails.
+/// Runs all of them and reports every failure.
 #[track_caller]
 pub(crate) fn run(server: &Server) {
     let names = get(server.public, "/suite").json();

@@ -1,4 +1,4 @@
-//! Silence has an end: each wait of a connection has its deadline, and who keeps to it is left alone.
+//! Each wait of a connection has a deadline, and clients that meet it are not affected.
 
 use std::thread;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn slow_heads_get_408() {
             },
         );
         thread::scope(|scope| {
-            // Nothing at all.
+            // Nothing is sent.
             scope.spawn(|| {
                 let began = now();
                 let mut http = Http::connect(server.public);
@@ -39,13 +39,13 @@ fn slow_heads_get_408() {
                     }
                     thread::sleep(MS(20));
                 }
-                // The bytes that came too late may have reset the connection before the answer was read.
+                // Late bytes may have reset the connection before the response was read.
                 if let Ok(response) = http.response() {
                     assert_eq!(response.status, 408);
                 }
                 assert!(http.rest().is_err() || now() - began < MS(5000));
             });
-            // A request, then nothing: closed without a word; two requests in time are served.
+            // A request, then nothing: closed silently; two requests in time are served.
             scope.spawn(|| {
                 let mut http = Http::connect(server.public);
                 for _ in 0..3 {
@@ -59,7 +59,7 @@ fn slow_heads_get_408() {
                 assert_eq!(http.rest().expect("a clean end"), b"");
                 assert!((MS(150)..MS(5000)).contains(&(now() - began)));
             });
-            // A body that does not come.
+            // A missing body.
             scope.spawn(|| {
                 let mut http = Http::connect(server.internal);
                 let head = b"POST /api/push HTTP/1.1\r\nHost: t\r\nX-API-Key: key\r\nContent-Length: 50\r\n\r\n{";
@@ -118,7 +118,7 @@ fn the_silent_are_closed_and_who_answers_pings_stays() {
     });
 }
 
-/// Messages in either direction keep a session, pings don't.
+/// Messages in either direction keep a session alive, pings don't.
 #[test]
 fn idle_sessions_end() {
     on_all(|setup| {

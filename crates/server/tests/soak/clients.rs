@@ -1,4 +1,4 @@
-//! The load: clients that come, ask for this and that, check what they get, and go in every way.
+//! The load of the soak test: clients that connect, make various requests, check the responses, and leave in every way.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -9,13 +9,13 @@ use fastrand::Rng;
 
 use crate::support::{Http, Seen, Socket};
 
-/// What all clients share.
+/// The state shared by all clients.
 pub(crate) struct Load {
     pub(crate) address: SocketAddr,
     pub(crate) is_over: AtomicBool,
-    /// Answers that were right.
+    /// The number of correct responses.
     pub(crate) answers: AtomicU64,
-    /// Handlers that failed as they were asked to.
+    /// The number of handlers that failed on request.
     pub(crate) failures: AtomicU64,
 }
 
@@ -33,7 +33,7 @@ impl Load {
         !self.is_over.load(Relaxed)
     }
 
-    /// One after the other, clients of WebSockets.
+    /// Runs WebSocket clients, one after the other.
     pub(crate) fn visit(&self, seed: u64) {
         let mut rng = Rng::with_seed(seed);
         while self.goes_on() {
@@ -47,10 +47,10 @@ impl Load {
                 thread::sleep(Duration::from_millis(rng.u64(..4)));
             }
             match rng.u8(..10) {
-                // Its handler fails, or never ends, and it alone is closed.
+                // Its handler fails or never ends, and only its connection is closed.
                 0 | 1 => self.is_ended(socket, "fail"),
                 2 if rng.u8(..3) == 0 => self.is_ended(socket, "loop"),
-                // In the middle of a wait.
+                // During a wait.
                 3 => {
                     socket.say("wait 0.2");
                     drop(socket);
@@ -120,7 +120,7 @@ impl Load {
         self.failures.fetch_add(1, Relaxed);
     }
 
-    /// Requests over connections that last for a while.
+    /// Makes requests over connections that last for a while.
     pub(crate) fn request(&self, seed: u64) {
         let mut rng = Rng::with_seed(seed);
         while self.goes_on() {
@@ -147,7 +147,7 @@ impl Load {
         }
     }
 
-    /// Those who fill an application's memory.
+    /// Fills an application's memory.
     pub(crate) fn hog(&self) {
         while self.goes_on() {
             let socket = Socket::open(self.address, "/hog");
@@ -157,7 +157,7 @@ impl Load {
     }
 }
 
-/// What a room's visitors say comes in between.
+/// Returns the next own message, skipping those of the room.
 fn next_own(socket: &mut Socket) -> String {
     loop {
         let text = socket.text();

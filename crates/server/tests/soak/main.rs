@@ -1,7 +1,7 @@
-//! A day of an application server in a minute: mixed load with errors, scripts that never end, clients that come and go
-//! and a reload every few seconds, and afterwards nothing of it is left.
+//! A day of an application server in a minute: mixed load with errors, endless scripts, churn and a reload every few
+//! seconds, after which no state remains.
 //!
-//! `VECHE_SOAK_SECONDS` says how long; 8 unless told, so that it is one of the tests of every day.
+//! `VECHE_SOAK_SECONDS` sets the duration; 8 by default, so that it is part of the daily tests.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -46,12 +46,12 @@ fn setup() -> Setup {
         workers: 2,
     }
 }
-/// Shorter runs are still warming up when they end.
+/// Shorter runs end during the warm-up.
 const JUDGES_MEMORY_FROM: Duration = Duration::from_secs(30);
 
-/// Memory that may be more when all is over than it was after a quarter of the time. What allocators keep goes up for
-/// some minutes, the more so the faster the machine is, and is level from then on: a run of a minute finds only what is
-/// lost with every answer.
+/// The tolerated growth of memory from a quarter of the time to the end. Memory held by allocators grows for some
+/// minutes, the more so the faster the machine is, and is level then: a run of a minute detects only leaks with every
+/// response.
 fn growth_kib_max(duration: Duration) -> u64 {
     if duration < Duration::from_secs(300) {
         80 << 10
@@ -69,7 +69,7 @@ fn duration() -> Duration {
 fn reload(server: &Server, version: u32, with_service: bool) -> Value {
     let app = APP.replace("VERSION = 0", &format!("VERSION = {version}"));
     let app = match version % 4 {
-        // What does not load changes nothing.
+        // Code that does not load changes nothing.
         3 => app + "end",
         _ => app,
     };
@@ -84,7 +84,7 @@ fn reload(server: &Server, version: u32, with_service: bool) -> Value {
     server.ask("reload").expect("an answer")
 }
 
-/// The ledger of `veche bench` all the while: what is published comes once, in order, whatever else happens.
+/// Runs the ledger of `veche bench` all the while: publications arrive once and in order, whatever else happens.
 fn ledger(server: &Server, duration: Duration) -> Child {
     Command::new(env!("CARGO_BIN_EXE_veche"))
         .args(["bench", "broadcast", "-n", "10", "--rate", "100", "--json"])
@@ -114,7 +114,7 @@ fn assert_is_clean(ledger: Child) {
     }
 }
 
-/// Resident memory and descriptors now and then.
+/// Samples of resident memory and descriptors.
 #[derive(Default)]
 struct Samples(Vec<(u64, usize)>);
 
@@ -124,7 +124,7 @@ impl Samples {
             .push((process::rss_kib(pid), process::descriptors(pid)));
     }
 
-    /// The middle of the memory of a part, from and to in eighths.
+    /// Returns the median memory of a part, given in eighths.
     fn memory_kib(&self, from: usize, to: usize) -> u64 {
         let count = self.0.len();
         let part = &self.0[count * from / 8..count * to / 8];
@@ -134,7 +134,7 @@ impl Samples {
     }
 }
 
-/// Reloads until the end, and looks at the server meanwhile.
+/// Reloads until the end, and samples the server.
 fn reload_and_look(server: &Server, until: Instant) -> (u32, Samples) {
     let (mut version, mut samples) = (0, Samples::default());
     let pid = server.pid();
@@ -179,7 +179,7 @@ fn what_comes_goes_and_nothing_is_left() {
             scope.spawn(move || load.request(seed));
         }
         scope.spawn(|| load.hog());
-        // However it ends, the others have to end too.
+        // The others have to end even if this fails.
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             reload_and_look(&server, now() + duration)
         }));
@@ -196,13 +196,13 @@ fn what_comes_goes_and_nothing_is_left() {
     );
     assert!(answers > duration.as_secs() * 50 && failures > duration.as_secs());
 
-    // Nothing is stuck: everything ends, the old code of the last reload included.
+    // Everything ends, including the old code of the last reload.
     server.await_connections(0);
     let metrics = || Metrics::scrape(server.internal);
     until("errors to be counted", || {
         metrics().sum("veche_app_errors_total", &[]) >= failures as f64
     });
-    // The one that fails may wait for half a minute before it begins again.
+    // The failing one may wait for half a minute before it restarts.
     until("the services to run", || {
         metrics().sum("veche_services_running", &[]) >= 2.0
     });
@@ -223,7 +223,7 @@ fn what_comes_goes_and_nothing_is_left() {
     until("descriptors to be closed", || {
         process::descriptors(pid) <= idle + 2
     });
-    // While the load lasts, code of several reloads may be in memory at a time: what stays afterwards counts.
+    // During the load, code of several reloads may be in memory: only the rest afterwards counts.
     if duration >= JUDGES_MEMORY_FROM {
         let bound = warm + growth_kib_max(duration);
         let deadline = now() + SOON;

@@ -1,4 +1,4 @@
-//! The other end of the control socket, as simple as it can be.
+//! A minimal client of the control socket.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::support::SOON;
 
-/// Sends `{"version":1,` and the rest of a request, and returns the answer's object, or why there is none. With
-/// `stop` this returns when the supervisor has exited.
+/// Sends `{"version":1,` and the rest of a request; returns the response object or the error. With `stop` this returns
+/// when the supervisor has exited.
 pub(crate) fn ask(path: &Path, request: &str) -> Result<Value, String> {
     let answer = exchange(path, request).map_err(|error| error.to_string())?;
     if answer["ok"] == true {

@@ -1,4 +1,4 @@
-//! Server processes that hang, as a whole or with one worker, and answers that come too late.
+//! Server processes that hang, entirely or with one worker, and responses that come too late.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -26,9 +26,9 @@ fn a_config_that_was_given_up_is_not_in_force_later() {
     let refused = ask(&veche.control(), RELOAD).expect_err("nobody answers");
     assert!(refused.contains("has not answered within 10s"), "{refused}");
     kill(server, Signal::CONT);
-    veche.await_log("given up is not in force");
+    veche.await_log("reload timed out is not in force");
     assert!(!veche.log().contains("the new config is in force"));
-    // Neither side has taken it: it is a change still.
+    // Neither side has applied it: it is still a change.
     let answer = ask(&veche.control(), RELOAD).expect("it is put in force");
     assert_eq!(
         answer["changed"],
@@ -72,7 +72,7 @@ fn without_a_watchdog_a_process_may_hang() {
     veche.await_another_than(server);
 }
 
-/// A debugger stops the worker's thread, in the middle of a turn if it is busy; the rest of the process goes on.
+/// A debugger stops the worker's thread, within a turn if it is busy; the rest of the process continues.
 #[test]
 fn a_worker_that_hangs_is_named_and_its_process_replaced() {
     const STOPS: u32 = 60;
@@ -94,12 +94,12 @@ fn a_worker_that_hangs_is_named_and_its_process_replaced() {
     });
     veche.await_another_than(server);
     let log = veche.log();
-    let why = "the server process hangs: worker 0 has not finished its turn for 1s, in its step ";
+    let why = "the server process hangs: worker 0 has been in one turn for 1s, in step ";
     assert!(log.contains(why), "{log}");
 }
 
-/// Stops the worker for some time. Returns whether the process was killed over it; otherwise it waited for events just
-/// then, which is no turn.
+/// Stops the worker for a while. Returns whether the process was killed; otherwise the worker was waiting for events,
+/// which is no turn.
 fn stop_worker(veche: &Veche, worker: Pid) -> bool {
     let all = Some(WaitPidFlag::__WALL);
     ptrace::seize(worker, ptrace::Options::empty()).expect("a process of ours");
@@ -108,7 +108,7 @@ fn stop_worker(veche: &Veche, worker: Pid) -> bool {
     let until = now() + Duration::from_secs(3);
     while now() < until {
         if veche.log().contains("hangs") {
-            // Else nobody else could reap the process.
+            // Otherwise no other process could reap it.
             waitpid(worker, all).expect("it is killed");
             return true;
         }
@@ -118,7 +118,7 @@ fn stop_worker(veche: &Veche, worker: Pid) -> bool {
     false
 }
 
-/// The thread of the only worker.
+/// Returns the thread of the only worker.
 fn worker_of(server: u32) -> Pid {
     let threads = fs::read_dir(format!("/proc/{server}/task")).expect("it runs");
     let worker = threads
@@ -134,7 +134,7 @@ fn worker_of(server: u32) -> Pid {
     )
 }
 
-/// More requests than the worker can answer, until it is over or the connection ends.
+/// Sends more requests than the worker can answer, until told to stop or the connection ends.
 fn keep_busy(veche: &Veche, is_over: &AtomicBool) {
     let requests = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(200);
     let mut client = veche.connect().expect("it listens");

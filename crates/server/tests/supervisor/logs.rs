@@ -1,4 +1,4 @@
-//! Log files of the running server: opened anew on a signal, rotated by size, by both processes.
+//! Log files of the running server: reopened on a signal, rotated by size, by both processes.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn a_log_that_was_moved_away_is_opened_anew_by_both_processes() {
     let veche = Veche::start("reopen", "");
     let file = veche.folder().join("veche.log");
     log_to(&veche, &file, "");
-    // What was said before the change goes to the old place.
+    // Earlier lines are in the old place.
     until("the first line", || {
         ask(&veche.control(), RELOAD).expect("taken");
         !text(&file).is_empty()
@@ -36,14 +36,16 @@ fn a_log_that_was_moved_away_is_opened_anew_by_both_processes() {
     kill(veche.pid(), Signal::USR1);
     until("a line of each process", || {
         let text = text(&file);
-        text.contains("SIGUSR1: log files opened anew")
+        text.contains("SIGUSR1: log files reopened")
             && text.lines().any(|line| line.contains("process: log files"))
     });
     let length = text(&old).len();
-    // To the server process alone: whoever signals all that is called `veche` must not kill it.
+    // To the server process alone: signalling all processes called `veche` must not kill it.
     fs::rename(&file, &old).expect("moved");
     kill(server, Signal::USR1);
-    until("another line", || text(&file).contains("opened anew"));
+    until("another line", || {
+        text(&file).contains("log files reopened")
+    });
     assert_eq!(veche.server_pid(), server);
     assert!(length > 0);
 }
@@ -65,7 +67,7 @@ fn a_log_that_is_full_is_rotated_and_the_oldest_goes() {
     }
     assert!(!numbered(3).exists());
     for number in [1, 2] {
-        // The server process may still be at it: for a moment there is none of that number.
+        // The server process may be rotating: for a moment that number is missing.
         until("a whole file", || {
             let text = text(&numbered(number));
             text.ends_with('\n') && text.len() <= 5 << 10

@@ -1,4 +1,4 @@
-//! What systemd is told, by a socket of the test's own in its place.
+//! Notifications to systemd, received by a socket of the test.
 
 use std::fs;
 use std::os::linux::net::SocketAddrExt;
@@ -10,7 +10,7 @@ use crate::ask::{RELOAD, ask};
 use crate::support::SOON;
 use crate::veche::Veche;
 
-/// Waits for the next message that has such a line; the beats of the watchdog are counted meanwhile.
+/// Returns the next message with such a line, counting watchdog messages in between.
 fn next(socket: &UnixDatagram, line: &str, beats: &mut u32) -> String {
     let mut bytes = [0; 4096];
     loop {
@@ -44,13 +44,13 @@ fn notified(name: &str, address: &SocketAddr, shown: &str) {
     let reloading = next(&socket, "RELOADING=1", &mut beats);
     assert!(reloading.contains("\nMONOTONIC_USEC="), "{reloading}");
     next(&socket, "READY=1", &mut beats);
-    // Also one that is refused comes to its end.
+    // A rejected reload is completed too.
     fs::write(veche.folder().join("veche.toml"), "nonsense").expect("written");
     ask(&veche.control(), RELOAD).expect_err("refused");
     next(&socket, "RELOADING=1", &mut beats);
     next(&socket, "READY=1", &mut beats);
 
-    // Only the supervisor speaks for the service.
+    // Only the supervisor represents the service.
     let server = veche.server_pid();
     let environment = fs::read(format!("/proc/{server}/environ")).expect("it runs");
     let environment = String::from_utf8_lossy(&environment);

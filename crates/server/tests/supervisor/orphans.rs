@@ -1,4 +1,4 @@
-//! `veche serve` as PID 1 of a container: it inherits processes, and reaps them.
+//! `veche serve` as PID 1 of a container: it reaps inherited processes.
 
 use std::fs;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::support::{skip, until};
 use crate::veche::Veche;
 
-/// State and parent of each process.
+/// Returns state and parent of each process.
 fn processes() -> Vec<(u32, String, u32)> {
     let folders = fs::read_dir("/proc").expect("it is mounted");
     let pids = folders.filter_map(|folder| folder.ok()?.file_name().to_str()?.parse::<u32>().ok());
@@ -47,7 +47,7 @@ fn as_the_first_process_it_reaps_what_it_inherits() {
     });
     veche.await_status("ready", |status| status["state"] == "ready");
     let (supervisor, _) = children(veche.pid()).remove(0);
-    // Its parent is gone before it is.
+    // Its parent ends before it does.
     let entered = Command::new("nsenter")
         .args(["--target", &supervisor.to_string(), "--pid", "--mount"])
         .args(["sh", "-c", "sleep 0.5 >/dev/null 2>&1 & exit 0"])

@@ -1,4 +1,4 @@
-//! `veche restart`: a new server process serves before the old one drains, with a configuration read from the file.
+//! `veche restart`: a new server process serves before the old one drains, with the configuration from the file.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Output};
@@ -34,7 +34,7 @@ fn restarted(veche: &Veche) -> String {
     String::from_utf8(stdout).expect("text")
 }
 
-/// An address that is free now.
+/// Returns a free address.
 fn free() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("bound")
@@ -98,7 +98,7 @@ fn what_a_reload_cannot_change_is_in_force_after_a_restart() {
     for address in [veche.address(), second, third] {
         assert!(Socket::open(address, "/").is_alive(), "{address}");
     }
-    // One goes, and another is in its place.
+    // One is removed, and another added.
     listen(&[third]);
     restarted(&veche);
     veche.await_status("ready", |status| status["state"] == "ready");
@@ -108,7 +108,7 @@ fn what_a_reload_cannot_change_is_in_force_after_a_restart() {
     });
     let answer = ask(&veche.control(), RELOAD).expect("in force");
     assert_eq!(answer["needs_restart"], Value::Array(Vec::new()));
-    // The sockets outlive the process that serves.
+    // The sockets outlive the serving process.
     let old = veche.server_pid();
     kill(old, rustix::process::Signal::KILL);
     veche.await_another_than(old);

@@ -1,4 +1,4 @@
-//! Secrets in files and in the environment: they open the API, and nothing says them.
+//! Secrets in files and in the environment: they open the API and are never shown.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -72,11 +72,11 @@ fn secrets_open_the_api_and_are_never_said() {
         assert_eq!(push(address, key), 200, "{key}");
     }
     assert_eq!(push(address, "api.key"), 401);
-    // A new key in its file takes a reload, and no restart.
+    // A new key in its file needs a reload, and no restart.
     fs::write(&key_file, NEW).expect("written");
     ask(&server.control(), RELOAD).expect("taken");
     assert_eq!((push(address, NEW), push(address, FILE)), (200, 401));
-    // One that can't be had is told by its place, and the old ones stay.
+    // An unavailable secret is reported by its source, and the old ones stay.
     fs::remove_file(&key_file).expect("removed");
     let refused = ask(&server.control(), RELOAD).expect_err("refused");
     assert!(

@@ -1,7 +1,7 @@
-//! Services in an upgrade: those of the new process begin when those of every old one have ended.
+//! Services in an upgrade: those of the new process start when those of every old one have ended.
 //!
-//! Each service tells a ledger, by HTTP, when it begins and when it ends, and waits for the answer before it goes on: so
-//! the order of the ledger is the order of what happened, whichever processes it happened in.
+//! Each service reports its start and end to a ledger by HTTP, and waits for the response: so the order of the ledger
+//! is the order of events across processes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -32,7 +32,7 @@ end
 return service
 "#;
 
-/// What services have said, in order.
+/// The reports of services in order.
 struct Ledger {
     address: SocketAddr,
     said: Arc<Mutex<Vec<String>>>,
@@ -59,7 +59,7 @@ impl Ledger {
         ledger
     }
 
-    /// The beginnings and the ends.
+    /// Returns the starts and ends.
     fn lives(&self) -> Vec<String> {
         let said = self.said.lock();
         let is_life = |line: &&String| line.starts_with("begins") || line.starts_with("ends");
@@ -71,7 +71,7 @@ impl Ledger {
         self.said.lock().iter().filter(|said| *said == line).count()
     }
 
-    /// Lines of a configuration for `[limits]` and what follows, with a service of that name.
+    /// Returns lines for `[limits]` and what follows, with a service of that name.
     fn limits(&self, name: &str) -> String {
         format!(
             "drain_time = \"30s\"\nupgrade_drain_time = \"30s\"\n[[service]]\nname = \"life\"\nscript = \"life.lua\"\n\
@@ -80,7 +80,7 @@ impl Ledger {
         )
     }
 
-    /// A server with the first service, which runs.
+    /// Starts a server with the first service and waits for it.
     fn first(&self, test: &str) -> Veche {
         let mut veche = Veche::prepare(test, &self.limits("1"));
         std::fs::write(veche.folder().join("life.lua"), SCRIPT).expect("written");
@@ -157,9 +157,9 @@ fn the_newest_waits_for_all_that_still_drain() {
     assert_eq!(ledger.lives(), ["begins/1"]);
     ledger.may_end.store(true, Ordering::Relaxed);
     until("the third service", || ledger.lives().len() == 3);
-    // That of the second never began: its process was replaced before the first's had ended.
+    // That of the second never started: its process was replaced before the first's had ended.
     assert_eq!(ledger.lives(), ["begins/1", "ends/1", "begins/3"]);
-    // A process that is started anew has nothing to wait for any more.
+    // A restarted process has nothing to wait for.
     kill(veche.server_pid(), Signal::KILL);
     until("the third again", || ledger.count("begins/3") == 2);
 }
@@ -181,7 +181,7 @@ fn one_that_does_not_stop_is_ended_by_its_own_process() {
     let of_first: Vec<_> = later.iter().filter(|line| line.ends_with("/1")).collect();
     assert!(of_first.is_empty(), "{of_first:?} after the second began");
     assert!(said.iter().any(|line| line == "may-end/1"), "it was told");
-    let words = "the service does not stop: it is ended";
+    let words = "the service did not stop in time: ending it";
     assert!(veche.log().contains(words), "{}", veche.log());
 }
 
@@ -194,7 +194,7 @@ fn an_old_process_that_says_nothing_is_waited_for_until_it_is_dead() {
     ledger.upgrade(&veche, "2").expect("upgraded");
     let new = veche.server_pid();
     assert!(veche.is_answering().expect("the new process serves"));
-    // One that comes instead of the new one waits too.
+    // A process that replaces the new one waits too.
     kill(new, Signal::KILL);
     veche.await_another_than(new);
     thread::sleep(Duration::from_millis(300));
@@ -209,7 +209,7 @@ fn an_old_process_that_says_nothing_is_waited_for_until_it_is_dead() {
 fn they_go_on_where_the_new_process_comes_to_nothing() {
     let ledger = Ledger::open();
     let veche = ledger.first("services-refused");
-    // Its server process gets ready, and then it can't be the supervisor.
+    // Its server process gets ready, and then the rehearsal of its supervisor fails.
     let half = "test \"$1\" = server-process && exec PROGRAM \"$@\"; sleep 0.3; exit 7";
     veche.install_script(&half.replace("PROGRAM", env!("CARGO_BIN_EXE_veche")));
     let error = ledger.upgrade(&veche, "2").expect_err("no supervisor");
@@ -219,7 +219,7 @@ fn they_go_on_where_the_new_process_comes_to_nothing() {
         ledger.count("beat/1") > before + 3
     });
     assert_eq!(ledger.lives(), ["begins/1"]);
-    // The next one that is good takes over.
+    // The next good one takes over.
     veche.install();
     ledger.upgrade(&veche, "3").expect("upgraded");
     until("the third service", || ledger.lives().len() == 3);

@@ -1,4 +1,4 @@
-//! Listening sockets in systemd's descriptor store: a socket of the test's own takes them, and the next start gets them.
+//! Listening sockets in systemd's descriptor store: a socket of the test stores them, and the next start gets them.
 
 use std::io::{IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -17,10 +17,10 @@ use crate::support::process::descriptors;
 use crate::support::{SOON, Socket, now, until};
 use crate::veche::{REQUEST, Veche};
 
-/// Numbers of the descriptors that a shell makes those from 3 on.
+/// Descriptors that a shell moves to those from 3 on.
 const FIRST_SOURCE: i32 = 200;
 
-/// As much of a service manager as has to do with the store.
+/// A simulated service manager, as far as the store is concerned.
 struct Manager {
     socket: UnixDatagram,
     path: PathBuf,
@@ -41,7 +41,7 @@ impl Manager {
         }
     }
 
-    /// Takes messages until one has this line.
+    /// Handles messages until one has this line.
     fn take_until(&mut self, line: &str) {
         loop {
             let mut bytes = [0; 4096];
@@ -76,7 +76,7 @@ impl Manager {
         }
     }
 
-    /// Starts the server as a service manager does, with the stored descriptors.
+    /// Starts the server like a service manager, with the stored descriptors.
     fn start(&mut self, veche: &mut Veche) {
         let serve = veche.command();
         let sources: Vec<OwnedFd> = self
@@ -157,7 +157,7 @@ fn connections_between_two_runs_are_served_by_the_second() {
         veche.signal(Signal::TERM);
         assert_eq!(veche.exit_code(), Some(0));
         manager.take_until("STOPPING=1");
-        // Enough for each of the sockets to have some.
+        // Enough for each of the sockets to get some.
         let begun = now();
         let waiting: Vec<TcpStream> = (0..100).map(|_| asking(address)).collect();
         manager.start(&mut veche);
@@ -179,7 +179,7 @@ fn connections_between_two_runs_are_served_by_the_second() {
     assert!(Socket::open(address, "/").is_alive());
 }
 
-/// Clients would hang on a socket that nothing accepts from, instead of being refused.
+/// Clients would hang on a socket without a listener, instead of being refused.
 #[test]
 fn sockets_of_addresses_that_are_gone_are_given_up() {
     let mut manager = Manager::new("stored-moved");
@@ -199,7 +199,7 @@ fn sockets_of_addresses_that_are_gone_are_given_up() {
     assert!(veche.is_answering().expect("an answer"));
 }
 
-/// A server process whose supervisor was killed closes the sockets for all who have them.
+/// A server process whose supervisor was killed shuts the sockets down for all processes.
 #[test]
 fn sockets_that_were_closed_are_bound_again() {
     let mut manager = Manager::new("stored-dead");

@@ -1,9 +1,9 @@
-//! Upgrades of the running server: the new program takes over, or the old one goes on as if nothing had been.
+//! Upgrades of the running server: the new program takes over, or the old one continues unaffected.
 //!
-//! The program is this one all the time, under a name of its own that is given to new files: what is replaced, asked,
-//! drained and handed over is the same whatever the version. Programs that are no good are shell scripts.
+//! The program is always this one, under its own name in new files: the steps are the same for any version. Bad
+//! programs are shell scripts.
 //!
-//! `VECHE_UPGRADES` and `VECHE_KILLS` say how many there are under load; a few unless told.
+//! `VECHE_UPGRADES` and `VECHE_KILLS` set their numbers under load; a few by default.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -24,7 +24,7 @@ use crate::veche::{self, Veche};
 
 const DRAIN: &str = "drain_time = \"1s\"\nupgrade_drain_time = \"1s\"";
 
-/// A server whose program can be replaced.
+/// Starts a server whose program can be replaced.
 pub(crate) fn start(name: &str, limits: &str) -> Veche {
     let mut veche = Veche::prepare(name, limits);
     veche.install();
@@ -34,7 +34,7 @@ pub(crate) fn start(name: &str, limits: &str) -> Veche {
 
 fn upgrade(veche: &Veche) -> Result<Value, String> {
     let answer = ask(&veche.control(), UPGRADE)?;
-    // The supervisor is about to change: what is asked meanwhile may be cut off.
+    // The supervisor is about to be replaced: requests may be cut off.
     veche.await_status("ready", |status| status["state"] == "ready");
     Ok(answer)
 }
@@ -77,7 +77,7 @@ fn server_and_supervisor_are_replaced_and_nobody_is_refused() {
     });
     assert!(later.is_alive());
 
-    // It is in every respect what it was before: it reloads, revives, and stops.
+    // It works as before: it reloads, restarts processes, and stops.
     ask(&veche.control(), RELOAD).expect("in force");
     kill(new, Signal::KILL);
     let revived = veche.await_another_than(new);
@@ -146,7 +146,7 @@ fn a_program_that_is_no_good_changes_nothing() {
     let moved = text.replace(&veche.address().to_string(), "127.0.0.1:1");
     assert_ne!(moved, text);
     fs::write(veche.folder().join("veche.toml"), moved).expect("written");
-    refused("another address", "that takes `veche restart`");
+    refused("another address", "this needs `veche restart`");
     fs::write(veche.folder().join("veche.toml"), text).expect("written");
     upgrade(&veche).expect("upgraded at last");
 }
@@ -203,9 +203,9 @@ fn signals_that_come_in_the_middle_are_obeyed() {
             Signal::USR1
         });
         veche.await_log(if round % 2 == 0 {
-            "SIGHUP: loading"
+            "SIGHUP: reloading"
         } else {
-            "SIGUSR1: log files opened"
+            "SIGUSR1: log files reopened"
         });
         veche.await_status("ready", |status| status["state"] == "ready");
         ask(&veche.control(), UPGRADE).expect("upgraded");
@@ -274,7 +274,7 @@ fn more_workers_than_sockets_take_a_stop() {
     );
 }
 
-/// Also while a server process without a supervisor still closes its connections.
+/// Even while a server process without a supervisor still closes its connections.
 #[test]
 fn addresses_are_free_as_soon_as_the_supervisor_is_gone() {
     let mut veche = start("orphan", "drain_time = \"20s\"");
@@ -290,7 +290,7 @@ fn addresses_are_free_as_soon_as_the_supervisor_is_gone() {
     until("the old one to end", || !is_alive(old));
 }
 
-/// Clients that connect and ask all the time; being refused is what must not be.
+/// Clients that connect and send requests all the time; no connection may be refused.
 struct Load {
     is_over: Arc<AtomicBool>,
     answers: Arc<AtomicU64>,
@@ -326,7 +326,7 @@ impl Load {
         }
     }
 
-    /// Waits until so many more were answered.
+    /// Waits for a number of further responses.
     fn await_answers(&self, more: u64) {
         let from = self.answers.load(Ordering::Relaxed);
         until("answers", || {
@@ -342,7 +342,7 @@ impl Load {
     }
 }
 
-/// A stop would take an hour; the upgrade closes what the old process holds within half a second, and says so.
+/// A stop would take an hour; the upgrade closes the old process's connections within half a second, and reports it.
 #[test]
 fn an_upgrade_has_a_drain_time_of_its_own() {
     let limits = "drain_time = \"1h\"\nupgrade_drain_time = \"500ms\"";
@@ -375,7 +375,7 @@ fn upgrades_under_load() {
     let times = times("VECHE_UPGRADES", 4);
     for _ in 0..times {
         load.await_answers(5);
-        // Signals of other kinds come at any moment, also in the middle of the change.
+        // Other signals arrive at any moment, also during the replacement.
         let signals = thread::scope(|scope| {
             let upgrades = scope.spawn(|| ask(&veche.control(), UPGRADE).is_ok());
             let mut signals = 0;
@@ -401,14 +401,14 @@ fn upgrades_under_load() {
     });
 }
 
-/// Kills beyond the back-off's window, between upgrades or not.
+/// Kills outside of the backoff's window, with or without upgrades.
 #[test]
 fn kills_under_load() {
     let veche = start("kills", DRAIN);
     let load = Load::on(veche.address());
     let mut took_max = Duration::ZERO;
     for time in 0..times("VECHE_KILLS", 2) {
-        // A server process that lived for less would be started again later and later.
+        // A server process with a shorter life would be restarted with increasing delays.
         let ready = now();
         if time % 10 == 9 {
             veche.install();

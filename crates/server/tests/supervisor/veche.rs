@@ -1,4 +1,4 @@
-//! A `veche serve` of the test's own: its folder, its config, its process, its log.
+//! A `veche serve` of the test: its folder, configuration, process and log.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -17,7 +17,7 @@ use crate::support::process::{self, kill};
 use crate::support::{SOON, Socket, now, until};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_veche");
-/// Answered and closed.
+/// A request that is answered and closed.
 pub(crate) const REQUEST: &[u8] = b"GET /nowhere HTTP/1.0\r\nHost: localhost\r\n\r\n";
 
 pub(crate) struct Veche {
@@ -27,7 +27,7 @@ pub(crate) struct Veche {
     limits: String,
 }
 
-/// SIGSTOP, and until it shows: the process may run on for a moment.
+/// Sends SIGSTOP and waits until it takes effect.
 pub(crate) fn freeze(raw: u32) {
     kill(raw, Signal::STOP);
     until("the process to freeze", || {
@@ -36,7 +36,7 @@ pub(crate) fn freeze(raw: u32) {
 }
 
 impl Veche {
-    /// Its folder and config, without the process.
+    /// Creates its folder and configuration without the process.
     pub(crate) fn prepare(name: &str, limits: &str) -> Self {
         static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -55,7 +55,7 @@ impl Veche {
         veche
     }
 
-    /// Runs and is ready; `limits` are lines of `[limits]`.
+    /// Starts it and waits until it is ready; `limits` are lines of `[limits]`.
     pub(crate) fn start(name: &str, limits: &str) -> Self {
         let mut veche = Self::prepare(name, limits);
         veche.start_again();
@@ -67,7 +67,7 @@ impl Veche {
         self.find_address();
     }
 
-    /// Waits until it is ready, and notes where it listens.
+    /// Waits until it is ready, and records its address.
     pub(crate) fn find_address(&mut self) {
         self.await_status("ready", |status| status["state"] == "ready");
         let status = self.status();
@@ -82,18 +82,18 @@ impl Veche {
         self.spawn_with(|command| command);
     }
 
-    /// With a command that was changed; nobody waits until it is ready.
+    /// Starts it with a modified command, without waiting.
     pub(crate) fn spawn_with(&mut self, change: impl FnOnce(&mut Command) -> &mut Command) {
         let mut command = self.command();
         self.run(change(&mut command));
     }
 
-    /// Another command that becomes this server.
+    /// Runs another command that becomes this server.
     pub(crate) fn run(&mut self, command: &mut Command) {
         self.child = Some(command.spawn().expect("it starts"));
     }
 
-    /// One that is to run with this config; its standard error goes to the log.
+    /// Returns a command with this configuration; its standard error goes to the log.
     pub(crate) fn command(&self) -> Command {
         let log = fs::File::options()
             .append(true)
@@ -130,7 +130,7 @@ impl Veche {
         fs::write(self.folder.join("veche.toml"), text).expect("written");
     }
 
-    /// From the next start on.
+    /// Sets the address for the next start.
     pub(crate) fn set_address(&mut self, address: SocketAddr) {
         self.address = address;
         self.write_config(&self.limits, "");
@@ -140,12 +140,12 @@ impl Veche {
         &self.folder
     }
 
-    /// Where its own program is, if it has one.
+    /// Returns the path of its own program, if it has one.
     pub(crate) fn program(&self) -> PathBuf {
         self.folder.join("veche")
     }
 
-    /// Installs the program in its own place, as a package manager does: a new file takes the name of the old one.
+    /// Installs the program like a package manager: a new file replaces the old one.
     pub(crate) fn install(&self) {
         self.install_copy(PROGRAM.as_ref());
     }
@@ -155,7 +155,7 @@ impl Veche {
         self.install_text(&format!("#!/bin/sh\n{script}\n"));
     }
 
-    /// Installs an executable file with this in it.
+    /// Installs an executable file with this content.
     pub(crate) fn install_text(&self, text: &str) {
         let written = self.folder.join("veche.text");
         fs::write(&written, text).expect("written");
@@ -163,8 +163,8 @@ impl Veche {
         self.install_copy(&written);
     }
 
-    /// By a process of its own: a file that this one writes may still be open in what other tests are just starting, and
-    /// nobody can run it until they have (ETXTBSY).
+    /// Copies in a separate process: a file written by this one may still be open in children of other tests, which
+    /// prevents executing it (ETXTBSY).
     fn install_copy(&self, from: &Path) {
         let new = self.folder.join("veche.new");
         let copied = Command::new("cp").arg(from).arg(&new).status();
@@ -220,14 +220,14 @@ impl Veche {
         Ok(client)
     }
 
-    /// An open session.
+    /// Opens a session.
     pub(crate) fn open(&self) -> Socket {
         let mut socket = Socket::open(self.address, "/");
         assert!(socket.is_alive());
         socket
     }
 
-    /// Has a request answered on a connection of its own.
+    /// Sends a request on its own connection; returns whether it was answered.
     pub(crate) fn is_answering(&self) -> io::Result<bool> {
         let mut client = self.connect()?;
         client.write_all(REQUEST)?;
@@ -236,7 +236,7 @@ impl Veche {
         Ok(answer.starts_with("HTTP/1.1 "))
     }
 
-    /// Waits until a server process other than `old` is ready, and has it answer.
+    /// Waits until a server process other than `old` is ready and answers.
     pub(crate) fn await_another_than(&self, old: u32) -> u32 {
         self.await_status("another server process", |status| {
             status["state"] == "ready" && status["server"]["pid"] != old
@@ -245,19 +245,19 @@ impl Veche {
         self.server_pid()
     }
 
-    /// The server process as the system knows it: asking costs the supervisor nothing.
+    /// Returns the server process as seen by the system, without asking the supervisor.
     pub(crate) fn child(&self) -> Option<u32> {
         let pid = self.pid();
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
         children.split(' ').next()?.parse().ok()
     }
 
-    /// The supervisor's processor time so far, in hundredths of a second.
+    /// Returns the supervisor's CPU time in hundredths of a second.
     pub(crate) fn cpu_ticks(&self) -> u64 {
         process::cpu_ticks(self.pid())
     }
 
-    /// SIGKILL, and reaped.
+    /// Kills and reaps the supervisor.
     pub(crate) fn kill_supervisor(&mut self) {
         let mut child = self.child.take().expect("started");
         child.kill().expect("killed");

@@ -1,5 +1,5 @@
-//! Real servers behind the one under test: MariaDB and Redis of Debian's packages, on ports and in folders of their own,
-//! which end with the value that holds them.
+//! Real services for the server under test: Debian's MariaDB and Redis, on their own ports and folders, ended when
+//! dropped.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{process, until};
 
-/// One of them.
+/// A running service.
 pub(crate) struct Backing {
     folder: PathBuf,
     kind: Kind,
@@ -17,11 +17,11 @@ pub(crate) struct Backing {
     child: Option<Child>,
 }
 
-/// Files in its folder, if it speaks TLS.
+/// Files in its folder, if it uses TLS.
 const CERTIFICATE: &str = "certificate.pem";
 const KEY: &str = "key.pem";
 
-/// What it is.
+/// The kind of service.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     MariaDb { connections_max: u32 },
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The account that may run it; root may not, or should not.
+    /// Returns the account that runs it; root may not, or should not.
     fn account(self) -> &'static str {
         match self {
             Self::MariaDb { .. } => "mysql",
@@ -47,7 +47,7 @@ impl Backing {
         Self::new(Kind::Redis, None)
     }
 
-    /// One that speaks TLS, with that certificate and key, each as PEM. Redis speaks nothing else then.
+    /// Starts one with TLS, with a certificate and key as PEM. Redis then has no other listener.
     pub(crate) fn sealed(kind: Kind, certificate: &str, key: &str) -> Self {
         Self::new(kind, Some([certificate, key]))
     }
@@ -57,7 +57,7 @@ impl Backing {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("veche-backing-{}-{number}", std::process::id());
         let folder = std::env::temp_dir().join(name);
-        // What a run that was killed has left, if it had the same number.
+        // Files left by a killed run with the same number.
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a folder");
         // Free now; the server binds it in a moment.
@@ -83,8 +83,8 @@ impl Backing {
         backing
     }
 
-    /// Makes MariaDB's first tables. Debian's script has been seen to fail on a busy machine: it may try again, from
-    /// nothing, and what it said is shown if it never succeeds.
+    /// Creates MariaDB's system tables. Debian's script may fail on a busy machine, so it is retried from scratch, and
+    /// its output is shown if it never succeeds.
     fn install(&self) {
         const TRIES: u32 = 3;
         let data = self.path("data");
@@ -124,7 +124,7 @@ impl Backing {
         }
     }
 
-    /// A program, run by an account that may; what it says goes into a file.
+    /// Returns a command under its account, with output to a file.
     fn command(&self, program: &str) -> Command {
         let mut command = if rustix::process::getuid().is_root() {
             let mut command = Command::new("setpriv");
@@ -154,7 +154,7 @@ impl Backing {
         command
     }
 
-    /// Starts it, with the data that it has, and waits until it serves.
+    /// Starts it with its data, and waits until it serves.
     pub(crate) fn start(&mut self) {
         let port = self.port.to_string();
         let is_sealed = self.folder.join(KEY).exists();
@@ -174,7 +174,7 @@ impl Backing {
                     "--skip-name-resolve",
                     "--innodb-log-file-size=8M",
                     "--innodb-buffer-pool-size=32M",
-                    // Its rings are accounted to the account, whose share of locked memory other runs use too.
+                    // Its rings count towards the account's locked memory, which other runs use too.
                     "--innodb-use-native-aio=0",
                     "--innodb-flush-log-at-trx-commit=0",
                     "--thread-cache-size=0",
@@ -204,7 +204,7 @@ impl Backing {
         until("the server behind", || TcpStream::connect(address).is_ok());
     }
 
-    /// Ends it as a crash would.
+    /// Kills it like a crash.
     pub(crate) fn crash(&mut self) {
         if let Some(mut child) = self.child.take() {
             process::end(child.id());
@@ -212,7 +212,7 @@ impl Backing {
         }
     }
 
-    /// Has MariaDB carry out a statement.
+    /// Runs a MariaDB statement.
     pub(crate) fn sql(&self, sql: &str) {
         let output = Command::new("mariadb")
             .arg("--no-defaults")
@@ -223,7 +223,7 @@ impl Backing {
         assert!(output.status.success(), "{output:?}");
     }
 
-    /// Where it is, with options of `veche.mysql.connect`.
+    /// Returns its URL, with options of `veche.mysql.connect`.
     pub(crate) fn url(&self, name: &str, options: &str) -> String {
         let Self { port, kind, .. } = self;
         match kind {

@@ -1,4 +1,4 @@
-//! A small HTTP client: one connection kept alive, or one call by itself.
+//! A small HTTP client: one persistent connection, or single requests.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -27,7 +27,7 @@ impl Response {
         })
     }
 
-    /// The values of a header, each of a line.
+    /// Returns the values of a header, one per line.
     pub(crate) fn header_all(&self, name: &str) -> Vec<String> {
         let lines = self.head.lines().skip(1);
         let pairs = lines.filter_map(|line| line.split_once(':'));
@@ -59,7 +59,7 @@ impl Http {
         }
     }
 
-    /// A request; `headers` are whole lines with their ends.
+    /// Sends a request; `headers` are complete lines.
     pub(crate) fn request(
         &mut self,
         method: &str,
@@ -84,7 +84,7 @@ impl Http {
         self.socket.write_all(bytes)
     }
 
-    /// The next response, whole.
+    /// Returns the next complete response.
     pub(crate) fn response(&mut self) -> io::Result<Response> {
         let mut response = self.head()?;
         if response.header("transfer-encoding").is_some() {
@@ -103,7 +103,7 @@ impl Http {
         Ok(response)
     }
 
-    /// The next chunk of a body; `None` after the last.
+    /// Returns the next chunk of a body; `None` after the last.
     pub(crate) fn chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
         let line = loop {
             if let Some(at) = self.input.windows(2).position(|two| two == b"\r\n") {
@@ -122,7 +122,7 @@ impl Http {
         Ok((length > 0).then_some(chunk))
     }
 
-    /// So many bytes of a body.
+    /// Returns bytes of a body.
     pub(crate) fn bytes(&mut self, length: usize) -> io::Result<Vec<u8>> {
         while self.input.len() < length {
             self.fill()?;
@@ -130,7 +130,7 @@ impl Http {
         Ok(self.input.drain(..length).collect())
     }
 
-    /// The next response's head; its body is left to be read.
+    /// Returns the next response's head, leaving the body to be read.
     pub(crate) fn head(&mut self) -> io::Result<Response> {
         let end = loop {
             if let Some(at) = self.input.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -152,7 +152,7 @@ impl Http {
         })
     }
 
-    /// What comes until the server's FIN.
+    /// Returns everything until the server's FIN.
     pub(crate) fn rest(&mut self) -> io::Result<Vec<u8>> {
         while self
             .fill()
@@ -177,7 +177,7 @@ impl Http {
     }
 }
 
-/// A GET by itself.
+/// Performs a single GET.
 #[track_caller]
 pub(crate) fn get(address: SocketAddr, path: &str) -> Response {
     Http::connect(address)
@@ -185,7 +185,7 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> Response {
         .expect("an answer")
 }
 
-/// A call of the API by itself, as the server's default key allows it.
+/// Performs a single API call with the default key.
 #[track_caller]
 pub(crate) fn call(address: SocketAddr, name: &str, body: &Value) -> Value {
     let body = body.to_string();

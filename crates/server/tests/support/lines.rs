@@ -1,4 +1,4 @@
-//! A back end on the push listener: lines out, answer lines in.
+//! A back end on the push listener: lines out, response lines in.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -21,7 +21,7 @@ impl Lines {
         Self { socket, answers }
     }
 
-    /// Sends a line that is not answered.
+    /// Sends a line that gets no response.
     pub(crate) fn send(&mut self, line: &Value) {
         self.raw(format!("{line}\n").as_bytes());
     }
@@ -30,7 +30,7 @@ impl Lines {
         self.socket.write_all(bytes).expect("the server reads");
     }
 
-    /// The next answer line.
+    /// Returns the next response line.
     #[track_caller]
     pub(crate) fn answer(&mut self) -> Value {
         let mut line = String::new();
@@ -38,14 +38,14 @@ impl Lines {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?} is no JSON: {error}"))
     }
 
-    /// Sends a line and returns what it was answered.
+    /// Sends a line and returns its response.
     #[track_caller]
     pub(crate) fn ask(&mut self, line: &Value) -> Value {
         self.send(line);
         self.answer()
     }
 
-    /// Sends FIN and waits for the server's: all lines before are carried out then.
+    /// Sends FIN and waits for the server's: all earlier lines are complete then.
     pub(crate) fn finish(mut self) {
         self.socket
             .shutdown(Shutdown::Write)

@@ -1,14 +1,14 @@
-//! A parser of the metrics' text as small as it can be, strict about what the format promises.
+//! A minimal parser of the metrics text format, strict about its guarantees.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpStream};
 
 use super::Http;
 
-/// The header by which Prometheus asks for OpenMetrics.
+/// The header with which Prometheus requests OpenMetrics.
 const ACCEPT: &str = "Accept: application/openmetrics-text;version=1.0.0\r\n";
 
-/// One scrape: samples by name and labels as they are written.
+/// One scrape: samples by name and labels as written.
 pub(crate) struct Metrics(HashMap<String, f64>);
 
 impl Metrics {
@@ -16,14 +16,14 @@ impl Metrics {
         Self::try_scrape(internal).expect("the server is there")
     }
 
-    /// The same of a server that may not be there.
+    /// Scrapes a server that may not be running.
     pub(crate) fn try_scrape(internal: SocketAddr) -> Option<Self> {
         let mut http = Http::over(TcpStream::connect(internal).ok()?);
         let response = http.request("GET", "/metrics", ACCEPT, b"").ok()?;
         (response.status == 200).then(|| Self::parse(response.text()))
     }
 
-    /// Reads the OpenMetrics text format; panics where it is broken.
+    /// Parses the OpenMetrics text format; panics if it is malformed.
     pub(crate) fn parse(text: &str) -> Self {
         let mut samples = HashMap::new();
         let mut families = Vec::new();
@@ -71,7 +71,7 @@ impl Metrics {
         Self(samples)
     }
 
-    /// The sum over all samples of a name whose labels hold all of `labels`, such as `direction="out"`.
+    /// Returns the sum of all samples of a name whose labels contain all of `labels`, such as `direction="out"`.
     pub(crate) fn sum(&self, name: &str, labels: &[&str]) -> f64 {
         let of_name = |sample: &&String| sample.split('{').next() == Some(name);
         let found: Vec<&String> = self.0.keys().filter(of_name).collect();

@@ -1,7 +1,7 @@
-//! A real server process and the clients that talk to it: blocking sockets, nothing of the server's own parts but the
-//! client role of `veche-proto`.
+//! A real server process and its clients: blocking sockets, and none of the server's own code except the client role of
+//! `veche-proto`.
 //!
-//! Everything lies in a temporary folder, listens on free ports and ends with the value that holds it.
+//! Everything is in a temporary folder, listens on free ports and ends when it is dropped.
 
 #![allow(dead_code, unused_imports, reason = "each test uses a part")]
 
@@ -31,17 +31,17 @@ pub(crate) use socket::{Seen, Socket, connect_from};
 
 pub(crate) use now::now;
 
-/// How long anything may take that should take a moment; the machine may be busy with other things.
+/// The time limit of anything that should be quick; the machine may be busy.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
-/// Back end and number of workers: what every test runs on.
+/// The driver and the number of workers of a test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     pub(crate) io: &'static str,
     pub(crate) workers: usize,
 }
 
-/// All of them. The fake asynchronous back end completes late and in parts, from a seed of its own.
+/// All setups. The simulated asynchronous driver completes late and in parts, from its own seed.
 const SETUPS: [Setup; 6] = [
     Setup {
         io: "epoll",
@@ -69,13 +69,13 @@ const SETUPS: [Setup; 6] = [
     },
 ];
 
-/// Those that this machine can run: a container may forbid io_uring.
+/// Returns the setups available on this machine: a container may forbid io_uring.
 pub(crate) fn setups() -> impl Iterator<Item = Setup> {
     static HAS_URING: OnceLock<bool> = OnceLock::new();
     let has_uring = *HAS_URING.get_or_init(|| {
         let probe = veche_net::Uring::probe();
         if let Err(error) = &probe {
-            // Past the harness, which shows nothing of a test that passes.
+            // Written past the test harness, which hides the output of passing tests.
             let _ = writeln!(
                 std::io::stderr(),
                 "SKIPPED in part: no test on io_uring: {error}"
@@ -88,13 +88,13 @@ pub(crate) fn setups() -> impl Iterator<Item = Setup> {
         .filter(move |setup| has_uring || setup.io != "io_uring")
 }
 
-/// For what is about processes and not about bytes.
+/// For tests about processes rather than bytes.
 pub(crate) const USUAL: Setup = Setup {
     io: "epoll",
     workers: 3,
 };
 
-/// The back end of tests that run on one of them at a time, and load it for long.
+/// Returns the driver for long load tests, which run on one driver at a time.
 pub(crate) fn chosen_io() -> &'static str {
     static CHOSEN: OnceLock<String> = OnceLock::new();
     CHOSEN.get_or_init(|| std::env::var("VECHE_TEST_IO").unwrap_or_else(|_| "epoll".to_owned()))
@@ -106,7 +106,7 @@ pub(crate) const USUAL_ONE: Setup = Setup {
     workers: 1,
 };
 
-/// Runs a test on all setups at the same time; each has a server of its own.
+/// Runs a test on all setups concurrently; each has a server of its own.
 pub(crate) fn on_all(test: impl Fn(Setup) + Sync) {
     let test = &test;
     thread::scope(|scope| {
@@ -121,7 +121,7 @@ pub(crate) fn on_all(test: impl Fn(Setup) + Sync) {
     });
 }
 
-/// The same, one after the other: for tests that load the machine.
+/// Runs a test on all setups one after the other, for tests that load the machine.
 pub(crate) fn on_each(test: impl Fn(Setup)) {
     for setup in setups() {
         eprintln!("on {setup:?}");
@@ -129,7 +129,7 @@ pub(crate) fn on_each(test: impl Fn(Setup)) {
     }
 }
 
-/// Waits for something that comes by and by.
+/// Waits for a condition.
 #[track_caller]
 pub(crate) fn until(what: &str, mut happens: impl FnMut() -> bool) {
     let deadline = now() + SOON;
@@ -139,7 +139,7 @@ pub(crate) fn until(what: &str, mut happens: impl FnMut() -> bool) {
     }
 }
 
-/// The value below which this share of the samples lies.
+/// Returns the value below which this share of the samples lies.
 pub(crate) fn percentile(samples: &mut [Duration], share: f64) -> Duration {
     samples.sort_unstable();
     samples[((samples.len() - 1) as f64 * share) as usize]

@@ -1,4 +1,4 @@
-//! Debian's nginx, on ports of the test's own, in a folder that goes with it.
+//! Debian's nginx, on ports of the test and in a temporary folder.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,8 @@ pub(crate) struct Nginx {
 }
 
 impl Nginx {
-    /// With what `http` makes of its address and its folder in the block of that name; `files` are below the folder.
+    /// Starts it; `http` returns the content of the `http` block from its address and folder; `files` are below the
+    /// folder.
     pub(crate) fn start(
         http: impl FnOnce(SocketAddr, &Path) -> String,
         files: &[(&str, &str)],
@@ -32,7 +33,7 @@ impl Nginx {
         })
     }
 
-    /// Passes connections on as `stream` says, which is a whole block of that name.
+    /// Starts a TCP proxy; `stream` returns the complete `stream` block.
     pub(crate) fn passing(stream: impl FnOnce(SocketAddr) -> String) -> Self {
         let module = "load_module /usr/lib/nginx/modules/ngx_stream_module.so;";
         Self::run(&[], module, |address, _| stream(address))
@@ -77,8 +78,8 @@ impl Nginx {
     }
 }
 
-/// An address of loopback that nobody listens on, and whose port the system gives to nobody who asks for any: until the
-/// program that it is for has it, other tests ask for many.
+/// Returns a free loopback address whose port the system does not assign automatically, since other tests request many
+/// until the program has bound it.
 pub(crate) fn free_address() -> SocketAddr {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let next = || {
@@ -94,7 +95,7 @@ pub(crate) fn free_address() -> SocketAddr {
         .expect("a free port")
 }
 
-/// Below those that the system gives away.
+/// Below the automatically assigned ports.
 const PORTS: std::ops::Range<u16> = 12_000..30_000;
 
 impl Drop for Nginx {

@@ -1,4 +1,4 @@
-//! What the system says of a process, from `/proc`.
+//! Facts about a process from `/proc`.
 
 use std::fs;
 use std::path::Path;
@@ -13,35 +13,35 @@ pub(crate) fn kill(raw: u32, signal: Signal) {
     kill_process(pid(raw), signal).expect("it is there");
 }
 
-/// SIGKILL to what may be gone already.
+/// Kills a process that may be gone already.
 pub(crate) fn end(raw: u32) {
     let _ = kill_process(pid(raw), Signal::KILL);
 }
 
-/// Whether it runs; one that nobody reaped yet does not.
+/// Returns whether it is running; zombies don't count.
 pub(crate) fn is_alive(raw: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{raw}/stat")).unwrap_or_default();
     !stat.is_empty() && !stat.contains(") Z ")
 }
 
-/// Open descriptors.
+/// Returns the number of open descriptors.
 pub(crate) fn descriptors(raw: u32) -> usize {
     fs::read_dir(format!("/proc/{raw}/fd"))
         .expect("it runs")
         .count()
 }
 
-/// Resident memory.
+/// Returns the resident memory.
 pub(crate) fn rss_kib(raw: u32) -> u64 {
     memory_kib(raw, "VmRSS:")
 }
 
-/// The most memory that was resident at any time, or since [`forget_peak`].
+/// Returns the peak of resident memory, or the peak since [`forget_peak`].
 pub(crate) fn peak_kib(raw: u32) -> u64 {
     memory_kib(raw, "VmHWM:")
 }
 
-/// The peak of resident memory begins anew (proc(5), `clear_refs`).
+/// Resets the peak of resident memory (proc(5), `clear_refs`).
 pub(crate) fn forget_peak(raw: u32) {
     fs::write(format!("/proc/{raw}/clear_refs"), "5").expect("a process of ours");
 }
@@ -58,7 +58,7 @@ fn memory_kib(raw: u32, name: &str) -> u64 {
         .expect("a number")
 }
 
-/// Processor time so far, in hundredths of a second.
+/// Returns the CPU time in hundredths of a second.
 pub(crate) fn cpu_ticks(raw: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{raw}/stat")).expect("it runs");
     let fields: Vec<&str> = stat
@@ -73,8 +73,8 @@ pub(crate) fn cpu_ticks(raw: u32) -> u64 {
         .sum()
 }
 
-/// Of a thread by its name: how long it ran so far, and how long it wanted to and waited for a core, in nanoseconds.
-/// Nothing where the kernel keeps no count.
+/// Returns how long a thread, by name, has run and has waited for a core, in nanoseconds; `None` if the kernel does not
+/// count it.
 pub(crate) fn ran_and_waited(raw: u32, thread: &str) -> Option<(u64, u64)> {
     let threads = fs::read_dir(format!("/proc/{raw}/task")).ok()?.flatten();
     let is_it = |folder: &Path| {
@@ -87,7 +87,7 @@ pub(crate) fn ran_and_waited(raw: u32, thread: &str) -> Option<(u64, u64)> {
     Some((counts.next()?.ok()?, counts.next()?.ok()?))
 }
 
-/// Sets the soft limit on descriptors of a running process.
+/// Sets the soft limit of descriptors of a running process.
 pub(crate) fn limit_descriptors(raw: u32, soft: u64) {
     let limit = rustix::process::Rlimit {
         current: Some(soft),
@@ -97,7 +97,7 @@ pub(crate) fn limit_descriptors(raw: u32, soft: u64) {
         .expect("a child of ours");
 }
 
-/// Sets the soft limit on the size of files that a running process writes; `None` for none.
+/// Sets the soft limit of file sizes of a running process; `None` for none.
 pub(crate) fn limit_files(raw: u32, soft: Option<u64>) {
     let limit = rustix::process::Rlimit {
         current: soft,

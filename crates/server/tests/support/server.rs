@@ -1,4 +1,4 @@
-//! The server under test: `veche serve` with a config of its own.
+//! The server under test: `veche serve` with its own configuration.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -18,26 +18,26 @@ use super::{SOON, Setup, now, process, until};
 /// The header line with the key of every server here.
 pub(crate) const KEY_HEADER: &str = "X-API-Key: key\r\n";
 
-/// What differs from test to test.
+/// The options that differ between tests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Options<'o> {
     /// Lines of `[limits]`.
     pub(crate) limits: &'o str,
-    /// Further lines of the public `[[listen]]`; it answers to every name unless they say otherwise.
+    /// Additional lines of the public `[[listen]]`; it accepts every host name by default.
     pub(crate) listen: &'o str,
-    /// Further lines of `[api]`.
+    /// Additional lines of `[api]`.
     pub(crate) api: &'o str,
-    /// Further lines at the end of the config: routes.
+    /// Additional lines at the end of the configuration, such as routes.
     pub(crate) routes: &'o str,
-    /// Limit on descriptors to start under.
+    /// The descriptor limit at the start.
     pub(crate) descriptors: Option<u32>,
-    /// What a shell does before it becomes the server.
+    /// Shell commands that run before the server.
     pub(crate) shell: &'o str,
-    /// Further lines of `[server]`.
+    /// Additional lines of `[server]`.
     pub(crate) server: &'o str,
-    /// What is logged; `info` if empty.
+    /// The log level; `info` if empty.
     pub(crate) log: &'o str,
-    /// Files beside the config, by name.
+    /// Files beside the configuration, by name.
     pub(crate) files: &'o [(&'o str, &'o str)],
 }
 
@@ -59,7 +59,7 @@ impl Server {
         Self::prepared(setup, options, |_| {})
     }
 
-    /// The same, where its folder needs something before it starts.
+    /// Starts it after preparing its folder.
     pub(crate) fn prepared(
         setup: Setup,
         options: &Options<'_>,
@@ -75,7 +75,7 @@ impl Server {
         server
     }
 
-    /// With these routes, and these files beside the config.
+    /// Starts it with these routes and files beside the configuration.
     pub(crate) fn serving(setup: Setup, routes: &str, files: &[(&str, &str)]) -> Self {
         let options = Options {
             routes,
@@ -85,12 +85,12 @@ impl Server {
         Self::with(setup, &options)
     }
 
-    /// A folder with a config of its own, copied; ports and workers are the test's, all else is as it stands there.
+    /// Starts a copy of a folder with its own configuration, in which only ports and workers are changed.
     pub(crate) fn copy_of(setup: Setup, folder: &Path) -> Self {
         Self::copy_with(setup, folder, &Options::default())
     }
 
-    /// The same, started as the options say.
+    /// Starts such a copy with options.
     pub(crate) fn copy_with(setup: Setup, folder: &Path, options: &Options<'_>) -> Self {
         let mut server = Self::prepare(setup);
         copy(folder, &server.folder);
@@ -112,26 +112,26 @@ impl Server {
         server
     }
 
-    /// Ends it as a service manager does.
+    /// Stops it like a service manager.
     #[track_caller]
     pub(crate) fn stop(&mut self) {
         self.signal(Signal::TERM);
         assert_eq!(self.exit_code(), Some(0), "{}", self.log());
     }
 
-    /// SIGKILL to the supervisor alone: its server process drains.
+    /// Kills the supervisor alone: its server process drains.
     pub(crate) fn kill_supervisor(&mut self) {
         let mut child = self.child.take().expect("started");
         child.kill().expect("ours");
         child.wait().expect("killed");
     }
 
-    /// The next start has so many.
+    /// Sets the number of workers for the next start.
     pub(crate) fn set_workers(&mut self, workers: usize) {
         self.setup.workers = workers;
     }
 
-    /// Starts it anew after a [`stop`](Self::stop).
+    /// Starts it again after a [`stop`](Self::stop).
     pub(crate) fn start_again(&mut self, options: &Options<'_>) {
         self.configure(options);
         self.launch(options);
@@ -144,7 +144,7 @@ impl Server {
             (address("public"), address("internal"), address("push"));
     }
 
-    /// Nothing runs yet.
+    /// Creates the folder without starting anything.
     fn prepare(setup: Setup) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -162,7 +162,7 @@ impl Server {
         }
     }
 
-    /// Starts it, and waits until it is ready.
+    /// Starts it and waits until it is ready.
     fn launch(&mut self, options: &Options<'_>) {
         let log = fs::File::create(self.folder.join("stderr")).expect("a log");
         let limit = options
@@ -194,7 +194,7 @@ impl Server {
         });
     }
 
-    /// Of the first listener with that role.
+    /// Returns the address of the first listener with a role.
     fn address(&self, role: &str) -> Option<SocketAddr> {
         let status = self.status()?;
         let mut listeners = status["listeners"].as_array()?.iter();
@@ -202,7 +202,7 @@ impl Server {
         listener["address"].as_str()?.parse().ok()
     }
 
-    /// Writes the config; a running server has to be told.
+    /// Writes the configuration; a running server has to be reloaded.
     pub(crate) fn configure(&self, options: &Options<'_>) {
         for (name, text) in options.files {
             let path = self.folder.join(name);
@@ -225,7 +225,7 @@ impl Server {
         } else {
             "hosts = [\"*\"]"
         };
-        // Listeners keep their addresses over a restart, and may keep the word for "any".
+        // Listeners keep their addresses over a restart, and may keep the wildcard.
         let text = format!(
             "[server]\nworkers = {workers}\nio = \"{io}\"\nlog = \"{log}\"\n{server}\n\
              [[listen]]\naddress = \"127.0.0.1:0\"\n{hosts}\n{listen}\n\
@@ -253,7 +253,7 @@ impl Server {
         self.folder.join("veche.toml")
     }
 
-    /// A command with this server's config.
+    /// Returns a command with this server's configuration.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_veche"));
         command
@@ -264,7 +264,7 @@ impl Server {
         command
     }
 
-    /// What the control socket answers to a command, if anything does.
+    /// Sends a command to the control socket; returns the response, if any.
     pub(crate) fn ask(&self, command: &str) -> Option<Value> {
         let mut socket = UnixStream::connect(self.folder.join("veche.sock")).ok()?;
         socket.set_read_timeout(Some(SOON)).ok()?;
@@ -278,7 +278,7 @@ impl Server {
         self.ask("status").map(|mut answer| answer["status"].take())
     }
 
-    /// The process that serves.
+    /// Returns the serving process.
     pub(crate) fn pid(&self) -> u32 {
         self.try_pid().expect("a server process runs")
     }
@@ -289,7 +289,7 @@ impl Server {
             .map(|pid| u32::try_from(pid).expect("a pid"))
     }
 
-    /// To the supervisor.
+    /// Signals the supervisor.
     pub(crate) fn signal(&self, signal: Signal) {
         process::kill(self.child.as_ref().expect("it runs").id(), signal);
     }
@@ -298,14 +298,14 @@ impl Server {
         fs::read_to_string(self.folder.join("stderr")).unwrap_or_default()
     }
 
-    /// Connections that the server counts, by its own status.
+    /// Returns the server's own count of connections.
     pub(crate) fn connections(&self) -> u64 {
         self.status()
             .and_then(|status| status["report"]["connections"].as_u64())
             .expect("a report")
     }
 
-    /// Waits until the server counts so many connections.
+    /// Waits until the server counts this many connections.
     #[track_caller]
     pub(crate) fn await_connections(&self, count: u64) {
         let deadline = now() + SOON;
@@ -343,7 +343,7 @@ impl Server {
         };
         let server = self.try_pid();
         let deadline = now() + Duration::from_secs(5);
-        // The first drains, the second kills.
+        // The first signal drains, the second kills.
         while now() < deadline && matches!(child.try_wait(), Ok(None)) {
             process::kill(child.id(), Signal::TERM);
             thread::sleep(Duration::from_millis(10));
@@ -356,7 +356,7 @@ impl Server {
     }
 }
 
-/// Files and folders below one folder into another.
+/// Copies files and folders recursively.
 fn copy(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).expect("a readable folder") {
         let entry = entry.expect("a directory entry");

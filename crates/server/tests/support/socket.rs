@@ -1,4 +1,4 @@
-//! A WebSocket client that does what it is told, broken frames included.
+//! A scriptable WebSocket client, which can also send malformed frames.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -20,7 +20,7 @@ const LIMITS: MessageLimits = MessageLimits {
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const MASK: Option<[u8; 4]> = Some([0x37, 0xfa, 0x21, 0x3d]);
 
-/// What a client sees.
+/// An item received by a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     Text(String),
@@ -28,15 +28,15 @@ pub(crate) enum Seen {
     Ping,
     Pong,
     Close(Option<u16>, String),
-    /// FIN without more.
+    /// FIN.
     End,
     /// RST.
     Reset,
-    /// Nothing within the time.
+    /// Nothing arrived in time.
     Nothing,
 }
 
-/// A connection that comes from another address of this machine.
+/// Connects from another address of this machine.
 pub(crate) fn connect_from(address: IpAddr, to: SocketAddr) -> TcpStream {
     let socket = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket
@@ -53,12 +53,12 @@ pub(crate) struct Socket {
     decoder: Decoder,
     codecs: Codecs,
     input: Vec<u8>,
-    /// Answers pings by itself.
+    /// Whether pings are answered automatically.
     pub(crate) answers_pings: bool,
 }
 
 impl Socket {
-    /// An open session.
+    /// Opens a session.
     #[track_caller]
     pub(crate) fn open(address: SocketAddr, target: &str) -> Self {
         Self::try_open(address, target).unwrap_or_else(|error| panic!("{target} opens: {error}"))
@@ -68,7 +68,7 @@ impl Socket {
         Self::upgrade(TcpStream::connect(address)?, target, &[])
     }
 
-    /// The handshake on a connection that is there already.
+    /// Performs the handshake on an existing connection.
     pub(crate) fn upgrade(
         mut socket: TcpStream,
         target: &str,
@@ -128,7 +128,7 @@ impl Socket {
         let _ = self.socket.write_all(&out);
     }
 
-    /// The closing handshake, to its end.
+    /// Performs the closing handshake.
     #[track_caller]
     pub(crate) fn leave(mut self) {
         self.close(1000);
@@ -142,12 +142,12 @@ impl Socket {
         }
     }
 
-    /// What comes next, pings included only when they are not answered here.
+    /// Returns the next item, including pings only if they are not answered automatically.
     pub(crate) fn next(&mut self) -> Seen {
         self.within(SOON)
     }
 
-    /// What comes next within so long.
+    /// Returns the next item within a time.
     pub(crate) fn within(&mut self, time: Duration) -> Seen {
         let deadline = now() + time;
         loop {
@@ -191,7 +191,7 @@ impl Socket {
         }
     }
 
-    /// The next message, which is text.
+    /// Returns the next message, which has to be text.
     #[track_caller]
     pub(crate) fn text(&mut self) -> String {
         match self.next() {
@@ -200,7 +200,7 @@ impl Socket {
         }
     }
 
-    /// The close frame that ends the session, after whatever else comes before; and then the end.
+    /// Skips to the close frame and returns its code; asserts that the end follows.
     #[track_caller]
     pub(crate) fn closed(&mut self) -> u16 {
         loop {
@@ -220,7 +220,7 @@ impl Socket {
         }
     }
 
-    /// Whether it still lives: a ping is answered.
+    /// Returns whether a ping is answered.
     pub(crate) fn is_alive(&mut self) -> bool {
         let mut out = Vec::new();
         encode_control(&mut out, Opcode::Ping, b"?", MASK);

@@ -1,15 +1,15 @@
-//! Codes are defined in one table, by the numbers that occur in the sources.
+//! Codes are defined in one table: their numbers don't occur elsewhere in the sources.
 
 use super::imports::tokens;
 use super::{assert_none, sources};
 
-/// Where the table is.
+/// The file of the table.
 const TABLE: &str = "crates/types/src/codes.rs";
 
-/// The page of the reference, written from the table.
+/// The reference page generated from the table.
 const PAGE: &str = "docs/reference/codes.md";
 
-/// Numbers that are nothing but codes, in the sources of the product.
+/// Numbers that can only be codes in the sources of the product.
 const NUMBERS: &[std::ops::RangeInclusive<u32>] = &[
     101..=113,
     1001..=1015,
@@ -19,7 +19,7 @@ const NUMBERS: &[std::ops::RangeInclusive<u32>] = &[
     4999..=4999,
 ];
 
-/// Files that mean something else by such a number.
+/// Files in which such a number means something else.
 const OTHERWISE: &[(&str, u32, &str)] = &[
     ("crates/proto/src/http/status.rs", 101, "HTTP's statuses"),
     (
@@ -53,7 +53,7 @@ const OTHERWISE: &[(&str, u32, &str)] = &[
     ("crates/store/src/shard.rs", 112, "bytes of an entry"),
 ];
 
-/// Whether the tokens define a constant with that number as a code of the protocols.
+/// Returns whether the tokens before a number define a constant as a protocol code.
 fn is_code_constant(before: &[String]) -> bool {
     let text = before.concat();
     ["u16=", "u32=", "(u16,&str)=(", "(u32,&str)=("]

@@ -1,4 +1,4 @@
-//! Reads the sources' imports as the compiler would, without macros and without what is compiled for tests only.
+//! Parses the imports of sources like the compiler, without macros and test-only code.
 //!
 //! An import counts for the file that defines the item, not for those that re-export it.
 
@@ -8,20 +8,20 @@ use super::sources;
 
 pub(super) type Path = Vec<String>;
 
-/// One source file.
+/// A source file.
 #[derive(Default)]
 pub(super) struct Module {
-    /// Below the crate's folder of sources.
+    /// The path below the crate's source folder.
     pub(super) file: String,
-    /// What its `use` declarations bind, with the paths from the crate's root.
+    /// Names bound by `use` declarations, with their paths from the crate's root.
     bound: BTreeMap<String, Path>,
     /// Paths of two or more names outside of `use` declarations.
     paths: Vec<Path>,
     /// All names outside of `use` declarations.
     names: BTreeSet<String>,
-    /// Structures and enumerations that it defines.
+    /// Structs and enums that it defines.
     types: BTreeSet<String>,
-    /// Types that it has inherent `impl` blocks of.
+    /// Types with inherent `impl` blocks in it.
     implemented: BTreeSet<String>,
 }
 
@@ -34,7 +34,7 @@ pub(super) fn tokens(text: &str) -> Vec<String> {
     tokens
 }
 
-/// Removes items that are compiled for tests only; returns the names of the modules among them too.
+/// Removes test-only items; also returns the names of the modules among them.
 fn without_tests(tokens: Vec<String>) -> (Vec<String>, Vec<String>) {
     const MARK: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
     let (mut kept, mut modules) = (Vec::new(), Vec::new());
@@ -115,7 +115,7 @@ fn all_tokens(text: &str) -> Vec<String> {
     tokens
 }
 
-/// Folders of sources, one for each crate.
+/// Returns the source folder of each crate.
 pub(super) fn crates() -> BTreeSet<String> {
     let folder = |(name, _): (String, _)| Some(name.split_once("/src/")?.0.to_owned() + "/src/");
     sources().filter_map(folder).collect()
@@ -125,7 +125,7 @@ fn is_name(token: &str) -> bool {
     token.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
-/// Reads a tree of imports; returns the place behind it.
+/// Parses a tree of imports; returns the position after it.
 fn tree(
     tokens: &[String],
     mut i: usize,
@@ -164,7 +164,7 @@ fn tree(
     }
 }
 
-/// The type of an inherent `impl` block whose tokens begin behind the word.
+/// Returns the type of an inherent `impl` block whose tokens start after the keyword.
 fn implemented(tokens: &[String]) -> Option<&str> {
     let mut depth = 0;
     let mut name = None;
@@ -182,7 +182,7 @@ fn implemented(tokens: &[String]) -> Option<&str> {
 }
 
 impl Modules {
-    /// Reads the crate whose sources are in that folder.
+    /// Parses the crate in a source folder.
     pub(super) fn read(folder: &str) -> Self {
         let mut modules = BTreeMap::new();
         let mut texts = BTreeMap::new();
@@ -242,7 +242,7 @@ impl Modules {
                     }
                     continue;
                 }
-                // A visibility is no import.
+                // A visibility is not an import.
                 "pub" if tokens[i + 1..].starts_with(&["(".to_owned(), "in".to_owned()]) => {
                     i += tokens[i..]
                         .iter()
@@ -252,7 +252,8 @@ impl Modules {
                 "struct" | "enum" => {
                     module.types.insert(tokens[i + 1].clone());
                 }
-                "impl" => module
+                // Not the type of an argument.
+                "impl" if i == 0 || matches!(&*tokens[i - 1], ";" | "{" | "}" | "]") => module
                     .implemented
                     .extend(implemented(&tokens[i + 1..]).map(str::to_owned)),
                 _ => {}
@@ -285,7 +286,7 @@ impl Modules {
         module
     }
 
-    /// The same path from the crate's root; `None`: it leads out of the crate.
+    /// Returns a path from the crate's root; `None` if it leads out of the crate.
     fn resolve_from_root(&self, place: &Path, path: &[String]) -> Option<Path> {
         let supers = path.iter().take_while(|name| *name == "super").count();
         let (base, rest) = match path[0].as_str() {
@@ -301,7 +302,7 @@ impl Modules {
         Some([base, rest].concat())
     }
 
-    /// The module that defines what a path names.
+    /// Returns the module that defines a path's item.
     fn definer(&self, path: &[String], depth: usize) -> Option<&Path> {
         let is_module = |length: &usize| self.0.contains_key(&path[..*length]);
         let length = (0..=path.len()).rev().find(is_module)?;
@@ -313,7 +314,7 @@ impl Modules {
         }
     }
 
-    /// The modules that each module imports from.
+    /// Returns the modules that each module imports from.
     pub(super) fn imports(&self) -> BTreeMap<&Path, BTreeSet<&Path>> {
         let of = |(place, module): (_, &Module)| {
             let is_used = |(bound, path): &(&String, &Path)| {
@@ -330,15 +331,12 @@ impl Modules {
         self.0.iter().map(of).collect()
     }
 
-    /// Where the types of a module's `impl` blocks are defined, or the module itself.
-    pub(super) fn owner<'m>(&'m self, place: &'m Path) -> &'m Path {
+    /// The modules that define the types of a module's `impl` blocks, without the module itself.
+    pub(super) fn owners<'m>(&'m self, place: &'m Path) -> impl Iterator<Item = &'m Path> {
         let module = &self.0[place];
-        let mut foreign = module
-            .implemented
-            .iter()
-            .filter(|name| !module.types.contains(*name));
-        let owner = foreign.find_map(|name| self.definer(module.bound.get(name)?, 0));
-        owner.unwrap_or(place)
+        let names = module.implemented.iter();
+        let foreign = names.filter(|name| !module.types.contains(*name));
+        foreign.filter_map(|name| self.definer(module.bound.get(name)?, 0))
     }
 }
 

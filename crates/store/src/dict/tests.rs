@@ -1,4 +1,4 @@
-//! Against a plain map, between threads, and at the limits.
+//! Comparison with a plain map, use by several threads, and limits.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -44,7 +44,7 @@ fn entries_expire() {
     assert_eq!(dict.get(b"k", 109), Some(bytes("v")));
     assert_eq!((dict.get(b"k", 110), dict.count(110)), (None, 0));
     assert!(keys_of(&dict, b"", 10, 110).is_empty() && !dict.delete(b"k", 110));
-    // A later value without a time stays; one with another time has only that.
+    // A later value without a TTL is permanent; one with another TTL has only that.
     dict.set(b"k", bytes("w"), Some(10), 110).expect("room");
     dict.set(b"k", bytes("x"), None, 111).expect("room");
     assert_eq!(dict.get(b"k", 10_000), Some(bytes("x")));
@@ -118,7 +118,7 @@ fn it_is_never_over_its_limit_and_throws_nothing_out() {
     ));
     assert!((50..100).contains(&kept));
     assert_eq!(dict.count(0), kept);
-    // What is there can be changed within its room, and shrink; then there is room again.
+    // Existing entries can be changed within their room, and shrink; then there is room again.
     dict.set(b"key 0", bytes("other"), None, 0).expect("room");
     let much = bytes(&"x".repeat(200));
     assert!(dict.set(b"key 0", much, None, 0).is_err());
@@ -156,14 +156,14 @@ fn as_many_expired_entries_go_as_room_is_needed() {
     assert!(gone <= EXPIRED_PER_CHANGE + EXPIRED_PER_LOCK, "{gone}");
     let large = bytes(&"x".repeat(100_000));
     dict.set(b"large", large, None, 10).expect("room");
-    // Room for it, and no more than the last shard has given with one lock.
+    // Room for it, and at most what the last shard freed under one lock.
     let left = (1 << 20) - dict.used_bytes();
     assert!(
         left <= (EXPIRED_PER_CHANGE + EXPIRED_PER_LOCK) * 170,
         "{left}"
     );
     assert_eq!(dict.count(10), 2);
-    // A change that is refused has found no expired entry any more.
+    // A refused change left no expired entries.
     let huge = bytes(&"x".repeat(950_000));
     assert!(dict.set(b"huge", huge, None, 10).is_err());
     assert!(dict.used_bytes() < 101_000, "{}", dict.used_bytes());
@@ -191,7 +191,7 @@ fn keys_come_in_order_whatever_shard_they_are_in() {
     assert!(keys_of(&dict, b"none", 10, 0).is_empty() && keys_of(&dict, b"", 0, 0).is_empty());
 }
 
-/// Many random operations, each compared with a map that knows no shards, no limit and no hurry.
+/// Random operations, each compared with a map without shards, limits or concurrency.
 #[test]
 fn it_agrees_with_a_plain_map() {
     let mut random = fastrand::Rng::with_seed(7);
@@ -262,7 +262,7 @@ fn it_agrees_with_a_plain_map() {
     for key in keys_of(&dict, b"", 1000, now_ms) {
         dict.delete(&key, now_ms);
     }
-    // Those that have expired go with the first change that needs their room; here, with many others.
+    // The first change that needs their room removes expired entries; here together with many others.
     for number in 0..1000 {
         dict.delete(format!("none {number}").as_bytes(), now_ms);
     }

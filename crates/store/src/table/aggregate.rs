@@ -1,37 +1,37 @@
-//! What the numbers of a scan amount to, without handing rows out.
+//! Aggregation over a scan without returning rows.
 
 use super::Table;
 use super::cell::Cell;
 use super::error::TableError;
 use super::scan::Scan;
 
-/// Numbers so far.
+/// The aggregate so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Aggregate {
     /// Rows with a value.
     pub count: u64,
-    /// Of whole numbers exact.
+    /// The exact sum of integers.
     whole: i128,
-    /// Of others, and what their rounding has left out.
+    /// The sum of other numbers, and its rounding error.
     sum: f64,
     compensation: f64,
     min_max: Option<[f64; 2]>,
 }
 
 impl Aggregate {
-    /// The sum.
+    /// Returns the sum as a double.
     #[must_use]
     pub fn sum(&self) -> f64 {
         self.whole as f64 + (self.sum + self.compensation)
     }
 
-    /// The least and the greatest, if there is any.
+    /// Returns the minimum and maximum, if there are values.
     #[must_use]
     pub fn min_max(&self) -> Option<[f64; 2]> {
         self.min_max
     }
 
-    /// The mean, if there is any.
+    /// Returns the mean, if there are values.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum() / self.count as f64)
@@ -42,7 +42,7 @@ impl Aggregate {
         match whole {
             Some(whole) => self.whole += whole,
             None => {
-                // Neumaier's: what is too small for the sum is kept beside it.
+                // Neumaier's algorithm: keeps the rounding error separately.
                 let sum = self.sum + number;
                 self.compensation += if self.sum.abs() >= number.abs() {
                     (self.sum - sum) + number
@@ -60,10 +60,10 @@ impl Aggregate {
 }
 
 impl Table {
-    /// Adds up a column over the next rows of a scan, as [`next`](Self::next); whether there may be more.
+    /// Aggregates a column over the next rows of a scan, as [`next`](Self::next). Returns whether there may be more.
     ///
     /// # Errors
-    /// [`TableError::Loading`]; [`TableError::Scan`] where the column has no numbers.
+    /// [`TableError::Loading`]; [`TableError::Scan`] if the column is not numeric.
     pub fn aggregate(
         &self,
         column: usize,
@@ -75,7 +75,7 @@ impl Table {
         let kind = &self.schema.columns[column].kind;
         if !kind.is_number() {
             return Err(TableError::Scan(format!(
-                "column {}: only numbers add up, not a {kind}",
+                "column {}: a {kind} can't be summed",
                 self.schema.columns[column].name
             )));
         }

@@ -1,7 +1,7 @@
-//! Several changes, all or none.
+//! Atomic batches of changes.
 //!
-//! A batch is carried out under the lock, change by change; where one is refused, what was done before it is taken back
-//! in reverse. Who watches is told when all of it is done, or nothing.
+//! A batch is applied under the lock, change by change; if one is refused, the earlier ones are undone in reverse.
+//! Watchers are notified when the whole batch is applied, or not at all.
 
 use super::cell::{Cell, OwnedCell};
 use super::change::{PutMode, row_bytes};
@@ -11,7 +11,7 @@ use super::rows::RowPosition;
 use super::watch::Event;
 use super::{State, Table};
 
-/// Most changes of a batch.
+/// Maximum number of changes of a batch.
 pub const BATCH_MAX: usize = 10_000;
 
 #[derive(Clone, Debug)]
@@ -21,20 +21,19 @@ enum Step {
     Delete(OwnedCell),
 }
 
-/// Changes that were noted.
+/// A list of changes.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     steps: Vec<Step>,
 }
 
-/// What takes a change back.
 #[derive(Debug)]
 pub(super) enum Undo {
-    /// The row was put in.
+    /// The row was inserted.
     Remove(u32),
-    /// It had these values.
+    /// The row had these values.
     Restore(u32, Vec<OwnedCell>),
-    /// It was there, with that number, which what was done before it may have noted.
+    /// The row existed with this number, which an earlier undo record may refer to.
     Insert(u32, Vec<OwnedCell>),
 }
 
@@ -68,7 +67,7 @@ impl Batch {
         self.push(Step::Put(how, own(row), ttl_ms))
     }
 
-    /// As [`Table::update`]; that there is no such row is an error here.
+    /// As [`Table::update`]; a missing row is an error.
     ///
     /// # Errors
     /// [`TableError::Batch`].
@@ -93,7 +92,7 @@ impl Batch {
 }
 
 impl Table {
-    /// Carries out a batch: all of it, or nothing where one of its changes is refused.
+    /// Applies a batch: all of it, or nothing if one of its changes is refused.
     ///
     /// # Errors
     /// Those of its changes.
@@ -101,7 +100,7 @@ impl Table {
         let mut state = self.state.write();
         state.refuse_while_loading()?;
         let mut most = state.tidy(self, batch.steps.len(), now_ms);
-        // What is evicted for a later change can't be taken back: room for all of it is made first.
+        // Evictions for a later change can't be undone: room for the whole batch is made first.
         let needed = batch.steps.iter().map(|step| match step {
             Step::Put(_, row, _) => row_bytes(self, &cells(row)),
             Step::Update(_, changes) => {

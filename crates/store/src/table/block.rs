@@ -1,11 +1,11 @@
-//! Bytes that several may look at, and whoever changes them then gets a copy.
+//! Shared bytes with copy on write.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use super::room::heap_bytes;
 
-/// Some bytes, of which those at the end may be unused.
+/// Bytes, with possibly unused ones at the end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Block(Arc<[u8]>);
 
@@ -19,12 +19,12 @@ impl Deref for Block {
 }
 
 impl Block {
-    /// The bytes, to change them.
+    /// Returns the bytes for writing; copies them if they are shared.
     pub(super) fn change(&mut self) -> &mut [u8] {
         Arc::make_mut(&mut self.0)
     }
 
-    /// Has that many from now on, of which the first are those that were in use.
+    /// Changes the length and keeps the first `used` bytes.
     pub(super) fn resize(&mut self, used: usize, len: usize) {
         if self.0.len() == len {
             return;
@@ -36,12 +36,12 @@ impl Block {
         self.0 = new;
     }
 
-    /// Of other ones a copy.
+    /// Copies bytes into a new block.
     pub(super) fn copy(bytes: &[u8]) -> Self {
         Self(bytes.into())
     }
 
-    /// Puts so many bytes in place of some, whatever they are, and moves what is in use behind them.
+    /// Replaces a range by `count` arbitrary bytes and moves the used bytes after it.
     pub(super) fn replace(&mut self, used: usize, range: Range<usize>, count: usize) -> &mut [u8] {
         let from = range.start;
         let bytes = self.change();
@@ -49,11 +49,11 @@ impl Block {
         &mut bytes[from..from + count]
     }
 
-    /// What it takes of the heap.
+    /// Returns the heap memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         match self.0.len() {
             0 => 0,
-            // With its counts.
+            // Including its reference counts.
             len => heap_bytes(len + 16),
         }
     }

@@ -1,7 +1,7 @@
-//! Indexes of rows that are all there: sorted and put into full leaves, instead of row by row.
+//! Bulk construction of indexes from existing rows: sorted and put into full leaves, instead of row by row.
 //!
-//! Entries are sorted in pieces, each between two splitters that come of a sample, so that little more memory is taken
-//! than the index has in the end: the first pieces are large, when the index is small, the later ones smaller.
+//! Entries are sorted in pieces, each between two splitters from a sample, so that little more memory is used than the
+//! finished index takes: pieces are large at first, while the index is small, and shrink later.
 
 use super::error::TableError;
 use super::index::{AnyTree, Index};
@@ -11,19 +11,19 @@ use super::rows::{RowPosition, Rows};
 use super::tree::{Entry, Tree};
 use super::{State, Table};
 
-/// Memory that a piece may take beyond what the index lacks still, in bytes.
+/// Memory in bytes that a piece may use beyond the missing part of the index.
 const PIECE_BYTES: usize = 12 << 20;
-/// Memory beyond which the system's allocator takes a mapping of its own, which goes back as a whole: what it takes of
-/// its heap instead often stays with it. What is not touched costs nothing.
+/// Size in bytes beyond which the system's allocator uses a separate mapping, which is released as a whole: memory from
+/// its heap often stays allocated. Untouched pages cost nothing.
 const OWN_MAPPING: usize = 33 << 20;
-/// Below that it does not matter.
+/// Pieces below this size are not worth shrinking.
 const PIECE_BYTES_FEW: usize = 1 << 20;
-/// Entries of the sample that a piece is told by: the more, the closer it comes to what is meant.
+/// Number of entries of the sample that determines a piece: the more, the more precise.
 const SAMPLE: usize = 16 << 10;
-/// What an entry takes in an index, about.
+/// Approximate size of an entry in an index.
 const ENTRY_BYTES: usize = 5;
 
-/// All indexes of the table but that of its keys, of rows that nobody changes: two or more of them at a time.
+/// Builds all indexes of the table except that of its keys, from rows that don't change, on two or more threads.
 pub(super) fn indexes(table: &Table, rows: &Rows, job: &Job) -> Result<Vec<Index>, JobError> {
     let mut empty = State::new(&table.schema, &table.shape).indexes;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -42,7 +42,7 @@ pub(super) fn indexes(table: &Table, rows: &Rows, job: &Job) -> Result<Vec<Index
     Ok(done)
 }
 
-/// Does each on a thread, the first one on this one.
+/// Runs each task on a thread, the first one on the current thread.
 fn run_parallel<T: Send, R: Send>(
     list: Vec<T>,
     each: impl Fn(T) -> Result<R, JobError> + Sync,
@@ -72,7 +72,7 @@ fn run_parallel<T: Send, R: Send>(
     })
 }
 
-/// Fills an index that is empty.
+/// Fills an empty index.
 pub(super) fn fill(
     mut index: Index,
     name: &str,
@@ -95,10 +95,10 @@ pub(super) fn fill(
     Ok(index)
 }
 
-/// What an index is made of.
+/// The input for an index.
 struct IndexBuilder<'a> {
     keys: &'a KeyShape,
-    /// Its name, if it is unique.
+    /// The name of the index if it is unique.
     unique: Option<&'a str>,
     table: &'a Table,
     rows: &'a Rows,
@@ -120,7 +120,7 @@ impl IndexBuilder<'_> {
         Ok(())
     }
 
-    /// Some entries, evenly spread over the rows, in order.
+    /// Returns a sorted sample of entries, evenly spread over the rows.
     fn sample<K: Key>(&self) -> Result<Vec<Entry<K>>, JobError> {
         let every = (self.rows.count() / SAMPLE).max(1);
         let mut sample = Vec::with_capacity(SAMPLE * 2);
@@ -145,7 +145,7 @@ impl IndexBuilder<'_> {
         let sample = self.sample::<K>()?;
         let count = self.rows.count();
         let each_stands_for = (count / sample.len().max(1)).max(1);
-        // Keys of bytes have theirs outside of the entry.
+        // The bytes of wide keys are outside of the entry.
         let heap = sample.iter().map(|entry| entry.0.heap_bytes()).max();
         let entry_bytes = size_of::<Entry<K>>() + heap.unwrap_or(0);
         let mut piece: Vec<Entry<K>> = Vec::new();
@@ -157,7 +157,7 @@ impl IndexBuilder<'_> {
             let most = (lacking + PIECE_BYTES) / entry_bytes;
             sampled += (most / each_stands_for).max(1);
             let high = sample.get(sampled).cloned();
-            // What the sample promises, and some more: the vector should not have to grow.
+            // The estimate from the sample with a margin: the vector should not have to grow.
             let expected = match high {
                 Some(_) => most,
                 None => lacking / ENTRY_BYTES,

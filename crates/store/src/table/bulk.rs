@@ -1,8 +1,8 @@
-//! Many rows at once, as files have them.
+//! Bulk loading of rows from files.
 //!
-//! A table that is empty is filled without its indexes: these are built at the end, of rows that nobody changes
-//! meanwhile, and that all of it worked is told as one event. Where something is wrong, it is empty again. A table that
-//! has rows gets more by ordinary puts, some under one lock; those before a mistake stay.
+//! An empty table is filled without its indexes: these are built at the end, from rows that don't change meanwhile, and
+//! watchers are notified of the load as one event. After an error it is empty again. A table with rows gets more by
+//! ordinary puts, several under one lock; those before an error stay.
 
 use super::cell::Cell;
 use super::change::PutMode;
@@ -13,16 +13,15 @@ use super::load::row_batch::RowBatch;
 use super::watch::Event;
 use super::{State, Table, build, json};
 
-/// How rows get into a table.
+/// How rows are added to a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// It was empty; nobody else changes it.
+    /// The table was empty, and only this loader changes it.
     Fill,
-    /// As anybody puts them.
     Puts,
 }
 
-/// Puts rows into a table until all of them are in. Where it is dropped before, what it filled is empty again.
+/// Adds rows to a table until all of them are in. If it is dropped before, a table that it filled is empty again.
 #[derive(Debug)]
 pub(super) struct BulkLoader<'a> {
     table: &'a Table,
@@ -33,7 +32,7 @@ pub(super) struct BulkLoader<'a> {
 
 impl<'a> BulkLoader<'a> {
     pub(super) fn new(table: &'a Table, how: PutMode, clocks: Clocks) -> Result<Self, TableError> {
-        // Others get the lock between.
+        // Other threads get the lock in between.
         while table.expire(EXPIRED_MAX, clocks.mono_ms) > 0 {}
         let mut state = table.state.write();
         state.refuse_while_loading()?;
@@ -54,7 +53,7 @@ impl<'a> BulkLoader<'a> {
         })
     }
 
-    /// Puts rows in, under one lock; how many. An error comes with the row that it is about, counted from 0.
+    /// Adds rows under one lock and returns their number. An error comes with the index of the faulty row.
     pub(super) fn put(&self, pack: &RowBatch) -> Result<u64, (usize, TableError)> {
         let table = self.table;
         let mut state = table.state.write();
@@ -91,19 +90,18 @@ impl<'a> BulkLoader<'a> {
         Ok(put)
     }
 
-    /// All rows are in.
     pub(super) fn finish(mut self, job: &Job) -> Result<(), JobError> {
         if self.mode == Mode::Puts {
             return Ok(());
         }
         let table = self.table;
-        // Nobody may change rows meanwhile, so they are what they are.
+        // Nothing else may change the table meanwhile, so the rows are stable.
         let mut state = table.state.write();
         state.rows.shrink_to_fit(&table.shape);
         let rows = state.rows.clone();
         drop(state);
         let indexes = build::indexes(table, &rows, job)?;
-        // Before anybody changes a row, so that none is copied for this.
+        // Before other threads change rows, so that none is copied because of this.
         drop(rows);
         let mut state = table.state.write();
         let empty = std::mem::replace(&mut state.indexes, indexes);
@@ -129,7 +127,7 @@ impl Drop for BulkLoader<'_> {
 }
 
 impl State {
-    /// Puts a row in whose secondary indexes are built later; whether it is in.
+    /// Adds a row whose secondary indexes are built later. Returns whether it was added.
     fn fill(&mut self, table: &Table, how: PutMode, row: &[Cell<'_>]) -> Result<bool, TableError> {
         let there = self.number(table, row[0]);
         if let Some(number) = there.filter(|number| self.rows.find(*number).is_some()) {
@@ -148,7 +146,7 @@ impl State {
         Ok(true)
     }
 
-    /// Whether the table keeps its limit; with the least that its indexes will take, where they are not there yet.
+    /// Checks that the table is within its limit; including the minimum size of its indexes if they are missing.
     pub(super) fn check_fits(&self, table: &Table, lacks_indexes: bool) -> Result<(), TableError> {
         let bytes_max = table.schema.bytes_max;
         let whole = table.schema.indexes.iter().filter(|index| !index.is_sparse);

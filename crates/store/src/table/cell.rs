@@ -1,22 +1,22 @@
-//! A value of a row, checked and in the form in which columns keep it.
+//! Values of rows, validated and in the form in which columns store them.
 
 use super::error::TableError;
 use super::schema::{Column, Type};
 
-/// One value. What the bits mean the column's [`Type`] says: a truth 0 or 1, a whole number itself or in two's
-/// complement of 64 bits, a number of either size as that of an `f64`, a word of an enum by its place.
+/// A value. The column's [`Type`] defines the meaning of the bits: a boolean is 0 or 1, an integer is sign-extended to
+/// 64 bits, a floating-point number of either size is an `f64`, an enum value is its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cell<'a> {
-    /// None.
+    /// No value, as in SQL.
     Null,
-    /// Of a type that has a fixed size.
+    /// A value of a fixed-size type.
     Bits(u64),
-    /// A string, or bytes.
+    /// A string or bytes.
     Text(&'a [u8]),
 }
 
 impl<'a> Cell<'a> {
-    /// A string; empty for anything else.
+    /// Returns the string; empty for any other value.
     #[inline]
     pub(super) fn text(self) -> &'a [u8] {
         match self {
@@ -25,14 +25,14 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// Bytes of a string.
+    /// Returns the length of the string in bytes.
     #[inline]
     pub(super) fn text_bytes(self) -> usize {
         self.text().len()
     }
 }
 
-/// A value that is kept without its row.
+/// An owned value, independent of its row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum OwnedCell {
     Null,
@@ -58,20 +58,20 @@ impl OwnedCell {
     }
 }
 
-/// A value of foreign making, before it is known to fit a column.
+/// An input value before validation against a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum InputValue<'a> {
-    /// None.
+    /// No value, as in SQL.
     Null,
-    /// A truth.
+    /// A value that is true or false.
     Bool(bool),
-    /// A whole number.
+    /// An integer of any supported size.
     Whole(i128),
-    /// Any number.
+    /// A number as a double.
     Number(f64),
-    /// A string.
+    /// A string or bytes.
     Text(&'a [u8]),
-    /// Something else, which is called so.
+    /// A value of another type, with the type's name.
     Other(&'static str),
 }
 
@@ -85,7 +85,7 @@ impl std::fmt::Display for InputValue<'_> {
             Self::Other(name) => write!(out, "a {name}"),
             Self::Text(text) => {
                 const SHOWN_MAX: usize = 40;
-                // So many characters and one more have at most four bytes each.
+                // The displayed characters plus one have at most four bytes each.
                 let begin = &text[..text.len().min(4 * SHOWN_MAX + 4)];
                 let text = String::from_utf8_lossy(begin);
                 match text.char_indices().nth(SHOWN_MAX) {
@@ -97,24 +97,24 @@ impl std::fmt::Display for InputValue<'_> {
     }
 }
 
-/// Up to it an `f64` holds every whole number.
+/// Up to here an `f64` represents every integer.
 const EXACT_MAX: f64 = (1_u64 << 53) as f64;
 
-/// Where a number lies among the values of a type.
+/// The position of a number relative to the values of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NumberPosition {
-    /// Before the first.
+    /// Before the first value.
     Before,
-    /// At this one.
+    /// At this value, given as bits.
     At(u64),
-    /// Right behind this one, at none.
+    /// Between this value and the next.
     Behind(u64),
-    /// Behind the last.
+    /// After the last value.
     After,
 }
 
 impl Column {
-    /// A value as this column keeps it.
+    /// Converts an input value to the column's type.
     ///
     /// # Errors
     /// [`TableError::Value`]: it is of another type, out of range or too long.
@@ -154,7 +154,7 @@ impl Column {
                 let Ok(decoded) = std::str::from_utf8(text) else {
                     return Err("it is not UTF-8".to_owned());
                 };
-                // Bytes are counted first: where they are few enough, so are characters.
+                // Bytes are checked first: if there are few enough, so are characters.
                 let is_too_long = text.len() > super::schema::TEXT_BYTES_MAX
                     || (text.len() > *most && decoded.chars().nth(*most).is_some());
                 match is_too_long {
@@ -201,22 +201,22 @@ fn whole_limits(kind: &Type) -> [i128; 2] {
 }
 
 impl Type {
-    /// Where a number lies among those of this type; `None` if either is something else.
+    /// Returns the position of a number relative to the values of this type; `None` if either is not a number.
     pub(super) fn position_of(&self, given: InputValue<'_>) -> Option<NumberPosition> {
         match self {
             Self::Unsigned(_) | Self::Signed(_) => {
                 let (value, is_exact) = match given {
                     InputValue::Whole(value) => (value, true),
-                    // As most are, and the quickest way to it.
+                    // The most common case, on the fastest path.
                     InputValue::Number(value)
                         if value.abs() < EXACT_MAX && value as i64 as f64 == value =>
                     {
                         (i128::from(value as i64), true)
                     }
                     InputValue::Number(value) if value.is_nan() => return None,
-                    // Saturates, which is beyond all limits.
+                    // Saturates, beyond all limits.
                     InputValue::Number(value) => (value.floor() as i128, value.fract() == 0.0),
-                    // What Lua's numbers can't hold comes as digits.
+                    // Integers that Lua's numbers can't represent come as digits.
                     InputValue::Text(text) => (std::str::from_utf8(text).ok()?.parse().ok()?, true),
                     _ => return None,
                 };
@@ -237,7 +237,7 @@ impl Type {
                 if value.is_nan() {
                     return None;
                 }
-                // Beyond all that there can be: as a limit of a scan it is good.
+                // Beyond all values, but valid as a limit of a scan.
                 if value.is_infinite() {
                     return Some(if value < 0.0 {
                         NumberPosition::Before
@@ -245,7 +245,7 @@ impl Type {
                         NumberPosition::After
                     });
                 }
-                // Zero has one form, so that what compares as equal is.
+                // Normalises zero, so that equal values have equal bits.
                 let value = value + 0.0;
                 let value = if *self == Self::F32 {
                     let rounded = f64::from(value as f32);
@@ -266,18 +266,18 @@ impl Type {
         }
     }
 
-    /// A value of which [`bits`](Self::bits) bits were kept.
+    /// Extends a value stored in [`bits`](Self::bits) bits.
     #[inline]
     pub(super) fn widen(&self, narrow: u64) -> u64 {
         match self {
-            // Two's complement, made as long as it is outside.
+            // Sign extension.
             Self::Signed(size) => ((narrow << (64 - size)) as i64 >> (64 - size)) as u64,
             Self::F32 => f64::from(f32::from_bits(narrow as u32)).to_bits(),
             _ => narrow,
         }
     }
 
-    /// Whether a widened value is one of this type.
+    /// Returns whether an extended value belongs to this type.
     pub(super) fn has(&self, bits: u64) -> bool {
         match self {
             Self::Bool => bits <= 1,
@@ -290,7 +290,7 @@ impl Type {
         }
     }
 
-    /// A value in [`bits`](Self::bits) bits, whose order as an unsigned number is that of the values.
+    /// Returns a value of [`bits`](Self::bits) bits whose unsigned order is that of the values.
     pub(super) fn ordered(&self, bits: u64) -> u64 {
         match self {
             Self::Signed(size) => (bits ^ (1 << (size - 1))) & (u64::MAX >> (64 - size)),
@@ -308,7 +308,7 @@ impl Type {
         }
     }
 
-    /// A number's value.
+    /// Returns the value of a number.
     #[must_use]
     pub fn number(&self, bits: u64) -> f64 {
         match self {
@@ -318,7 +318,7 @@ impl Type {
         }
     }
 
-    /// A whole number's value.
+    /// Returns the value of an integer.
     #[must_use]
     pub fn whole(&self, bits: u64) -> Option<i128> {
         match self {

@@ -1,6 +1,6 @@
-//! Changes of one row: what is asked, what stands in the way, what is told to those who watch.
+//! Changes of a single row.
 //!
-//! Everything that can be refused is refused before anything is touched, so nothing has to be taken back.
+//! Everything that can be refused is refused before anything is modified, so nothing has to be undone.
 
 use super::cell::{Cell, InputValue, OwnedCell};
 use super::error::TableError;
@@ -10,23 +10,23 @@ use super::rows::RowPosition;
 use super::watch::Event;
 use super::{KeyShape, Row, State, Table, is_expired, json};
 
-/// What is done where the key is there already.
+/// What to do if the key exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutMode {
-    /// It is an error.
+    /// Fails if the row exists.
     Insert,
-    /// The row that is there stays.
+    /// Keeps the existing row.
     Add,
-    /// The new one takes its place.
+    /// Replaces the existing row.
     Upsert,
 }
 
-/// A row's values, kept to see whether they are the same later.
+/// A copy of a row's values, to detect changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowSnapshot(Vec<OwnedCell>);
 
 impl Row<'_> {
-    /// Its values as they are.
+    /// Returns a copy of the values.
     #[must_use]
     pub fn snapshot(&self) -> RowSnapshot {
         let columns = 0..self.table.schema.columns.len();
@@ -35,20 +35,20 @@ impl Row<'_> {
     }
 }
 
-/// How an update went.
+/// The result of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateResult {
-    /// Done.
+    /// The row was updated.
     Updated,
-    /// There is no such row.
+    /// The row does not exist.
     NoRow,
-    /// The row is not as it was seen.
+    /// The row differs from the snapshot.
     Conflict,
 }
 
 impl Table {
-    /// Puts a row in; whether it is new. `row` has a cell for each [visible](super::Schema::visible) column, made by
-    /// [`Column::cell`](super::Column::cell). It stays for `ttl_ms`, or as the schema says.
+    /// Adds a row. Returns whether it is new. `row` has a cell for each [visible](super::Schema::visible) column, made
+    /// by [`Column::cell`](super::Column::cell). It expires after `ttl_ms`, or by default as the schema says.
     ///
     /// # Errors
     /// [`TableError::DuplicateKey`], [`TableError::UniqueViolation`], [`TableError::Full`], [`TableError::Rows`],
@@ -66,7 +66,8 @@ impl Table {
         state.put(self, how, row, ttl_ms, now_ms, &mut Room::Make(&mut most))
     }
 
-    /// Changes values of a row, by the columns' places; if it is still as it was `snapshot`, where that is told.
+    /// Changes values of a row, given by the indices of their columns. With `snapshot`, only if the row equals that
+    /// snapshot.
     ///
     /// # Errors
     /// As [`put`](Self::put); [`TableError::Value`] for the key itself.
@@ -97,10 +98,10 @@ impl Table {
         Ok(UpdateResult::Updated)
     }
 
-    /// Adds to a number of a row; the sum's bits. `None` if there is no such row.
+    /// Adds to a number of a row and returns the bits of the sum; `None` if the row does not exist.
     ///
     /// # Errors
-    /// As [`update`](Self::update); [`TableError::Value`] where the column has no number, or the sum does not fit.
+    /// As [`update`](Self::update); [`TableError::Value`] if the column is not numeric, or the sum is out of range.
     pub fn incr(
         &self,
         key: Cell<'_>,
@@ -118,7 +119,7 @@ impl Table {
                 column: self.schema.columns[column].name.clone(),
                 value: by.to_string(),
                 why: format!(
-                    "only numbers are added to, not a {}",
+                    "only numbers can be incremented, not a {}",
                     self.schema.columns[column].kind
                 ),
             });
@@ -156,7 +157,7 @@ impl Table {
         }
     }
 
-    /// Takes a row out; whether there was one.
+    /// Removes a row. Returns whether it existed.
     ///
     /// # Errors
     /// [`TableError::Loading`].
@@ -172,7 +173,7 @@ impl Table {
         Ok(true)
     }
 
-    /// Takes all rows out.
+    /// Removes all rows.
     ///
     /// # Errors
     /// [`TableError::Loading`].
@@ -183,12 +184,12 @@ impl Table {
         let full = std::mem::replace(&mut *state, empty);
         self.notify_watchers(|out| json::event(out, Event::Clear, None));
         drop(state);
-        // Gives back what may be much memory, while nobody waits for it.
+        // Frees possibly much memory without holding the lock.
         drop(full);
         Ok(())
     }
 
-    /// When a row expires that is put in now.
+    /// Returns the expiry of a row that is added now.
     pub(super) fn expiry<'a>(&self, ttl_ms: Option<u64>, now_ms: u64) -> Cell<'a> {
         match ttl_ms.or(self.schema.ttl_ms) {
             Some(ttl_ms) => Cell::Bits(now_ms.saturating_add(ttl_ms)),
@@ -215,7 +216,7 @@ impl Table {
         }
     }
 
-    /// There is a row with that key.
+    /// Returns the error that a key exists.
     pub(super) fn duplicate_key(&self, key: Cell<'_>) -> TableError {
         TableError::DuplicateKey {
             column: self.schema.columns[0].name.clone(),
@@ -223,7 +224,7 @@ impl Table {
         }
     }
 
-    /// There is a row with these values, which are unique.
+    /// Returns the error that a unique index has these values.
     pub(super) fn unique_violation<'a>(
         &self,
         index: &str,
@@ -240,10 +241,10 @@ impl Table {
         }
     }
 
-    /// A value for an error.
+    /// Formats a value for an error.
     pub(super) fn format_value(&self, column: usize, cell: Cell<'_>) -> String {
         match cell {
-            // Shortened, where it is long.
+            // Shortens long values.
             Cell::Text(text) => InputValue::Text(text).to_string(),
             cell => {
                 let mut out = Vec::new();
@@ -262,7 +263,6 @@ impl State {
         }
     }
 
-    /// As [`Table::put`].
     pub(super) fn put(
         &mut self,
         table: &Table,
@@ -317,7 +317,7 @@ impl State {
         Ok(true)
     }
 
-    /// Puts a row in that nothing stands in the way of.
+    /// Inserts a row after all checks.
     pub(super) fn insert(
         &mut self,
         table: &Table,
@@ -340,7 +340,7 @@ impl State {
         }
     }
 
-    /// The number of a row that is to be put in.
+    /// Returns the number for a new row.
     pub(super) fn new_number(&mut self, table: &Table, key: Cell<'_>) -> Result<u32, TableError> {
         if let (Some(number), Cell::Bits(bits)) = (table.shape.key, key) {
             return Ok(number.row(table.shape.kind(0), bits));
@@ -348,7 +348,7 @@ impl State {
         if self.rows.count() >= u32::MAX as usize {
             return Err(TableError::Rows);
         }
-        // Numbers go round: those behind the last one are free, later those that were given back.
+        // Numbers are assigned in a circle: first those after the last one, later those that were released.
         let mut free = self.next_row;
         for taken in self.rows.from(self.next_row) {
             if taken.number() != free {
@@ -372,7 +372,7 @@ impl State {
         Ok(free)
     }
 
-    /// Changes values of a row that is there; not its key.
+    /// Changes values of an existing row, except its key.
     pub(super) fn change(
         &mut self,
         table: &Table,
@@ -425,7 +425,7 @@ impl State {
         Ok(())
     }
 
-    /// Changes values of a row that is there, whatever they are.
+    /// Changes values of an existing row without checks.
     pub(super) fn set(&mut self, table: &Table, number: u32, changes: &[(usize, Cell<'_>)]) {
         let shape = &table.shape;
         let Self { rows, indexes, .. } = self;
@@ -454,7 +454,7 @@ impl State {
         }
     }
 
-    /// Takes a row out that is there.
+    /// Removes an existing row.
     pub(super) fn remove(&mut self, table: &Table, number: u32, event: Event) {
         let shape = &table.shape;
         let Self {
@@ -476,9 +476,9 @@ impl State {
         rows.remove(&table.shape, number);
     }
 
-    /// Whether another row has what is unique. Returns those that have it and have expired: they have to go first, so
-    /// that no two rows of a unique index are ever equal. `value`: of the row that is to be; `own`: its number, if it is
-    /// there.
+    /// Checks that no other row has the same unique values. Returns expired rows that have them: they must be removed
+    /// first, so that no two rows of a unique index are ever equal. `value` gives the new values; `own` is the row's
+    /// number, if it exists.
     fn check_unique<'a>(
         &self,
         table: &Table,
@@ -505,7 +505,7 @@ impl State {
             if !is_expired(table, spot, now_ms) {
                 return Err(table.unique_violation(&about.name, &index.shape, value));
             }
-            // One row may be in the way in several indexes.
+            // One row may conflict in several indexes.
             if !expired.contains(&other) {
                 expired.push(other);
             }
@@ -514,13 +514,13 @@ impl State {
     }
 }
 
-/// What a column is changed to, if it is.
+/// Returns the new value of a column, if it changes.
 fn changed<'a>(changes: &[(usize, Cell<'a>)], column: usize) -> Option<Cell<'a>> {
     let change = changes.iter().find(|(changed, _)| *changed == column);
     change.map(|(_, cell)| *cell)
 }
 
-/// About what a row takes.
+/// Returns the approximate memory of a row.
 pub(super) fn row_bytes(table: &Table, row: &[Cell<'_>]) -> usize {
     let values = row.iter().enumerate().map(|(column, cell)| {
         let fixed = table.shape.kind(column).bits();

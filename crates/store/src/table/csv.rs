@@ -1,14 +1,14 @@
-//! Rows as CSV (RFC 4180): a record each, which ends with CR and LF.
+//! Rows as CSV (RFC 4180): a record per row, ending with CR and LF.
 //!
-//! What has no value is an empty field, and an empty string is a pair of quotes. Bytes are Base64, numbers and truths as
-//! in JSON.
+//! A missing value is an empty field, an empty string a pair of quotes. Bytes are Base64, numbers and booleans as in
+//! JSON.
 
 use super::cell::Cell;
 use super::schema::{Schema, Type};
 use super::{Row, json};
 
 impl Schema {
-    /// The first record: the key's name, then those of the columns.
+    /// Writes the header: the name of the key, then of the columns.
     pub fn write_csv_names(&self, out: &mut Vec<u8>) {
         record(out, self.visible().len(), |out, place| {
             // Names need no quotes.
@@ -18,7 +18,7 @@ impl Schema {
 }
 
 impl Row<'_> {
-    /// Itself as a record: the key, then the columns in the order of [`Schema::write_csv_names`].
+    /// Writes the row as a record: the key, then the columns in the order of [`Schema::write_csv_names`].
     pub fn write_csv(&self, out: &mut Vec<u8>) {
         let columns = self.table.schema.visible();
         record(out, columns.len(), |out, place| {

@@ -1,81 +1,81 @@
-//! What can go wrong with a table, in words for whoever called. Nothing has changed then.
+//! Errors of tables, for callers. A failed operation has changed nothing.
 
-/// Why something was not done.
+/// Why an operation on a table failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
-    /// Its name, or what it is made of.
+    /// The name or the schema is invalid.
     #[error("{0}")]
     Schema(String),
-    /// It exists and is made of something else.
+    /// The table exists with another schema.
     #[error("it exists with another schema: {0}")]
     Differs(String),
-    /// It was asked for without a schema, and there is none.
-    #[error("there is no such table; a schema makes one")]
+    /// The table does not exist, and no schema was given.
+    #[error("there is no such table; pass a schema to create it")]
     Missing,
-    /// There are as many as there may be.
+    /// The maximum number of tables is reached.
     #[error("there are {most} tables already")]
     TooMany {
-        /// How many.
+        /// The maximum number of tables.
         most: usize,
     },
-    /// No column has that name.
+    /// The column does not exist.
     #[error("there is no column \"{0}\"")]
     Column(String),
-    /// No index has that name.
+    /// The index does not exist.
     #[error("there is no index \"{0}\"")]
     Index(String),
     /// A value does not fit its column.
     #[error("column {column}: {value}: {why}")]
     Value {
-        /// Which column.
+        /// The name of the column.
         column: Box<str>,
-        /// The value, shortened.
+        /// The refused value, shortened for display.
         value: String,
-        /// What would fit.
+        /// What the column accepts.
         why: String,
     },
-    /// The key is there.
-    #[error("column {column}: there is a row with the key {value}")]
+    /// A row with the key exists.
+    #[error("column {column}: a row with the key {value} exists")]
     DuplicateKey {
-        /// The key's column.
+        /// The name of the key column.
         column: Box<str>,
-        /// The key.
+        /// The key that exists already.
         value: String,
     },
-    /// Another row has these values.
-    #[error("index {index} is unique, and another row has {values}")]
+    /// Another row has the same values of a unique index.
+    #[error("index {index} is unique and another row has {values}")]
     UniqueViolation {
-        /// Which index.
+        /// The name of the unique index.
         index: Box<str>,
-        /// The values.
+        /// The values that both rows have.
         values: String,
     },
-    /// No row has the key, where one is needed.
+    /// No row has the key.
     #[error("there is no row with the key {0}")]
     NoRow(String),
-    /// No room, and nothing may be evicted.
+    /// There is no room, and nothing may be evicted.
     #[error(
-        "the table is full: {needed} bytes more would be over its limit of {bytes_max} (bytes_max)"
+        "the table is full: {needed} bytes more would exceed its limit of {bytes_max} (bytes_max)"
     )]
     Full {
-        /// About what would have been added.
+        /// The approximate number of additional bytes.
         needed: usize,
-        /// The limit.
+        /// The limit in bytes.
         bytes_max: usize,
     },
-    /// All numbers of rows are taken.
+    /// All row numbers are in use.
     #[error("a table has at most 4294967295 rows")]
     Rows,
-    /// A scan by what the index does not have.
+    /// The scan does not match the index.
     #[error("{0}")]
     Scan(String),
-    /// Its indexes are being built.
+    /// The table is being loaded.
     #[error("the table is being loaded")]
     Loading,
-    /// A batch is too long.
+    /// A batch has too many changes.
     #[error("a batch has at most {most} changes")]
     Batch {
-        /// How many.
+        /// The maximum number of changes.
         most: usize,
     },
 }

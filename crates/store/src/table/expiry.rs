@@ -1,8 +1,8 @@
-//! Rows whose time is over: they count as absent at once, and go in bounded steps.
+//! Expiry of rows: an expired row counts as absent at once, and is removed in bounded steps.
 //!
-//! A change takes out a few of them, so that they go faster than new ones can come, and those that it needs gone: one
-//! with its key or with what is unique, and some where the table is full. The rest waits for later changes and for
-//! [`Table::expire`], so no lock is held for longer however many rows expire in the same moment.
+//! A change removes a few expired rows, so that they are removed faster than new ones can arrive, and those in its way:
+//! one with its key or unique values, and some if the table is full. The rest waits for later changes and for
+//! [`Table::expire`], so no lock is held longer however many rows expire at the same moment.
 
 use std::sync::atomic::Ordering;
 
@@ -16,25 +16,25 @@ use super::tree::Edge;
 use super::watch::Event;
 use super::{State, Table, is_expired};
 
-/// Expired rows that go with a change, so that they go faster than new ones can come.
+/// Expired rows removed per change, so that they are removed faster than new ones can arrive.
 pub(super) const EXPIRED_PER_CHANGE: usize = 8;
 
-/// Most expired rows that are taken out under one lock, however much room is needed, unless it is for more than half as
-/// many changes.
+/// Maximum number of expired rows removed under one lock, however much room is needed, unless there are more than half
+/// as many changes.
 pub(super) const EXPIRED_MAX: usize = 1024;
 
 /// How a change gets the room that it needs.
 pub(super) enum Room<'a> {
-    /// It is made, of at most so many expired rows and then of what may be evicted.
+    /// By removing at most this many expired rows, and then by eviction.
     Make(&'a mut usize),
-    /// It is there for a whole batch. What takes back that an expired row went is noted.
+    /// The room was made for the whole batch. Removals of expired rows are recorded to be undone.
     Made(&'a mut Vec<Undo>),
 }
 
 impl Table {
-    /// Takes out at most `most` rows that have expired, those that expired first; returns how many.
+    /// Removes at most `most` expired rows, those that expired first. Returns their number.
     ///
-    /// For maintenance: expired rows that are left only take memory.
+    /// For maintenance: expired rows that remain only take memory.
     pub fn expire(&self, most: usize, now_ms: u64) -> usize {
         if !self.schema.has_ttl || self.state.read().expired(self, now_ms).next().is_none() {
             return 0;
@@ -48,14 +48,14 @@ impl Table {
 }
 
 impl State {
-    /// The index of the times at which rows expire. Rows that stay are not in it.
+    /// Returns the index by expiry. Permanent rows are not in it.
     fn due(&self, table: &Table) -> Option<&Index> {
         table.schema.has_ttl.then(|| self.indexes.last()).flatten()
     }
 
-    /// Rows that have expired and are still there, the first ones first.
+    /// Iterates over expired rows that were not removed yet, by expiry.
     fn expired<'a>(&'a self, table: &'a Table, now_ms: u64) -> impl Iterator<Item = u32> + 'a {
-        // A time that may be missing has 72 bits.
+        // A nullable time has 72 bits.
         let numbers = self.due(table).map(|index| {
             let tree = u128::tree(&index.tree);
             tree.from(tree.start())
@@ -67,7 +67,7 @@ impl State {
         })
     }
 
-    /// How many rows have expired and are still there. Looks at none but those that a search touches.
+    /// Returns the number of expired rows that were not removed yet, visiting only those that a search touches.
     pub(super) fn count_expired(&self, table: &Table, now_ms: u64) -> usize {
         let Some(index) = self.due(table) else {
             return 0;
@@ -81,14 +81,14 @@ impl State {
         tree.between(tree.start(), end)
     }
 
-    /// Before changes: some of what has expired goes. Returns how many more may be taken out to make room.
+    /// Removes some expired rows before changes. Returns how many more may be removed to make room.
     pub(super) fn tidy(&mut self, table: &Table, changes: usize, now_ms: u64) -> usize {
         let most = EXPIRED_MAX.max(2 * changes);
         self.expire(table, most.min(EXPIRED_PER_CHANGE * changes), now_ms);
         most
     }
 
-    /// Takes out at most `most` rows that have expired; returns how many.
+    /// Removes at most `most` expired rows. Returns their number.
     fn expire(&mut self, table: &Table, most: usize, now_ms: u64) -> usize {
         let expired: Vec<u32> = self.expired(table, now_ms).take(most).collect();
         for &number in &expired {
@@ -97,7 +97,7 @@ impl State {
         expired.len()
     }
 
-    /// Takes out an expired row that is in the way of a change.
+    /// Removes an expired row that conflicts with a change.
     pub(super) fn expire_one(&mut self, table: &Table, number: u32, room: &mut Room<'_>) {
         if let Room::Made(undo) = room {
             undo.push(Undo::Insert(number, self.whole_row(table, number)));
@@ -105,8 +105,8 @@ impl State {
         self.remove(table, number, Event::Expire);
     }
 
-    /// Sees to it that so many bytes more are within the limit. `own`: a row that has to stay; `most`: expired rows that
-    /// may be taken out for it, of which those that were are subtracted.
+    /// Makes room for additional bytes within the limit. `own` is a row that must stay; `most` is the number of expired
+    /// rows that may be removed, from which those removed are subtracted.
     pub(super) fn make_room(
         &mut self,
         table: &Table,
@@ -143,8 +143,8 @@ impl State {
         Ok(())
     }
 
-    /// Takes out expired rows until there is room. One of them alone frees little, since a leaf keeps its memory as long
-    /// as it has rows; so with the one that expired first go those that share its leaf.
+    /// Removes expired rows until there is room. A single one frees little, since a leaf keeps its memory as long as it
+    /// has rows; so the expired rows in the same leaf are removed with the first.
     fn make_room_of_expired(
         &mut self,
         table: &Table,

@@ -1,4 +1,4 @@
-//! Many rows that expire at once: absent at that moment, taken out in bounded steps.
+//! Many rows that expire at once: absent at that moment, removed in bounded steps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::file_tests::table;
 use super::*;
 use crate::Value;
 
-/// Rows with a value that is unique, and a word.
+/// Rows with a unique value and a string.
 fn sessions(key: &str, more: impl FnOnce(&mut SchemaDraft)) -> Arc<Table> {
     table(key, &[("user", "u32"), ("word", "string")], |draft| {
         draft.has_ttl = true;
@@ -23,7 +23,7 @@ fn row<'a>(id: u64, user: u64) -> [Cell<'a>; 3] {
     [Cell::Bits(id), Cell::Bits(user), Cell::Text(b"ann")]
 }
 
-/// Puts in so many rows that expire at 10 ms, and a user each.
+/// Adds rows that expire at 10 ms, each with its own user.
 fn fill(table: &Table, rows: u64) {
     for id in 0..rows {
         let put = table.put(PutMode::Insert, &row(id, id), Some(10), 0);
@@ -31,7 +31,7 @@ fn fill(table: &Table, rows: u64) {
     }
 }
 
-/// A change that was told.
+/// A change as reported to a watcher.
 struct Told {
     text: String,
 }
@@ -79,7 +79,7 @@ fn changes_take_out_a_few_of_many_that_expire_at_once() {
     assert_eq!(table.delete(Cell::Bits(4999), 10), Ok(false), "expired");
     left -= 2 * EXPIRED_PER_CHANGE;
     assert_eq!((rows(), table.count(10)), (left + 1, 1));
-    // A batch takes out as many as its changes would, up to a limit.
+    // A batch removes as many as its changes would, up to a limit.
     let mut batch = Batch::default();
     for id in 20_000..20_200 {
         batch.put(PutMode::Insert, &row(id, id), None).expect("few");
@@ -87,7 +87,7 @@ fn changes_take_out_a_few_of_many_that_expire_at_once() {
     table.apply(&batch, 10).expect("room");
     left -= EXPIRED_MAX;
     assert_eq!((rows(), table.count(10)), (left + 201, 201));
-    // The rest, by whoever looks after the table.
+    // The rest is removed by maintenance.
     assert_eq!((table.expire(100, 9), table.expire(100, 10)), (0, 100));
     assert_eq!(table.expire(usize::MAX, 10), left - 100);
     assert_eq!((rows(), table.count(10)), (201, 201));
@@ -113,7 +113,7 @@ fn an_expired_rows_unique_value_is_free_before_its_removal() {
     batch
         .update(Cell::Bits(5001), &[(1, Cell::Bits(902))])
         .expect("few");
-    // The key of a row that has expired.
+    // The key of an expired row.
     batch
         .put(PutMode::Insert, &row(903, 5002), None)
         .expect("few");
@@ -163,13 +163,13 @@ fn a_batch_that_is_refused_leaves_expired_rows_as_they_were() {
             "{key}"
         );
         table.check();
-        // Some go before a batch begins, whatever becomes of it.
+        // Some are removed before a batch begins, whatever its result.
         let gone = told(&changes);
         assert!(gone.iter().all(|change| change.kind() == "expire"));
         assert_eq!(table.info().rows, rows - gone.len(), "{key}");
         let user = table.read(Cell::Bits(500), 10, |row| row.get(1) == Cell::Bits(500));
         assert_eq!((user, table.count(10)), (Some(true), 1), "{key}");
-        // Those that were in the way are still there, and are told when they go.
+        // Conflicting rows are still there, and are reported when they are removed.
         table.expire(usize::MAX, 10);
         let gone = gone.len() + told(&changes).len();
         assert_eq!((gone, table.info().rows), (100, 1), "{key}");
@@ -186,7 +186,7 @@ fn a_full_table_makes_room_of_a_bounded_number_of_expired_rows() {
             draft.evict = evict.map(str::to_owned);
         });
         for id in 0..ids_max {
-            // Keys that lie together expire at many times.
+            // Neighbouring keys expire at different times.
             let ttl_ms = Some(10 + id * 7919 % 7);
             let put = table.put(PutMode::Insert, &row(id, id), ttl_ms, 0);
             if matches!(put, Err(TableError::Full { .. })) {
@@ -205,16 +205,16 @@ fn a_full_table_makes_room_of_a_bounded_number_of_expired_rows() {
         assert!(gone > EXPIRED_PER_CHANGE, "room was made: {gone}");
         assert!(gone <= EXPIRED_MAX + EXPIRED_PER_CHANGE, "{gone}");
         assert_eq!(table.count(20), 1);
-        // Nothing that is alive goes for it.
+        // No live row is evicted for it.
         assert_eq!(table.gauges().evicted, 0, "{evict:?}");
         table.check();
     }
 }
 
-/// What a session should be: user, and when it expires.
+/// The expected sessions: user and expiry.
 type Model = BTreeMap<u64, (u64, u64)>;
 
-/// Puts into the model what the table should take.
+/// Puts into the model what the table should accept.
 fn put_model(
     model: &mut Model,
     how: PutMode,
@@ -293,7 +293,7 @@ fn a_table_is_as_if_all_went_at_the_moment_they_expire() {
                 table.expire(random.usize(1..10), now_ms);
             }
             assert_eq!(table.count(now_ms), model.len(), "seed {seed}");
-            // What is told makes the rows that are there, those that wait to be taken out among them.
+            // The reported changes add up to the existing rows, including those waiting to be removed.
             for change in told(&changes) {
                 let id = change.number("key").expect("a number");
                 let user = change.number("user");

@@ -1,4 +1,4 @@
-//! Tables and files: what is loaded is there, what is wrong is named, what was saved comes back.
+//! Tables and files: loading, errors in files, saving and restoring.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
-/// A folder that is gone afterwards.
+/// A folder removed on drop.
 pub(super) struct Folder(pub(super) PathBuf);
 
 impl Folder {
@@ -83,7 +83,7 @@ fn named() -> Arc<Table> {
     })
 }
 
-/// All rows as JSON, in the order of their keys.
+/// Returns all rows as JSON in key order.
 pub(super) fn dump(table: &Table) -> Vec<String> {
     let options = ScanOptions::default();
     let mut scan = table.scan(None, &[], &options).expect("a scan");
@@ -157,16 +157,24 @@ fn mistakes_are_named_with_their_place() {
     let json = LoadFormat::Json;
     let good = r#"{"id":1,"location":1,"mark":1,"user":1,"visited_at":1}"#;
     for (format, text, expected) in [
-        (json, "", "at byte 0: it ends too early"),
+        (json, "", "at byte 0: unexpected end of file"),
         (json, "7", "at byte 0: a list or an object expected"),
-        (json, "[", "at byte 1: it ends too early"),
-        (json, "[{\"id\":1", "row 1, at byte 1: it ends too early"),
+        (json, "[", "at byte 1: unexpected end of file"),
+        (
+            json,
+            "[{\"id\":1",
+            "row 1, at byte 1: unexpected end of file",
+        ),
         (
             json,
             "[{}",
             "row 1, at byte 1: column id: nothing: a value is missing",
         ),
-        (json, &format!("[{good}] x"), "something follows the end"),
+        (
+            json,
+            &format!("[{good}] x"),
+            "unexpected data after the end",
+        ),
         (
             json,
             &format!("[{good},]"),
@@ -176,7 +184,7 @@ fn mistakes_are_named_with_their_place() {
         (
             json,
             &format!("[{good},{good}]"),
-            "row 2, at byte 56: column id: there is a row with the key 1",
+            "row 2, at byte 56: column id: a row with the key 1 exists",
         ),
         (
             json,
@@ -186,7 +194,7 @@ fn mistakes_are_named_with_their_place() {
         (
             json,
             r#"[{"id":1,"id":2}]"#,
-            "row 1, at byte 9: id stands there twice",
+            "row 1, at byte 9: id occurs twice",
         ),
         (
             json,
@@ -198,14 +206,14 @@ fn mistakes_are_named_with_their_place() {
             r#"[{"mark":256}]"#,
             "column mark: 256: out of range: from 0 to 255",
         ),
-        (json, r#"[{"mark":01}]"#, "begins with no 0"),
+        (json, r#"[{"mark":01}]"#, "leading zero"),
         (json, r#"[{"mark":1.}]"#, "a digit expected"),
         (json, r#"[{"mark":nul}]"#, "a value expected"),
-        (json, r#"{"a":1}"#, "none of its fields is a list"),
+        (json, r#"{"a":1}"#, "it has no field that is a list"),
         (
             json,
             r#"{"a":[],"b":[]}"#,
-            "there are the lists \"a\" and \"b\"",
+            "there are two lists, \"a\" and \"b\"",
         ),
         (json, r#"{"a":{"b":1}]"#, ", or } expected"),
         (
@@ -216,20 +224,20 @@ fn mistakes_are_named_with_their_place() {
         (
             LoadFormat::Ndjson,
             &format!("{good} 5"),
-            "line 1: something follows",
+            "line 1: unexpected data after",
         ),
         (
             LoadFormat::Ndjson,
             "{\"id\":\n1}",
-            "line 1: it ends too early",
+            "line 1: unexpected end of file",
         ),
         (LoadFormat::Csv, "", "line 1: it is empty"),
         (LoadFormat::Csv, "id,x", "line 1: there is no column \"x\""),
-        (LoadFormat::Csv, "id,id", "line 1: id stands there twice"),
+        (LoadFormat::Csv, "id,id", "line 1: id occurs twice"),
         (
             LoadFormat::Csv,
             "id,location,mark,user,visited_at\n1,2,3,4,5\n3",
-            "line 3: it has 1 fields, the first line 5",
+            "line 3: it has 1 fields, the first line has 5",
         ),
         (
             LoadFormat::Csv,
@@ -261,7 +269,7 @@ fn unique_indexes_hold_after_loading() {
     let error = load(&table, LoadFormat::Ndjson, lines).expect_err("twice");
     assert_eq!(
         error.to_string(),
-        "index by_word is unique, and another row has word \"x\""
+        "index by_word is unique and another row has word \"x\""
     );
     assert_eq!(table.count(0), 0);
 }
@@ -290,7 +298,7 @@ fn a_conflict_ends_it_or_is_replaced_or_skipped() {
         }
         assert!(dump(&table).iter().all(|row| row.contains(expected)));
     }
-    // Into rows that are there: what came before the mistake stays.
+    // Into a table with rows: rows before the error stay.
     let table = visits();
     let first = "{\"id\":7,\"location\":1,\"mark\":1,\"user\":1,\"visited_at\":1}";
     load(&table, LoadFormat::Ndjson, first).expect("loaded");
@@ -318,7 +326,7 @@ fn a_full_table_is_an_error_and_empty_again() {
     );
     assert_eq!(table.count(0), 0);
     assert_eq!(load(&table, LoadFormat::Ndjson, &lines(100)), Ok(100));
-    // By ordinary puts others go.
+    // Ordinary puts evict others.
     let more = lines(2000)
         .lines()
         .skip(1000)
@@ -415,7 +423,7 @@ fn keys_without_numbers_and_rows_that_expire_are_loaded() {
     assert_eq!(load(&table, LoadFormat::Ndjson, &lines), Ok(5000));
     assert_eq!(table.count(1499), 5000);
     assert_eq!(table.count(1500), 0);
-    // Saved when half of the time is over, loaded by another clock when a little of it is left.
+    // Saved halfway through the TTL, restored by another clock shortly before its end.
     let mut bytes = Vec::new();
     let at = |mono_ms, wall_ms| Clocks { mono_ms, wall_ms };
     assert_eq!(table.save_to(&mut bytes, "f", at(1250, 10_000)), Ok(5000));
@@ -447,7 +455,7 @@ fn a_table_is_saved_and_comes_back() {
     assert_eq!(kinds(&changes), ["load"]);
     table.check();
     assert_eq!(dump(&table), before);
-    // Others can be changed afterwards.
+    // Other rows can be changed afterwards.
     assert_eq!(table.delete(Cell::Bits(5), 0), Ok(true));
     let other = named();
     let error = other
@@ -465,7 +473,7 @@ fn a_table_is_saved_and_comes_back() {
 #[test]
 fn jobs_wait_for_their_turn_and_are_cancelled() {
     let folder = Folder::new();
-    // Pipes that nobody writes to hold their jobs.
+    // Pipes without a writer block their jobs.
     let pipes: Vec<PathBuf> = (0..6)
         .map(|place| folder.0.join(format!("{place}")))
         .collect();
@@ -478,7 +486,7 @@ fn jobs_wait_for_their_turn_and_are_cancelled() {
         table.start_load(pipe.clone(), LoadOptions::new(LoadFormat::Ndjson), CLOCKS)
     };
     let jobs: Vec<_> = tables.iter().zip(&pipes).map(start).collect();
-    // At most four run; of the others one is cancelled before it begins.
+    // At most four run; one of the others is cancelled before it starts.
     jobs[5].cancel();
     assert_eq!(jobs[5].outcome(), Some(Err(JobError::Cancelled)));
     for (place, pipe) in pipes.iter().enumerate().take(5) {

@@ -1,26 +1,26 @@
-//! What a table takes, for who looks often: nothing here is summed over its rows.
+//! Gauges of a table for frequent queries: nothing here is summed over its rows.
 
 use std::sync::atomic::Ordering;
 
 use super::Table;
 
-/// See [`Table::gauges`].
+/// The result of [`Table::gauges`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableGauges {
-    /// Rows, with those that have expired and are not taken out yet.
+    /// Rows, including expired ones not removed yet.
     pub rows: usize,
-    /// Memory.
+    /// Memory used by the table, in bytes.
     pub bytes: usize,
-    /// The memory that it may take.
+    /// Memory limit in bytes.
     pub bytes_max: usize,
-    /// Rows that were evicted so far.
+    /// Rows evicted so far.
     pub evicted: u64,
-    /// Somebody fills it: its indexes are not there yet.
+    /// The table is being loaded, so its indexes are missing.
     pub is_loading: bool,
 }
 
 impl Table {
-    /// What it takes as a whole. Costs the same however large it is; [`info`](Self::info) tells it by column and index.
+    /// Returns the gauges of the whole table in O(1); [`info`](Self::info) details them by column and index.
     #[must_use]
     pub fn gauges(&self) -> TableGauges {
         let state = self.state.read();

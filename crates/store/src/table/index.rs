@@ -1,4 +1,4 @@
-//! An index of a table, whatever its keys are.
+//! An index of a table, independent of the form of its keys.
 
 use std::cmp::Ordering;
 
@@ -8,7 +8,7 @@ use super::rows::{RowPosition, Rows};
 use super::shape::Shape;
 use super::tree::{Edge, Tree};
 
-/// An index and how its keys are made.
+/// An index with the shape of its keys.
 #[derive(Debug)]
 pub(super) struct Index {
     pub(super) shape: KeyShape,
@@ -23,7 +23,7 @@ pub(super) enum AnyTree {
     Wide(Tree<Bytes>),
 }
 
-/// Does the same with whatever keys an index has.
+/// Runs the same code for each form of key.
 macro_rules! each_form {
     ($tree:expr, $name:ident => $do:expr) => {
         match $tree {
@@ -34,9 +34,9 @@ macro_rules! each_form {
     };
 }
 
-/// A form that keys of indexes have.
+/// A form of index keys.
 pub(super) trait IndexKeyForm: Key {
-    /// The tree of an index whose keys have it, as all of those that made such a key.
+    /// Returns the tree of an index with keys of this form, which every index has that made such a key.
     fn tree(tree: &AnyTree) -> &Tree<Self>;
 }
 
@@ -57,7 +57,7 @@ formed!(u64, Narrow);
 formed!(u128, Medium);
 formed!(Bytes, Wide);
 
-/// Does the same with whatever keys an index has, and one that it has made.
+/// Runs the same code for each form of key, together with a prepared key.
 macro_rules! each_made {
     ($tree:expr, $made:expr, $name:ident, $key:ident => $do:expr) => {
         match ($tree, $made) {
@@ -69,7 +69,7 @@ macro_rules! each_made {
     };
 }
 
-/// An entry that was made before its row changes.
+/// A key prepared before its row changes.
 #[derive(Debug)]
 pub(super) enum IndexKey {
     Narrow(u64),
@@ -77,7 +77,7 @@ pub(super) enum IndexKey {
     Wide(Bytes),
 }
 
-/// What makes keys of rows by their numbers, all of which are there.
+/// Computes keys of existing rows by number.
 #[derive(Clone, Copy)]
 pub(super) struct KeyReader<'a> {
     keys: &'a KeyShape,
@@ -95,7 +95,7 @@ impl<'a> KeyReader<'a> {
         self.rows.find(row).expect("what is indexed is there")
     }
 
-    /// Makes the processor fetch all of these rows at once.
+    /// Prefetches all of these rows.
     #[inline]
     pub(super) fn fetch(&self, spots: &[Option<RowPosition<'_>>]) {
         RowPosition::fetch(self.shape, spots);
@@ -142,7 +142,7 @@ impl Index {
         each_form!(&self.tree, tree => tree.bytes())
     }
 
-    /// The key of a row whose values are told; `None` if it is not to be in the index.
+    /// Computes the key of a row from its values; `None` if the row does not belong in the index.
     pub(super) fn key_of<'a>(&self, value: impl Fn(usize) -> Cell<'a>) -> Option<IndexKey> {
         if !self.shape.has(&value) {
             return None;
@@ -158,7 +158,7 @@ impl Index {
         self.key_of(|column| spot.get(shape, column))
     }
 
-    /// The first row with that key.
+    /// Returns the first row with the key.
     pub(super) fn first(&self, made: &IndexKey, shape: &Shape, rows: &Rows) -> Option<u32> {
         fn first<K: Key>(tree: &Tree<K>, key: &K, keys: &KeyReader<'_>) -> Option<u32> {
             let at = tree.seek(&(key.clone(), 0), Edge::Before, keys);
@@ -169,7 +169,7 @@ impl Index {
         each_made!(&self.tree, made, tree, key => first(tree, key, &keys))
     }
 
-    /// The row that comes first of all.
+    /// Returns the first row of all.
     pub(super) fn lowest(&self) -> Option<u32> {
         each_form!(&self.tree, tree => tree.lowest())
     }

@@ -1,4 +1,4 @@
-//! Long work on tables: it runs on threads of its own, a few at a time, and can be watched and stopped.
+//! Long-running work on tables: runs on a few threads of its own, can be observed and cancelled.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,37 +8,37 @@ use parking_lot::{Condvar, Mutex};
 
 use super::error::TableError;
 
-/// Jobs that run at a time, of all tables; others wait for their turn.
+/// Maximum number of jobs of all tables that run at a time; others wait.
 pub const JOBS_MAX: usize = 4;
 
-/// One clock reading: TTLs are kept by the monotonic clock in memory and by the wall clock in files.
+/// A reading of both clocks: TTLs use the monotonic clock in memory and the wall clock in files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clocks {
-    /// Monotonic milliseconds, as all other calls of a table have them.
+    /// Monotonic milliseconds, as in all other calls of a table.
     pub mono_ms: u64,
-    /// Milliseconds since 1970.
+    /// Wall-clock time in milliseconds since 1970.
     pub wall_ms: u64,
 }
 
-/// How far a job is.
+/// The progress of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobProgress {
-    /// Rows that are done.
+    /// Number of rows processed so far.
     pub rows: u64,
-    /// Bytes that were read, or about what was written.
+    /// Bytes read, or approximate bytes written.
     pub bytes: u64,
-    /// How many there are in all, as far as it is known: 0 before the files are looked at.
+    /// The total number of bytes, as far as known: 0 before the files were examined.
     pub bytes_total: u64,
 }
 
-/// Where in a file something is wrong.
+/// The location of an error in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilePosition {
-    /// At a row, counted from 1, that begins at a byte.
+    /// A row, counted from 1, and the byte where it begins.
     Row(u64, u64),
-    /// At a line, counted from 1.
+    /// A line, counted from 1.
     Line(u64),
-    /// At a byte, counted from 0.
+    /// A byte, counted from 0.
     Byte(u64),
 }
 
@@ -52,52 +52,52 @@ impl std::fmt::Display for FilePosition {
     }
 }
 
-/// Why a job ended early.
+/// Why a job failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobError {
-    /// Somebody wanted it to.
+    /// The job was cancelled.
     #[error("it was cancelled")]
     Cancelled,
-    /// There was no thread for it.
-    #[error("no thread for it: {0}")]
+    /// No thread could be started.
+    #[error("no thread could be started: {0}")]
     Thread(String),
     /// A file can't be opened, read or written.
     #[error("{file}: {why}")]
     File {
-        /// Which.
+        /// The name of the file.
         file: String,
-        /// The system's words.
+        /// The error message of the system.
         why: String,
     },
-    /// What stands in a file is refused.
+    /// The content of a file is invalid.
     #[error("{file}: {place}: {why}")]
     Row {
-        /// Which file.
+        /// The name of the file.
         file: String,
-        /// Where in it.
+        /// The location in the file.
         place: FilePosition,
-        /// What is wrong.
+        /// The reason why it is invalid.
         why: String,
     },
-    /// A file of rows is not as it was written.
+    /// A snapshot is damaged.
     #[error("{file}: damaged at byte {at}: {why}")]
     Damaged {
-        /// Which file.
+        /// The name of the damaged snapshot.
         file: String,
-        /// How far it is whole.
+        /// The byte up to which it is intact.
         at: u64,
-        /// What is wrong there.
+        /// The kind of damage found there.
         why: String,
     },
-    /// A file of rows has other columns than the table.
+    /// A snapshot has other columns than the table.
     #[error("{file}: it has other columns: {why}")]
     Columns {
-        /// Which file.
+        /// The name of the snapshot.
         file: String,
-        /// Which column.
+        /// The difference between the columns.
         why: String,
     },
-    /// The table refuses it.
+    /// The table refuses a row.
     #[error(transparent)]
     Table(#[from] TableError),
 }
@@ -111,7 +111,7 @@ impl JobError {
     }
 }
 
-/// A job that waits for its turn, runs or has ended.
+/// A job that is waiting, running or finished.
 #[derive(Debug, Default)]
 pub struct Job {
     rows: AtomicU64,
@@ -129,7 +129,7 @@ struct JobState {
 }
 
 impl Job {
-    /// How far it is.
+    /// Returns the progress made so far.
     #[must_use]
     pub fn progress(&self) -> JobProgress {
         JobProgress {
@@ -139,13 +139,13 @@ impl Job {
         }
     }
 
-    /// Rows that were read or written, or what went wrong, once it has ended.
+    /// Returns the number of rows read or written, or the error, once it has finished.
     #[must_use]
     pub fn outcome(&self) -> Option<Result<u64, JobError>> {
         self.stage.lock().outcome.clone()
     }
 
-    /// Ends it soon, with [`JobError::Cancelled`] unless it has ended.
+    /// Cancels the job, with [`JobError::Cancelled`] unless it has finished.
     pub fn cancel(&self) {
         self.is_cancelled.store(true, Ordering::Relaxed);
         let mut stage = self.stage.lock();
@@ -155,10 +155,10 @@ impl Job {
         }
     }
 
-    /// Blocks until it has ended: for tests and programs that have nothing else to do.
+    /// Blocks until the job has finished; for tests and programs without other work.
     ///
     /// # Errors
-    /// What went wrong.
+    /// The error of the job.
     pub fn wait(&self) -> Result<u64, JobError> {
         let mut stage = self.stage.lock();
         loop {
@@ -188,7 +188,7 @@ impl Job {
         self.bytes_total.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Whether it is to run: it may have been cancelled while it waited.
+    /// Returns whether to run the job, which may have been cancelled while waiting.
     fn begin(&self) -> bool {
         let mut stage = self.stage.lock();
         stage.has_begun = true;
@@ -201,10 +201,10 @@ impl Job {
     }
 }
 
-/// What a job does.
+/// The work of a job.
 type Work = Box<dyn FnOnce(&Job) -> Result<u64, JobError> + Send>;
 
-/// Those that run, and those that wait.
+/// Running and waiting jobs.
 struct JobQueue {
     running: usize,
     waiting: VecDeque<(Arc<Job>, Work)>,
@@ -215,7 +215,7 @@ static JOB_QUEUE: Mutex<JobQueue> = Mutex::new(JobQueue {
     waiting: VecDeque::new(),
 });
 
-/// Starts a job, or lets it wait for its turn.
+/// Starts a job, or queues it.
 pub(super) fn start(work: impl FnOnce(&Job) -> Result<u64, JobError> + Send + 'static) -> Arc<Job> {
     let job = Arc::new(Job::default());
     let mut turns = JOB_QUEUE.lock();
@@ -226,7 +226,7 @@ pub(super) fn start(work: impl FnOnce(&Job) -> Result<u64, JobError> + Send + 's
     let thread = std::thread::Builder::new().name("table".to_owned());
     match thread.spawn(run) {
         Ok(_) => turns.running += 1,
-        // Those that run go on with it; where there are none it ends here.
+        // Running jobs continue the queue; without any it ends here.
         Err(error) if turns.running == 0 => {
             let (job, _) = turns.waiting.pop_back().expect("it was put in");
             job.end(Err(JobError::Thread(error.to_string())));
@@ -236,7 +236,7 @@ pub(super) fn start(work: impl FnOnce(&Job) -> Result<u64, JobError> + Send + 's
     job
 }
 
-/// Does one job after the other as long as any waits.
+/// Runs queued jobs until none is left.
 fn run() {
     loop {
         let mut turns = JOB_QUEUE.lock();

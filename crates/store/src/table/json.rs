@@ -1,7 +1,7 @@
-//! Rows as JSON, for clients and for those who watch a table.
+//! Rows as JSON, for clients and watchers.
 //!
-//! Bytes are Base64, since JSON knows only text. Whole numbers are written in full: whoever reads them into 64 bits of
-//! floating point, as Lua and browsers do, asks for those beyond 2^53 as strings.
+//! Bytes are Base64, since JSON has only text. Integers are written in full; readers that parse them as 64-bit floating
+//! point, such as Lua and browsers, can request those beyond 2^53 as strings.
 
 use std::io::Write as _;
 
@@ -12,10 +12,10 @@ use super::cell::Cell;
 use super::schema::{Schema, Type};
 use super::watch::Event;
 
-/// Beyond it not every whole number is a floating one.
+/// Up to here an `f64` represents every integer.
 const EXACT_MAX: u128 = 1 << 53;
 
-/// An object of a row: the key, then the columns by name, those without a value as null.
+/// Writes a row as an object: the key, then the columns by name, with null for missing values.
 pub(super) fn row<'a>(
     out: &mut Vec<u8>,
     schema: &Schema,
@@ -26,7 +26,7 @@ pub(super) fn row<'a>(
     for (place, column) in schema.visible().iter().enumerate() {
         out.push(separator);
         separator = b',';
-        // Names need no escapes.
+        // Names need no escaping.
         out.push(b'"');
         out.extend_from_slice(column.name.as_bytes());
         out.extend_from_slice(b"\":");
@@ -102,10 +102,10 @@ fn base64(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
 }
 
-/// What a row has by columns, and what these are.
+/// The values of a row by column, with the schema.
 pub(super) type RowValues<'a, 'b> = (&'b Schema, &'b dyn Fn(usize) -> Cell<'a>);
 
-/// A change with the row as it is from now on, if there is one.
+/// Writes a change with the new state of the row, if there is one.
 pub(super) fn event(out: &mut Vec<u8>, event: Event, row_values: Option<RowValues<'_, '_>>) {
     open(out, event);
     if let Some((schema, value_of)) = row_values {
@@ -117,7 +117,7 @@ pub(super) fn event(out: &mut Vec<u8>, event: Event, row_values: Option<RowValue
     out.push(b'}');
 }
 
-/// A change after which the row is gone.
+/// Writes a change that removed the row.
 pub(super) fn gone(out: &mut Vec<u8>, event: Event, schema: &Schema, key: Cell<'_>) {
     open(out, event);
     out.extend_from_slice(b",\"key\":");

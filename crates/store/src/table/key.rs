@@ -1,8 +1,8 @@
-//! What an index orders by: the values of its columns, made one comparable thing.
+//! Index keys: the values of the indexed columns in a comparable form.
 //!
-//! Where all of them have a fixed size and are at most eight bytes together, that is a number of 64 bits; up to
-//! sixteen, one of 128; otherwise bytes. Nothing of it is kept but once for each leaf of an index: keys are made of a
-//! row when it is looked at.
+//! If all of them have fixed sizes and at most eight bytes together, this is a 64-bit number; up to sixteen bytes, a
+//! 128-bit number; otherwise bytes. Keys are stored only once per index leaf: they are computed from a row when it is
+//! examined.
 
 use std::cmp::Ordering;
 
@@ -12,25 +12,24 @@ use super::rows::RowPosition;
 use super::schema::{Column, IndexSchema, Schema, Type};
 use super::shape::Shape;
 
-/// A comparable form of some values in turn.
+/// A comparable form of consecutive values.
 pub(super) trait Key: Ord + Clone + Default + std::fmt::Debug + Send + Sync {
-    /// Puts a value of so many bits behind.
+    /// Appends a value of `bits` bits.
     fn push_bits(&mut self, bits: u32, value: u64);
 
-    /// Puts a string behind.
     fn push_text(&mut self, text: &[u8]);
 
-    /// The least of all keys that don't begin with this one and are greater, if there is any. `rest`: bits that are
-    /// still to come, where their number is fixed.
+    /// Returns the least key that is greater than this one and does not begin with it, if any. `rest` is the number of
+    /// bits still to come, if fixed.
     fn next(self, rest: u32) -> Option<Self>;
 
-    /// The least of all keys that begin with this one.
+    /// Returns the least of all keys that begin with this one.
     fn least(self, rest: u32) -> Self;
 
-    /// About how far it is on the way from one key to another, from 0 to 1; `None` where keys don't tell.
+    /// Returns the approximate relative position between two keys, from 0 to 1; `None` if keys don't permit that.
     fn fraction(&self, low: &Self, high: &Self) -> Option<f64>;
 
-    /// What it takes of the heap.
+    /// Returns the heap memory in bytes.
     fn heap_bytes(&self) -> usize {
         0
     }
@@ -50,7 +49,7 @@ macro_rules! number_key {
             fn next(self, rest: u32) -> Option<Self> {
                 let next = self.checked_add(1)?;
                 let least = next.checked_shl(rest).unwrap_or(0);
-                // What leaves at the upper end was the last of all.
+                // An overflow means that this was the last key.
                 (least.checked_shr(rest).unwrap_or(0) == next).then_some(least)
             }
 
@@ -73,7 +72,7 @@ macro_rules! number_key {
 number_key!(u64);
 number_key!(u128);
 
-/// A key of bytes, whose order is that of the values.
+/// A key of bytes with the order of the values.
 pub(super) type Bytes = Vec<u8>;
 
 impl Key for Bytes {
@@ -83,7 +82,7 @@ impl Key for Bytes {
     }
 
     fn push_text(&mut self, text: &[u8]) {
-        // A zero is followed by 255, the end by another zero: no string is the beginning of another one's form.
+        // A zero is followed by 255, the end by another zero: no string's form is the prefix of another's.
         for byte in text {
             self.push(*byte);
             if *byte == 0 {
@@ -116,7 +115,7 @@ impl Key for Bytes {
     }
 }
 
-/// Which of the three forms an index's keys have.
+/// The three forms of index keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Narrow,
@@ -124,10 +123,10 @@ pub(super) enum Form {
     Wide,
 }
 
-/// How keys of one index are made.
+/// How the keys of an index are made.
 #[derive(Clone, Debug)]
 pub(super) struct KeyShape {
-    /// Places in the table, types, and whether there may be no value.
+    /// Column indices, types, and nullability.
     parts: Box<[(usize, Type, bool)]>,
     is_sparse: bool,
 }
@@ -158,7 +157,7 @@ impl KeyShape {
         }
     }
 
-    /// Bits from that part on, if they have a fixed size.
+    /// Returns the number of bits from a part on, if fixed.
     fn rest(&self, from: usize) -> Option<u32> {
         self.parts[from..]
             .iter()
@@ -179,7 +178,7 @@ impl KeyShape {
         }
     }
 
-    /// The key of a row whose values are told.
+    /// Computes the key of a row from its values.
     pub(super) fn of<'a, K: Key>(&self, value: impl Fn(usize) -> Cell<'a>) -> K {
         let mut key = K::default();
         for part in 0..self.parts.len() {
@@ -193,7 +192,7 @@ impl KeyShape {
         self.of(|column| spot.get(shape, column))
     }
 
-    /// How the row of a spot stands to a key.
+    /// Compares a row with a key.
     #[inline]
     pub(super) fn compare<K: Key>(
         &self,
@@ -204,12 +203,12 @@ impl KeyShape {
         self.of_spot::<K>(shape, spot).cmp(key)
     }
 
-    /// Whether the index has a row with these values.
+    /// Returns whether a row with these values belongs in the index.
     pub(super) fn has<'a>(&self, value: impl Fn(usize) -> Cell<'a>) -> bool {
         !self.is_sparse || value(self.parts[0].0) != Cell::Null
     }
 
-    /// Whether none of its columns lacks a value.
+    /// Returns whether none of its columns lacks a value.
     pub(super) fn is_whole<'a>(&self, value: impl Fn(usize) -> Cell<'a>) -> bool {
         self.parts
             .iter()
@@ -220,8 +219,7 @@ impl KeyShape {
         self.parts.iter().map(|(column, ..)| *column)
     }
 
-    /// The keys that a scan is about: from the first, which counts, to the second, which does not; `None` if there can't
-    /// be any.
+    /// Returns the keys of a scan: from the first, inclusive, to the second, exclusive; `None` if it is empty.
     pub(super) fn range<K: Key>(&self, limits: &Limits<'_>) -> Option<(K, Option<K>)> {
         let mut key = K::default();
         for (part, value) in limits.values.iter().enumerate() {
@@ -251,7 +249,7 @@ impl KeyShape {
             key
         };
         let least = || Some(prefix.clone().least(before));
-        // The first key of what the limit lets through, or behind it.
+        // The first key within the limit, or after it.
         let edge = |limit: &Limit<'_>| match limit {
             Limit::None => unreachable!("looked at by the caller"),
             Limit::Before => Some(least()),
@@ -274,7 +272,7 @@ impl KeyShape {
         }
     }
 
-    /// Reads what a scan is about.
+    /// Parses the limits of a scan.
     ///
     /// # Errors
     /// [`TableError::Scan`], [`TableError::Value`].
@@ -300,13 +298,13 @@ impl KeyShape {
         }
         let Some(part) = self.parts.get(values.len()) else {
             return Err(TableError::Scan(
-                "from, to, above and below are of the next column, and the index has no more"
+                "from, to, above and below apply to the next column, but the index has no more columns"
                     .to_owned(),
             ));
         };
         let column = &columns[part.0];
         let conflict =
-            || TableError::Scan("from and above, or to and below, are told both".to_owned());
+            || TableError::Scan("from and above exclude each other, as do to and below".to_owned());
         limits.low = match (range.from, range.above) {
             (Some(_), Some(_)) => return Err(conflict()),
             (Some(value), None) => limit(column, value, false)?,
@@ -323,16 +321,16 @@ impl KeyShape {
     }
 }
 
-/// Of the column behind those whose values are told.
+/// A range of the column after those with fixed values.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Range<'a> {
-    /// At least this.
+    /// At least this value.
     pub from: Option<InputValue<'a>>,
-    /// At most this.
+    /// At most this value.
     pub to: Option<InputValue<'a>>,
-    /// More than this.
+    /// Greater than this value.
     pub above: Option<InputValue<'a>>,
-    /// Less than this.
+    /// Less than this value.
     pub below: Option<InputValue<'a>>,
 }
 
@@ -344,32 +342,28 @@ impl Range<'_> {
     }
 }
 
-/// Which rows of an index are meant.
+/// A set of index entries.
 #[derive(Debug, Default)]
 pub(super) struct Limits<'a> {
-    /// Of its first columns; `None` for what no row can have.
+    /// Values of its first columns; `None` for a value that no row can have.
     values: Vec<Option<Cell<'a>>>,
     low: Limit<'a>,
     high: Limit<'a>,
 }
 
-/// Where rows begin or end.
+/// Where a range begins or ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Limit<'a> {
-    /// It is not told.
     #[default]
     None,
-    /// Before all that have a value.
+    /// Before all rows with a value.
     Before,
-    /// Right before this value.
     At(Cell<'a>),
-    /// Right behind it.
     Behind(Cell<'a>),
-    /// Behind all.
     After,
 }
 
-/// A value that rows should have; `None` for one of the right kind that no row can have.
+/// Converts a value to compare rows with; `None` for one of the right type that no row can have.
 pub(super) fn equal<'a>(
     column: &Column,
     given: InputValue<'a>,
@@ -381,7 +375,7 @@ pub(super) fn equal<'a>(
             Some(_) => Ok(None),
             None => column.cell(given).map(Some),
         },
-        // Nothing that is too long is there.
+        // A value that is too long is simply not found.
         (Type::String(_) | Type::Bytes(_), InputValue::Text(text)) => Ok(Some(Cell::Text(text))),
         (Type::Enum(_), InputValue::Text(_)) => Ok(column.cell(given).ok()),
         _ => column.cell(given).map(Some),

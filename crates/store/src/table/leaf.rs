@@ -1,28 +1,28 @@
-//! Some hundred rows next to each other.
+//! A leaf of some hundred neighbouring rows.
 //!
-//! Rows stand in the order of their numbers. Where these follow each other, as keys mostly do, only the first is kept. Each
-//! row has its values side by side, packed: whoever compares two columns of a row, or hands it out, fetches one line of
-//! memory. Strings stand apart, in the order of rows and columns; a row has where each of its own ends. Room grows in steps
-//! of an eighth of a full leaf, so little of it lies idle.
+//! Rows are in the order of their numbers. If these are consecutive, as is usual for keys, only the first is stored.
+//! The values of a row are packed side by side: comparing two columns of a row, or returning it, touches one cache
+//! line. Strings are separate, in the order of rows and columns; a row contains the end of each of its own. Capacity
+//! grows in steps of an eighth of a full leaf, so little is wasted.
 
 use super::block::Block;
 use super::cell::Cell;
 use super::numbers::RowNumbers;
 use super::shape::{Shape, Slot, SlotForm};
 
-/// Most rows of a leaf.
+/// Maximum number of rows of a leaf.
 pub(super) const ROWS_MAX: usize = 1024;
-/// Bytes of strings beyond which a leaf of several rows is split.
+/// String bytes beyond which a leaf with several rows is split.
 pub(super) const TEXTS_BYTES_MAX: usize = 64 << 10;
-/// A leaf with fewer rows looks for a neighbour to join.
+/// A leaf with fewer rows is merged with a neighbour.
 pub(super) const MERGE_BELOW: usize = ROWS_MAX / 8;
 const STEP: usize = ROWS_MAX / 8;
-/// The first rows don't take a whole step.
+/// The first rows don't allocate a whole step.
 const ROWS_FIRST: usize = 8;
-/// The least by which room of strings grows, in bytes.
+/// Minimum growth of the string area in bytes.
 const TEXTS_STEP: usize = 64;
 
-/// Rows next to each other. A copy shares them, until one of both changes.
+/// Neighbouring rows. A clone shares them until either changes.
 #[derive(Clone, Debug)]
 pub(super) struct Leaf {
     numbers: RowNumbers,
@@ -39,14 +39,13 @@ impl Leaf {
         }
     }
 
-    /// An empty one with room for as many rows as it may have.
+    /// Returns an empty leaf with capacity for the maximum number of rows.
     pub(super) fn with_room(shape: &Shape) -> Self {
         let mut leaf = Self::new();
         leaf.rows.resize(0, ROWS_MAX * shape.width);
         leaf
     }
 
-    /// Gives back room that is not needed now.
     pub(super) fn shrink_to_fit(&mut self, shape: &Shape) {
         let (rows, texts) = (self.len() * shape.width, self.text_bytes(shape));
         self.rows.resize(rows, rows);
@@ -86,7 +85,7 @@ impl Leaf {
         Cell::Bits(shape.kind(column).widen(narrow))
     }
 
-    /// A row's first byte, whatever it means.
+    /// Returns the first byte of a row, regardless of its meaning.
     #[inline]
     pub(super) fn first_byte(&self, shape: &Shape, place: usize) -> u8 {
         self.rows
@@ -102,7 +101,7 @@ impl Leaf {
             .expect("a row is there as a whole")
     }
 
-    /// Where a string of a row ends.
+    /// Returns the end of a string of a row.
     fn end(&self, shape: &Shape, place: usize, text: usize) -> usize {
         u32::from_le_bytes(self.chunk(place * shape.width + shape.ends + 4 * text)) as usize
     }
@@ -115,7 +114,7 @@ impl Leaf {
         from..self.end(shape, place, text)
     }
 
-    /// Where the strings of a row begin.
+    /// Returns the start of the strings of a row.
     fn texts_from(&self, shape: &Shape, place: usize) -> usize {
         match (place, shape.texts) {
             (0, _) | (_, 0) => 0,
@@ -123,7 +122,7 @@ impl Leaf {
         }
     }
 
-    /// `row` has a cell for each column, the key's too.
+    /// Inserts a row; `row` has a cell for each column, including the key.
     pub(super) fn insert(&mut self, shape: &Shape, place: usize, number: u32, row: &[Cell<'_>]) {
         let (len, width) = (self.len(), shape.width);
         let from = self.texts_from(shape, place);
@@ -178,7 +177,7 @@ impl Leaf {
         }
     }
 
-    /// Puts a string in place of one, where there is room.
+    /// Replaces a string for which there is room.
     fn set_text(&mut self, shape: &Shape, place: usize, text: usize, new: &[u8]) {
         let used = self.text_bytes(shape);
         let range = self.range(shape, place, text);
@@ -228,7 +227,7 @@ impl Leaf {
         }
     }
 
-    /// The rows from a place on.
+    /// Splits off the rows from an index on.
     pub(super) fn split_off(&mut self, shape: &Shape, place: usize) -> Self {
         let (len, width) = (self.len(), shape.width);
         let texts = self.text_bytes(shape);
@@ -244,7 +243,7 @@ impl Leaf {
         behind
     }
 
-    /// Adds the rows of another, which come behind these.
+    /// Appends the rows of the following leaf.
     pub(super) fn append(&mut self, shape: &Shape, other: &Self) {
         let width = shape.width;
         let (len, more) = (self.len(), other.len());
@@ -257,7 +256,7 @@ impl Leaf {
         self.move_ends(shape, len, texts as u32);
     }
 
-    /// Adds, wrapping, to where the strings of all rows from a place on end.
+    /// Adds, wrapping, to the string ends of all rows from an index on.
     fn move_ends(&mut self, shape: &Shape, place: usize, by: u32) {
         if shape.texts == 0 || by == 0 {
             return;
@@ -269,39 +268,39 @@ impl Leaf {
         }
     }
 
-    /// Whether it has to be split.
+    /// Returns whether the leaf has to be split.
     pub(super) fn is_over(&self, shape: &Shape) -> bool {
         self.len() > ROWS_MAX || (self.len() > 1 && self.text_bytes(shape) > TEXTS_BYTES_MAX)
     }
 
-    /// Whether the rows of both may stand in one.
+    /// Returns whether both leaves fit into one.
     pub(super) fn can_merge(&self, shape: &Shape, other: &Self) -> bool {
         self.len() + other.len() <= ROWS_MAX * 3 / 4
             && self.text_bytes(shape) + other.text_bytes(shape) <= TEXTS_BYTES_MAX * 3 / 4
     }
 
-    /// Bytes of strings that are in use.
+    /// Returns the used string bytes.
     fn text_bytes(&self, shape: &Shape) -> usize {
         self.texts_from(shape, self.len())
     }
 
-    /// Rows that there is room for.
+    /// Returns the capacity in rows.
     pub(super) fn room(&self, shape: &Shape) -> usize {
         self.rows.len().checked_div(shape.width).unwrap_or(0)
     }
 
-    /// Memory of the list of its numbers.
+    /// Returns the memory of the row numbers.
     pub(super) fn number_bytes(&self) -> usize {
         self.numbers.bytes()
     }
 
-    /// Memory of all of it, with what it takes in its branch.
+    /// Returns the total memory, including its entry in the branch.
     pub(super) fn bytes(&self) -> usize {
         self.numbers.bytes() + self.rows.bytes() + self.texts.bytes() + size_of::<Self>() + 4
     }
 }
 
-/// Adds to numbers of four bytes, wrapping.
+/// Adds, wrapping, to four-byte numbers.
 fn move_some(ends: &mut [u8], by: u32) {
     for end in ends.as_chunks_mut::<4>().0 {
         *end = u32::from_le_bytes(*end).wrapping_add(by).to_le_bytes();

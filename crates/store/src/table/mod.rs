@@ -1,14 +1,13 @@
-//! Tables: rows with typed columns and ordered indexes that all workers read and change.
+//! Tables: rows with typed columns and ordered indexes that all workers read and write.
 //!
 //! ```text
 //! Table ── one lock ── State ── Rows: leaves of columns, by row number
 //!                            └─ Index: row numbers in order, one for each index
 //! ```
 //!
-//! A row's number is its key, where that is a whole number of at most 32 bits; otherwise rows are numbered as they come,
-//! and an index more finds them by their keys. Whoever reads holds the lock together with other readers, for one row or
-//! for a slice of a scan; whoever writes holds it alone, for one change or one batch. Neither runs foreign code
-//! meanwhile.
+//! A row's number is its key if that is an integer of at most 32 bits; otherwise rows are numbered in order of
+//! insertion, and an additional index finds them by key. Readers share the lock, for one row or a slice of a scan; a
+//! writer holds it exclusively, for one change or one batch. Neither runs application code meanwhile.
 
 mod aggregate;
 mod batch;
@@ -63,38 +62,37 @@ use shape::Shape;
 use sync::{AtomicBool, AtomicU64, Mutex, RwLock};
 use watch::Watchers;
 
-/// A table. Each operation is atomic; `now_ms` is monotonic and the same clock for all.
+/// A table. Each operation is atomic; `now_ms` comes from one monotonic clock.
 #[derive(Debug)]
 pub struct Table {
     name: Box<str>,
     schema: Schema,
     shape: Shape,
-    /// How rows are told by their key.
+    /// The shape of the key.
     key: KeyShape,
     state: RwLock<State>,
     watchers: Mutex<Watchers>,
     has_watchers: AtomicBool,
-    /// Rows that were evicted so far.
+    /// Rows evicted so far.
     evicted: AtomicU64,
 }
 
-/// What changes.
 #[derive(Debug)]
 struct State {
     rows: Rows,
-    /// As in the schema.
+    /// In the order of the schema.
     indexes: Vec<Index>,
-    /// Where the key is not the row's number: rows by their keys.
+    /// If the key is not the row number: rows by key.
     keys: Option<Index>,
-    /// Where to look for a free number.
+    /// Where to search for a free row number.
     next_row: u32,
-    /// Somebody fills it: its indexes are not there yet, and nobody else may change it.
+    /// A loader fills the table: its indexes are missing, and nothing else may change it.
     is_loading: bool,
-    /// Somebody reads what will take its place: it is whole, and nobody else may change it.
+    /// A replacement is being read: the table is intact, but must not be changed.
     is_replacing: bool,
 }
 
-/// A row while its table is read.
+/// A row, valid while its table is locked for reading.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
     table: &'a Table,
@@ -102,14 +100,14 @@ pub struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// The value of a column, by its place in the schema.
+    /// Returns the value of a column by its index in the schema.
     #[must_use]
     #[inline]
     pub fn get(&self, column: usize) -> Cell<'a> {
         self.spot.get(&self.table.shape, column)
     }
 
-    /// Milliseconds that it stays, if it expires.
+    /// Returns the remaining lifetime in milliseconds, if the row expires.
     #[must_use]
     pub fn ttl_ms(&self, now_ms: u64) -> Option<u64> {
         match self.get(self.table.schema.expires()?) {
@@ -118,29 +116,29 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Itself as the text of a JSON object: the key, then the columns by name.
+    /// Writes the row as a JSON object: the key, then the columns by name.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         json::row(out, &self.table.schema, |column| self.get(column), false);
     }
 }
 
-/// What a table takes.
+/// The memory of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableInfo {
-    /// Rows, with those that have expired and are not taken out yet.
+    /// Rows, including expired ones not removed yet.
     pub rows: usize,
-    /// Memory.
+    /// Memory used by the table, in bytes.
     pub bytes: usize,
-    /// By column, in the schema's order; the key's is what tells where rows are.
+    /// Bytes by column, in the order of the schema; for the key, the structures that locate rows.
     pub columns: Vec<usize>,
-    /// By index, in the schema's order.
+    /// Bytes by index, in the order of the schema.
     pub indexes: Vec<usize>,
-    /// Rows that were evicted so far.
+    /// Rows evicted so far.
     pub evicted: u64,
 }
 
 impl Table {
-    /// An empty table.
+    /// Creates an empty table.
     pub(crate) fn new(name: &str, schema: Schema) -> Self {
         let shape = Shape::new(&schema);
         let state = State::new(&schema, &shape);
@@ -156,27 +154,27 @@ impl Table {
         }
     }
 
-    /// Its name.
+    /// Returns the name of the table.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it is made of.
+    /// Returns the schema of the table.
     #[must_use]
     pub fn schema(&self) -> &Schema {
         &self.schema
     }
 
-    /// A key as its column has it.
+    /// Converts a key to the type of the key column.
     ///
     /// # Errors
-    /// [`TableError::Value`]: it is of another type. One that no row can have, such as one out of range, is `None`.
+    /// [`TableError::Value`]: it is of another type. A key that no row can have, such as one out of range, is `None`.
     pub fn key<'a>(&self, given: InputValue<'a>) -> Result<Option<Cell<'a>>, TableError> {
         key::equal(&self.schema.columns[0], given)
     }
 
-    /// Calls `look` with a row, if there is one with that key.
+    /// Calls `look` with the row of a key, if it exists.
     pub fn read<R>(
         &self,
         key: Cell<'_>,
@@ -188,14 +186,14 @@ impl Table {
         Some(look(Row { table: self, spot }))
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     #[must_use]
     pub fn count(&self, now_ms: u64) -> usize {
         let state = self.state.read();
         state.rows.count() - state.count_expired(self, now_ms)
     }
 
-    /// What it takes. Looks at every leaf: about a millisecond for ten million rows.
+    /// Returns the memory by column and index. Visits every leaf: about a millisecond for ten million rows.
     #[must_use]
     pub fn info(&self) -> TableInfo {
         let state = self.state.read();
@@ -244,7 +242,7 @@ impl State {
         self.rows.bytes() + indexes.map(Index::bytes).sum::<usize>()
     }
 
-    /// The number of the row with that key, even if it has expired.
+    /// Returns the number of the row with a key, even if it has expired.
     fn number(&self, table: &Table, key: Cell<'_>) -> Option<u32> {
         match (table.shape.key, &self.keys) {
             (Some(number), _) => match key {

@@ -1,5 +1,5 @@
-//! Threads on a table in many orders: a model checker chooses who runs next, at random and by a rule that finds what few
-//! changes of turn bring about. `cargo test -p veche-store --features model --lib model_tests`; `make test` has it.
+//! Threads on a table in many schedules, chosen by a model checker at random and by a strategy that finds bugs needing
+//! few context switches. Run by `cargo test -p veche-store --features model --lib model_tests` and `make test`.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use shuttle::thread;
 
 use super::*;
 
-/// Orders of each kind that each model is tried in.
+/// Number of schedules of each kind per model.
 const ORDERS: usize = 1500;
 
 fn check(model: impl Fn() + Send + Sync + 'static) {
@@ -49,7 +49,7 @@ fn n(table: &Table, id: u64) -> u64 {
         .expect("there")
 }
 
-/// The values of all rows, as one slice of a scan has them.
+/// Returns the values of all rows in one slice of a scan.
 fn all(table: &Table) -> Vec<u64> {
     let mut scan = table
         .scan(Some(0), &[], &ScanOptions::default())
@@ -166,13 +166,13 @@ fn what_replaces_a_table_keeps_changes_out_until_it_is_there() {
             updated,
             Ok(Updated::Yes) | Err(TableError::Loading)
         ));
-        // Whoever was first, nobody is kept out for good, and its indexes are those of its rows.
+        // Whichever was first, no writer is blocked forever, and the indexes match the rows.
         put(&table, 2, 5);
         table.check();
     });
 }
 
-/// Counts what is told: changes, and those that were missed.
+/// Counts reported and missed changes.
 fn count(changes: &Changes, told: &mut Vec<String>) -> u64 {
     let mut count = 0;
     while let Some(parcel) = changes.next(None) {
@@ -217,7 +217,7 @@ fn each_change_is_told_once_or_counted_as_missed() {
             .into_iter()
             .for_each(|thread| thread.join().expect("done"));
         let (mut sum, mut told) = reader.join().expect("done");
-        // Whoever sleeps at the queue is woken by what comes into it, not by a count.
+        // A waiter on the queue is woken by a new entry, not by a count.
         assert!(
             !changes.sleeps_with_missed(),
             "nobody would be told: {told:?}"
@@ -243,7 +243,7 @@ fn who_begins_to_watch_is_told_from_then_on() {
             let table = Arc::clone(&table);
             thread::spawn(move || (1..3).for_each(|n| put(&table, 1, n)))
         };
-        // The last one who watches goes as another one comes.
+        // The last watcher goes as another one arrives.
         drop(gone);
         let changes = table.watch(10);
         put(&table, 2, 1);
@@ -266,7 +266,7 @@ fn what_is_unique_goes_from_an_expired_row_to_one_other() {
             ..Draft::default()
         };
         let table = Arc::new(Table::new("t", draft.check().expect("a schema")));
-        // More than go with a change, and the one in the way is not among the first.
+        // More than a change removes, and the conflicting one is not among the first.
         for id in 0..20 {
             let row = [Cell::Bits(id), Cell::Bits(id)];
             let ttl_ms = Some(1 + id / 19);

@@ -1,4 +1,4 @@
-//! Which rows a leaf has.
+//! The row numbers of a leaf.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use super::room::{heap_bytes, make_room, release_room};
 
 const STEP: usize = ROWS_MAX / 8;
 
-/// The numbers of a leaf's rows, rising.
+/// Row numbers in ascending order.
 #[derive(Clone, Debug)]
 pub(super) enum RowNumbers {
-    /// From this one on, without a gap.
+    /// Consecutive numbers from the first.
     Run { first: u32, count: u32 },
-    /// One by one.
+    /// Row numbers that need not be consecutive.
     List(Arc<Vec<u32>>),
 }
 
@@ -84,7 +84,7 @@ impl RowNumbers {
         }
     }
 
-    /// A list without gaps is a run.
+    /// Converts a list without gaps to a run.
     fn compact(&mut self) {
         if let Self::List(list) = self
             && let [first, .., last] = list[..]
@@ -128,7 +128,7 @@ impl RowNumbers {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Run { .. } => 0,
-            // The list, and its head behind counts of who shares it.
+            // The list, its header, and the reference counts.
             Self::List(list) => {
                 heap_bytes(list.capacity() * 4) + heap_bytes(size_of::<Vec<u32>>() + 16)
             }

@@ -1,7 +1,7 @@
-//! Memory that lists take: it grows in steps, and what is not needed any more is given back, so that a table takes little
-//! beyond what its values do.
+//! Capacity of lists: it grows in steps, and unused capacity is released, so that a table takes little more memory than
+//! its values.
 
-/// What a vector of that many bytes takes of the heap.
+/// Returns the heap memory of a vector with that many bytes.
 pub(super) fn heap_bytes(bytes: usize) -> usize {
     match bytes {
         0 => 0,
@@ -9,18 +9,17 @@ pub(super) fn heap_bytes(bytes: usize) -> usize {
     }
 }
 
-/// Makes room for one more in steps.
+/// Reserves room for `more` items in steps.
 pub(super) fn make_room<T>(list: &mut Vec<T>, more: usize, step: usize) {
     let needed = list.len() + more;
     if needed > list.capacity() {
         let capacity = needed.next_multiple_of(step.max(needed / 8));
-        // The first few don't take a whole step.
+        // The first few don't allocate a whole step.
         let capacity = if needed <= 8 { 8 } else { capacity };
         list.reserve_exact(capacity - list.len());
     }
 }
 
-/// Gives room back that is not needed any more.
 pub(super) fn release_room<T>(list: &mut Vec<T>, step: usize) {
     if list.capacity() - list.len() > 2 * step.max(list.len() / 4) {
         list.shrink_to(list.len().next_multiple_of(step));

@@ -1,35 +1,34 @@
 //! The rows of a table by number: leaves in branches, both with the number that they begin with.
 //!
-//! Two levels are enough: a branch has up to 512 leaves, and the list of branches is short and seldom changes. A copy of
-//! all rows shares their leaves: a writer copies those that it changes then.
+//! Two levels suffice: a branch has up to 512 leaves, and the list of branches is short and rarely changes. A clone
+//! shares all leaves: a writer then copies those that it changes.
 
 use super::cell::Cell;
 use super::leaf::{Leaf, MERGE_BELOW, ROWS_MAX};
 use super::shape::Shape;
 
-/// Most leaves of a branch.
+/// Maximum number of leaves of a branch.
 const LEAVES_MAX: usize = 512;
 
 #[derive(Clone, Debug)]
 struct Branch {
-    /// The least number that stands in each leaf, or less.
+    /// A lower bound of the numbers in each leaf.
     firsts: Vec<u32>,
     leaves: Vec<Leaf>,
 }
 
-/// All rows.
 #[derive(Clone, Debug)]
 pub(super) struct Rows {
     firsts: Vec<u32>,
-    /// Never empty, and none of them is; the very first leaf alone may be.
+    /// Never empty, and neither is any branch; only the very first leaf may be empty.
     branches: Vec<Branch>,
     count: usize,
     bytes: usize,
-    /// Bytes of strings, by column.
+    /// String bytes by column.
     texts: Box<[usize]>,
 }
 
-/// Where a row stands.
+/// The location of a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowPosition<'a> {
     pub(super) leaf: &'a Leaf,
@@ -42,8 +41,7 @@ impl<'a> RowPosition<'a> {
         self.leaf.get(shape, self.place, column)
     }
 
-    /// Makes the processor fetch all of these rows at once. To read something of each is the way to that which the
-    /// language allows.
+    /// Prefetches all of these rows. Reading a byte of each achieves that in safe code.
     #[inline]
     pub(super) fn fetch(shape: &Shape, spots: &[Option<Self>]) {
         let mut sum = 0;
@@ -58,10 +56,10 @@ impl<'a> RowPosition<'a> {
     }
 }
 
-/// The place of the last number of a rising list that is at most this one; 0 if there is none. `usual`: how far two of
-/// them are apart where rows follow each other, as a power of two.
+/// Returns the index of the last number that is at most `number` in an ascending list; 0 if there is none. `usual` is
+/// the distance of entries if rows are consecutive, as a power of two.
 ///
-/// So rows mostly are; otherwise most are spread evenly. Either makes a guess that spares most of a search.
+/// Rows usually are; otherwise most are spread evenly. Either permits a guess that saves most of a search.
 #[inline]
 fn last_up_to(firsts: &[u32], number: u32, usual: u32) -> usize {
     let last = firsts.len() - 1;
@@ -85,13 +83,13 @@ fn last_up_to(firsts: &[u32], number: u32, usual: u32) -> usize {
     firsts.partition_point(|first| *first <= number) - 1
 }
 
-/// Where a leaf is split that has too much since a row was put in at `spot`.
+/// Returns where to split a leaf that overflowed when a row was inserted at `spot`.
 fn cut(leaf: &Leaf, spot: usize) -> usize {
     let number = leaf.number(spot);
     if spot + 1 == leaf.len() {
         return spot;
     }
-    // Where rows follow each other up to this one, and behind it is a gap, the next one will be put there.
+    // If numbers are consecutive up to this one and a gap follows, the next row will be inserted there.
     let goes_on = spot > 0 && leaf.number(spot - 1) + 1 == number;
     match goes_on && leaf.number(spot + 1) - 1 > number {
         true => spot + 1,
@@ -123,7 +121,8 @@ impl Rows {
         self.bytes
     }
 
-    /// Memory of a column's values, with room for more of them; the key's, where it is the number: of the numbers.
+    /// Returns the memory of a column's values including spare capacity; for a key that is the row number, the memory
+    /// of the numbers.
     pub(super) fn column_bytes(&self, shape: &Shape, column: usize) -> usize {
         let width = shape.column_width(column);
         let leaves = self.leaves().map(|leaf| match column {
@@ -133,7 +132,7 @@ impl Rows {
         leaves.sum::<usize>() + self.texts[column]
     }
 
-    /// The branch and the leaf in it where a number belongs.
+    /// Returns the branch and the leaf of a number.
     #[inline]
     fn seek(&self, number: u32) -> (usize, usize) {
         let branch = last_up_to(&self.firsts, number, (ROWS_MAX * LEAVES_MAX).ilog2());
@@ -149,7 +148,7 @@ impl Rows {
         Some(RowPosition { leaf, place })
     }
 
-    /// A row that is not there yet.
+    /// Inserts a new row.
     pub(super) fn insert(&mut self, shape: &Shape, number: u32, row: &[Cell<'_>]) {
         let (at, place) = self.seek(number);
         let branch = &mut self.branches[at];
@@ -159,7 +158,7 @@ impl Rows {
         }
         let last = branch.leaves[place].len().wrapping_sub(1);
         if last == ROWS_MAX - 1 && branch.leaves[place].number(last) < number {
-            // What is put in at the end often goes on there: the leaf stays full, and another one has room at once.
+            // Inserts at the end usually continue: the leaf stays full, and a new one gets its full capacity at once.
             let mut new = Leaf::with_room(shape);
             new.insert(shape, 0, number, row);
             self.add(at, place + 1, new);
@@ -180,7 +179,6 @@ impl Rows {
         }
     }
 
-    /// A leaf that was not there yet.
     fn add(&mut self, at: usize, place: usize, leaf: Leaf) {
         self.bytes += leaf.bytes();
         let branch = &mut self.branches[at];
@@ -189,7 +187,7 @@ impl Rows {
         self.split(at, place);
     }
 
-    /// Splits a branch that has too many leaves; `new` was put in last.
+    /// Splits a branch with too many leaves; `new` was inserted last.
     fn split(&mut self, at: usize, new: usize) {
         let branch = &mut self.branches[at];
         let len = branch.leaves.len();
@@ -201,14 +199,14 @@ impl Rows {
             firsts: branch.firsts.split_off(cut),
             leaves: branch.leaves.split_off(cut),
         };
-        // It has grown for one more, to twice of what it needs.
+        // It has doubled its capacity for a single item.
         branch.firsts.shrink_to_fit();
         branch.leaves.shrink_to_fit();
         self.firsts.insert(at + 1, behind.firsts[0]);
         self.branches.insert(at + 1, behind);
     }
 
-    /// Changes values of a row that is there.
+    /// Changes values of an existing row.
     pub(super) fn set<'a>(
         &mut self,
         shape: &Shape,
@@ -236,7 +234,7 @@ impl Rows {
         }
     }
 
-    /// Takes a row out that is there.
+    /// Removes an existing row.
     pub(super) fn remove(&mut self, shape: &Shape, number: u32) {
         let (at, place) = self.seek(number);
         let branch = &mut self.branches[at];
@@ -265,7 +263,7 @@ impl Rows {
             self.bytes -= branch.leaves[place].bytes();
             branch.leaves.remove(place);
             let first = branch.firsts.remove(place);
-            // What belongs before the next leaf belongs into it from now on.
+            // Numbers before the next leaf belong to that leaf from now on.
             if place == 0 {
                 branch.firsts[0] = first;
             }
@@ -279,7 +277,7 @@ impl Rows {
         }
     }
 
-    /// Joins a leaf with the one behind it, or before it, if both are small.
+    /// Merges a leaf with the next or the previous one if both are small.
     fn join(&mut self, shape: &Shape, at: usize, place: usize) {
         let branch = &mut self.branches[at];
         for place in [Some(place), place.checked_sub(1)].into_iter().flatten() {
@@ -299,7 +297,7 @@ impl Rows {
         }
     }
 
-    /// The rows from a number on, rising.
+    /// Iterates over the rows from a number on, ascending.
     pub(super) fn from(&self, number: u32) -> impl Iterator<Item = RowPosition<'_>> {
         let (at, place) = self.seek(number);
         let leaves = self.branches[at..].iter().enumerate();
@@ -314,7 +312,7 @@ impl Rows {
         })
     }
 
-    /// The rows up to a number, falling.
+    /// Iterates over the rows up to a number, descending.
     pub(super) fn down_from(&self, number: u32) -> impl Iterator<Item = RowPosition<'_>> {
         let (at, place) = self.seek(number);
         let leaves = self.branches[..=at].iter().rev().enumerate();
@@ -336,7 +334,7 @@ impl Rows {
         })
     }
 
-    /// How many rows have a number below that one.
+    /// Returns how many rows have a lower number.
     pub(super) fn count_below(&self, number: u32) -> usize {
         let (at, place) = self.seek(number);
         let before = self.branches[..at].iter().flat_map(|branch| &branch.leaves);
@@ -346,17 +344,17 @@ impl Rows {
         before.sum::<usize>() + here
     }
 
-    /// The leaves, in order.
+    /// Iterates over the leaves in order.
     pub(super) fn leaves(&self) -> impl Iterator<Item = &Leaf> {
         self.branches.iter().flat_map(|branch| &branch.leaves)
     }
 
-    /// The same, each let go by whoever has looked at it.
+    /// Iterates over the leaves by value, so that each can be dropped after use.
     pub(super) fn into_leaves(self) -> impl Iterator<Item = Leaf> {
         self.branches.into_iter().flat_map(|branch| branch.leaves)
     }
 
-    /// Gives back the room of leaves that many more rows would have.
+    /// Releases the spare capacity of leaves meant for more rows.
     pub(super) fn shrink_to_fit(&mut self, shape: &Shape) {
         let leaves = self
             .branches
@@ -369,7 +367,7 @@ impl Rows {
         }
     }
 
-    /// The last number in use.
+    /// Returns the last number in use.
     pub(super) fn last(&self) -> Option<u32> {
         let leaf = self.branches.last()?.leaves.last()?;
         let last = leaf.len().checked_sub(1)?;

@@ -1,7 +1,7 @@
 //! Scans: rows in the order of an index, a slice at a time.
 //!
-//! The table is read under its lock for one slice; between two of them others may change it. A scan keeps what it has
-//! come to, not a place, and goes on behind that: it sees no row twice unless the row has moved ahead of it.
+//! The table is locked for one slice; between slices it may change. A scan remembers the last entry, not a position,
+//! and continues after it: it sees no row twice unless the row has moved ahead of it.
 
 use super::cell::InputValue;
 use super::error::TableError;
@@ -11,24 +11,24 @@ use super::rows::RowPosition;
 use super::tree::{Edge, Entry};
 use super::{Row, State, Table, is_expired};
 
-/// What to look for.
+/// Options of a scan.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ScanOptions<'a> {
-    /// Of the next column.
+    /// Limits of the next column.
     pub range: Range<'a>,
-    /// From the last to the first.
+    /// Scans in reverse order.
     pub is_reverse: bool,
     /// Maximum number of rows.
     pub rows_max: Option<usize>,
 }
 
-/// Rows that a slice comes to at most under one lock, where many of them have expired.
+/// Maximum number of rows visited under one lock if many have expired.
 const ROWS_PER_LOCK_MAX: usize = 1024;
-/// Rows that a scan fetches at a time: at first, and later.
+/// Number of rows prefetched at a time: at first, and later.
 const PREFETCH_FIRST: usize = 6;
 const PREFETCH_MAX: usize = 12;
 
-/// Where a scan is.
+/// The state of a scan.
 #[derive(Clone, Debug)]
 pub struct Scan {
     cursor: ScanCursor,
@@ -38,17 +38,17 @@ pub struct Scan {
 
 #[derive(Clone, Debug)]
 enum ScanCursor {
-    /// There is nothing, or nothing any more.
+    /// The scan is finished.
     Done,
-    /// By row number, where that is the key: from the first to before the second.
+    /// By row number, if that is the key: from the first, inclusive, to the second, exclusive.
     Rows(u64, u64),
-    /// By the keys' own index, or the one at that place.
+    /// By the key index, or the one at the given place.
     Narrow(Option<usize>, EntryRange<u64>),
     Medium(Option<usize>, EntryRange<u128>),
     Wide(Option<usize>, EntryRange<Bytes>),
 }
 
-/// From an entry on, or from behind it, to before another one.
+/// A range of entries from one, or after it, to before another.
 #[derive(Clone, Debug)]
 struct EntryRange<K> {
     low: Entry<K>,
@@ -67,7 +67,7 @@ impl<K: Key> EntryRange<K> {
 }
 
 impl Table {
-    /// A scan by an index, or by the key: of the rows that have these values in its first columns.
+    /// Starts a scan by an index or by the key, of the rows with these values in its first columns.
     ///
     /// # Errors
     /// [`TableError::Scan`], [`TableError::Value`].
@@ -108,8 +108,8 @@ impl Table {
         })
     }
 
-    /// Looks at the next rows of a scan, at most so many; whether there may be more. It may be that there are more and it
-    /// looks at none: where many have expired.
+    /// Visits the next rows of a scan, at most `most`. Returns whether there may be more. It may visit none although
+    /// there are more, if many have expired.
     ///
     /// # Errors
     /// [`TableError::Loading`].
@@ -126,8 +126,8 @@ impl Table {
         })
     }
 
-    /// The same, which also ends behind the first row of which `visit` says `false`: it has been looked at, and the scan
-    /// goes on behind it.
+    /// As [`next`](Self::next), but also ends after the first row for which `visit` returns `false`; the scan continues
+    /// after it.
     ///
     /// # Errors
     /// [`TableError::Loading`].
@@ -166,8 +166,8 @@ impl Table {
         Ok(!matches!(scan.cursor, ScanCursor::Done))
     }
 
-    /// How many rows a scan has still before it, without looking at them; `None` where some of them may have expired, so
-    /// that it takes looking.
+    /// Returns how many rows a scan has left without visiting them; `None` if some of them may have expired, so that
+    /// they must be visited.
     ///
     /// # Errors
     /// [`TableError::Loading`].
@@ -194,7 +194,7 @@ impl Table {
 }
 
 impl State {
-    /// The index at that place, or that of the keys.
+    /// Returns the index at a place, or that of the keys.
     fn index(&self, place: Option<usize>) -> Result<&Index, TableError> {
         match place {
             None => Ok(self
@@ -206,7 +206,7 @@ impl State {
         }
     }
 
-    /// How many entries a span has.
+    /// Returns the number of entries of a range.
     fn between<K: IndexKeyForm>(
         &self,
         table: &Table,
@@ -232,12 +232,12 @@ struct Slice<'a> {
     most: usize,
     now_ms: u64,
     seen: usize,
-    /// Rows that it may still come to, seen or not.
+    /// Rows that it may still visit, expired or not.
     left: usize,
 }
 
 impl<'a> Slice<'a> {
-    /// Looks at a row, unless it has expired; whether there is room for more.
+    /// Visits a row unless it has expired. Returns whether more may follow.
     #[inline]
     fn visit(&mut self, spot: RowPosition<'a>, look: &mut impl FnMut(Row<'_>) -> bool) -> bool {
         let mut goes_on = true;
@@ -252,7 +252,7 @@ impl<'a> Slice<'a> {
         goes_on && self.seen < self.most && self.left > 0
     }
 
-    /// Whether it has come to the end.
+    /// Returns whether the end is reached.
     fn rows(
         &mut self,
         low: &mut u64,
@@ -293,7 +293,7 @@ impl<'a> Slice<'a> {
         true
     }
 
-    /// Whether it has come to the end.
+    /// Returns whether the end is reached.
     fn entries<K: IndexKeyForm>(
         &mut self,
         index: &'a Index,
@@ -349,12 +349,12 @@ impl<'a> Slice<'a> {
     }
 }
 
-/// Rows fetched side by side, some ahead of the one that is looked at.
+/// Rows prefetched ahead of the one that is visited.
 struct Prefetch<'a, I> {
     numbers: I,
     keys: KeyReader<'a>,
     spots: [Option<RowPosition<'a>>; PREFETCH_MAX],
-    /// Of them, those that are there, and which is next.
+    /// The number of prefetched rows, and the next one.
     count: usize,
     next: usize,
 }
@@ -377,7 +377,7 @@ impl<'a, I: Iterator<Item = u32>> Iterator for Prefetch<'a, I> {
     #[inline]
     fn next(&mut self) -> Option<RowPosition<'a>> {
         if self.next == self.count {
-            // Most scans are short: what they don't come to should not be fetched for them.
+            // Most scans are short: rows they don't reach should not be prefetched.
             let most = match self.count {
                 0 => PREFETCH_FIRST,
                 _ => PREFETCH_MAX,

@@ -1,55 +1,55 @@
-//! What a table is made of: its columns with their types, its indexes, its limits. Checked once, when a table comes to
-//! be; nothing after that has to ask whether a name or a type makes sense.
+//! Table schemas: columns with their types, indexes and limits. Validated once, when a table is created, so that later
+//! code can rely on it.
 
 use std::sync::Arc;
 
-/// Most columns of a table, besides the key.
+/// Maximum number of columns besides the key.
 pub const COLUMNS_MAX: usize = 64;
-/// Most indexes of a table.
+/// Maximum number of indexes.
 pub const INDEXES_MAX: usize = 16;
-/// Longest name of a column or an index, in bytes.
+/// Maximum length of a column or index name in bytes.
 pub const COLUMN_NAME_BYTES_MAX: usize = 64;
-/// Longest value of a string or of bytes, in bytes.
+/// Maximum length of a string or bytes value in bytes.
 pub const TEXT_BYTES_MAX: usize = 65_535;
-/// Most words of an enum.
+/// Maximum number of words of an enum.
 pub const ENUM_WORDS_MAX: usize = 256;
-/// The least that a table may be limited to, in bytes.
+/// Minimum of the memory limit in bytes.
 pub const TABLE_BYTES_MIN: usize = 65_536;
-/// What a table is limited to unless told, in bytes.
+/// Default of the memory limit in bytes.
 pub const TABLE_BYTES_DEFAULT: usize = 1 << 30;
 
-/// What values a column has.
+/// The type of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// True or false.
+    /// A value that is true or false.
     Bool,
-    /// A whole number from 0, of so many bits: 8, 16, 32 or 64.
+    /// An unsigned integer of 8, 16, 32 or 64 bits.
     Unsigned(u32),
-    /// A whole number, two's complement, of so many bits: 8, 16, 32 or 64.
+    /// A signed integer of 8, 16, 32 or 64 bits.
     Signed(u32),
     /// An IEEE 754 number of 32 bits.
     F32,
-    /// The same of 64 bits.
+    /// An IEEE 754 number of 64 bits.
     F64,
-    /// UTF-8, of at most so many characters.
+    /// UTF-8 of at most this many characters.
     String(usize),
-    /// Any bytes, at most so many.
+    /// At most this many arbitrary bytes.
     Bytes(usize),
     /// One of these words.
     Enum(Arc<[Box<str>]>),
 }
 
 impl Type {
-    /// Reads a type as it is written in a schema, such as `u32` or `string(50)`.
+    /// Parses a type as in a schema, such as `u32` or `string(50)`.
     ///
     /// # Errors
-    /// Words that say what is wrong.
+    /// The reason, for the author of the schema.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (name, inner) = match text.split_once('(') {
             None => (text, None),
             Some((name, rest)) => match rest.strip_suffix(')') {
                 Some(inner) => (name, Some(inner)),
-                None => return Err(format!("the type \"{text}\" lacks its )")),
+                None => return Err(format!("the type \"{text}\" lacks a closing )")),
             },
         };
         let length = |unit: &str| match inner {
@@ -85,7 +85,7 @@ impl Type {
         };
         match inner {
             None => Ok(kind),
-            Some(_) => Err(format!("the type \"{name}\" takes nothing in brackets")),
+            Some(_) => Err(format!("the type \"{name}\" takes no parameter")),
         }
     }
 
@@ -105,7 +105,7 @@ impl Type {
         Ok(Self::Enum(words.into()))
     }
 
-    /// Bits of a value, if all values have as many.
+    /// Returns the number of bits of a value, if fixed.
     pub(super) fn bits(&self) -> Option<u32> {
         match self {
             Self::Bool | Self::Enum(_) => Some(8),
@@ -116,7 +116,7 @@ impl Type {
         }
     }
 
-    /// Whether values are numbers.
+    /// Returns whether values are numbers.
     #[must_use]
     pub fn is_number(&self) -> bool {
         matches!(
@@ -125,7 +125,7 @@ impl Type {
         )
     }
 
-    /// Whether values are strings or bytes.
+    /// Returns whether values are strings or bytes.
     #[must_use]
     pub fn is_text(&self) -> bool {
         self.bits().is_none()
@@ -149,22 +149,22 @@ impl std::fmt::Display for Type {
     }
 }
 
-/// One column.
+/// A column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Its name: a letter, then letters, digits and `_`.
+    /// The name: a letter followed by letters, digits and `_`.
     pub name: Box<str>,
-    /// What values it has.
+    /// The type of its values.
     pub kind: Type,
-    /// Whether a row may have none.
+    /// Whether values may be missing.
     pub is_nullable: bool,
 }
 
 impl Column {
-    /// A column by its name and its type as it is written, with a `?` behind it if a row may have no value.
+    /// Parses a column from its name and its type, with a `?` after the type if values may be missing.
     ///
     /// # Errors
-    /// Words that say what is wrong.
+    /// The reason, for the author of the schema.
     pub fn parse(name: &str, text: &str) -> Result<Self, String> {
         check_name(name)?;
         let (text, is_nullable) = match text.trim().strip_suffix('?') {
@@ -179,7 +179,7 @@ impl Column {
         })
     }
 
-    /// Its type as it is written.
+    /// Returns the type as in a schema.
     #[must_use]
     pub fn type_text(&self) -> String {
         let mark = if self.is_nullable { "?" } else { "" };
@@ -197,78 +197,78 @@ fn check_name(name: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "\"{name}\" is no name: a letter, then letters, digits and _, at most {COLUMN_NAME_BYTES_MAX}"
+        "\"{name}\" is not a valid name: a letter, then letters, digits and _, at most {COLUMN_NAME_BYTES_MAX}"
     ))
 }
 
-/// One index.
+/// An index of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexSchema {
-    /// Its name.
+    /// The name of the index.
     pub name: Box<str>,
-    /// What it orders by: places in [`Schema::columns`].
+    /// The indexed columns: indices in [`Schema::columns`].
     pub columns: Vec<usize>,
-    /// Whether no two rows may have the same values.
+    /// Whether each combination of values may occur only once.
     pub is_unique: bool,
     /// Whether rows without a value in its first column are left out.
     pub(super) is_sparse: bool,
 }
 
-/// Which rows go first when a table is full.
+/// Which rows are evicted when a table is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evict {
-    /// None: what needs more is an error.
+    /// None: a change that needs more room fails.
     Nothing,
     /// Those with the lowest key.
     Key,
-    /// The first of the index at that place.
+    /// The first ones of the index at this place.
     Index(usize),
 }
 
-/// A table's schema.
+/// The validated schema of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
-    /// The key, then the others by name; last of all, if rows expire, when they do.
+    /// The key, then the others by name; if rows expire, the expiry comes last.
     pub columns: Vec<Column>,
-    /// By name; where rows expire, the last one orders by that.
+    /// By name; if rows expire, the index by expiry comes last.
     pub indexes: Vec<IndexSchema>,
     /// Whether rows may expire.
     pub has_ttl: bool,
-    /// How long they stay unless told.
+    /// The default lifetime in milliseconds.
     pub ttl_ms: Option<u64>,
-    /// The memory that the table may take.
+    /// The memory limit in bytes.
     pub bytes_max: usize,
-    /// What goes when it has taken that.
+    /// Which rows are evicted when it is reached.
     pub evict: Evict,
 }
 
-/// What a schema is made of, before it is checked.
+/// A schema before validation.
 #[derive(Clone, Debug, Default)]
 pub struct SchemaDraft {
-    /// As `id:u32`.
+    /// The key, such as `id:u32`.
     pub key: String,
-    /// Names and types.
+    /// Names and types of the columns.
     pub columns: Vec<(String, String)>,
-    /// Names, columns, and whether they are unique.
+    /// Names, columns, and uniqueness.
     pub indexes: Vec<(String, Vec<String>, bool)>,
     /// Whether rows may expire.
     pub has_ttl: bool,
-    /// How long they stay unless told.
+    /// The default lifetime in milliseconds.
     pub ttl_ms: Option<u64>,
-    /// The memory that the table may take.
+    /// The memory limit in bytes.
     pub bytes_max: Option<usize>,
-    /// `key`, `ttl` or an index's name.
+    /// `key`, `ttl` or the name of an index.
     pub evict: Option<String>,
 }
 
-/// How the column is called that says when a row expires; no schema can name it.
+/// The name of the hidden column with the expiry; not a valid name in a schema.
 pub(super) const EXPIRES: &str = "(expires)";
 
 impl SchemaDraft {
-    /// The schema that this is a draft of.
+    /// Validates the draft.
     ///
     /// # Errors
-    /// Words that say what is wrong with it.
+    /// The reason, for the author of the schema.
     pub fn check(self) -> Result<Schema, String> {
         let (name, kind) = self
             .key
@@ -276,11 +276,11 @@ impl SchemaDraft {
             .ok_or("key: a name and a type expected, as in \"id:u32\"")?;
         let key = Column::parse(name.trim(), kind.trim())?;
         if key.is_nullable {
-            return Err("a key always has a value: no ? behind its type".to_owned());
+            return Err("a key can't be nullable: no ? after its type".to_owned());
         }
         if matches!(key.kind, Type::Bool | Type::F32 | Type::F64 | Type::Enum(_)) {
             return Err(format!(
-                "a key is a whole number, a string or bytes, not {}",
+                "a key is an integer, a string or bytes, not {}",
                 key.kind
             ));
         }
@@ -297,7 +297,7 @@ impl SchemaDraft {
                 .iter()
                 .any(|other| other.name == column.name)
             {
-                return Err(format!("there are two columns called {}", column.name));
+                return Err(format!("column {} occurs twice", column.name));
             }
         }
         if self.indexes.len() > INDEXES_MAX {
@@ -309,7 +309,7 @@ impl SchemaDraft {
         }
         indexes.sort_by(|one, other| one.name.cmp(&other.name));
         if let Some(two) = indexes.windows(2).find(|two| two[0].name == two[1].name) {
-            return Err(format!("there are two indexes called {}", two[0].name));
+            return Err(format!("index {} occurs twice", two[0].name));
         }
         if self.has_ttl {
             columns.push(Column {
@@ -328,7 +328,7 @@ impl SchemaDraft {
             None => Evict::Nothing,
             Some("key") => Evict::Key,
             Some("ttl") if self.has_ttl => Evict::Index(indexes.len() - 1),
-            Some("ttl") => return Err("evict: no row expires, since there is no ttl".to_owned()),
+            Some("ttl") => return Err("evict: rows don't expire without ttl".to_owned()),
             Some(name) => match indexes.iter().position(|index| &*index.name == name) {
                 Some(place) => Evict::Index(place),
                 None => return Err(format!("evict: there is no index \"{name}\"")),
@@ -336,7 +336,7 @@ impl SchemaDraft {
         };
         let bytes_max = self.bytes_max.unwrap_or(TABLE_BYTES_DEFAULT);
         if bytes_max < TABLE_BYTES_MIN {
-            return Err(format!("bytes_max: at least {TABLE_BYTES_MIN} expected"));
+            return Err(format!("bytes_max: must be at least {TABLE_BYTES_MIN}"));
         }
         Ok(Schema {
             columns,
@@ -357,7 +357,7 @@ fn index(
 ) -> Result<IndexSchema, String> {
     check_name(name)?;
     if name == "key" || name == "ttl" {
-        return Err(format!("an index can't be called {name}"));
+        return Err(format!("{name} is not allowed as the name of an index"));
     }
     if names.is_empty() {
         return Err(format!("index {name}: names of columns expected"));
@@ -380,7 +380,7 @@ fn index(
 }
 
 impl Schema {
-    /// The place of a column by its name.
+    /// Returns the index of a column by its name.
     #[must_use]
     pub fn column(&self, name: &[u8]) -> Option<usize> {
         self.visible()
@@ -388,7 +388,7 @@ impl Schema {
             .position(|column| column.name.as_bytes() == name)
     }
 
-    /// The place of an index by its name.
+    /// Returns the place of an index by its name.
     #[must_use]
     pub fn index(&self, name: &[u8]) -> Option<usize> {
         let indexes = self.indexes.iter();
@@ -397,7 +397,7 @@ impl Schema {
             .position(|index| index.name.as_bytes() == name)
     }
 
-    /// How another schema differs from this one, in words; `None` if they are the same.
+    /// Describes how another schema differs from this one; `None` if they are equal.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Option<String> {
         if self == other {
@@ -410,27 +410,27 @@ impl Schema {
         let indexes = self.indexes.iter().zip(&other.indexes);
         let differs = differs.chain(indexes.filter(|(own, other)| own != other).map(|(own, _)| {
             format!(
-                "its index {} has other columns, or is unique or not",
+                "its index {} has other columns or differs in uniqueness",
                 own.name
             )
         }));
         let counts = || {
             let [columns, indexes] = [self.visible().len(), self.indexes.len()];
             format!(
-                "it has {columns} columns, {indexes} indexes, {} bytes_max, and its own ttl and evict",
+                "it has {columns} columns, {indexes} indexes, {} bytes_max, or another ttl or evict",
                 self.bytes_max
             )
         };
         Some(differs.into_iter().next().unwrap_or_else(counts))
     }
 
-    /// The columns that whoever made the schema has named.
+    /// Returns the columns named by the author of the schema.
     #[must_use]
     pub fn visible(&self) -> &[Column] {
         &self.columns[..self.columns.len() - usize::from(self.has_ttl)]
     }
 
-    /// The place of the column that says when a row expires.
+    /// Returns the index of the hidden column with the expiry.
     pub(super) fn expires(&self) -> Option<usize> {
         self.has_ttl.then(|| self.columns.len() - 1)
     }
@@ -477,8 +477,8 @@ mod tests {
         for (text, expected) in [
             ("u7", "unknown type \"u7\""),
             ("string(0)", "from 1 to 65535 characters"),
-            ("string(5", "lacks its )"),
-            ("u8(3)", "takes nothing in brackets"),
+            ("string(5", "lacks a closing )"),
+            ("u8(3)", "takes no parameter"),
             ("enum()", "words expected"),
             ("enum(a,a)", "the word \"a\" twice"),
         ] {
@@ -507,12 +507,12 @@ mod tests {
         for (draft, expected) in [
             (draft("id", &[], &[]), "a name and a type"),
             (draft("id:f32", &[], &[]), "not f32"),
-            (draft("id:u8?", &[], &[]), "always has a value"),
+            (draft("id:u8?", &[], &[]), "can't be nullable"),
             (
                 draft("id:u8", &[("id", "u8")], &[]),
-                "two columns called id",
+                "column id occurs twice",
             ),
-            (draft("id:u8", &[("1", "u8")], &[]), "is no name"),
+            (draft("id:u8", &[("1", "u8")], &[]), "is not a valid name"),
             (
                 draft("id:u8", &[("a", "u9")], &[]),
                 "column a: unknown type",
@@ -520,7 +520,7 @@ mod tests {
             (draft("id:u8", &[], &[("x", &["b"])]), "no column b"),
             (
                 draft("id:u8", &[], &[("key", &["id"])]),
-                "can't be called key",
+                "key is not allowed as the name of an index",
             ),
             (draft("id:u8", &[], &[("x", &[])]), "names of columns"),
             (
@@ -529,7 +529,7 @@ mod tests {
             ),
             (
                 draft("id:u8", &[], &[("x", &["id"]), ("x", &["id"])]),
-                "two indexes",
+                "index x occurs twice",
             ),
         ] {
             let words = draft.check().expect_err(expected);

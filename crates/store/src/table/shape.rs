@@ -1,46 +1,46 @@
-//! Where values stand in a row.
+//! The memory layout of rows.
 
 use super::cell::Cell;
 use super::schema::{Schema, Type};
 
-/// What a row takes, and where in it each column is.
+/// The size of a row and the location of each column in it.
 #[derive(Debug)]
 pub(super) struct Shape {
     kinds: Box<[Type]>,
     slots: Box<[Slot]>,
-    /// Bytes of a row, besides its strings.
+    /// Bytes of a row without its strings.
     pub(super) width: usize,
-    /// Where the ends of its strings stand; those of a row come last.
+    /// Offset of the string ends, which come last in a row.
     pub(super) ends: usize,
-    /// Its strings.
+    /// Number of strings in a row.
     pub(super) texts: usize,
-    /// What makes a row's number of the key's bits and back.
+    /// Converts the key's bits to the row number and back.
     pub(super) key: Option<NumberKey>,
 }
 
-/// One column of a row.
+/// The location of one column.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub(super) form: SlotForm,
-    /// For what may have no value: the byte and the bit in it that is set where there is one.
+    /// For nullable columns: the byte and the bit that is set if there is a value.
     pub(super) present: Option<(usize, u8)>,
 }
 
-/// How a column's values are kept.
+/// How the values of a column are stored.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SlotForm {
-    /// Not at all: it is the row's number.
+    /// Not stored: it is the row number.
     Number(NumberKey),
-    /// As so many bytes, from that one on.
+    /// A fixed number of bytes from this offset.
     One(usize),
     Two(usize),
     Four(usize),
     Eight(usize),
-    /// As a string, by its place among the row's.
+    /// A string, by its index among the row's strings.
     Text(usize),
 }
 
-/// A key of at most 32 bits is the row's number, in the order of the keys.
+/// A key of at most 32 bits serves as the row number, in the order of the keys.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NumberKey {
     bits: u32,
@@ -61,7 +61,7 @@ impl NumberKey {
         kind.ordered(bits) as u32
     }
 
-    /// The key's bits again.
+    /// Returns the key's bits of a row number.
     pub(super) fn bits(self, row: u32) -> u64 {
         if !self.is_signed {
             return row.into();
@@ -128,7 +128,7 @@ impl Shape {
         self.slots[column]
     }
 
-    /// Bytes of a column in each row.
+    /// Returns the bytes of a column in each row.
     pub(super) fn column_width(&self, column: usize) -> usize {
         match self.slots[column].form {
             SlotForm::Number(_) => 0,
@@ -139,7 +139,7 @@ impl Shape {
         }
     }
 
-    /// Writes a value, but not a string, into a row's bytes.
+    /// Writes a value other than a string into a row's bytes.
     pub(super) fn write(&self, row: &mut [u8], column: usize, cell: Cell<'_>) {
         let Slot { form, present } = self.slots[column];
         if let Some((byte, bit)) = present {
@@ -160,7 +160,7 @@ impl Shape {
     }
 }
 
-/// A value in as many bits as its type has.
+/// Returns a value in as many bits as its type has.
 pub(super) fn kept_bits(kind: &Type, cell: Cell<'_>) -> u64 {
     match cell {
         Cell::Bits(bits) if *kind == Type::F32 => {

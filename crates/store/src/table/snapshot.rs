@@ -1,24 +1,24 @@
-//! A table as a file: all its rows as they were at one moment.
+//! Snapshots: a table as a file with all its rows at one moment.
 //!
 //! ```text
-//! file    = piece of the header, piece of each block, piece of the footer; nothing behind it
-//! piece   = bytes, CRC-32 of them
-//! header  = "VECHETBL", version u32 = 1, length of what follows u32,
-//!           when it was written (wall clock, ms) u64, columns u16,
-//!           for each: length u16, name, length u32, type as a schema has it
-//! block   = length of what follows its count u32, rows u32 (1 to 65536), values of each column
-//! values  = 0, or 1 and a bit for each row that tells whether it has a value, the lowest first;
-//!           then for each row: numbers, as many bytes as the type has (0 where there is none);
+//! file    = chunk of the header, chunk of each block, chunk of the footer; nothing after it
+//! chunk   = bytes, their CRC-32
+//! header  = "VECHETBL", version u32 = 1, length of the rest u32,
+//!           time of writing (wall clock, ms) u64, columns u16,
+//!           for each: length u16, name, length u32, type as in a schema
+//! block   = length of the rest after the count u32, rows u32 (1 to 65536), values of each column
+//! values  = 0, or 1 and a bit per row that tells whether it has a value, lowest first;
+//!           then for each row: numbers, as many bytes as the type has (0 for a missing value);
 //!           strings, the length of each u16, then all of them
-//! footer  = 0xffffffff, rows u64, CRC-32 of all bytes before that are not a CRC-32
+//! footer  = 0xffffffff, rows u64, CRC-32 of all preceding bytes except CRC-32s
 //! ```
 //!
-//! All numbers are little-endian. Columns are in the order of the schema: the key, the others by name; last, where rows
-//! expire, when they do, as an absolute time of the wall clock. Rows stand in the order of their numbers: where the key is
-//! a whole number of at most 32 bits, in its order. Indexes are not there; they are built again.
+//! All numbers are little-endian. Columns are in the order of the schema: the key, the others by name; last, if rows
+//! expire, the expiry as absolute wall-clock time. Rows are in the order of their numbers: if the key is an integer of
+//! at most 32 bits, in key order. Indexes are not stored but rebuilt.
 //!
-//! A file is written beside the one that it replaces, forced to the disk, and renamed: whatever happens, one of the two
-//! is there as a whole.
+//! A file is written beside the one that it replaces, synced to disk, and renamed: at any time one of the two is
+//! complete.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -41,32 +41,31 @@ use super::{State, Table, build, json};
 
 const MAGIC: &[u8; 8] = b"VECHETBL";
 const VERSION: u32 = 1;
-/// In place of a block's length.
+/// Marks the footer, in place of a block's length.
 const FOOTER: u32 = u32::MAX;
-/// The longest header and the longest block, in bytes: above what a full leaf with the longest strings takes.
+/// Maximum length of a header or block in bytes: more than a full leaf with the longest strings takes.
 const CHUNK_MAX: u32 = 64 << 20;
-/// Most rows of a block.
+/// Maximum number of rows of a block.
 const ROWS_MAX: u32 = 1 << 16;
-/// What is read and written at a time, in bytes.
+/// Buffer size for reading and writing in bytes.
 const BUFFER: usize = 256 << 10;
 
 impl Table {
-    /// Writes all rows to a file, as they are at one moment. Others go on changing them meanwhile. The file takes the place
-    /// of the one that was there when all of it is on the disk; until then there is a hidden file beside it.
+    /// Writes all rows, as they are at one moment, to a file; they may be changed meanwhile. The file replaces an
+    /// existing one when it is completely on disk; until then there is a hidden file beside it.
     ///
-    /// The outcome is how many rows were written. Errors: [`JobError::File`], [`JobError::Table`] while the table is being
-    /// filled, [`JobError::Thread`], [`JobError::Cancelled`]; nothing has changed then.
+    /// The outcome is the number of rows written. Errors: [`JobError::File`], [`JobError::Table`] while the table is
+    /// being loaded, [`JobError::Thread`], [`JobError::Cancelled`]; nothing has changed then.
     pub fn start_save(self: &Arc<Self>, path: PathBuf, clocks: Clocks) -> Arc<Job> {
         let table = Arc::clone(self);
         job::start(move |job| table.save(&path, clocks, job))
     }
 
-    /// Puts the rows of a file in place of those there are. These can be read until then; changes are refused. What has
-    /// expired since it was written is left out. Those who watch are told of one event.
+    /// Replaces all rows by those of a file. Until then the old rows can be read; changes are refused. Rows that have
+    /// expired since are left out. Watchers get a single event.
     ///
-    /// The outcome is how many rows there are. Errors: [`JobError::File`], [`JobError::Damaged`],
-    /// [`JobError::Columns`], [`JobError::Table`], [`JobError::Thread`], [`JobError::Cancelled`]; nothing has changed
-    /// then.
+    /// The outcome is the number of rows. Errors: [`JobError::File`], [`JobError::Damaged`], [`JobError::Columns`],
+    /// [`JobError::Table`], [`JobError::Thread`], [`JobError::Cancelled`]; nothing has changed then.
     pub fn start_restore(self: &Arc<Self>, path: PathBuf, clocks: Clocks) -> Arc<Job> {
         let table = Arc::clone(self);
         job::start(move |job| {
@@ -78,19 +77,19 @@ impl Table {
         })
     }
 
-    /// As [`start_save`](Self::start_save), into any writer and on this thread.
+    /// As [`start_save`](Self::start_save), to any writer and on the current thread.
     ///
     /// # Errors
-    /// The same; the file is called `name` there.
+    /// The same; `name` is used as the file name.
     pub fn save_to(&self, out: impl Write, name: &str, clocks: Clocks) -> Result<u64, JobError> {
         let rows = self.rows_to_save()?;
         self.write(rows, out, name, clocks, &Job::default())
     }
 
-    /// As [`start_restore`](Self::start_restore), from any reader and on this thread.
+    /// As [`start_restore`](Self::start_restore), from any reader and on the current thread.
     ///
     /// # Errors
-    /// The same; the file is called `name` there.
+    /// The same; `name` is used as the file name.
     pub fn restore_from(
         &self,
         reader: impl Read,
@@ -102,7 +101,7 @@ impl Table {
 
     fn rows_to_save(&self) -> Result<Rows, TableError> {
         let state = self.state.read();
-        // What is replaced is whole until then.
+        // The replaced rows stay intact until then.
         match state.is_loading {
             true => Err(TableError::Loading),
             false => Ok(state.rows.clone()),
@@ -138,7 +137,7 @@ impl Table {
         let mut piece = self.header(clocks);
         out.write(&piece).map_err(fault)?;
         let mut count = 0;
-        // Each is let go when it is written: whoever changes it then has no need to copy it.
+        // Each leaf is dropped once it is written, so that a later change need not copy it.
         for leaf in rows.into_leaves() {
             job.check()?;
             let written = self.block(&leaf, clocks, &mut piece);
@@ -177,7 +176,7 @@ impl Table {
         header
     }
 
-    /// A leaf's rows but those that have expired; how many.
+    /// Writes the rows of a leaf except expired ones. Returns their number.
     fn block(&self, leaf: &Leaf, clocks: Clocks, out: &mut Vec<u8>) -> u64 {
         let shape = &self.shape;
         let expires = self.schema.expires();
@@ -192,7 +191,7 @@ impl Table {
         for (column, about) in self.schema.columns.iter().enumerate() {
             let cells = places.iter().map(|place| {
                 match leaf.get(shape, *place, column) {
-                    // By the wall clock.
+                    // As wall-clock time.
                     Cell::Bits(at_ms) if Some(column) == expires => {
                         let left_ms = at_ms.saturating_sub(clocks.mono_ms);
                         Cell::Bits(clocks.wall_ms.saturating_add(left_ms))
@@ -238,11 +237,11 @@ impl Table {
         let count = new.rows.count() as u64;
         let mut state = self.state.write();
         let old = std::mem::replace(&mut *state, new);
-        // It is done with: somebody else may replace what there is now.
+        // Done: another replacement may start now.
         std::mem::forget(replacing);
         self.notify_watchers(|out| json::event(out, Event::Load, None));
         drop(state);
-        // Gives back what may be much memory, while nobody waits for it.
+        // Frees possibly much memory without holding the lock.
         drop(old);
         Ok(count)
     }
@@ -264,11 +263,11 @@ impl Table {
             let Some(rows) = parts.block()? else {
                 let [told, sum] = parts.footer();
                 if told != read {
-                    let why = format!("{told} rows are told, and there are {read}");
+                    let why = format!("it declares {told} rows, but has {read}");
                     return parts.damaged(begin, why);
                 }
                 if sum != u64::from(total) {
-                    return parts.damaged(begin, "a block is missing, or another one is there");
+                    return parts.damaged(begin, "a block is missing or was replaced");
                 }
                 parts.end()?;
                 return Ok(new);
@@ -284,7 +283,7 @@ impl Table {
         }
     }
 
-    /// Rows of a block, whose bytes are as they were written; nevertheless nothing is taken that no table can have.
+    /// Parses the rows of a block. The checksum is correct; nevertheless values that no table can have are refused.
     fn read_block(
         &self,
         mut bytes: &[u8],
@@ -296,10 +295,10 @@ impl Table {
         let mut read = Vec::with_capacity(columns.len());
         for column in columns {
             let values = ColumnValues::read(column, rows as usize, &mut bytes);
-            read.push(values.ok_or_else(|| format!("the column {} is too short", column.name))?);
+            read.push(values.ok_or_else(|| format!("column {} is too short", column.name))?);
         }
         if !bytes.is_empty() {
-            return Err("something follows the last column".to_owned());
+            return Err("unexpected data after the last column".to_owned());
         }
         let expires = self.schema.expires();
         let mut row = Vec::with_capacity(columns.len());
@@ -308,7 +307,8 @@ impl Table {
             row.clear();
             for (column, values) in columns.iter().zip(&read) {
                 let cell = values.get(column, place);
-                let cell = cell.ok_or_else(|| format!("no value of the column {}", column.name))?;
+                let cell =
+                    cell.ok_or_else(|| format!("a value is invalid for column {}", column.name))?;
                 row.push(cell);
             }
             if let Some(column) = expires
@@ -322,14 +322,14 @@ impl Table {
             }
             let number = match (self.shape.key, row[0]) {
                 (Some(number), Cell::Bits(bits)) => number.row(self.shape.kind(0), bits),
-                // Its own number comes from where it stands; that no key is there twice is seen when they are indexed.
+                // The row number follows from the position; duplicate keys are detected when the rows are indexed.
                 _ => match u32::try_from(new.rows.count()) {
                     Ok(number) if number < u32::MAX => number,
                     _ => return Err("too many rows".to_owned()),
                 },
             };
             if new.rows.last().is_some_and(|last| number <= last) {
-                return Err("the keys don't rise".to_owned());
+                return Err("the keys are not in ascending order".to_owned());
             }
             new.rows.insert(&self.shape, number, &row);
             new.next_row = number.wrapping_add(1);
@@ -339,7 +339,7 @@ impl Table {
     }
 }
 
-/// Nobody else changes a table as long as it is there.
+/// Prevents other changes of the table while it exists.
 struct ReplaceGuard<'a>(&'a Table);
 
 impl Drop for ReplaceGuard<'_> {
@@ -348,7 +348,7 @@ impl Drop for ReplaceGuard<'_> {
     }
 }
 
-/// A file that is written beside the one that it is to replace.
+/// A file written beside the one that it replaces.
 struct DraftFile {
     file: File,
     path: PathBuf,
@@ -358,23 +358,23 @@ struct DraftFile {
 impl DraftFile {
     fn open(path: &Path) -> io::Result<Self> {
         let Some(name) = path.file_name() else {
-            return Err(io::Error::other("it is no name of a file"));
+            return Err(io::Error::other("it is not a file name"));
         };
         let mut hidden = std::ffi::OsString::from(".");
         hidden.push(name);
         hidden.push(".saving");
         let draft = path.with_file_name(hidden);
         loop {
-            // What is left of one that was killed is written over, once nobody else writes there.
+            // The remains of a killed process are overwritten, once no other process writes there.
             let file = WriteOptions::private().open(&draft)?.file;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
-                    return Err(io::Error::other("it is being saved already"));
+                    return Err(io::Error::other("it is already being saved"));
                 }
                 Err(TryLockError::Error(error)) => return Err(error),
             }
-            // Somebody may have renamed it after it was opened here: then it is a draft no more.
+            // It may have been renamed after it was opened: then it is no longer a draft.
             let own = file.metadata()?;
             match fs::symlink_metadata(&draft) {
                 Ok(there) if (there.dev(), there.ino()) == (own.dev(), own.ino()) => {}
@@ -392,7 +392,7 @@ impl DraftFile {
         }
     }
 
-    /// Puts it in the place of the other one, on the disk too.
+    /// Replaces the other file and syncs the folder.
     fn publish(mut self, path: &Path) -> io::Result<()> {
         self.file.sync_all()?;
         fs::rename(&self.path, path)?;
@@ -408,13 +408,12 @@ impl DraftFile {
 impl Drop for DraftFile {
     fn drop(&mut self) {
         if !self.is_published {
-            // Where that fails it is written over next time.
+            // If this fails, it is overwritten next time.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Writes pieces.
 struct ChunkWriter<'a, W: Write> {
     out: BufWriter<W>,
     total: Hasher,
@@ -465,11 +464,11 @@ fn write_column<'a>(
 struct ColumnValues<'a> {
     present: Option<&'a [u8]>,
     values: &'a [u8],
-    /// Where each string ends.
+    /// The end of each string.
     ends: Vec<usize>,
 }
 
-/// Cuts so many bytes off.
+/// Cuts `count` bytes off.
 fn cut<'a>(bytes: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
     let (first, rest) = bytes.split_at_checked(count)?;
     *bytes = rest;
@@ -477,7 +476,7 @@ fn cut<'a>(bytes: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
 }
 
 impl<'a> ColumnValues<'a> {
-    /// `None` if they are not there.
+    /// Returns `None` if the bytes are too short.
     fn read(column: &Column, rows: usize, bytes: &mut &'a [u8]) -> Option<Self> {
         let present = match cut(bytes, 1)? {
             [0] => None,
@@ -503,7 +502,7 @@ impl<'a> ColumnValues<'a> {
         })
     }
 
-    /// `None` if it is no value of that column.
+    /// Returns `None` if the value is invalid for the column.
     fn get(&self, column: &Column, place: usize) -> Option<Cell<'a>> {
         if let Some(present) = self.present
             && present[place / 8] >> (place % 8) & 1 == 0
@@ -523,14 +522,13 @@ impl<'a> ColumnValues<'a> {
     }
 }
 
-/// Reads pieces.
 struct ChunkReader<'a, R: Read> {
     reader: BufReader<R>,
     name: &'a str,
-    /// Where the next piece begins.
+    /// Offset of the next chunk.
     at: u64,
     total: Hasher,
-    /// The last one, without its sum.
+    /// The last chunk without its checksum.
     piece: Vec<u8>,
 }
 
@@ -543,16 +541,16 @@ impl<R: Read> ChunkReader<'_, R> {
         })
     }
 
-    /// Reads so many bytes more into the piece.
+    /// Appends `count` bytes to the chunk.
     fn read(&mut self, count: usize) -> Result<(), JobError> {
-        // Grows as bytes come, whatever is told.
+        // Grows as bytes arrive, whatever length is declared.
         let mut some = (&mut self.reader).take(count as u64);
         let read = some.read_to_end(&mut self.piece);
         let read = read.map_err(|error| JobError::file(self.name, error))?;
         self.at += read as u64;
         match read == count {
             true => Ok(()),
-            false => self.damaged(self.at, "it ends there"),
+            false => self.damaged(self.at, "unexpected end of file"),
         }
     }
 
@@ -561,14 +559,14 @@ impl<R: Read> ChunkReader<'_, R> {
         u32::from_le_bytes(*bytes.expect("four bytes"))
     }
 
-    /// Reads the piece's sum, and compares.
+    /// Reads the chunk's checksum and verifies it.
     fn check(&mut self, begin: u64) -> Result<(), JobError> {
         let len = self.piece.len();
         self.read(4)?;
         let told = self.number(len);
         self.piece.truncate(len);
         if told != crc32fast::hash(&self.piece) {
-            return self.damaged(begin, "what begins there is not as it was written");
+            return self.damaged(begin, "the checksum does not match");
         }
         self.total.update(&self.piece);
         Ok(())
@@ -577,7 +575,7 @@ impl<R: Read> ChunkReader<'_, R> {
     fn header(&mut self, columns: &[Column]) -> Result<(), JobError> {
         self.read(8)?;
         if self.piece != MAGIC {
-            return self.damaged(0, "it is no file of a table");
+            return self.damaged(0, "it is not a table snapshot");
         }
         self.read(8)?;
         let (version, length) = (self.number(8), self.number(12));
@@ -587,7 +585,7 @@ impl<R: Read> ChunkReader<'_, R> {
         self.read(length as usize)?;
         self.check(0)?;
         if version != VERSION {
-            let why = format!("its version is {version}, and only {VERSION} is known");
+            let why = format!("its version is {version}, only {VERSION} is supported");
             return self.damaged(8, why);
         }
         let Some(there) = read_columns(&self.piece[16..]) else {
@@ -602,7 +600,7 @@ impl<R: Read> ChunkReader<'_, R> {
         }
     }
 
-    /// Reads the next block; its rows, or nothing where it is the footer.
+    /// Reads the next block. Returns its number of rows, or nothing for the footer.
     fn block(&mut self) -> Result<Option<u32>, JobError> {
         let begin = self.at;
         self.piece.clear();
@@ -614,14 +612,14 @@ impl<R: Read> ChunkReader<'_, R> {
             return Ok(None);
         }
         if length > CHUNK_MAX || rows == 0 || rows > ROWS_MAX {
-            return self.damaged(begin, "no block begins there");
+            return self.damaged(begin, "expected a block");
         }
         self.read(length as usize)?;
         self.check(begin)?;
         Ok(Some(rows))
     }
 
-    /// Rows and sum of a footer that was read.
+    /// Returns the row count and checksum of a footer.
     fn footer(&self) -> [u64; 2] {
         let rows = u64::from(self.number(4)) | u64::from(self.number(8)) << 32;
         [rows, self.number(12).into()]
@@ -632,12 +630,12 @@ impl<R: Read> ChunkReader<'_, R> {
         let read = self.reader.read(&mut byte);
         match read.map_err(|error| JobError::file(self.name, error))? {
             0 => Ok(()),
-            _ => self.damaged(self.at, "something follows the end"),
+            _ => self.damaged(self.at, "unexpected data after the end"),
         }
     }
 }
 
-/// Names and types of columns.
+/// Parses the names and types of columns.
 fn read_columns(mut bytes: &[u8]) -> Option<Vec<(String, String)>> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
     cut(&mut bytes, 8)?;
@@ -652,21 +650,23 @@ fn read_columns(mut bytes: &[u8]) -> Option<Vec<(String, String)>> {
     bytes.is_empty().then_some(columns)
 }
 
-/// How a file's columns differ from those of a table.
+/// Describes how a file's columns differ from those of a table.
 fn difference(own: &[Column], there: &[(String, String)]) -> Option<String> {
     let of = |name: &str| there.iter().find(|(other, _)| other == name);
     for (place, column) in own.iter().enumerate() {
         let kind = column.type_text();
         match of(&column.name) {
             None if column.name.starts_with('(') => {
-                return Some("its rows don't expire, the table's do (ttl)".to_owned());
+                return Some("its rows don't expire, but the table's do (ttl)".to_owned());
             }
             None => return Some(format!("it has no column {}", column.name)),
             Some((name, other)) if *other != kind => {
-                return Some(format!("its column {name} is {other}, the table's {kind}"));
+                return Some(format!(
+                    "its column {name} is {other}, the table's is {kind}"
+                ));
             }
             Some((name, _)) if place == 0 && there[0].0 != *name => {
-                return Some(format!("its key is {}, the table's {name}", there[0].0));
+                return Some(format!("its key is {}, the table's is {name}", there[0].0));
             }
             Some(_) => {}
         }
@@ -676,9 +676,9 @@ fn difference(own: &[Column], there: &[(String, String)]) -> Option<String> {
         .find(|(name, _)| own.iter().all(|column| *column.name != **name));
     match more {
         Some((name, _)) if name.starts_with('(') => {
-            Some("its rows expire, the table's don't (ttl)".to_owned())
+            Some("its rows expire, but the table's don't (ttl)".to_owned())
         }
-        Some((name, _)) => Some(format!("it has a column {name}, the table has not")),
-        None => (own.len() != there.len()).then(|| "a column is there twice".to_owned()),
+        Some((name, _)) => Some(format!("it has a column {name}, which the table lacks")),
+        None => (own.len() != there.len()).then(|| "a column occurs twice".to_owned()),
     }
 }

@@ -1,4 +1,4 @@
-//! Snapshots and texts of tables of any schema; damage; processes that are killed while they save.
+//! Snapshots, text formats of arbitrary schemas, damage, and processes killed while saving.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ const CLOCKS: Clocks = Clocks {
     wall_ms: 1_700_000_000_000,
 };
 
-/// A value before it is a cell.
+/// An owned input value.
 #[derive(Clone, Debug)]
 enum Own {
     Null,
@@ -99,7 +99,7 @@ const KEYS: [&str; 8] = [
     "bytes",
 ];
 
-/// An empty table of some schema.
+/// Returns an empty table with a random schema.
 fn any_table(random: &mut Rng) -> Arc<Table> {
     let key = format!("k:{}", KEYS[random.usize(..KEYS.len())]);
     let names: Vec<String> = (0..random.usize(..7))
@@ -147,7 +147,7 @@ fn put_some(table: &Table, random: &mut Rng, count: usize) {
     }
 }
 
-/// Rows with what is left of their time.
+/// Returns the rows with their remaining lifetimes.
 fn dump_with_ttl(table: &Table, now_ms: u64) -> Vec<(Vec<u8>, Option<u64>)> {
     let options = ScanOptions::default();
     let mut scan = table.scan(None, &[], &options).expect("a scan");
@@ -164,7 +164,7 @@ fn dump_with_ttl(table: &Table, now_ms: u64) -> Vec<(Vec<u8>, Option<u64>)> {
     rows
 }
 
-/// An empty one like it.
+/// Returns an empty table with the same schema.
 fn twin(table: &Table) -> Table {
     Table::new("twin", table.schema().clone())
 }
@@ -182,7 +182,7 @@ proptest! {
         prop_assert_eq!(saved as usize, table.count(CLOCKS.mono_ms));
         let other = twin(&table);
         put_some(&other, &mut random, 10);
-        // Another process, whose clock began elsewhere; some time has gone by.
+        // Another process whose clock started at another time; some time has passed.
         let later = random.u64(..1500);
         let clocks = Clocks { mono_ms: 77, wall_ms: CLOCKS.wall_ms + later };
         other.restore_from(&bytes[..], "f", clocks).expect("whole");
@@ -207,7 +207,7 @@ proptest! {
             let mut options = LoadOptions::new(format);
             options.list = Some("rows".to_owned());
             let other = twin(&table);
-            // As a pipe gives it: a little at a time.
+            // In small pieces, as from a pipe.
             let reader = Trickle(text.as_bytes(), Rng::with_seed(seed));
             let loaded = other.load_from(reader, "f", &options, CLOCKS);
             prop_assert_eq!(loaded, Ok(rows.len() as u64));
@@ -231,7 +231,7 @@ proptest! {
             let fields = columns.iter().enumerate().map(|(place, column)| {
                 let mut text = Vec::new();
                 let cell = row.get(place);
-                // An empty string where there may be none is none.
+                // An empty string in a nullable column becomes a missing value.
                 has_empty |= column.is_nullable && cell == Cell::Text(b"");
                 json::value(&mut text, &column.kind, cell, false);
                 match (cell, &column.kind) {
@@ -255,7 +255,7 @@ proptest! {
     }
 }
 
-/// Reads some bytes at a time.
+/// A reader that returns a few bytes at a time.
 struct Trickle<'a>(&'a [u8], Rng);
 
 impl std::io::Read for Trickle<'_> {
@@ -272,13 +272,13 @@ impl std::io::Read for Trickle<'_> {
     }
 }
 
-/// A table with some blocks, and its file; where the blocks begin, and where the footer does.
+/// Returns a table with some blocks, its file, the offsets of the blocks and of the footer.
 fn some_blocks() -> (Arc<Table>, Vec<u8>, Vec<usize>) {
     let table = table("id:u32", &[("word", "string?"), ("n", "i16")], |draft| {
         draft.indexes = vec![("by_n".to_owned(), vec!["n".to_owned()], false)];
     });
     for id in 0..3_u64 {
-        // Of these two make a leaf full.
+        // Two of these fill a leaf.
         let text = vec![b'a' + id as u8; 33_000];
         let row = [Cell::Bits(id), Cell::Bits(id), Cell::Text(&text)];
         table.put(PutMode::Insert, &row, None, 0).expect("room");
@@ -317,7 +317,7 @@ fn damage_is_refused_and_nothing_changes() {
         }
         assert_eq!(dump(&other), before, "{what}");
     };
-    // Every byte but most of those of the long strings, where one is like the other.
+    // Every byte except most of those of the long strings, which are alike.
     let end = bytes.len();
     let is_near = |at: usize| starts.iter().any(|start| at.abs_diff(*start) < 80);
     let places = (0..end).filter(|at| *at < 120 || is_near(*at) || at % 997 == 0 || at + 40 > end);
@@ -325,7 +325,7 @@ fn damage_is_refused_and_nothing_changes() {
     for at in places {
         let mut broken = bytes.clone();
         broken[at] ^= 1 << random.u8(..8);
-        // It is said at what begins there, or at the end where that is longer then.
+        // The error refers to the chunk that begins there, or to the end if the length grew.
         let from = starts.iter().rev().find(|start| **start <= at);
         refuse(
             &broken,
@@ -373,11 +373,11 @@ fn other_columns_are_named() {
     for (error, expected) in [
         (
             with("id:u32", &[word, ("n", "i32")], false),
-            "its column n is i16, the table's i32",
+            "its column n is i16, the table's is i32",
         ),
         (
             with("id:u32", &[word], false),
-            "it has a column n, the table has not",
+            "it has a column n, which the table lacks",
         ),
         (
             with("id:u32", &[word, n, ("m", "u8")], false),
@@ -387,7 +387,7 @@ fn other_columns_are_named() {
         (with("key:u32", &[word, n], false), "it has no column key"),
         (
             with("n:i16", &[word, ("id", "u32")], false),
-            "its key is id, the table's n",
+            "its key is id, the table's is n",
         ),
     ] {
         assert!(
@@ -400,7 +400,7 @@ fn other_columns_are_named() {
 #[test]
 fn others_read_and_change_while_it_is_saved() {
     let (table, ..) = some_blocks();
-    /// Changes the table in the middle of its being written.
+    /// A writer that changes the table while it is being saved.
     struct Meddler<'a>(&'a Table, Vec<u8>);
     impl std::io::Write for Meddler<'_> {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -430,7 +430,7 @@ fn others_read_and_change_while_it_is_saved() {
 fn a_table_is_read_and_not_changed_while_another_takes_its_place() {
     let (table, bytes, _) = some_blocks();
     table.delete(Cell::Bits(0), 0).expect("there");
-    /// Looks at the table in the middle of its being replaced.
+    /// A reader that examines the table while it is being replaced.
     struct Guest<'a>(&'a Table, &'a [u8]);
     impl std::io::Read for Guest<'_> {
         fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
@@ -468,7 +468,7 @@ fn generations() -> Arc<Table> {
     )
 }
 
-/// The generation that all rows have.
+/// Returns the generation, which all rows share.
 fn generation(table: &Table) -> u64 {
     let mut seen = Vec::new();
     let mut scan = table
@@ -484,7 +484,7 @@ fn generation(table: &Table) -> u64 {
     seen[0]
 }
 
-/// Not a test of its own: what the next one kills.
+/// Not a test of its own: the process that the next test kills.
 #[test]
 fn saves_until_it_is_killed() {
     let Some(path) = std::env::var_os(SAVER).map(PathBuf::from) else {

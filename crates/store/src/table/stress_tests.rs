@@ -1,4 +1,4 @@
-//! Real threads on one table: rows move between groups, counters count, batches change pairs, and all who look see whole
+//! Real threads on one table: rows move between groups, counters count, batches change pairs, and all readers see whole
 //! rows, each at most once.
 
 use std::collections::HashSet;
@@ -12,10 +12,10 @@ use super::*;
 const ROWS: u64 = 3000;
 const GROUPS: u64 = 8;
 const CHANGES_EACH: u64 = 15_000;
-/// Added to each row's number: two rows that are always changed together.
+/// Added to a row's number to get the other row of its pair; both always change together.
 const PAIR: u64 = 1_000_000;
 
-/// What a row has beside its group is made of it, so that half of a change is seen.
+/// The other values are derived from the group, so that a partial change is noticed.
 fn values(id: u64, group: u64, turn: u64) -> [Cell<'static>; 5] {
     let check = (id * 31 + group * 17 + turn) & 0xffff_ffff;
     [id, check, 0, group, turn].map(Cell::Bits)
@@ -53,7 +53,7 @@ fn look(table: &Table, index: Option<usize>, group: Option<u64>, random: &mut Rn
             assert!(seen.insert(id), "{id} twice");
             slice.push([id, turn]);
         });
-        // Of one slice nobody has changed anything: both of a pair are of the same batch.
+        // Nothing changes during a slice: both rows of a pair are from the same batch.
         for two in slice.windows(2) {
             let [one, other] = [two[0], two[1]];
             if one[0].min(other[0]) == PAIR && one[0].abs_diff(other[0]) == 1 {
@@ -90,7 +90,7 @@ fn threads_see_whole_rows_once_and_whole_batches() {
                 scope.spawn(move || {
                     let mut random = Rng::with_seed(writer);
                     for turn in 1..=CHANGES_EACH {
-                        // Each has rows of its own to move, and all count in the same.
+                        // Each writer moves its own rows, and all increment the same counters.
                         let id = random.u64(..ROWS / 3) * 3 + writer;
                         let [_, check, _, group, turn_cell] =
                             values(id, random.u64(..GROUPS), turn);

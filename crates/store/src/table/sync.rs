@@ -1,5 +1,5 @@
-//! What threads share a table by: the real thing, or, with the feature `model`, what lets a model checker choose who runs
-//! next at every lock and every atomic. With that feature only the tests of `model_tests.rs` work.
+//! Synchronisation types of a table: the real ones, or, with the feature `model`, those of a model checker that chooses
+//! which thread runs next at every lock and atomic. With that feature only the tests in `model_tests.rs` work.
 
 #[cfg(not(feature = "model"))]
 pub(super) use parking_lot::{Mutex, RwLock};
@@ -19,7 +19,7 @@ mod model {
 
     const POISONED: &str = "no thread of a model panics and goes on";
 
-    /// As `parking_lot` has it.
+    /// Has the interface of `parking_lot`.
     #[derive(Default)]
     pub(in super::super) struct Mutex<T>(shuttle::sync::Mutex<T>);
 
@@ -35,7 +35,7 @@ mod model {
         }
     }
 
-    /// As `parking_lot` has it.
+    /// Has the interface of `parking_lot`.
     pub(in super::super) struct RwLock<T>(shuttle::sync::RwLock<T>);
 
     impl<T> RwLock<T> {

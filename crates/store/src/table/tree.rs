@@ -1,43 +1,42 @@
-//! An index: the numbers of rows in the order of what they are indexed by.
+//! An index: row numbers in the order of the indexed values.
 //!
-//! A leaf holds row numbers and nothing else, four bytes each; what its rows are ordered by is read from the rows. Only
-//! where a leaf begins is kept, in branches as [rows](super::rows) have them, so that a search touches few rows: those
-//! of one leaf.
+//! A leaf contains only row numbers, four bytes each; the indexed values are read from the rows. Only the first entry
+//! of a leaf is stored, in branches like those of [rows](super::rows), so that a search touches the rows of a single
+//! leaf.
 
 use super::index::KeyReader;
 use super::key::Key;
 use super::room::{heap_bytes, make_room, release_room};
 use super::rows::RowPosition;
 
-/// Most numbers of a leaf.
+/// Maximum number of entries of a leaf.
 pub(super) const LEAF_MAX: usize = 256;
-/// A leaf with fewer looks for a neighbour to join.
+/// A leaf with fewer entries is merged with a neighbour.
 const MERGE_BELOW: usize = LEAF_MAX / 4;
 const STEP: usize = LEAF_MAX / 16;
-/// Most leaves of a branch.
+/// Maximum number of leaves of a branch.
 const LEAVES_MAX: usize = 256;
-/// Rows of a leaf that are looked at side by side.
+/// Number of rows of a leaf that are examined at a time.
 const PROBES: usize = 7;
 
-/// An entry in full: what orders it, and the row's number, which tells equal ones apart.
+/// A complete entry: the key, and the row number to distinguish equal keys.
 pub(super) type Entry<K> = (K, u32);
 
-/// A leaf and where it begins.
+/// A leaf with its first entry.
 #[derive(Debug)]
 struct Leaf<K> {
-    /// An entry that is not behind any of its own, and behind all of the leaf before.
+    /// An entry that is not after any of its own, and after all of the previous leaf.
     first: Entry<K>,
     rows: Vec<u32>,
 }
 
 #[derive(Debug)]
 struct Branch<K> {
-    /// Where its first leaf begins, or before.
+    /// A lower bound of its first leaf.
     first: Entry<K>,
     leaves: Vec<Leaf<K>>,
 }
 
-/// All entries.
 #[derive(Debug)]
 pub(super) struct Tree<K> {
     branches: Vec<Branch<K>>,
@@ -45,7 +44,7 @@ pub(super) struct Tree<K> {
     bytes: usize,
 }
 
-/// A place between entries: branch, leaf, place in the leaf.
+/// A position between entries: branch, leaf, index in the leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position {
     branch: usize,
@@ -53,7 +52,7 @@ pub(super) struct Position {
     place: usize,
 }
 
-/// On which side of an entry a place is, if it is there.
+/// The side of an existing entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Edge {
     Before,
@@ -61,11 +60,12 @@ pub(super) enum Edge {
 }
 
 impl<K: Key> Branch<K> {
-    /// The place of an entry in a leaf, or of the first one behind it.
+    /// Returns the position of an entry in a leaf, or of the first one after it.
     ///
-    /// Each row is somewhere else in memory, and to wait for it takes longer than all else. So some are fetched side by
-    /// side, which takes little longer than one: first some around the place where the entry should be if keys are spread
-    /// evenly, then what is left between two of them. Where keys don't tell, the first ones are spread over the leaf.
+    /// Each row is elsewhere in memory, and cache misses dominate the cost. So several rows are fetched in parallel,
+    /// which takes little longer than one: first some around the place where the entry should be if keys are spread
+    /// evenly, then those left between two of them. If keys don't permit a guess, the first ones are spread over the
+    /// leaf.
     fn search(&self, leaf: usize, entry: &Entry<K>, edge: Edge, keys: &KeyReader<'_>) -> usize {
         let is_before = |spot: RowPosition<'_>| {
             let order = keys.compare_spot(spot, &entry.0);
@@ -115,15 +115,15 @@ impl<K: Key> Branch<K> {
 }
 
 impl<K: Key> Leaf<K> {
-    /// What it takes, with its place in the branch.
+    /// Returns the memory, including its entry in the branch.
     fn bytes(&self) -> usize {
         size_of::<Self>() + self.first.0.heap_bytes() + heap_bytes(self.rows.capacity() * 4)
     }
 }
 
-/// The place of the last thing of a rising list that begins at an entry or before; 0 if there is none.
+/// Returns the index of the last item that begins at or before an entry in an ascending list; 0 if there is none.
 ///
-/// Keys mostly are spread evenly, so the place is guessed first where they tell it, and what is right is not far.
+/// Keys are usually spread evenly, so the index is guessed first where possible, and the right one is near.
 fn last_up_to<K: Key, T>(list: &[T], entry: &Entry<K>, first: impl Fn(&T) -> &Entry<K>) -> usize {
     let is_up_to = |place: usize| first(&list[place]) <= entry;
     let last = list.len() - 1;
@@ -182,7 +182,7 @@ impl<K: Key> Tree<K> {
         self.bytes
     }
 
-    /// The place of an entry, or of the first one behind it. `keys` makes those of rows.
+    /// Returns the position of an entry, or of the first one after it. `keys` computes those of rows.
     pub(super) fn seek(&self, entry: &Entry<K>, edge: Edge, keys: &KeyReader<'_>) -> Position {
         let branch = last_up_to(&self.branches, entry, |branch| &branch.first);
         let leaves = &self.branches[branch].leaves;
@@ -194,7 +194,7 @@ impl<K: Key> Tree<K> {
         }
     }
 
-    /// Before the first entry.
+    /// Returns the position before the first entry.
     pub(super) fn start(&self) -> Position {
         Position {
             branch: 0,
@@ -203,7 +203,7 @@ impl<K: Key> Tree<K> {
         }
     }
 
-    /// Behind the last entry.
+    /// Returns the position after the last entry.
     pub(super) fn end(&self) -> Position {
         let branch = self.branches.len() - 1;
         let leaf = self.branches[branch].leaves.len() - 1;
@@ -214,12 +214,12 @@ impl<K: Key> Tree<K> {
         }
     }
 
-    /// The first number of all.
+    /// Returns the first row number.
     pub(super) fn lowest(&self) -> Option<u32> {
         self.branches[0].leaves[0].rows.first().copied()
     }
 
-    /// Numbers from a place on, rising.
+    /// Iterates over the row numbers from a position on, ascending.
     pub(super) fn from(&self, at: Position) -> impl Iterator<Item = u32> {
         let leaves = self.branches[at.branch..].iter().enumerate();
         let leaves = leaves.flat_map(move |(ahead, branch)| {
@@ -231,7 +231,7 @@ impl<K: Key> Tree<K> {
         })
     }
 
-    /// Numbers before a place, falling.
+    /// Iterates over the row numbers before a position, descending.
     pub(super) fn down_from(&self, at: Position) -> impl Iterator<Item = u32> {
         let leaves = self.branches[..=at.branch].iter().rev().enumerate();
         let leaves = leaves.flat_map(move |(behind, branch)| {
@@ -250,7 +250,7 @@ impl<K: Key> Tree<K> {
         })
     }
 
-    /// How many entries are between two places.
+    /// Returns the number of entries between two positions.
     pub(super) fn between(&self, from: Position, to: Position) -> usize {
         if to <= from {
             return 0;
@@ -270,7 +270,7 @@ impl<K: Key> Tree<K> {
         count + to.place - from.place
     }
 
-    /// An entry that is not there yet.
+    /// Inserts a new entry.
     pub(super) fn insert(&mut self, entry: Entry<K>, keys: &KeyReader<'_>) {
         let at = self.seek(&entry, Edge::Before, keys);
         let branch = &mut self.branches[at.branch];
@@ -284,7 +284,7 @@ impl<K: Key> Tree<K> {
             self.bytes = self.bytes - before + leaf.bytes();
             return;
         }
-        // What rises all the time leaves full leaves behind.
+        // Ascending inserts leave full leaves behind.
         let cut = if at.place + 1 == len {
             at.place
         } else {
@@ -310,7 +310,7 @@ impl<K: Key> Tree<K> {
         }
         let cut = if new + 1 == len { new } else { len / 2 };
         let behind = leaves.split_off(cut);
-        // It has grown for one more, to twice of what it needs.
+        // It has doubled its capacity for a single item.
         leaves.shrink_to_fit();
         let branch = Branch {
             first: behind[0].first.clone(),
@@ -319,7 +319,7 @@ impl<K: Key> Tree<K> {
         self.branches.insert(at + 1, branch);
     }
 
-    /// Takes an entry out that is there; its row still is.
+    /// Removes an existing entry, whose row still exists.
     pub(super) fn remove(&mut self, entry: &Entry<K>, keys: &KeyReader<'_>) {
         let at = self.seek(entry, Edge::Before, keys);
         let leaf = &mut self.branches[at.branch].leaves[at.leaf];
@@ -342,7 +342,7 @@ impl<K: Key> Tree<K> {
         if branch.leaves.len() > 1 {
             let gone = branch.leaves.remove(at.leaf);
             self.bytes -= gone.bytes();
-            // What belongs before the next leaf belongs into it from now on.
+            // Entries before the next leaf belong to that leaf from now on.
             if at.leaf == 0 {
                 self.begin_at(at.branch, gone.first);
             }
@@ -356,7 +356,7 @@ impl<K: Key> Tree<K> {
         }
     }
 
-    /// Has a branch's first leaf begin earlier than it did.
+    /// Lowers the bound of a branch's first leaf.
     fn begin_at(&mut self, branch: usize, first: Entry<K>) {
         let leaf = &mut self.branches[branch].leaves[0];
         let before = leaf.bytes();
@@ -364,7 +364,7 @@ impl<K: Key> Tree<K> {
         self.bytes = self.bytes - before + leaf.bytes();
     }
 
-    /// Joins a leaf with the one behind it, or before it, if both are small.
+    /// Merges a leaf with the next or the previous one if both are small.
     fn join(&mut self, at: Position) {
         let leaves = &mut self.branches[at.branch].leaves;
         for place in [Some(at.leaf), at.leaf.checked_sub(1)]
@@ -387,7 +387,7 @@ impl<K: Key> Tree<K> {
         }
     }
 
-    /// Puts entries behind all that are there, in full leaves.
+    /// Appends entries in full leaves.
     pub(super) fn append(&mut self, entries: &[Entry<K>]) {
         for entry in entries {
             let leaves = &mut self.branches.last_mut().expect("never empty").leaves;

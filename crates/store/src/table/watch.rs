@@ -1,7 +1,7 @@
-//! What is told to those who watch a table: each change once and in order, in a queue of their own.
+//! Notification of watchers: each change once and in order, through a queue per watcher.
 //!
-//! A change is told while the table's lock is held, which makes the order that of the changes; a queue that is full
-//! takes no more, and its owner is told how many he has missed, at the place where they are missing.
+//! Changes are queued while the table's lock is held, which defines their order. A full queue accepts no more; its
+//! owner learns how many changes it missed, at the place where they are missing.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -11,12 +11,12 @@ use super::sync::AtomicU64;
 use crate::queue::{PushResult, Queue, QueueItem, QueueOptions, Waiter};
 use crate::value::Value;
 
-/// Most changes that wait for one who watches.
+/// Maximum capacity of a watcher's queue.
 pub const CHANGES_MAX: usize = 1_000_000;
-/// The same unless told.
+/// Default capacity of a watcher's queue.
 pub const CHANGES_DEFAULT: usize = 1000;
 
-/// What has happened.
+/// The type of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     Insert,
@@ -42,7 +42,7 @@ impl Event {
     }
 }
 
-/// One who watches. Whoever drops it watches no longer.
+/// A watcher of a table; dropping it ends the watch.
 #[derive(Debug)]
 pub struct Watcher {
     queue: Arc<Queue>,
@@ -50,16 +50,16 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// The queue that changes come by, as JSON; to wait at it.
+    /// Returns the queue of changes as JSON, on which callers can wait.
     #[must_use]
     pub fn queue(&self) -> &Arc<Queue> {
         &self.queue
     }
 
-    /// The next change, or `waiter` waits for it.
+    /// Returns the next change, or queues `waiter` until there is one.
     #[must_use]
     pub fn next(&self, waiter: Option<Waiter>) -> Option<QueueItem> {
-        // What was missed stands behind what is in the queue.
+        // Missed changes come after the queued ones.
         if let Some(parcel) = self.queue.pop(None) {
             return Some(parcel);
         }
@@ -69,7 +69,7 @@ impl Watcher {
         }
     }
 
-    /// Whether something was missed, and nothing is in the queue that would wake its owner to be told.
+    /// Returns whether changes were missed while the empty queue would not wake the owner.
     #[cfg(all(test, feature = "model"))]
     pub(super) fn sleeps_with_missed(&self) -> bool {
         self.queue.is_empty() && self.missed.load(Ordering::Acquire) > 0
@@ -87,11 +87,11 @@ impl Watcher {
             false => {
                 let count = if is_told { 0 } else { count };
                 self.missed.fetch_add(count + 1, Ordering::AcqRel);
-                // Who has emptied the queue meanwhile may sleep at it: a count alone would not wake him.
+                // The owner may have emptied the queue meanwhile and wait for it: a count alone would not wake it.
                 if self.queue.is_empty() {
                     match self.missed.swap(0, Ordering::AcqRel) {
                         0 => {}
-                        // There is room: nobody else pushes.
+                        // There is room: nothing else pushes.
                         count => drop(self.queue.push(missed(count), None)),
                     }
                 }
@@ -108,16 +108,16 @@ fn missed(count: u64) -> QueueItem {
     }
 }
 
-/// Those who watch a table.
+/// The watchers of a table.
 #[derive(Debug, Default)]
 pub(super) struct Watchers {
     list: Vec<Weak<Watcher>>,
-    /// What is told when all of a batch is done.
+    /// Changes held back until the batch is complete.
     held: Option<Vec<Arc<[u8]>>>,
 }
 
 impl Table {
-    /// Watches the table from now on; at most so many changes wait.
+    /// Starts watching the table; at most `capacity` changes are queued.
     #[must_use]
     pub fn watch(&self, capacity: usize) -> Arc<Watcher> {
         let options = QueueOptions {
@@ -128,7 +128,7 @@ impl Table {
             queue: Arc::new(Queue::new(options)),
             missed: AtomicU64::new(0),
         });
-        // No change is half told to one who begins to watch.
+        // With the lock a new watcher never sees a part of a change.
         let _state = self.state.read();
         let mut watchers = self.watchers.lock();
         watchers.list.retain(|watcher| watcher.strong_count() > 0);
@@ -137,7 +137,7 @@ impl Table {
         changes
     }
 
-    /// Tells those who watch, if there are any.
+    /// Notifies the watchers, if there are any.
     pub(super) fn notify_watchers(&self, write: impl FnOnce(&mut Vec<u8>)) {
         if !self.has_watchers.load(Ordering::Acquire) {
             return;
@@ -157,12 +157,12 @@ impl Table {
         }
     }
 
-    /// What is told from now on waits.
+    /// Holds further changes back.
     pub(super) fn hold_changes(&self) {
         self.watchers.lock().held = Some(Vec::new());
     }
 
-    /// It has happened, or it has not.
+    /// Ends the hold: delivers the changes if they took effect, or drops them.
     pub(super) fn release_changes(&self, has_happened: bool) {
         let mut watchers = self.watchers.lock();
         let held = watchers.held.take().unwrap_or_default();

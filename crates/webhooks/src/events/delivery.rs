@@ -1,4 +1,4 @@
-//! One request to the back end, signed.
+//! Sends one signed request to the back end.
 
 use std::sync::mpsc;
 
@@ -8,19 +8,19 @@ use veche_outbound::Outbound;
 
 use crate::{FetchRequest, HOOK, sign};
 
-/// Longest answer that is read, in bytes; nothing in it matters.
+/// The longest response read, in bytes; its content is ignored.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
-/// Why a batch was not taken.
+/// The reason why a batch was not delivered.
 #[derive(Debug)]
 pub(super) enum DeliveryError {
-    /// It would not be another time either.
+    /// A permanent failure.
     Refused(String),
-    /// It may be.
+    /// A temporary failure.
     Later(String),
 }
 
-/// Sends a batch and waits for the answer.
+/// Sends a batch and waits for the response.
 pub(super) fn send(
     options: &config::EventsConfig,
     body: &[u8],
@@ -38,12 +38,12 @@ pub(super) fn send(
         timeout: options.timeout,
         body_bytes_max: ANSWER_BYTES_MAX,
         ca: options.ca.as_deref(),
-        // One after the other, and none that questions could hold.
+        // Sequential, and separate from hook requests that could block them.
         connections_max: 1,
     };
     let (done, outcome) = mpsc::sync_channel(1);
     outbound.ask(request.into_call(), move |outcome| {
-        // Whoever waits has not gone.
+        // The receiver can't have been dropped.
         let _ = done.send(outcome);
     });
     let outcome = outcome
@@ -56,12 +56,12 @@ pub(super) fn send(
     }
 }
 
-/// What a status says: RFC 9110, section 15, and RFC 6585, section 4.
+/// Classifies a status: RFC 9110, section 15, and RFC 6585, section 4.
 fn check_status(status: u16) -> Result<(), DeliveryError> {
     let words = || format!("the back end answers with {status}");
     match status {
         200..300 => Ok(()),
-        // Too late, too early, too much: another time.
+        // Too late, too early, or too many requests: temporary.
         408 | 425 | 429 => Err(DeliveryError::Later(words())),
         400..500 => Err(DeliveryError::Refused(words())),
         _ => Err(DeliveryError::Later(words())),

@@ -1,8 +1,8 @@
-//! What happens to channels and users, told to a back end: batches over HTTP, one at a time and in order, each again and
-//! again until it is taken.
+//! Event webhooks: sends channel and user events to a back end, in batches over HTTP, one at a time and in order, each
+//! retried until it is accepted.
 //!
-//! Workers leave what their hubs have noted in one queue of the process, which has a bound; a thread of its own sends it.
-//! Nothing is ever waited for by a worker.
+//! Workers add their hubs' events to one bounded queue of the process, which a separate thread sends. A worker never
+//! waits.
 
 mod delivery;
 mod wire;
@@ -24,25 +24,25 @@ use self::delivery::{DeliveryError, send};
 /// The target of this module's log lines.
 const TARGET: &str = "veche::events";
 
-/// The most that one request carries.
+/// The most events of one request.
 const BATCH_MAX: usize = 500;
 
-/// How long to wait before what failed is tried again: twice as long each time, up to the second one.
+/// The delay before a failed batch is retried; it doubles up to the second value.
 const RETRY_MIN: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
-/// See the module's text.
+/// The event webhooks of the process.
 #[derive(Debug)]
 pub struct EventDelivery {
     shared: Arc<DeliveryQueue>,
     outbound: Outbound,
 }
 
-/// What waits, and who is told.
+/// The queue and its settings.
 #[derive(Debug, Default)]
 struct DeliveryQueue {
     state: Mutex<State>,
-    /// Something came, or something else is wanted.
+    /// Signals new events or other settings.
     changed: Condvar,
     figures: EventMetrics,
 }
@@ -51,27 +51,27 @@ struct DeliveryQueue {
 struct State {
     options: Option<config::EventsConfig>,
     queue: VecDeque<ChannelEvent>,
-    /// For lack of room, since the last batch that was taken.
+    /// Events lost for lack of room since the last accepted batch.
     lost: u64,
     is_sending: bool,
     is_over: bool,
 }
 
-/// For the metrics.
+/// Counters for metrics.
 #[derive(Debug, Default)]
 pub struct EventMetrics {
-    /// Events that a back end has taken.
+    /// Events accepted by the back end.
     pub sent: SharedCounter,
-    /// Those that it has refused.
+    /// Events rejected by the back end.
     pub refused: SharedCounter,
-    /// Those for which there was no room.
+    /// Events lost for lack of room.
     pub lost: SharedCounter,
-    /// Requests that have failed and were tried again.
+    /// Failed requests that were retried.
     pub failures: SharedCounter,
 }
 
 impl EventDelivery {
-    /// Sends nothing before it is told where to.
+    /// Creates a sender without settings, which sends nothing.
     pub fn new(outbound: Outbound) -> Self {
         Self {
             shared: Arc::default(),
@@ -79,7 +79,7 @@ impl EventDelivery {
         }
     }
 
-    /// Whoever is told from now on; what waits waits for him.
+    /// Applies settings; queued events go to the new receiver.
     pub fn reload(&self, options: Option<config::EventsConfig>) {
         let mut state = self.shared.state.lock();
         let is_wanted = options.is_some();
@@ -101,7 +101,7 @@ impl EventDelivery {
         }
     }
 
-    /// What the hub of a worker has noted, and how much of it was lost already.
+    /// Adds events of a worker's hub, and the number it has lost already.
     pub fn enqueue(&self, happenings: &mut Vec<ChannelEvent>, lost: u64) {
         let mut state = self.shared.state.lock();
         let Some(options) = &state.options else {
@@ -109,21 +109,21 @@ impl EventDelivery {
         };
         let room = (options.queue as usize).saturating_sub(state.queue.len());
         let over = happenings.len().saturating_sub(room) as u64;
-        // Those that came first are kept: what follows from them can be asked for.
+        // The earliest events are kept: the later state can be queried.
         state.queue.extend(happenings.drain(..).take(room));
         state.lost += lost + over;
-        // One writer at a time: the state is locked.
+        // Only one writer, since the state is locked.
         self.shared.figures.lost.add(lost + over);
         drop(state);
         self.shared.changed.notify_all();
     }
 
-    /// For the metrics.
+    /// Returns the counters.
     pub fn figures(&self) -> &EventMetrics {
         &self.shared.figures
     }
 
-    /// Events that wait.
+    /// Returns the number of queued events.
     pub fn waiting(&self) -> usize {
         self.shared.state.lock().queue.len()
     }
@@ -137,9 +137,9 @@ impl Drop for EventDelivery {
 }
 
 impl DeliveryQueue {
-    /// The sender's whole life.
+    /// The main function of the sending thread.
     fn send_all(&self, outbound: &Outbound) {
-        // Told apart from those of a process before, whose numbers began at the same place.
+        // Distinguishes batches from those of a previous process, whose numbers started equally.
         let began = SystemTime::UNIX_EPOCH
             .elapsed()
             .unwrap_or_default()
@@ -158,8 +158,8 @@ impl DeliveryQueue {
         }
     }
 
-    /// Waits for events to send; returns `None` at the end. The first batch is not waited for, and may be empty: it says
-    /// that a process has started, so that what the back end knows of one that was killed is void at once.
+    /// Waits for events to send; returns `None` at the end. The first batch is sent immediately and may be empty: it
+    /// reports that a process has started, so that the back end discards its knowledge of a killed one.
     fn next(&self, is_first: bool) -> Option<(Vec<ChannelEvent>, u64)> {
         let mut state = self.state.lock();
         while !state.is_over && (state.options.is_none() || (state.queue.is_empty() && !is_first)) {
@@ -173,7 +173,7 @@ impl DeliveryQueue {
         Some((batch, std::mem::take(&mut state.lost)))
     }
 
-    /// Sends a batch until it is taken, refused, or wanted by nobody.
+    /// Sends a batch until it is accepted, rejected, or no longer wanted.
     fn deliver(&self, body: &[u8], count: u64, outbound: &Outbound) {
         let mut pause = RETRY_MIN;
         let mut is_told = false;
@@ -184,7 +184,7 @@ impl DeliveryQueue {
                 Ok(()) => return self.figures.sent.add(count),
                 Err(DeliveryError::Refused(why)) => {
                     warn!(target: TARGET, "events: {count} are refused and will not be sent again: {why}");
-                    // So that whoever takes the next ones knows.
+                    // Reported with the next batch.
                     self.state.lock().lost += count;
                     return self.figures.refused.add(count);
                 }
@@ -200,7 +200,7 @@ impl DeliveryQueue {
             if state.is_over {
                 return;
             }
-            // A reload may know a better place.
+            // A reload may have changed the URL.
             if state.options.as_ref() == Some(&options) {
                 self.changed_or(&mut state, &options, pause);
             }
@@ -211,7 +211,7 @@ impl DeliveryQueue {
         }
     }
 
-    /// Waits for that long, or until somebody else is to be told; what comes meanwhile only waits as well.
+    /// Waits for a time, or until the settings change.
     fn changed_or(
         &self,
         state: &mut parking_lot::MutexGuard<'_, State>,

@@ -1,16 +1,16 @@
-//! A batch of events as the back end gets it: one JSON object.
+//! The JSON form of a batch of events.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 use veche_hub::ChannelEvent;
 
-/// What one request carries.
+/// The content of one request.
 pub(super) struct Delivery<'e> {
-    /// The same whenever it is sent again, and never that of another one.
+    /// The same whenever the batch is retried, and unique otherwise.
     pub(super) id: String,
-    /// The first of this process.
+    /// Whether this is the first batch of the process.
     pub(super) is_first: bool,
-    /// Events that were lost before it, for lack of room.
+    /// The number of events lost before it.
     pub(super) lost: u64,
     pub(super) events: &'e [ChannelEvent],
 }
@@ -46,7 +46,7 @@ struct Event<'e> {
 }
 
 impl Delivery<'_> {
-    /// The body of the request.
+    /// Returns the body of the request.
     pub(super) fn to_json(&self) -> Vec<u8> {
         let wire = Wire {
             id: &self.id,

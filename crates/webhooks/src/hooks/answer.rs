@@ -1,4 +1,5 @@
-//! What a back end's answer says: that of a Centrifugo proxy, `{"result": …}`, `{"error": …}` or `{"disconnect": …}`.
+//! Parses a back end's response in the format of a Centrifugo proxy: `{"result": …}`, `{"error": …}` or `{"disconnect":
+//! …}`.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +15,13 @@ use crate::{BackendResult, FetchResponse, Object};
 
 use super::metrics::WebhookOutcome;
 
-/// The verdict, and what it says of the back end.
+/// The decision, and its consequence for the circuit breaker.
 pub(super) struct ParsedAnswer {
     pub(super) verdict: HookDecision,
     pub(super) how: WebhookOutcome,
-    /// What it says about the back end; `None`: nothing.
+    /// The outcome for the breaker; `None`: none.
     pub(super) ending: Option<BackendResult>,
-    /// For the log, where something is wrong.
+    /// A description of a problem, for the log.
     pub(super) trouble: Option<String>,
 }
 
@@ -82,7 +83,7 @@ struct Sub<'a> {
     expire_at: u64,
 }
 
-/// Reads the answer to a question of this kind.
+/// Parses the response to a request of a kind.
 pub(super) fn read(kind: HookKind, answer: Result<FetchResponse, CallError>) -> ParsedAnswer {
     let failed = |how, ending, trouble: String| ParsedAnswer {
         verdict: HookDecision::Failed,
@@ -137,7 +138,7 @@ fn verdict(kind: HookKind, wire: Wire<'_>) -> Result<(HookDecision, WebhookOutco
         };
         return Ok((verdict, WebhookOutcome::Error));
     }
-    // Whoever answers everything with {} has not meant to let everybody in.
+    // A back end that responds with {} to everything did not intend to grant everything.
     let Some(Object(granted)) = wire.result else {
         return Err("its answer has neither result nor error nor disconnect".to_owned());
     };
@@ -148,7 +149,7 @@ fn verdict(kind: HookKind, wire: Wire<'_>) -> Result<(HookDecision, WebhookOutco
     ))
 }
 
-/// Of each kind its own fields are read.
+/// Each kind uses its own fields.
 fn grant(kind: HookKind, granted: Granted<'_>) -> Result<HookGrant, String> {
     let mut grant = HookGrant {
         expires_at_s: time(granted.expire_at),
@@ -172,7 +173,7 @@ fn grant(kind: HookKind, granted: Granted<'_>) -> Result<HookGrant, String> {
             expires_at_s: time(sub.expire_at),
         });
     }
-    // What is said of a channel in `subs` counts: the first one does.
+    // The first entry of a channel counts, so `subs` takes precedence.
     for channel in granted.channels.into_iter().flatten() {
         grant.channels.push(HookSubscription {
             channel: channel.into(),
@@ -182,12 +183,12 @@ fn grant(kind: HookKind, granted: Granted<'_>) -> Result<HookGrant, String> {
     Ok(grant)
 }
 
-/// 0 is no time.
+/// 0 means no expiry.
 fn time(seconds: u64) -> Option<u64> {
     Some(seconds).filter(|&seconds| seconds > 0)
 }
 
-/// JSON as it stands, or the bytes of its sibling `b64…`.
+/// Returns JSON as it is, or the bytes of the `b64…` field.
 fn payload(
     name: &str,
     json: Option<&RawValue>,
@@ -357,7 +358,7 @@ mod tests {
                 answered,
             ),
             (200, r#"{"result":{"skip_history":"yes"}}"#, answered),
-            // What PHP makes of an empty array.
+            // PHP's encoding of an empty array.
             (200, r#"{"result":[]}"#, answered),
             (200, r#"{"result":["ann"]}"#, answered),
             (200, r#"{"result":"ann"}"#, answered),

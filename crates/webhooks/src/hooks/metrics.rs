@@ -1,31 +1,31 @@
-//! What has come of questions, by kind; read by `/metrics`.
+//! Counters of hook requests by kind, for `/metrics`.
 
 use veche_frontends::hooks::HookKind;
 use veche_outbound::{LatencyHistogram, SharedCounter};
 
-/// How a question has ended.
+/// The outcome of a hook request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WebhookOutcome {
-    /// So be it.
+    /// Granted.
     Granted,
-    /// With an error for the client.
+    /// An error for the client.
     Error,
-    /// With the end of the connection.
+    /// A disconnect.
     Disconnect,
-    /// With no answer of use.
+    /// No usable response.
     Failed,
-    /// With no answer in time.
+    /// No response in time.
     TimedOut,
-    /// It was not asked: the back end is left alone for now.
+    /// Not sent: requests are suspended after failures.
     Paused,
-    /// It was not asked: too many wait already.
+    /// Not sent: too many were waiting.
     Crowded,
-    /// It was not asked: it had queued for too long.
+    /// Not sent: it was queued for too long.
     Expired,
 }
 
 impl WebhookOutcome {
-    /// All of them, with the labels in the metrics.
+    /// All outcomes with their metric labels.
     pub const ALL: [(Self, &'static str); 8] = [
         (Self::Granted, "granted"),
         (Self::Error, "error"),
@@ -38,14 +38,14 @@ impl WebhookOutcome {
     ];
 }
 
-/// Of one kind.
+/// The counters of one kind.
 #[derive(Debug, Default)]
 pub struct KindMetrics {
-    /// Questions by how they ended.
+    /// Requests by outcome.
     pub asked: [SharedCounter; WebhookOutcome::ALL.len()],
-    /// Questions that are out.
+    /// The number of pending requests.
     pub waiting: SharedCounter,
-    /// How long answers took, whatever they were.
+    /// The response times, of any outcome.
     pub took: LatencyHistogram,
 }
 
@@ -54,19 +54,19 @@ impl KindMetrics {
         self.asked[how as usize].add(1);
     }
 
-    /// Counts questions that have left the queue without being asked.
+    /// Counts queued requests that were not sent.
     pub(super) fn not_asked(&self, how: WebhookOutcome, count: usize) {
         self.asked[how as usize].add(count as u64);
         self.waiting.sub(count as u64);
     }
 }
 
-/// See the module's text.
+/// The counters of all kinds.
 #[derive(Debug, Default)]
 pub struct HookMetrics([KindMetrics; HookKind::ALL.len()]);
 
 impl HookMetrics {
-    /// Returns the figures of one kind of question.
+    /// Returns the counters of one kind.
     pub fn of(&self, kind: HookKind) -> &KindMetrics {
         &self.0[kind as usize]
     }

@@ -1,9 +1,9 @@
-//! The back end that decides on clients' commands, asked over HTTP as Centrifugo asks its proxies.
+//! Hooks over HTTP: asks the back end to decide on clients' commands, as Centrifugo asks its proxies.
 //!
-//! The process's, shared by all workers: they hand in a question and go on at once; the verdict comes from a thread of the
-//! outbound side. Each kind of question at each URL has a limit of concurrent requests, a queue and a breaker of its own,
-//! so one that hangs does not hold up the others. Every question is answered exactly once, whatever becomes of the back
-//! end or the configuration; one that has queued for long is not asked, since its client has given up by then.
+//! Shared by all workers, which submit a request and continue; the decision comes from a thread of the outbound crate.
+//! Each kind of request at each URL has its own concurrency limit, queue and breaker, so that a slow one does not delay
+//! others. Every request gets exactly one decision, whatever happens to the back end or the configuration; one that was
+//! queued for too long is not sent, since its client has given up.
 
 mod answer;
 mod metrics;
@@ -31,10 +31,10 @@ pub use metrics::{HookMetrics, WebhookOutcome};
 /// The target of this module's log lines.
 const TARGET: &str = "veche::hooks";
 
-/// Longest answer, in bytes.
+/// The longest response in bytes.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
-/// See the module's text.
+/// The hooks of the process.
 #[derive(Debug, Default)]
 pub struct HookClient {
     outbound: Outbound,
@@ -42,16 +42,16 @@ pub struct HookClient {
     back_ends: Mutex<Vec<RegisteredHook>>,
 }
 
-/// What a [`BackEndId`] stands for, by its number; ids stay valid over reloads.
+/// The entry of a [`BackEndId`], by number; ids stay valid over reloads.
 #[derive(Debug)]
 struct RegisteredHook {
     kind: HookKind,
     url: SecretUrl,
-    /// `None` where the configuration in force does not name it.
+    /// `None` if the current configuration does not contain it.
     back_end: Option<Arc<HookEndpoint>>,
 }
 
-/// One URL for one kind of questions.
+/// One URL for one kind of request.
 #[derive(Debug)]
 struct HookEndpoint {
     kind: HookKind,
@@ -69,14 +69,14 @@ struct State {
     warnings: LogThrottle,
 }
 
-/// Takes the verdict on a question.
+/// Receives the decision on a request.
 pub type OnDecision = Box<dyn FnOnce(HookDecision) + Send>;
 
-/// SDKs wait this long for the reply to a command. Without a limit, a back end that is slower than clients come back would
-/// only decide on commands that nothing waits for.
+/// SDKs wait this long for the reply to a command. Without a limit, a back end slower than the rate of reconnects would
+/// only decide commands that nothing waits for.
 const QUEUED_MS_MAX: u64 = 5_000;
 
-/// A question that is not asked yet. It fails when this is dropped.
+/// A request that was not sent. Dropping it fails it.
 struct QueuedRequest {
     question: HookRequest,
     done: Option<OnDecision>,
@@ -103,10 +103,10 @@ impl fmt::Debug for QueuedRequest {
     }
 }
 
-/// A question that is asked. It is answered when this is dropped, at the latest.
+/// A request that was sent. It is answered when this is dropped, at the latest.
 struct ActiveRequest {
     back_end: Arc<HookEndpoint>,
-    /// Its time-outs count as one failure.
+    /// Timeouts of one client count as a single failure.
     client: Box<str>,
     asked: Instant,
     /// `None` once it is answered.
@@ -114,7 +114,7 @@ struct ActiveRequest {
 }
 
 impl HookClient {
-    /// Asks nobody before a configuration is loaded.
+    /// Creates a client without URLs.
     pub fn new(outbound: Outbound) -> Self {
         Self {
             outbound,
@@ -122,7 +122,7 @@ impl HookClient {
         }
     }
 
-    /// Returns the id of a URL that is asked that kind of questions.
+    /// Returns the id of a URL for a kind of request.
     pub fn id(&self, kind: HookKind, url: &SecretUrl) -> BackEndId {
         let mut places = self.back_ends.lock();
         let found = places
@@ -139,7 +139,7 @@ impl HookClient {
         BackEndId(index as u32)
     }
 
-    /// Puts a configuration in force. Questions that are under way are answered as they were asked.
+    /// Applies a configuration. Requests in progress are completed with their previous settings.
     pub fn reload(&self, config: &Config) {
         let options = config
             .hooks
@@ -176,7 +176,7 @@ impl HookClient {
         }
     }
 
-    /// Asks the back end. Returns the verdict where there is one at once; otherwise `done` gets it, from any thread.
+    /// Submits a request. Returns the decision if it is available at once; otherwise `done` receives it, on any thread.
     pub fn ask(&self, question: HookRequest, done: OnDecision) -> Option<HookDecision> {
         let HookTarget::BackEnd(BackEndId(index)) = question.target else {
             return Some(HookDecision::Failed);
@@ -187,7 +187,7 @@ impl HookClient {
             .and_then(|place| place.back_end.clone());
         drop(places);
         let Some(back_end) = back_end else {
-            // The session knows an older configuration.
+            // The session uses an older configuration.
             return Some(HookDecision::Failed);
         };
         if let Err(spared) = back_end.may_ask() {
@@ -206,12 +206,12 @@ impl HookClient {
         None
     }
 
-    /// For the metrics.
+    /// Returns the counters.
     pub fn figures(&self) -> &HookMetrics {
         &self.figures
     }
 
-    /// Returns whether a back end is not asked that kind of questions for now, because it fails.
+    /// Returns whether a back end is suspended for a kind of request because it fails.
     pub fn is_paused(&self, kind: HookKind) -> bool {
         let places = self.back_ends.lock();
         let mut of_kind = places
@@ -223,10 +223,10 @@ impl HookClient {
 }
 
 impl HookEndpoint {
-    /// Counts one more question.
+    /// Counts a new request.
     ///
     /// # Errors
-    /// It is not to be asked, for this reason.
+    /// The request must not be sent, for the given reason.
     fn may_ask(&self) -> Result<(), WebhookOutcome> {
         let now_ms = self.clock.now_ms();
         let mut state = self.state.lock();
@@ -252,7 +252,8 @@ impl HookEndpoint {
             timeout: self.options.timeout,
             body_bytes_max: ANSWER_BYTES_MAX,
             ca: self.options.ca.as_deref(),
-            // Each kind has another limit and so its own connections: one that hangs takes none of the others'.
+            // A different limit for each kind gives each its own connections, so that a slow one takes none of the
+            // others'.
             connections_max: self.options.concurrency + CONNECTIONS_MAX + 1 + self.kind as u32,
         };
         let client = match &*question.user {
@@ -273,7 +274,7 @@ impl HookEndpoint {
         });
     }
 
-    /// A question was answered: returns the next one to ask.
+    /// Records the end of a request; returns the next one to send.
     fn ended(&self, said: &ParsedAnswer, client: &str, asked: Instant) -> Option<QueuedRequest> {
         let figures = self.figures.of(self.kind);
         figures.waiting.sub(1);
@@ -302,7 +303,7 @@ impl HookEndpoint {
 }
 
 impl ActiveRequest {
-    /// Gives the verdict; returns the next question to ask.
+    /// Delivers the decision; returns the next request to send.
     fn answered(&mut self, said: ParsedAnswer) -> Option<QueuedRequest> {
         let done = self.done.take()?;
         let next = self.back_end.ended(&said, &self.client, self.asked);
@@ -310,7 +311,7 @@ impl ActiveRequest {
         next
     }
 
-    /// The server is ending.
+    /// Delivers a failure, since the server is shutting down.
     fn abandoned(&mut self) -> Option<QueuedRequest> {
         self.done.as_ref()?;
         let said = answer::read(self.back_end.kind, FetchResponse::of(gone()));
@@ -319,7 +320,7 @@ impl ActiveRequest {
 }
 
 impl Drop for ActiveRequest {
-    /// The server is ending: neither this question nor one that is queued will be answered.
+    /// The server is shutting down: neither this request nor queued ones will be answered.
     fn drop(&mut self) {
         let mut next = self.abandoned();
         while let Some(mut pending) = next {

@@ -1,4 +1,4 @@
-//! A question as the back end gets it: what Centrifugo sends to its proxies, as JSON.
+//! Encodes a hook request as JSON, in the format of Centrifugo's proxy requests.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,7 @@ use veche_hub::{Payload, PayloadKind};
 
 use crate::{HOOK, SIGNATURE};
 
-/// Headers that are this server's own, whatever the client says.
+/// Headers set by the server, whatever the client sends.
 const OWN_HEADERS: [&str; 10] = [
     "content-type",
     "content-length",
@@ -51,7 +51,7 @@ struct Wire<'q> {
     meta: Option<&'q RawValue>,
 }
 
-/// Data that have a JSON form.
+/// Data in a form that JSON can represent.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Data<'q> {
@@ -59,7 +59,7 @@ enum Data<'q> {
     Text(&'q str),
 }
 
-/// The body of the request.
+/// Returns the body of the request.
 pub(super) fn body(question: &HookRequest) -> Vec<u8> {
     let asker = &question.caller;
     let is_connect = question.kind == HookKind::Connect;
@@ -73,7 +73,7 @@ pub(super) fn body(question: &HookRequest) -> Vec<u8> {
             Encoding::Protobuf => "protobuf",
         },
         encoding: if binary.is_some() { "binary" } else { "json" },
-        // Whoever connects is nobody yet, but for what his handshake says.
+        // A connecting client has no user unless its handshake names one.
         user: Some(&*question.user).filter(|user| !is_connect || !user.is_empty()),
         name: if is_connect { &asker.name } else { "" },
         version: if is_connect { &asker.version } else { "" },
@@ -88,7 +88,7 @@ pub(super) fn body(question: &HookRequest) -> Vec<u8> {
     serde_json::to_vec(&wire).expect("strings and JSON have a JSON form")
 }
 
-/// Its headers, but for a signature: those of the client that it may see, and where it comes from.
+/// Returns the headers except signatures: the selected ones of the client, and its address.
 pub(super) fn headers(question: &HookRequest) -> Vec<(String, Vec<u8>)> {
     let asker = &question.caller;
     let address = asker.address.to_canonical().to_string();

@@ -1,4 +1,4 @@
-//! Applications that send each other numbers.
+//! Applications that send numbers to each other.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use veche_hub::{ConnectionId, HubReply, Ticket};
 use veche_proto::websocket::MessageKind;
 use veche_worker::AppHost;
 
-/// A session that stands for the applications themselves.
+/// A session id that stands for the applications themselves.
 pub(crate) const APP: ConnectionId = ConnectionId {
     index: u32::MAX,
     generation: 0,
@@ -20,18 +20,18 @@ pub(crate) const APP: ConnectionId = ConnectionId {
 
 #[derive(Default)]
 pub(crate) struct Numbers {
-    /// To be sent, by worker.
+    /// Numbers to be sent, by worker.
     pub(crate) outgoing: Vec<VecDeque<u32>>,
     pub(crate) received: Vec<u32>,
     pub(crate) answers: Vec<Ticket>,
     pub(crate) turns: u32,
     pub(crate) is_stopping: bool,
     pub(crate) has_stopped: bool,
-    /// It knows a client whose last handler has not ended.
+    /// It holds a client whose last handler has not ended.
     pub(crate) has_clients: bool,
-    /// Services run on after they were told.
+    /// Services continue after they were told to stop.
     pub(crate) do_services_go_on: bool,
-    /// By when services are to end, each time that they were told.
+    /// Time limits of services, for each time that they were told to stop.
     pub(crate) services_until_ms: Vec<u64>,
     pub(crate) due_ms: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Lanes without room: messages wait in order, and none is lost.
+//! Full lanes: messages wait in order, and none is lost.
 
 use std::collections::VecDeque;
 
@@ -9,10 +9,10 @@ use veche_worker::{TurnState, Worker, WorkerMessage};
 use crate::app::{APP, Numbers};
 use crate::{end_turn, posted, worker, worker_at};
 
-/// What `posted` makes of mail for a hub.
+/// Stands for mail for a hub in the result of `posted`.
 const MAIL: u32 = u32::MAX;
 
-/// Messages that a lane takes.
+/// Number of messages that fit in a lane.
 const ROOM: usize = 2;
 
 fn census(from: u16, ticket: u32) -> ListConnections {
@@ -38,7 +38,7 @@ fn a_message_without_room_comes_first_next_turn() {
     assert_eq!(posted(&mut worker), [(1, 0), (1, 1), (1, 2)]);
 }
 
-/// The answer for worker 1 comes about in the turn in which the lane to worker 2 has room again.
+/// The answer for worker 1 arises in the turn in which the lane to worker 2 has room again.
 #[test]
 fn a_message_without_room_keeps_none_for_other_workers_back() {
     let mut worker = worker();
@@ -69,7 +69,7 @@ impl Mesh {
         }
     }
 
-    /// A turn of a worker, which posts as the server does.
+    /// Runs a turn of a worker, which posts like the server.
     fn turn(&mut self, me: usize) -> TurnState {
         let worker = &mut self.workers[me];
         for from in 0..3 {
@@ -91,7 +91,7 @@ impl Mesh {
         end_turn(worker)
     }
 
-    /// Turns of these workers until they wait, or, beside a lane without room, for long enough.
+    /// Runs turns of these workers until they wait, or long enough for a full lane.
     fn settle(&mut self, workers: &[usize]) {
         for _ in 0..100 {
             let states: Vec<_> = workers.iter().map(|&me| self.turn(me)).collect();
@@ -103,7 +103,7 @@ impl Mesh {
         }
     }
 
-    /// Parts of answers that a worker has got, by ticket.
+    /// Returns the partial answers that a worker received, by ticket.
     fn answers(&mut self, of: usize) -> Vec<u32> {
         let answers = self.workers[of].with_apps(|apps, _| std::mem::take(&mut apps.answers));
         let mut tickets: Vec<_> = { answers.expect("it has applications").into_iter() }
@@ -114,7 +114,7 @@ impl Mesh {
     }
 }
 
-/// A call for connections is answered by all workers however full lanes are, since each message waits for room.
+/// All workers answer a connection list however full lanes are, since each message waits for room.
 #[test]
 fn a_census_outlasts_a_worker_that_has_no_turn_and_takes_no_messages() {
     const ASKED: u32 = 5;

@@ -1,4 +1,4 @@
-//! What goes from one worker to another: classes, credits, relays.
+//! Messages between workers: classes, credits, relays.
 
 use veche_frontends::worker_context::TokenRenewal;
 use veche_frontends::{AppAnswer, AppId};
@@ -13,7 +13,7 @@ use crate::world::Options;
 use crate::world::wire::post;
 use crate::{accept, end_turn, id, posted, turn, worker};
 
-/// What `posted` makes of a relay.
+/// Stands for a relay in the result of `posted`.
 const RELAY: u32 = u32::MAX - 2;
 
 fn answer() -> HubMessage {
@@ -36,9 +36,9 @@ fn publication(channel: &str) -> HubMessage {
     }
 }
 
-/// Commands for a response of that worker.
+/// Relays commands for a response of that worker.
 fn relay(worker: &mut Worker<Numbers, &'static str>, index: u32, to: u8) {
-    // An address: worker, connection and secret as base64, all zero but for the worker.
+    // An address: worker, connection and secret as base64, all zero except the worker.
     let address = ["AAAA", "AAEA", "AAIA", "AAMA"][usize::from(to)];
     let address = format!("{address}{}", "A".repeat(31));
     let body = format!(r#"{{"session":"{address}","node":"","data":"{{}}"}}"#);
@@ -88,7 +88,7 @@ fn mail_of_the_hub_leaves_in_order_and_data_among_it_is_counted() {
 fn relays_wait_for_credit_and_keep_their_order() {
     let mut worker = worker();
     worker.handle_credits(1, APP_CREDITS);
-    // Clients can make up an address: there is no worker 3.
+    // Clients can forge addresses: there is no worker 3.
     for (index, to) in [1, 2, 1, 3, 2].into_iter().enumerate() {
         relay(&mut worker, index as u32, to);
     }

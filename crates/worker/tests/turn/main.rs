@@ -1,8 +1,9 @@
-//! A worker alone: what it wants of transports, of other workers and of time.
+//! A worker alone: its commands for transports, messages to other workers, and timing.
 
 mod app;
 mod full;
 mod lanes;
+mod nodes;
 mod order;
 mod recorder;
 mod told;
@@ -24,12 +25,12 @@ use world::{Options, PUBLIC, PUSH};
 const BEGAN_MS: u64 = 1_000_000;
 const WRITE_TIMEOUT_MS: u64 = 30_000;
 
-/// The first of three workers, with `Numbers` as its applications.
+/// Returns the first of three workers, with `Numbers` as its applications.
 fn worker() -> Worker<Numbers, &'static str> {
     worker_at(0)
 }
 
-/// One of three workers.
+/// Returns one of three workers.
 fn worker_at(index: u16) -> Worker<Numbers, &'static str> {
     let mut options = Options {
         workers: 3,
@@ -85,7 +86,7 @@ fn end_turn(worker: &mut Worker<Numbers, &'static str>) -> TurnState {
     worker.state()
 }
 
-/// A turn in which nothing happens; what it wrote and its state.
+/// Runs a turn without events; returns its writes and its state.
 fn turn(worker: &mut Worker<Numbers, &'static str>) -> (Vec<PendingWrite>, TurnState) {
     worker.finish_turn();
     let writes = std::iter::from_fn(|| worker.poll_write()).collect();
@@ -99,6 +100,7 @@ fn posted(worker: &mut Worker<Numbers, &'static str>) -> Vec<(usize, u32)> {
         WorkerMessage::Hub(_) => (outgoing.to, u32::MAX),
         WorkerMessage::ListConnections(_) => (outgoing.to, u32::MAX - 1),
         WorkerMessage::Relay(_) => (outgoing.to, u32::MAX - 2),
+        WorkerMessage::RelayTo(..) | WorkerMessage::Block(_) => (outgoing.to, u32::MAX - 3),
     });
     numbers.collect()
 }
@@ -126,7 +128,7 @@ fn memory_is_looked_at_once_a_second_until_nothing_is_left() {
         states.push(turn(&mut worker).1);
     }
     assert_eq!(states.last(), Some(&TurnState::Idle(None)), "{states:?}");
-    // Between two looks it is not known whether something is left.
+    // Between two checks it is unknown whether something is left.
     set_ms(&mut worker, BEGAN_MS + 19_001);
     assert_eq!(turn(&mut worker).1, TurnState::Idle(Some(1000)));
 }
@@ -201,10 +203,10 @@ fn a_census_asks_all_others_without_a_credit() {
     let (_, state) = turn(&mut worker);
     assert_eq!(state, TurnState::Idle(None));
     assert_eq!(posted(&mut worker), [(1, u32::MAX - 1), (2, u32::MAX - 1)]);
-    // Its own part is answered at once.
+    // Its own part is answered immediately.
     let answers = worker.with_apps(|apps, _| apps.answers.clone());
     assert_eq!(answers, Some(vec![Ticket(9)]));
-    // One from elsewhere is answered there.
+    // A request of another worker is answered there.
     let census = ListConnections {
         channel: "news".into(),
         name: None,
@@ -254,7 +256,7 @@ fn a_transport_is_told_what_changes_and_no_more() {
         commands(&mut worker),
         [TransportCommand::Pause(id), TransportCommand::Resume(id)]
     );
-    // A timer that has fired early is set again, for what was wanted.
+    // An early timer is set again for the intended time.
     worker.handle_timeout(id);
     assert_eq!(
         commands(&mut worker),
@@ -378,12 +380,12 @@ fn a_drain_tells_everybody_when_its_time_is_over() {
         accept(&mut worker, index);
     }
     worker.handle_drain(10_000, ShutdownReason::Stopping);
-    // Applications that do not stop hold up clients for a quarter of the time.
+    // Applications that do not stop delay clients by a quarter of the time.
     set_ms(&mut worker, BEGAN_MS + 2_499);
     assert_eq!(turn(&mut worker).0.len(), 0);
     set_ms(&mut worker, BEGAN_MS + 8_000);
     assert_eq!(turn(&mut worker).0.len(), 10);
-    // Services may need the connections to other servers: they are told before these are closed.
+    // Services may need the connections to other servers, so they are stopped first.
     let told = |worker: &mut Worker<Numbers, &'static str>, ms: u64| {
         set_ms(worker, BEGAN_MS + ms);
         turn(worker);
@@ -397,7 +399,7 @@ fn a_drain_tells_everybody_when_its_time_is_over() {
     assert_eq!(told(&mut worker, 9_500), (vec![until_ms], true));
 }
 
-/// What a back end sends reaches the clients that are still there, but of another process's clients none.
+/// Pushes of back ends still reach the remaining clients, but no clients of another process.
 #[test]
 fn a_drain_tells_back_ends_last_unless_the_process_is_replaced() {
     for (parting, at_once, with_the_clients, at_the_end) in [
@@ -456,7 +458,7 @@ fn a_drain_tells_applications_then_clients_over_time() {
     ));
     assert!(worker.poll_request().is_none());
     assert_eq!(end_turn(&mut worker), TurnState::Busy);
-    // Once those of all workers have, clients are told 20 ms later.
+    // Clients are closed 20 ms after the applications of all workers have stopped.
     worker.handle_apps_stopped();
     let told = |worker: &mut Worker<Numbers, &'static str>, ms: u64| {
         set_ms(worker, BEGAN_MS + ms);
@@ -472,7 +474,7 @@ fn a_drain_tells_applications_then_clients_over_time() {
     for id in ids {
         worker.handle_closed(id, None);
     }
-    // One of them has a handler that waits.
+    // One of them has a suspended handler.
     worker.with_apps(|apps, _| {
         apps.has_clients = true;
         apps.do_services_go_on = true;
@@ -525,10 +527,10 @@ fn services_are_told_at_once_where_another_process_takes_over() {
         let told = worker.with_apps(|apps, _| apps.services_until_ms.clone());
         told.unwrap_or_default()
     };
-    // Ten seconds at most.
+    // At most ten seconds.
     assert_eq!(until_ms(&mut worker), [BEGAN_MS + 10_000]);
     assert!(worker.poll_request().is_none());
-    // A drain that begins again may have less time.
+    // A drain started again may have less time.
     worker.handle_drain(1_000, ShutdownReason::Stopping);
     worker.finish_turn();
     let expected = [BEGAN_MS + 10_000, BEGAN_MS + 1_000];

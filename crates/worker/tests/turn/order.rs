@@ -1,4 +1,4 @@
-//! What a turn does in which order, and in which order those are served that wait.
+//! The order of a turn's steps, and of waiting connections.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ type Tested = Worker<Numbers, &'static str>;
 const CREDITS: u32 = 1024;
 const PUBLISH_CREDITS: u32 = CREDITS / 2;
 
-/// A channel whose home is that worker of the three.
+/// Returns a channel whose home is that worker of the three.
 fn channel_of(worker: &Tested, home: u16) -> String {
     let hub = &worker.shared().hub;
     let mut names = (0..).map(|number| format!("channel-{number}"));
@@ -45,7 +45,7 @@ fn push_lines(worker: &mut Tested, index: u32) -> ConnectionId {
     id
 }
 
-/// What publications a turn sends to other workers.
+/// Runs a turn; returns the publications sent to other workers.
 fn published(worker: &mut Tested) -> Vec<String> {
     worker.finish_turn();
     while worker.poll_write().is_some() {}
@@ -84,7 +84,7 @@ fn connections_that_wait_for_the_same_credit_take_turns() {
     assert!(worker.shared().waiting_for_credit.is_empty());
 }
 
-/// Has a worker's hub know of a subscriber elsewhere.
+/// Adds a subscriber of another worker to a worker's hub.
 fn subscribe_from(worker: &mut Tested, from: usize, channel: &str) {
     let options = Options {
         workers: 3,
@@ -173,7 +173,7 @@ fn what_a_connection_publishes_that_goes_on_is_swept_in_the_same_turn() {
         worker.handle_received(id, &mut request.into_bytes());
     }
     assert_eq!(turn(&mut worker).0.len(), SUBSCRIBERS as usize);
-    // The first line waits for credit, and the second one for the first.
+    // The first line waits for credit, and the second for the first.
     worker.handle_credits(1, PUBLISH_CREDITS);
     let lines = push_lines(&mut worker, 0);
     let text =
@@ -243,7 +243,7 @@ fn a_message_without_room_stays_before_those_behind_it() {
     assert_eq!(again, expected.map(|(to, number)| (to, Ticket(number))));
 }
 
-/// A relay to a session of that worker.
+/// Returns a relay to a session of that worker.
 fn relay(to: u16, text: &str) -> EmulationRequest {
     let address = EmulationAddress::new(WorkerId(to), id(0, 1), [7; 16]);
     EmulationRequest {
@@ -252,7 +252,7 @@ fn relay(to: u16, text: &str) -> EmulationRequest {
     }
 }
 
-/// The relays that a turn sends, each with its worker.
+/// Runs a turn; returns the sent relays with their workers.
 fn relayed(worker: &mut Tested) -> Vec<(usize, String)> {
     worker.finish_turn();
     let messages = std::iter::from_fn(|| worker.poll_message());
@@ -290,7 +290,7 @@ fn relays_keep_the_order_of_their_lane_and_wait_for_no_other() {
     let expected = [(1, "b".to_owned()), (1, "d".to_owned())];
     assert_eq!(relayed(&mut worker), expected);
     assert_eq!(worker.state(), TurnState::Idle(None));
-    // One that arrives gives its credit back, whether its response is still there or not.
+    // An arriving relay returns its credit, even if its response is gone.
     worker.handle_message(2, WorkerMessage::Relay(relay(0, "late")));
     assert_eq!(worker.poll_finished(2), 1);
 }

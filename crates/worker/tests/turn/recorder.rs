@@ -1,4 +1,4 @@
-//! Applications that write down what a worker tells them.
+//! Applications that record the calls of a worker.
 
 use veche_frontends::app::{
     AbandonReason, AppResponse, HandlerProgress, HandshakeDecision, MaybeDeferred, RequestView,
@@ -17,13 +17,13 @@ pub(crate) struct Recorder {
     /// Dials that failed, by token.
     pub(crate) failed: Vec<(u64, String)>,
     pub(crate) renewed: Vec<Result<Option<u64>, RenewError>>,
-    /// Events of each call, and how many were lost before them.
+    /// Number of events of each call, and of those lost before them.
     pub(crate) happened: Vec<(usize, u64)>,
-    /// What [`AppHost::handle_channel_event`] returns.
+    /// The result that [`AppHost::handle_channel_event`] returns.
     pub(crate) has_work: bool,
-    /// Questions that it was asked.
+    /// Number of hook requests.
     pub(crate) decided: u32,
-    /// The next answer makes it ask about connections again.
+    /// The next answer makes it request the connections again.
     pub(crate) asks_again: bool,
 }
 

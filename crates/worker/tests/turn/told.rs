@@ -1,4 +1,4 @@
-//! What a worker tells its applications and the world around it: events of channels, dials, renewals, history, gauges.
+//! What a worker reports to its applications and the outside: channel events, dials, renewals, history, gauges.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
@@ -32,7 +32,7 @@ const WRITE_TIMEOUT_MS: u64 = 1000;
 
 type Alone = Worker<Recorder, ()>;
 
-/// A worker without others: the home of every channel.
+/// Returns a single worker: the home of every channel.
 fn alone() -> Alone {
     let mut options = Options::default();
     options.limits.write_timeout_ms = WRITE_TIMEOUT_MS;
@@ -85,7 +85,7 @@ fn subscribe(worker: &mut Alone, index: u32, channel: &str) {
     ports.answers.clear();
 }
 
-/// The back end hears of each channel that is occupied or vacant, of the latter after `leave_delay_ms`.
+/// Enables channel events for the back end, with vacant ones after `leave_delay_ms`.
 fn tell_of_channels(worker: &mut Alone, leave_delay_ms: u64) {
     let mut namespaces = Namespaces::new();
     let told = NamespaceOptions {
@@ -146,7 +146,7 @@ fn events_of_channels_go_to_applications_and_to_the_back_end() {
     let (events, lost) = worker.poll_channel_events();
     let channels: Vec<_> = events.drain(..).map(|event| event.channel).collect();
     assert_eq!((channels, lost), (vec!["told:a".into()], 0));
-    // An application that has work after them gets a turn.
+    // An application with work after them gets a turn.
     worker.with_apps(|apps, _| apps.has_work = true);
     subscribe(&mut worker, 2, "told:b");
     assert_eq!(turn(&mut worker).1, TurnState::Busy);
@@ -319,7 +319,7 @@ fn what_is_decided_within_a_turn_makes_for_another() {
     };
     let (session, number) = (question.session, question.id);
     assert_eq!(turn(&mut worker).1, TurnState::Idle(None));
-    // An application may publish, or begin something, while it is asked.
+    // An application may publish or begin work during a hook request.
     let decider = HookTarget::App {
         app: AppId(0),
         timeout_ms: 0,
@@ -332,7 +332,7 @@ fn what_is_decided_within_a_turn_makes_for_another() {
     assert_eq!(turn(&mut worker).1, TurnState::Busy);
     assert_eq!(take(&mut worker, |apps| &mut apps.decided), 1);
     assert_eq!(turn(&mut worker).1, TurnState::Idle(None));
-    // And so may a session that goes on with its verdict.
+    // So may a session that continues after its decision.
     let verdict = (session, number, HookDecision::Failed);
     worker
         .shared_mut()
@@ -458,7 +458,7 @@ fn a_stalled_connection_is_looked_at_when_its_time_is_over_and_not_before() {
     set_ms(&mut worker, BEGAN_MS + 500);
     worker.handle_stalled(peer, 200);
     assert_eq!(commands(&mut worker), [], "it stalls since then already");
-    // A timer that fires early is set again.
+    // An early timer is set again.
     worker.handle_timeout(peer);
     assert_eq!(commands(&mut worker).last(), Some(&due));
     worker.arm(peer, BEGAN_MS + WRITE_TIMEOUT_MS);
@@ -518,7 +518,7 @@ fn a_worker_knows_its_number_and_how_many_there_are() {
     }
 }
 
-/// Asks somebody for each user, and waits for what it says.
+/// Authenticates each user asynchronously.
 #[derive(Debug)]
 struct Asked;
 
@@ -532,7 +532,7 @@ impl KeyProvider for Asked {
     }
 }
 
-/// A worker on which the users of `/header` are known by that.
+/// Returns a worker whose route `/header` has this identity.
 fn knows_by(identity: Identity) -> Alone {
     let mut shared = Options::default().shared(WorkerId(0));
     let site = Arc::get_mut(&mut shared.config).expect("its only owner");
@@ -643,7 +643,7 @@ fn what_events_left_for_the_turn_has_work_of_its_own() {
         worker.handle_accepted(peer, PUBLIC, PEER, ());
         worker.handle_received(peer, &mut get("/nothing").into_bytes());
     }
-    // One by the work of events, one by that of what they left.
+    // One by the work limit of events, one by that of their backlog.
     let (writes, state) = turn(&mut worker);
     assert_eq!((writes.len(), state), (2, TurnState::Busy));
     let (writes, state) = turn(&mut worker);

@@ -4,12 +4,17 @@ declare(strict_types=1);
 
 namespace Veche\Testing;
 
+use Closure;
 use LogicException;
+use Throwable;
 use Veche\App;
+use Veche\Pool\Changes;
+use Veche\Pool\HttpResponse;
 use Veche\Response;
 use Veche\Worker\Engine;
 use Veche\Worker\Frame;
 use Veche\Worker\FrameDecoder;
+use Veche\Worker\Values;
 
 /**
  * Runs an application without a server: the tester speaks Veche's side of the protocol in memory.
@@ -33,6 +38,28 @@ final class AppTester
 
     /** @var array<string, int> Seconds for which tokens hold, by token; others are refused. */
     public array $tokens = [];
+
+    /**
+     * Answers statements of `$app->mysql()`: gets the name of the database, the statement and its values, and returns
+     * rows as arrays by column, a value, or {@see Changes}, as the method that was called does.
+     *
+     * @var (Closure(string, string, list<mixed>): mixed)|null
+     */
+    public ?Closure $mysql = null;
+
+    /**
+     * Answers commands of `$app->redis()`: gets the name of the database and the command's words.
+     *
+     * @var (Closure(string, list<mixed>): mixed)|null
+     */
+    public ?Closure $redis = null;
+
+    /**
+     * Answers requests of `$app->http()`: gets the method, the URL and the body.
+     *
+     * @var (Closure(string, string, string): HttpResponse)|null
+     */
+    public ?Closure $http = null;
 
     private string $streamed = '';
     /** @var array<string, mixed> The beginning of a response in parts. */
@@ -67,6 +94,29 @@ final class AppTester
             'options' => (object) $options,
         ]);
         $this->event('start', []);
+    }
+
+    /**
+     * Returns a tester of the application that a program runs, such as an `app.php`.
+     *
+     * ```php
+     * $tester = Veche\Testing\AppTester::load(__DIR__ . '/app.php');
+     * ```
+     *
+     * @param array<string, mixed> $options Options of the application, as its configuration would have them.
+     */
+    public static function load(string $program, array $options = []): self
+    {
+        $app = null;
+        App::handOver(static function (App $one) use (&$app): void {
+            $app = $one;
+        });
+        try {
+            (static fn (): mixed => require $program)();
+        } finally {
+            App::handOver(null);
+        }
+        return new self($app ?? throw new LogicException("$program runs no application"), $options);
     }
 
     /**
@@ -164,7 +214,11 @@ final class AppTester
      */
     public function message(TestConnection $from, string $data, string $kind): void
     {
-        $this->on('message', $from, ['data_kind' => $kind, 'data' => 0], $data);
+        self::demandOpen($from);
+        $answer = $this->event('message', self::about($from) + ['data_kind' => $kind, 'data' => 0], $data);
+        if (isset($answer->head['failed'])) {
+            $from->closeCode = 1011;
+        }
     }
 
     /**
@@ -172,25 +226,27 @@ final class AppTester
      */
     public function close(TestConnection $from, int $code, string $reason): void
     {
-        $this->on('close', $from, ['code' => $code, 'reason' => $reason]);
-        $from->closeCode ??= $code;
+        self::demandOpen($from);
+        // Before its event: a handler finds it among the user's connections no more.
         unset($this->connections[$from->id]);
+        $from->closeCode = $code;
+        $this->event('close', self::about($from) + ['code' => $code, 'reason' => $reason]);
+    }
+
+    private static function demandOpen(TestConnection $from): void
+    {
+        if ($from->closeCode !== null || $from->refusedWith !== null) {
+            throw new LogicException('the connection is closed');
+        }
     }
 
     /**
-     * @param array<string, mixed> $head
+     * @return array<string, mixed>
      */
-    private function on(string $event, TestConnection $from, array $head, string $data = ''): void
+    private static function about(TestConnection $from): array
     {
-        if (!isset($this->connections[$from->id]) || $from->closeCode !== null) {
-            throw new LogicException('the connection is closed');
-        }
-        $head += ['connection' => $from->id, 'user' => $from->user];
-        $head += ['attributes' => $from->attributes === [] ? null : $from->attributes];
-        $answer = $this->event($event, $head, $data);
-        if (isset($answer->head['failed']) && $event === 'message') {
-            $from->closeCode = 1011;
-        }
+        $attributes = $from->attributes === [] ? null : $from->attributes;
+        return ['connection' => $from->id, 'user' => $from->user, 'attributes' => $attributes];
     }
 
     /**
@@ -243,6 +299,10 @@ final class AppTester
         if ($head['call'] === 'subscribe' && $of !== null) {
             $of->channels[$head['channel']] = true;
         }
+        if (in_array($head['call'], ['mysql', 'redis', 'http'], true)) {
+            $this->outside($call);
+            return;
+        }
         $isUsers = static fn (TestConnection $one): bool => $one->user === ($head['user'] ?? null);
         $this->give($result + match ($head['call']) {
             'connections' => ['connections' => array_keys(array_filter($this->connections, $isUsers))],
@@ -254,6 +314,55 @@ final class AppTester
             'part' => [],
             default => $refused('calls of the API go to the fake client'),
         });
+    }
+
+    /**
+     * Answers a call to a server outside, by the test's closure.
+     */
+    private function outside(Frame $call): void
+    {
+        $head = $call->head;
+        $result = ['type' => 'result', 'id' => $head['id']];
+        try {
+            $answer = $this->{$head['call']}
+                ?? throw new LogicException("the test sets no \$tester->{$head['call']} to answer it");
+            [$more, $data] = match ($head['call']) {
+                'mysql' => self::rows(
+                    $head['wanted'],
+                    $answer($head['database'], $head['sql'], Values::decode($call->payload)),
+                ),
+                'redis' => [[], Values::one($answer($head['database'], Values::decode($call->payload)))],
+                'http' => self::response($answer($head['method'], $head['url'], $call->payload)),
+            };
+            $this->give($result + $more + ['data' => 0], $data);
+        } catch (Throwable $error) {
+            $this->give($result + ['error' => ['kind' => 'refused', 'message' => $error->getMessage()]]);
+        }
+    }
+
+    /**
+     * @return array{array<string, mixed>, string}
+     */
+    private static function rows(string $wanted, mixed $answer): array
+    {
+        if ($wanted === 'value') {
+            return [[], Values::one($answer)];
+        }
+        if ($wanted === 'changes') {
+            return [['affected' => $answer->affected, 'last_id' => $answer->lastId], ''];
+        }
+        $rows = $wanted === 'row' ? array_filter([$answer]) : $answer;
+        $columns = array_keys($rows[0] ?? []);
+        return [['columns' => $columns], Values::encode(array_merge(...array_map(array_values(...), $rows)))];
+    }
+
+    /**
+     * @return array{array<string, mixed>, string}
+     */
+    private static function response(HttpResponse $answer): array
+    {
+        $head = ['status' => $answer->status, 'headers' => $answer->headers, 'url' => $answer->url];
+        return [$head, $answer->body];
     }
 
     private function carryOut(Frame $frame, string $own): void

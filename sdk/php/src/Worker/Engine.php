@@ -27,8 +27,8 @@ final class Engine
 
     private static ?self $current = null;
 
-    /** @var array<string, true> */
-    private readonly array $events;
+    /** @var array<string, true>|null */
+    private readonly ?array $events;
     /** @var Closure(int, Effects): void */
     private readonly Closure $flush;
     private FrameDecoder $decoder;
@@ -54,21 +54,26 @@ final class Engine
     private array $welcome = [];
 
     /**
-     * @param list<string> $events Names of the events that are handled.
+     * @param list<string>|null $events Names of the events that are handled; null: all, and there is no hello.
      * @param Closure(Handling): array<string, mixed> $handle Returns further members of the answer's head; data
      *     that they refer to are kept in the handling's effects.
+     * @param bool $canCall Whether results of calls can come.
      */
     public function __construct(
-        array $events,
+        ?array $events,
         private readonly int $concurrency,
         private readonly Closure $handle,
+        public readonly bool $canCall = true,
     ) {
         $this->decoder = new FrameDecoder();
-        $this->events = array_fill_keys($events, true);
+        $this->events = $events === null ? null : array_fill_keys($events, true);
         $this->flush = function (int $event, Effects $effects): void {
             [$head, $parts] = $effects->take();
             $this->write(['type' => 'effects', 'id' => $event] + $head, $parts);
         };
+        if ($events === null) {
+            return;
+        }
         $this->write(array_filter([
             'type' => 'hello',
             'versions' => [self::VERSION],
@@ -180,6 +185,9 @@ final class Engine
      */
     public function call(string $call, array $head, ?string $data = null): Frame
     {
+        if (!$this->canCall) {
+            throw new CallerException("$call: not possible under FastCGI, use App::client()");
+        }
         $handling = $this->active();
         $id = ++$this->lastCall;
         // What the handler wanted before comes first.
@@ -199,18 +207,6 @@ final class Engine
             throw self::fault($error['kind'] ?? '', "$call: " . ($error['message'] ?? 'it has failed'));
         }
         return $result;
-    }
-
-    /**
-     * Fails all calls that wait for a result, so that their handlers go on.
-     */
-    public function abandon(string $why): void
-    {
-        while (($id = array_key_first($this->calls)) !== null) {
-            $handling = $this->calls[$id];
-            unset($this->calls[$id]);
-            $this->resume($handling, new Frame(['error' => ['kind' => 'refused', 'message' => $why]]));
-        }
     }
 
     /**
@@ -311,7 +307,8 @@ final class Engine
     {
         while (true) {
             try {
-                $this->answer($handling, isset($this->events[$handling->event]) ? ($this->handle)($handling) : []);
+                $isHandled = $this->events === null || isset($this->events[$handling->event]);
+                $this->answer($handling, $isHandled ? ($this->handle)($handling) : []);
             } catch (Throwable $error) {
                 $this->answer($handling, ['failed' => self::described($error)]);
             }

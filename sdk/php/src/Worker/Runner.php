@@ -14,6 +14,9 @@ use Veche\Exception\NetworkException;
 final class Runner
 {
     private const READ_BYTES = 262144;
+    private const FATAL = E_ERROR | E_CORE_ERROR | E_COMPILE_ERROR | E_USER_ERROR | E_RECOVERABLE_ERROR;
+
+    private bool $hasEnded = false;
 
     /**
      * @param resource $stream
@@ -27,9 +30,16 @@ final class Runner
     }
 
     /**
-     * Runs until Veche has the worker stop, or is gone.
+     * Runs until Veche has the worker stop, or is gone. Where a handler ends the process, its event is answered first.
      */
     public function run(): void
+    {
+        register_shutdown_function($this->interrupted(...));
+        $this->loop();
+        $this->hasEnded = true;
+    }
+
+    private function loop(): void
     {
         while (true) {
             $this->write($this->engine->takeOutput());
@@ -53,6 +63,25 @@ final class Runner
     public static function now(): float
     {
         return hrtime(true) / 1e9;
+    }
+
+    /**
+     * Returns why the process ends in the middle of a handler.
+     */
+    public static function endOfProcess(): string
+    {
+        $last = error_get_last();
+        return $last !== null && ($last['type'] & self::FATAL) !== 0
+            ? "{$last['message']} in {$last['file']}:{$last['line']}"
+            : 'a handler has ended the process by exit or die';
+    }
+
+    private function interrupted(): void
+    {
+        if (!$this->hasEnded) {
+            $this->engine->fail(self::endOfProcess());
+            @fwrite($this->stream, $this->engine->takeOutput());
+        }
     }
 
     private function await(float $until): bool

@@ -503,6 +503,31 @@ final class AppTest extends TestCase
         self::assertSame([], $tester->log);
     }
 
+    public function testAConnectionThatClosesIsNoneOfItsUsersAnyMore(): void
+    {
+        $app = App::create();
+        $app->close(function (Connection $conn) use ($app): void {
+            $conn->send('too late');
+            $app->publishTo('room:1', (string) count($app->connectionsOf('ann')));
+        });
+        $app->message(fn (Connection $conn) => $conn->subscribe('room:1'));
+        $tester = new AppTester($app);
+        [$first, $second, $bob] = [$tester->open(user: 'ann'), $tester->open(user: 'ann'), $tester->open(user: 'bob')];
+        $bob->say('subscribe me');
+        $first->hangUp(4000);
+        $second->hangUp();
+        self::assertSame(['1', '0'], $bob->received());
+        self::assertSame([4000, []], [$first->closeCode, $first->received()]);
+        $this->expectExceptionMessage('the connection is closed');
+        $first->say('hello?');
+    }
+
+    public function testAProgramThatRunsNoApplicationIsNotLoaded(): void
+    {
+        $this->expectExceptionMessage('runs no application');
+        AppTester::load(dirname(__DIR__, 2) . '/build/output.php');
+    }
+
     public function testMistakesAreNamed(): void
     {
         $mistakes = [

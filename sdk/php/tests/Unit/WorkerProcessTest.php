@@ -16,10 +16,12 @@ final class WorkerProcessTest extends TestCase
     private const APP = <<<'PHP'
         $app = Veche\App::create(100);
         $app->start(function () { echo "started\n"; });
-        $app->message(function (Veche\Connection $conn, string $data) {
+        $app->message(function (Veche\Connection $conn, string $data) use ($app) {
             echo "noise on standard output\n";
             if ($data === 'sleep') { Veche\sleep(0.3); }
             if ($data === 'fatal') { str_repeat('x', 1 << 30); }
+            if ($data === 'exit') { exit(3); }
+            if ($data === 'options') { $data = json_encode($app->options()); }
             $conn->send($data);
         });
         $app->run();
@@ -50,7 +52,9 @@ final class WorkerProcessTest extends TestCase
         $this->socket = $ours;
         $this->decoder = new FrameDecoder();
         self::assertSame('hello', $this->next()->head['type']);
-        $this->give(['type' => 'welcome', 'version' => 1, 'codec' => 'json']);
+        $this->give([
+            'type' => 'welcome', 'version' => 1, 'codec' => 'json', 'options' => ['site' => 'example.com'],
+        ]);
         $this->event(1, 'start');
         self::assertSame(1, $this->next()->head['id']);
     }
@@ -99,6 +103,23 @@ final class WorkerProcessTest extends TestCase
         self::assertSame('', $this->read());
         self::assertSame(255, $this->exitCode());
         self::assertStringContainsString('Allowed memory size', (string) file_get_contents($this->log));
+    }
+
+    public function testAnExitInAHandlerIsSaidToo(): void
+    {
+        $this->event(2, 'message', 'sleep', '0.2.1');
+        $this->event(3, 'message', 'exit');
+        $failed = [$this->next()->head, $this->next()->head];
+        self::assertSame([2, 3], array_column($failed, 'id'));
+        self::assertStringContainsString('by exit or die', $failed[1]['failed']);
+        self::assertSame('', $this->read());
+        self::assertSame(3, $this->exitCode());
+    }
+
+    public function testOptionsAreThoseOfTheConfiguration(): void
+    {
+        $this->event(2, 'message', 'options');
+        self::assertSame('{"site":"example.com"}', $this->next()->part(0));
     }
 
     public function testEndsWithVeche(): void

@@ -1,4 +1,4 @@
-//! The body of an answer, which may be long: encoded in parts as its caller reads, from what the hub gave.
+//! Response bodies, which may be long: encoded in parts as the caller reads, from the hub's results.
 
 use std::collections::VecDeque;
 
@@ -7,20 +7,20 @@ use serde_json::value::RawValue;
 use crate::backend::Exchange;
 use crate::http::call::AnswerBody;
 
-/// The rest of a body.
+/// The remainder of a body.
 pub(crate) struct ApiAnswerBody {
     begin: Vec<u8>,
-    /// Each under the name of its result.
+    /// Exchanges with the names of their results.
     exchanges: VecDeque<(Exchange, &'static str)>,
-    /// How much of the list in the first of them is written; `None`: nothing of that exchange.
+    /// Number of written list elements of the first exchange; `None`: it was not begun.
     next: Option<usize>,
-    /// What stands between two of them.
+    /// The separator between two exchanges.
     separator: u8,
     end: &'static [u8],
 }
 
 impl ApiAnswerBody {
-    /// One that is written already.
+    /// Creates an encoded body.
     pub(super) fn whole(body: Vec<u8>) -> Self {
         Self {
             begin: body,
@@ -31,7 +31,7 @@ impl ApiAnswerBody {
         }
     }
 
-    /// The answer to one command.
+    /// Creates the answer to one command.
     pub(super) fn one(exchanges: VecDeque<Exchange>) -> Self {
         debug_assert_eq!(exchanges.len(), 1, "one command has one answer");
         Self {
@@ -40,7 +40,7 @@ impl ApiAnswerBody {
         }
     }
 
-    /// The answers to a batch, as clients of the original know them: without `result`.
+    /// Creates the answers of a batch in Centrifugo's format: without `result`.
     pub(super) fn batch(exchanges: VecDeque<(Exchange, &'static str)>) -> Self {
         Self {
             exchanges,
@@ -49,7 +49,7 @@ impl ApiAnswerBody {
         }
     }
 
-    /// The answers to commands of the old form, a line each.
+    /// Creates the answers of legacy commands, one per line.
     pub(super) fn lines(exchanges: VecDeque<Exchange>) -> Self {
         Self {
             exchanges: exchanges.into_iter().map(|one| (one, "result")).collect(),
@@ -58,7 +58,7 @@ impl ApiAnswerBody {
         }
     }
 
-    /// Takes the error if this is nothing else: its code, and it as a JSON object.
+    /// Returns code and JSON object of the error if the body is only an error.
     pub(super) fn error(&self) -> Option<(u32, String)> {
         #[derive(serde::Deserialize)]
         struct Error<'a> {

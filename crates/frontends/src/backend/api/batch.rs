@@ -1,8 +1,7 @@
-//! Several methods in one call, carried out one after the other, and their answers in one: a batch, or commands of
-//! Centrifugo's old form.
+//! Several commands in one call, executed in order with a combined response: a batch, or Centrifugo's legacy commands.
 //!
-//! Publications that follow each other are not waited for, since their order is kept anyway. Any other command begins when
-//! those before it are answered, and those behind it wait for its answer.
+//! Consecutive publications do not wait for each other, since their order is preserved anyway. Any other command begins
+//! when all earlier ones are answered, and later ones wait for its answer.
 
 use std::collections::VecDeque;
 
@@ -15,22 +14,21 @@ use crate::backend::{Backend, CommandProgress};
 use crate::context::step::WaitReason;
 use crate::context::worker_context::Context;
 
-/// Most commands of a batch whose answers may be large.
+/// Maximum number of commands per batch with possibly large answers.
 const LARGE_MAX: usize = 32;
 
-/// See the module's text.
+/// A batch of commands.
 pub(super) struct ApiBatch {
     waiting: VecDeque<(ApiMethod, BatchCommand)>,
-    /// Of those whose answers are not written, in order.
+    /// Methods of commands with unwritten answers, in order.
     methods: VecDeque<ApiMethod>,
-    /// The last one that was begun holds back those behind it.
+    /// Commands wait for the answer to the last one that was begun.
     is_barrier: bool,
-    /// They are of the old form.
     are_lines: bool,
 }
 
 impl ApiBatch {
-    /// Reads the body of a batch, or of [`ApiMethod::Lines`].
+    /// Parses the body of a batch, or of [`ApiMethod::Lines`].
     pub(super) fn parse(body: &[u8], are_lines: bool) -> Result<Self, BadCommand> {
         let commands = match are_lines {
             true => command::parse_lines(body),
@@ -38,7 +36,7 @@ impl ApiBatch {
         };
         let commands = commands?;
         let named = |command: BatchCommand| match ApiMethod::of(&command.method) {
-            // Answered as what is not known.
+            // Answered as unknown methods.
             ApiMethod::Batch | ApiMethod::Lines => (ApiMethod::Unknown(None), command),
             method => (method, command),
         };
@@ -47,9 +45,11 @@ impl ApiBatch {
             let methods = waiting.iter().map(|(method, _)| *method);
             methods.filter(|method| is_one(*method)).count()
         };
-        // Each takes a look at all channels there are.
+        // Each visits all channels.
         if count(|method| method == ApiMethod::Channels) > 1 {
-            return Err(BadCommand::new("a batch asks for channels once"));
+            return Err(BadCommand::new(
+                "a batch may contain only one channels command",
+            ));
         }
         let is_large = |method| {
             use ApiMethod::{Connections, History, Presence};
@@ -57,7 +57,7 @@ impl ApiBatch {
         };
         if count(is_large) > LARGE_MAX {
             return Err(BadCommand::new(format!(
-                "a batch asks for history, presence and connections at most {LARGE_MAX} times"
+                "a batch may contain at most {LARGE_MAX} history, presence and connections commands"
             )));
         }
         Ok(Self {
@@ -68,7 +68,7 @@ impl ApiBatch {
         })
     }
 
-    /// Goes on until one of them has to wait, and returns for what.
+    /// Continues until a command has to wait, and returns for what.
     pub(super) fn advance(
         &mut self,
         backend: &mut Backend,
@@ -98,7 +98,7 @@ impl ApiBatch {
         None
     }
 
-    /// The body of the answer, once all of them are answered.
+    /// Returns the body of the response once all commands are answered.
     pub(super) fn answers(&mut self, backend: &mut Backend) -> Option<ApiAnswerBody> {
         let exchanges = backend.take_answers()?;
         let names = self.methods.drain(..).map(ApiMethod::name);

@@ -1,6 +1,6 @@
-//! A call of an application on this worker: the methods of the API without HTTP, keys and rates.
+//! API calls of an application on this worker, without HTTP, keys and rates.
 //!
-//! Bodies and answers are those of the HTTP API. It does not know how the application asks, and where it waits.
+//! Bodies and responses are those of the HTTP API. How the application calls and waits is not known here.
 
 use veche_hub::{ConnectionId, HubReply, Ticket};
 use veche_types::codes::ErrorCode;
@@ -14,25 +14,26 @@ use crate::context::worker_context::Context;
 use crate::http::api_error::error_body;
 use crate::http::call::{AnswerBody as _, ApiCall as _, CallStatus};
 
-/// Longest answer: it becomes values of a script at once.
+/// Maximum length of a response, which is converted to script values at once.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// One call, from its body to its answer.
+/// An API call of an application.
 pub struct DirectCall(BackendCall);
 
-/// What came of carrying out a call.
+/// The status of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub enum DirectCallStatus {
-    /// `{"result":{…}}` or `{"error":{…}}`.
+    /// Done: `{"result":{…}}` or `{"error":{…}}`.
     Answered(Vec<u8>),
-    /// The hub takes no publication at the moment: [resume](DirectCall::resume) it later.
+    /// The hub currently accepts no publications: [resume](DirectCall::resume) it later.
     NeedsCredit,
-    /// Other workers have yet to answer.
+    /// Other workers have not answered yet.
     NeedsAnswers,
 }
 
 impl DirectCall {
-    /// A call of the method with that name. A batch is answered as an unknown method: its commands are calls of their own.
+    /// Creates a call of the method with this name. A batch is answered as an unknown method, since its commands can be
+    /// separate calls.
     pub fn new(method: &str) -> Self {
         let method = match ApiMethod::of(method) {
             ApiMethod::Batch | ApiMethod::Lines => ApiMethod::Unknown(None),
@@ -46,7 +47,7 @@ impl DirectCall {
         })
     }
 
-    /// Begins it. `id`: of no connection, and of no other call that is under way.
+    /// Begins the call. `id` must differ from those of connections and of other calls in progress.
     pub fn begin(
         &mut self,
         body: &[u8],
@@ -56,12 +57,12 @@ impl DirectCall {
         finish(self.0.run(body, id, shared))
     }
 
-    /// Goes on with it, when there may be credit, or after an answer.
+    /// Continues when there may be credit, or after an answer.
     pub fn resume(&mut self, id: ConnectionId, shared: &mut Context) -> DirectCallStatus {
         finish(self.0.resume(id, shared))
     }
 
-    /// A home or a worker has answered; [`resume`](Self::resume) comes next.
+    /// Handles the answer of a worker; [`resume`](Self::resume) follows.
     pub fn answered(&mut self, ticket: Ticket, answer: HubReply) {
         self.0.answered(ticket, answer);
     }
@@ -72,7 +73,7 @@ fn finish(end: CallStatus<ApiAnswerBody>) -> DirectCallStatus {
         CallStatus::Answered(mut answers) => {
             let mut body = Vec::new();
             if !answers.write(&mut body, ANSWER_BYTES_MAX) {
-                let why = "the answer is longer than 1 MiB: ask for less";
+                let why = "the response exceeds 1 MiB: request less";
                 body = error_body(ErrorCode::LimitExceeded, why);
             }
             DirectCallStatus::Answered(body)

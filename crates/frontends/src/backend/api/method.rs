@@ -1,4 +1,4 @@
-//! The methods of the API: their names, and how each is carried out.
+//! The methods of the API: their names and execution.
 
 use veche_hub::{ChannelQuery, ConnectionId};
 use veche_types::codes::ErrorCode;
@@ -9,7 +9,6 @@ use crate::backend::command::{self, BadCommand, PublishCommand, PublishTarget};
 use crate::backend::{AnswerShape, Backend, CommandProgress, Rejection};
 use crate::context::worker_context::Context;
 
-/// What is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ApiMethod {
     Push,
@@ -32,11 +31,11 @@ pub(super) enum ApiMethod {
     Connections,
     Info,
     Batch,
-    /// Commands of Centrifugo's old form, each with the name of its method: what `/api` itself takes.
+    /// Centrifugo's legacy commands, each with its method's name, on `/api` itself.
     Lines,
-    /// Of the admin page alone.
+    /// A view of the admin page.
     Look(AdminView),
-    /// None of these; with the name that was probably meant.
+    /// An unknown method, with a similar name.
     Unknown(Option<&'static str>),
 }
 
@@ -73,13 +72,13 @@ impl ApiMethod {
         found.map_or_else(|| Self::Unknown(meant()), |(_, method)| *method)
     }
 
-    /// As it is called; "error" for what is not known.
+    /// Returns its name; "error" for an unknown one.
     pub(super) fn name(self) -> &'static str {
         let found = NAMES.iter().find(|(_, method)| *method == self);
         found.map_or("error", |(name, _)| name)
     }
 
-    /// Whether it takes an object that may not be missing.
+    /// Returns whether it requires an object.
     pub(super) fn takes_body(self) -> bool {
         !matches!(
             self,
@@ -87,12 +86,12 @@ impl ApiMethod {
         )
     }
 
-    /// Whether it does nothing but publish.
+    /// Returns whether it only publishes.
     pub(super) fn publishes(self) -> bool {
         matches!(self, Self::Push | Self::Publish | Self::Broadcast)
     }
 
-    /// Has a back end carry it out. Not for several commands in one.
+    /// Executes the method; not for several commands in one.
     pub(super) fn execute(
         self,
         body: &[u8],
@@ -103,7 +102,7 @@ impl ApiMethod {
         if !shared.config.accepts_unknown_fields {
             return self.dispatch(body, backend, id, shared);
         }
-        // Nothing is done before all of it is understood.
+        // Nothing is executed before everything is parsed.
         let attempt = |body: &[u8]| self.dispatch(body, backend, id, shared);
         let unknown_field = |error: &Rejection| match error {
             Rejection::Bad(mistake) => mistake.unknown_field(),
@@ -200,7 +199,7 @@ impl ApiMethod {
         backend.publish(&command, shape, true, id, shared)
     }
 
-    /// Whether the object says what this method is about.
+    /// Checks that the object has what the method needs.
     fn check(self, command: &PublishCommand<'_>) -> Result<(), BadCommand> {
         let wanted = match (self, &command.target) {
             (Self::Push, PublishTarget::User(_) | PublishTarget::Users(_))

@@ -1,4 +1,4 @@
-//! Errors of objects: their texts, and fields that are not known.
+//! Errors of JSON objects: their texts, and unknown fields.
 
 use std::borrow::Cow;
 
@@ -6,26 +6,26 @@ use serde_json::value::RawValue;
 use veche_types::codes::ErrorCode;
 use veche_types::nearest;
 
-/// What is wrong with an object; the text is for the person who wrote it.
+/// Describes an invalid object, for people.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct BadCommand {
-    /// The text.
+    /// The description of the problem.
     pub reason: String,
     /// The error code of the API.
     pub code: ErrorCode,
-    /// Where the name of an unknown field ends, if that is the mistake.
+    /// The end of an unknown field's name, if that is the error.
     unknown_field: Option<usize>,
 }
 
-/// Longest text of a [`BadCommand`], in bytes: what it quotes may be as long as a line.
+/// Maximum length of the text in bytes, since it may quote a long line.
 const WHY_BYTES_MAX: usize = 400;
 
-/// Most unknown fields of one object that are passed over.
+/// Maximum number of unknown fields ignored per object.
 const UNKNOWN_MAX: usize = 64;
 
 impl BadCommand {
-    /// Takes a text that may quote what was sent; of a long one the middle is left out.
+    /// Creates an error with a text that may quote input; the middle of a long text is omitted.
     pub fn new(why: impl Into<String>) -> Self {
         let mut why = why.into();
         if why.len() > WHY_BYTES_MAX {
@@ -40,7 +40,7 @@ impl BadCommand {
         }
     }
 
-    /// Returns the error for a channel of a namespace that does not exist, in the words that Centrifugo has for it.
+    /// Returns the error for a channel of an unknown namespace, in Centrifugo's words.
     pub(crate) fn unknown_channel() -> Self {
         Self {
             code: ErrorCode::UnknownChannel,
@@ -48,17 +48,17 @@ impl BadCommand {
         }
     }
 
-    /// Returns where the name of an unknown field ends, if that is the mistake.
+    /// Returns the end of an unknown field's name, if that is the error.
     pub(crate) fn unknown_field(&self) -> Option<usize> {
         self.unknown_field
     }
 
-    /// Returns the error for what serde found in `bytes`.
+    /// Converts a serde error for `bytes`.
     pub(super) fn of_json(error: &serde_json::Error, bytes: &[u8]) -> Self {
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Self::new("expected a JSON object, found nothing");
         }
-        // Without its "line 1": the caller knows better which line it is.
+        // Without "line 1", since the caller knows the line better.
         let text = error.to_string();
         let what = text.split(" at line ").next().unwrap_or(&text);
         let mut names = what.split('`').skip(1).step_by(2);
@@ -91,8 +91,8 @@ pub(super) fn bad<T>(text: &str) -> Result<T, BadCommand> {
     Err(BadCommand::new(text))
 }
 
-/// Calls `attempt` with an object, and again without each field that it does not know, as `unknown_field` tells by its
-/// error; other errors end that.
+/// Calls `attempt` with an object, and again without each unknown field, whose end `unknown_field` gets from its error;
+/// other errors are returned.
 pub(crate) fn retry_without_unknown_fields<T, E>(
     bytes: &[u8],
     mut attempt: impl FnMut(&[u8]) -> Result<T, E>,
@@ -114,12 +114,13 @@ pub(crate) fn retry_without_unknown_fields<T, E>(
     attempt(&rest)
 }
 
-/// Replaces the field whose name, and white space behind it, ends at `end` by spaces, with its value and one comma.
+/// Replaces a field whose name, including trailing white space, ends at `end` with spaces, including its value and one
+/// comma.
 fn blank_field(object: &mut [u8], end: usize) -> Option<()> {
     let name = object.get(..end)?.trim_ascii_end();
     let end = name.len();
     let name = name.strip_suffix(b"\"")?;
-    // A quote within the name has an odd number of backslashes in front.
+    // A quote within the name is preceded by an odd number of backslashes.
     let is_escaped = |at: usize| {
         let before = name[..at].iter().rev();
         before.take_while(|byte| **byte == b'\\').count() % 2 == 1

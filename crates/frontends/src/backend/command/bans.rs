@@ -1,4 +1,4 @@
-//! Whom a back end does not want to see, and which tokens.
+//! Commands that ban users and revoke tokens.
 
 use serde::Deserialize;
 
@@ -33,7 +33,7 @@ struct Tokens<'a> {
     expire_at: Option<u64>,
 }
 
-/// Reads `block_user`: `user`, and `expire_at`.
+/// Parses `block_user`: `user`, and `expire_at`.
 pub fn parse_block_user(bytes: &[u8]) -> Result<Ban, BadCommand> {
     let wire: User<'_> = read(bytes)?;
     Ok(Ban::User {
@@ -42,13 +42,13 @@ pub fn parse_block_user(bytes: &[u8]) -> Result<Ban, BadCommand> {
     })
 }
 
-/// Reads `unblock_user`: `user`.
+/// Parses `unblock_user`, which has a `user`.
 pub fn parse_unblock_user(bytes: &[u8]) -> Result<Ban, BadCommand> {
     let name = super::parse_user(bytes)?;
     Ok(Ban::UserAllowed { user: user(&name)? })
 }
 
-/// Reads `revoke_token`: `uid`, and `expire_at`.
+/// Parses `revoke_token`: `uid`, and `expire_at`.
 pub fn parse_revoke_token(bytes: &[u8]) -> Result<Ban, BadCommand> {
     let wire: Token<'_> = read(bytes)?;
     if !(1..=TOKEN_ID_BYTES_MAX).contains(&wire.uid.0.len()) {
@@ -62,7 +62,7 @@ pub fn parse_revoke_token(bytes: &[u8]) -> Result<Ban, BadCommand> {
     })
 }
 
-/// Reads `invalidate_user_tokens`: `user`, and `issued_before`, without which it is now, and `expire_at`.
+/// Parses `invalidate_user_tokens`: `user`, `issued_before` (by default now), and `expire_at`.
 pub fn parse_invalidate_user_tokens(bytes: &[u8], now_s: u64) -> Result<Ban, BadCommand> {
     let wire: Tokens<'_> = read(bytes)?;
     Ok(Ban::TokensOf {
@@ -79,7 +79,7 @@ fn user(name: &JsonText<'_>) -> Result<String, BadCommand> {
     }
 }
 
-/// 0 is what callers say who mean nothing by it.
+/// Clients send 0 for a missing value.
 fn until(expire_at: Option<u64>) -> Option<u64> {
     expire_at.filter(|at_s| *at_s > 0)
 }

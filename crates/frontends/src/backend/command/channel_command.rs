@@ -1,4 +1,4 @@
-//! What a back end wants to know of a channel, or have done to it.
+//! Queries of a channel by back ends, and removal of its history.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,19 @@ use veche_hub::{ChannelQuery, Epoch, HistoryQuery, Since};
 use super::bad_command::bad;
 use super::{BadCommand, JsonText, is_object};
 
-/// Most commands of a batch.
+/// Maximum number of commands per batch.
 const COMMANDS_MAX: usize = 1000;
 
-/// What is asked of a channel.
+/// A query of a channel.
 #[derive(Debug)]
 pub struct ChannelCommand<'a> {
-    /// Of which.
+    /// The name of the channel.
     pub channel: JsonText<'a>,
-    /// What.
+    /// The query to be answered.
     pub question: ChannelQuery,
 }
 
-/// A user and nothing else.
+/// An object with only a user.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct User<'a> {
@@ -44,7 +44,7 @@ struct Batch {
     _parallel: bool,
 }
 
-/// A channel and nothing else.
+/// An object with only a channel.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Alone<'a> {
@@ -84,7 +84,7 @@ impl From<SincePosition<'_>> for Since {
     }
 }
 
-/// Reads one object: `channel`, and `limit` (0: the position alone; -1: all), `since`, `reverse`.
+/// Parses an object with `channel`, `limit` (0: only the position; -1: all), `since`, `reverse`.
 pub fn parse_history(bytes: &[u8]) -> Result<ChannelCommand<'_>, BadCommand> {
     let wire: Wire<'_> = read(bytes)?;
     let query = HistoryQuery {
@@ -99,7 +99,7 @@ pub fn parse_history(bytes: &[u8]) -> Result<ChannelCommand<'_>, BadCommand> {
     })
 }
 
-/// Reads one object of nothing but a `channel`, of which this is asked.
+/// Parses an object with only a `channel`, for this query.
 pub fn parse_channel_command(
     bytes: &[u8],
     question: ChannelQuery,
@@ -108,13 +108,13 @@ pub fn parse_channel_command(
     Ok(ChannelCommand { channel, question })
 }
 
-/// Reads one object of nothing but a `user`.
+/// Parses an object with only a `user`.
 pub fn parse_user(bytes: &[u8]) -> Result<JsonText<'_>, BadCommand> {
     let User { user } = read(bytes)?;
     Ok(user)
 }
 
-/// Reads an object of nothing but a `pattern`, which may be missing, as may all of it.
+/// Parses an object with only an optional `pattern`; the object may be missing too.
 pub fn parse_pattern(bytes: &[u8]) -> Result<Option<JsonText<'_>>, BadCommand> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
@@ -123,19 +123,19 @@ pub fn parse_pattern(bytes: &[u8]) -> Result<Option<JsonText<'_>>, BadCommand> {
     Ok(pattern.filter(|pattern| !pattern.0.is_empty()))
 }
 
-/// A command among others.
+/// A command of a batch.
 #[derive(Debug)]
 pub struct BatchCommand {
     /// The name of its method.
     pub method: String,
-    /// The object that the method takes.
+    /// The object for the method.
     pub body: Box<RawValue>,
-    /// The asker's own id for the answer: compact JSON text, a number or a string.
+    /// The caller's id for the answer: compact JSON text, a number or a string.
     pub id: Option<Box<str>>,
 }
 
-/// Reads `{"commands":[{"publish":{…}},…]}`, each with an `id` or without. They are carried out one after the other whether
-/// `parallel` is said or not.
+/// Parses `{"commands":[{"publish":{…}},…]}`, each with or without an `id`. They are executed in order, regardless of
+/// `parallel`.
 pub fn parse_batch(bytes: &[u8]) -> Result<Vec<BatchCommand>, BadCommand> {
     let Batch { commands, .. } = read(bytes)?;
     let only = |mut command: BTreeMap<String, Box<RawValue>>| {
@@ -143,13 +143,13 @@ pub fn parse_batch(bytes: &[u8]) -> Result<Vec<BatchCommand>, BadCommand> {
         let mut entries = command.into_iter();
         match (entries.next(), entries.next()) {
             (Some((method, body)), None) => numbered(method, body, id.as_deref()),
-            _ => bad("each command is an object with one method, as in {\"publish\":{…}}"),
+            _ => bad("each command must be an object with one method, as in {\"publish\":{…}}"),
         }
     };
     check_count(commands)?.into_iter().map(only).collect()
 }
 
-/// Reads commands of the old form, `{"method":"publish","params":{…}}`, one behind the other.
+/// Parses a sequence of legacy commands, `{"method":"publish","params":{…}}`.
 pub fn parse_lines(bytes: &[u8]) -> Result<Vec<BatchCommand>, BadCommand> {
     #[derive(Deserialize)]
     struct Line<'a> {

@@ -1,4 +1,4 @@
-//! Which connections a back end wants to know of.
+//! The command that lists connections.
 
 use serde::Deserialize;
 
@@ -6,21 +6,21 @@ use super::bad_command::bad;
 use super::channel_command::read;
 use super::{BadCommand, JsonText};
 
-/// Those of a user, or of a channel; all of them, or those whose clients call themselves so.
+/// A query for connections of a user or channel, optionally by client name.
 #[derive(Debug)]
 pub struct ConnectionsQuery<'a> {
-    /// Of whom, or of what.
+    /// Restricts the connections to a user or channel.
     pub of: ConnectionsOf<'a>,
-    /// As SDKs say in their connect command.
+    /// The client name that SDKs send in their connect command.
     pub name: Option<JsonText<'a>>,
 }
 
-/// See [`ConnectionsQuery`].
+/// The user or channel of a [`ConnectionsQuery`].
 #[derive(Debug)]
 pub enum ConnectionsOf<'a> {
-    /// This user's.
+    /// Connections of this user.
     User(JsonText<'a>),
-    /// Those that hear this channel.
+    /// Subscribers of this channel.
     Channel(JsonText<'a>),
 }
 
@@ -33,17 +33,19 @@ struct Wire<'a> {
     channel: Option<JsonText<'a>>,
     #[serde(borrow)]
     name: Option<JsonText<'a>>,
-    /// That of the original's commercial edition is a language of its own.
+    /// The query language of Centrifugo's commercial edition.
     #[serde(borrow)]
     expression: Option<JsonText<'a>>,
 }
 
-/// Reads `connections`: `user` or `channel`, and `name`.
+/// Parses `connections`: `user` or `channel`, and `name`.
 pub fn parse_connections(bytes: &[u8]) -> Result<ConnectionsQuery<'_>, BadCommand> {
     let wire: Wire<'_> = read(bytes)?;
     let is_said = |text: &JsonText<'_>| !text.0.is_empty();
     if wire.expression.as_ref().is_some_and(is_said) {
-        return bad("\"expression\" is not there: ask by \"user\", \"channel\" and \"name\"");
+        return bad(
+            "\"expression\" is not supported: filter by \"user\", \"channel\" and \"name\"",
+        );
     }
     let user = wire.user.filter(is_said);
     let of = match (user, wire.channel) {
@@ -69,7 +71,7 @@ mod tests {
         let listing = parse_connections(br#"{"channel":"chat:1"}"#).expect("good");
         assert!(matches!(listing.of, ConnectionsOf::Channel(channel) if channel.0 == "chat:1"));
         let error = parse_connections(br#"{"user":"ann","expression":"1"}"#).expect_err("bad");
-        assert!(error.reason.contains("is not there"), "{error}");
+        assert!(error.reason.contains("is not supported"), "{error}");
         for text in [
             "{}",
             r#"{"user":"","expression":""}"#,

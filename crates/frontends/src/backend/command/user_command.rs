@@ -1,4 +1,4 @@
-//! What a back end has done to a user's connections.
+//! Commands of back ends for a user's connections.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use super::channel_command::{SincePosition, read};
 use super::{BadCommand, JsonText, decode, json_or_binary};
 use crate::sessions::centrifuge::overrides::NamespaceOverride;
 
-/// Most connections that may be named as excepted.
+/// Maximum number of excepted connections.
 const EXCEPT_MAX: usize = 128;
 
-/// An instruction, and for whose connections.
+/// A command and its user.
 #[derive(Debug)]
 pub struct AddressedCommand<'a> {
-    /// The user.
+    /// The name of the user.
     pub user: JsonText<'a>,
-    /// What is to be done.
+    /// The command to be executed.
     pub command: UserCommand,
 }
 
-/// What is to be closed.
+/// The connections to close.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Disconnect<'a> {
@@ -34,7 +34,7 @@ struct Disconnect<'a> {
     client: Option<JsonText<'a>>,
     #[serde(borrow)]
     session: Option<JsonText<'a>>,
-    /// Under their names in Go, as gocent sends both.
+    /// In Go field names, since gocent sends both.
     #[serde(borrow, alias = "ClientWhitelist")]
     whitelist: Option<Vec<JsonText<'a>>>,
     #[serde(borrow, alias = "Disconnect")]
@@ -47,7 +47,7 @@ struct CodeAndReason<'a> {
     code: Option<u16>,
     #[serde(borrow)]
     reason: Option<JsonText<'a>>,
-    /// Of Centrifugo before version 4: codes say it now.
+    /// From Centrifugo before version 4; codes replaced it.
     #[serde(rename = "reconnect")]
     _reconnect: Option<bool>,
 }
@@ -77,7 +77,7 @@ struct Subscribe<'a> {
     r#override: Option<Overrides>,
 }
 
-/// What the subscription has other than its namespace.
+/// Subscription options that override those of the namespace.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Overrides {
@@ -138,7 +138,7 @@ struct Refresh<'a> {
     info: Option<&'a RawValue>,
 }
 
-/// Reads `disconnect`: `user`, and `client`, `session`, `whitelist`, `disconnect`.
+/// Parses `disconnect`: `user`, and `client`, `session`, `whitelist`, `disconnect`.
 pub fn parse_disconnect(bytes: &[u8]) -> Result<AddressedCommand<'_>, BadCommand> {
     let wire: Disconnect<'_> = read(bytes)?;
     let whitelist = wire.whitelist.unwrap_or_default();
@@ -150,15 +150,15 @@ pub fn parse_disconnect(bytes: &[u8]) -> Result<AddressedCommand<'_>, BadCommand
     let (code, reason) = CloseCode::Disconnected.parts();
     let (mut code, mut reason): (u16, Arc<str>) = (code, Arc::from(reason));
     if let Some(wanted) = wire.disconnect {
-        // 0 is as good as none.
+        // 0 means absent.
         code = wanted.code.filter(|code| *code > 0).unwrap_or(code);
         reason = Arc::from(wanted.reason.as_ref().map_or("", |reason| &reason.0));
         if !APPLICATION_CODES.contains(&code) {
-            return bad("a connection is closed with a code from 3000 to 4999");
+            return bad("the disconnect code must be from 3000 to 4999");
         }
         if reason.len() > REASON_BYTES_MAX {
             return Err(BadCommand::new(format!(
-                "a reason has at most {REASON_BYTES_MAX} bytes"
+                "the reason may have at most {REASON_BYTES_MAX} bytes"
             )));
         }
     }
@@ -175,7 +175,7 @@ pub fn parse_disconnect(bytes: &[u8]) -> Result<AddressedCommand<'_>, BadCommand
     })
 }
 
-/// Reads `subscribe`: `user`, `channel`, and `client`, `session`, `info` or `b64info`, `data` or `b64data`,
+/// Parses `subscribe`: `user`, `channel`, and `client`, `session`, `info` or `b64info`, `data` or `b64data`,
 /// `recover_since`, `expire_at`, `override`.
 pub fn parse_subscribe<'a>(
     bytes: &'a [u8],
@@ -203,7 +203,7 @@ pub fn parse_subscribe<'a>(
     })
 }
 
-/// Reads `unsubscribe`: `user`, `channel`, and `client`, `session`.
+/// Parses `unsubscribe`: `user`, `channel`, and `client`, `session`.
 pub fn parse_unsubscribe<'a>(
     bytes: &'a [u8],
     namespaces: &Namespaces,
@@ -217,7 +217,7 @@ pub fn parse_unsubscribe<'a>(
     })
 }
 
-/// Reads `refresh`: `user`, and `client`, `session`, `expired`, `expire_at`, `info`.
+/// Parses `refresh`: `user`, and `client`, `session`, `expired`, `expire_at`, `info`.
 pub fn parse_refresh(bytes: &[u8]) -> Result<AddressedCommand<'_>, BadCommand> {
     let wire: Refresh<'_> = read(bytes)?;
     let deed = UserAction::Refresh {
@@ -231,7 +231,7 @@ pub fn parse_refresh(bytes: &[u8]) -> Result<AddressedCommand<'_>, BadCommand> {
     })
 }
 
-/// For the connection with these ids, as far as they are given.
+/// Creates a command for the connection with these ids, if given.
 fn user_command(
     (client, session): (Option<JsonText<'_>>, Option<JsonText<'_>>),
     deed: UserAction,
@@ -251,7 +251,7 @@ fn channel(name: &JsonText<'_>, namespaces: &Namespaces) -> Result<Arc<str>, Bad
     match ChannelName::new(&name.0) {
         Ok(name) if !namespaces.knows(name.as_str()) => Err(BadCommand::unknown_channel()),
         Ok(name) if name.user().is_some() => {
-            bad("a user's own channel comes and goes with the connection")
+            bad("a user's personal channel can't be subscribed or unsubscribed explicitly")
         }
         Ok(name) => Ok(Arc::from(name.as_str())),
         Err(error) => Err(BadCommand::new(format!(
@@ -261,7 +261,7 @@ fn channel(name: &JsonText<'_>, namespaces: &Namespaces) -> Result<Arc<str>, Bad
     }
 }
 
-/// JSON as it stands, or the bytes of its sibling, which are JSON or binary.
+/// Returns JSON unchanged, or the bytes of its base64 alternative, which are JSON or binary.
 fn payload(
     value: Option<&RawValue>,
     (name, base64): (&str, Option<JsonText<'_>>),
@@ -298,7 +298,7 @@ mod tests {
         };
         assert_eq!(command.command.action, expected);
         assert!(command.command.applies_to("c1") && !command.command.applies_to("c2"));
-        // As gocent sends it.
+        // As sent by gocent.
         let text = br#"{"user":"ann","Disconnect":{"reason":"out","reconnect":true},"ClientWhitelist":null,"client":""}"#;
         let all = parse_disconnect(text).expect("good");
         assert!(all.command.applies_to_all());
@@ -387,7 +387,7 @@ mod tests {
             ),
             (
                 parse_subscribe(br##"{"user":"a","channel":"#b"}"##, none),
-                "comes and goes with the connection",
+                "personal channel",
             ),
             (
                 parse_unsubscribe(br#"{"user":"a","channel":""}"#, none),
@@ -402,7 +402,7 @@ mod tests {
                     br#"{"user":"a","channel":"b","override":{"presence":{"value":true}}}"#,
                     none,
                 ),
-                "override.presence: the namespace keeps none",
+                "override.presence: the namespace has no presence",
             ),
             (
                 parse_subscribe(br#"{"user":"a","channel":"b:1"}"#, &closed),

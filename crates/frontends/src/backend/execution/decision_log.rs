@@ -1,4 +1,4 @@
-//! Publications of back ends, as watchers get them.
+//! Reports of back end publications to the decision log.
 
 use std::slice;
 
@@ -6,7 +6,7 @@ use crate::backend::command::PublishTarget;
 use crate::context::log_note::AuthDecision;
 use crate::context::worker_context::Context;
 
-/// Reports a back end's publication to watchers.
+/// Reports a back end's publication to the decision log.
 pub(super) fn report_publish(target: &PublishTarget<'_>, shared: &Context) {
     if !shared.process.watches_decisions() {
         return;

@@ -1,4 +1,4 @@
-//! A question of the back end and its answer: how it adds up, and how it is written.
+//! A command of a back end with its answer: how partial results are combined, and how it is encoded.
 
 use std::fmt::Write as _;
 
@@ -10,53 +10,55 @@ use veche_types::codes::ErrorCode;
 use super::list::AnswerList;
 use crate::http::api_error::write_error;
 
-/// A publication's answer has not come from the engine.
+/// The error for a publication without an answer from the engine.
 const UNANSWERED: &str = "internal server error: the publication may have been made or not; it can be repeated with its idempotency key";
 
-/// In [`Exchange::open`] until the user's home has said how many answers to an instruction come: those that come before are
-/// taken from it, and it never reaches 0.
+/// Added to [`Exchange::open`] until the user's home has sent the number of answers to a user command: earlier answers
+/// are subtracted from it, and it never reaches 0.
 pub(super) const UNCOUNTED: u32 = 1 << 31;
 
-/// How the answer to a publication adds up.
+/// How the results of a publication are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerShape {
-    /// `{"receivers":N}`, all targets together; of an only one also its place, if it remembers, and whether it was skipped.
+    /// `{"receivers":N}`, the sum over all targets; for a single target also its position, if it has history, and whether
+    /// it was skipped.
     Sum,
-    /// `{"responses":[…]}`, one for each target.
+    /// `{"responses":[…]}`, one per target.
     Each,
 }
 
-/// One command that is to be answered.
+/// A command that needs an answer.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(super) id: Option<Box<str>>,
-    /// Answers of other workers that are still to come, and one more while a job is unfinished.
+    /// Number of outstanding answers of other workers, and one more while a job is unfinished.
     pub(super) open: u32,
     pub(super) content: ExchangeState,
+    /// The nodes that have answered, of how many, where some have not.
+    pub(super) partial: Option<(u32, u32)>,
 }
 
-/// What has become of it so far.
+/// The state of the command.
 #[derive(Debug)]
 pub(super) enum ExchangeState {
-    /// By target, `None` where it is not known whether it was published; beside the shape, what is noted where no connection
-    /// was reached.
+    /// Results by target, `None` if unknown; with the shape, and the log message for a publication that reached no
+    /// connection.
     Published(
         AnswerShape,
         Option<&'static str>,
         Vec<Option<PublishOutcome>>,
     ),
-    /// So many connections.
+    /// The number of connections.
     Disconnected(u32),
     Commanded,
     Channels(ChannelList),
     Connections(ConnectionList),
-    /// A result as it is.
     Written(String),
-    /// Nothing until the home has answered.
+    /// `None` until the home has answered.
     Queried(Option<HubReply>),
-    /// Whether a user is there, and whether he is not let in.
+    /// Whether the user is connected, and whether the user is banned.
     UserStatus(Option<UserStatus>, bool),
-    /// Its code, and what it says.
+    /// Error code and message.
     Refused(ErrorCode, String),
 }
 
@@ -66,8 +68,8 @@ impl Exchange {
         self.write_part(out, key, &mut None, usize::MAX);
     }
 
-    /// Writes the next part of the answer, until `out` has about so many bytes; `next` is the next element of its list,
-    /// from the first part on. Returns whether it was the last part.
+    /// Writes the next part of the answer, about up to this size of `out`; `next` is the next element of its list, from
+    /// the first part on. Returns whether it was the last part.
     pub(crate) fn write_part(
         &self,
         out: &mut Vec<u8>,
@@ -78,7 +80,7 @@ impl Exchange {
         let mut text = String::with_capacity(64);
         if next.is_none() {
             text.push('{');
-            // Writing into a string can't fail.
+            // Writing to a string can't fail.
             if let Some(id) = &self.id {
                 let _ = write!(text, "\"id\":{id},");
             }
@@ -107,10 +109,23 @@ impl Exchange {
             }
         };
         if is_whole {
+            self.write_partial(&mut text);
             text.push('}');
         }
         out.extend_from_slice(text.as_bytes());
         is_whole
+    }
+
+    /// Adds to a result that is complete otherwise which part of the nodes it covers.
+    fn write_partial(&self, text: &mut String) {
+        let Some((answered, known)) = self.partial else {
+            return;
+        };
+        if text.ends_with('}') {
+            text.pop();
+            let comma = if text.ends_with('{') { "" } else { "," };
+            let _ = write!(text, "{comma}\"partial\":\"{answered} of {known}\"}}");
+        }
     }
 
     /// Whether the answer has a list, which may be long.
@@ -118,7 +133,7 @@ impl Exchange {
         self.list().is_some()
     }
 
-    /// What may be long in it.
+    /// Returns the list of the answer.
     fn list(&self) -> Option<AnswerList<'_>> {
         match &self.content {
             ExchangeState::Queried(Some(HubReply::History(Ok(page)))) => {
@@ -183,14 +198,13 @@ impl Exchange {
             ExchangeState::Written(result) => {
                 let _ = write!(text, "\"{key}\":{result}");
             }
-            // Those that can be told are lists.
+            // Available channels are a list.
             ExchangeState::Channels(_) => {
-                let why = "too many channels: ask for some of them by a pattern";
+                let why = "too many channels: filter by a pattern";
                 write_error(text, ErrorCode::LimitExceeded, why);
             }
             ExchangeState::Connections(_) => {
-                let why =
-                    "too many connections: ask for those of a user, or by the name of the client";
+                let why = "too many connections: filter by user or client name";
                 write_error(text, ErrorCode::LimitExceeded, why);
             }
             // Answers are written when they are complete.
@@ -219,15 +233,19 @@ fn write_status(text: &mut String, key: &str, status: UserStatus, is_blocked: bo
     });
 }
 
-/// Writes how many connections a publication reaches, where that is known.
+/// Writes the number of connections that a publication reached, if known.
 fn write_delivered(text: &mut String, handed: Option<u64>) {
     if let Some(handed) = handed {
         let _ = write!(text, "\"handed\":{handed}");
     }
 }
 
-/// Writes what else became of a publication; its object begins at `begin`.
+/// Writes the other results of a publication; its object begins at `begin`.
 fn write_outcome(text: &mut String, begin: usize, published: &PublishOutcome) {
+    if let Some(nodes) = published.nodes {
+        let comma = if text.len() == begin { "" } else { "," };
+        let _ = write!(text, "{comma}\"nodes\":{nodes}");
+    }
     if let Some(position) = published.position {
         let comma = if text.len() == begin { "" } else { "," };
         let (offset, epoch) = (position.offset, position.epoch);
@@ -238,7 +256,7 @@ fn write_outcome(text: &mut String, begin: usize, published: &PublishOutcome) {
     }
 }
 
-/// `"result":{…}` or `"error":{…}`.
+/// Writes `"result":{…}` or `"error":{…}`.
 fn write_query_answer(text: &mut String, key: &str, answer: &HubReply) {
     match answer {
         HubReply::HistoryRemoved(Ok(())) => {
@@ -268,7 +286,7 @@ fn write_query_answer(text: &mut String, key: &str, answer: &HubReply) {
             };
             write_error(text, code, &error.to_string());
         }
-        // `list` takes the first two; no inquiry has the others for an answer.
+        // `list` handles the first two; no query has the others as answers.
         HubReply::History(Ok(_))
         | HubReply::Presence(Ok(_))
         | HubReply::Subscribed(_)
@@ -278,7 +296,8 @@ fn write_query_answer(text: &mut String, key: &str, answer: &HubReply) {
         | HubReply::CommandAcknowledged
         | HubReply::Channels(_)
         | HubReply::Connections(_)
-        | HubReply::UserStatus(_) => {
+        | HubReply::UserStatus(_)
+        | HubReply::Partial { .. } => {
             write_error(text, ErrorCode::Internal, "internal error");
         }
     }

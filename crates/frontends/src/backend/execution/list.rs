@@ -1,4 +1,4 @@
-//! What may be long in an answer to a back end: the elements of one list, written one by one.
+//! Lists in answers, which may be long: encoded element by element.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use veche_hub::{ClientInfo, ConnectionInfo, HistoryPage, Publication, Publicatio
 
 use crate::outbox::{write_data, write_value};
 
-/// A list, as the hub gave it.
+/// A list of results from the hub.
 pub(super) enum AnswerList<'a> {
     History(&'a HistoryPage),
     Presence(&'a [Arc<ClientInfo>]),
@@ -26,7 +26,7 @@ impl AnswerList<'_> {
         }
     }
 
-    /// Writes what stands before the elements.
+    /// Writes what precedes the elements.
     pub(super) fn open(&self, text: &mut String) {
         text.push_str(match self {
             Self::History(_) => "{\"publications\":[",
@@ -36,12 +36,12 @@ impl AnswerList<'_> {
         });
     }
 
-    /// Writes the element at that place, with the comma before it.
+    /// Writes the element at this index, preceded by its comma.
     pub(super) fn write(&self, place: usize, text: &mut String) {
         if place > 0 {
             text.push(',');
         }
-        // Writing into a string can't fail.
+        // Writing to a string can't fail.
         match self {
             Self::History(page) => {
                 for publication in page.publications(place..place + 1) {
@@ -62,7 +62,7 @@ impl AnswerList<'_> {
         }
     }
 
-    /// Writes what stands behind the elements.
+    /// Writes what follows the elements.
     pub(super) fn close(&self, text: &mut String) {
         match self {
             Self::History(page) => {
@@ -94,7 +94,7 @@ fn write_connection(text: &mut String, one: &ConnectionInfo) {
     let _ = write!(text, "{client}:{described}");
 }
 
-/// A client as others see it.
+/// Writes a client's public data.
 fn write_client(text: &mut String, client: &ClientInfo) {
     let user = Value::from(&*client.user);
     let id = Value::from(&*client.client);

@@ -5,7 +5,7 @@ use veche_hub::ChannelName;
 use crate::backend::command::BadCommand;
 use crate::context::worker_context::Context;
 
-/// Returns a user's own channel, spelled into `name`.
+/// Returns the name of a user's personal channel, built in `name`.
 pub(super) fn personal_channel<'n>(
     user: &str,
     name: &'n mut String,
@@ -20,7 +20,7 @@ pub(super) fn channel_name(channel: &str) -> Result<ChannelName<'_>, BadCommand>
         .map_err(|error| BadCommand::new(format!("bad channel {channel:?}: {error}")))
 }
 
-/// Checks that a channel's name is one, and of a namespace that there is.
+/// Checks the form of a channel's name, and that its namespace exists.
 pub(super) fn known_channel<'c>(
     channel: &'c str,
     shared: &Context,

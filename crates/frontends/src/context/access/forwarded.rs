@@ -1,35 +1,34 @@
-//! The client behind proxies: what they say in `X-Forwarded-For`, in `Forwarded` (RFC 7239) or in a header of their own.
+//! The client address sent by proxies in `X-Forwarded-For`, `Forwarded` (RFC 7239) or a header of their own.
 //!
-//! Each proxy adds the address that it saw at the end of the list, so the list is read from its end: as long as an
-//! address is that of a proxy we trust, the one before it is worth reading. What stands before the first other
-//! address is hearsay: anybody can send it.
+//! Each proxy appends the address of its peer to the list, so the list is read from its end: while an address belongs
+//! to a trusted proxy, the one before it is trusted too. Everything before the first other address may be forged.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use veche_proto::http::Head;
 
-/// How trusted proxies say who the client is. Only what is configured is read: a proxy that writes one header passes
-/// the others on as the client sent them.
+/// The header in which trusted proxies send the client address. Only the configured one is read: a proxy that writes
+/// one header passes the others on as the client sent them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ClientAddress {
-    /// `X-Forwarded-For`, a list.
+    /// `X-Forwarded-For`, a list of addresses.
     #[default]
     XForwardedFor,
     /// `Forwarded` (RFC 7239), its `for`.
     Forwarded,
-    /// A header, by its name, with the address alone.
+    /// A header with this name that contains only the address.
     Header(String),
 }
 
-/// Addresses that are looked at, from the end of a list: more proxies in a row there are not.
+/// Maximum number of addresses read from the end of a list.
 const HOPS_MAX: usize = 32;
 
-/// What says who the client is can't be read: a client may have had its hand in it, so nothing of it is believed.
+/// The client address is malformed, possibly forged by a client, so none of it is trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadForwardedHeader;
 
 impl ClientAddress {
-    /// The client, seen from `peer`, a proxy that is trusted; `peer` itself where the header is missing.
+    /// Returns the client address received from a trusted proxy `peer`; `peer` itself without the header.
     pub(super) fn read(
         &self,
         peer: IpAddr,
@@ -38,7 +37,7 @@ impl ClientAddress {
     ) -> Result<IpAddr, BadForwardedHeader> {
         match self {
             Self::XForwardedFor => {
-                // As they came: a line that is not UTF-8 must not hide those that were added to it.
+                // Raw bytes: a line that is not UTF-8 must not hide the lines added to it.
                 let lines: Vec<&[u8]> = lines(head, "x-forwarded-for").collect();
                 let hops = lines
                     .iter()
@@ -60,7 +59,7 @@ impl ClientAddress {
                 match (lines.next(), lines.next()) {
                     (None, _) => Ok(peer),
                     (Some(line), None) => address(line).ok_or(BadForwardedHeader),
-                    // Two of them: somebody in between adds headers.
+                    // Two headers: an intermediary added one.
                     _ => Err(BadForwardedHeader),
                 }
             }
@@ -74,9 +73,9 @@ fn lines<'b>(head: &Head<'b>, name: &str) -> impl Iterator<Item = &'b [u8]> {
         .map(|(_, value)| value)
 }
 
-/// The first address from the end that is no trusted proxy; where all are, the last one that was looked at.
+/// Returns the first address from the end that is not a trusted proxy; if all are, the last one read.
 ///
-/// An element on the way there that can't be read is some client's: it is no reason to take the proxy for the client.
+/// A malformed element on the way was sent by a client: it must not make the proxy the client.
 fn nearest(
     peer: IpAddr,
     hops: impl Iterator<Item = Option<IpAddr>>,
@@ -92,7 +91,7 @@ fn nearest(
     Ok(client)
 }
 
-/// The pieces between separators that do not stand in quotes (RFC 9110, section 5.6.4).
+/// Splits at separators outside of quoted strings (RFC 9110 section 5.6.4).
 fn unquoted(text: &[u8], separator: u8) -> Result<Vec<&[u8]>, BadForwardedHeader> {
     let (mut pieces, mut start, mut is_quoted, mut at) = (Vec::new(), 0, false, 0);
     while at < text.len() {
@@ -114,7 +113,7 @@ fn unquoted(text: &[u8], separator: u8) -> Result<Vec<&[u8]>, BadForwardedHeader
     Ok(pieces)
 }
 
-/// The value of `for` of one element of `Forwarded`, if it has one.
+/// Returns the value of `for` of one element of `Forwarded`, if any.
 fn forwarded_for(element: &[u8]) -> Result<Option<&[u8]>, BadForwardedHeader> {
     let mut found = None;
     for pair in unquoted(element, b';')? {
@@ -136,8 +135,8 @@ fn forwarded_for(element: &[u8]) -> Result<Option<&[u8]>, BadForwardedHeader> {
     Ok(found)
 }
 
-/// An address as proxies write it: `192.0.2.7`, `192.0.2.7:4711`, `2001:db8::7`, `[2001:db8::7]`,
-/// `[2001:db8::7]:4711`. Nothing else: no leading zeros, no zone, no quotes.
+/// Parses an address as proxies write it: `192.0.2.7`, `192.0.2.7:4711`, `2001:db8::7`, `[2001:db8::7]`,
+/// `[2001:db8::7]:4711`; without leading zeros, zone or quotes.
 fn address(text: &[u8]) -> Option<IpAddr> {
     let text = str::from_utf8(text).ok()?.trim_matches([' ', '\t']);
     if text.contains('%') {
@@ -162,7 +161,7 @@ mod tests {
 
     use super::*;
 
-    /// The client that `how` reads out of these header lines, seen from 10.0.0.1; 10.0.0.0/8 is trusted.
+    /// Returns the client that `how` finds in these header lines, received from 10.0.0.1; 10.0.0.0/8 is trusted.
     fn client(how: &ClientAddress, lines: impl AsRef<[u8]>) -> String {
         let text = [b"GET / HTTP/1.1\r\nHost: a\r\n", lines.as_ref(), b"\r\n"].concat();
         let mut scan = HeadScan::default();

@@ -1,30 +1,30 @@
-//! What is said about a file, made once per version of it.
+//! Metadata of a file, computed once per version.
 
 use std::time::{Duration, SystemTime};
 
 use super::ContentCoding;
 
-/// What is said about one version of a file.
+/// Metadata of one version of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileMetadata {
-    /// Its length.
+    /// Its length in bytes.
     pub len_bytes: u64,
-    /// By the file's extension, with `charset=utf-8` for text.
+    /// Its media type by extension, with `charset=utf-8` for text.
     pub content_type: Box<str>,
     /// The entity tag, quoted.
     pub etag: Box<str>,
-    /// The time of the last change, as the header has it.
+    /// The time of the last change, formatted for the header.
     pub last_modified: Box<str>,
-    /// The same in seconds since 1970.
+    /// The time of the last change in seconds since 1970.
     pub modified_unix_s: u64,
-    /// The coding of its content; `None`: as it is.
+    /// The coding of its content; `None`: unencoded.
     pub encoding: Option<ContentCoding>,
 }
 
 impl FileMetadata {
-    /// Of a file in a file system. The tag is strong: it has the time of the change in nanoseconds, and whoever
-    /// changes a file twice within one tick of the kernel's clock (4 ms) without changing its length would have to do
-    /// so between two requests.
+    /// Creates the metadata of a file in a file system. The tag is strong: it contains the time of the change in
+    /// nanoseconds; two changes within one tick of the kernel's clock (4 ms) that preserve the length would have to
+    /// occur between two requests to be missed.
     #[must_use]
     pub fn of_file(name: &str, len_bytes: u64, modified_unix_s: u64, modified_ns: u32) -> Self {
         Self::new(
@@ -35,7 +35,7 @@ impl FileMetadata {
         )
     }
 
-    /// Of a file whose content has a digest.
+    /// Creates the metadata of a file whose content has a digest.
     #[must_use]
     pub fn of_digest(name: &str, len_bytes: u64, modified_unix_s: u64, digest: &[u8]) -> Self {
         let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -43,7 +43,7 @@ impl FileMetadata {
     }
 
     fn new(name: &str, len_bytes: u64, modified_unix_s: u64, tag: &str) -> Self {
-        // Dates before 1970 come as 0; above the year 9999 they can't be written.
+        // Dates before 1970 are passed as 0; years above 9999 can't be formatted.
         let modified_unix_s = modified_unix_s.min(253_402_300_799);
         let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(modified_unix_s);
         Self {
@@ -56,9 +56,9 @@ impl FileMetadata {
         }
     }
 
-    /// Of a variant in that coding: it has the type of the file that it stands for, and a tag that no other
-    /// representation of it has. Tools that give a variant the time of its file may round that to seconds (`brotli` does),
-    /// and then two builds within one second have the same tag if they have the same length.
+    /// Converts to the metadata of a variant in that coding: it has the type of the unencoded file and a tag of its
+    /// own. Tools that copy the file's time to a variant may round it to seconds (`brotli` does); two builds within one
+    /// second then have the same tag if their lengths are equal.
     #[must_use]
     pub fn encoded(mut self, encoding: ContentCoding) -> Self {
         let tag = self.etag.trim_matches('"');

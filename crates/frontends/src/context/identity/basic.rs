@@ -1,5 +1,4 @@
-//! A name and a password in the header `Authorization` (HTTP Basic, RFC 7617): what is right by its form. Judging them is
-//! done elsewhere, behind the trait [`PasswordVerifier`].
+//! Name and password in `Authorization` (HTTP Basic, RFC 7617): parsing. Verification is behind the trait [`PasswordVerifier`].
 
 use std::fmt;
 use std::net::IpAddr;
@@ -15,14 +14,15 @@ use zeroize::Zeroizing;
 use super::result::{AuthError, CompletionSink, IdentityResult};
 use crate::context::app::MaybeDeferred;
 
-/// Longest password, in bytes: what PAM's modules take (`PAM_MAX_RESP_SIZE`, with its NUL).
+/// Maximum length of a password in bytes, from PAM (`PAM_MAX_RESP_SIZE` with its NUL).
 pub const PASSWORD_BYTES_MAX: usize = 511;
 
-/// What a client says that it is called, and what it proves that by. Not shown, and wiped when it is dropped.
+/// A client's name and password. Masked in debug output, and wiped when dropped.
 pub struct Credentials {
-    /// 1 to 254 bytes, no control characters.
+    /// The name: 1 to 254 bytes without control characters.
     pub user: String,
-    /// 1 to [`PASSWORD_BYTES_MAX`] bytes, no control characters; UTF-8 where the client keeps to what it was told.
+    /// The password: 1 to [`PASSWORD_BYTES_MAX`] bytes without control characters; UTF-8 if the client follows the
+    /// challenge.
     pub password: Zeroizing<Vec<u8>>,
 }
 
@@ -32,9 +32,9 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Judges names and passwords. Shared by all workers; never waits.
+/// Verifies names and passwords. Shared by all workers; never blocks.
 pub trait PasswordVerifier: Send + Sync + fmt::Debug {
-    /// Judges: known at once, or later told exactly once at the desk.
+    /// Verifies credentials: returns the result immediately, or sends it exactly once to the completion sink.
     fn verify(
         &self,
         credentials: Credentials,
@@ -44,14 +44,14 @@ pub trait PasswordVerifier: Send + Sync + fmt::Debug {
         now: Now,
     ) -> MaybeDeferred<IdentityResult>;
 
-    /// What the browser calls the place that the password is for; visible characters of ASCII and spaces, no `"` or `\`.
+    /// Returns the realm for the challenge; visible ASCII characters and spaces without `"` and `\`.
     fn realm(&self) -> &str;
 }
 
-/// What a request brings along.
+/// Parses the credentials of a request.
 ///
 /// # Errors
-/// [`AuthError::NoCredentials`]: nothing of the kind; [`AuthError::MalformedCredentials`]: it breaks RFC 7617, or is longer than any.
+/// There are none, or they violate RFC 7617 or the length limit.
 pub(super) fn read(head: &Head<'_>) -> Result<Credentials, AuthError> {
     let Some(value) = head.header("authorization") else {
         return Err(AuthError::NoCredentials);
@@ -64,15 +64,15 @@ pub(super) fn read(head: &Head<'_>) -> Result<Credentials, AuthError> {
 }
 
 fn parse(encoded: &str) -> Option<Credentials> {
-    // The engine writes into what is there, so nothing of it is left elsewhere.
+    // The decoder writes into this buffer, so no copy is left elsewhere.
     let mut bytes = Zeroizing::new(vec![0; base64::decoded_len_estimate(encoded.len())]);
     let length = STANDARD.decode_slice(encoded, &mut bytes).ok()?;
     let bytes = &bytes[..length];
-    // Section 2: no name has a colon, and neither has control characters.
+    // Section 2: the name contains no colon, and neither part contains control characters.
     let colon = bytes.iter().position(|byte| *byte == b':')?;
     let (user, password) = (&bytes[..colon], &bytes[colon + 1..]);
     let user = std::str::from_utf8(user).ok()?;
-    // Directories take a name without a password for nobody, who is let in.
+    // LDAP directories treat a name without a password as anonymous and accept it.
     if !super::is_valid_user(user)
         || !(1..=PASSWORD_BYTES_MAX).contains(&password.len())
         || password.iter().any(u8::is_ascii_control)
@@ -85,7 +85,7 @@ fn parse(encoded: &str) -> Option<Credentials> {
     })
 }
 
-/// The value of `WWW-Authenticate`.
+/// Returns the value of `WWW-Authenticate`.
 pub(super) fn challenge(login: &dyn PasswordVerifier) -> String {
     format!("Basic realm=\"{}\", charset=\"UTF-8\"", login.realm())
 }
@@ -116,7 +116,7 @@ mod tests {
     fn the_first_colon_counts() {
         let expected = ("ann".to_owned(), b"a:b:".to_vec());
         assert_eq!(parsed(b"ann:a:b:"), Some(expected));
-        // Some clients send Latin-1 whatever they are told; what that means is the judge's business.
+        // Some clients send Latin-1 regardless of the charset; the verifier decides.
         assert!(parsed(b"ann:\xfcber").is_some());
     }
 

@@ -1,4 +1,4 @@
-//! A hook: the back end says who a client is. What it is told and what its answer means; asking is done elsewhere.
+//! The identity hook: the back end determines the user. Its request and result; it is sent elsewhere.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,18 +11,18 @@ use veche_types::Now;
 use super::result::{CompletionSink, IdentityResult};
 use crate::context::app::MaybeDeferred;
 
-/// A request whose client is asked about.
+/// A request for the identity of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct IdentityRequest<'a> {
-    /// The request: a handshake, or one to an application.
+    /// The client's request: a handshake, or one to an application.
     pub head: &'a Head<'a>,
-    /// Where it comes from.
+    /// The IP address of the client.
     pub client: IpAddr,
 }
 
-/// Asks the back end. Shared by all workers; never waits.
+/// Sends identity requests to the back end. Shared by all workers; never blocks.
 pub trait IdentityBackend: Send + Sync + fmt::Debug {
-    /// Asks who a client is: known at once, or later told exactly once at the desk.
+    /// Asks for a client's identity: returns it immediately, or sends it exactly once to the completion sink.
     fn begin(
         &self,
         question: &IdentityRequest<'_>,

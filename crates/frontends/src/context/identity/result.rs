@@ -1,4 +1,4 @@
-//! What becomes of the question which user a client is, where the answer has to be waited for.
+//! Results of asynchronous authentication.
 
 use std::fmt;
 
@@ -6,102 +6,101 @@ use veche_hub::ConnectionId;
 use veche_jwt::TokenError;
 use veche_proto::http::Status;
 
-/// The identity that a hook or PAM answers with.
+/// The identity returned by a hook or PAM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifiedUser {
-    /// Who it is.
+    /// The name of the user.
     pub user: String,
-    /// Until when, in seconds since 1970; `None`: for as long as the connection.
+    /// Expiry in seconds since 1970; `None`: valid as long as the connection.
     pub until_s: Option<u64>,
-    /// The [endings](crate::Process::endings) when he was asked.
+    /// The [`endings`](crate::Process::endings) when authentication began.
     pub disconnects_seen: u64,
 }
 
-/// What has become of a question that had to be waited for.
+/// The result of asynchronous authentication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdentityResult {
-    /// There may be other keys now: the token is to be looked at again.
+    /// New keys may be available: verify the token again.
     KeysFetched,
-    /// The back end knows the client.
+    /// The client was authenticated.
     Verified(VerifiedUser),
-    /// It does not, or was not to be asked.
+    /// Authentication failed or was unavailable.
     Failed(AuthError),
 }
 
-/// Where a worker hears of findings.
+/// Receives authentication results for a worker.
 pub trait CompletionSink: Send + Sync + fmt::Debug {
-    /// Tells the worker what has become of the question of one of its connections, which may be gone by now. From any
-    /// thread.
+    /// Sends the result for a connection, which may be closed by now, to its worker. May be called on any thread.
     fn complete(&self, id: ConnectionId, finding: IdentityResult);
 }
 
-/// Why a handshake names no usable user.
+/// Why a client was not authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
-    /// The place where the name should stand is empty.
-    #[error("no user: the handshake does not say who connects")]
+    /// The configured source of the name is empty.
+    #[error("no user in the handshake")]
     NoUser,
     /// The name is too long or has control characters.
     #[error("bad user name: 1 to 254 bytes without control characters")]
     MalformedUser,
-    /// No token in any of the places where one is looked for.
+    /// None of the token sources has a token.
     #[error("no token")]
     NoToken,
-    /// A token that does not hold.
+    /// The token is invalid.
     #[error("the token is refused: {0}")]
     InvalidToken(TokenError),
-    /// Its issuer, or the back end, has revoked it.
+    /// The token was revoked.
     #[error("the token was revoked")]
     Revoked,
-    /// The back end does not want this user.
+    /// The user is banned.
     #[error("this user is blocked")]
     Blocked,
-    /// The back end has ended the user's connections while it was asked who this is.
+    /// The user was disconnected during authentication.
     #[error("this user was disconnected meanwhile")]
     Disconnected,
-    /// The back end's word held until a time that is over.
+    /// The identity from the back end has expired.
     #[error("what the back end says of this client is over")]
     Expired,
-    /// A token for a channel, of clients that speak Centrifugo's protocol: it opens no connection.
+    /// A channel token of Centrifugo's protocol, which can't open a connection.
     #[error("the token is refused: it is for a channel")]
     ChannelToken,
-    /// There are no keys to check a token with.
+    /// No keys to verify a token.
     #[error("no token can be checked at the moment")]
     KeysUnavailable,
-    /// The back end does not know the client: 401.
+    /// The back end rejected the client: 401.
     #[error("the back end does not know who connects")]
     RejectedByHook,
-    /// The back end does not want the client: 403.
+    /// The back end denied access: 403.
     #[error("the back end does not let this client in")]
     ForbiddenByHook,
-    /// The back end gave no answer of use, or is not asked for the time being.
+    /// The back end gave no valid answer, or its hook is paused.
     #[error("the back end can't be asked who connects")]
     HookUnavailable,
-    /// Neither name nor password.
+    /// No name and password.
     #[error("no name and password")]
     NoCredentials,
-    /// They break RFC 7617, or are longer than any.
+    /// Malformed credentials by RFC 7617, or too long.
     #[error("name and password can't be read")]
     MalformedCredentials,
-    /// They are not right, or the account is not in order: which of these is not for strangers to know.
+    /// Wrong credentials or an invalid account, without distinction for the client.
     #[error("name or password is wrong")]
     WrongCredentials,
-    /// Whoever judges passwords can't.
+    /// The password verifier is unavailable.
     #[error("passwords can't be checked at the moment")]
     VerifierUnavailable,
-    /// Too many passwords wait to be judged.
+    /// Too many passwords are waiting for verification.
     #[error("too many passwords are being checked")]
     VerifierBusy,
-    /// So many of the client's address were wrong that it has to wait.
+    /// Too many wrong passwords from the client's address.
     #[error("too many wrong passwords of this address")]
     TooManyAttempts {
-        /// Until another one is judged, in seconds.
+        /// Seconds until the next attempt is checked.
         retry_after_s: u32,
     },
 }
 
 impl AuthError {
-    /// Whether keys that were not fetched yet may verify the token.
+    /// Returns whether keys that were not fetched yet may verify the token.
     pub(crate) fn may_need_keys(&self) -> bool {
         matches!(
             self,
@@ -109,7 +108,7 @@ impl AuthError {
         )
     }
 
-    /// What a handshake gets.
+    /// Returns the status of the refused handshake.
     pub fn status(self) -> Status {
         match self {
             Self::NoUser
@@ -133,7 +132,7 @@ impl AuthError {
         }
     }
 
-    /// When to come back, in seconds, where that is worth saying.
+    /// Returns the seconds for `Retry-After`, if useful.
     pub(crate) fn retry_after_s(self) -> Option<u32> {
         match self {
             Self::VerifierUnavailable | Self::VerifierBusy => Some(1),
@@ -144,7 +143,7 @@ impl AuthError {
         }
     }
 
-    /// Whether it says nothing of the client: another try may do.
+    /// Returns whether the failure is independent of the client, so that a retry may succeed.
     pub fn is_server_fault(self) -> bool {
         matches!(
             self,

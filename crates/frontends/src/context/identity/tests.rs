@@ -1,4 +1,4 @@
-//! Tests of identities that others decide.
+//! Tests of externally determined identities.
 
 use veche_jwt::TokenError;
 

@@ -1,6 +1,6 @@
-//! Tokens of clients: where in a request one is looked for, and what comes of it.
+//! Client tokens: where they are found in a request, and their results.
 //!
-//! Whether a token holds is `veche_jwt`'s to say, with the keys that a [`KeyProvider`] has at the moment.
+//! `veche_jwt` verifies them with the current keys of a [`KeyProvider`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,44 +18,44 @@ use super::{
 use crate::context::app::MaybeDeferred;
 use crate::context::issued_token::IssuedToken;
 
-/// What stands before a token among the subprotocols: `bearer.eyJ…`. Browsers can set no header, but these.
+/// Prefix of a token among the subprotocols: `bearer.eyJ…`. Browsers can set no other header.
 pub const PROTOCOL_PREFIX: &str = "bearer.";
 
-/// How tokens are looked for and judged.
+/// How tokens are found and verified.
 #[derive(Clone, Debug)]
 pub struct TokenAuth {
-    /// Where a token may be; the first place with one counts, whether it holds or not.
+    /// Token sources; the first one with a token counts, even if that is invalid.
     pub sources: Vec<TokenSource>,
-    /// How connection tokens are judged.
+    /// How connection tokens are verified.
     pub connections: TokenVerifier,
-    /// How subscription tokens are judged; `None`: as those of connections.
+    /// Verifies subscription tokens; `None`: like those of connections.
     pub subscriptions: Option<TokenVerifier>,
-    /// Which clients may have no user.
+    /// Which clients may be anonymous.
     pub anonymous: Anonymous,
 }
 
-/// The keys of tokens, and the rules for their claims.
+/// Keys and claim rules for tokens.
 #[derive(Clone, Debug)]
 pub struct TokenVerifier {
-    /// The rules for the claims of a token.
+    /// Rules for the claims.
     pub rules: ClaimRules,
-    /// The keys that it is checked with.
+    /// Source of the keys.
     pub keys: Arc<dyn KeyProvider>,
 }
 
-/// Which clients of a route with tokens may have no user.
+/// Which clients of a route with tokens may be anonymous.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Anonymous {
-    /// Every client has a token that names a user.
+    /// None: every client needs a token with a user.
     #[default]
     None,
-    /// A token may name no user.
+    /// Clients with a token without a user.
     Token,
-    /// As [`Self::InvalidToken`], and a client may have no token.
+    /// Also clients without a token.
     All,
 }
 
-/// A place for a token.
+/// A place where a token may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenSource {
     /// `Authorization: Bearer TOKEN` (RFC 6750, section 2.1).
@@ -64,19 +64,19 @@ pub enum TokenSource {
     Protocol,
     /// A parameter of the query.
     Query(String),
-    /// A cookie.
+    /// A cookie with this name.
     Cookie(String),
-    /// A header that holds nothing else.
+    /// A header that contains only the token.
     Header(String),
 }
 
-/// Has the keys of an issuer. Shared by all workers; never waits.
+/// Provides the keys of an issuer. Shared by all workers; never blocks.
 pub trait KeyProvider: Send + Sync + fmt::Debug {
-    /// Those of the moment; `None` where there have never been any.
+    /// Returns the current keys; `None` if there have never been any.
     fn keys(&self) -> Option<Arc<Keys>>;
 
-    /// A token was signed with a key that is not among those `seen`. Returns whether other keys have come since or are
-    /// being fetched: then [`Finding::Keys`](super::Finding::Keys) comes to the desk once.
+    /// Requests newer keys than those `seen`, for a token signed with an unknown key. Returns whether there are newer
+    /// ones or a fetch is in progress: then [`IdentityResult::Keys`](super::IdentityResult::Keys) follows once.
     fn fetch(
         &self,
         id: ConnectionId,
@@ -86,7 +86,7 @@ pub trait KeyProvider: Send + Sync + fmt::Debug {
 }
 
 impl TokenAuth {
-    /// Creates the usual ones: each names a user, and all are judged alike.
+    /// Creates the default configuration: each token has a user, and all are verified alike.
     #[must_use]
     pub fn new(places: Vec<TokenSource>, connections: TokenVerifier) -> Self {
         Self {
@@ -112,7 +112,7 @@ impl TokenAuth {
         MaybeDeferred::Ready(named)
     }
 
-    /// The same by the current keys, without a fetch.
+    /// Authenticates with the current keys, without a fetch.
     pub(super) fn authenticate_with_fetched_keys(
         &self,
         head: &Head<'_>,
@@ -142,10 +142,10 @@ impl TokenAuth {
         })
     }
 
-    /// Checks a connection's token by the current keys; returns its lease and all claims.
+    /// Verifies a connection token with the current keys; returns its identity and all claims.
     ///
     /// # Errors
-    /// [`AuthError`]: the token is refused, or there are no keys.
+    /// The token is refused, or there are no keys.
     pub(crate) fn judge(
         &self,
         token: &str,
@@ -161,7 +161,7 @@ impl TokenAuth {
         checks: &IdentityChecks<'_>,
     ) -> Result<(IdentityLease, Map<String, Value>), AuthError> {
         let claimed = self.connections.judge(keys, token, checks)?;
-        // A subscription's token says who may hear something, not who somebody is.
+        // A subscription token authorises a subscription; it does not identify a user.
         if claimed.all.contains_key("channel") {
             return Err(AuthError::ChannelToken);
         }
@@ -189,7 +189,7 @@ impl TokenAuth {
     /// Returns the user of a connection token, `""` for an anonymous one.
     ///
     /// # Errors
-    /// There is none, and there has to be one.
+    /// The token has no user but needs one.
     pub(crate) fn user_of(&self, user: Option<String>) -> Result<String, TokenError> {
         match (user, self.anonymous) {
             (Some(user), _) => Ok(user),
@@ -198,7 +198,7 @@ impl TokenAuth {
         }
     }
 
-    /// Returns how subscription tokens are judged.
+    /// Returns the verifier of subscription tokens.
     pub(crate) fn subscription_verifier(&self) -> &TokenVerifier {
         self.subscriptions.as_ref().unwrap_or(&self.connections)
     }
@@ -224,11 +224,11 @@ impl TokenAuth {
 }
 
 impl TokenVerifier {
-    /// How long that holds which a token opens: until its `expire_at`, as Centrifugo has it, 0 being for ever; without
-    /// one as long as the token itself.
+    /// Returns the validity of what a token opens: until its `expire_at` as defined by Centrifugo, where 0 is
+    /// unlimited; without it, as long as the token.
     ///
     /// # Errors
-    /// `expire_at` is no such number.
+    /// `expire_at` is invalid.
     pub(crate) fn validity(&self, claimed: &VerifiedClaims) -> Result<Validity, TokenError> {
         match claimed.all.get("expire_at") {
             None | Some(Value::Null) => Ok(Validity {
@@ -244,10 +244,10 @@ impl TokenVerifier {
         }
     }
 
-    /// Verifies a token by these keys and returns its claims, also of one without a user.
+    /// Verifies a token with these keys and returns its claims; the token may have no user.
     ///
     /// # Errors
-    /// [`AuthError`]: it is refused or revoked, or there are no keys.
+    /// It is invalid or revoked, or there are no keys.
     pub(crate) fn judge(
         &self,
         keys: Option<&Keys>,
@@ -270,13 +270,13 @@ impl TokenVerifier {
     }
 }
 
-/// A NumericDate may have a fraction (RFC 7519, section 2).
+/// Parses a NumericDate, which may have a fraction (RFC 7519 section 2).
 fn seconds(value: &Value) -> Option<u64> {
     let whole = value.as_u64();
     whole.or_else(|| value.as_f64().map(|seconds| seconds.max(0.0) as u64))
 }
 
-/// RFC 9110, section 11.4: the scheme in whatever letters, then spaces.
+/// Parses a bearer token. RFC 9110 section 11.4: a case-insensitive scheme, then spaces.
 fn bearer(value: &str) -> Option<&str> {
     let (scheme, token) = value.split_once(' ')?;
     scheme

@@ -1,8 +1,8 @@
-//! The headers that a route adds to its answers.
+//! Response headers that a route adds.
 
 use veche_proto::http::{InvalidHeader, Status, check_header};
 
-/// Headers that a route adds to its responses; all are valid.
+/// Response headers that a route adds; all are valid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteHeaders(Box<[Added]>);
 
@@ -10,33 +10,32 @@ pub struct RouteHeaders(Box<[Added]>);
 struct Added {
     name: String,
     value: String,
-    /// Whether answers that refuse have it too.
+    /// Whether error responses get it too.
     is_of_refusals: bool,
 }
 
-/// Why a route can't have a header.
+/// Why a route can't add a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
-    /// It can't be written.
+    /// Its name or value is invalid.
     #[error(transparent)]
     Invalid(#[from] InvalidHeader),
-    /// A value without anything in it.
+    /// The value of the header is empty.
     #[error("the value is empty")]
     Empty,
-    /// It is the connection's, or marks the end of a message.
-    #[error(
-        "the server sets this header itself: it is about the connection and not about the answer"
-    )]
+    /// It belongs to the connection or to message framing.
+    #[error("the server sets this header itself: it describes the connection, not the response")]
     Connection,
-    /// It differs from answer to answer.
+    /// It differs between responses.
     #[error("the server or the script sets this header on each response: it describes the body")]
     Content,
-    /// Only some answers have it.
-    #[error("the server or the script sets this header in the answers that need it")]
+    /// It applies to some responses only.
+    #[error("the server or the script sets this header on the responses that need it")]
     Single,
 }
 
-/// Beside those that [`check_header`] refuses, and all that begin with `Sec-WebSocket-`.
+/// Headers of the connection, in addition to those that [`check_header`] refuses and all that begin with
+/// `Sec-WebSocket-`.
 const OF_CONNECTIONS: [&str; 4] = ["Upgrade", "Trailer", "TE", "Proxy-Connection"];
 
 const OF_CONTENTS: [&str; 7] = [
@@ -52,10 +51,10 @@ const OF_CONTENTS: [&str; 7] = [
 const OF_SINGLE_ANSWERS: [&str; 4] = ["Location", "Allow", "WWW-Authenticate", "Retry-After"];
 
 impl RouteHeaders {
-    /// Checks and keeps headers, each name once.
+    /// Validates and stores headers; names must be unique.
     ///
     /// # Errors
-    /// [`HeaderError`] of the first that can't be added.
+    /// Returns the error of the first invalid header.
     pub fn new(headers: impl IntoIterator<Item = (String, String)>) -> Result<Self, HeaderError> {
         let added = headers.into_iter().map(|(name, value)| {
             Self::check(&name, &value)?;
@@ -68,10 +67,10 @@ impl RouteHeaders {
         Ok(Self(added.collect::<Result<_, HeaderError>>()?))
     }
 
-    /// Returns whether a route can add this header.
+    /// Checks whether a route can add this header.
     ///
     /// # Errors
-    /// [`HeaderError`]: it can't be written, or others set it.
+    /// It is invalid, or set elsewhere.
     pub fn check(name: &str, value: &str) -> Result<(), HeaderError> {
         match check_header(name, value.as_bytes()) {
             Err(InvalidHeader::Reserved) => return Err(HeaderError::Connection),
@@ -93,7 +92,7 @@ impl RouteHeaders {
         Ok(())
     }
 
-    /// Returns those of an answer with this status.
+    /// Returns the headers of a response with this status.
     pub(crate) fn of(&self, status: Status) -> impl Iterator<Item = (&str, &str)> {
         let is_refusal = !matches!(status.0, 200..=299 | 304);
         self.0
@@ -103,10 +102,11 @@ impl RouteHeaders {
     }
 }
 
-/// Whether a header is about the requested resource, and so wrong on an error: no cache may keep a 404 for a year.
+/// Returns whether a header describes the requested resource and must not be on an error: no cache should store a 404
+/// for a year.
 fn is_about_content(name: &str) -> bool {
     const CACHE_CONTROL: &str = "cache-control";
-    // `CDN-Cache-Control` (RFC 9213) and its like.
+    // `CDN-Cache-Control` (RFC 9213) and similar headers.
     let is_cache_control = name
         .len()
         .checked_sub(CACHE_CONTROL.len())

@@ -1,8 +1,8 @@
-//! Which route answers a path: exact paths, parameters (`/room/:id`) and prefixes (`/app/*`), most specific first.
+//! Routing of paths: exact paths, parameters (`/room/:id`) and prefixes (`/app/*`), most specific first.
 //!
-//! A [`Router`] is built once per listener when the configuration is read and shared by all workers. Paths come to it in
-//! [normal form](veche_proto::http::normal_path), and routes' paths are in it: so a rule on a path holds for each of its
-//! spellings.
+//! A [`Router`] is built once per listener from the configuration and shared by all workers. It receives paths in
+//! [normal form](veche_proto::http::normal_path), and routes' paths are normalised: a rule on a path applies to each of
+//! its spellings.
 
 use std::collections::HashMap;
 
@@ -10,19 +10,19 @@ use veche_proto::http::Method;
 
 use super::Route;
 
-/// What the router found for a path.
+/// The result of routing a path.
 #[derive(Debug, PartialEq, Eq)]
 pub enum RouteMatch<'p> {
-    /// The route with this index, and where in the path its own part ends.
+    /// The route with this index, and the remainder of the path.
     Route {
         /// Index into the routes given to [`Router::new`].
         index: u16,
-        /// What lies below the route's path: `""`, or begins with `/`.
+        /// The remainder below the route's path: `""`, or begins with `/`.
         below: &'p str,
     },
-    /// The path exists, but not for this method: 405.
+    /// The path exists, but not with this method: 405.
     MethodNotAllowed,
-    /// Nothing lives here: 404.
+    /// No route matches the path: 404.
     NotFound,
 }
 
@@ -30,7 +30,7 @@ pub enum RouteMatch<'p> {
 #[derive(Clone, Debug, Default)]
 pub struct Router {
     exact: HashMap<String, Vec<Entry>>,
-    /// By falling specificity.
+    /// Patterns in order of descending specificity.
     patterns: Vec<(Vec<Segment>, Entry)>,
 }
 
@@ -42,14 +42,14 @@ struct Entry {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Segment {
-    // The order is the order of preference at one place of the path.
+    // Variants are in the order of preference at one position of the path.
     Literal(String),
     Parameter,
     Rest,
 }
 
 impl Router {
-    /// Builds the table from `(index, route)`; an index is what [`RouteMatch::Route`] gives back.
+    /// Builds the router from `(index, route)`; [`find`](Self::find) returns the index.
     pub fn new<'r>(routes: impl IntoIterator<Item = (u16, &'r Route)>) -> Self {
         let mut router = Self::default();
         for (index, route) in routes {
@@ -73,7 +73,8 @@ impl Router {
                 router.patterns.push((segments(path), entry));
             }
         }
-        // Literal before parameter before rest, place by place; the longer pattern first where one begins the other.
+        // Literal before parameter before rest, position by position; the longer pattern first if one is a prefix of
+        // the other.
         router.patterns.sort_by(|(a, _), (b, _)| {
             let common = a
                 .iter()
@@ -85,11 +86,11 @@ impl Router {
         router
     }
 
-    /// Finds the most specific route for a method and a path in normal form (no query).
+    /// Finds the most specific route for a method and a normalised path (no query).
     pub fn find<'p>(&self, method: &Method<'_>, path: &'p str) -> RouteMatch<'p> {
         let mut elsewhere = false;
         if let Some(entries) = self.exact.get(path) {
-            // One that names HEAD itself comes before one that answers it as GET.
+            // A route that names HEAD explicitly precedes one that answers it as GET.
             let named = entries.iter().find(|entry| entry.names(method.as_str()));
             match named.or_else(|| entries.iter().find(|entry| entry.allows(method))) {
                 Some(entry) => {
@@ -121,7 +122,7 @@ impl Router {
 }
 
 impl Router {
-    /// The methods that a path does take, for `Allow`.
+    /// Returns the methods of a path for `Allow`.
     pub fn allowed(&self, path: &str) -> String {
         let below = self
             .patterns
@@ -149,7 +150,7 @@ impl Router {
 }
 
 impl Entry {
-    /// Whether this method is taken. What GET gives, HEAD gets without the body (RFC 9110, section 9.3.2).
+    /// Returns whether this method is served. HEAD is served like GET without the body (RFC 9110 section 9.3.2).
     fn allows(&self, method: &Method<'_>) -> bool {
         self.methods.is_empty()
             || self.names(method.as_str())
@@ -181,7 +182,7 @@ fn segments(path: &str) -> Vec<Segment> {
         .collect()
 }
 
-/// Where `path` matches `pattern`, what is left for the handler.
+/// Returns the remainder for the handler if `path` matches `pattern`.
 fn below<'p>(pattern: &[Segment], path: &'p str) -> Option<&'p str> {
     let mut rest = path;
     for segment in pattern {

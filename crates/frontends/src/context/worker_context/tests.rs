@@ -1,4 +1,4 @@
-//! Tests of credits, notes and counters that connections share.
+//! Tests of credits, log messages and counters shared by connections.
 
 use std::net::IpAddr;
 use std::sync::RwLock;
@@ -31,7 +31,7 @@ impl Files for NoFiles {
     }
 }
 
-/// Says nothing by itself: what is not answered here is answered by the trait.
+/// Uses the trait's default methods.
 struct Bare;
 
 impl Process for Bare {
@@ -52,7 +52,7 @@ impl Process for Bare {
     }
 }
 
-/// Users may have one connection each; who opened and closed one is written down.
+/// Users may have one connection each; records which user opened and closed one.
 #[derive(Default)]
 struct Counting(RwLock<Vec<String>>);
 
@@ -176,7 +176,7 @@ fn sessions_of_a_user_count_once_each_and_only_where_there_is_a_limit() {
     assert!(!shared.add_user_session(session(3), "crowd"));
     shared.remove_user_session(session(3));
     assert_eq!(took(&process), ["ann of 4", "bob of 4", "crowd of 4"]);
-    // Another handshake of the same connection takes the place of the one before.
+    // Another handshake of the same connection replaces the previous one.
     assert!(shared.add_user_session(session(1), "cid"));
     assert_eq!(took(&process), ["ann gone", "cid of 4"]);
     shared.remove_user_session(session(2));
@@ -225,7 +225,7 @@ fn a_flood_of_one_kind_of_note_is_cut_and_hides_no_other() {
     let mut expected: Vec<String> = (0..NOTES_PER_SECOND).map(|n| format!("a{n}")).collect();
     expected.extend(["b0".to_owned(), "b1".to_owned()]);
     assert_eq!(whats(&mut shared), expected);
-    // How many were dropped is told when the kind has room again, once.
+    // The number of dropped messages is reported once when the kind has room again.
     assert_eq!(shared.take_dropped_log_notes(), None);
     shared.set_now(at(5_999));
     assert_eq!(shared.take_dropped_log_notes(), None);
@@ -237,7 +237,7 @@ fn a_flood_of_one_kind_of_note_is_cut_and_hides_no_other() {
     assert_eq!(shared.take_dropped_log_notes(), None);
     flood(&mut shared, "a", 1);
     assert_eq!(whats(&mut shared), ["a0"]);
-    // A kind that had just enough room has nothing to tell.
+    // A kind with exactly enough room reports nothing.
     flood(&mut shared, "b", NOTES_PER_SECOND);
     shared.set_now(at(7_000));
     assert_eq!(shared.take_dropped_log_notes(), None);

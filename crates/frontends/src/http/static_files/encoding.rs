@@ -10,17 +10,17 @@ use super::ContentCoding;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AcceptedCodings {
     variants: [Option<ContentCoding>; ContentCoding::ALL.len()],
-    /// Whether the file itself is accepted.
+    /// Whether the unencoded file is accepted.
     pub(super) takes_identity: bool,
 }
 
 impl AcceptedCodings {
-    /// Judges `Accept-ContentCoding`. Where codings have the same weight, the order of `offered` decides.
+    /// Evaluates `Accept-ContentCoding`. For equal weights the order of `offered` decides.
     pub(super) fn of(head: &Head<'_>, offered: &[ContentCoding]) -> Self {
         Weights::read(head.header_all("accept-encoding")).accepted(offered)
     }
 
-    /// Returns the codings to look for, the preferred one first.
+    /// Returns the codings to look up in order of preference.
     pub(super) fn variants(&self) -> impl Iterator<Item = ContentCoding> {
         self.variants.into_iter().flatten()
     }
@@ -34,12 +34,12 @@ type Weight = u16;
 struct Weights {
     variants: [Option<Weight>; ContentCoding::ALL.len()],
     identity: Option<Weight>,
-    /// Of `*`: all that is not named.
+    /// The weight of `*`: all codings not named.
     others: Option<Weight>,
 }
 
 impl Weights {
-    /// Members that can't be read are ignored; of a coding that is named twice the higher weight counts.
+    /// Invalid members are ignored; of a coding named twice the higher weight counts.
     fn read<'h>(lists: impl Iterator<Item = &'h str>) -> Self {
         let mut weights = Self::default();
         for (coding, weight) in lists.flat_map(list_members).filter_map(member) {
@@ -65,7 +65,7 @@ impl Weights {
         named.or(self.others).unwrap_or(0)
     }
 
-    /// The file itself is accepted unless it is excluded, and preferred to codings only where it has a higher weight.
+    /// The unencoded file is accepted unless it is excluded, and preferred to codings only with a higher weight.
     fn accepted(&self, offered: &[ContentCoding]) -> AcceptedCodings {
         let identity = self.identity.or(self.others);
         let weight_min = identity.unwrap_or(0).max(1);
@@ -82,7 +82,7 @@ impl Weights {
     }
 }
 
-/// `codings [ weight ]`
+/// Parses `codings [ weight ]`.
 fn member(member: &str) -> Option<(&str, Weight)> {
     let Some((coding, weight)) = member.split_once(';') else {
         return Some((member, WHOLE));
@@ -97,10 +97,10 @@ fn member(member: &str) -> Option<(&str, Weight)> {
 
 const OWS: [char; 2] = [' ', '\t'];
 
-/// The weight of a coding that has none.
+/// The weight of a coding without one.
 const WHOLE: Weight = 1_000;
 
-/// `qvalue` (section 12.4.2): `0`, `0.5`, `1.000`; at most three digits behind the point.
+/// Parses `qvalue` (section 12.4.2): `0`, `0.5`, `1.000`; at most three decimals.
 fn thousandths(text: &str) -> Option<Weight> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     if part.len() > 3 || !part.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -146,7 +146,7 @@ mod tests {
             (&["br;q=0.001"], &[Brotli], true),
             (&["gzip \t; \tq=0.5 "], &[Gzip], true),
             (&["gzip;q=0, gzip"], &[Gzip], true),
-            // The file itself.
+            // The unencoded file.
             (&["identity"], &[], true),
             (&["identity, gzip, br"], &[Brotli, Gzip], true),
             (&["identity;q=1, gzip;q=0.5"], &[], true),
@@ -154,7 +154,7 @@ mod tests {
             (&["identity;q=0"], &[], false),
             (&["identity;q=0, gzip"], &[Gzip], false),
             (&["identity;q=0", "br;q=0.1"], &[Brotli], false),
-            // As browsers ask for parts of a film.
+            // As browsers request parts of a video.
             (&["identity;q=1, *;q=0"], &[], true),
             (&["*"], &[Brotli, Gzip], true),
             (&["*;q=0"], &[], false),
@@ -163,7 +163,7 @@ mod tests {
             (&["gzip;q=0.5, *;q=0.1"], &[Gzip, Brotli], true),
             (&["gzip;q=0.5, *"], &[Brotli], true),
             (&["gzip;q=0, *"], &[Brotli], true),
-            // Members that can't be read.
+            // Invalid members.
             (&["gzip;q=2, br;q=1.001, gzip;q=0.1234, br;q=-1"], &[], true),
             (
                 &["gzip;q=.5, br;q=, gzip;, br;q, gzip;x=1, br;q=1;x"],
@@ -196,7 +196,7 @@ mod tests {
     }
 
     /// Random sequences of valid and almost valid tokens: nothing panics, only offered and named codings are found, and
-    /// spreading the members over several header lines changes nothing.
+    /// distributing the members over several header lines changes nothing.
     #[test]
     fn whatever_the_header_says() {
         const PIECES: [&str; 20] = [

@@ -1,16 +1,16 @@
-//! Which file a request's path means, and that it can mean no other.
+//! The unambiguous mapping of request paths to files.
 
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 use veche_proto::http::encoded_path;
 
-/// The only name with a dot in front that is served, and only at the root: RFC 8615.
+/// The only hidden name that is served, and only at the root: RFC 8615.
 const WELL_KNOWN: &str = ".well-known";
 
-/// The path below the root that the end of a path in normal form means: names joined by `/`, empty for the root itself.
-/// `None` for everything that could leave the root or that different readers take differently: `.`, `..`, empty names,
-/// names with a slash, backslash or control character in them, and hidden ones.
+/// Returns the path below the root for a normalised request path: names joined by `/`, empty for the root itself.
+/// `None` for everything that could leave the root or is interpreted differently by different readers: `.`, `..`, empty
+/// names, names with a slash, backslash or control character, and hidden ones.
 pub(super) fn relative(below: &str) -> Option<Cow<'_, str>> {
     let below = below.strip_prefix('/').unwrap_or(below);
     let below = below.strip_suffix('/').unwrap_or(below);
@@ -38,7 +38,7 @@ pub(super) fn relative(below: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(relative))
 }
 
-/// The same for a path that is not encoded, and not empty.
+/// Checks a decoded, nonempty path in the same way.
 pub(super) fn is_safe(relative: &str) -> bool {
     let mut names = relative.split('/').enumerate();
     names.all(|(depth, name)| is_safe_name(depth, name))
@@ -53,7 +53,7 @@ fn is_safe_name(depth: usize, name: &str) -> bool {
             .any(|byte| matches!(byte, b'/' | b'\\' | 0..=0x1f | 0x7f))
 }
 
-/// Where a folder is that was asked for, by a path in normal form, without its slash: relative to itself and without a
+/// Returns the redirect target for a folder requested without its slash, by a normalised path: relative and without a
 /// host, so that no path can lead to another site.
 pub(super) fn with_slash(path: &str, query: &str) -> String {
     let name = encoded_path(path.rsplit('/').next().unwrap_or_default());

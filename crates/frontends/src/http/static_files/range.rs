@@ -9,19 +9,18 @@ use super::FileMetadata;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RangeChoice {
     Whole,
-    /// Never empty.
+    /// A range that is never empty.
     Part(Range<u64>),
-    /// 416.
     Unsatisfiable,
 }
 
-/// Which part is sent. Several ranges get the whole, which section 14.2 allows and which makes overlapping ones
-/// harmless; so does a range that can't be read, or one of another version of the file.
+/// Selects the part to send. Several ranges get the whole file, which section 14.2 permits and which makes overlapping
+/// ones harmless; so do invalid ranges and those for another version of the file.
 pub(super) fn choose(head: &Head<'_>, file: &FileMetadata) -> RangeChoice {
     let Some(range) = head.header("range").filter(|_| head.method == Method::Get) else {
         return RangeChoice::Whole;
     };
-    // Section 13.1.5: a strong tag, or exactly the date that we gave.
+    // Section 13.1.5: a strong tag, or exactly the date that was sent.
     let is_of_this_version = head
         .header_bytes("if-range")
         .is_none_or(|of| of == file.etag.as_bytes() || of == file.last_modified.as_bytes());
@@ -31,7 +30,7 @@ pub(super) fn choose(head: &Head<'_>, file: &FileMetadata) -> RangeChoice {
     parse(range, file.len_bytes).unwrap_or(RangeChoice::Whole)
 }
 
-/// `None`: not one range of bytes.
+/// Returns `None` unless it is one range of bytes.
 fn parse(range: &str, len_bytes: u64) -> Option<RangeChoice> {
     let unit_end = range.find('=')?;
     let (unit, spec) = (
@@ -68,7 +67,7 @@ fn parse(range: &str, len_bytes: u64) -> Option<RangeChoice> {
     ))
 }
 
-/// Digits and nothing else; more than a `u64` holds is as much as it holds.
+/// Parses decimal digits; larger values saturate.
 fn number(digits: &str) -> Option<u64> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;

@@ -1,4 +1,4 @@
-//! Tables: paths, conditions, ranges, over a root in memory.
+//! Tables of paths, conditions and ranges, over a root in memory.
 
 use std::collections::HashMap;
 
@@ -8,12 +8,12 @@ use bytes::Bytes;
 
 use super::*;
 
-/// Files by relative path. Anything asked for that is not safe fails the test.
+/// Files by relative path. A request for an unsafe path fails the test.
 struct Memory(HashMap<&'static str, &'static str>);
 
 const MODIFIED_UNIX_S: u64 = 784_111_777;
 
-/// Variants whose time is another than their file's.
+/// Variants with a different time than their file.
 const VARIANTS_MODIFIED: [(&str, u64); 2] = [
     ("old.css.br", MODIFIED_UNIX_S - 1),
     ("new.css.br", MODIFIED_UNIX_S + 60),
@@ -111,13 +111,13 @@ fn memory() -> Memory {
     ]))
 }
 
-/// The answer's status, its own headers and its body.
+/// Returns the response's status, its own headers and its body.
 fn get(method: &str, target: &str, headers: &str) -> (u16, String, String) {
     let (status, head, body, _) = get_of(&[], method, target, headers);
     (status, head, body)
 }
 
-/// The same where variants may be, and how many were looked for.
+/// Like [`get`], with variants, and the number of variants looked up.
 fn get_of(
     variants: &[ContentCoding],
     method: &str,
@@ -404,14 +404,14 @@ fn variants_by_what_the_client_accepts() {
             Some("gzip"),
             2,
         ),
-        // A variant that is older than its file is not served.
+        // A variant older than its file is not served.
         ("/old.css", "gzip, br", "<gz old>", Some("gzip"), 2),
         ("/old.css", "br", "old {}", None, 1),
         ("/new.css", "br", "<br new>", Some("br"), 1),
         ("/d/", "br", "<br d>", Some("br"), 1),
         ("/denied.css", "br", "denied {}", None, 1),
         ("/app.js", "br, gzip", "js", None, 2),
-        // Asked for itself it is a file as any other.
+        // Requested directly it is an ordinary file.
         ("/both.css.gz", "gzip, br", "<gz>", None, 2),
         ("/both.css.br", "identity", "<br both>", None, 0),
     ];
@@ -472,7 +472,7 @@ fn answers_without_a_file_do_not_vary() {
             "{target}"
         );
     }
-    // Where no variants may be, the header changes nothing.
+    // Without variants the header has no effect.
     for accepted in ["gzip, br", "identity;q=0", "*;q=0"] {
         let headers = format!("Accept-Encoding: {accepted}\r\n");
         let (status, head, body) = get("GET", "/both.css", &headers);
@@ -499,7 +499,7 @@ fn a_client_that_accepts_nothing_that_is_there() {
 
 #[test]
 fn each_representation_has_a_tag_of_its_own() {
-    // As of a file that does not shrink, beside a variant that has its time.
+    // As for a file that does not shrink, beside a variant with the same time.
     let of = || FileMetadata::of_file("a.css", 7, MODIFIED_UNIX_S, 5);
     let tags = [
         of().etag,

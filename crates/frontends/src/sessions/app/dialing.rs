@@ -1,8 +1,7 @@
-//! The other end: connections that applications open to other WebSocket servers.
+//! Outbound WebSocket connections of applications.
 //!
-//! [`DialingStage`] is the stage before the 101. What comes after it is an ordinary WebSocket whose frames are a client's; an
-//! application gets its messages as it gets those of its own clients, by the same calls. Names, addresses and TLS are the
-//! worker's.
+//! [`DialingStage`] precedes the 101. Afterwards it is an ordinary WebSocket in the client role; the application receives
+//! its messages through the same calls as those of its own clients. The worker handles names, addresses and TLS.
 
 use std::sync::Arc;
 
@@ -15,22 +14,22 @@ use crate::context::step::{NextStep, StageStep};
 use crate::context::worker_context::Context;
 use crate::websocket::client::{ClientOptions, DialCommand, DialId};
 
-/// A connection that is open.
+/// An open outbound connection.
 pub(crate) struct DialedSession {
     pub(crate) decoder: Decoder,
     pub(crate) session: AppSession,
     pub(crate) terms: Arc<ClientOptions>,
 }
 
-/// Before the 101.
+/// An outbound connection before its 101.
 pub(crate) struct DialingStage {
     dial: DialCommand,
     key: String,
-    /// Bytes of the response in which its end was looked for.
+    /// Bytes of the response already searched for its end.
     scanned: usize,
-    /// When it began.
+    /// Start of the attempt.
     since_ms: u64,
-    /// The application was told how it ended.
+    /// The result was reported to the application.
     is_over: bool,
 }
 
@@ -65,14 +64,14 @@ impl DialingStage {
         self.since_ms + self.dial.timeout_ms
     }
 
-    /// Reads the response, once there is all of it.
+    /// Reads the response once it is complete.
     pub(crate) fn step(
         &mut self,
         id: ConnectionId,
         input: &[u8],
         shared: &mut Context,
     ) -> StageStep<DialedSession> {
-        // Its last bytes may have begun the empty line.
+        // Its last bytes may be the beginning of the empty line.
         let from = self.scanned.saturating_sub(3);
         let has_end = memchr::memmem::find(&input[from..], b"\r\n\r\n").is_some();
         self.scanned = input.len();
@@ -110,7 +109,7 @@ impl DialingStage {
         }
     }
 
-    /// The 101 has come; `None` if nobody wants it any more.
+    /// Handles the 101; returns `None` if the connection is no longer wanted.
     fn open(
         &mut self,
         id: ConnectionId,
@@ -132,7 +131,7 @@ impl DialingStage {
         })
     }
 
-    /// It comes to nothing; only the first reason counts.
+    /// Reports a failure; only the first reason counts.
     pub(crate) fn failed(&mut self, why: &str, shared: &mut Context) {
         if !std::mem::replace(&mut self.is_over, true) {
             let DialId { app, token } = self.caller();
@@ -146,7 +145,7 @@ impl DialingStage {
     }
 }
 
-/// What is offered: no context is kept, so that an idle connection needs no memory.
+/// Returns the offered compression: without context takeover, so that an idle connection needs no memory.
 fn policy(dial: &DialCommand) -> Option<DeflatePolicy> {
     dial.compresses.then(DeflatePolicy::default)
 }

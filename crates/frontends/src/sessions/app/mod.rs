@@ -1,8 +1,8 @@
-//! One session of an application: whose turn it is, and what was received while its handler waits.
+//! A session of an application: runs its handlers one at a time, and queues messages while one is suspended.
 //!
-//! It knows neither frames nor what a message means. Messages go straight to the application; only behind a handler
-//! that waits they are kept, and with room for them the socket still reads, so that pings are answered and a Close is
-//! seen. A session whose handler does not wait holds no memory.
+//! It knows neither frames nor the meaning of messages. Messages are passed directly to the application; only behind a
+//! suspended handler are they queued, and while there is room the socket is still read, so that pings are answered and
+//! a Close is noticed. A session without a suspended handler holds no memory.
 
 pub(crate) mod dialing;
 
@@ -15,7 +15,6 @@ use veche_types::AppId;
 
 use crate::context::app::{QUEUED_BYTES_HIGH, QUEUED_MESSAGES_MAX, RequestView};
 use crate::context::apps::{Apps, HandlerProgress};
-use crate::context::delivery_mode::DeliveryMode;
 use crate::context::route::Route;
 use crate::context::session::{Flow, Session, SessionContext};
 use crate::context::session_info::SessionInfo;
@@ -25,25 +24,26 @@ use crate::context::worker_context::Context;
 use crate::http::protocol::{HandshakeRequest, NewSession, OpenSession};
 use crate::http::upgrade::RefusedUpgrade;
 use crate::outbox::ANSWERS_BYTES_HIGH;
+use crate::outbox::delivery_mode::DeliveryMode;
 
-/// See the module's text.
+/// A session of an application.
 pub(crate) struct AppSession {
     app: AppId,
     state: State,
-    /// A connection to another server. It is read from even while that server does not read: both ends would wait for
-    /// each other. What is sent to it is limited where it is sent.
+    /// An outbound connection. It is read even while the server does not read, since both ends would otherwise wait for
+    /// each other. Output to it is limited at the sender.
     is_client: bool,
-    /// `None` while there is nothing in it.
+    /// The queued messages; `None` if there are none.
     queued: Option<Box<QueuedMessages>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// No handler runs.
+    /// No handler is running.
     Free,
-    /// A handler waits.
+    /// A handler is suspended.
     Busy,
-    /// The application was told of the end.
+    /// The end was reported to the application.
     Over,
 }
 
@@ -63,7 +63,7 @@ impl From<HandlerProgress> for State {
 }
 
 impl AppSession {
-    /// A session that is about to open.
+    /// Creates the session of a client.
     pub(crate) fn new(app: AppId) -> Self {
         Self {
             app,
@@ -73,7 +73,7 @@ impl AppSession {
         }
     }
 
-    /// A connection of the application's own that has just opened.
+    /// Creates the session of an outbound connection.
     pub(crate) fn of_client(app: AppId) -> Self {
         Self {
             is_client: true,
@@ -81,7 +81,7 @@ impl AppSession {
         }
     }
 
-    /// Hands over what was kept, as far as no handler waits and the client reads.
+    /// Passes queued messages while no handler is suspended and the client reads.
     fn pump(&mut self, apps: &mut dyn Apps, id: ConnectionId, shared: &mut Context) -> Flow {
         while self.state == State::Free
             && let Some(kept) = &mut self.queued
@@ -131,7 +131,7 @@ impl AppSession {
     }
 }
 
-/// Closes the session as its application has asked: at once, so that its handler gets nothing that comes after.
+/// Closes the session if its application requested it: immediately, so that its handlers get nothing more.
 fn take_disconnect(id: ConnectionId, shared: &mut Context) -> Flow {
     match shared.requests.take_disconnect(id) {
         Some((code, reason)) => Flow::Close(code, reason.into()),
@@ -183,7 +183,7 @@ impl Session for AppSession {
         is_full.then_some(WaitReason::App)
     }
 
-    /// Hands a message over, or keeps it behind a handler that waits.
+    /// Passes a message on, or queues it behind a suspended handler.
     #[inline]
     fn handle_message(
         &mut self,
@@ -200,7 +200,7 @@ impl Session for AppSession {
             let progress = cx
                 .shared
                 .with_apps(|apps, shared| apps.message(app, id, kind, data, shared));
-            // Without applications none was opened.
+            // Without applications no session is opened.
             if let Some(progress) = progress {
                 self.state = progress.into();
             }
@@ -241,7 +241,7 @@ impl Session for AppSession {
     ) -> Flow {
         match &instruction.action {
             UserAction::Subscribe(wanted) => {
-                // Applications know their own tickets, and this one is none of them.
+                // Applications have tickets of their own, and this is none of them.
                 cx.shared
                     .subscribe_by_backend(cx.id, wanted, Ticket(u32::MAX));
             }
@@ -257,7 +257,7 @@ impl Session for AppSession {
         true
     }
 
-    /// Where the peer has ended it, what that had sent before comes first.
+    /// If the peer ended the session, its earlier messages come first.
     fn handle_closed(&mut self, code: u16, reason: &str, cx: &mut SessionContext<'_>) {
         if !cx.is_open {
             // The server closes it: queued input is dropped.

@@ -1,5 +1,5 @@
-//! What a client may do in a channel by itself: what the namespace's options grant, to those for whom the channel is by
-//! its name ([`Audience`]).
+//! What a client may do in a channel by itself, by the options of the namespace and the users that its name admits
+//! ([`Audience`]).
 
 use veche_centrifuge::ErrorCode;
 use veche_hub::{
@@ -7,18 +7,15 @@ use veche_hub::{
     SubscribeAccess,
 };
 
-/// What may be done only with a token for the channel.
+/// What a permission additionally requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Permission {
-    /// Nothing more is needed.
     Granted,
-    /// A subscription token.
     WithToken,
-    /// The word of whoever decides.
     WithHook,
 }
 
-/// A name that a client has given.
+/// Validates a channel name of a client.
 pub(super) fn named<'c>(
     channel: &'c str,
     namespaces: &Namespaces,
@@ -33,7 +30,7 @@ pub(super) fn named<'c>(
     }
 }
 
-/// Whether a user may subscribe by himself, and what that takes.
+/// Returns whether a user may subscribe, and what that requires.
 pub(super) fn may_subscribe(
     channel: ChannelName<'_>,
     user: &str,
@@ -51,7 +48,7 @@ pub(super) fn may_subscribe(
     }
 }
 
-/// Whether a user may publish by himself, and whether somebody has to say so. Tokens have no part in it.
+/// Returns whether a user may publish, and whether that requires a hook decision. Tokens do not matter.
 pub(super) fn may_publish(
     channel: ChannelName<'_>,
     user: &str,
@@ -60,7 +57,7 @@ pub(super) fn may_publish(
 ) -> Option<Permission> {
     let name = channel.as_str();
     if namespaces.wildcards().channel_for(name) == Some(name) {
-        // It is there to hear others by.
+        // Wildcards are for receiving only.
         return None;
     }
     let audience = Audience::of(name, namespaces);
@@ -77,7 +74,7 @@ pub(super) fn may_publish(
     may.then_some(leave)
 }
 
-/// Returns whether a user may read the history or the presence of a channel, as `reading` of its namespace says.
+/// Returns whether a user may read a channel's history or presence, by the option `reading` of its namespace.
 pub(super) fn may_read(
     channel: ChannelName<'_>,
     user: &str,
@@ -101,7 +98,7 @@ mod tests {
 
     use super::*;
 
-    /// All channels may be done this with.
+    /// Returns a namespace with these permissions.
     fn access(subscribe: SubscribeAccess, publish: PublishAccess) -> Namespaces {
         let options = NamespaceOptions {
             access: ChannelAccess {
@@ -165,7 +162,7 @@ mod tests {
         }
     }
 
-    /// The table of permissions in the guide, row by row: with each option, not subscribed and subscribed.
+    /// The guide's table of permissions, row by row: with each option, not subscribed and subscribed.
     #[test]
     fn names_and_options_say_who_may_publish() {
         use Permission::{Granted, WithHook};
@@ -192,7 +189,7 @@ mod tests {
             ("chat:1#bob", "ann", NO, SUBSCRIBED),
             ("#ann", "ann", FREE, SUBSCRIBED),
             ("#bob", "ann", NO, SUBSCRIBED),
-            // It is the own channel of one user, who is called so.
+            // It is the personal channel of one user with this name.
             ("#ann,bob", "ann", NO, SUBSCRIBED),
             ("#ann,bob", "ann,bob", FREE, SUBSCRIBED),
             ("/users/ann/orders", "ann", FREE, SUBSCRIBED),

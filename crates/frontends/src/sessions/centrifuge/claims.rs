@@ -1,5 +1,5 @@
-//! What the claims of tokens mean that Centrifugo defines: each is honoured, or the token is refused. All others are
-//! ignored (RFC 7519, section 4).
+//! Token claims defined by Centrifugo: each is applied, or the token is refused. Unknown claims are ignored (RFC 7519
+//! section 4).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,52 +12,51 @@ use super::overrides::{NamespaceOverride, PresenceOverrides};
 
 type Claims = Map<String, Value>;
 
-/// What a connection's token says beside whose it is and how long that holds.
+/// Claims of a connection token other than user and expiry.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionClaims {
-    /// Of the connection, for others to see.
+    /// Public data of the connection.
     pub(super) info: Option<Payload>,
-    /// For the deciders of the route.
+    /// Data for the route's hooks.
     pub(super) meta: Option<Payload>,
-    /// Channels that the client is subscribed to.
     pub(super) channels: Vec<ChannelClaim>,
 }
 
-/// A channel that a connection's token names.
+/// A server-side subscription of a connection token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ChannelClaim {
     pub(super) channel: String,
-    /// Of the client in it, for others to see.
+    /// Public data of the client in the channel.
     pub(super) info: Option<Payload>,
-    /// What the client is told.
+    /// Data for the client.
     pub(super) data: Option<Payload>,
-    /// Until when it is, in milliseconds since 1970; `None`: for ever.
+    /// Expiry in milliseconds since 1970; `None`: never.
     pub(super) expires_ms: Option<u64>,
     pub(super) overrides: PresenceOverrides,
-    /// A token has named it.
+    /// A token named it.
     pub(super) is_by_token: bool,
 }
 
-/// What a subscription's token says beside whose it is, of which channel and how long that holds.
+/// Claims of a subscription token other than user, channel and expiry.
 #[derive(Debug, Default)]
 pub(super) struct SubscriptionClaims {
     /// The only connection that may use it.
     pub(super) client: Option<String>,
-    /// Of the client in the channel, for others to see.
+    /// Public data of the client in the channel.
     pub(super) info: Option<Payload>,
-    /// What the client is told.
+    /// Data for the client.
     pub(super) data: Option<Payload>,
     pub(super) manner: PresenceOverrides,
 }
 
 impl ConnectionClaims {
-    /// Reads the claims of a connection's token.
+    /// Parses the claims of a connection token.
     ///
     /// # Errors
-    /// One of them has a wrong type, or can't be honoured.
+    /// A claim has a wrong type or is unsupported.
     pub(super) fn read(claims: &Claims, namespaces: &Namespaces) -> Result<Self, TokenError> {
         if has(claims, "caps") {
-            // They limit what a connection may do, so it must not be let in without them.
+            // They restrict a connection, so it must not be accepted without them.
             return Err(TokenError::Claim("caps: capabilities are not supported"));
         }
         Ok(Self {
@@ -69,10 +68,10 @@ impl ConnectionClaims {
 }
 
 impl SubscriptionClaims {
-    /// Reads the claims of a subscription's token.
+    /// Parses the claims of a subscription token.
     ///
     /// # Errors
-    /// One of them has a wrong type, or can't be honoured.
+    /// A claim has a wrong type or is unsupported.
     pub(super) fn read(claims: &Claims, options: &NamespaceOptions) -> Result<Self, TokenError> {
         let client = match given(claims, "client") {
             None => None,
@@ -89,13 +88,13 @@ impl SubscriptionClaims {
     }
 }
 
-/// A claim and its sibling with base64, and what is wrong with the latter.
+/// A claim, its base64 alternative, and the error for an invalid one.
 type Base64Claim = (&'static str, &'static str, &'static str);
 
 const INFO: Base64Claim = ("info", "b64info", "b64info has to be a string of base64");
 const DATA: Base64Claim = ("data", "b64data", "b64data has to be a string of base64");
 
-/// Whether it is there; null is as good as nothing.
+/// Returns whether a claim is present; null counts as absent.
 fn has(claims: &Claims, name: &str) -> bool {
     given(claims, name).is_some()
 }
@@ -111,7 +110,7 @@ fn json(value: &Value) -> Payload {
     }
 }
 
-/// JSON as it stands, or the bytes of its sibling.
+/// Returns JSON unchanged, or the decoded base64 alternative.
 fn payload(
     claims: &Claims,
     (plain, base64, wrong): Base64Claim,
@@ -133,7 +132,7 @@ fn payload(
     }))
 }
 
-/// `channels`, and `subs` with what they say of each.
+/// Parses `channels`, and `subs` with their options.
 fn channels(claims: &Claims, namespaces: &Namespaces) -> Result<Vec<ChannelClaim>, TokenError> {
     let mut all: Vec<ChannelClaim> = Vec::new();
     let nothing = Map::new();
@@ -176,14 +175,14 @@ fn channels(claims: &Claims, namespaces: &Namespaces) -> Result<Vec<ChannelClaim
     Ok(all)
 }
 
-/// What is said of one channel, by the members that the claims of a subscription and an entry of `subs` share.
+/// Parses the options that subscription claims and entries of `subs` share.
 fn one(
     channel: String,
     claims: &Claims,
     options: &NamespaceOptions,
 ) -> Result<ChannelClaim, TokenError> {
     if has(claims, "allow") {
-        // It limits what the subscription may do.
+        // They restrict the subscription.
         return Err(TokenError::Claim("allow: capabilities are not supported"));
     }
     Ok(ChannelClaim {
@@ -200,7 +199,7 @@ fn one(
     })
 }
 
-/// What is to be other than the namespace has it, as far as one subscription can be.
+/// Parses the overrides of namespace options, as far as a subscription supports them.
 fn manner(wanted: &Claims, options: &NamespaceOptions) -> Result<PresenceOverrides, TokenError> {
     const KNOWN: [&str; 5] = [
         "presence",
@@ -210,7 +209,7 @@ fn manner(wanted: &Claims, options: &NamespaceOptions) -> Result<PresenceOverrid
         "force_recovery",
     ];
     if wanted.keys().any(|name| !KNOWN.contains(&&**name)) {
-        return Err(TokenError::Claim("override has a member that is not known"));
+        return Err(TokenError::Claim("override has an unknown member"));
     }
     let [presence, joins, told, positioned, recovers] = KNOWN.map(|name| flag(wanted, name));
     let wanted = NamespaceOverride {
@@ -225,10 +224,10 @@ fn manner(wanted: &Claims, options: &NamespaceOptions) -> Result<PresenceOverrid
         .map_err(TokenError::Claim)
 }
 
-/// `{"value": true}`; without a value it is false.
+/// Parses `{"value": true}`; without a value it is false.
 fn flag(wanted: &Claims, name: &str) -> Result<Option<bool>, TokenError> {
     let wrong =
-        TokenError::Claim("each of override has to be an object with a value, true or false");
+        TokenError::Claim("each member of override has to be an object with a boolean value");
     match given(wanted, name) {
         None => Ok(None),
         Some(Value::Object(flag)) => match given(flag, "value") {
@@ -266,7 +265,7 @@ mod tests {
         all
     }
 
-    /// All that can be overridden is on.
+    /// Everything that can be overridden is enabled.
     fn seen() -> NamespaceOptions {
         NamespaceOptions {
             history: Some(HistoryOptions {

@@ -1,4 +1,4 @@
-//! The commands of a client that is connected, but for those about subscriptions and tokens.
+//! Commands of connected clients, except those for subscriptions and tokens.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ impl Centrifuge {
             Request::Rpc(request) => self.rpc(id, request, frame, cx),
             Request::Refresh(request) => self.refresh(id, request, frame, cx),
             Request::SubRefresh(request) => self.sub_refresh(id, request, frame, cx),
-            // All that comes shows that it is there.
+            // Any message proves that the client is alive.
             Request::Pong => CommandStatus::Yes,
         }
     }
@@ -97,7 +97,7 @@ impl Centrifuge {
             Some(replaced) => replaced.borrow(),
             None => writing::payload(data),
         };
-        // It may come to this client too, and then what it was told so far comes first.
+        // The publication may be sent to this client too, after earlier replies.
         frame.send(cx.id, &mut cx.shared.requests.outboxes);
         let client = Some(self.info_in(channel.as_str()));
         let terms = Arc::new(PublishOptions {
@@ -148,13 +148,13 @@ impl Centrifuge {
                 frame.reply(id, Outcome::Rpc(RpcResult { data }));
                 CommandStatus::Yes
             }
-            // Nobody listens.
+            // No target for the request.
             Ok(None) => refuse(id, ErrorCode::NotAvailable, frame),
             Err(done) => done,
         }
     }
 
-    /// What is said without a reply. It waits all the same: messages of a client are taken one by one, in order.
+    /// Handles a message without a reply. It waits all the same, since a client's messages are processed in order.
     fn send(
         &mut self,
         id: u32,
@@ -168,14 +168,13 @@ impl Centrifuge {
         };
         match self.log_decision(id, HookKind::Message, ask, frame, cx) {
             Ok(Some(_)) => CommandStatus::Yes,
-            // Nobody listens.
+            // No target for the request.
             Ok(None) => CommandStatus::Close(DisconnectCode::NotAvailable),
             Err(done) => done,
         }
     }
 
-    /// Checks that the client may ask a question about a channel. What the channel does not keep is not available to any
-    /// client.
+    /// Checks that the client may query a channel. What the channel does not store is not available to any client.
     fn may_query<'c>(
         &self,
         channel: &'c str,
@@ -199,7 +198,7 @@ impl Centrifuge {
         }
     }
 
-    /// Asks the channel's home something.
+    /// Queries the channel's home.
     fn query_channel(
         &mut self,
         id: u32,
@@ -251,13 +250,13 @@ impl Centrifuge {
     }
 }
 
-/// A publication was taken.
+/// Replies to an accepted publication.
 pub(super) fn published(id: u32, frame: &mut ReplyFrame) -> CommandStatus {
     frame.reply(id, Outcome::Publish);
     CommandStatus::Yes
 }
 
-/// A channel's home has answered a question.
+/// Replies with the answer of a channel's home.
 pub(super) fn answered(
     id: u32,
     answer: HubReply,
@@ -290,7 +289,7 @@ fn write_answer(
     is_short_of_memory: bool,
 ) -> CommandStatus {
     match answer {
-        // It was asked of another worker while there still was memory for the answer.
+        // The request was made while there was memory for the answer.
         HubReply::History(Ok(_)) | HubReply::Presence(Ok(_)) if is_short_of_memory => {
             refuse(id, ErrorCode::Internal, frame)
         }
@@ -334,7 +333,7 @@ fn write_answer(
             };
             refuse(id, code, frame)
         }
-        // No question of ours.
+        // Not an answer to a client's query.
         _ => refuse(id, ErrorCode::Internal, frame),
     }
 }

@@ -1,5 +1,5 @@
-//! The connect command: who the client is, which channels it is given, and its reply; and `refresh`, by which a client
-//! shows a new token.
+//! The connect command: user, server-side subscriptions, and its reply; and `refresh`, by which a client renews its
+//! token.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -28,30 +28,30 @@ use crate::context::log_note::NoteLevel;
 use crate::context::stats::AcceptRejection;
 use crate::outbox::SubscriptionOptions;
 
-/// What clients are told of the server.
+/// The server's version for clients.
 pub(super) const VERSION: &str = concat!("Veche ", env!("CARGO_PKG_VERSION"));
 
-/// A connect command whose channels' homes have yet to answer, some or all.
+/// A connect command that waits for the homes of its channels.
 pub(super) struct PendingConnect {
     id: u32,
     channels: Vec<PendingServerSubscription>,
-    /// What the client is told.
+    /// Data for the client.
     data: Option<Payload>,
     /// Ticket of the first channel.
     first: u32,
-    /// How many have not answered.
+    /// Number of outstanding answers.
     open: usize,
 }
 
-/// What a client comes in with, by its token or by whoever decides.
+/// The connection data that a token or a hook grants.
 #[derive(Default)]
 struct Admission {
-    /// Of the connection, for others to see.
+    /// Public data of the connection.
     info: Option<Payload>,
     channels: Vec<ChannelClaim>,
-    /// What the client is told.
+    /// Data for the client.
     data: Option<Payload>,
-    /// For those who decide on its commands.
+    /// Data for the hooks of its later commands.
     metadata: Option<Payload>,
 }
 
@@ -66,7 +66,7 @@ impl From<ConnectionClaims> for Admission {
     }
 }
 
-/// A channel that the server subscribes the client to.
+/// A server-side subscription in progress.
 struct PendingServerSubscription {
     granted: ChannelClaim,
     is_recovering: bool,
@@ -74,7 +74,7 @@ struct PendingServerSubscription {
     joined: Option<Box<SubscribeOutcome>>,
 }
 
-/// So much of what a client says it is, and of its version, is kept.
+/// Maximum length of the stored client name and version.
 const CLIENT_NAME_BYTES_MAX: usize = 64;
 
 impl Centrifuge {
@@ -106,7 +106,7 @@ impl Centrifuge {
                 }
                 pass.claims.into()
             }
-            // A token of the handshake has said all.
+            // The handshake's token contains everything.
             _ if self.claims.is_some() => match self.handshake_admission(cx) {
                 Ok(says) => says.into(),
                 Err(denied) => {
@@ -142,7 +142,7 @@ impl Centrifuge {
         self.add_server_subscriptions(id, welcome, request, frame, cx)
     }
 
-    /// What somebody else has decided on a client without a token; `None` where nobody does.
+    /// Returns the hook's decision on a client without a token; `None` without a hook.
     fn handle_admission(
         &mut self,
         id: u32,
@@ -153,7 +153,7 @@ impl Centrifuge {
         if let Some(deciders) = cx.route().hook_targets.as_deref() {
             let own = self.hooks.headers;
             self.update_caller(|asker| {
-                // Not what it has said with a command before, which was refused.
+                // Not those of a previous, refused command.
                 asker.headers.truncate(own);
                 asker.name = request.name.as_ref().into();
                 asker.version = request.version.as_ref().into();
@@ -184,7 +184,7 @@ impl Centrifuge {
             ..
         } = *grant;
         let expires_ms = expires_at_s.map(|at_s| at_s.saturating_mul(1000));
-        // A name may stand in both of its lists.
+        // A name may occur in both lists.
         if channels.len() > 2 * cx.shared.config.limits.channels_per_client {
             return Err(CommandStatus::Close(DisconnectCode::ChannelLimit));
         }
@@ -203,7 +203,7 @@ impl Centrifuge {
                 .access_log
                 .set_user(cx.id, Some(&user));
         }
-        // What the handshake has found out may be over before.
+        // The handshake's identity may expire earlier.
         let until_ms = cx
             .lease
             .as_deref()
@@ -232,7 +232,7 @@ impl Centrifuge {
         }))
     }
 
-    /// Why a client can't be that user with those channels.
+    /// Returns why this user and these channels are invalid, if they are.
     fn check_admission(
         &self,
         user: &str,
@@ -240,17 +240,17 @@ impl Centrifuge {
     ) -> Option<&'static str> {
         let own = &*self.info.user;
         if !user.is_empty() && !is_valid_user(user) {
-            return Some("it names a user that is none");
+            return Some("invalid user");
         }
         if !user.is_empty() && !own.is_empty() && user != own {
-            return Some("it names another user than the handshake");
+            return Some("the user differs from that of the handshake");
         }
         let user = if own.is_empty() { user } else { own };
         let mut channels = channels.iter();
         channels.find_map(|given| server_subscriptions_for(user, &given.channel).err())
     }
 
-    /// What the token of the handshake says.
+    /// Returns the claims of the handshake's token.
     fn handshake_admission(
         &mut self,
         cx: &SessionContext<'_>,
@@ -260,7 +260,7 @@ impl Centrifuge {
         counted(ConnectionClaims::read(&claims, namespaces), cx.shared)
     }
 
-    /// The client is whom its token names, unless its handshake has named another.
+    /// Sets the user of the token, unless the handshake authenticated another one.
     fn set_user_of_connection(
         &mut self,
         lease: IdentityLease,
@@ -270,7 +270,7 @@ impl Centrifuge {
             return Err(DisconnectCode::InvalidToken);
         }
         let user = Some(&*lease.user).filter(|user| !user.is_empty());
-        // One of the handshake was let in there.
+        // A user of the handshake was checked there.
         if let Some(user) = user
             && cx.lease.is_none()
         {
@@ -283,8 +283,8 @@ impl Centrifuge {
         Ok(())
     }
 
-    /// Notes how often back ends have ended sessions and subscriptions so far, so that calls made while the command waits for
-    /// keys or a decision bind its user. A handshake that names the user has noted it before.
+    /// Records how often back ends have disconnected or unsubscribed users, so that calls during a wait for keys or a
+    /// decision apply. A handshake with a user recorded it before.
     fn note_disconnect_count(&mut self, cx: &SessionContext<'_>) {
         let is_first = !self.has_requested_keys && !self.hooks.has_decision();
         if is_first && (self.info.user.is_empty() || self.disconnects_seen.is_none()) {
@@ -292,7 +292,7 @@ impl Centrifuge {
         }
     }
 
-    /// Whether the user was unsubscribed from a channel since then.
+    /// Returns whether the user was unsubscribed from a channel since then.
     fn is_unsubscribed(&self, channel: &str, cx: &SessionContext<'_>) -> bool {
         let ClientInfo { user, client, .. } = &*self.info;
         let shared = &cx.shared;
@@ -300,8 +300,7 @@ impl Centrifuge {
             && shared.is_unsubscribed_since(user, channel, self.disconnects_seen, client)
     }
 
-    /// Its user may have been disconnected since the question for the user was asked: that call did not find
-    /// this one yet.
+    /// Ends the session if its user was disconnected during authentication, since that call did not find it yet.
     fn is_disconnected_meanwhile(&self, cx: &SessionContext<'_>) -> Option<CommandStatus> {
         let ClientInfo { user, client, .. } = &*self.info;
         let (code, reason) = CloseCode::Disconnected.parts();
@@ -312,7 +311,7 @@ impl Centrifuge {
         is_ended.then(|| CommandStatus::End(code, reason.into()))
     }
 
-    /// From now on it has a name among connections.
+    /// Assigns the client's id and registers its data.
     fn register_client(&mut self, conn_info: Option<Payload>, cx: &mut SessionContext<'_>) {
         self.ensure_client(cx);
         self.info = Arc::new(ClientInfo {
@@ -323,7 +322,7 @@ impl Centrifuge {
         });
     }
 
-    /// Subscribes the client to its own channel and to those that it is given.
+    /// Subscribes the client to its personal channel and its server-side subscriptions.
     fn add_server_subscriptions(
         &mut self,
         id: u32,
@@ -336,7 +335,7 @@ impl Centrifuge {
         let mut channels = welcome.channels;
         if !self.info.user.is_empty() {
             let channel = format!("#{}", self.info.user);
-            // What is said of it counts.
+            // Options of `subs` take precedence.
             let named = channels.iter().position(|one| one.channel == channel);
             all.push(match named {
                 Some(place) => channels.remove(place),
@@ -347,7 +346,7 @@ impl Centrifuge {
             });
         }
         for one in channels {
-            // Named twice, it is given once.
+            // Duplicates are subscribed once.
             if !all.iter().any(|other| other.channel == one.channel) {
                 all.push(one);
             }
@@ -370,7 +369,7 @@ impl Centrifuge {
             let channel = match server_subscriptions_for(&self.info.user, &granted.channel) {
                 Ok(channel) => channel,
                 Err(why) => {
-                    let what = format!("its token is refused: {why}");
+                    let what = format!("token refused: {why}");
                     cx.shared.log(cx.id, NoteLevel::Warn, what);
                     return CommandStatus::Close(DisconnectCode::InvalidToken);
                 }
@@ -385,7 +384,7 @@ impl Centrifuge {
                 let position = &sub.position;
                 Arc::from([writing::since(&position.epoch, position.offset)])
             });
-            // A browser that comes back repeats its request, and its last event is newer.
+            // A reconnecting browser repeats its request, but its last event is newer.
             let since = self.since_event().or(known);
             let is_recovering = since.is_some();
             let joining = SubscribeOptions {
@@ -418,7 +417,7 @@ impl Centrifuge {
         }
     }
 
-    /// The home of one of the given channels has counted the client.
+    /// Handles the answer of a home for one of these channels.
     pub(super) fn connect_answered(
         &mut self,
         mut connecting: Box<PendingConnect>,
@@ -438,21 +437,21 @@ impl Centrifuge {
         }
     }
 
-    /// Everything is there: the reply is written, and what came meanwhile follows.
+    /// Completes the connect command: the reply is written, followed by what arrived in the meantime.
     fn connected(
         &mut self,
         mut connecting: PendingConnect,
         frame: &mut ReplyFrame,
         cx: &mut SessionContext<'_>,
     ) -> CommandStatus {
-        // Maybe while homes were asked: whoever closes a user's connections did not find this one yet.
+        // The user may have been banned meanwhile; that call did not find this session yet.
         if cx.shared.is_banned(&self.info.user) {
             return CommandStatus::Close(DisconnectCode::PermissionDenied);
         }
         if let Some(end) = self.is_disconnected_meanwhile(cx) {
             return end;
         }
-        // Calls that end subscriptions bind it too.
+        // Calls that end subscriptions apply too.
         connecting.channels.retain(|given| {
             let channel = &given.granted.channel;
             let is_over = self.is_unsubscribed(channel, cx);
@@ -471,7 +470,7 @@ impl Centrifuge {
         let mut welcomes = Vec::with_capacity(connecting.channels.len());
         for given in &connecting.channels {
             let joined = given.joined.as_deref();
-            // The last event of a browser says nothing of channels that remember nothing.
+            // A browser's last event has no position of channels without history.
             let is_asked = joined.is_some() || self.since_event().is_none();
             let is_recovering = given.is_recovering && is_asked;
             let bytes_max = (bytes_left, each_bytes);
@@ -500,7 +499,7 @@ impl Centrifuge {
                 let data = given.granted.data.as_ref();
                 let result = match self.is_one_way() {
                     false => welcome.result(publications),
-                    // Each comes as all others do, and this says where they begin.
+                    // Recovered publications follow as ordinary pushes; this is their starting position.
                     true => SubscribeResult {
                         offset: welcome.begin().map_or(0, |position| position.offset),
                         ..welcome.result(&[])
@@ -512,7 +511,7 @@ impl Centrifuge {
             .collect();
         let (interval_ms, _) = ping_times_ms(cx.shared);
         let now = cx.shared.now;
-        // Of what somebody else sees to the client knows nothing.
+        // The client is not told of an expiry that a hook handles.
         let is_renewed = cx.route().hook_target(HookKind::Refresh).is_some();
         let lease = cx.lease.as_deref();
         let lease = lease.filter(|lease| !is_renewed && !lease.is_final);
@@ -564,17 +563,17 @@ impl Centrifuge {
             Err(denied) => {
                 denied.note(cx.id, cx.shared);
                 return CommandStatus::Close(match denied {
-                    // A client that comes back with it is told to get another one.
+                    // A client that reconnects with it is asked for a new one.
                     TokenDenied::Expired | TokenDenied::Revoked => DisconnectCode::Expired,
                     _ => DisconnectCode::InvalidToken,
                 });
             }
         };
         if *pass.lease.user != *self.info.user {
-            TokenDenied::NotFor("it is another user's").note(cx.id, cx.shared);
+            TokenDenied::NotFor("it belongs to another user").note(cx.id, cx.shared);
             return CommandStatus::Close(DisconnectCode::InvalidToken);
         }
-        // It comes back with the new token, and is subscribed as that says.
+        // The client reconnects with the new token and gets its subscriptions.
         if !self.subscriptions.are_exactly(&pass.claims.channels) {
             return CommandStatus::Close(DisconnectCode::InsufficientState);
         }
@@ -599,7 +598,7 @@ impl Centrifuge {
     }
 }
 
-/// Returns whether a client that no hook has let in needs a token in its connect command.
+/// Returns whether a client that no hook has admitted needs a token in its connect command.
 fn needs_token(identity: &Identity) -> bool {
     match identity {
         Identity::Token(tokens) => tokens.anonymous != Anonymous::All,
@@ -607,7 +606,7 @@ fn needs_token(identity: &Identity) -> bool {
     }
 }
 
-/// Counts a client in as this user, if he is let in.
+/// Counts the client for this user, unless the user is banned.
 fn admit(user: &str, cx: &mut SessionContext<'_>) -> Result<(), DisconnectCode> {
     if cx.shared.is_banned(user) {
         return Err(DisconnectCode::PermissionDenied);
@@ -621,20 +620,20 @@ fn admit(user: &str, cx: &mut SessionContext<'_>) -> Result<(), DisconnectCode> 
     Ok(())
 }
 
-/// A channel that a back end gives to a user by name, whatever the name says of others: that is the back end's own
-/// decision. But a user's own channel shows whose connection it is, and nobody else is in there.
+/// Validates a channel that a back end grants to a user. The users admitted by the name do not matter, since the back
+/// end decides. But a personal channel identifies a user's connections and is never granted to others.
 fn server_subscriptions_for<'c>(
     user: &str,
     channel: &'c str,
 ) -> Result<ChannelName<'c>, &'static str> {
-    let name = ChannelName::new(channel).map_err(|_| "it names a channel that is none")?;
+    let name = ChannelName::new(channel).map_err(|_| "invalid channel")?;
     match name.user() {
-        Some(owner) if owner != user => Err("it names another user's own channel"),
+        Some(owner) if owner != user => Err("another user's personal channel"),
         _ => Ok(name),
     }
 }
 
-/// A name that no other connection has: a UUID of random bits (RFC 9562, section 5.4).
+/// Returns a unique client id: a random UUID (RFC 9562 section 5.4).
 pub(super) fn unique(mut bits: [u8; 16]) -> Box<str> {
     bits[6] = bits[6] & 0x0f | 0x40;
     bits[8] = bits[8] & 0x3f | 0x80;
@@ -643,7 +642,7 @@ pub(super) fn unique(mut bits: [u8; 16]) -> Box<str> {
         if matches!(place, 4 | 6 | 8 | 10) {
             text.push('-');
         }
-        // Writing into a string can't fail.
+        // Writing to a string can't fail.
         let _ = write!(text, "{byte:02x}");
     }
     text.into()

@@ -1,4 +1,4 @@
-//! Reports the decisions on a client's commands to watchers.
+//! Reports decisions on a client's commands to the decision log.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use super::frame::ReplyFrame;
 use super::{Centrifuge, CommandStatus, PendingTicket, SessionContext};
 use crate::context::log_note::AuthDecision;
 
-/// The kind of a command that is decided on, and its channel.
+/// Returns the kind and channel of a command that needs a decision.
 fn asked<'r>(request: &'r Request<'_>) -> Option<(&'static str, &'r str)> {
     Some(match request {
         Request::Connect(_) => ("connect", ""),
@@ -22,7 +22,7 @@ fn asked<'r>(request: &'r Request<'_>) -> Option<(&'static str, &'r str)> {
 }
 
 impl Centrifuge {
-    /// The user and the id of the client.
+    /// Returns the client's user and id.
     pub(crate) fn log_names(&self) -> (&str, &str) {
         (&self.info.user, &self.info.client)
     }
@@ -41,7 +41,7 @@ impl Centrifuge {
         }
     }
 
-    /// Reports the outcome of a command whose answer had to wait.
+    /// Reports the outcome of a command whose answer was deferred.
     pub(super) fn log_deferred_outcome(
         &self,
         waiting: &WatchedCommand,
@@ -72,7 +72,7 @@ impl Centrifuge {
             (CommandStatus::Yes | CommandStatus::Waits(PendingTicket::Publish { .. }), None) => {
                 (0, "".into())
             }
-            // It is not decided yet.
+            // It is still pending.
             _ => return,
         };
         let (user, client) = self.log_names();
@@ -87,7 +87,7 @@ impl Centrifuge {
     }
 }
 
-/// What a command that waits has asked for.
+/// The request of a waiting command.
 pub(super) enum WatchedCommand {
     Connect,
     Subscribe(Box<str>),

@@ -1,4 +1,4 @@
-//! Replies and pushes of one go, which leave in one frame.
+//! Replies and pushes written together in one frame.
 
 use veche_centrifuge::{DisconnectCode, Encoding, ErrorCode, Outcome, Push, PushBody, Reply};
 use veche_hub::ConnectionId;
@@ -6,19 +6,19 @@ use veche_hub::ConnectionId;
 use super::pushes::{PushEncoding, kind};
 use crate::outbox::Outboxes;
 
-/// What is to leave together, in order. It has to be [sent](ReplyFrame::send) before anything that may write a publication
-/// into the same outbox.
+/// Messages to be sent together, in order. Has to be [sent](Self::send) before anything that may write a publication to
+/// the same outbox.
 pub(super) struct ReplyFrame {
     dialect: PushEncoding,
     bytes: Vec<u8>,
-    /// What becomes of a client that no reply can tell that its request failed.
+    /// The close code for a client that can't receive an error reply.
     end: Option<DisconnectCode>,
-    /// The error that was replied last: its code and its words.
+    /// Code and message of the last error reply.
     refusal: Option<(u32, Box<str>)>,
 }
 
 impl ReplyFrame {
-    /// Empty; `bytes` lend their memory.
+    /// Creates an empty frame that reuses the memory of `bytes`.
     pub(super) fn new(dialect: impl Into<PushEncoding>, bytes: Vec<u8>) -> Self {
         debug_assert!(bytes.is_empty());
         Self {
@@ -37,7 +37,7 @@ impl ReplyFrame {
         self.bytes.len()
     }
 
-    /// To a client that only listens a connection is a push, and an error its [end](Self::end).
+    /// Adds a reply. For one-way clients the connect reply is a push, and an error is their [end](Self::end).
     pub(super) fn reply(&mut self, id: u32, outcome: Outcome<'_>) {
         if let Outcome::Error(error) = &outcome {
             self.refusal = Some((error.code, error.message.into()));
@@ -56,12 +56,12 @@ impl ReplyFrame {
         }
     }
 
-    /// What becomes of a client that could not be told otherwise.
+    /// Returns the close code for a client that can't receive an error reply.
     pub(super) fn end(&self) -> Option<DisconnectCode> {
         self.end
     }
 
-    /// Takes the error that was replied last.
+    /// Takes the last error reply.
     pub(super) fn take_refusal(&mut self) -> Option<(u32, Box<str>)> {
         self.refusal.take()
     }
@@ -85,7 +85,7 @@ impl ReplyFrame {
         write(self.dialect, &mut self.bytes);
     }
 
-    /// Sends what there is, if anything; it is empty again.
+    /// Sends and clears the content, if any.
     pub(super) fn send(&mut self, id: ConnectionId, outboxes: &mut Outboxes) {
         if self.bytes.is_empty() {
             return;
@@ -101,18 +101,17 @@ impl ReplyFrame {
         self.bytes.clear();
     }
 
-    /// Gives the memory back.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         debug_assert!(self.bytes.is_empty(), "what was not sent is lost");
         self.bytes
     }
 }
 
-/// What becomes of a client that can't be told why its request failed.
+/// Returns the close code for an error that can't be sent as a reply.
 fn end_of(code: u32, is_temporary: bool) -> DisconnectCode {
     let is = |known: ErrorCode| known.code() == code;
     match () {
-        // It comes back with another token.
+        // The client reconnects with a new token.
         () if is(ErrorCode::TokenExpired) || is(ErrorCode::Expired) => DisconnectCode::Expired,
         () if is(ErrorCode::Unauthorized) => DisconnectCode::InvalidToken,
         () if is(ErrorCode::BadRequest) => DisconnectCode::BadRequest,

@@ -1,7 +1,7 @@
-//! Commands that are carried out only if somebody else says so: what is asked, and what a verdict comes to.
+//! Commands that need a hook decision: requests, and the evaluation of decisions.
 //!
-//! A command that asks is left as it is and looked at again when the verdict has come ([`crate::context::hooks`] says why). What
-//! whoever decides says is checked here, once for all of them.
+//! A command that needs a decision stays unparsed and is processed again once the decision arrives
+//! ([`crate::context::hooks`] explains why). Decisions are validated here for all targets.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,33 +24,33 @@ use crate::context::route::Route;
 use crate::context::step::WaitReason;
 use crate::context::worker_context::Context;
 
-/// What a session keeps for what it asks.
+/// The hook state of a session.
 #[derive(Default)]
 pub(super) struct HookState {
-    /// As whom it asks; `None` where its route asks nobody.
+    /// The client's properties for requests; `None` if its route has no hooks.
     caller: Option<Arc<HookCaller>>,
-    /// On the next command.
+    /// The decision on the next command.
     decision: Option<HookDecision>,
-    /// Of the last question.
+    /// Number of the last request.
     last: u32,
-    /// So many headers are its request's own.
+    /// Number of headers from the handshake.
     pub(super) headers: usize,
-    /// When the next command was asked about.
+    /// When the pending request was sent.
     asked_ms: u64,
-    /// The channel to which the next command subscribes, while that is decided on.
+    /// The channel of a pending subscribe command.
     subscribing: Option<PendingSubscribe>,
-    /// Whether the connection may stay, which is being asked.
+    /// The pending request to extend the connection.
     pub(super) refresh: Option<HookRequestId>,
 }
 
-/// A subscribe command that waits for a decision, or for keys.
+/// A subscribe command that waits for a decision or for keys.
 struct PendingSubscribe {
     channel: Box<str>,
-    /// A back end has unsubscribed the client meanwhile, which counts, whatever is decided.
+    /// A back end has unsubscribed the client in the meantime, which takes precedence over any decision.
     is_withdrawn: bool,
 }
 
-/// What is asked, beside by whom.
+/// The content of a request without its target.
 #[derive(Default)]
 pub(super) struct HookQuery<'a> {
     pub(super) channel: &'a str,
@@ -60,22 +60,22 @@ pub(super) struct HookQuery<'a> {
     pub(super) channels: Vec<Box<str>>,
 }
 
-/// So often one connection may ask who it is.
+/// Maximum number of connect requests per connection.
 const CONNECTS_MAX: u32 = 3;
 
 impl HookState {
-    /// The command that asked is done with.
+    /// Clears the state of a completed command.
     pub(super) fn forget(&mut self) {
         self.decision = None;
         self.subscribing = None;
     }
 
-    /// Whether the next command has asked, and has its verdict.
+    /// Returns whether the decision on the next command is available.
     pub(super) fn has_decision(&self) -> bool {
         self.decision.is_some()
     }
 
-    /// The next command waits for a decision on a subscription to that channel.
+    /// Records that the next command waits for a decision on a subscription to this channel.
     pub(super) fn begin_subscribing(&mut self, channel: &str) {
         if self.subscribing.is_none() {
             self.subscribing = Some(PendingSubscribe {
@@ -85,7 +85,7 @@ impl HookState {
         }
     }
 
-    /// The client is unsubscribed from that channel, which may be about to be decided on.
+    /// Records that the client is unsubscribed from a channel on which a decision is pending.
     pub(super) fn withdraw(&mut self, channel: &str) {
         if let Some(pending) = &mut self.subscribing
             && *pending.channel == *channel
@@ -94,13 +94,13 @@ impl HookState {
         }
     }
 
-    /// Whether the client was unsubscribed while the next command was decided on.
+    /// Returns whether the client was unsubscribed while the decision on the next command was pending.
     pub(super) fn is_withdrawn(&self) -> bool {
         let pending = self.subscribing.as_ref();
         pending.is_some_and(|pending| pending.is_withdrawn)
     }
 
-    /// The command that asked could not be carried out now, and will be.
+    /// Returns a grant whose command could not be executed now and will be retried.
     pub(super) fn put_back(&mut self, grant: Box<HookGrant>) {
         self.decision = Some(HookDecision::Granted(grant));
     }
@@ -112,7 +112,7 @@ impl HookState {
 }
 
 impl Centrifuge {
-    /// Where its route has commands decided on, it asks with what its request says.
+    /// Prepares hook requests with the handshake's data, if the route has hooks.
     pub(crate) fn may_send_request(
         &mut self,
         transport: &'static str,
@@ -126,22 +126,22 @@ impl Centrifuge {
         }
     }
 
-    /// Where it comes from.
+    /// Sets the client's address.
     pub(crate) fn set_peer(&mut self, peer: IpAddr) {
         self.update_caller(|asker| asker.address = peer);
     }
 
-    /// Changes as whom it asks from now on.
+    /// Changes the client's properties in later requests.
     pub(super) fn update_caller(&mut self, change: impl FnOnce(&mut HookCaller)) {
         if let Some(asker) = &mut self.hooks.caller {
             change(Arc::make_mut(asker));
         }
     }
 
-    /// What has been decided on the next command; `None` where nobody decides on such.
+    /// Returns the decision on the next command; `None` without a hook.
     ///
     /// # Errors
-    /// The command is not carried out, now or at all.
+    /// The command is not executed, now or at all.
     pub(super) fn log_decision(
         &mut self,
         id: u32,
@@ -150,7 +150,7 @@ impl Centrifuge {
         frame: &mut ReplyFrame,
         cx: &mut SessionContext<'_>,
     ) -> Result<Option<Box<HookGrant>>, CommandStatus> {
-        // Also where nobody decides on that any more: who was asked has said so.
+        // Also if the hook was removed: its decision still counts.
         let Some(verdict) = self.hooks.decision.take() else {
             let decider = cx
                 .route()
@@ -160,7 +160,7 @@ impl Centrifuge {
             let Some(decider) = decider else {
                 return Ok(None);
             };
-            // Who is nobody yet may ask a few times, and not keep others from it.
+            // Limits connect attempts of unauthenticated clients, so that they can't starve the hook.
             if kind == HookKind::Connect && self.hooks.last >= CONNECTS_MAX {
                 return Err(CommandStatus::Close(DisconnectCode::Stale));
             }
@@ -168,7 +168,7 @@ impl Centrifuge {
         };
         match check_decision(verdict) {
             Ok(HookDecision::Granted(grant)) => Ok(Some(grant)),
-            // Nobody waits for a reply.
+            // The client expects no reply.
             Ok(HookDecision::Error { .. } | HookDecision::Failed) if kind == HookKind::Message => {
                 Err(CommandStatus::Yes)
             }
@@ -193,7 +193,7 @@ impl Centrifuge {
         }
     }
 
-    /// What was decided makes no sense.
+    /// Handles an invalid decision.
     pub(super) fn hook_failed(
         &self,
         id: u32,
@@ -254,7 +254,7 @@ impl Centrifuge {
         Some(id)
     }
 
-    /// It is over; whoever wants to know is told, once.
+    /// Reports the end of the session once to a hook that handles it.
     pub(crate) fn report_disconnect(
         &mut self,
         id: ConnectionId,
@@ -267,7 +267,7 @@ impl Centrifuge {
         }
         let deciders = route.hook_targets.as_deref();
         let decider = deciders.and_then(|deciders| deciders.of(HookKind::Disconnect));
-        // It asks nothing any more.
+        // It sends no further requests.
         let (Some(decider), Some(asker)) = (decider, self.hooks.caller.take()) else {
             return;
         };
@@ -288,7 +288,7 @@ impl Centrifuge {
         });
     }
 
-    /// It has a name among connections from its first question on.
+    /// Assigns the client's id, at the latest with its first request.
     pub(super) fn ensure_client(&mut self, cx: &mut SessionContext<'_>) {
         if self.info.client.is_empty() {
             let client = unique(cx.shared.requests.outboxes.masks.bytes());
@@ -297,7 +297,7 @@ impl Centrifuge {
         }
     }
 
-    /// Something was decided; how it goes on, if anything waited for that.
+    /// Handles a decision; returns what happens next if something waited for it.
     pub(crate) fn handle_hook_decision(
         &mut self,
         question: HookRequestId,
@@ -308,7 +308,7 @@ impl Centrifuge {
             return self.handle_renewal(question, verdict, cx);
         }
         if self.state == State::Fresh {
-            // How long others took does not count against the client.
+            // The time that a hook takes does not count against the client.
             self.pinged_ms += cx.shared.now.mono_ms - self.hooks.asked_ms;
         }
         self.waiting = None;
@@ -317,12 +317,11 @@ impl Centrifuge {
     }
 }
 
-/// Whether a verdict makes sense.
 pub(super) fn check_decision(verdict: HookDecision) -> Result<HookDecision, &'static str> {
     match &verdict {
-        HookDecision::Error { code: 0, .. } => Err("an error has a code from 1 on"),
+        HookDecision::Error { code: 0, .. } => Err("an error code must be at least 1"),
         HookDecision::Disconnect { code, .. } if !APPLICATION_CODES.contains(code) => {
-            Err("a disconnect has a code from 3000 to 4999")
+            Err("a disconnect code must be from 3000 to 4999")
         }
         _ => Ok(verdict),
     }

@@ -1,8 +1,8 @@
-//! Answers that may be long, histories and presences: written in slices, each when what was written before has left.
+//! Replies with long lists, history and presence: written in slices, each when the previous one was sent.
 //!
-//! Such an answer refers to stored publications and encodes them when its client reads, so a client that reads nothing costs
-//! a few slices. The session's next command and its pushes wait until the answer is written. An answer of less than one slice
-//! is written at once.
+//! Such a reply refers to stored publications and encodes them as its client reads, so a client that reads nothing
+//! costs a few slices. The session's next command and its pushes wait until the reply is written. A reply of less than
+//! one slice is written immediately.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,28 +19,28 @@ use crate::context::step::WaitReason;
 use crate::context::work_budget;
 use crate::outbox::{ANSWERS_BYTES_HIGH, PartialMessage, SLICE_BYTES};
 
-/// About what the protocol says of each publication or client beside its data.
+/// Approximate encoded size of a publication or client without its data.
 const ELEMENT_BYTES: usize = 64;
 
-/// The list in an answer.
+/// The list of a reply.
 pub(super) enum LongResult {
     History(Box<HistoryPage>),
     Presence(Box<[Arc<ClientInfo>]>),
 }
 
-/// An answer of which some is written.
+/// A partially written reply.
 pub(super) struct UnfinishedReply {
     content: LongResult,
-    /// How much of it is written.
+    /// Number of written elements.
     next: usize,
     /// The id of its command.
     id: u32,
-    /// From the first slice on.
+    /// Set from the first slice on.
     begun: Option<(ReplyWriter, PartialMessage)>,
 }
 
 impl LongResult {
-    /// Takes the list out of an answer that is longer than a slice; gives any other answer back.
+    /// Takes the list of an answer that is longer than a slice; returns any other answer.
     pub(super) fn of(answer: HubReply) -> Result<Self, HubReply> {
         let content = match answer {
             HubReply::History(Ok(page)) => Self::History(page),
@@ -78,7 +78,7 @@ impl LongResult {
         }
     }
 
-    /// Returns the answer with an empty list.
+    /// Returns the reply with an empty list.
     fn outcome<'e>(&self, epoch: &'e str) -> Outcome<'e> {
         match self {
             Self::History(page) => Outcome::History(HistoryResult {
@@ -97,7 +97,7 @@ impl LongResult {
         }
     }
 
-    /// Passes the elements at these places to `look`, until it returns `false`.
+    /// Passes the elements in this range to `look` until it returns `false`.
     fn log_reply(
         &self,
         places: Range<usize>,
@@ -132,7 +132,7 @@ impl LongResult {
 }
 
 impl UnfinishedReply {
-    /// Of a command with this id.
+    /// Creates the reply to the command with this id.
     pub(super) fn new(id: u32, content: LongResult) -> Self {
         Self {
             content,
@@ -142,8 +142,8 @@ impl UnfinishedReply {
         }
     }
 
-    /// Writes as much as the client's outbox and the connection's share of the turn have room for. It is done when the
-    /// session goes on.
+    /// Writes as much as the client's outbox and the connection's share of the turn permit. The reply is done when the
+    /// session continues.
     pub(super) fn write_next(&mut self, encoding: Encoding, cx: &mut SessionContext<'_>) -> Flow {
         while self.next < self.content.len() {
             if cx.shared.work.is_spent() {

@@ -1,16 +1,16 @@
 //! A session of Centrifugo's client protocol: commands in, replies and pushes out.
 //!
-//! It knows the protocol's rules and the hub, and neither the wire (`veche_centrifuge`) nor frames (`socket`). Commands
-//! are carried out one by one, in the order in which they come: one that has to wait for a channel's home holds back
-//! those behind it, which stay as bytes. So replies never overtake each other, and what a client subscribed to is there
-//! when its next command comes.
+//! It implements the protocol's rules on top of the hub, and knows neither the wire format (`veche_centrifuge`) nor
+//! frames (`websocket`). Commands are executed one at a time in order: one that waits for a channel's home delays later
+//! ones, which stay as bytes. So replies keep their order, and a subscription exists when the next command is executed.
 //!
-//! What is published goes past the session, from the hub into the outbox ([`crate::outbox`]). The reply to a subscribe
-//! command is written before the hub is called again, so it stands before all that follows from it; while a connect
-//! command waits for the homes of several channels, what comes meanwhile waits behind its reply.
+//! Publications bypass the session, from the hub to the outbox ([`crate::outbox`]). The reply to a subscribe command is
+//! written before the hub is called again, so it precedes everything that follows from it; while a connect command
+//! waits for the homes of several channels, later messages wait behind its reply.
 
 mod channels;
 mod claims;
+mod close_codes;
 mod commands;
 mod connecting;
 mod decision_log;
@@ -38,10 +38,9 @@ use veche_centrifuge::{
 };
 use veche_hub::{ClientInfo, ConnectionId, HubReply, Ticket};
 use veche_types::Now;
-use veche_types::codes::CloseCode;
 
 use crate::context::hooks::HookRequestId;
-use crate::context::identity::{AuthError, IdentityResult};
+use crate::context::identity::IdentityResult;
 use crate::context::log_note::NoteLevel;
 use crate::context::protocol::ClientProtocol;
 use crate::context::rate_limiter::RateDecision;
@@ -52,6 +51,8 @@ use crate::context::step::WaitReason;
 use crate::context::work_budget;
 use crate::context::worker_context::Context;
 use crate::outbox::ANSWERS_BYTES_HIGH;
+pub(crate) use close_codes::close_code_and_reason;
+use close_codes::disconnect;
 use connecting::PendingConnect;
 use frame::ReplyFrame;
 use hook_requests::HookState;
@@ -65,7 +66,7 @@ use user_commands::{GIVEN, ServerSubscriptions};
 use crate::context::relay::{EmulationAddress, EmulationRequest};
 use decision_log::WatchedCommand;
 
-/// As routes and the configuration know it.
+/// Description for routes and the configuration.
 pub(crate) static PROTOCOL: ClientProtocol = ClientProtocol {
     name: "centrifuge",
     methods: &["GET", "POST", "OPTIONS"],
@@ -82,70 +83,70 @@ pub(crate) static PROTOCOL: ClientProtocol = ClientProtocol {
     ],
 };
 
-/// Without a connect command the connection is closed after so long.
+/// Time until a connection without a connect command is closed.
 const STALE_MS: u64 = 10_000;
 
-/// The longest wait for the answer to a ping.
+/// Maximum time to wait for the answer to a ping.
 const PONG_MS_MAX: u64 = 8_000;
 
-/// One client.
+/// A session of Centrifugo's protocol.
 pub(crate) struct Centrifuge {
     encoding: Encoding,
-    /// As whom others see it. Nobody before it is connected, unless its handshake has said.
+    /// The client's public data; empty before it is connected, unless the handshake authenticated it.
     info: Arc<ClientInfo>,
     state: State,
     subscriptions: Subscriptions,
-    /// What the client has missed was compared, for deltas.
+    /// Missed publications were compared for deltas in this turn.
     has_compared: bool,
-    /// What came last, as far as it is not worked on.
+    /// The unprocessed part of the last message.
     message: Vec<u8>,
-    /// Bytes of it that are done with, and commands.
+    /// Processed bytes of the message, and its processed commands.
     taken: usize,
     commands: usize,
-    /// The next one is counted by the route's rate already.
+    /// The next command was already counted by the route's rate.
     is_counted: bool,
-    /// What came another way behind it, as it came.
+    /// Commands that arrived in other requests, in order.
     relays: RelayQueue,
     /// What the next command waits for.
     waiting: Option<PendingTicket>,
-    /// The answer to the last one, while that is being written; nothing else is said before it is whole.
+    /// The last reply while it is being written; no other message precedes its end.
     answering: Option<Box<UnfinishedReply>>,
-    /// Of the last request to the hub on behalf of a command.
+    /// Ticket of the last hub request for a command.
     ticket: u32,
-    /// Channels to which a back end has subscribed it, until their homes have answered.
+    /// Subscriptions by back ends, until their homes have answered.
     server_subscriptions: ServerSubscriptions,
-    /// Other keys were asked for, on behalf of the next command.
+    /// Keys were requested for the next command.
     has_requested_keys: bool,
-    /// What it asks others, and what they say.
+    /// Pending hook requests and decisions.
     hooks: HookState,
-    /// Where commands come from another way, and what shows that they are this client's.
+    /// The address for commands in other requests, and their proof of belonging to this client.
     address: Option<Box<EmulationAddress>>,
-    /// What kind of client it says it is, and its version.
+    /// Name and version that the client sent.
     kind: [Box<str>; 2],
-    /// It only listens.
+    /// The client is one-way.
     one_way: Option<OneWayState>,
-    /// What the token of its handshake says, until it has connected.
+    /// The handshake's claims, until the client has connected.
     claims: Option<Box<Map<String, Value>>>,
-    /// The [endings](crate::Process::endings) when the question for the user was asked.
+    /// The [`endings`](crate::Process::endings) when authentication began.
     disconnects_seen: Option<u64>,
-    /// The next thing may be due earlier than was said last.
+    /// The deadline may have become earlier.
     deadline_changed: bool,
-    /// When it began; from the connect reply on, when the last ping went.
+    /// Start of the session; after the connect reply, time of the last ping.
     pinged_ms: u64,
-    /// Nothing has come since the last ping.
+    /// Nothing was received since the last ping.
     is_pinged: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Of a connect command no good one has come.
+    /// No valid connect command yet.
     Fresh,
     Connected,
-    /// Its handshake was refused for good: it is closed before it can say anything.
+    /// The handshake was refused permanently: the session is closed before any message.
     Refused(DisconnectCode),
 }
 
-/// What has been asked of a home elsewhere, and on behalf of which command.
+/// What a command waits for: an answer of a home by command, keys, or a decision.
 enum PendingTicket {
     Connect(Box<PendingConnect>),
     Subscribe(Box<RequestedSubscription>),
@@ -155,23 +156,23 @@ enum PendingTicket {
     Asked {
         id: u32,
     },
-    /// Keys that are fetched.
+    /// Keys that are being fetched.
     Keys,
-    /// Somebody decides on the next command.
+    /// A decision on the next command.
     Verdict(HookRequestId),
 }
 
-/// What became of one command.
+/// The status of one command.
 enum CommandStatus {
     Yes,
-    /// It has asked for something, and ends when that comes.
+    /// It waits for something.
     Waits(PendingTicket),
-    /// It has an answer that is written in slices, behind those before it.
+    /// Its reply is written in slices, after earlier ones.
     Answers(Box<UnfinishedReply>),
-    /// Nothing of it was done: it is to be tried again.
+    /// It was not executed and has to be retried.
     Not(WaitReason),
     Close(DisconnectCode),
-    /// The session is to be closed with a code and words that are not the server's.
+    /// The session has to be closed with a code and reason other than the server's.
     End(u16, Cow<'static, str>),
 }
 
@@ -181,29 +182,8 @@ impl From<DisconnectCode> for Flow {
     }
 }
 
-/// The code and the words of the protocol for a close that is the server's own.
-pub(crate) fn close_code_and_reason(code: u16, reason: &str) -> (u16, Cow<'_, str>) {
-    let known = match CloseCode::with_parts(code, reason) {
-        Some(CloseCode::GoingAway | CloseCode::Restarting) => DisconnectCode::Shutdown,
-        Some(CloseCode::SlowConsumer) => DisconnectCode::Slow,
-        Some(CloseCode::TooFast) => DisconnectCode::TooManyRequests,
-        Some(CloseCode::Idle) => DisconnectCode::ConnectionClosed,
-        _ => return (code, reason.into()),
-    };
-    (known.code(), known.text().into())
-}
-
-/// The code by which a client learns that another try will not do.
-fn disconnect(why: AuthError) -> Option<DisconnectCode> {
-    match why {
-        AuthError::RejectedByHook => Some(DisconnectCode::InvalidToken),
-        AuthError::ForbiddenByHook | AuthError::Blocked => Some(DisconnectCode::PermissionDenied),
-        _ => None,
-    }
-}
-
 impl Centrifuge {
-    /// A session that has just opened; `user` as the handshake says.
+    /// Creates a session that has just opened.
     pub(crate) fn new(encoding: Encoding, now: Now) -> Self {
         let nobody = ClientInfo {
             user: Box::default(),
@@ -239,7 +219,7 @@ impl Centrifuge {
         }
     }
 
-    /// What a back end is told of it.
+    /// Describes the session to back ends.
     pub(crate) fn about(&self) -> SessionInfo<'_> {
         let [name, version] = &self.kind;
         SessionInfo {
@@ -255,12 +235,12 @@ impl Centrifuge {
         }
     }
 
-    /// Who the client is by its handshake.
+    /// Sets the user of the handshake.
     pub(crate) fn set_user(&mut self, user: &str) {
         Arc::make_mut(&mut self.info).user = user.into();
     }
 
-    /// How that is known.
+    /// Sets how the user was authenticated.
     pub(crate) fn set_source(
         &mut self,
         claims: Option<Box<Map<String, Value>>>,
@@ -269,26 +249,27 @@ impl Centrifuge {
         (self.claims, self.disconnects_seen) = (claims, asked);
     }
 
-    /// The client has no WebSocket: it has said this with its request, and the rest comes as [relays](EmulationRequest).
+    /// Starts a session without a WebSocket: `commands` came with its request, and later ones arrive as
+    /// [relays](EmulationRequest).
     pub(crate) fn begin_emulation(&mut self, address: EmulationAddress, commands: &[u8]) {
         self.address = Some(Box::new(address));
         self.message = commands.to_vec();
-        // Also of nothing.
+        // Also for an empty message.
         self.message.reserve(1);
     }
 
-    /// Whether there are commands to go on with.
+    /// Returns whether commands are left to be processed.
     pub(crate) fn has_commands(&self) -> bool {
         self.message.capacity() > 0
     }
 
-    /// Whether commands that came another way are this client's.
+    /// Returns whether commands of another request belong to this client.
     pub(crate) fn accepts_relay(&self, relay: &EmulationRequest) -> bool {
         let address = self.address.as_ref();
         address.is_some_and(|address| address.equals_constant_time(&relay.to))
     }
 
-    /// Commands of this client that came another way.
+    /// Handles commands of this client from another request.
     pub(crate) fn handle_relay(
         &mut self,
         relay: &EmulationRequest,
@@ -299,7 +280,7 @@ impl Centrifuge {
             bytes.extend_from_slice(&relay.commands);
             return self.message(bytes, cx);
         }
-        // Those before it wait for something; nothing holds back these.
+        // Earlier commands wait; these can't be delayed at their source.
         if !self.relays.keep(&relay.commands) {
             return DisconnectCode::TooManyRequests.into();
         }
@@ -307,7 +288,7 @@ impl Centrifuge {
         Flow::Continue
     }
 
-    /// The last words on a transport that has no other way to say them.
+    /// Writes a disconnect push, for transports that have no close frame.
     pub(crate) fn write_disconnect(
         &self,
         id: ConnectionId,
@@ -317,12 +298,12 @@ impl Centrifuge {
     ) {
         let mut frame = ReplyFrame::new(self.dialect(), Vec::new());
         let body = PushBody::Disconnect(Disconnect { code, reason });
-        // It has no data that could be binary.
+        // It contains no data that could be binary.
         frame.push(&Push { channel: "", body });
         frame.send(id, &mut shared.requests.outboxes);
     }
 
-    /// A whole message; `bytes` go back to the outboxes.
+    /// Handles a complete message; `bytes` are returned to the outboxes.
     pub(crate) fn message(&mut self, bytes: Vec<u8>, cx: &mut SessionContext<'_>) -> Flow {
         debug_assert!(self.waiting.is_none(), "what comes meanwhile is not read");
         self.is_pinged = false;
@@ -331,13 +312,13 @@ impl Centrifuge {
         self.continue_input(cx)
     }
 
-    /// Refuses the client. SDKs take a refused handshake for a network error and try for ever; after a terminal code
-    /// they give up.
+    /// Refuses the client. SDKs treat a refused handshake as a network error and retry forever; a terminal close code
+    /// stops them.
     pub(crate) fn refuse(&mut self, code: DisconnectCode) {
         self.state = State::Refused(code);
     }
 
-    /// Goes on with the commands there are.
+    /// Continues with the remaining commands.
     pub(crate) fn continue_input(&mut self, cx: &mut SessionContext<'_>) -> Flow {
         if let State::Refused(code) = self.state {
             return code.into();
@@ -348,7 +329,7 @@ impl Centrifuge {
                 flow => return flow,
             };
             if self.answering.is_some() {
-                // A command has just had a long answer, which comes before the next command.
+                // A command has a long reply, which precedes the next command.
                 continue;
             }
             if flow != Flow::Continue {
@@ -362,7 +343,7 @@ impl Centrifuge {
         }
     }
 
-    /// Goes on with an answer that is not whole.
+    /// Continues an incomplete reply.
     fn continue_reply(&mut self, cx: &mut SessionContext<'_>) -> Flow {
         let Some(answering) = &mut self.answering else {
             return Flow::Continue;
@@ -374,7 +355,7 @@ impl Centrifuge {
         flow
     }
 
-    /// Drops the rest of an answer, since the session is over.
+    /// Drops the rest of a reply, since the session is over.
     pub(crate) fn end_answer(&mut self) {
         self.answering = None;
     }
@@ -430,7 +411,7 @@ impl Centrifuge {
                     cx.shared.stats.protocol_errors.add(1);
                     return DisconnectCode::BadRequest.into();
                 }
-                // A message says something.
+                // An empty message is invalid.
                 None if self.commands == 0 => return DisconnectCode::BadRequest.into(),
                 None => return Flow::Continue,
             };
@@ -480,7 +461,7 @@ impl Centrifuge {
                 return Flow::Wait(WaitReason::Turn);
             }
             let queued = cx.shared.requests.outboxes.of(cx.id).queued();
-            // What takes long is done once a turn.
+            // Expensive comparisons are made once per turn.
             let has_compared = std::mem::take(&mut self.has_compared);
             if has_compared || queued + frame.len() > ANSWERS_BYTES_HIGH {
                 return Flow::Wait(WaitReason::Output);
@@ -504,7 +485,7 @@ impl Centrifuge {
         self.request(id, &command.request, frame, cx)
     }
 
-    /// A home elsewhere has answered; whether what waited for that may go on.
+    /// Handles the answer of another worker's home; returns whether the waiting command may continue.
     pub(crate) fn handle_answer(
         &mut self,
         ticket: Ticket,
@@ -512,7 +493,7 @@ impl Centrifuge {
         cx: &mut SessionContext<'_>,
     ) -> Option<Flow> {
         if ticket.0 & GIVEN != 0 {
-            // What a command waits for is something else.
+            // The command waits for something else.
             self.handle_subscription_answer(ticket, &answer, cx);
             return None;
         }
@@ -576,7 +557,7 @@ impl Centrifuge {
         }
     }
 
-    /// Keys have come, or will not; whether somebody waited for them.
+    /// Handles fetched keys; returns whether a command waited for them.
     pub(crate) fn handle_identity(&mut self, finding: &IdentityResult) -> bool {
         let is_it = matches!(self.waiting, Some(PendingTicket::Keys))
             && *finding == IdentityResult::KeysFetched;
@@ -594,15 +575,15 @@ impl Centrifuge {
         }
     }
 
-    /// The command has to be looked at again when other keys are there.
+    /// Makes the command wait for new keys.
     fn wait_for_keys(&mut self) -> CommandStatus {
         self.has_requested_keys = true;
         self.waiting = Some(PendingTicket::Keys);
         CommandStatus::Not(WaitReason::Answer)
     }
 
-    /// The channel whose home is to count the session on behalf of a command. While it is asked the subscription can't
-    /// be ended: the answer would never come.
+    /// Returns the channel of a pending subscribe command. Its subscription can't be ended meanwhile, since the answer
+    /// would never arrive.
     fn channel_awaited(&self) -> Option<&str> {
         match &self.waiting {
             Some(PendingTicket::Subscribe(asked)) => Some(asked.channel()),
@@ -610,7 +591,7 @@ impl Centrifuge {
         }
     }
 
-    /// Whether homes have yet to answer before the connect command is.
+    /// Returns whether the connect command waits for homes.
     fn is_connecting(&self) -> bool {
         matches!(self.waiting, Some(PendingTicket::Connect(_)))
     }
@@ -620,7 +601,7 @@ impl Centrifuge {
         Ticket(self.ticket)
     }
 
-    /// When there is something to do, whether something comes or not.
+    /// Returns the next deadline.
     pub(crate) fn deadline_ms(&self, shared: &Context) -> u64 {
         if self.state == State::Fresh {
             return self.pinged_ms + STALE_MS;
@@ -635,7 +616,7 @@ impl Centrifuge {
         ping_ms.min(self.subscriptions.deadline_ms(shared.now, awaited))
     }
 
-    /// The same while what comes is not read: who can't speak has not gone silent.
+    /// Returns the deadline while input is paused, when silence of the client means nothing.
     pub(crate) fn blocked_deadline_ms(&self, now: Now) -> u64 {
         match self.state {
             State::Fresh | State::Refused(_) => self.pinged_ms + STALE_MS,
@@ -643,7 +624,7 @@ impl Centrifuge {
         }
     }
 
-    /// The same while somebody decides: its client is pinged, and nothing of it is heard.
+    /// Returns the deadline while a decision is pending: the client is pinged, and its input is paused.
     pub(crate) fn hook_deadline_ms(&self, shared: &Context) -> u64 {
         match self.state {
             State::Fresh | State::Refused(_) => u64::MAX,
@@ -651,7 +632,7 @@ impl Centrifuge {
         }
     }
 
-    /// Looks at what is due while what comes is not read.
+    /// Handles the deadline while input is paused.
     pub(crate) fn timeout_blocked(&mut self, cx: &mut SessionContext<'_>) -> Flow {
         if self.state == State::Fresh {
             return self.timeout(cx);
@@ -664,17 +645,16 @@ impl Centrifuge {
         flow
     }
 
-    /// Whether the next thing may be due earlier than was said last; that is known then.
+    /// Returns and clears whether the deadline may have become earlier.
     pub(crate) fn take_deadline_change(&mut self) -> bool {
         std::mem::take(&mut self.deadline_changed)
     }
 
-    /// What came while nobody listened may have been the answer to a ping.
+    /// Treats the client as alive: data received while input was paused may have been the answer to a ping.
     pub(crate) fn confirm_alive(&mut self) {
         self.is_pinged = false;
     }
 
-    /// Looks at what is due.
     pub(crate) fn timeout(&mut self, cx: &mut SessionContext<'_>) -> Flow {
         let now_ms = cx.shared.now.mono_ms;
         if self.state == State::Fresh {
@@ -694,7 +674,7 @@ impl Centrifuge {
                 flow = DisconnectCode::NoPong.into();
             } else if now_ms >= self.pinged_ms + interval_ms {
                 frame.ping();
-                // The pong has its full time also where the ping is late: after a pause of the whole machine, say.
+                // The pong gets its full time even if the ping was late, for example after a suspended machine.
                 (self.pinged_ms, self.is_pinged) = (now_ms, !self.is_one_way());
             }
         }
@@ -704,10 +684,10 @@ impl Centrifuge {
     }
 }
 
-/// How often clients are pinged, 0 for never, and how long is waited for the answer.
+/// Returns the ping interval, 0 for none, and the time to wait for the answer.
 fn ping_times_ms(shared: &Context) -> (u64, u64) {
     let limits = &shared.config.limits;
-    // Clients count in whole seconds.
+    // Clients use whole seconds.
     let interval_ms = limits.ping_interval_ms.div_ceil(1000) * 1000;
     (interval_ms, limits.pong_timeout_ms.min(PONG_MS_MAX))
 }

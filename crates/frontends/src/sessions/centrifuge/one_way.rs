@@ -1,10 +1,9 @@
-//! Clients that only listen, and need no SDK: the first thing that they say is a connect request, and all that they get
-//! are pushes.
+//! One-way clients, which need no SDK: their first message is a connect request, and they only receive pushes.
 //!
-//! Whoever connects with a command and whoever does so here gets the same channels by the same rules. There are two more
-//! things for those who can't ask later: channels of a request that everybody may hear are subscribed with the
-//! connection, and where the transport has a place for it (server-sent events) each event says where the client is then
-//! ([`crate::outbox`]), and what it says when it comes back counts for all channels.
+//! The rules for channels are the same as for the connect command. Two additions serve clients that can't send commands
+//! later: channels in the request that any client may subscribe to are subscribed with the connection; and on
+//! server-sent events each event contains the client's positions ([`crate::outbox`]), so that the id sent on a
+//! reconnect recovers all channels.
 
 use std::sync::Arc;
 
@@ -22,28 +21,28 @@ use super::{Centrifuge, CommandStatus, Flow, SessionContext, State};
 use crate::context::log_note::NoteLevel;
 use crate::context::step::WaitReason;
 
-/// What is known of such a client before it is connected.
+/// The state of a one-way client before it is connected.
 #[derive(Default)]
 pub(super) struct OneWayState {
-    /// Where it has been by the last event that it got: of all channels of which that says anything.
+    /// Positions in the last received event, for all channels with history.
     since: Option<Arc<[Since]>>,
 }
 
 impl Centrifuge {
-    /// The client only listens, and begins with a request that is yet to come.
+    /// Makes the session one-way, with a connect request to follow.
     pub(crate) fn may_connect_one_way(&mut self) {
         self.one_way = Some(OneWayState::default());
     }
 
-    /// The client only listens, and has sent its connect request with its HTTP request.
+    /// Makes the session one-way, with the connect request from its HTTP request.
     pub(crate) fn begin_listening(&mut self, connect: &[u8], since: Option<Arc<[Since]>>) {
         self.one_way = Some(OneWayState { since });
         self.message = connect.to_vec();
-        // Also of nothing.
+        // Also for an empty message.
         self.message.reserve(1);
     }
 
-    /// Whether it gets nothing but pushes.
+    /// Returns whether it only receives pushes.
     pub(crate) fn is_one_way(&self) -> bool {
         self.one_way.is_some()
     }
@@ -55,7 +54,7 @@ impl Centrifuge {
         }
     }
 
-    /// The connect request; what comes behind it nobody hears.
+    /// Handles the connect request; later input is ignored.
     pub(super) fn listen(
         &mut self,
         message: &[u8],
@@ -70,7 +69,7 @@ impl Centrifuge {
             ..DecodeLimits::default()
         };
         let request = match message.is_empty() {
-            // The handshake may have said all that there is to say.
+            // The handshake may contain everything needed.
             true => Ok(ConnectRequest::default()),
             false => self.encoding.connect_request(message, limits),
         };
@@ -92,7 +91,7 @@ impl Centrifuge {
         self.has_requested_keys = false;
         self.hooks.forget();
         match done {
-            // It asks for no long answers.
+            // It requests no long replies.
             CommandStatus::Yes | CommandStatus::Not(_) | CommandStatus::Answers(_) => {
                 Flow::Continue
             }
@@ -105,13 +104,13 @@ impl Centrifuge {
         }
     }
 
-    /// Up to where it says to know its channels; epochs say of which one a place is.
+    /// Returns the positions from the last event; epochs identify their channels.
     pub(super) fn since_event(&self) -> Option<Arc<[Since]>> {
         self.one_way.as_ref()?.since.clone()
     }
 
-    /// Adds the channels that the request names and everybody may hear. The others are passed over: the answer says
-    /// which ones it got.
+    /// Adds requested channels that any client may subscribe to. Others are ignored, since the reply lists the granted
+    /// ones.
     pub(super) fn add_asked(
         &self,
         all: &mut Vec<ChannelClaim>,
@@ -132,14 +131,13 @@ impl Centrifuge {
                 });
             }
             if all.len() > cx.shared.config.limits.channels_per_client {
-                // One too many is enough to be refused.
+                // One above the limit is enough to be refused.
                 return;
             }
         }
     }
 
-    /// Sends the connect push, which is in `frame`, and behind it what the client has missed, channel by channel. Each
-    /// says where the client is with it.
+    /// Sends the connect push in `frame`, followed by the missed publications of each channel with their positions.
     pub(super) fn push_missed(
         &self,
         channels: &[(&str, &SubscribeReply<'_>, &[Publication<'_>])],

@@ -1,9 +1,10 @@
-//! How sessions begin: by a WebSocket, or by an endless response with requests beside it that carry commands.
+//! How sessions open: with a WebSocket, or with an endless response and separate requests for commands.
 
 use std::borrow::Cow;
 
 use veche_centrifuge::{DecodeLimits, Encoding};
 use veche_hub::{ConnectionId, WorkerId};
+use veche_nodes::NodeId;
 use veche_proto::http::{Framing as BodyFraming, Head, Method, Status};
 use veche_proto::websocket::handshake::UpgradeRequest;
 
@@ -44,7 +45,7 @@ impl OpenSession for Box<Centrifuge> {
                 RequestPlan::Upgrade
             }
             Some(transport) => plan(transport, asked, shared).unwrap_or_else(RequestPlan::Refuse),
-            None => RequestPlan::Refuse(Refusal::new(Status::NOT_FOUND, "nothing here")),
+            None => RequestPlan::Refuse(Refusal::new(Status::NOT_FOUND, "not found")),
         }
     }
 
@@ -119,7 +120,7 @@ impl OpenSession for Box<Centrifuge> {
         [PROTOBUF, JSON].into_iter().find(|known| offers(known))
     }
 
-    /// It is subscribed when it connects, which comes after its handshake.
+    /// It is subscribed by the connect command, after the handshake.
     fn set_identity(&mut self, client: SessionIdentity<'_, '_>) -> bool {
         self.set_user(client.user);
         self.set_source(client.claims, client.disconnects_seen);
@@ -130,7 +131,7 @@ impl OpenSession for Box<Centrifuge> {
     }
 }
 
-/// A request that opens no WebSocket.
+/// Handles a request that opens no WebSocket.
 fn plan(
     transport: CentrifugeTransport,
     asked: &ProtocolRequest<'_, '_>,
@@ -156,7 +157,7 @@ fn plan(
         return Ok(RequestPlan::Reply(answer(Status::NO_CONTENT, headers)));
     }
     if !transport.takes(head.method.as_str()) {
-        let why = "this path takes another method";
+        let why = "method not allowed on this path";
         let refusal = Refusal::new(Status::METHOD_NOT_ALLOWED, why);
         return Err(refusal.with("Allow", transport.methods()));
     }
@@ -178,13 +179,13 @@ fn plan(
         return Ok(RequestPlan::Stream(None));
     }
     match head.query("cf_connect") {
-        // A page can have a browser open any address with its visitor's cookies.
+        // A page can make a browser request any address with its visitor's cookies.
         Some(connect) if !transport.is_one_way() && !only_connects(connect.as_bytes()) => {
-            let why = "cf_connect takes one connect command and no other";
+            let why = "cf_connect must contain exactly one connect command";
             Err(Refusal::new(Status::BAD_REQUEST, why))
         }
         Some(connect) => Ok(RequestPlan::Stream(Some(connect.as_bytes().to_vec()))),
-        // The request may say all that there is to say.
+        // The request may contain everything needed.
         None if transport.is_one_way() => Ok(RequestPlan::Stream(Some(Vec::new()))),
         None => Err(Refusal::new(
             Status::BAD_REQUEST,
@@ -193,7 +194,7 @@ fn plan(
     }
 }
 
-/// Commands have come for a response, wherever it is.
+/// Relays commands to a response of any worker.
 fn relay(
     encoding: Encoding,
     bytes_max: usize,
@@ -210,15 +211,33 @@ fn relay(
     match encoding.emulation(body, limits) {
         Err(_) => status = Status::BAD_REQUEST,
         // The client connects again, and gets a node that is there.
-        Ok(emulation) if emulation.node != shared.process.node() => {
+        Ok(emulation)
+            if emulation.node != shared.process.node()
+                && !shared.process.has_node(&emulation.node) =>
+        {
             status = Status::NOT_FOUND;
+        }
+        Ok(emulation) if emulation.node != shared.process.node() => {
+            let node = u64::from_str_radix(&emulation.node, 16).map(NodeId);
+            match node.ok().zip(EmulationAddress::parse(&emulation.session)) {
+                Some(_) if shared.requests.far_relays.len() >= RELAYS_MAX => {
+                    status = Status::SERVICE_UNAVAILABLE;
+                    headers.push(("Retry-After", "1".into()));
+                }
+                Some((node, to)) => {
+                    let commands = emulation.data.as_ref().into();
+                    let relay = EmulationRequest { to, commands };
+                    shared.requests.far_relays.push_back((node, relay));
+                }
+                None => {}
+            }
         }
         Ok(emulation) => match EmulationAddress::parse(&emulation.session) {
             Some(to) if !has_room(to.worker, shared) => {
                 status = Status::SERVICE_UNAVAILABLE;
                 headers.push(("Retry-After", "1".into()));
             }
-            // Whether it is there still turns out where it was; a client whose response is over knows it.
+            // Whether the response still exists is checked on its worker; the client itself knows when it has ended.
             Some(to) => {
                 let commands = emulation.data.as_ref().into();
                 shared
@@ -240,8 +259,8 @@ fn answer(status: Status, headers: Headers) -> BodyAnswer {
     }
 }
 
-/// Whether commands for responses of a worker can wait to be posted. Each worker has a share of the room, so that one whose
-/// lane is busy leaves room for the commands of others.
+/// Returns whether relays of a worker may be queued. Each worker has a share of the queue, so that one with a busy lane
+/// leaves room for others.
 fn has_room(worker: WorkerId, shared: &Context) -> bool {
     let relays = &shared.requests.relays;
     let share = (RELAYS_MAX / usize::from(shared.hub.workers())).max(1);
@@ -253,7 +272,7 @@ fn has_room(worker: WorkerId, shared: &Context) -> bool {
             < share
 }
 
-/// Headers by which a page of that origin may read the answer.
+/// Returns the CORS headers for pages of this origin.
 fn allowed(origin: Option<String>) -> Headers {
     let passing = OVERLOADED.into_iter();
     let mut headers: Headers = passing.map(|(name, value)| (name, value.into())).collect();
@@ -264,7 +283,7 @@ fn allowed(origin: Option<String>) -> Headers {
     headers
 }
 
-/// Makes a session one that only listens. Its connect request is in the query, or its first message.
+/// Makes a session one-way. Its connect request is in the query, or is its first message.
 fn listen(
     session: &mut Centrifuge,
     encoding: Encoding,
@@ -291,7 +310,7 @@ fn listen(
     Ok(())
 }
 
-/// What a client of Centrifugo's protocol speaks.
+/// Returns the encoding that a client uses.
 fn encoding(head: &Head<'_>, upgrade: &UpgradeRequest<'_, '_>) -> Encoding {
     let is_asked_for = |name| head.query(name).is_some_and(|value| value == "protobuf");
     let is_protobuf = upgrade.protocols().any(|offered| offered == PROTOBUF)

@@ -1,25 +1,26 @@
-//! What one subscription may have other than its namespace: the `override` of tokens and of the API.
+//! Subscription options that override those of the namespace: `override` of tokens and the API.
 
 use veche_hub::NamespaceOptions;
 
-/// How one subscription differs from others of its namespace.
+/// How a subscription differs from the namespace's defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PresenceOverrides {
-    /// Neither presence nor joins and leaves show it.
+    /// The client is hidden from presence, joins and leaves.
     pub(crate) is_hidden: bool,
-    /// Whether the client gets joins and leaves without asking; `None`: as the namespace says.
+    /// Whether the client receives join and leave events without requesting them; `None`: by the namespace.
     pub(crate) receives_join_leave: Option<bool>,
 }
 
 impl PresenceOverrides {
-    /// Whether the client gets joins and leaves of a channel with these options without asking.
+    /// Returns whether the client receives join and leave events of a channel with these options without requesting
+    /// them.
     pub(crate) fn receives_join_leave(self, options: &NamespaceOptions) -> bool {
         self.receives_join_leave
             .unwrap_or(options.force_push_join_leave)
     }
 }
 
-/// The members of `override`; `None` leaves one as the namespace has it.
+/// The members of `override`; `None` keeps the namespace's option.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NamespaceOverride {
     pub(crate) presence: Option<bool>,
@@ -30,7 +31,7 @@ pub(crate) struct NamespaceOverride {
 }
 
 impl NamespaceOverride {
-    /// Returns what it makes of a subscription in a channel with these options, or why that is not possible.
+    /// Returns the resulting overrides in a channel with these options, or why they are impossible.
     pub(crate) fn presence_overrides(
         self,
         options: &NamespaceOptions,
@@ -40,17 +41,13 @@ impl NamespaceOverride {
             .force_positioning
             .is_some_and(|wanted| wanted != remembers)
         {
-            return Err(
-                "override.force_positioning: it is so where the namespace has a history_size, and nowhere else",
-            );
+            return Err("override.force_positioning: determined by history_size of the namespace");
         }
         if self
             .force_recovery
             .is_some_and(|wanted| wanted != remembers)
         {
-            return Err(
-                "override.force_recovery: it is so where the namespace has a history_size, and nowhere else",
-            );
+            return Err("override.force_recovery: determined by history_size of the namespace");
         }
         let usual = (options.presence, options.join_leave);
         let shown = (
@@ -59,10 +56,12 @@ impl NamespaceOverride {
         );
         if shown != usual && shown != (false, false) {
             return Err(match shown {
-                (true, _) if !usual.0 => "override.presence: the namespace keeps none",
-                (_, true) if !usual.1 => "override.join_leave: the namespace tells of nobody",
+                (true, _) if !usual.0 => "override.presence: the namespace has no presence",
+                (_, true) if !usual.1 => {
+                    "override.join_leave: the namespace has no join and leave events"
+                }
                 _ => {
-                    "override: presence and join_leave of a subscription can be switched off together only"
+                    "override: presence and join_leave of a subscription can only be disabled together"
                 }
             });
         }

@@ -1,7 +1,7 @@
-//! Time that somebody else gives: when a connection's or a subscription's is over, he is asked whether it goes on.
+//! Renewal by hooks: when a connection or subscription expires, a hook decides whether it continues.
 //!
-//! Clients know nothing of it, and no command waits for it. Whoever can't say is asked again in a while; meanwhile it
-//! goes on.
+//! Clients are not involved, and no command waits for it. Without a decision the hook is asked again later, and the
+//! session continues until then.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,30 +16,28 @@ use crate::context::identity::Validity;
 use crate::context::log_note::NoteLevel;
 use crate::context::route::Route;
 
-/// So much later one who could not say is asked again.
+/// Delay before a failed request is repeated.
 const AGAIN_MS: u64 = 60_000;
 
-/// What became of the time of something.
+/// The outcome of a renewal request.
 enum RenewalOutcome {
-    /// It holds until then, in milliseconds since 1970; `None`: for ever.
+    /// Valid until then, in milliseconds since 1970; `None`: indefinitely.
     Until(Option<u64>, Box<HookGrant>),
-    /// Nobody could say.
     Later,
-    /// It is over.
     Over,
-    /// The client is closed.
+    /// The client is disconnected.
     End(u16, Cow<'static, str>),
 }
 
 impl Centrifuge {
-    /// Whether somebody is to be asked when the connection's time is over, and is not being asked yet.
+    /// Returns whether a hook has to be asked when the connection expires, and is not being asked yet.
     pub(crate) fn renews_by_hook(&self, route: &Route) -> bool {
         self.state == State::Connected
             && self.hooks.refresh.is_none()
             && route.hook_target(HookKind::Refresh).is_some()
     }
 
-    /// Asks about what is over.
+    /// Sends requests for what has expired.
     pub(super) fn request_renewal(&mut self, cx: &mut SessionContext<'_>) {
         let now_ms = cx.shared.now.wall_ms;
         let is_over = |expires_ms: u64| now_ms >= expires_ms;
@@ -68,7 +66,7 @@ impl Centrifuge {
         }
     }
 
-    /// It was decided whether something goes on; how the session does, if that changes it.
+    /// Handles a decision on a renewal; returns what happens to the session, if anything.
     pub(super) fn handle_renewal(
         &mut self,
         question: HookRequestId,
@@ -88,7 +86,7 @@ impl Centrifuge {
                     None
                 }
                 RenewalOutcome::Later => {
-                    // Meanwhile somebody else may have prolonged it.
+                    // It may have been extended in the meantime.
                     let lease = cx.lease.as_deref();
                     if let Some(until_ms) = lease.and_then(|lease| lease.validity.until_ms) {
                         self.prolong(Some(until_ms.max(now_ms + AGAIN_MS)), cx);
@@ -112,7 +110,7 @@ impl Centrifuge {
                 self.subscriptions.renew(&channel, again_ms, None);
                 None
             }
-            // The client can't ask for it again.
+            // The client can't subscribe to it again.
             RenewalOutcome::Over if self.subscriptions.is_by_server(&channel) => {
                 Some(DisconnectCode::SubscriptionExpired.into())
             }
@@ -141,13 +139,13 @@ impl Centrifuge {
                 };
             }
             (lease, None) => *lease = None,
-            // A back end has said meanwhile that it never ends.
+            // A back end has removed the expiry in the meantime.
             (None, Some(_)) => {}
         }
     }
 }
 
-/// What a verdict on time comes to.
+/// Evaluates a decision on a renewal.
 fn renewal(kind: HookKind, verdict: HookDecision, cx: &mut SessionContext<'_>) -> RenewalOutcome {
     match check_decision(verdict) {
         Ok(HookDecision::Granted(grant)) => {

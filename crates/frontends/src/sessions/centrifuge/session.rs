@@ -1,4 +1,4 @@
-//! The session as its transport drives it. While it is being closed nothing of it goes on.
+//! The session's interface to its transport. While it is closing, calls have no effect.
 
 use std::borrow::Cow;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! The channels of a client: those that it asked for, and those that it was given.
+//! A client's subscriptions, its own and server-side ones.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use veche_centrifuge::{
     SubRefreshResult, SubscribeRequest, SubscribeResult, TagsFilter, UnsubscribeCode,
 };
 use veche_hub::{
-    ChannelName, ClientInfo, DeltaMode, HubReply, NamespaceOptions, Payload, RecoveryMode,
-    SubscribeError, SubscribeOptions, SubscribeOutcome, Ticket,
+    ChannelName, ClientInfo, DeltaMode, NamespaceOptions, Payload, RecoveryMode, SubscribeError,
+    SubscribeOptions, SubscribeOutcome, Ticket,
 };
 use veche_types::Now;
 
@@ -27,58 +27,58 @@ use crate::context::identity::{Identity, Validity};
 use crate::outbox::{DeltaState, PublicationFilter, SubscriptionOptions};
 use crate::websocket::GRACE_MS;
 
-/// A subscription that holds for longer is looked at again then: the wall clock may have been set.
+/// Maximum delay until an expiry is checked again, since the wall clock may be set.
 const EXPIRY_CHECK_MS: u64 = 60 * 60 * 1000;
 
-/// The one kind of deltas.
+/// The supported kind of deltas.
 const DELTA: &str = "fossil";
 
-/// The flag by which a client would rather be refused than not recover.
+/// The flag of clients that prefer an error to an incomplete recovery.
 const FLAG_RECOVER_OR_FAIL: i64 = 2;
 
-/// What a client is subscribed to, or about to be.
+/// A client's subscriptions, including pending ones.
 #[derive(Default)]
 pub(super) struct Subscriptions {
     all: Vec<ClientSubscription>,
-    /// When the first has to be looked at; milliseconds since 1970.
+    /// The first time to check for expiry; milliseconds since 1970.
     due_ms: Option<u64>,
 }
 
 struct ClientSubscription {
     channel: Box<str>,
-    /// By the server's will: the client can't end it.
+    /// Server-side: the client can't end it.
     is_by_server: bool,
-    /// The connection's token has named it.
+    /// The connection's token named it.
     is_by_token: bool,
-    /// The token for it holds until then, or what was granted; `None`: for ever.
+    /// Expiry of its token or grant; `None`: never.
     expires_ms: Option<u64>,
-    /// Somebody else says whether it goes on then, of which the client knows nothing.
+    /// A hook decides at expiry, without the client.
     is_renewed: bool,
-    /// He is being asked.
+    /// The pending request to that hook.
     renewal: Option<HookRequestId>,
-    /// What is known of the client in this channel; boxed, since few have it.
+    /// The client's public data in this channel; boxed, since it is rare.
     info: Option<Box<Payload>>,
 }
 
-// A client may have as many as there are channels for it.
+// Limits the memory of a client with the maximum number of channels.
 const _: () = assert!(size_of::<ClientSubscription>() <= 56);
 
-/// A subscribe command whose channel's home has yet to answer.
+/// A subscribe command that waits for its channel's home.
 pub(super) struct RequestedSubscription {
     id: u32,
     channel: Box<str>,
-    /// In how many seconds its token ends.
+    /// Seconds until its token expires.
     ttl_s: Option<u32>,
     is_recovering: bool,
-    /// Of what is kept it gets the latest that passes its filter.
+    /// Recovers only the latest publication that passes its filter.
     recovery_filter: bool,
     or_fail: bool,
     options: SubscriptionOptions,
-    /// What the client is told.
+    /// Data for the client.
     data: Option<Payload>,
 }
 
-/// On what terms a client may subscribe.
+/// The conditions of a granted subscription.
 #[derive(Default)]
 struct SubscriptionGrant {
     info: Option<Payload>,
@@ -126,7 +126,7 @@ impl Subscriptions {
         self.settle();
     }
 
-    /// One that the server wants.
+    /// Adds a server-side subscription.
     pub(super) fn add_by_server(&mut self, granted: &ChannelClaim, is_renewed: bool) {
         self.add(ClientSubscription {
             channel: granted.channel.as_str().into(),
@@ -139,25 +139,25 @@ impl Subscriptions {
         });
     }
 
-    /// Whether a token that names these names those that the one before has named.
+    /// Returns whether a new token names the same channels as the previous one.
     pub(super) fn are_exactly(&self, named: &[ChannelClaim]) -> bool {
         let is_named = |channel: &str| named.iter().any(|one| one.channel == channel);
         let mut by_token = self.all.iter().filter(|one| one.is_by_token);
         named.iter().all(|one| self.has(&one.channel)) && by_token.all(|one| is_named(&one.channel))
     }
 
-    /// Whether the server wants it.
+    /// Returns whether it is a server-side subscription.
     pub(super) fn is_by_server(&self, channel: &str) -> bool {
         self.find(channel).is_some_and(|one| one.is_by_server)
     }
 
-    /// Those whose time is over, and about which somebody is to be asked.
+    /// Returns expired subscriptions that a hook has to decide on.
     pub(super) fn to_renew(&self, now_ms: u64, awaited: Option<&str>) -> Vec<Box<str>> {
         if self.due_ms.is_none_or(|due_ms| now_ms < due_ms) {
             return Vec::new();
         }
         let is_over = |one: &&ClientSubscription| {
-            // One of which an answer comes can't be ended before.
+            // A subscription with a pending answer can't be ended.
             let is_awaited = Some(&*one.channel) == awaited;
             one.defers_renewal()
                 && !is_awaited
@@ -167,7 +167,7 @@ impl Subscriptions {
         over.map(|one| one.channel.clone()).collect()
     }
 
-    /// Somebody is being asked about that.
+    /// Records a pending renewal request.
     pub(super) fn begin_renewal(&mut self, channel: &str, question: HookRequestId) {
         if let Some(one) = self.all.iter_mut().find(|one| *one.channel == *channel) {
             one.renewal = Some(question);
@@ -175,7 +175,7 @@ impl Subscriptions {
         self.settle();
     }
 
-    /// About which channel that question was; `None` if there is no such subscription any more.
+    /// Returns the channel of a completed renewal request; `None` if the subscription has ended.
     pub(super) fn end_renewal(&mut self, question: HookRequestId) -> Option<Box<str>> {
         let mut all = self.all.iter_mut();
         let one = all.find(|one| one.renewal == Some(question))?;
@@ -185,12 +185,12 @@ impl Subscriptions {
         Some(channel)
     }
 
-    /// Until when it holds, if that has an end.
+    /// Returns the expiry, if any.
     pub(super) fn expires_ms(&self, channel: &str) -> Option<u64> {
         self.find(channel).and_then(|one| one.expires_ms)
     }
 
-    /// It holds until then; with what is known of the client from now on, if that is said.
+    /// Sets a new expiry, and new public data if given.
     pub(super) fn renew(&mut self, channel: &str, expires_ms: Option<u64>, info: Option<Payload>) {
         if let Some(one) = self.all.iter_mut().find(|one| *one.channel == *channel) {
             one.expires_ms = expires_ms;
@@ -208,8 +208,8 @@ impl Subscriptions {
         self.due_ms = self.all.iter().filter_map(ClientSubscription::due_ms).min();
     }
 
-    /// When the first has expired for good, or somebody is to be asked about it, by the monotonic clock, or when to look
-    /// again; but for one, of which an answer comes.
+    /// Returns when the first subscription expires or has to be renewed, in monotonic milliseconds, or when to check
+    /// again; without the one that waits for an answer.
     pub(super) fn deadline_ms(&self, now: Now, awaited: Option<&str>) -> u64 {
         let left_ms = |due_ms: u64| due_ms.saturating_sub(now.wall_ms).min(EXPIRY_CHECK_MS);
         let mut first_ms = self.due_ms;
@@ -224,12 +224,12 @@ impl Subscriptions {
 }
 
 impl ClientSubscription {
-    /// Somebody will be asked when its time is over.
+    /// Returns whether a hook will be asked at expiry.
     fn defers_renewal(&self) -> bool {
         self.is_renewed && self.renewal.is_none()
     }
 
-    /// When to look at it.
+    /// Returns when to check it.
     fn due_ms(&self) -> Option<u64> {
         let expires_ms = self.expires_ms?;
         match self.defers_renewal() {
@@ -239,16 +239,16 @@ impl ClientSubscription {
     }
 }
 
-/// How a client wants to be told, as far as it may.
+/// Returns the options of a subscription, as far as they are permitted.
 fn subscription_options(
     request: &SubscribeRequest<'_>,
     options: NamespaceOptions,
 ) -> Result<SubscriptionOptions, FilterError> {
-    // Of a kind that is not known none are granted.
+    // Unknown kinds of deltas are not granted.
     let wants_deltas = request.delta == DELTA;
     let filter = match request.filter {
         None => None,
-        // What was before is not what passed before.
+        // With a filter the previous publication may not have been received.
         Some(_) if !options.tags_filter || wants_deltas => return Err(FilterError),
         Some(filter) => Some(Arc::new(TagsFilter::read(filter)?) as Arc<dyn PublicationFilter>),
     };
@@ -262,7 +262,7 @@ fn subscription_options(
     })
 }
 
-/// Whether a client gets the latest publication that passes its filter when it comes back.
+/// Returns whether a recovering client gets the latest publication that passes its filter.
 fn recovery_filter(wish: &SubscriptionOptions, options: NamespaceOptions) -> bool {
     let gets_latest = options
         .history
@@ -271,7 +271,7 @@ fn recovery_filter(wish: &SubscriptionOptions, options: NamespaceOptions) -> boo
 }
 
 impl Centrifuge {
-    /// As whom others see the client in a channel.
+    /// Returns the client's public data in a channel.
     pub(super) fn info_in(&self, channel: &str) -> Arc<ClientInfo> {
         let subscription = self.subscriptions.find(channel);
         self.info_with(subscription.and_then(|one| one.info.as_deref()))
@@ -279,7 +279,7 @@ impl Centrifuge {
 
     pub(super) fn info_with(&self, chan_info: Option<&Payload>) -> Arc<ClientInfo> {
         match chan_info {
-            // One for all channels of which nothing more is known.
+            // Shared by all channels without data of their own.
             None => Arc::clone(&self.info),
             Some(_) => Arc::new(ClientInfo {
                 chan_info: chan_info.cloned(),
@@ -288,7 +288,7 @@ impl Centrifuge {
         }
     }
 
-    /// What a token for a channel has to be for.
+    /// Returns what a token for a channel has to match.
     fn place<'a>(&'a self, channel: &'a str) -> TokenSubject<'a> {
         TokenSubject {
             channel,
@@ -324,7 +324,7 @@ impl Centrifuge {
             Ok(leave) => leave,
             Err(code) => return refuse(id, code, frame),
         };
-        // Maps.
+        // Map subscriptions.
         if request.kind != 0 {
             return refuse(id, ErrorCode::NotAvailable, frame);
         }
@@ -432,7 +432,7 @@ impl Centrifuge {
         }
     }
 
-    /// The channel's home has counted the client.
+    /// Handles the answer of the channel's home.
     pub(super) fn subscribed(
         &mut self,
         asked: &RequestedSubscription,
@@ -459,7 +459,7 @@ impl Centrifuge {
         }
         let mut wish = asked.options.clone();
         if joined.is_none() {
-            // Nobody knows what was before.
+            // The previous publication is unknown.
             wish.deltas = DeltaState::Off;
         } else if wish.deltas != DeltaState::Off {
             welcome = welcome.with_deltas(frame.encoding());
@@ -494,14 +494,13 @@ impl Centrifuge {
         match self.subscriptions.find(channel) {
             Some(one) if one.is_by_server => return refuse(id, ErrorCode::PermissionDenied, frame),
             Some(_) => self.leave(channel, cx),
-            // It hears nothing of it, as it wants.
+            // It requested not to be subscribed then.
             None => {}
         }
         frame.reply(id, Outcome::Unsubscribe);
         CommandStatus::Yes
     }
 
-    /// Ends a subscription.
     pub(super) fn leave(&mut self, channel: &str, cx: &mut SessionContext<'_>) {
         self.subscriptions.remove(channel);
         cx.shared
@@ -530,7 +529,7 @@ impl Centrifuge {
             (Err(code), _) => Some(code),
             (_, None) => Some(ErrorCode::PermissionDenied),
             (_, Some(_)) if request.kind != 0 => Some(ErrorCode::NotAvailable),
-            // There is nothing to be refreshed.
+            // Nothing to refresh.
             (_, Some(one)) if one.expires_ms.is_none() => Some(ErrorCode::BadRequest),
             (_, Some(_)) if request.token.is_empty() => Some(ErrorCode::BadRequest),
             (_, Some(_)) => None,
@@ -545,7 +544,7 @@ impl Centrifuge {
             Err(denied) => {
                 denied.note(cx.id, cx.shared);
                 let code = match denied {
-                    // Not TokenExpired: an SDK that is told so here gives up, and one whose time is over subscribes again.
+                    // Not TokenExpired, which makes SDKs give up; after an expiry they subscribe again.
                     TokenDenied::Expired => ErrorCode::Expired,
                     denied => denied.subscribe_error(),
                 };
@@ -567,8 +566,8 @@ impl Centrifuge {
         CommandStatus::Yes
     }
 
-    /// Ends the subscriptions whose tokens are over; clients ask for new ones and subscribe again. One that a back end
-    /// has made ends the session, since the client can't.
+    /// Ends subscriptions with expired tokens; clients get new ones and subscribe again. An expired server-side
+    /// subscription ends the session, since the client can't renew it.
     pub(super) fn end_expired(
         &mut self,
         frame: &mut ReplyFrame,
@@ -600,7 +599,7 @@ impl Centrifuge {
     }
 }
 
-/// Subscribes a session; what it joins, if the channel's home is here.
+/// Subscribes a session; returns the result if the channel's home is on this worker.
 pub(super) fn join(
     channel: ChannelName<'_>,
     ticket: Ticket,
@@ -608,18 +607,11 @@ pub(super) fn join(
     cx: &mut SessionContext<'_>,
 ) -> Result<Option<Option<Box<SubscribeOutcome>>>, ErrorCode> {
     let (hub, ports) = (&mut cx.shared.hub, &mut cx.shared.requests);
-    let answers = ports.answers.len();
-    let subscribed = hub.subscribe(cx.id, channel, ticket, joining, ports);
-    subscribed.map_err(|error| match error {
-        SubscribeError::AlreadySubscribed => ErrorCode::AlreadySubscribed,
-        SubscribeError::Stale => ErrorCode::Internal,
-        SubscribeError::Full => ErrorCode::LimitExceeded,
-    })?;
-    if ports.answers.len() == answers {
-        return Ok(None);
+    match hub.subscribe(cx.id, channel, ticket, joining, ports) {
+        Ok(veche_hub::RequestOutcome::Done(joined)) => Ok(Some(joined)),
+        Ok(veche_hub::RequestOutcome::Pending) => Ok(None),
+        Err(SubscribeError::AlreadySubscribed) => Err(ErrorCode::AlreadySubscribed),
+        Err(SubscribeError::Stale) => Err(ErrorCode::Internal),
+        Err(SubscribeError::Full) => Err(ErrorCode::LimitExceeded),
     }
-    Ok(match ports.answers.pop_back() {
-        Some((_, _, HubReply::Subscribed(joined))) => Some(joined),
-        _ => None,
-    })
 }

@@ -1,7 +1,7 @@
-//! Tokens that come in commands: whether the one of a connection or of a subscription is of use there.
+//! Tokens in commands: checks for connections and subscriptions.
 //!
-//! Whether they hold is judged with the keys of the route's identity. Where these may lie elsewhere the command waits for
-//! them, once.
+//! They are verified with the keys of the route's identity. If newer keys may be available, the command waits for them
+//! once.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,22 +18,22 @@ use crate::context::log_note::{AuthDecision, NoteLevel};
 use crate::context::route::Route;
 use crate::context::worker_context::Context;
 
-/// Why a token is of no use now.
+/// Why a token is not accepted now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenDenied {
-    /// Other keys are on their way.
+    /// New keys are being fetched.
     Later,
-    /// It was good once.
+    /// The token has expired.
     Expired,
-    /// It is good, but what it grants is over.
+    /// The token is valid, but its grant has expired.
     Revoked,
-    /// It does not hold.
+    /// The token is invalid.
     Bad(AuthError),
-    /// It is for something else.
+    /// The token is for something else.
     NotFor(&'static str),
-    /// It can't be judged: our fault.
+    /// The token can't be verified, through no fault of the client.
     NoKeys,
-    /// Nothing here goes by tokens.
+    /// The route does not use tokens.
     Unused,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for TokenDenied {
             Self::Revoked => f.write_str("the token is refused: its expire_at is over"),
             Self::Bad(unknown) => unknown.fmt(f),
             Self::NotFor(what) => write!(f, "the token is refused: {what}"),
-            Self::Unused => f.write_str("tokens mean nothing on this route"),
+            Self::Unused => f.write_str("tokens are not used on this route"),
         }
     }
 }
@@ -57,7 +57,7 @@ impl From<TokenError> for TokenDenied {
 }
 
 impl TokenDenied {
-    /// What becomes of a connect command.
+    /// Returns the error of a connect command, or a close code.
     pub(super) fn connect_error(self) -> Result<ErrorCode, DisconnectCode> {
         match self {
             Self::Expired => Ok(ErrorCode::TokenExpired),
@@ -69,7 +69,7 @@ impl TokenDenied {
         }
     }
 
-    /// What becomes of a command about one channel.
+    /// Returns the error of a command for one channel.
     pub(super) fn subscribe_error(self) -> ErrorCode {
         match self {
             Self::Expired => ErrorCode::TokenExpired,
@@ -81,7 +81,7 @@ impl TokenDenied {
         }
     }
 
-    /// Says it in the log. What only the issuer can have got wrong the operator should see.
+    /// Logs the refusal, as a warning if only the issuer can be at fault.
     pub(super) fn note(self, id: ConnectionId, shared: &mut Context) {
         let level = match self {
             Self::Bad(AuthError::InvalidToken(TokenError::Claim(_))) => NoteLevel::Warn,
@@ -93,21 +93,21 @@ impl TokenDenied {
     }
 }
 
-/// What a connection's token says.
+/// The content of a connection token.
 #[derive(Debug)]
 pub(super) struct ConnectionToken {
     pub(super) lease: IdentityLease,
     pub(super) claims: ConnectionClaims,
 }
 
-/// What a subscription's token says.
+/// The content of a subscription token.
 #[derive(Debug)]
 pub(super) struct SubscriptionToken {
     pub(super) validity: Validity,
     pub(super) claims: SubscriptionClaims,
 }
 
-/// For which channel a token has to be, of which user and connection.
+/// The channel, user and connection that a token must be for.
 #[derive(Clone, Copy)]
 pub(super) struct TokenSubject<'a> {
     pub(super) channel: &'a str,
@@ -115,16 +115,16 @@ pub(super) struct TokenSubject<'a> {
     pub(super) client: &'a str,
 }
 
-/// Who judges, and who asks.
+/// Verifies tokens of a session.
 pub(super) struct TokenCheck<'a> {
     pub(super) id: ConnectionId,
     pub(super) route: &'a Route,
-    /// Other keys have been asked for already.
+    /// Newer keys were already requested.
     pub(super) has_asked: bool,
 }
 
 impl TokenCheck<'_> {
-    /// A connection's token.
+    /// Verifies a connection token.
     pub(super) fn connection(
         &self,
         token: &str,
@@ -132,7 +132,7 @@ impl TokenCheck<'_> {
     ) -> Result<ConnectionToken, TokenDenied> {
         let tokens = self.tokens()?;
         let (mut claimed, term) = self.claimed(&tokens.connections, token, shared)?;
-        // A subscription's token says who may hear something, not who somebody is.
+        // A subscription token authorises a subscription; it does not identify a user.
         if claimed.all.contains_key("channel") {
             return Err(TokenDenied::Bad(AuthError::ChannelToken));
         }
@@ -153,7 +153,7 @@ impl TokenCheck<'_> {
         })
     }
 
-    /// A subscription's token: for this channel and this user, and this connection if it names one.
+    /// Verifies a subscription token: for this channel and user, and for this connection if it names one.
     pub(super) fn subscription(
         &self,
         token: &str,
@@ -166,7 +166,7 @@ impl TokenCheck<'_> {
             return Err(TokenDenied::NotFor("it is not for this channel"));
         }
         if claimed.user.as_deref().unwrap_or_default() != place.user {
-            return Err(TokenDenied::NotFor("it is another user's"));
+            return Err(TokenDenied::NotFor("it belongs to another user"));
         }
         let options = shared.config.namespaces.of(place.channel);
         let says = counted(SubscriptionClaims::read(&claimed.all, &options), shared)?;
@@ -231,7 +231,7 @@ impl TokenCheck<'_> {
     }
 }
 
-/// Counts a token whose claims can't be honoured.
+/// Counts a token with invalid claims.
 pub(super) fn counted<T>(read: Result<T, TokenError>, shared: &Context) -> Result<T, TokenDenied> {
     read.map_err(|refusal| {
         shared.stats.token_refused(refusal);
@@ -239,7 +239,7 @@ pub(super) fn counted<T>(read: Result<T, TokenError>, shared: &Context) -> Resul
     })
 }
 
-/// Reports a refused token, with the user of the connection as far as it is known.
+/// Reports a refused token to the decision log, with the connection's user if known.
 fn refused_token(id: ConnectionId, reason: &str, shared: &Context) {
     shared.log_decision(&AuthDecision {
         what: "token",

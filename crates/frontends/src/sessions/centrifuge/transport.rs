@@ -1,4 +1,4 @@
-//! By what clients of the protocol come beside WebSocket: an endless response, and requests with commands beside it.
+//! Transports of the protocol other than WebSocket: an endless response, with separate requests for commands.
 
 use std::collections::VecDeque;
 
@@ -6,24 +6,24 @@ use veche_centrifuge::{DecodeLimits, Encoding, Request};
 
 use crate::context::route::Route;
 
-/// What carries a client's messages; the last piece of the path says it.
+/// A transport, selected by the last segment of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CentrifugeTransport {
     WebSocket,
-    /// A response whose lines are messages.
+    /// A response with one message per line.
     HttpStream,
     /// A response of server-sent events.
     Events,
-    /// Commands for one of these responses, which may be another worker's.
+    /// Commands for one of these responses, possibly of another worker.
     Emulation,
-    /// The same three for clients that only listen.
+    /// One-way variants of the three transports.
     OneWayWebSocket,
     OneWayHttpStream,
     OneWayEvents,
 }
 
 impl CentrifugeTransport {
-    /// `None`: nothing is there.
+    /// Returns `None` for unknown paths.
     pub(crate) fn of(route: &Route, path: &str) -> Option<Self> {
         match path.rsplit('/').next() {
             Some("websocket") => Some(Self::WebSocket),
@@ -38,7 +38,7 @@ impl CentrifugeTransport {
         }
     }
 
-    /// As back ends are told.
+    /// Returns its name for back ends.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::WebSocket => "websocket",
@@ -51,7 +51,7 @@ impl CentrifugeTransport {
         }
     }
 
-    /// The methods that it takes.
+    /// Returns its HTTP methods.
     pub(crate) fn methods(self) -> &'static str {
         match self {
             Self::WebSocket | Self::Events | Self::OneWayWebSocket => "GET",
@@ -60,12 +60,12 @@ impl CentrifugeTransport {
         }
     }
 
-    /// Whether it takes this one.
+    /// Returns whether it supports this method.
     pub(crate) fn takes(self, method: &str) -> bool {
         self.methods().split(", ").any(|one| one == method)
     }
 
-    /// Whether its clients only listen.
+    /// Returns whether its clients are one-way.
     pub(crate) fn is_one_way(self) -> bool {
         matches!(
             self,
@@ -73,17 +73,17 @@ impl CentrifugeTransport {
         )
     }
 
-    /// Whether it is a response of server-sent events.
+    /// Returns whether it is a response of server-sent events.
     pub(crate) fn is_events(self) -> bool {
         matches!(self, Self::Events | Self::OneWayEvents)
     }
 }
 
-/// So many bytes of relays wait behind commands that wait for something, and this is what one takes beside its own.
+/// Maximum bytes of relays queued behind waiting commands, and the overhead counted for each.
 const RELAYED_BYTES_MAX: usize = 256 << 10;
 const RELAY_BYTES: usize = 64;
 
-/// Relays to one client that wait for commands before them. Each is as much of a message as one that came in time.
+/// Relays of one client that wait for earlier commands. Each is treated as a message of its own.
 #[derive(Debug, Default)]
 pub(super) struct RelayQueue {
     all: VecDeque<Vec<u8>>,
@@ -91,21 +91,20 @@ pub(super) struct RelayQueue {
 }
 
 impl RelayQueue {
-    /// Keeps one; `false`: too many wait.
+    /// Queues a relay; returns `false` if too many wait.
     pub(super) fn keep(&mut self, commands: &[u8]) -> bool {
         let bytes = self.bytes + commands.len() + RELAY_BYTES;
         if bytes > RELAYED_BYTES_MAX {
             return false;
         }
         self.bytes = bytes;
-        // Whoever takes it sees by its capacity that it is there.
+        // The capacity shows that a message is present.
         let mut kept = Vec::with_capacity(commands.len().max(1));
         kept.extend_from_slice(commands);
         self.all.push_back(kept);
         true
     }
 
-    /// Takes the oldest.
     pub(super) fn next(&mut self) -> Option<Vec<u8>> {
         let commands = self.all.pop_front()?;
         self.bytes -= commands.len() + RELAY_BYTES;
@@ -113,11 +112,11 @@ impl RelayQueue {
     }
 }
 
-/// Most relays that wait to be posted, an equal share for each worker; beyond that clients are told to come back.
+/// Maximum number of relays waiting to be sent, shared equally by the workers; beyond it clients have to reconnect.
 pub(crate) const RELAYS_MAX: usize = 1024;
 
-/// Whether commands that came in a URL are one connect command. Where not even the first can be read, nothing is carried
-/// out, and the session says so.
+/// Returns whether commands in a URL are exactly one connect command. Unreadable ones are not executed, and the session
+/// reports the error.
 pub(crate) fn only_connects(commands: &[u8]) -> bool {
     let limits = DecodeLimits {
         message_bytes_max: usize::MAX,
@@ -132,7 +131,7 @@ pub(crate) fn only_connects(commands: &[u8]) -> bool {
     }
 }
 
-/// What a request's body, or what is asked for, is written in.
+/// Returns the encoding of a request's or response's body.
 pub(crate) fn encoding_of(content_type: Option<&str>) -> Encoding {
     let is_binary = |kind: &str| kind.starts_with("application/octet-stream");
     match content_type.is_some_and(is_binary) {
@@ -181,7 +180,7 @@ mod tests {
             }
             assert_eq!(relays.next(), None);
         }
-        // One that goes makes room for one.
+        // A removed relay makes room for another.
         (0..4).for_each(|_| assert!(relays.keep(&commands)));
         for _ in 0..4 {
             assert!(relays.next().is_some());
@@ -190,7 +189,7 @@ mod tests {
         while relays.next().is_some() {}
         assert!(!relays.keep(&vec![b'x'; RELAYED_BYTES_MAX - RELAY_BYTES + 1]));
         assert!(relays.keep(&vec![b'x'; RELAYED_BYTES_MAX - RELAY_BYTES]));
-        // Also of nothing it can be seen that it is there.
+        // An empty one is recognised as well.
         let mut relays = RelayQueue::default();
         assert!(relays.keep(b""));
         assert!(

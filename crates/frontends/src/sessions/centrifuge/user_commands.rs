@@ -1,4 +1,4 @@
-//! What a back end has done to a session: it is subscribed, unsubscribed, kept for longer.
+//! Commands of back ends for a session: subscribe, unsubscribe, refresh.
 
 use std::sync::Arc;
 
@@ -20,23 +20,23 @@ use crate::context::hooks::HookKind;
 use crate::context::log_note::NoteLevel;
 use crate::outbox::SubscriptionOptions;
 
-/// Tickets of what a back end wants have this bit, those of commands don't.
+/// Bit of tickets for back ends' commands; those of client commands lack it.
 pub(super) const GIVEN: u32 = 1 << 31;
 
-/// So many instructions wait for a command; a client of which more is wanted meanwhile has to connect again.
+/// Maximum number of deferred commands; a client with more has to reconnect.
 const DEFERRED_MAX: usize = 64;
 
-/// Channels whose homes have yet to count the session.
+/// Subscriptions by back ends whose homes have not answered.
 #[derive(Default)]
 pub(super) struct ServerSubscriptions {
     open: Vec<(Ticket, Arc<UserCommand>)>,
     next: u32,
-    /// What has met a command under way about the same thing, and all that came behind it.
+    /// Commands that conflict with a pending client command, and all later ones.
     deferred: Vec<Arc<UserCommand>>,
 }
 
 impl Centrifuge {
-    /// Whether it means this session.
+    /// Returns whether the command applies to this session.
     pub(crate) fn matches_command(&self, instruction: &UserCommand) -> bool {
         let has_session = |wanted: &str| {
             let address = self.address.as_ref();
@@ -46,7 +46,7 @@ impl Centrifuge {
         instruction.applies_to(&self.info.client) && session.is_none_or(has_session)
     }
 
-    /// Carries it out, but for closing and how long the connection may stay.
+    /// Executes the command, except for closing and connection expiry.
     pub(crate) fn handle_user_command(
         &mut self,
         instruction: &Arc<UserCommand>,
@@ -57,7 +57,7 @@ impl Centrifuge {
         }
         if !self.server_subscriptions.deferred.is_empty() || self.must_defer(&instruction.action) {
             if self.server_subscriptions.deferred.len() >= DEFERRED_MAX {
-                let what = "closed: too much is wanted of it while it waits for a command";
+                let what = "closed: too many user commands queued while a command is pending";
                 cx.shared.log(cx.id, NoteLevel::Warn, what);
                 return DisconnectCode::InsufficientState.into();
             }
@@ -70,8 +70,8 @@ impl Centrifuge {
         Flow::Continue
     }
 
-    /// Before its connect reply nothing can be told, and what is about a channel for which a command waits would be
-    /// undone by its answer.
+    /// Returns whether a command has to be deferred: nothing can be sent before the connect reply, and the answer to a
+    /// pending command on the same channel would undo it.
     fn must_defer(&self, deed: &UserAction) -> bool {
         let channel = match deed {
             _ if self.is_connecting() => return true,
@@ -82,7 +82,7 @@ impl Centrifuge {
         self.channel_awaited() == Some(channel)
     }
 
-    /// A command has ended: what waited for that is done now.
+    /// Executes deferred commands after a client command has ended.
     pub(super) fn run_deferred(&mut self, cx: &mut SessionContext<'_>) {
         for instruction in std::mem::take(&mut self.server_subscriptions.deferred) {
             self.execute(&instruction, cx);
@@ -127,7 +127,7 @@ impl Centrifuge {
             return;
         }
         if self.subscriptions.len() >= cx.shared.config.limits.channels_per_client {
-            let what = "not subscribed: it has as many channels as it may have";
+            let what = "not subscribed: the connection has reached its channel limit";
             cx.shared.log(cx.id, NoteLevel::Info, what);
             return;
         }
@@ -182,7 +182,7 @@ impl Centrifuge {
         }
     }
 
-    /// The home of such a channel has counted the session.
+    /// Handles the answer of a home for such a subscription.
     pub(super) fn handle_subscription_answer(
         &mut self,
         ticket: Ticket,
@@ -207,8 +207,8 @@ impl Centrifuge {
         }
     }
 
-    /// Publications of a channel were lost for the session: the client subscribes again, and recovers what is there. A
-    /// subscription that it has not made itself ends with the connection.
+    /// Handles lost publications of a channel: the client subscribes again and recovers what is available. For a
+    /// server-side subscription the connection ends instead.
     pub(crate) fn handle_lost_history(
         &mut self,
         channel: &str,
@@ -224,7 +224,7 @@ impl Centrifuge {
         Flow::Continue
     }
 
-    /// Tells the client where it has joined, and what it has missed.
+    /// Sends the client its position and the missed publications.
     fn finish_server_subscription(
         &mut self,
         wanted: &SubscribeAction,
@@ -267,7 +267,7 @@ impl Centrifuge {
         self.push_subscription_change(channel, body, &[], cx);
     }
 
-    /// Sends a push, and publications of the same channel behind it.
+    /// Sends a push, followed by publications of the same channel.
     fn push_subscription_change(
         &self,
         channel: &str,

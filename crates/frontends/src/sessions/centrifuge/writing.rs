@@ -1,4 +1,4 @@
-//! From the hub's words to those of the protocol: publications, clients, what somebody joins.
+//! Conversion of hub data to protocol messages: publications, clients, subscribe results.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use super::frame::ReplyFrame;
 use super::pushes::forms::{as_json, client, has_deltas, patch, publication, quoted, tags, whole};
 use crate::outbox::PublicationFilter;
 
-/// As what a client's data go to the hub.
+/// Converts a client's data for the hub.
 pub(super) fn payload(data: PublicationData<'_>) -> PayloadRef<'_> {
     let (kind, bytes) = match data {
         PublicationData::Json(json) => (PayloadKind::Json, json.as_bytes()),
         PublicationData::Text(text) => (PayloadKind::Text, text.as_bytes()),
-        // Protobuf does not say what its bytes are.
+        // Protobuf does not tell the kind of its bytes.
         PublicationData::Binary(bytes) => match PublicationData::of_bytes(bytes) {
             PublicationData::Json(json) => (PayloadKind::Json, json.as_bytes()),
             _ => (PayloadKind::Binary, bytes),
@@ -27,16 +27,16 @@ pub(super) fn payload(data: PublicationData<'_>) -> PayloadRef<'_> {
     PayloadRef { kind, bytes }
 }
 
-/// So much of what somebody has missed is compared; the rest of it he is told whole. It is done for each who comes back.
+/// Maximum bytes of missed publications compared for deltas per recovering client; the others are sent whole.
 pub(super) const COMPARED_BYTES_MAX: usize = 64 << 10;
 
-/// Several publications, which lend what they hold to the wire's.
+/// Several publications, borrowed by the wire format's.
 pub(super) struct PublicationBuffer<'a> {
     all: Vec<&'a Publication>,
     tags: Vec<Vec<(&'a str, &'a str)>>,
-    /// Of those that have a form of their own in this encoding.
+    /// Of publications with a form of their own in this encoding.
     quoted: Vec<Option<String>>,
-    /// Where deltas are agreed on: from the one before to each, where that is less.
+    /// With deltas: those from each publication to the next, if shorter.
     patches: Option<Vec<Option<Vec<u8>>>>,
 }
 
@@ -52,7 +52,7 @@ impl<'a> PublicationBuffer<'a> {
         }
     }
 
-    /// The first is whole, and of the others only what has changed, as far as that is looked for.
+    /// Encodes all but the first publication as deltas, within the limit of comparisons.
     fn with_deltas(self, encoding: Encoding) -> Self {
         let mut previous = None;
         let mut left = COMPARED_BYTES_MAX;
@@ -98,17 +98,17 @@ impl<'a> PublicationBuffer<'a> {
             .collect()
     }
 
-    /// Bytes of their payloads.
+    /// Returns the bytes of their payloads.
     pub(super) fn bytes(&self) -> usize {
         self.all.iter().map(|one| one.payload.bytes.len()).sum()
     }
 }
 
-/// What somebody wants of what he has missed.
+/// Selects which recovered publications a subscriber receives.
 #[derive(Clone, Copy, Default)]
 pub(super) struct RecoveryFilter<'f> {
     pub(super) filter: Option<&'f dyn PublicationFilter>,
-    /// Of what passes he gets the latest.
+    /// Only the latest of the matching publications.
     pub(super) only_latest: bool,
 }
 
@@ -119,23 +119,23 @@ impl RecoveryFilter<'_> {
     }
 }
 
-/// What somebody joins, with what is said of it: lends itself to a result.
+/// A subscribe result with its data, borrowed by the reply.
 pub(super) struct SubscribeReply<'a> {
     joined: Option<&'a SubscribeOutcome>,
     epoch: String,
     publications: PublicationBuffer<'a>,
     is_whole: bool,
-    /// He has asked for what he missed.
+    /// The client requested recovery.
     was_recovering: bool,
     has_deltas: bool,
     each_bytes: usize,
-    /// The offset before the first publication that is sent.
+    /// The offset before the first publication sent.
     before: u64,
 }
 
 impl<'a> SubscribeReply<'a> {
-    /// Of what is missed at most `bytes_max` are told: with more of it he has missed too much. Each publication takes
-    /// `each_bytes` beside its payload.
+    /// Creates the reply with at most `bytes_max` of recovered publications; with more, recovery is incomplete. Each
+    /// publication counts `each_bytes` in addition to its payload.
     pub(super) fn new(
         joined: Option<&'a SubscribeOutcome>,
         was_recovering: bool,
@@ -151,7 +151,7 @@ impl<'a> SubscribeReply<'a> {
         )
     }
 
-    /// The same, of what passes.
+    /// Creates the reply with the publications that pass the filter.
     pub(super) fn filtered(
         joined: Option<&'a SubscribeOutcome>,
         was_recovering: bool,
@@ -166,7 +166,7 @@ impl<'a> SubscribeReply<'a> {
         let passing = missed.iter().enumerate();
         let mut passing: Vec<_> = passing.filter(|(_, one)| sieve.passes(one)).collect();
         if sieve.only_latest {
-            // Of nothing it can't be said that he has it.
+            // A channel without publications can't be recovered this way.
             let are_latest = recovered.is_some_and(|recovered| recovered.is_latest_only);
             is_whole &= !are_latest || !passing.is_empty();
             passing.drain(..passing.len().saturating_sub(1));
@@ -174,9 +174,7 @@ impl<'a> SubscribeReply<'a> {
         let bytes = passing.len() * each_bytes;
         let before = recovered
             .zip(passing.first())
-            .map_or(0, |(recovered, (first, _))| {
-                recovered.predecessor_at(*first)
-            });
+            .map_or(0, |(recovered, (first, _))| recovered.before(*first));
         let passing = passing.into_iter().map(|(_, one)| one);
         let mut publications = PublicationBuffer::new(passing, encoding);
         let bytes = bytes + publications.bytes();
@@ -196,7 +194,7 @@ impl<'a> SubscribeReply<'a> {
         }
     }
 
-    /// What he has missed he is told as what has changed.
+    /// Encodes the recovered publications as deltas.
     pub(super) fn with_deltas(self, encoding: Encoding) -> Self {
         Self {
             publications: self.publications.with_deltas(encoding),
@@ -205,12 +203,12 @@ impl<'a> SubscribeReply<'a> {
         }
     }
 
-    /// Whether he is told something that he has missed: then he has the latest.
+    /// Returns whether recovered publications are sent, so that the client has the latest.
     pub(super) fn has_publications(&self) -> bool {
         !self.publications.all.is_empty()
     }
 
-    /// Whether nothing is missing.
+    /// Returns whether recovery is complete.
     pub(super) fn is_whole(&self) -> bool {
         self.is_whole
     }
@@ -219,12 +217,12 @@ impl<'a> SubscribeReply<'a> {
         self.publications.wire()
     }
 
-    /// What is told of `bytes_max`.
+    /// Returns the bytes used of `bytes_max`.
     pub(super) fn bytes(&self) -> usize {
         self.publications.bytes() + self.publications.all.len() * self.each_bytes
     }
 
-    /// Where he is before what he missed, if that is told behind this.
+    /// Returns the position before the recovered publications, if these follow the reply.
     pub(super) fn begin(&self) -> Option<Position> {
         let mut position = self.joined?.position;
         if self.has_publications() {
@@ -251,13 +249,13 @@ impl<'a> SubscribeReply<'a> {
     }
 }
 
-/// Up to where a client says to know a channel.
+/// Returns a client's position in a channel.
 pub(super) fn since(epoch: &str, offset: u64) -> Since {
     let epoch = (!epoch.is_empty()).then(|| epoch.parse().unwrap_or(Epoch::UNKNOWN));
     Since { epoch, offset }
 }
 
-/// Who is in a channel.
+/// Writes a presence reply.
 pub(super) fn presence(frame: &mut ReplyFrame, id: u32, clients: &[Arc<ClientInfo>]) {
     let named = clients.iter().map(|one| (&*one.client, client(one)));
     let presence: Vec<_> = named.collect();
@@ -267,7 +265,7 @@ pub(super) fn presence(frame: &mut ReplyFrame, id: u32, clients: &[Arc<ClientInf
     frame.reply(id, Outcome::Presence(result));
 }
 
-/// A part of a channel's history.
+/// Writes a history reply.
 pub(super) fn history(frame: &mut ReplyFrame, id: u32, page: &veche_hub::HistoryPage) {
     let all: Vec<_> = page.iter().collect();
     let publications = PublicationBuffer::new(&all, frame.encoding());

@@ -1,4 +1,4 @@
-//! The echo: each message goes back to its sender.
+//! The echo protocol returns each message to its sender.
 
 use veche_proto::websocket::MessageKind;
 
@@ -9,14 +9,14 @@ use crate::context::worker_context::Context;
 use crate::http::protocol::{HandshakeRequest, NewSession, OpenSession};
 use crate::http::upgrade::RefusedUpgrade;
 
-/// As routes and the configuration know it.
+/// Description for routes and the configuration.
 pub(crate) static PROTOCOL: ClientProtocol = ClientProtocol {
     name: "echo",
     methods: &["GET"],
     options: &[],
 };
 
-/// One client.
+/// A session of the echo protocol.
 pub(crate) struct EchoSession;
 
 impl OpenSession for EchoSession {

@@ -1,5 +1,5 @@
-//! The push gateway: clients listen, and what they say is counted and dropped. Which channels they hear is said by the
-//! query of the handshake, and by back ends.
+//! The push gateway: clients only receive, and their messages are counted and dropped. The handshake's query and back
+//! ends determine the channels.
 
 use std::sync::Arc;
 
@@ -11,7 +11,6 @@ use veche_proto::http::{Head, Status};
 use veche_proto::websocket::MessageKind;
 
 use crate::context::backend_subscribe::BackendSubscribe;
-use crate::context::delivery_mode::DeliveryMode;
 use crate::context::log_note::NoteLevel;
 use crate::context::protocol::ClientProtocol;
 use crate::context::route::Route;
@@ -21,8 +20,9 @@ use crate::context::stats::HandshakeOutcome;
 use crate::context::worker_context::Context;
 use crate::http::protocol::{HandshakeRequest, NewSession, OpenSession};
 use crate::http::upgrade::{CHANNELS_MAX, RefusedUpgrade, forbidden};
+use crate::outbox::delivery_mode::DeliveryMode;
 
-/// As routes and the configuration know it.
+/// Description for routes and the configuration.
 pub(crate) static PROTOCOL: ClientProtocol = ClientProtocol {
     name: "push",
     methods: &["GET"],
@@ -35,16 +35,16 @@ pub(crate) static PROTOCOL: ClientProtocol = ClientProtocol {
     ],
 };
 
-/// Most positions that a handshake may come back with: one of each channel, and one of its user's own.
+/// Maximum number of positions in a handshake: one for each channel, and one for the user's personal channel.
 const SINCE_MAX: usize = CHANNELS_MAX + 1;
 
 /// Tickets of subscriptions by back ends are above those of a handshake.
 const FIRST_TICKET: u32 = 1 << 16;
 
-/// One client.
+/// A session of the push gateway.
 #[derive(Default)]
 pub(crate) struct PushSession {
-    /// Channels that a back end has subscribed it to, until their homes have answered.
+    /// Subscriptions by back ends, until the channels' homes have answered.
     pending: Option<Box<PendingSubscriptions>>,
 }
 
@@ -171,16 +171,14 @@ impl PendingSubscriptions {
     }
 }
 
-/// Where a client that comes back has been. Epochs say of which channel a position is.
+/// Parses the positions of a recovering client. Epochs identify their channels.
 fn since(head: &Head<'_>, route: &Route) -> Result<Option<Arc<[Since]>>, RefusedUpgrade> {
     let mut all = Vec::new();
     for text in head.query_all("since") {
         let bad =
             |why: &str| RefusedUpgrade::new(Status::BAD_REQUEST, why, HandshakeOutcome::Malformed);
         if !route.has_positions {
-            return Err(bad(
-                "this route tells no positions, so there is nothing to come back to",
-            ));
+            return Err(bad("this route has no positions to recover from"));
         }
         let position = text.parse::<Position>();
         all.push(
@@ -196,9 +194,9 @@ fn since(head: &Head<'_>, route: &Route) -> Result<Option<Arc<[Since]>>, Refused
     Ok((!all.is_empty()).then(|| all.into()))
 }
 
-/// What a client asks to hear, each channel once, as far as that can be told before it is known who it is. A route's
-/// patterns are of single channels: by one that hears a whole namespace, more would come than the route lets through,
-/// unless that namespace is open to all.
+/// Parses the requested channels without duplicates, and checks them as far as possible without the user. A route's
+/// patterns are for single channels: a wildcard subscription would receive more than the route permits, unless the
+/// namespace is open to all.
 fn channels(
     head: &Head<'_>,
     route: &Route,

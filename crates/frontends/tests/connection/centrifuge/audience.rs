@@ -1,4 +1,4 @@
-//! The users that a channel is for by its name: every way into it agrees, for every name and user.
+//! Channels for named users: every way to access a channel agrees, for every name and user.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -7,11 +7,11 @@ use super::{ask, connect, heard, in_seconds, take, token};
 use crate::world::wire::{handshake, post, response, responses, text};
 use crate::world::{INTERNAL, PUBLIC, PUSH, Peer, World};
 
-/// What a name is made of, so that the test knows without reading it for whom the channel is.
+/// The parts of a name, so that the test knows its users without parsing it.
 #[derive(Clone, Debug)]
 struct Made {
     name: String,
-    /// What it is called in a namespace that grants everything, the pattern among them.
+    /// Its name in a namespace that grants everything.
     is_private: bool,
     owner: Option<&'static str>,
     named: Option<Vec<&'static str>>,
@@ -66,7 +66,7 @@ fn made() -> impl Strategy<Value = Made> {
     (begin, local, named).prop_map(|((begin, is_private, owner), local, named)| {
         let users = named.as_ref().map(|named| format!("#{}", named.join(",")));
         let name = format!("{begin}{local}{}", users.unwrap_or_default());
-        // Free text with a # in it limits the channel by itself.
+        // Free text with a # in it limits the channel as well.
         let named = named.or_else(|| local.contains('#').then(|| vec!["eve"]));
         Made {
             name,
@@ -82,7 +82,7 @@ fn encoded(name: &str) -> String {
     bytes.map(|byte| format!("%{byte:02X}")).collect()
 }
 
-/// Who asks, connected without a token; `""` is anonymous.
+/// Returns a client connected without a token; `""` is anonymous.
 fn client(world: &mut World, user: &str) -> Peer {
     let target = match user {
         "" => "/centrifuge".to_owned(),
@@ -91,7 +91,7 @@ fn client(world: &mut World, user: &str) -> Peer {
     connect(world, 0, &target, &json!({})).0
 }
 
-/// The code of the error with which a command is answered, if with one.
+/// Returns the error code of a command, if it fails.
 fn refused(world: &mut World, peer: Peer, command: &Value) -> Option<u64> {
     let heard = ask(world, peer, &command.to_string());
     let reply = heard.lines.iter().find(|line| line["id"] == command["id"]);
@@ -118,7 +118,7 @@ proptest! {
         let expected = made.expected(user);
         let mut world = super::world(1);
 
-        // A push route whose pattern is of all names.
+        // A push route whose pattern matches all names.
         let target = match user {
             "" => format!("/open?channel={}", encoded(name)),
             user => format!("/positions?user={}&channel={}", encoded(user), encoded(name)),
@@ -128,12 +128,12 @@ proptest! {
         let status = if expected == Expected::Any { 101 } else { 403 };
         prop_assert_eq!(response(&answer, true).0.status, status, "a push route");
 
-        // By the protocol: nothing of a channel without a subscription, and publications where the name lets.
+        // By the protocol: no queries without a subscription, and publications if the name permits them.
         let place = json!({ "channel": name });
         let mut peer = client(&mut world, user);
         for look in ["history", "presence", "presence_stats"] {
             let code = refused(&mut world, peer, &json!({ "id": 2, look: place }));
-            // Or the channel keeps nothing of the kind, for any client.
+            // Or the channel does not have it for any client.
             prop_assert!(matches!(code, Some(103 | 108)), "{}: {:?}", look, code);
         }
         let publish = json!({ "id": 3, "publish": { "channel": name, "data": 1 } });
@@ -144,7 +144,7 @@ proptest! {
         let code = refused(&mut world, peer, &subscribe);
         prop_assert_eq!(code, (expected != Expected::Any).then_some(103), "subscribe");
 
-        // With the request of a client that only listens.
+        // With the request of a one-way client.
         peer = world.open(0, "/centrifuge/all/uni_websocket");
         if user.is_empty() {
             let reply = ask(&mut world, peer, &json!({ "subs": { name: {} } }).to_string());
@@ -165,7 +165,7 @@ proptest! {
             prop_assert!(reply["subs"][name].is_object(), "{}: a back end has said so", reply);
         }
 
-        // A wildcard subscriber gets the publications of channels that are for everybody.
+        // A wildcard subscriber gets the publications of channels that are open to all users.
         peer = client(&mut world, "eve");
         prop_assert_eq!(refused(&mut world, peer, &json!({ "id": 2, "subscribe": { "channel": "wide:*" } })), None);
         let listener = world.open(0, "/open?channel=wide:*");

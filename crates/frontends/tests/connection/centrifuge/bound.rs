@@ -1,5 +1,4 @@
-//! Instructions of a back end that arrive while a decision is pending: they bind what is decided later. And sessions that
-//! are closed while a command waits.
+//! Commands of back ends during a pending decision apply to its outcome; and sessions closed while a command waits.
 
 use std::sync::{Arc, RwLock};
 
@@ -16,7 +15,7 @@ use super::{Heard, ask, connect, in_seconds, take, token};
 use crate::world::wire::{close, handshake, post, response, responses, text};
 use crate::world::{INTERNAL, PUBLIC, Peer, SECRET, World};
 
-/// Remembers what was ended, as a server process does.
+/// Records disconnects and unsubscribes, like a server process.
 #[derive(Default)]
 struct Remembering {
     ended: RwLock<Vec<String>>,
@@ -127,7 +126,7 @@ impl KeyProvider for Fetched {
     }
 }
 
-/// Has the keys of tokens fetched.
+/// Makes token keys require a fetch.
 fn fetch_keys(world: &mut World) -> Arc<Fetched> {
     let keys = Arc::new(Fetched::default());
     for worker in &mut world.workers {
@@ -168,7 +167,7 @@ fn granted(grant: HookGrant) -> HookDecision {
     HookDecision::Granted(Box::new(grant))
 }
 
-/// A client that says who it is with its handshake, and whose connect command is pending, on worker 1.
+/// Returns a client authenticated by its handshake with a pending connect command, on worker 1.
 fn connecting(world: &mut World) -> (Peer, HookRequest) {
     let peer = world.open(1, "/centrifuge/asked-named?user=ann");
     assert_eq!(ask(world, peer, super::CONNECT), Heard::default());
@@ -198,7 +197,7 @@ fn a_subscription_that_is_granted_after_its_end_is_refused() {
         for (ended, is_bound) in [("asked:1", true), ("asked:2", false), ("asked:1", true)] {
             assert_eq!(ask(&mut world, peer, subscribe), Heard::default());
             let question = question(&mut world, 1);
-            // It is answered while the decision is pending: who decides may be who calls.
+            // It is answered while the decision is pending, since the hook itself may be the caller.
             let one = json!({ "user": "ann", "channel": ended });
             assert_eq!(
                 call(&mut world, "unsubscribe", &one),
@@ -226,7 +225,7 @@ fn a_client_that_is_ended_while_a_decision_is_pending_is_not_let_in() {
     world.judge(1, &question, granted(HookGrant::default()));
     let heard = take(&mut world, peer);
     assert_eq!(heard.closed.map(|(code, _)| code), Some(3503));
-    // The same where the decision says who it is.
+    // The same if the decision contains the user.
     let peer = world.open(1, "/centrifuge/asked/x/websocket");
     assert_eq!(ask(&mut world, peer, super::CONNECT), Heard::default());
     let question = self::question(&mut world, 1);
@@ -355,7 +354,7 @@ fn a_client_that_is_ended_while_its_subscription_waits_for_keys_is_gone_at_once(
     }
 }
 
-/// A connect hook is told the id of the connection that it decides on, so a call may name it.
+/// A connect hook gets the id of the connection, so a call may name it.
 #[test]
 fn a_call_about_one_client_binds_the_decision_that_lets_it_in() {
     for (method, is_it) in [
@@ -392,7 +391,7 @@ fn a_call_about_one_client_binds_the_decision_that_lets_it_in() {
     }
 }
 
-/// A channel that clients may subscribe to, whose home is that worker.
+/// Returns a channel that clients may subscribe to, whose home is that worker.
 fn channel_at(world: &World, worker: usize) -> String {
     (0..)
         .map(|n| format!("open:{n}"))
@@ -420,7 +419,7 @@ fn closing_a_session_ends_whatever_its_command_waits_for() {
         let (peer, _) = connect(&mut world, 0, &target, &json!({}));
         let channel = channel_at(&world, 1);
         let subscribe = json!({ "id": 2, "subscribe": { "channel": channel } });
-        // Its home takes no turn.
+        // Its home takes no turns.
         world.send(peer, &text(&subscribe.to_string()));
         assert_eq!(world.blocked(peer), Some(WaitReason::Answer));
         let mut wanted = body.clone();
@@ -434,7 +433,7 @@ fn closing_a_session_ends_whatever_its_command_waits_for() {
         let heard = super::heard(&world.take(peer));
         let (code, _) = heard.closed.expect("it is closed");
         assert_eq!(world.blocked(peer), None, "{body}");
-        // Its place is another's at once.
+        // Its index is reused immediately.
         let next = world.connect(0, PUBLIC);
         world.send(next, handshake(&target, "").as_bytes());
         while world.turn(0) {}

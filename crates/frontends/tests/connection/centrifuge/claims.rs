@@ -1,4 +1,4 @@
-//! Claims that Centrifugo defines: each does what it says, or the token is refused.
+//! Claims defined by Centrifugo: each is applied, or the token is refused.
 
 use serde_json::{Value, json};
 use veche_frontends::hooks::{HookDecision, HookGrant};
@@ -7,7 +7,7 @@ use super::tokens::pass;
 use super::{Heard, ask, connect, in_seconds, take, token};
 use crate::world::{Peer, World};
 
-/// A token for a long time of Ann's, with these claims too.
+/// Returns a long-lived token of Ann with these claims.
 fn anns(world: &World, claims: Value) -> String {
     let mut all = json!({ "sub": "ann", "exp": in_seconds(world, 3600) });
     let all_of = all.as_object_mut().expect("an object");
@@ -62,7 +62,7 @@ fn expire_at_says_how_long_a_connection_lasts_and_exp_only_how_long_its_token_ho
     );
     seconds_closed(&mut world, peer, 3005, 1 + 25);
 
-    // It may also be later than the token's end, or never.
+    // It may also be later than the token's expiry, or never.
     let at = in_seconds(&world, 5000);
     let (late, reply) = connected(&mut world, json!({ "expire_at": at }));
     assert_eq!(reply["ttl"], 5000);
@@ -84,7 +84,7 @@ fn expire_at_says_how_long_a_connection_lasts_and_exp_only_how_long_its_token_ho
         let heard = ask(&mut world, peer, r#"{"id":9,"ping":{}}"#);
         assert_eq!(heard.closed, None, "{heard:?}");
     }
-    // A new token says it anew, of one that had no end as well.
+    // A new token sets it again, also after one without an end.
     let token = {
         let at = in_seconds(&world, 2);
         anns(&world, json!({ "expire_at": at }))
@@ -179,7 +179,7 @@ fn an_override_hides_a_member_or_the_token_is_refused() {
         "force_push_join_leave": { "value": true }, "force_recovery": { "value": true } } });
     let reply = subscribe(&mut world, peer, "chat:1", hidden.clone());
     assert_eq!(reply["subscribe"]["recoverable"], true, "{reply}");
-    // Bob saw himself come, and nobody else.
+    // Bob received only his own join event.
     assert_eq!(presence(&mut world, bob, "chat:1"), 1);
     world.advance(1);
     let heard = take(&mut world, bob).lines;
@@ -187,7 +187,7 @@ fn an_override_hides_a_member_or_the_token_is_refused() {
         !heard.iter().any(|line| line.to_string().contains("ann")),
         "{heard:?}"
     );
-    // She hears who comes without having asked.
+    // She gets join events without requesting them.
     let (eve, _) = connect(&mut world, 0, "/centrifuge/named?user=eve", &json!({}));
     ask(
         &mut world,
@@ -225,7 +225,7 @@ fn connection_tokens_with_claims_that_can_t_be_honoured_are_refused() {
         let closed = heard.closed.map(|(code, _)| code);
         assert_eq!(closed, Some(3500), "{wrong}");
     }
-    // What Centrifugo does not know is nobody's business.
+    // Unknown claims are ignored.
     let claims = json!({ "jti": "t1", "iat": 1.5, "scope": 7, "expires_at": "x", "override": 1, "caps": null });
     connected(&mut world, claims);
 }

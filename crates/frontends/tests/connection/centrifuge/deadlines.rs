@@ -1,4 +1,4 @@
-//! Whatever ends by itself ends at its time, however far away the next ping is: the deadline is armed anew with it.
+//! Everything that expires ends at its time, regardless of the ping interval: the deadline is set accordingly.
 
 use serde_json::{Value, json};
 
@@ -6,10 +6,10 @@ use super::{Heard, ask, connect, in_seconds, take, token};
 use crate::world::wire::{post, responses};
 use crate::world::{INTERNAL, Options, Peer, World, limits};
 
-/// Clients that renew by themselves have so much longer.
+/// Grace period of clients that renew themselves.
 const GRACE_MS: u64 = 25_000;
 
-/// Nobody is pinged: nothing else than what is due is ever looked at.
+/// Returns a world without pings, in which only expiries set deadlines.
 fn world() -> World {
     let mut limits = limits();
     limits.ping_interval_ms = 0;
@@ -36,7 +36,7 @@ fn call(world: &mut World, method: &str, body: &Value) {
     world.reset(caller);
 }
 
-/// It is looked at in exactly so many milliseconds, and nothing is heard before.
+/// Checks that it happens in exactly this time, and nothing is received before.
 fn at_last(world: &mut World, peer: Peer, ms: u64) -> Heard {
     assert_eq!(world.due_ms(peer), Some(world.now_ms + ms));
     world.advance(ms - 1);
@@ -94,7 +94,7 @@ fn a_subscription_ends_with_its_token_and_with_the_one_that_renewed_it() {
             (heard.lines, heard.closed),
             (vec![expired("token:1")], None)
         );
-        // The connection has its own time.
+        // The connection's own expiry.
         assert!(
             world
                 .due_ms(peer)

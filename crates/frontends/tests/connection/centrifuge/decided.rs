@@ -1,4 +1,4 @@
-//! Commands that somebody else decides on: what he is asked, what comes of his word, and what goes on meanwhile.
+//! Commands that need a hook decision: requests, effects of decisions, and what continues meanwhile.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ fn world() -> World {
     super::world(3)
 }
 
-/// The only question that there is.
+/// Returns the only hook request.
 fn question(world: &mut World, worker: usize) -> HookRequest {
     let mut questions = world.questions(worker);
     assert_eq!(questions.len(), 1, "{questions:?}");
@@ -51,7 +51,7 @@ fn disconnect(code: u16, reason: &str) -> HookDecision {
     }
 }
 
-/// Asks, has it decided, and hears the answer.
+/// Sends a command, decides on it, and returns the output.
 fn decide(
     world: &mut World,
     peer: Peer,
@@ -66,7 +66,7 @@ fn decide(
     (question, take(world, peer))
 }
 
-/// A client that was let in as this user, on worker 1.
+/// Returns a client that was admitted as this user, on worker 1.
 fn let_in(world: &mut World, user: &str) -> Peer {
     let peer = world.open(1, PATH);
     let grant = HookGrant {
@@ -133,7 +133,7 @@ fn connecting_is_decided_with_what_the_client_says_and_gets() {
     let subs = reply["subs"].as_object().expect("channels");
     let names: Vec<&String> = subs.keys().collect();
     assert_eq!(names, ["#ann", "chat:1", "news"]);
-    // As others see it.
+    // Its public data.
     let presence = r#"{"id":2,"presence":{"channel":"chat:1"}}"#;
     let lines = ask(&mut world, peer, presence).lines;
     let client = &lines[0]["presence"]["presence"][&*asker.client];
@@ -174,7 +174,7 @@ fn refusals_reach_the_client_as_they_are() {
         (error(1000, "no"), Some(&own), None),
         (HookDecision::Failed, Some(&internal), None),
         (disconnect(4000, ""), None, Some((4000, String::new()))),
-        // Who it is, and what it is given, makes no sense.
+        // An invalid user, or invalid channels.
         (
             granted(HookGrant {
                 user: "a\nb".into(),
@@ -208,7 +208,7 @@ fn who_is_nobody_asks_three_times() {
     for (id, secret) in [(1, "a"), (2, "b"), (3, "c")] {
         let connect = json!({"id": id, "connect": {"headers": {"X-Custom": secret}}});
         let (question, heard) = decide(&mut world, peer, &connect.to_string(), error(1000, "no"));
-        // What it has said before is forgotten.
+        // Headers of an earlier command are forgotten.
         let said: Vec<&[u8]> = question.caller.headers.iter().map(|one| &*one.1).collect();
         assert_eq!(said, [secret.as_bytes()]);
         assert_eq!((heard.lines.len(), heard.closed), (1, None));
@@ -258,14 +258,14 @@ fn who_has_said_who_he_is_stays_that() {
     let (_, heard) = decide(&mut world, peer, CONNECT, grant(""));
     let subs = &heard.lines[0]["connect"]["subs"];
     assert!(subs["#ann"].is_object(), "{heard:?}");
-    // Whoever shows a token is whom it names: nobody is asked.
+    // A token determines the user: no hook is asked.
     let exp = super::in_seconds(&world, 60);
     let token = super::token(&json!({"sub": "eve", "exp": exp}));
     let connect = json!({"token": token});
     let (_, reply) = super::connect(&mut world, 1, "/centrifuge/asked-jwt", &connect);
     assert!(reply["subs"]["#eve"].is_object());
     assert!(world.questions(1).is_empty());
-    // And without one somebody is.
+    // Without one the hook is asked.
     let peer = world.open(1, "/centrifuge/asked-jwt");
     let (_, heard) = decide(&mut world, peer, CONNECT, grant("dan"));
     assert!(heard.lines[0]["connect"]["subs"]["#dan"].is_object());
@@ -284,7 +284,7 @@ fn commands_wait_in_their_order_and_others_do_not() {
     let first = question(&mut world, 1);
     assert_eq!(&*first.method, "first");
     assert_eq!(first.data, json_payload(r#"{"a":1}"#));
-    // What comes while it waits waits too; others are served.
+    // Later input waits as well; other clients are served.
     assert_eq!(
         ask(&mut world, ann, r#"{"id":5,"ping":{}}"#),
         Heard::default()
@@ -292,7 +292,7 @@ fn commands_wait_in_their_order_and_others_do_not() {
     let pong = ask(&mut world, bob, r#"{"id":9,"ping":{}}"#);
     assert_eq!(pong.lines, [json!({"id": 9, "ping": {}})]);
     assert!(world.questions(1).is_empty());
-    // A verdict on something else, or for somebody else, changes nothing.
+    // A decision on another request or session has no effect.
     let mut other = first.clone();
     other.id.0 += 1;
     world.judge(1, &other, error(1, "wrong"));
@@ -318,7 +318,7 @@ fn commands_wait_in_their_order_and_others_do_not() {
     let second = question(&mut world, 1);
     assert_eq!(&*second.method, "second");
     assert_ne!(second.id, first.id);
-    // The same verdict again is nobody's.
+    // A repeated decision is ignored.
     world.judge(1, &first, data("\"again\""));
     world.judge(1, &second, granted(HookGrant::default()));
     let heard = take(&mut world, ann);
@@ -340,7 +340,7 @@ fn who_leaves_meanwhile_leaves_nothing_behind() {
     assert_eq!(questions.len(), 2);
     world.reset(gone);
     world.settle();
-    // The server goes away: nothing holds it up.
+    // A drain is not delayed.
     world.drain();
     let heard = take(&mut world, closed);
     assert_eq!(heard.closed.map(|(code, _)| code), Some(3001));
@@ -359,7 +359,7 @@ fn who_waits_is_pinged_and_not_given_up() {
     let peer = world.open(1, PATH);
     assert_eq!(ask(&mut world, peer, CONNECT), Heard::default());
     let first = question(&mut world, 1);
-    // Longer than a client may stay without a connect command.
+    // Longer than the limit without a connect command.
     world.advance(60_000);
     assert_eq!(take(&mut world, peer), Heard::default());
     world.judge(1, &first, granted(HookGrant::default()));
@@ -411,7 +411,7 @@ fn publications_are_published_as_decided() {
         assert_eq!(push["pub"]["data"], published);
         assert_eq!(push["pub"]["info"]["user"], "ann");
     }
-    // What is not to be asked is not asked: another user's, and what is no command.
+    // Commands that are invalid in any case are not sent to the hook: another user's, and malformed ones.
     for (command, code) in [
         (r#"{"id":3,"subscribe":{"channel":"asked:1#eve"}}"#, 103),
         (
@@ -455,7 +455,7 @@ fn binary_data_are_base64_in_json() {
     let rpc = r#"{"id":2,"rpc":{"method":"m"}}"#;
     let (_, heard) = decide(&mut world, peer, rpc, granted(grant.clone()));
     assert_eq!(heard.lines, [json!({ "id": 2, "rpc": { "data": "AP8=" } })]);
-    // One that speaks Protobuf gets the bytes: id 1, connect {}; then id 2, rpc { method "m" }.
+    // A Protobuf client gets bytes: id 1, connect {}; then id 2, rpc { method "m" }.
     let peer = world.connect(1, PUBLIC);
     let headers = "Sec-WebSocket-Protocol: centrifuge-protobuf\r\n";
     let answer = world.ask(peer, handshake(PATH, headers));
@@ -479,7 +479,7 @@ fn binary_data_are_base64_in_json() {
     );
 }
 
-/// Time passes, and the client answers pings; what else it heard, and what was asked.
+/// Advances the time while the client answers pings; returns other output, and the hook requests.
 fn pass(world: &mut World, peer: Peer, seconds: u64) -> (Heard, Vec<HookRequest>) {
     let (mut all, mut questions) = (Heard::default(), Vec::new());
     for _ in 0..seconds {
@@ -516,7 +516,7 @@ fn connections_stay_as_long_as_somebody_says() {
         let peer = world.open(1, PATH);
         let verdict = until(&world, 30);
         let (_, heard) = decide(&mut world, peer, CONNECT, verdict);
-        // The client has nothing to do with it.
+        // The client is not involved.
         assert_eq!(heard.lines[0]["connect"]["expires"], Value::Null);
         let (heard, questions) = pass(&mut world, peer, 29);
         assert_eq!((heard.closed, questions), (None, Vec::new()));
@@ -526,7 +526,7 @@ fn connections_stay_as_long_as_somebody_says() {
             (questions[0].kind, &*questions[0].user),
             (HookKind::Refresh, "ann")
         );
-        // Meanwhile it goes on, and no command waits.
+        // Meanwhile it continues, and no command waits.
         let pong = ask(&mut world, peer, r#"{"id":2,"ping":{}}"#);
         assert_eq!(pong.lines, [json!({"id": 2, "ping": {}})]);
         let verdict = until(&world, 40);
@@ -535,7 +535,7 @@ fn connections_stay_as_long_as_somebody_says() {
         assert_eq!((heard, questions), (Heard::default(), Vec::new()));
         let (_, questions) = pass(&mut world, peer, 2);
         assert_eq!(questions.len(), 1);
-        // Who can't say is asked again.
+        // A failed request is repeated.
         world.judge(1, &questions[0], HookDecision::Failed);
         let (heard, questions) = pass(&mut world, peer, 58);
         assert_eq!((heard, questions), (Heard::default(), Vec::new()));
@@ -545,7 +545,7 @@ fn connections_stay_as_long_as_somebody_says() {
         let heard = take(&mut world, peer);
         assert_eq!(heard.closed.map(|(code, _)| code), Some(code));
     }
-    // Who says nothing at all is not waited for longer than for a client's own token.
+    // Without any decision it ends after the time that a client has for its own token.
     let mut world = world();
     let peer = world.open(1, PATH);
     let verdict = until(&world, 10);
@@ -584,7 +584,7 @@ fn subscriptions_stay_as_long_as_somebody_says() {
     let heard = take(&mut world, peer);
     let push = json!({"channel": "asked:1", "unsubscribe": {"code": 2501, "reason": "subscription expired"}});
     assert_eq!(heard.lines, [json!({ "push": push })]);
-    // It may ask again; and who has left it is not asked about.
+    // It may subscribe again; a subscription that it left is not renewed.
     let verdict = until(&world, 5);
     decide(&mut world, peer, subscribe, verdict);
     let (_, questions) = pass(&mut world, peer, 6);
@@ -614,7 +614,7 @@ fn messages_without_a_reply_wait_in_their_order_too() {
         ask(&mut world, peer, &commands.join("\n")),
         Heard::default()
     );
-    // What comes of them the client does not learn.
+    // The client does not learn their outcome.
     for (data, verdict) in [
         (json_payload(r#"{"n":1}"#), granted(HookGrant::default())),
         (json_payload(r#"{"n":2}"#), error(1000, "no")),
@@ -641,7 +641,7 @@ fn messages_without_a_reply_wait_in_their_order_too() {
 #[test]
 fn who_is_gone_is_told_of_once_and_with_the_first_reason() {
     let mut world = world();
-    // One that has not connected has not come.
+    // A client that has not connected is not reported.
     let path = "/centrifuge/asked-gone";
     let let_in = |world: &mut World| {
         let peer = world.open(1, path);
@@ -675,7 +675,7 @@ fn who_is_gone_is_told_of_once_and_with_the_first_reason() {
     world.settle();
     let gone = question(&mut world, 1);
     assert_eq!(gone.disconnect, Some((4501, "out".into())));
-    // Whatever is said of it, it is gone.
+    // Any decision comes too late.
     world.judge(1, &gone, disconnect(4000, "late"));
     world.settle();
     world.reset_all();

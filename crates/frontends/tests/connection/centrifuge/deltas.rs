@@ -1,4 +1,4 @@
-//! Clients that agreed on deltas: each is told what has changed since what it was told before, and has all of it.
+//! Clients with deltas: each is sent the difference from what it received before, and reconstructs everything.
 
 #[path = "../../../../centrifuge/tests/fossil/decoder.rs"]
 mod decoder;
@@ -15,7 +15,7 @@ use super::{ask, connect, take, world};
 use crate::world::wire::{Said, message, said};
 use crate::world::{PUSH, Peer, World};
 
-/// A state, of which little changes.
+/// Returns a state of which little changes.
 fn state(price: u32) -> Value {
     json!({ "name": "Ünïcode and \"quotes\" of a name that stays", "price": price, "rest": [1, 2, 3] })
 }
@@ -28,14 +28,14 @@ fn publish(world: &mut World, back_end: Peer, channel: &str, data: &Value, more:
     assert!(world.ask(back_end, format!("{line}\n")).is_empty());
 }
 
-/// A client of JSON, as SDKs are: what it has of the channel, and how it was told.
+/// A JSON client like an SDK: its last data, and how they were sent.
 struct Client {
     peer: Peer,
     has: Vec<u8>,
 }
 
 impl Client {
-    /// Subscribed, and the reply.
+    /// Subscribes; returns the reply.
     fn subscribe(world: &mut World, worker: usize, request: Value) -> (Self, Value) {
         let (peer, _) = connect(world, worker, "/centrifuge", &json!({}));
         let command = json!({ "id": 2, "subscribe": request });
@@ -46,7 +46,7 @@ impl Client {
         (Self { peer, has }, reply)
     }
 
-    /// What it makes of a publication, and whether that was a delta.
+    /// Applies a publication; returns the data, and whether it was a delta.
     fn read(&mut self, publication: &Value) -> (Value, bool) {
         let data = publication["data"].as_str().expect("a string");
         let is_delta = publication["delta"] == true;
@@ -57,7 +57,7 @@ impl Client {
         (serde_json::from_slice(&self.has).expect("JSON"), is_delta)
     }
 
-    /// The publications that came.
+    /// Returns the received publications.
     fn take(&mut self, world: &mut World) -> Vec<(Value, bool)> {
         let heard = take(world, self.peer);
         let pushes = heard.lines.iter();
@@ -90,14 +90,14 @@ fn the_first_is_whole_and_then_come_deltas() {
             let heard = take(&mut world, plain.peer);
             assert_eq!(heard.lines[0]["push"]["pub"]["data"], state(number));
         }
-        // Who comes later has another beginning.
+        // A later subscriber has another base.
         let (mut late, _) = Client::subscribe(&mut world, 2, wants(channel));
         for (number, is_delta) in [(7, false), (8, true)] {
             publish(&mut world, back_end, channel, &state(number), &Value::Null);
             assert_eq!(late.take(&mut world), [(state(number), is_delta)]);
             assert_eq!(clients[2].take(&mut world), [(state(number), true)]);
         }
-        // Where a delta would be no less it is none, but the next one's beginning.
+        // A delta that is not shorter is replaced by whole data, which are the next base.
         for (data, is_delta) in [
             (json!(1), false),
             (json!("text \"to\" read".repeat(9)), false),
@@ -109,7 +109,7 @@ fn the_first_is_whole_and_then_come_deltas() {
     }
 }
 
-/// JSON clients have base64 of it, so a delta between its bytes would apply to something else.
+/// JSON clients get base64 of it, so a delta between its bytes would apply to something else.
 #[test]
 fn json_clients_take_no_deltas_from_or_to_binary_data() {
     let mut world = world(1);
@@ -119,7 +119,7 @@ fn json_clients_take_no_deltas_from_or_to_binary_data() {
     let first: Value = serde_json::from_str(&line).expect("JSON");
     publish(&mut world, back_end, "long:1", &first, &Value::Null);
     assert_eq!(client.take(&mut world), [(first.clone(), false)]);
-    // The same and another line, which together are no JSON; and then bytes that are.
+    // The same with another line, which together are not JSON; and then bytes that are.
     let two = STANDARD.encode(format!("{line}\n{{}}"));
     let more = STANDARD.encode(line.replace("a\"", "a!\""));
     let mut more_read = first.clone();
@@ -136,7 +136,7 @@ fn json_clients_take_no_deltas_from_or_to_binary_data() {
         assert!(world.ask(back_end, format!("{line}\n")).is_empty());
         assert_eq!(client.take(&mut world), [(expected, is_delta)]);
     }
-    // It is the same for those that come back.
+    // The same for recovering clients.
     let mut back = wants("long:1");
     back["recover"] = json!(true);
     back["epoch"] = joined["epoch"].clone();
@@ -176,10 +176,11 @@ fn what_is_between_two_that_are_kept_breaks_no_chain() {
         for (number, (more, is_delta)) in [
             (&asks, false),
             (&asks, true),
-            // It does not ask, but the next one's beginning it is.
+            // It does not request deltas, but its data are the next base.
             (&Value::Null, false),
             (&asks, true),
-            // It is not kept: the next one is no delta from it, nor from the one before, which the client has no more.
+            // It is not stored: the next one is no delta from it, nor from the previous one, which the client no longer
+            // has.
             (&passes, false),
             (&asks, false),
             (&asks, true),
@@ -232,12 +233,12 @@ fn who_comes_back_gets_deltas_from_one_missed_to_the_next() {
             &state(5),
             &json!({ "delta": true }),
         );
-        // Of who has missed nothing it is not known whether he has the latest.
+        // Without missed publications it is unknown whether the client has the latest.
         assert_eq!(client.take(&mut world), [(state(5), offset < 4)]);
     }
 }
 
-/// A subscription in Protobuf, and its reply's bytes.
+/// Subscribes in Protobuf; returns the reply's bytes.
 fn subscribe_protobuf(world: &mut World, worker: usize, channel: &str) -> Peer {
     let peer = world.open(worker, "/centrifuge?cf_protocol=protobuf");
     let mut request = vec![0x0a, channel.len() as u8];
@@ -263,7 +264,7 @@ fn a_delta_is_made_once_for_all_of_both_encodings() {
         json_clients.push(Client::subscribe(&mut world, worker, wants("price:1")).0);
         protobuf_clients.push(subscribe_protobuf(&mut world, worker, "price:1"));
     }
-    // One who wants none.
+    // A client without deltas.
     let plain = Client::subscribe(&mut world, 0, json!({ "channel": "price:1" })).0;
     let counts = |world: &World| {
         let of = |worker: usize| &world.workers[worker].shared().requests.outboxes;
@@ -274,7 +275,8 @@ fn a_delta_is_made_once_for_all_of_both_encodings() {
         )
     };
     let mut before = counts(&world);
-    // On each of two workers: whole in two encodings, then the delta. And once as it is, for who wants it so.
+    // On each of two workers: whole data in two encodings, then the delta; and once unchanged, for the client without
+    // deltas.
     for (number, (pushes, deltas)) in [(5, 0), (5, 2), (5, 2)].into_iter().enumerate() {
         let new = state(number as u32).to_string();
         publish(

@@ -1,4 +1,4 @@
-//! Clients that want publications with certain tags only.
+//! Clients that filter publications by tags.
 
 use serde_json::{Value, json};
 use veche_proto::websocket::MessageKind;
@@ -12,7 +12,7 @@ fn publish(world: &mut World, back_end: Peer, channel: &str, data: u32, tags: &V
     assert!(world.ask(back_end, format!("{line}\n")).is_empty());
 }
 
-/// Subscribed, and the reply.
+/// Subscribes; returns the reply.
 fn subscribe(world: &mut World, worker: usize, request: &Value) -> (Peer, Value) {
     let (peer, _) = connect(world, worker, "/centrifuge/named?user=ann", &json!({}));
     let command = json!({ "id": 2, "subscribe": request });
@@ -21,7 +21,7 @@ fn subscribe(world: &mut World, worker: usize, request: &Value) -> (Peer, Value)
     (peer, heard.lines[0].take())
 }
 
-/// The data of the publications that came, with their offsets.
+/// Returns the data of received publications with their offsets.
 fn told(world: &mut World, peer: Peer) -> Vec<(u64, u64)> {
     let heard = take(world, peer);
     let publications = heard.lines.iter().map(|line| &line["push"]["pub"]);
@@ -140,10 +140,10 @@ fn where_the_latest_counts_it_is_the_latest_that_passes() {
             (only("buy"), None, true, &[(4, 4)]),
             (only("sell"), None, true, &[(3, 3)]),
             (only("none"), None, true, &[]),
-            // Of another life of the channel: what passed before the last few is not known.
+            // Of another epoch of the channel: earlier matches are unknown.
             (only("sell"), Some(99), true, &[(3, 3)]),
             (only("none"), Some(99), false, &[]),
-            // Whoever knows where he was gets nothing again, and has missed nothing where nothing passes.
+            // A client with a known position gets nothing twice, and misses nothing if nothing matches.
             (only("sell"), Some(1), true, &[(3, 3)]),
             (only("sell"), Some(2), true, &[(3, 3)]),
             (only("sell"), Some(3), true, &[]),
@@ -182,9 +182,9 @@ fn filters_that_may_not_be_are_refused() {
             json!({ "channel": "chat:1", "tf": good, "delta": "fossil" }),
             json!(107),
         ),
-        // The namespace does not let them.
+        // The namespace does not permit filters.
         (json!({ "channel": "open:1", "tf": good }), json!(107)),
-        // Nor is said more to who may not subscribe.
+        // A client that may not subscribe gets no further details.
         (json!({ "channel": "news", "tf": {} }), json!(103)),
     ] {
         let (peer, reply) = subscribe(&mut world, 0, &request);

@@ -1,4 +1,4 @@
-//! A connect request in the address of a handshake, of clients that only listen.
+//! Connect requests in the URL of a handshake, of one-way clients.
 
 use serde_json::json;
 
@@ -22,12 +22,12 @@ fn a_handshake_may_bring_the_connect_request() {
     let connect = heard(rest).lines[0]["connect"].clone();
     let subs = connect["subs"].as_object().expect("subs");
     assert_eq!(subs.keys().collect::<Vec<_>>(), ["#ann", "open:1"]);
-    // What it says afterwards means nothing.
+    // Later input is ignored.
     assert!(ask(&mut world, peer, &request).lines.is_empty());
     publish(&mut world, back_end, "open:1", 1);
     let expected = json!({ "channel": "open:1", "pub": { "data": 1 } });
     assert_eq!(take(&mut world, peer).lines, [expected]);
-    // One that is left empty is none.
+    // An empty one counts as missing.
     let peer = world.open(0, &format!("{route}?cf_connect="));
     assert!(take(&mut world, peer).lines.is_empty());
     let reply = ask(&mut world, peer, &request).lines;

@@ -1,4 +1,5 @@
-//! Long histories and presences: written as their client reads, whole for one that reads, and cheap for one that does not.
+//! Long history and presence replies: written as their client reads, complete for one that reads, and cheap for one
+//! that does not.
 
 use serde_json::{Value, json};
 use veche_frontends::outbox::ANSWERS_BYTES_HIGH;
@@ -12,11 +13,11 @@ use crate::world::{INTERNAL, PUBLIC, PUSH, Peer, World};
 
 const CHANNEL: &str = "long:1";
 
-/// Of each publication; and how many the channel keeps.
+/// Length of each publication, and the number that the channel stores.
 const BYTES: usize = 500;
 const KEPT: usize = 500;
 
-/// What an outbox may hold of an answer: what may be unsent when a slice is written, the slice, and its last publication.
+/// Maximum of a reply in an outbox: unsent bytes when a slice is written, the slice, and its last publication.
 const OUTBOX_BYTES_MAX: usize = ANSWERS_BYTES_HIGH + (32 << 10) + 2 * BYTES;
 
 fn fill(world: &mut World) -> Peer {
@@ -42,13 +43,13 @@ fn history(id: u32) -> Value {
     json!({ "id": id, "history": { "channel": CHANNEL, "limit": -1 } })
 }
 
-/// Bytes on their way out to a client.
+/// Returns the unsent bytes of a client.
 fn queued(world: &World, worker: usize, peer: Peer) -> usize {
     let outboxes = &world.workers[worker].shared().requests.outboxes;
     outboxes.of(world.id(peer)).queued()
 }
 
-/// The numbers of the publications in a reply.
+/// Returns the numbers of the publications in a reply.
 fn numbers(reply: &Value) -> Vec<usize> {
     let all = reply["history"]["publications"].as_array().expect("a list");
     let number = |one: &Value| {
@@ -60,7 +61,7 @@ fn numbers(reply: &Value) -> Vec<usize> {
         .collect()
 }
 
-/// Reads a little at a time; what it heard in the end. Returns the most that was on its way out, too.
+/// Reads slowly; returns the output, and the maximum of unsent bytes.
 fn read_slowly(world: &mut World, worker: usize, peer: Peer) -> (Heard, usize) {
     let (mut bytes, mut most) = (Vec::new(), 0);
     loop {
@@ -139,7 +140,7 @@ fn in_protobuf_it_is_the_same_message() {
     let [Said::Binary(told)] = &said(&bytes)[..] else {
         panic!("one message");
     };
-    // The length of the message, and its publications one after the other.
+    // The length of the message, and its publications in order.
     let (length, rest) = varint(told);
     assert_eq!(length, rest.len());
     let numbers = numbers(&reply.lines[0]);
@@ -282,10 +283,10 @@ fn publications_wait_behind_it_within_the_limit_of_an_outbox() {
         assert!(world.ask(back_end, &line).is_empty());
         assert_eq!(world.stats(0).slow_consumers.read(), 0);
     }
-    // The overhead of pushes takes the room of some of them.
+    // The overhead of pushes displaces some of them.
     (0..3).for_each(|_| drop(world.ask(back_end, &line)));
     assert_eq!(world.stats(0).slow_consumers.read(), 1);
-    // It is told so in the middle of the answer.
+    // It is closed in the middle of the reply.
     world.read_at_most(peer, usize::MAX);
     world.settle();
     let bytes = world.take(peer);

@@ -1,4 +1,4 @@
-//! Answers with histories and presences: what they count for in a turn, and when there is no memory for them.
+//! History and presence replies: their work per turn, and their refusal when memory is short.
 
 use serde_json::{Value, json};
 
@@ -11,11 +11,11 @@ const KEPT: usize = 3;
 
 const PUBLICATION_BYTES: usize = 3_000;
 
-/// Together they ask for more than twice what a turn has room for.
+/// Together they request more than twice the work of a turn.
 const CLIENTS: usize = 400;
 const HISTORIES: usize = 6;
 
-/// What events and backlog may bring in a turn, if all of its work were bytes of answers; and one answer.
+/// Maximum bytes of replies in a turn, if all of its work were spent on them, and one reply.
 const TURN_BYTES_MAX: usize = 10_010_000;
 
 /// A client of the channel.
@@ -32,7 +32,7 @@ fn history() -> Value {
     json!({ "id": 3, "history": { "channel": CHANNEL, "limit": -1 } })
 }
 
-/// As many publications as the channel keeps, each of that many bytes.
+/// Fills the channel's history with publications of this length.
 fn fill(world: &mut World, bytes: usize) {
     let back_end = world.connect(0, PUSH);
     let data = "x".repeat(bytes);

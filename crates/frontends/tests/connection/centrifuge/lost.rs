@@ -1,4 +1,4 @@
-//! What clients and back ends hear when the engine has lost publications, or does not answer.
+//! Clients and back ends after the engine has lost publications, or does not answer.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{ann, ask, connect, in_seconds, take};
 use crate::world::wire::{Said, post, response, responses, said, text};
 use crate::world::{INTERNAL, PUBLIC, PUSH, World};
 
-/// A channel of that namespace whose home is that worker.
+/// Returns a channel of that namespace whose home is that worker.
 fn channel_at(world: &World, worker: usize, namespace: &str) -> String {
     (0..)
         .map(|n| format!("{namespace}:{n}"))
@@ -24,7 +24,7 @@ fn call(world: &mut World, path: &str, body: &Value) -> Value {
     serde_json::from_str(&responses(&answer)[0].body).expect("JSON")
 }
 
-/// A client that has made the subscription itself makes it again.
+/// A client subscribes again to a channel that it subscribed to itself.
 #[test]
 fn a_subscription_of_the_client_ends_and_can_be_made_again() {
     for home in 0..2 {
@@ -53,7 +53,7 @@ fn a_subscription_of_the_client_ends_and_can_be_made_again() {
     }
 }
 
-/// One that it was given ends with the connection, since the client can't subscribe again.
+/// A server-side subscription ends with the connection, since the client can't subscribe again.
 #[test]
 fn a_subscription_of_the_server_ends_with_the_connection() {
     let mut world = super::world(2);
@@ -70,7 +70,7 @@ fn a_subscription_of_the_server_ends_with_the_connection() {
     }
 }
 
-/// Clients without a protocol of their own are closed with a code by which they come back.
+/// Clients of protocols without subscriptions are closed with a code after which they reconnect.
 #[test]
 fn push_users_and_sessions_of_applications_come_back() {
     for target in ["/ws?user=ann", "/app-user?user=ann"] {
@@ -85,7 +85,7 @@ fn push_users_and_sessions_of_applications_come_back() {
     }
 }
 
-/// A response of events ends, and a browser asks for the next one with the id of the last event.
+/// An event stream ends, and a browser reconnects with the id of the last event.
 #[test]
 fn a_response_of_events_ends() {
     let mut world = super::world(2);
@@ -98,7 +98,7 @@ fn a_response_of_events_ends() {
     assert!(!world.is_open(peer));
 }
 
-/// A command that publishes is answered when the home says that the engine has not answered.
+/// A publish command fails when the home reports that the engine has not answered.
 #[test]
 fn a_publication_that_is_not_answered_fails() {
     let mut world = super::world(2);
@@ -110,13 +110,13 @@ fn a_publication_that_is_not_answered_fails() {
     let heard = ask(&mut world, peer, &command.to_string());
     let error = json!({ "id": 3, "error": { "code": 100, "message": "internal server error", "temporary": true } });
     assert_eq!((heard.lines, heard.closed), (vec![error], None));
-    // The next command goes on.
+    // The next command continues.
     world.is_engine_down = false;
     let heard = ask(&mut world, peer, &command.to_string());
     assert!(heard.lines.iter().any(|line| line["publish"].is_object()));
 }
 
-/// A back end hears that it is not known, of each target where it asks for each.
+/// A back end gets an error of unknown outcome, for each target if it requested that.
 #[test]
 fn a_push_that_is_not_answered_fails() {
     let mut world = super::world(2);
@@ -138,7 +138,7 @@ fn a_push_that_is_not_answered_fails() {
     assert_eq!(answer["id"], 7);
 }
 
-/// A subscription that the engine does not follow fails, and is made again later.
+/// A subscription that the engine can't follow fails, and can be made again later.
 #[test]
 fn a_subscription_that_can_not_be_made_fails() {
     let mut world = super::world(2);
@@ -156,7 +156,7 @@ fn a_subscription_that_can_not_be_made_fails() {
     world.check_empty();
 }
 
-/// So do a session's own channels, whose client then comes back.
+/// So do a session's server-side channels, whose client then reconnects.
 #[test]
 fn a_session_whose_channels_are_not_available_is_closed() {
     let mut world = super::world(2);
@@ -180,7 +180,7 @@ fn a_session_whose_channels_are_not_available_is_closed() {
         matches!(&closed[..], [Said::Close(Some(1013), _)]),
         "{closed:?}"
     );
-    // Both come back.
+    // Both reconnect.
     world.is_engine_down = false;
     connect(&mut world, 0, &target, &json!({}));
     world.open(0, &format!("/ws?user={user}"));

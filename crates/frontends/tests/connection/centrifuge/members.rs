@@ -1,4 +1,4 @@
-//! Who is in a channel, what back ends do to connections, and how sessions end.
+//! Presence, commands of back ends for connections, and the ends of sessions.
 
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ fn sessions_end_with_the_protocol_s_own_codes() {
         take(&mut world, slow).closed,
         Some((3008, "slow".to_owned()))
     );
-    // The back end wants it so.
+    // Closed by the back end.
     let ended = ann(&mut world, 0);
     let caller = world.connect(0, INTERNAL);
     let answer = world.ask(caller, post("/api/disconnect", r#"{"user":"ann"}"#));
@@ -35,7 +35,7 @@ fn sessions_end_with_the_protocol_s_own_codes() {
         take(&mut world, ended).closed.map(|(code, _)| code),
         Some(3503)
     );
-    // The server ends.
+    // Closed by the server's end.
     let last = ann(&mut world, 0);
     world.drain();
     assert_eq!(
@@ -50,7 +50,7 @@ fn who_is_there_is_told_to_those_who_are_there_too() {
         let mut world = super::world(3);
         let peer = ann(&mut world, worker);
         let subscribe = r#"{"id":2,"subscribe":{"channel":"chat:1","join_leave":true}}"#;
-        // Her own joining is told behind the answer, if it is.
+        // Her own join event follows the reply, if requested.
         let heard = ask(&mut world, peer, subscribe);
         assert_eq!(heard.lines[0]["id"], 2, "{heard:?}");
         let (bob, reply) = connect(
@@ -83,7 +83,7 @@ fn who_is_there_is_told_to_those_who_are_there_too() {
         );
         let counts = json!({ "num_clients": 2, "num_users": 2 });
         assert_eq!(stats.lines[0]["presence_stats"], counts);
-        // Whoever does not ask for it is not told.
+        // A client that does not request them gets no join events.
         assert_eq!(take(&mut world, bob).lines.len(), 0);
         ask(
             &mut world,
@@ -154,8 +154,8 @@ fn a_back_end_subscribes_and_unsubscribes_connections() {
     }
 }
 
-/// Each client in the channel gets the join: one that subscribed itself, one that its back end subscribed, and one that its
-/// token did, unless the token says otherwise.
+/// Every client in the channel gets the join event: subscribed by itself, by its back end, or by its token, unless the
+/// token excludes it.
 #[test]
 fn who_comes_is_told_to_all_where_the_namespace_says_so() {
     let mut world = super::world(3);

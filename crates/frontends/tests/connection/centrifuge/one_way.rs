@@ -1,4 +1,4 @@
-//! Clients that only listen: bare pushes by three transports, and events by which a browser comes back by itself.
+//! One-way clients: bare pushes over three transports, and events with which a browser recovers.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::{ask, in_seconds, publish, take, token};
 use crate::world::wire::{Said, get, post, response, responses, said, text};
 use crate::world::{INTERNAL, Options, PUBLIC, PUSH, Peer, World};
 
-/// How they come.
+/// The transport of a client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum By {
     WebSocket,
@@ -23,7 +23,7 @@ pub(super) fn encoded(text: &str) -> String {
     bytes.map(|byte| format!("%{byte:02X}")).collect()
 }
 
-/// Connects with a request; what it is told first. Each push is alone.
+/// Connects with a request; returns the first push. Each push is a message of its own.
 fn connect(
     world: &mut World,
     worker: usize,
@@ -54,7 +54,7 @@ fn connect(
     }
 }
 
-/// What it is told then.
+/// Returns the pushes received since.
 fn told(world: &mut World, peer: Peer, by: By) -> Vec<Value> {
     match by {
         By::WebSocket => {
@@ -82,7 +82,7 @@ fn they_get_bare_pushes_and_need_not_answer() {
                 "channels": ["news"], "subs": { "chat:1": { "data": "welcome" } } });
             let request = json!({ "token": token(&claims), "subs": {
                 "open:1": {}, "chat:1": { "join_leave": true },
-                // What needs a token, is another's, or is none.
+                // Channels that need a token, belong to another user, or are invalid.
                 "token:1": {}, "nowhere": {}, "#bob": {}, "open:$1": {}, "": {} } });
             let (peer, said) = connect(&mut world, worker, by, "tokens", &request);
             let reply = &said[0]["connect"];
@@ -100,7 +100,7 @@ fn they_get_bare_pushes_and_need_not_answer() {
             assert_eq!(names, ["#ann", "chat:1", "news", "open:1"]);
             assert_eq!(subs["chat:1"]["data"], "welcome");
             assert_eq!(subs["chat:1"]["recoverable"], true);
-            // Her own coming may be told, and so are others'.
+            // Her own join event may be sent, and so are those of others.
             let own = |one: &Value| one["join"]["info"]["client"] == reply["client"];
             assert!(said[1..].iter().all(own), "{said:?}");
 
@@ -124,7 +124,7 @@ fn they_get_bare_pushes_and_need_not_answer() {
             assert_eq!((&said[0]["channel"], said.len()), (&json!("chat:1"), 1));
             assert_eq!(said[0]["join"]["info"]["user"], "bob");
 
-            // Nothing that it says means anything, and it need say nothing.
+            // Its messages are ignored, and it need not send any.
             if by == By::WebSocket {
                 world.send(peer, &text(r#"{"id":9,"ping":{}}"#));
                 world.send(peer, &text("hello"));
@@ -208,7 +208,7 @@ fn what_opens_nothing_ends_with_its_reason() {
             assert!(!world.is_open(peer));
         }
     }
-    // Whoever says nothing is not waited for, and who is known by the request need not say anything.
+    // A silent client is not awaited, and one authenticated by the request need not send anything.
     let mut world = super::world(1);
     let peer = world.open(0, "/centrifuge/all/uni_websocket");
     world.advance(10_000);
@@ -250,7 +250,7 @@ fn who_asks_for_more_channels_than_there_may_be_is_refused() {
     }
 }
 
-/// A browser's reader of events: it keeps the last id.
+/// A browser's event parser: it stores the last id.
 #[derive(Default)]
 struct Browser {
     last: Option<String>,
@@ -258,7 +258,7 @@ struct Browser {
 }
 
 impl Browser {
-    /// Reads whole events; how many there were that moved it.
+    /// Parses complete events; returns the number of those with an id.
     fn read(&mut self, text: &str) -> usize {
         let mut moved = 0;
         for event in text.split("\n\n") {
@@ -273,7 +273,7 @@ impl Browser {
                     other => panic!("{other:?}"),
                 }
             }
-            // What a page gives to `JSON.parse`.
+            // The argument of `JSON.parse` in a page.
             assert!(data.len() <= 1, "an event is one push: {event}");
             self.pushes.extend(
                 data.iter()
@@ -332,7 +332,7 @@ fn a_browser_comes_back_by_itself_and_has_missed_nothing_in_any_channel() {
             (&json!(1), &Value::Null)
         );
         assert_eq!(subs["chat:2"]["was_recovering"], Value::Null);
-        // It is cut off before anything comes: its place is known all the same.
+        // It is cut off before any publication: its position is known all the same.
         assert!(browser.last.is_some());
         world.reset(peer);
         publish(&mut world, back_end, "chat:1", 11);
@@ -352,14 +352,14 @@ fn a_browser_comes_back_by_itself_and_has_missed_nothing_in_any_channel() {
                 (&json!(true), &json!(true)),
                 "{channel}"
             );
-            // What was missed is told behind it, so it says where that begins.
+            // Missed publications follow, so the position is the one before them.
             assert_eq!(
                 (&sub["offset"], &sub["publications"]),
                 (&offset, &Value::Null),
                 "{channel}"
             );
         }
-        // Nor is it asked about those that remember nothing.
+        // Channels without history are not included.
         for channel in ["#ann", "news"] {
             assert_eq!(subs[channel], json!({}));
         }
@@ -371,7 +371,7 @@ fn a_browser_comes_back_by_itself_and_has_missed_nothing_in_any_channel() {
                 publication("chat:3", 31, 1)
             ]
         );
-        // Live ones move it too, those that have no place don't.
+        // Live publications advance the position; those without an offset do not.
         publish(&mut world, back_end, "chat:2", 22);
         assert_eq!(browser.hear(&mut world, peer), 1);
         publish(&mut world, back_end, "news", 1);
@@ -386,7 +386,7 @@ fn a_browser_comes_back_by_itself_and_has_missed_nothing_in_any_channel() {
             browser.take()[1..],
             [publication("chat:1", 13, 3), publication("chat:2", 23, 3)]
         );
-        // Three are kept: of that channel too much is missed, of the others nothing.
+        // Three are stored: that channel missed too many, the others none.
         world.reset(peer);
         for data in 14..18 {
             publish(&mut world, back_end, "chat:1", data);
@@ -402,7 +402,7 @@ fn a_browser_comes_back_by_itself_and_has_missed_nothing_in_any_channel() {
         );
         assert_eq!(subs["chat:3"]["recovered"], true);
         assert_eq!(said[1..], [publication("chat:3", 32, 2)]);
-        // From there it goes on.
+        // It continues from there.
         world.reset(peer);
         publish(&mut world, back_end, "chat:1", 18);
         browser.connect(&mut world, worker, &request);
@@ -425,7 +425,7 @@ fn what_comes_in_the_middle_of_connecting_is_not_told_twice_nor_lost() {
         for channel in &channels {
             publish(&mut world, back_end, channel, 1);
         }
-        // The second ones come while homes elsewhere are asked.
+        // The second ones arrive while homes of other workers are asked.
         let target = format!(
             "/centrifuge/tokens/uni_sse?cf_connect={}",
             encoded(&request.to_string())
@@ -457,7 +457,7 @@ fn what_comes_in_the_middle_of_connecting_is_not_told_twice_nor_lost() {
                 [&publication(channel, 1, 1), &publication(channel, 2, 2)]
             );
         }
-        // Its place counts what came early, too.
+        // The position includes early publications, too.
         world.reset(peer);
         browser.connect(&mut world, worker, &request);
         assert_eq!(browser.take().len(), 1);
@@ -494,8 +494,8 @@ fn a_browser_that_gets_too_much_while_it_connects_hears_nothing_twice() {
     for worker in 0..3 {
         world.turn(worker);
     }
-    // The other homes have answered, and the answers are on their way. Of channels that have their home on its worker
-    // more comes before them than its outbox takes.
+    // The other homes have answered, and the answers are on their way. Channels homed on its worker publish more before
+    // that than its outbox takes.
     let pad = "x".repeat(200);
     for channel in &channels {
         let line = format!("{{\"channel\":\"{channel}\",\"data\":\"{pad}\"}}\n");
@@ -512,7 +512,7 @@ fn a_browser_that_gets_too_much_while_it_connects_hears_nothing_twice() {
     assert_eq!(moved, said.len(), "each event says where it is");
     world.settle();
     assert!(!world.is_open(peer));
-    // It goes on behind what it has.
+    // It continues after what it has.
     let mut heard = said.split_off(1);
     browser.connect(&mut world, 0, &request);
     heard.extend(browser.take().split_off(1));
@@ -551,7 +551,7 @@ fn an_id_that_is_none_of_ours_is_answered_with_the_truth() {
         );
         assert_eq!((&sub["offset"], said.len()), (&json!(1), 1));
     }
-    // Where the last event of a browser is known, the request that it repeats is older.
+    // The last event of a browser is newer than the request that it repeats.
     let mut browser = Browser::default();
     let peer = browser.connect(&mut world, 0, &request);
     let epoch = browser.take()[0]["connect"]["subs"]["chat:1"]["epoch"].clone();
@@ -561,7 +561,7 @@ fn an_id_that_is_none_of_ours_is_answered_with_the_truth() {
     publish(&mut world, back_end, "chat:1", 2);
     browser.connect(&mut world, 0, &old);
     assert_eq!(browser.take()[1..], [publication("chat:1", 2, 2)]);
-    // Without one the request counts, by any transport; also of a channel that it asks for itself.
+    // Without one the request counts, on any transport; also for a channel that it requests itself.
     for by in ALL {
         for asks in [&old, &json!({ "subs": old["subs"] })] {
             let route = if asks["token"].is_null() {
@@ -643,7 +643,7 @@ fn one_way_protobuf_is_spoken_where_it_is_asked_for() {
 
 #[test]
 fn whoever_has_missed_a_little_of_very_much_gets_what_there_is_room_for() {
-    // Ids that say where 128 channels are take more than what they are for.
+    // Ids with the positions of 128 channels are larger than the events.
     let mut world = super::world(1);
     let back_end = world.connect(0, PUSH);
     let channels: Vec<String> = (0..127).map(|n| format!("chat:{n}")).collect();
@@ -658,7 +658,7 @@ fn whoever_has_missed_a_little_of_very_much_gets_what_there_is_room_for() {
             publish(&mut world, back_end, channel, data);
         }
     }
-    // The world looks that no outbox holds more than it may.
+    // The world checks that no outbox exceeds its limit.
     browser.connect(&mut world, 0, &request);
     let said = browser.take();
     let subs = &said[0]["connect"]["subs"];

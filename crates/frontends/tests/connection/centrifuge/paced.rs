@@ -1,4 +1,4 @@
-//! How fast a client may speak: each command of a message counts, by whatever it comes.
+//! Rate limits of clients: each command of a message counts, on any transport.
 
 use serde_json::{Value, json};
 
@@ -9,10 +9,10 @@ use veche_proto::websocket::MessageKind;
 use crate::world::wire::{Said, message, post, responses, said, text};
 use crate::world::{INTERNAL, PUBLIC, Peer, World};
 
-/// Of one message: as many commands as it may have.
+/// Commands in one message, the maximum.
 const MANY: u32 = 1_024;
 
-/// A world in which a channel of a home elsewhere is among those that commands go to, and a subscriber that counts.
+/// Returns a world in which commands also go to a channel of another worker, and a counting subscriber.
 fn world_and_listener() -> (World, Peer) {
     let mut world = super::world(3);
     let listener = connect(&mut world, 0, "/centrifuge", &json!({})).0;
@@ -26,7 +26,7 @@ fn world_and_listener() -> (World, Peer) {
 
 const CHANNELS: [&str; 3] = ["open:1", "open:2", "open:3"];
 
-/// Commands that publish 0, 1, and so on, as lines.
+/// Returns commands that publish 0, 1, and so on, as lines.
 fn publications(count: u32) -> String {
     let all = (0..count).map(|number| {
         let channel = CHANNELS[number as usize % CHANNELS.len()];
@@ -36,7 +36,7 @@ fn publications(count: u32) -> String {
     all.collect::<Vec<_>>().join("\n")
 }
 
-/// The same in Protobuf: each command behind its length, with its id and field 7, which has channel and data.
+/// Returns the same in Protobuf: each command with its length, its id and field 7, which contains channel and data.
 fn protobuf(count: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     for number in 0..count {
@@ -57,7 +57,7 @@ fn protobuf(count: u32) -> Vec<u8> {
 
 const PUBLISH: u8 = 7;
 
-/// What the listener has heard since, in order of its channels.
+/// Returns what the listener received since, in order of its channels.
 fn delivered(world: &mut World, listener: Peer) -> Vec<u64> {
     let lines = take(world, listener).lines;
     let data = lines
@@ -88,7 +88,7 @@ fn each_command_of_a_message_is_counted() {
                     world.ask(peer, text(&publications(MANY)))
                 }
             };
-            // Connecting has counted; the one that is too much goes through where the rest waits for it.
+            // Connecting counted; the excess command passes if the rest waits for it.
             assert_eq!(delivered(&mut world, listener).len(), at_once, "{what}");
             let closed = said(&said_all)
                 .into_iter()
@@ -106,7 +106,7 @@ fn each_command_of_a_message_is_counted() {
                 world.blocked(peer),
                 (over == "delay").then_some(veche_frontends::WaitReason::RateLimit)
             );
-            // One each four seconds; what was dropped does not come.
+            // One every four seconds; dropped ones never arrive.
             world.advance(4_000);
             let later = usize::from(over == "delay");
             assert_eq!(delivered(&mut world, listener).len(), later, "{what}");
@@ -135,14 +135,14 @@ fn commands_that_wait_for_something_else_are_counted_once() {
     let peer = world.open(0, "/paced/delay/websocket");
     ask(&mut world, peer, CONNECT);
     ask(&mut world, peer, &publications(6));
-    // Homes elsewhere answer in turns of their own.
+    // Other workers' homes answer in turns of their own.
     let mut numbers = delivered(&mut world, listener);
     for _ in 0..4 {
         world.advance(4_000);
         numbers.extend(delivered(&mut world, listener));
     }
     assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);
-    // The last of them has left it as far ahead as it may be: the next one goes, and what is behind that waits.
+    // The last of them used up the allowed excess: the next one passes, and later ones wait.
     let heard = ask(&mut world, peer, &publications(2));
     assert_eq!(delivered(&mut world, listener).len(), 0, "{heard:?}");
     world.advance(4_000);
@@ -178,7 +178,7 @@ fn commands_beside_a_response_are_counted_too() {
             let request = post(&format!("{target}/emulation"), &body.to_string());
             assert_eq!(responses(&world.ask(caller, request))[0].status, 204);
         };
-        // What others say in its name does not count.
+        // Requests of others in its name do not count.
         let mut others = reply.clone();
         let session = others["session"].as_str().expect("a session").to_owned();
         let (end, other) = if session.ends_with('A') {
@@ -198,7 +198,7 @@ fn commands_beside_a_response_are_counted_too() {
     }
 }
 
-/// Whether a response has said that it ends, and with which code.
+/// Returns whether a response has ended with a disconnect, and its code.
 fn is_over(said: &[Value]) -> bool {
     let ends = said
         .iter()
@@ -228,7 +228,7 @@ fn each_publication_of_a_back_ends_command_is_counted() {
     let batch = json!({ "channels": CHANNELS, "data": 7 }).to_string();
     let answer = world.ask(peer, text(&batch));
     assert_eq!(said(&answer).len(), 1);
-    // More than the rate can be had once, and then nothing until that is paid for.
+    // More than the rate is permitted once, and then nothing until that is paid for.
     assert_eq!(delivered(&mut world, listener), [7, 7, 7]);
     world.advance(4_000);
     let answer = world.ask(peer, text(&batch));

@@ -1,4 +1,4 @@
-//! Clients without a WebSocket: endless responses, and commands that come beside them.
+//! Clients without a WebSocket: endless responses, and commands in separate requests.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{in_seconds, publish, token};
 use crate::world::wire::{get, post, response, responses};
 use crate::world::{PUBLIC, PUSH, Peer, World};
 
-/// The parts of a chunked body, as far as it has come; an empty one is its end.
+/// Returns the parts of a chunked body received so far; an empty one is its end.
 pub(super) fn chunks(mut bytes: &[u8]) -> Vec<String> {
     let mut chunks = Vec::new();
     while !bytes.is_empty() {
@@ -23,7 +23,7 @@ pub(super) fn chunks(mut bytes: &[u8]) -> Vec<String> {
     chunks
 }
 
-/// The objects in what came of a response.
+/// Returns the objects received in a response.
 pub(super) fn objects(world: &mut World, peer: Peer) -> Vec<Value> {
     world.settle();
     let text = chunks(&world.take(peer)).concat();
@@ -35,7 +35,7 @@ pub(super) fn objects(world: &mut World, peer: Peer) -> Vec<Value> {
     lines.collect()
 }
 
-/// Begins a response; what it says first.
+/// Begins a response; returns its first messages.
 pub(super) fn open(world: &mut World, worker: usize, request: &str) -> (Peer, Vec<Value>) {
     let peer = world.connect(worker, PUBLIC);
     let bytes = world.ask(peer, request);
@@ -60,7 +60,7 @@ fn events() -> String {
     get("/centrifuge/all/sse?cf_connect=%7B%22id%22%3A1%2C%22connect%22%3A%7B%7D%7D")
 }
 
-/// Sends commands beside a response, through some worker.
+/// Sends commands for a response through some worker.
 fn relay(world: &mut World, worker: usize, reply: &Value, commands: &str) -> u16 {
     let caller = world.connect(worker, PUBLIC);
     let body = json!({ "session": reply["session"], "node": "", "data": commands });
@@ -90,7 +90,7 @@ fn responses_carry_what_sockets_do() {
         publish(&mut world, back_end, "chat:1", 7);
         let push = json!({ "push": { "channel": "chat:1", "pub": { "data": 7, "offset": 1 } } });
         assert_eq!(objects(&mut world, peer), [push]);
-        // Pings want to be answered here too.
+        // Pings have to be answered here too.
         world.advance(25_000);
         assert_eq!(objects(&mut world, peer), [json!({})]);
         assert_eq!(relay(&mut world, 1, reply, "{}"), 204);
@@ -212,7 +212,7 @@ fn what_is_not_there_is_refused() {
     assert_eq!(answer.header("Access-Control-Max-Age"), Some("300"));
 }
 
-/// The status of a request, and whether the connection has become a session's.
+/// Returns the status of a request, and the number of sessions afterwards.
 fn status(request: &str) -> (u16, u64) {
     let mut world = World::new(crate::world::Options::default());
     let peer = world.connect(0, PUBLIC);

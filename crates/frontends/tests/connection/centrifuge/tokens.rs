@@ -1,4 +1,4 @@
-//! Tokens of connections and of subscriptions: whom they let in, and for how long.
+//! Tokens of connections and subscriptions: what they permit, and for how long.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{ask, connect, in_seconds, take, token};
 use crate::world::wire::{get, handshake, response, responses};
 use crate::world::{PUBLIC, Peer, World};
 
-/// Time passes, and the client answers pings; what else it heard.
+/// Advances the time while the client answers pings; returns other output.
 pub(super) fn pass(world: &mut World, peer: Peer, mut ms: u64) -> Vec<Value> {
     let mut lines = Vec::new();
     while ms > 0 {
@@ -42,7 +42,7 @@ fn tokens_end_and_are_renewed() {
         ),
         (&json!(true), &json!(60))
     );
-    // A subscription by token, which is shorter.
+    // A subscription by token with a shorter validity.
     let sub = |world: &World, seconds: u64, channel: &str, user: &str| {
         let exp = in_seconds(world, seconds);
         token(&json!({ "sub": user, "exp": exp, "channel": channel, "info": "guest" }))
@@ -74,7 +74,7 @@ fn tokens_end_and_are_renewed() {
         heard.lines.last(),
         Some(&json!({ "id": 5, "sub_refresh": { "expires": true, "ttl": 20 } }))
     );
-    // Its time is over, and so is the grace.
+    // It has expired, and so has the grace period.
     assert!(pass(&mut world, peer, 44_999).is_empty());
     let lines = pass(&mut world, peer, 1);
     let push = json!({ "push": { "channel": "token:1",
@@ -137,7 +137,7 @@ fn tokens_that_do_not_hold_open_nothing() {
         world.reset(peer);
         world.settle();
     }
-    // Nor does one for a channel, wherever it is shown.
+    // A channel token is refused everywhere else.
     let of_channel = token(&json!({ "sub": "ann", "exp": exp, "channel": "chat:1" }));
     for path in [
         "jwt",
@@ -156,7 +156,7 @@ fn tokens_that_do_not_hold_open_nothing() {
         let challenge = answer.header("WWW-Authenticate");
         assert_eq!(challenge, Some("Bearer error=\"invalid_token\""));
     }
-    // One may come with the handshake too, and then in the connect command only one of the same user.
+    // One may come with the handshake, and then the connect command accepts only one of the same user.
     let target = format!("/centrifuge/jwt?token={good}");
     let (_, reply) = connect(&mut world, 0, &target, &json!({}));
     assert_eq!(
@@ -172,7 +172,7 @@ fn tokens_that_do_not_hold_open_nothing() {
     );
 }
 
-/// A route says whether clients without a user, or without a token, may connect.
+/// A route decides whether clients without a user, or without a token, may connect.
 #[test]
 fn anonymous_clients_come_where_the_route_lets_them() {
     let mut world = super::world(1);
@@ -207,11 +207,11 @@ fn anonymous_clients_come_where_the_route_lets_them() {
                 (None, None) => Ok(reply["connect"]["ttl"].as_u64()),
             };
             assert_eq!(found, expected, "{path} {shown}");
-            // It has no channel of its own.
+            // It has no personal channel.
             assert_eq!(reply["connect"]["subs"], Value::Null);
         }
     }
-    // By the handshake too, where a route of another handler has no later place for a token.
+    // Also in the handshake, where a route of another handler has no later place for a token.
     let missing = missing.as_str().expect("a token");
     for (path, token, expected) in [
         ("anonymous", "", 101),

@@ -1,4 +1,4 @@
-//! What happens while a command waits for a home elsewhere: tokens end, back ends want something, more commands come.
+//! Events while a command waits for another worker's home: expiring tokens, back end commands, further commands.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::{ask, connect, in_seconds, take, token};
 use crate::world::wire::{post, response, responses, text};
 use crate::world::{INTERNAL, PUBLIC, Peer, World};
 
-/// A channel of that namespace whose home is that worker.
+/// Returns a channel of that namespace whose home is that worker.
 fn channel_at(world: &World, worker: usize, namespace: &str) -> String {
     (0..)
         .map(|n| format!("{namespace}:{n}"))
@@ -19,7 +19,7 @@ fn subscribe(id: u32, channel: &str, token: &str) -> String {
     json!({ "id": id, "subscribe": { "channel": channel, "token": token } }).to_string()
 }
 
-/// A back end's call on a worker, while the others stand still; it is answered when they go on.
+/// Sends a back end's call on a worker while the others take no turns; it is answered when they continue.
 fn call_alone(world: &mut World, worker: usize, method: &str, body: &Value) {
     let caller = world.connect(worker, INTERNAL);
     world.send(
@@ -46,7 +46,7 @@ fn a_token_for_a_channel_ends_in_time_also_while_a_command_waits() {
     let of_first = short(&world, &first);
     let reply = ask(&mut world, peer, &subscribe(2, &first, &of_first));
     assert_eq!(reply.lines[0]["subscribe"]["ttl"], 5);
-    // The home of the second is busy with other things for a minute.
+    // The home of the second takes no turns for a minute.
     let of_second = short(&world, &second);
     world.send(peer, &text(&subscribe(3, &second, &of_second)));
     world.advance_alone(0, 29_999);
@@ -60,7 +60,7 @@ fn a_token_for_a_channel_ends_in_time_also_while_a_command_waits() {
     };
     let heard = super::heard(&world.take(peer));
     assert_eq!((heard.lines, heard.closed), (vec![ended(&first)], None));
-    // The time of the second is over too, but it is still asked for: nothing looks at it again and again.
+    // The second has expired as well, but it is still pending, and is not checked in a loop.
     assert!(
         world
             .due_ms(peer)
@@ -75,7 +75,7 @@ fn a_token_for_a_channel_ends_in_time_also_while_a_command_waits() {
 
 #[test]
 fn what_a_back_end_wants_during_a_command_is_done_behind_it() {
-    // The user's own channel is at home here, so its instructions are; what the command is about is elsewhere.
+    // The user's personal channel is homed here, so its commands are; the command's channel is elsewhere.
     let mut world = super::world(2);
     let user = world.user_at(0);
     let target = format!("/centrifuge/named?user={user}");
@@ -117,7 +117,7 @@ fn what_a_back_end_wants_during_a_command_is_done_behind_it() {
     let (id, none) = (json!(2), Value::Null);
     let expected: Vec<(&Value, &Value)> = [(&id, &none)].into_iter().chain(pushes).collect();
     assert_eq!(told, expected);
-    // It really is out.
+    // The limit applies to waiting relays all the same.
     let again = ask(&mut world, peer, &subscribe(3, &channel, ""));
     assert_eq!(
         again.lines[0]["subscribe"]["recoverable"], true,
@@ -180,7 +180,7 @@ fn a_client_of_which_too_much_is_wanted_meanwhile_connects_again() {
     assert_eq!(closed, Some((3010, "insufficient state".to_owned())));
 }
 
-/// A response on a worker whose client has connected, and its reply.
+/// Returns a response on a worker whose client has connected, and its reply.
 fn stream(world: &mut World, worker: usize) -> (Peer, Value) {
     let peer = world.connect(worker, PUBLIC);
     let connect = r#"{"id":1,"connect":{}}"#;
@@ -244,7 +244,7 @@ fn a_worker_that_takes_no_commands_leaves_room_for_those_of_others() {
         while world.turn(0) {}
         responses(&world.take(caller))[0].status
     };
-    // Worker 1 has no turn.
+    // Worker 1 takes no turns.
     let taken = (0..5_000).take_while(|_| say(&mut world, &of_slow) == 204);
     assert!((256..2_000).contains(&taken.count()), "it is bounded");
     assert_eq!(say(&mut world, &of_slow), 503);
@@ -252,7 +252,7 @@ fn a_worker_that_takes_no_commands_leaves_room_for_those_of_others() {
     world.turn(2);
     let said = super::streams::chunks(&world.take(other)).concat();
     assert!(said.contains(r#""id":2"#), "{said}");
-    // What was taken is done when the worker goes on.
+    // Accepted relays are executed when the worker continues.
     world.settle();
     assert!(!world.take(slow).is_empty());
     assert_eq!(say(&mut world, &of_slow), 204);

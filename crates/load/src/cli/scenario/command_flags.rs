@@ -1,5 +1,5 @@
-//! The words of a phase: they are the flags of its question, so there is one place where each is named, typed and
-//! described. A value of the file becomes the text that the command line would have had.
+//! The keys of a phase are the flags of its command, so each is named, typed and described in one place. A value of the
+//! file is converted to the text of the command line.
 
 use std::error::Error as _;
 use std::path::Path;
@@ -12,10 +12,10 @@ use toml::de::DeValue;
 use super::super::command::BenchCommand;
 use super::flag_value::FlagValue;
 
-/// What a phase may ask.
+/// The kinds of phases.
 pub(super) const KINDS: [&str; 5] = ["storm", "echo", "broadcast", "push", "http"];
 
-/// Flags that concern the whole scenario, not a phase: they stay on the command line.
+/// Flags of the whole scenario, which stay on the command line.
 const NOT_HERE: [&str; 8] = [
     "json",
     "html",
@@ -27,14 +27,14 @@ const NOT_HERE: [&str; 8] = [
     "help",
 ];
 
-/// The flags of one question.
+/// The flags of one command.
 pub(super) struct CommandFlags {
     kind: &'static str,
     command: Command,
 }
 
 impl CommandFlags {
-    /// Those of `kind`, one of [`KINDS`].
+    /// Returns the flags of `kind`, one of [`KINDS`].
     pub(super) fn of(kind: &'static str) -> Self {
         let mut all = bench();
         all.build();
@@ -45,7 +45,6 @@ impl CommandFlags {
         Self { kind, command }
     }
 
-    /// All of them.
     pub(super) fn keys(&self) -> Vec<String> {
         self.args().map(key).collect()
     }
@@ -63,7 +62,7 @@ impl CommandFlags {
         self.args().find(|arg| key(arg) == name)
     }
 
-    /// Whether both can't be given at a time.
+    /// Returns whether two keys exclude each other.
     pub(super) fn exclude(&self, one: &str, other: &str) -> bool {
         let is_in = |one: &Arg, other: &Arg| {
             let conflicts = self.command.get_arg_conflicts_with(one);
@@ -75,7 +74,7 @@ impl CommandFlags {
         }
     }
 
-    /// Takes a value of the file; files are looked for from `folder`. The error says what is wrong with it.
+    /// Reads a value of the file; relative file names are resolved against `folder`. The error describes the problem.
     pub(super) fn read(
         &self,
         name: &str,
@@ -90,7 +89,7 @@ impl CommandFlags {
                 veche_terminal::describe(value)
             )
         })?;
-        // By itself, so that the error is about this one.
+        // Parsed alone, so that the error concerns this value.
         let alone = self.command.clone().no_binary_name(true);
         let alone = alone.mut_args(|arg| arg.required(false));
         match alone.try_get_matches_from(word.argv()) {
@@ -151,7 +150,7 @@ impl CommandFlags {
         Some(word)
     }
 
-    /// The question with all its words, as if the command line had asked it.
+    /// Returns the command with all values, as if it were given on the command line.
     pub(super) fn question(&self, words: &[FlagValue]) -> Result<BenchCommand, String> {
         let (flags, plain): (Vec<&FlagValue>, _) = words.iter().partition(|word| word.is_flag);
         let mut argv = vec![self.kind.to_owned()];
@@ -190,7 +189,7 @@ impl CommandFlags {
         }
     }
 
-    /// The key for what the parser calls `--publish <URL>` or `<URL>`.
+    /// Returns the key for the parser's name, such as `--publish <URL>` or `<URL>`.
     fn in_file(&self, usage: &str) -> String {
         let found = self.args().find(|arg| arg.to_string() == usage);
         found.map_or_else(|| in_file_words(usage), key)
@@ -201,7 +200,7 @@ fn bench() -> Command {
     BenchCommand::augment_subcommands(Command::new("bench"))
 }
 
-/// Flags in a text as keys of the file: `--connect-rate` is `connect_rate`.
+/// Replaces flags in a text by keys of the file: `--connect-rate` is `connect_rate`.
 pub(super) fn in_file_words(text: &str) -> String {
     let mut parts = text.split("--");
     let mut out = parts.next().unwrap_or_default().to_owned();
@@ -218,7 +217,7 @@ pub(super) fn in_file_words(text: &str) -> String {
 fn key(arg: &Arg) -> String {
     match arg.get_long() {
         Some(long) => long.replace('-', "_"),
-        // One or several of them.
+        // One or several.
         None => arg.get_id().as_str().trim_end_matches('s').to_owned(),
     }
 }

@@ -1,37 +1,36 @@
-//! The figures of a report that promises can be about: their names, where they are, and their units.
+//! The figures of a report that objectives can use: their names, locations and units.
 //!
-//! The names are those of the report without their units, so that a promise says the unit it wants.
+//! The names are those of the report without units, so that an objective contains the unit.
 
 use crate::report::Report;
 use serde_json::Value;
 
-/// What a figure counts in.
+/// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
-    /// Microseconds, in promises with a unit.
+    /// Microseconds; objectives need a time unit.
     Time,
-    /// Things; with `%` a share of another figure.
+    /// A count; with `%` a share of another figure.
     Count,
-    /// So many a second, or any other plain number.
+    /// A rate per second, or any other plain number.
     Rate,
     Bytes,
-    /// Of 1; in promises percent.
+    /// A share of 1; percent in objectives.
     Share,
 }
 
-/// One figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Figure {
-    /// As promises call it.
+    /// Its name in objectives.
     pub(super) path: &'static str,
-    /// Where it is in the report's JSON.
+    /// Its location in the report's JSON.
     pointer: &'static str,
     pub(super) unit: Unit,
-    /// What makes the report's number one of the unit.
+    /// Factor that converts the report's number to the unit.
     factor: f64,
-    /// Whether the figure of a scenario is that of the whole report; otherwise each phase answers for itself.
+    /// Whether a scenario's figure is that of the merged report; otherwise each phase is checked separately.
     pub(super) adds_up: bool,
-    /// What it is a share of, in percent.
+    /// The figure of which it is a share, in percent.
     of: Option<&'static str>,
 }
 
@@ -85,7 +84,7 @@ const ASKED: &str = "/connections/asked";
 const SENT: &str = "/messages/sent";
 const EXPECTED: &str = "/ledger/expected";
 
-/// All of them. `errors` is no field of the report but the sum of the causes.
+/// All figures. `errors` is the sum of the causes instead of a field of the report.
 pub(super) const FIGURES: [Figure; 80] = [
     count("latency.count", "/latency_us/count"),
     time("latency.min", "/latency_us/min"),
@@ -182,7 +181,7 @@ pub(super) const FIGURES: [Figure; 80] = [
         Unit::Bytes,
     ),
     seconds("seconds", "/seconds"),
-    // What people call them.
+    // Common names.
     part("http.status_2xx", "2", SENT),
     part("http.status_3xx", "3", SENT),
     part("http.status_4xx", "4", SENT),
@@ -190,7 +189,7 @@ pub(super) const FIGURES: [Figure; 80] = [
     part("http.other_body_bytes", "/http/other_body_bytes", SENT),
 ];
 
-/// A report made ready to be asked.
+/// A report prepared for lookups.
 pub(super) struct Figures<'r> {
     report: &'r Report,
     json: Value,
@@ -198,13 +197,12 @@ pub(super) struct Figures<'r> {
 
 impl<'r> Figures<'r> {
     pub(super) fn of(report: &'r Report) -> Self {
-        // A number that JSON can't say becomes null, and so was not measured.
+        // A number that JSON can't represent becomes null, and so counts as not measured.
         let json = serde_json::to_value(report).unwrap_or_default();
         Self { report, json }
     }
 
-    /// The figure in its unit, or with `in_share` as a share of 1 of what it is a part of; `None` if it was not
-    /// measured.
+    /// Returns the figure in its unit, or with `in_share` as a share of 1; `None` if it was not measured.
     pub(super) fn measured(&self, figure: &Figure, in_share: bool) -> Option<f64> {
         let at = |pointer: &str| self.json.pointer(pointer)?.as_f64();
         let value = match figure.pointer {
@@ -221,7 +219,7 @@ impl<'r> Figures<'r> {
         }
     }
 
-    /// Responses of a class of statuses.
+    /// Returns the number of responses of a status class.
     fn statuses(&self, class: &str) -> Option<f64> {
         let http = self.report.http.as_ref()?;
         let of_class = |status: &u16| status.to_string().starts_with(class);
@@ -239,7 +237,7 @@ impl Figure {
         self.of.is_some() || self.unit == Unit::Share
     }
 
-    /// Which kinds measure it; empty: all.
+    /// Returns the kinds of phases that measure it; empty: all.
     pub(super) fn kinds(&self) -> &'static [&'static str] {
         match self.path.split('.').next() {
             Some("ledger") => &["broadcast", "push"],
@@ -248,17 +246,15 @@ impl Figure {
         }
     }
 
-    /// Why it was not measured, or what it takes.
+    /// Returns why it was not measured, or what it requires.
     pub(super) fn why_absent(&self, report: &Report) -> &'static str {
         match self.path.split('.').next() {
             Some("server") if report.server_ended.is_some() => {
                 "not measured: the server's process ended before the measurement was over"
             }
-            Some("server") => {
-                "not measured: it takes --pid, and a phase that has the server to itself"
-            }
+            Some("server") => "not measured: requires --pid and a phase that runs alone",
             Some("latency") if report.latency_refused.is_some() => {
-                "not measured: messages carry no stamp, and they and their answers do not pair up"
+                "not measured: messages carry no stamp and can't be matched with their answers"
             }
             Some("latency") => "not measured: no answer came",
             Some("handshake") => "not measured: no connection was opened",
@@ -266,7 +262,6 @@ impl Figure {
         }
     }
 
-    /// A value of it in words.
     pub(super) fn show(&self, value: f64, in_share: bool) -> String {
         if in_share || self.unit == Unit::Share {
             return format!("{} %", digits(value * 100.0));
@@ -279,7 +274,6 @@ impl Figure {
     }
 }
 
-/// Microseconds as people say them.
 pub(in crate::cli) fn show_time(us: f64) -> String {
     match us {
         us if us < 1e3 => format!("{} us", digits(us)),
@@ -296,7 +290,7 @@ fn show_bytes(bytes: f64) -> String {
     }
 }
 
-/// Whole numbers whole, others with at least four digits.
+/// Formats whole numbers as such, others with at least four digits.
 fn digits(value: f64) -> String {
     let places = match value.abs() {
         size if value.fract() == 0.0 || size >= 1000.0 => 0,
@@ -319,7 +313,7 @@ mod tests {
 
     use super::*;
 
-    /// Every field is there, so every pointer leads somewhere.
+    /// Every field exists, so every pointer is valid.
     #[test]
     fn every_figure_is_one_of_the_report() {
         let mut report = Report {

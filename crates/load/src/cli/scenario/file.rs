@@ -1,7 +1,7 @@
-//! The file of a scenario: TOML to phases with their plans, and promises.
+//! The file of a scenario: TOML parsed to phases with their plans, and objectives.
 //!
-//! Every problem is reported at once with its place. Which words a phase has, [`super::words`] knows; which figures a
-//! promise can be about, [`super::figures`]. Nothing is run here, but names of hosts are looked up.
+//! All problems are reported at once with their locations. [`super::words`] defines the keys of a phase,
+//! [`super::figures`] the figures of objectives. Nothing is run here, but host names are resolved.
 
 use std::path::Path;
 
@@ -17,21 +17,20 @@ use super::flag_value::FlagValue;
 use super::slo::Slo;
 use super::url_override::UrlOverride;
 
-/// What a file asks for.
+/// The content of a file.
 #[derive(Debug)]
 pub(super) struct Scenario {
     pub(super) phases: Vec<Phase>,
-    /// What the whole is held to.
+    /// The objectives of the whole scenario.
     pub(super) promises: Vec<Slo>,
-    /// Whether it ends with the first broken promise of a phase.
+    /// Whether it ends with the first missed objective of a phase.
     pub(super) stop_on_broken: bool,
 }
 
-/// One phase.
 #[derive(Debug)]
 pub(super) struct Phase {
     pub(super) name: String,
-    /// Whether it runs at the same time as the one before.
+    /// Whether it runs concurrently with the previous one.
     pub(super) together: bool,
     pub(super) allow_bottleneck: bool,
     pub(super) question: BenchCommand,
@@ -39,14 +38,14 @@ pub(super) struct Phase {
     pub(super) promises: Vec<Slo>,
 }
 
-/// The most phases.
+/// Maximum number of phases.
 const PHASES_MAX: usize = 100;
-/// Keys of a phase that are no flags.
+/// Keys of a phase other than flags.
 const OF_A_PHASE: [&str; 5] = ["name", "kind", "together", "allow_bottleneck", "promise"];
-/// Keys of the file that are no defaults.
+/// Keys of the file other than defaults.
 const OF_THE_FILE: [&str; 4] = ["phase", "promise", "allow_bottleneck", "stop_on_broken"];
 
-/// Reads and checks the file at `path`; its URLs lead `url_override`.
+/// Reads and checks the file at `path`; its URLs are redirected by `url_override`.
 pub(super) fn read(
     path: &Path,
     elsewhere: &UrlOverride,
@@ -127,10 +126,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
             let kinds = promise.kinds();
             let is_measured = |phase: &Phase| kinds.contains(&kind_of(&phase.question));
             if !kinds.is_empty() && !phases.iter().any(is_measured) && self.problems.is_empty() {
-                let message = format!(
-                    "no phase measures it: it takes one of kind {}",
-                    one_of(kinds)
-                );
+                let message = format!("no phase measures it: add one of kind {}", one_of(kinds));
                 self.add(*at, message);
             }
         }
@@ -162,7 +158,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
             return Vec::new();
         }
         let mut phases: Vec<Phase> = Vec::new();
-        // Where each is in the file.
+        // The location of each in the file.
         let mut places = Vec::new();
         for item in list {
             let at = item.span().start;
@@ -191,12 +187,12 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
         phases
     }
 
-    /// Phases that run together share what this machine has.
+    /// Checks phases that run concurrently, which share this machine's limits.
     fn check_groups(&mut self, phases: &[Phase], places: &[usize]) {
         let mut places = places.iter();
         for group in phases.chunk_by(|_, next| next.together) {
             let place = places.nth(group.len() - 1);
-            // One alone has been looked at.
+            // Single phases were checked before.
             if group.len() > 1 {
                 let plans: Vec<&Plan> = group.iter().map(|phase| &phase.plan).collect();
                 if let (Err(failure), Some(at)) = (limits::check(&plans), place) {
@@ -239,7 +235,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
                         self.unknown(key, &whose, known, &OF_A_PHASE);
                         is_readable = false;
                     }
-                    // What the right kind would have is not known.
+                    // The keys of the intended kind are unknown.
                     None => {}
                 },
             }
@@ -259,7 +255,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
                 self.add(*at, message);
             }
         }
-        // What is missing, then, may be what could not be read.
+        // A missing key may be one that could not be read.
         if !is_readable {
             return None;
         }
@@ -274,7 +270,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
         })
     }
 
-    /// Which of [`KINDS`].
+    /// Returns an index into [`KINDS`].
     fn kind(&mut self, at: usize, table: &DeTable<'_>) -> Option<usize> {
         let found = table.iter().find(|(key, _)| key.get_ref() == "kind");
         let Some((_, value)) = found else {
@@ -293,7 +289,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
         kind
     }
 
-    /// The words of a phase: its own, then the defaults that it has a use for.
+    /// Reads the values of a phase: its own, then applicable defaults.
     fn read_words(
         &mut self,
         kind: usize,
@@ -324,7 +320,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
         read
     }
 
-    /// What the command line would have made of the words.
+    /// Creates the plan that the command line would create from these values.
     fn plan(
         &mut self,
         at: usize,
@@ -366,7 +362,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
             return promises;
         };
         self.promises_below("", table, &mut promises);
-        // As people wrote them, not as they are sorted.
+        // In the order of the file, not sorted.
         promises.sort_by_key(|(_, at)| *at);
         promises
     }
@@ -421,7 +417,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
     }
 }
 
-/// Where the value is that a message is about: the key it names, or the value it repeats.
+/// Returns the location of the value that a message is about: the key that it names, or the value that it quotes.
 fn subject(message: &str, words: &[(usize, FlagValue)]) -> Option<usize> {
     let start = message.split(' ').next().unwrap_or_default();
     let start = start.trim_end_matches(':');
@@ -446,7 +442,7 @@ pub(super) fn kind_of(question: &BenchCommand) -> &'static str {
     question.plan().map_or("", |(kind, ..)| kind)
 }
 
-/// `"a", "b" or "c"`
+/// Formats `"a", "b" or "c"`.
 fn one_of(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
     match quoted.as_slice() {

@@ -1,4 +1,4 @@
-//! Tests of the file: what is read, and what each mistake is told.
+//! Tests of parsing the file, and of its error messages.
 
 #[path = "../../../../../tests/skip.rs"]
 mod skip;
@@ -71,7 +71,7 @@ fn phases_have_the_defaults_they_have_a_use_for() {
         (Some(100.0), Some(5000.0), Some(5.0))
     );
     assert!(matches!(&http.plan.load, LoadPlan::Http(http) if http.inflight == 4));
-    // The default size stands back behind a message.
+    // A message takes precedence over the default size.
     assert!(matches!(&hi.plan.load, LoadPlan::Echo(echo) if echo.rate.is_none()));
 }
 
@@ -152,7 +152,7 @@ fn files_that_are_no_scenarios() {
         "[promise]\nledger.lost = 0\n[[phase]]\nkind = \"storm\"\nurl = \"ws://127.0.0.1:1/\"\n";
     assert_eq!(
         problems(whole),
-        ["x.toml:2:8: no phase measures it: it takes one of kind \"broadcast\" or \"push\""]
+        ["x.toml:2:8: no phase measures it: add one of kind \"broadcast\" or \"push\""]
     );
     for kind in ["storm", "push"] {
         let nowhere = format!("[[phase]]\nkind = \"{kind}\"\n");
@@ -173,7 +173,7 @@ fn files_that_are_no_scenarios() {
     );
 }
 
-/// Each of them alone would do.
+/// Each of them fits alone.
 #[test]
 fn phases_that_run_together_share_descriptors() {
     let Some(maximum) = veche_net::descriptors::raise().expect("our own limit").to else {
@@ -242,12 +242,12 @@ publish = "tcp://no-such-host.invalid:1234"
     assert_eq!(
         problems_elsewhere(text, &half),
         [
-            "x.toml:11:11: publish: tcp://no-such-host.invalid:1234 would stay where it is: --url takes --publish beside it"
+            "x.toml:11:11: publish: tcp://no-such-host.invalid:1234 would not be redirected: --url requires --publish as well"
         ]
     );
 }
 
-/// The guide has every key and every figure, each in the table of its own.
+/// The guide has every key and every figure, each in its table.
 #[test]
 fn the_guide_is_complete() {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/scenarios.md");

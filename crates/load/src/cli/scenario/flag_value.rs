@@ -1,25 +1,24 @@
-//! One word of a phase, as the command line has it.
+//! A value of a phase in command line form.
 
-/// One word with its value as the command line has it.
+/// A flag of a phase with its values, in command line form.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct FlagValue {
     pub(super) key: String,
-    /// The flags, or the values of what is given without a flag.
+    /// The flags, or the values of positional arguments.
     pub(super) pieces: Vec<String>,
     pub(super) is_flag: bool,
-    /// The plain texts, to find out what a later error is about.
+    /// The plain texts, which locate a later error.
     pub(super) texts: Vec<String>,
 }
 
 impl FlagValue {
-    /// Puts other texts in the place of its own.
     pub(super) fn change(
         &mut self,
         other: impl Fn(&str) -> Result<String, String>,
     ) -> Result<(), String> {
         for (text, piece) in self.texts.iter_mut().zip(&mut self.pieces) {
             let changed = other(text)?;
-            // The flag, if it is one, stays in front.
+            // The flag, if any, stays in front.
             piece.truncate(piece.len() - text.len());
             piece.push_str(&changed);
             *text = changed;
@@ -27,7 +26,7 @@ impl FlagValue {
         Ok(())
     }
 
-    /// Returns the word as arguments of the command line.
+    /// Returns it as command line arguments.
     pub(super) fn argv(&self) -> Vec<String> {
         let mut argv = self.pieces.clone();
         if !self.is_flag {

@@ -1,11 +1,11 @@
-//! The report of a scenario, added up from those of its phases.
+//! The report of a scenario, merged from those of its phases.
 //!
-//! Percentiles do not add up, so the whole has none: promises about them are judged phase by phase.
+//! Percentiles can't be added, so the merged report has none: objectives on them are checked phase by phase.
 
 use crate::report::Report;
 use crate::report::model::{Connections, Errors, GeneratorUse, Ledger, Messages, SCHEMA, Settings};
 
-/// The whole of `phases`, each with whether it ran at the same time as the one before.
+/// Merges `phases`, each with whether it ran concurrently with the previous one.
 pub(super) fn merge_phases(phases: Vec<(Report, bool)>, label: Option<String>) -> Report {
     let mut whole = Report {
         schema: SCHEMA,
@@ -39,7 +39,7 @@ pub(super) fn merge_phases(phases: Vec<(Report, bool)>, label: Option<String>) -
         }
         add(&mut whole, phase);
     }
-    // What ran at the same time has no place on one line.
+    // Concurrent phases have no common timeline.
     if phases.iter().any(|(_, is_together)| *is_together) {
         whole.timeline.clear();
     }
@@ -50,7 +50,7 @@ pub(super) fn merge_phases(phases: Vec<(Report, bool)>, label: Option<String>) -
     whole
 }
 
-/// How many promises were not kept, of how many.
+/// Returns the numbers of missed and of all objectives.
 pub(super) fn broken(report: &Report) -> (usize, usize) {
     let phases = report.phases.iter().flat_map(|phase| &phase.checks);
     let checks = || phases.clone().chain(&report.checks);
@@ -63,7 +63,7 @@ pub(super) fn broken(report: &Report) -> (usize, usize) {
 fn add(whole: &mut Report, phase: &Report) {
     whole.interrupted |= phase.interrupted;
     whole.stopped |= phase.stopped;
-    // The phases say which processes are lost.
+    // The phases name the lost processes.
     whole.incomplete |= phase.incomplete;
     whole.server_ended = whole.server_ended.or(phase.server_ended);
     let settings = &mut whole.settings;
@@ -96,7 +96,7 @@ fn add_messages(whole: &mut Messages, phase: &Messages) {
     whole.sent += phase.sent;
     whole.received += phase.received;
     whole.received_in_time += phase.received_in_time;
-    // Of the phases that have a rate, all.
+    // True if all phases with a rate reached it.
     whole.rate_reached = match (whole.rate_reached, phase.rate_reached) {
         (Some(one), Some(other)) => Some(one && other),
         (one, other) => one.or(other),
@@ -157,7 +157,7 @@ fn add_generator(whole: &mut GeneratorUse, phase: &GeneratorUse) {
     whole.waited = whole.waited.max(phase.waited);
     whole.lag_us_max = whole.lag_us_max.max(phase.lag_us_max);
     whole.late_sends += phase.late_sends;
-    // The phases say why.
+    // The phases give the reasons.
     whole.bottleneck |= phase.bottleneck;
 }
 

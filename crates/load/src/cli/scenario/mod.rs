@@ -1,7 +1,7 @@
-//! `veche bench scenario`: phases of the other questions in one run, and promises that the server is held to.
+//! `veche bench scenario`: phases of other kinds of runs in one run, with objectives for the server.
 //!
-//! [`file`] reads what is asked for, [`elsewhere`] takes it to another server, the phases run one after the other or
-//! together, [`merge_phases`] adds their reports up, [`promise`] judges them, [`text`] says it.
+//! [`file`] parses the scenario, the phases run consecutively or concurrently, [`merge_phases`] merges their reports,
+//! [`promise`] checks the objectives, [`text`] prints the results.
 
 mod args;
 mod command_flags;
@@ -58,7 +58,7 @@ pub(super) fn run(args: &ScenarioArgs) -> Result<(), CommandFailure> {
     verdict(&report)
 }
 
-/// Runs all phases; fewer if there is an interrupt. Together with each report, how many run at the same time.
+/// Runs all phases, or fewer after an interrupt. Returns each report with the number of concurrent phases.
 fn run_phases(
     scenario: &Scenario,
     args: &ScenarioArgs,
@@ -81,7 +81,7 @@ fn run_phases(
                 report.server_ended = args.pid;
             }
             if group.len() > 1 {
-                // Who used what can't be told apart.
+                // The resource use of concurrent phases can't be separated.
                 report.server = None;
                 report.generator.bytes_per_connection = None;
             }
@@ -103,8 +103,8 @@ fn run_phases(
     Ok(reports)
 }
 
-/// Counts the server's memory from what it had before the first phase. From the phase before, whose memory a server
-/// does not give back at once, every connection would seem to cost nothing.
+/// Counts the server's memory from that before the first phase. Compared with the previous phase, whose memory a server
+/// does not release immediately, connections would seem to cost nothing.
 fn count_from(rss_before_bytes: u64, server: &mut ServerUse, opened: u64) {
     server.rss_before_bytes = rss_before_bytes;
     if server.bytes_per_connection.is_some() && opened > 0 {
@@ -136,7 +136,7 @@ fn run_together(
     })
 }
 
-/// How long they take, with warm-up, if that is known.
+/// Returns the total duration with warm-up, if known.
 fn planned_ns(group: &[Phase]) -> Option<u64> {
     let planned = |phase: &Phase| Some(phase.plan.duration_ns? + phase.plan.warmup_ns);
     let all: Option<Vec<u64>> = group.iter().map(planned).collect();
@@ -188,8 +188,7 @@ fn run_one(
     Ok(report)
 }
 
-/// Returns which promises a phase has kept: its own, and what holds where nothing else is said. `merge_phases` are those of the
-/// scenario.
+/// Checks the objectives of a phase: its own, and the default ones. `merge_phases` are those of the scenario.
 pub(super) fn check_phase(
     report: &Report,
     promises: &[Slo],
@@ -232,7 +231,7 @@ pub(super) fn check_phase(
     if report.stopped {
         checks.push(Check {
             promise: "the phase runs to its end".to_owned(),
-            measured: "stopped, since it had more errors than it may have".to_owned(),
+            measured: "stopped: too many errors".to_owned(),
             passed: false,
         });
     }
@@ -242,7 +241,7 @@ pub(super) fn check_phase(
     checks
 }
 
-/// Writes down which promises of the whole were kept.
+/// Records the results of the scenario's objectives.
 fn check_slos(scenario: &Scenario, report: &mut Report) {
     let mut checks: Vec<Check> = scenario
         .promises
@@ -274,11 +273,11 @@ fn check_slos(scenario: &Scenario, report: &mut Report) {
     report.checks = checks;
 }
 
-/// The broken promise of a phase whose server, or tester, was slower than its rate.
+/// Returns the missed objective of a phase that did not reach its rate.
 pub(super) fn rate_reached(report: &Report) -> Check {
     let rate = report.settings.rate.unwrap_or_default();
     Check {
-        promise: "the rate asked for is reached".to_owned(),
+        promise: "the requested rate is reached".to_owned(),
         measured: format!(
             "{:.0} a second came, {rate:.0} a second were asked for",
             report.messages.per_second
@@ -287,7 +286,7 @@ pub(super) fn rate_reached(report: &Report) -> Check {
     }
 }
 
-/// The promise that a ledger has none of the faults that no promise names; `None` if they are all named.
+/// Returns the objective that a ledger has no faults other than those named by objectives; `None` if all are named.
 fn no_faults(ledger: &Ledger, named: &[&str]) -> Option<Check> {
     let faults = [
         ("lost", ledger.lost),
@@ -316,7 +315,7 @@ fn no_faults(ledger: &Ledger, named: &[&str]) -> Option<Check> {
     })
 }
 
-/// The broken promise of a phase that lost processes of the tester: what they saw, nobody knows.
+/// Returns the missed objective of a phase that lost processes of the tester, whose counts are missing.
 fn all_counted(report: &Report) -> Check {
     let lost = &report.generator.lost;
     let how: Vec<String> = lost
@@ -330,7 +329,7 @@ fn all_counted(report: &Report) -> Check {
     }
 }
 
-/// Adds the first error in words to a broken promise about errors.
+/// Adds the text of the first error to a missed objective about errors.
 fn explain(check: &mut Check, report: &Report) {
     if !check.passed
         && check.promise.starts_with("errors")
@@ -353,7 +352,7 @@ fn deliver(report: &Report, args: &ScenarioArgs) -> Result<(), CommandFailure> {
     exit::print(format_args!("{}", text::text(report, &args.file)))
 }
 
-/// What a shell gets back: every promise counts.
+/// Returns the result for the exit code: every objective counts.
 fn verdict(report: &Report) -> Result<(), CommandFailure> {
     let (broken, all) = merged_report::broken(report);
     if broken == 0 {

@@ -1,6 +1,6 @@
-//! Promises: `latency.p99 = "<= 50ms"` from the file to kept or broken.
+//! Objectives such as `latency.p99 = "<= 50ms"`, from the file to their results.
 //!
-//! A promise about a figure that was not measured is not kept.
+//! An objective on a figure that was not measured is missed.
 
 use std::cmp::Ordering;
 
@@ -10,16 +10,16 @@ use toml::de::DeValue;
 
 use super::figures::{FIGURES, Figure, Figures, Unit};
 
-/// One figure and its bound.
+/// A figure with its bound.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::cli) struct Slo {
     figure: &'static Figure,
     relation: Relation,
     /// In the figure's unit, or a share of 1.
     bound: f64,
-    /// The bound is a share of what the figure is a part of.
+    /// The bound is a share of the figure's total.
     in_share: bool,
-    /// As the file has it: `latency.p99 <= 50ms`.
+    /// The text in the file: `latency.p99 <= 50ms`.
     text: String,
 }
 
@@ -32,7 +32,7 @@ enum Relation {
     Equal,
 }
 
-/// How they are written, the longer ones first.
+/// The notations, longer ones first.
 const RELATIONS: [(&str, Relation); 6] = [
     ("<=", Relation::AtMost),
     (">=", Relation::AtLeast),
@@ -63,7 +63,7 @@ const SIZES: [(&str, f64); 8] = [
 ];
 
 impl Slo {
-    /// No errors: what holds where nothing else is said.
+    /// No errors: the default objective.
     pub(super) fn no_errors() -> Self {
         Self {
             figure: Figure::named("errors").expect("in the table"),
@@ -74,7 +74,7 @@ impl Slo {
         }
     }
 
-    /// Reads one; the error is what is wrong with the path or the value.
+    /// Parses an objective; the error describes the problem of the path or the value.
     pub(super) fn read(path: &str, value: &DeValue<'_>) -> Result<Self, String> {
         let figure = Figure::named(path).ok_or_else(|| unknown(path))?;
         let text = match value {
@@ -115,7 +115,7 @@ impl Slo {
         })
     }
 
-    /// Reads one of the command line, such as `latency.p99 <= 50ms`.
+    /// Parses an objective of the command line, such as `latency.p99 <= 50ms`.
     pub(in crate::cli) fn parse(text: &str) -> Result<Self, String> {
         let at = text.find(['<', '>', '=']).ok_or_else(|| {
             format!(
@@ -126,7 +126,7 @@ impl Slo {
         Self::read(path.trim(), &DeValue::String(value.trim().into()))
     }
 
-    /// Whether that many errors break it for good, however the run goes on.
+    /// Returns whether this number of errors misses it for good, regardless of the rest of the run.
     pub(super) fn is_lost_with(&self, errors: u64) -> bool {
         let is_upper = matches!(
             self.relation,
@@ -136,22 +136,22 @@ impl Slo {
         self.is_about_errors() && !self.in_share && is_upper && errors > self.bound
     }
 
-    /// Which kinds of phases can keep it; empty: all.
+    /// Returns the kinds of phases that can meet it; empty: all.
     pub(in crate::cli) fn kinds(&self) -> &'static [&'static str] {
         self.figure.kinds()
     }
 
-    /// Whether it says how many errors there may be.
+    /// Returns whether it bounds the number of errors.
     pub(super) fn is_about_errors(&self) -> bool {
         self.figure.path == "errors"
     }
 
-    /// The figure that it bounds.
+    /// Returns the name of its figure.
     pub(super) fn path(&self) -> &'static str {
         self.figure.path
     }
 
-    /// Whether it is meaningless if the server was slower than the rate asked for.
+    /// Returns whether it is meaningless if the server did not reach the requested rate.
     pub(super) fn depends_on_the_rate(&self) -> bool {
         let path = self.figure.path;
         path.starts_with("latency.")
@@ -160,7 +160,7 @@ impl Slo {
             || path == "messages.per_second"
     }
 
-    /// Whether a phase keeps it.
+    /// Checks it for a phase.
     pub(super) fn judge(&self, report: &Report) -> Check {
         match self.measured(report) {
             Some(value) => self.check(self.figure.show(value, self.in_share), self.keeps(value)),
@@ -168,7 +168,7 @@ impl Slo {
         }
     }
 
-    /// Whether a scenario keeps it: what adds up by the sum, anything else in every phase that measures it.
+    /// Checks it for a scenario: additive figures by their sum, others in every phase that measures them.
     pub(super) fn judge_scenario(&self, whole: &Report) -> Check {
         if self.figure.adds_up || self.figure.path == "seconds" {
             return self.judge(whole);
@@ -187,7 +187,7 @@ impl Slo {
         }
     }
 
-    /// For a phase that did not come to run.
+    /// Returns the result for a phase that did not run.
     pub(super) fn unasked(&self, phase: &str) -> Check {
         Check {
             promise: format!("{phase}: {}", self.text),
@@ -210,7 +210,7 @@ impl Slo {
         }
     }
 
-    /// Greater is what keeps the promise less.
+    /// Orders values by how badly they miss the objective.
     fn worse(&self, one: f64, other: f64) -> Ordering {
         match self.relation {
             Relation::AtMost | Relation::Below => one.total_cmp(&other),
@@ -231,7 +231,7 @@ impl Slo {
     }
 }
 
-/// The number in the figure's unit, and whether it is a share.
+/// Parses the bound to the figure's unit, and whether it is a share.
 fn bound(figure: &Figure, text: &str) -> Option<(f64, bool)> {
     let end = text
         .find(|c: char| !matches!(c, '0'..='9' | '.' | '_'))
@@ -239,7 +239,7 @@ fn bound(figure: &Figure, text: &str) -> Option<(f64, bool)> {
     let number: f64 = text[..end].replace('_', "").parse().ok()?;
     let unit = text[end..].trim();
     if unit == "%" {
-        // A figure that is a share itself is one of 1 already.
+        // A figure that is itself a share is already one of 1.
         let in_share = figure.unit != Unit::Share;
         return figure.has_share().then_some((number / 100.0, in_share));
     }
@@ -333,7 +333,7 @@ mod tests {
             ("errors.refused", "\"<= 2\"", true),
             ("errors.reset", "0", true),
             ("messages.sent", "\">= 1_000\"", true),
-            // Never measured, so never kept, whatever it says.
+            // Never measured, so always missed.
             ("ledger.lost", "0", false),
             ("handshake.p99", "\"<= 1h\"", false),
             ("server.bytes_per_connection", "\"<= 1GiB\"", false),

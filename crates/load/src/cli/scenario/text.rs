@@ -1,6 +1,6 @@
-//! A scenario in few lines: one for each phase, one for each promise.
+//! The result of a scenario in few lines: one per phase, one per objective.
 //!
-//! It is read in the log of a build, so it has no colours and no width of its own.
+//! It is made for build logs, so it has no colours and no fixed width.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::report::model::Check;
 use super::figures::show_time;
 use super::merged_report;
 
-/// Ends with a new line.
+/// Returns the text, ending with a new line.
 pub(super) fn text(report: &Report, file: &Path) -> String {
     let mut out = String::new();
     let stopped = if report.interrupted {
@@ -94,13 +94,13 @@ fn name(phase: &Report) -> String {
     clean(phase.settings.label.as_deref().unwrap_or(&phase.kind))
 }
 
-/// Three digits are enough for a table.
+/// Three digits suffice for a table.
 fn short(us: f64) -> String {
     let factor = 10f64.powf(us.max(0.1).log10().floor() - 2.0);
     show_time((us / factor).round() * factor)
 }
 
-/// Words of servers move no cursor.
+/// Removes control characters from texts of servers.
 fn clean(text: &str) -> String {
     let seen = |c: char| if c.is_control() { '·' } else { c };
     text.chars().map(seen).collect()

@@ -1,23 +1,21 @@
-//! The same scenario against other servers: another beginning for its URLs, given on the command line.
+//! Runs a scenario against other servers: another base for its URLs from the command line.
 //!
-//! A URL keeps its path and whether it is for WebSockets or requests; what changes is the server, and whether TLS lies
-//! between.
+//! A URL keeps its path and its kind (WebSocket or requests); only the server and the use of TLS change.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::flag_value::FlagValue;
 
-/// Where the URLs of a file lead instead.
+/// Replacements for the URLs of a file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UrlOverride {
-    /// For each `url`.
     pub(super) url: Option<UrlBase>,
-    /// For each `publish`: one place for lines, one for requests and messages.
+    /// For each `publish`: one base for lines, one for requests and messages.
     pub(super) publish: Vec<UrlBase>,
 }
 
-/// The beginning of a URL: how to speak, and with whom.
+/// The base of a URL: scheme and server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UrlBase {
     scheme: Scheme,
@@ -26,9 +24,10 @@ pub(super) struct UrlBase {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scheme {
-    /// HTTP in its forms, with WebSockets, and whether over TLS.
-    Http { is_tls: bool },
-    /// Lines.
+    /// HTTP and WebSocket, and whether over TLS.
+    Http {
+        is_tls: bool,
+    },
     Tcp,
 }
 
@@ -69,16 +68,16 @@ impl fmt::Display for UrlBase {
 }
 
 impl UrlOverride {
-    /// Takes a word of the file there, if its URLs are to go.
+    /// Redirects a value of the file if its URLs are to be redirected.
     ///
     /// # Errors
-    /// It can't go there, or would stay behind while the rest goes.
+    /// It can't be redirected, or would keep its server while others change.
     pub(super) fn take(&self, word: &mut FlagValue) -> Result<(), String> {
         let places: &[UrlBase] = match word.key.as_str() {
             "url" => self.url.as_slice(),
             "publish" if self.publish.is_empty() && self.url.is_some() => {
                 return Err(format!(
-                    "{} would stay where it is: --url takes --publish beside it",
+                    "{} would not be redirected: --url requires --publish as well",
                     word.texts.join(", ")
                 ));
             }
@@ -92,8 +91,7 @@ impl UrlOverride {
     }
 }
 
-/// A URL of the file, at the one of these places that it can go to. What is no URL stays as it is, for whoever reads it
-/// to say so.
+/// Redirects a URL of the file to the matching base. Invalid URLs are unchanged and reported later.
 fn moved(url: &str, places: &[UrlBase]) -> Result<String, String> {
     if !url.contains("://") {
         return Ok(url.to_owned());
@@ -104,13 +102,17 @@ fn moved(url: &str, places: &[UrlBase]) -> Result<String, String> {
         (Some(one), Some(other)) => Err(format!("{url:?} could go to {one} and to {other}")),
         (None, _) => {
             let places: Vec<String> = places.iter().map(ToString::to_string).collect();
-            Err(format!("{url:?} can't be taken to {}", places.join(" or ")))
+            Err(format!(
+                "{url:?} can't be redirected to {}",
+                places.join(" or ")
+            ))
         }
     }
 }
 
 impl UrlBase {
-    /// A URL at this place; `None` if it can't go there: lines go nowhere else, and nothing else goes to lines.
+    /// Redirects a URL to this base; `None` if their kinds differ: lines can't be replaced by other schemes, nor vice
+    /// versa.
     fn of(&self, url: &str) -> Option<String> {
         let (scheme, rest) = url.split_once("://")?;
         let path = rest.find(['/', '?', '#']).map_or("", |at| &rest[at..]);
@@ -183,7 +185,7 @@ mod tests {
         }
         assert_eq!(
             moved("http://h/api/push", &both[..1]).unwrap_err(),
-            "\"http://h/api/push\" can't be taken to tcp://staging:1234"
+            "\"http://h/api/push\" can't be redirected to tcp://staging:1234"
         );
         assert_eq!(
             moved("ws://h/x", &places(&["ws://a", "http://b"])).unwrap_err(),

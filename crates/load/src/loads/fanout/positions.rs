@@ -1,12 +1,12 @@
-//! Where a receiver is in its channels, as a route with `positions = true` tells it: by that it comes back.
+//! A receiver's positions in its channels, as sent by a route with `positions = true`, for recovery.
 //!
-//! It does not know what a position means; it is handed in as it came.
+//! Positions are opaque here.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 
-/// What a server says with a message: where a channel was joined, or where a publication stands.
+/// The position in a server message: of a subscription or a publication.
 #[derive(Debug, Deserialize)]
 pub(super) struct MessagePosition<'a> {
     #[serde(borrow)]
@@ -19,28 +19,28 @@ pub(super) struct MessagePosition<'a> {
 }
 
 impl<'a> MessagePosition<'a> {
-    /// Reads it, if it is of that form.
+    /// Parses it, if it has this form.
     pub(super) fn find(data: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(data).ok()
     }
 }
 
-/// One receiver's places: channels and the position of the last that came of each.
+/// A receiver's channels with the last position of each.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChannelPositions(Vec<(Box<str>, String)>);
 
 impl ChannelPositions {
-    /// Whether it knows of none.
+    /// Returns whether there are none.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether it has been in a channel.
+    /// Returns whether the channel has a position.
     pub(super) fn knows(&self, channel: &str) -> bool {
         self.0.iter().any(|(known, _)| **known == *channel)
     }
 
-    /// It is there now.
+    /// Sets a channel's position.
     pub(super) fn set(&mut self, channel: &str, position: &str) {
         match self.0.iter_mut().find(|(known, _)| **known == *channel) {
             Some((_, known)) => {
@@ -51,18 +51,18 @@ impl ChannelPositions {
         }
     }
 
-    /// The channel remembers nothing any more.
+    /// Removes a channel that has no history any more.
     pub(super) fn forget(&mut self, channel: &str) {
         self.0.retain(|(known, _)| **known != *channel);
     }
 
-    /// Appends them to the target of a request: `since=…` for each.
+    /// Appends them to a request target as `since=…`.
     pub(super) fn write(&self, path: &mut String) {
         for (_, position) in &self.0 {
             path.push(if path.contains('?') { '&' } else { '?' });
             path.push_str("since=");
             for byte in position.bytes() {
-                // RFC 3986, section 3.4: these stand for themselves in a query.
+                // RFC 3986 section 3.4: these need no encoding in a query.
                 if byte.is_ascii_alphanumeric() || b":-._~".contains(&byte) {
                     path.push(char::from(byte));
                 } else {

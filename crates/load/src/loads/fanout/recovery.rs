@@ -1,5 +1,5 @@
-//! Clients that come back to where they were, whatever becomes of the server: receivers with the position of what they
-//! have got, publishers with what was not answered written down as unsure.
+//! Recovery after connection losses, regardless of the server's state: receivers with the positions of what they
+//! received, publishers with unacknowledged publications recorded as unsure.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::engine::LoadIo;
 use crate::ledger::{ClientLedger, DeliveryLedger, RecoveryCounts};
 use crate::tally::{ErrorCase, ErrorCause};
 
-/// What a thread knows of its clients.
+/// The recovery state of a thread's clients.
 pub(super) struct RecoveryState {
     /// By client, receivers first.
     receivers: Vec<Receiver>,
@@ -20,29 +20,27 @@ pub(super) struct RecoveryState {
 struct Receiver {
     places: ChannelPositions,
     heard: SubscribeStatus,
-    /// It was said that there are no positions.
+    /// A missing position was already reported.
     has_complained: bool,
 }
 
-/// What a receiver has been told on its connection.
+/// What a receiver was told on its connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum SubscribeStatus {
     #[default]
     Nothing,
-    /// Where it is.
     Place,
-    /// That it is where it was, or at least nothing else.
+    /// Recovery was complete, or at least not reported otherwise.
     Recovered,
-    /// That something is gone.
     Gone,
 }
 
-/// A publication, in the log: its publisher and its receiver, and its number.
+/// A logged publication: publisher and receiver, and its number.
 pub(super) type Entry = ((u32, Option<u32>), u32);
 
 #[derive(Default)]
 struct Publisher {
-    /// Sent and not answered, in this order.
+    /// Unacknowledged publications in order.
     asked: VecDeque<Entry>,
 }
 
@@ -55,14 +53,14 @@ impl RecoveryState {
         }
     }
 
-    /// Adds what a receiver hands in when it connects.
+    /// Adds a receiver's positions to its connect target.
     pub(super) fn amend(&self, who: u32, path: &mut String) {
         if let Some(receiver) = self.receivers.get(who as usize) {
             receiver.places.write(path);
         }
     }
 
-    /// A connection is open. Who has no place yet gets what comes from now on.
+    /// Handles an open connection. A receiver without a position gets new messages only.
     pub(super) fn opened(&mut self, who: u32, page: Option<&mut ClientLedger>, now_ns: u64) {
         if let (Some(receiver), Some(page)) = (self.receivers.get_mut(who as usize), page) {
             receiver.heard = SubscribeStatus::Nothing;
@@ -72,7 +70,7 @@ impl RecoveryState {
         }
     }
 
-    /// A receiver is told that it has joined a channel; `page` is its own.
+    /// Handles a receiver's subscription to a channel; `page` is its own ledger.
     pub(super) fn joined(
         &mut self,
         io: &mut LoadIo<'_>,
@@ -88,7 +86,7 @@ impl RecoveryState {
             None => receiver.places.forget(channel),
         }
         if !was_there {
-            // Others of its channels have no place: of these there is nothing to be recovered.
+            // Its other channels have no position and nothing to recover.
             if receiver.heard == SubscribeStatus::Nothing {
                 receiver.heard = SubscribeStatus::Place;
             }
@@ -112,18 +110,17 @@ impl RecoveryState {
                 page.exclude_until(io.net.now_ns);
             }
             None => {
-                // Nothing is excused by silence.
+                // Silence excuses nothing.
                 receiver.heard = SubscribeStatus::Recovered;
                 page.recover();
-                let words =
-                    "a receiver came back with a position, and was not told whether it is whole";
+                let words = "the server did not report whether a receiver's recovery is complete";
                 io.net
                     .fault(&ErrorCase::new(ErrorCause::WrongAnswer, words));
             }
         }
     }
 
-    /// A publication has been taken in: the receiver is behind it now.
+    /// Updates a receiver's position after a publication.
     pub(super) fn advance(
         &mut self,
         io: &mut LoadIo<'_>,
@@ -144,12 +141,12 @@ impl RecoveryState {
         }
     }
 
-    /// A publisher has asked for something to be published.
+    /// Records a publication to be acknowledged.
     pub(super) fn asked(&mut self, who: u32, entry: Entry) {
         self.publisher(who).asked.push_back(entry);
     }
 
-    /// A publisher was answered: by that the first that it waits for is published, or was refused.
+    /// Handles an answer to a publisher: its first unacknowledged publication was accepted or refused.
     pub(super) fn answered(&mut self, who: u32, is_taken: bool, books: &mut DeliveryLedger) {
         let entry = self.publisher(who).asked.pop_front();
         if let Some(entry) = entry.filter(|_| !is_taken) {
@@ -157,13 +154,13 @@ impl RecoveryState {
         }
     }
 
-    /// Publications that are not answered yet.
+    /// Returns the number of unacknowledged publications.
     pub(super) fn unanswered(&self) -> u64 {
         let all = self.publishers.iter();
         all.map(|publisher| publisher.asked.len() as u64).sum()
     }
 
-    /// Nobody answers a publisher any more.
+    /// Gives up outstanding acknowledgements of a publisher.
     pub(super) fn give_up_answers(&mut self, who: u32, books: &mut DeliveryLedger) {
         for entry in std::mem::take(&mut self.publisher(who).asked) {
             doubt(books, entry);
@@ -175,7 +172,7 @@ impl RecoveryState {
         &mut self.publishers[index]
     }
 
-    /// Whether an end or a failure is none of the run's: a server that is gone for a moment.
+    /// Returns whether an end or failure is excused: the server may be gone for a moment.
     pub(super) fn forgives(&mut self, fault: &ErrorCase, was_open: bool) -> bool {
         match fault.cause {
             ErrorCause::Refused
@@ -200,16 +197,16 @@ impl RecoveryState {
         true
     }
 
-    /// Whether a receiver is where it was, or never had a place.
+    /// Returns whether a receiver has recovered, or never had a position.
     pub(super) fn is_back(&self, who: u32) -> bool {
         let receiver = &self.receivers[who as usize];
         receiver.places.is_empty() || receiver.heard != SubscribeStatus::Nothing
     }
 }
 
-/// Writes down that a publication may have happened or not.
+/// Records a publication with an unknown outcome.
 pub(super) fn doubt(books: &mut DeliveryLedger, (key, number): Entry) {
     let unsure = &mut books.log.entry(key).or_default().unsure;
-    // Connections of one publisher follow each other, and so do its numbers.
+    // Connections of a publisher are consecutive, and so are its numbers.
     unsure.push(number);
 }

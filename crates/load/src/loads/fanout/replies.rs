@@ -1,20 +1,19 @@
-//! Frames of Centrifugo's client protocol in JSON: replies and pushes, one in each line, and pings.
+//! Frames of Centrifugo's client protocol in JSON: replies and pushes, one per line, and pings.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// A ping, and the answer to it.
+/// A ping, and its answer.
 pub(super) const PING: &[u8] = b"{}";
 
-/// How the server of a connection speaks, from its reply to `connect` on.
+/// The protocol of a connection's server, known from its reply to `connect` on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ServerProtocol {
-    /// Messages of any form, one in each frame.
+    /// Messages of any form, one per frame.
     #[default]
     Any,
-    /// Centrifugo's protocol.
     Centrifugo {
-        /// Pings are to be answered.
+        /// Pings have to be answered.
         wants_pongs: bool,
     },
 }
@@ -30,27 +29,23 @@ struct Reply {
 
 #[derive(Deserialize)]
 struct Connect {
-    // Every reply to a connect has it.
+    // Every connect reply has it.
     #[serde(rename = "client")]
     _client: IgnoredAny,
     #[serde(default)]
     pong: bool,
 }
 
-/// A line that is not a publication of the run.
+/// A line other than a publication of the run.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ProtocolLine {
-    /// The connection is one of Centrifugo's protocol from here on.
+    /// The connection uses Centrifugo's protocol from here on.
     Connected(ServerProtocol),
-    /// A command was carried out.
     Done,
-    /// A command was refused.
     Refused,
-    /// Anything else.
     Other,
 }
 
-/// Reads a line.
 pub(super) fn read(line: &[u8], speech: ServerProtocol) -> ProtocolLine {
     let Ok(reply) = serde_json::from_slice::<Reply>(line) else {
         return ProtocolLine::Other;
@@ -66,13 +61,13 @@ pub(super) fn read(line: &[u8], speech: ServerProtocol) -> ProtocolLine {
     }
 }
 
-/// Returns whether a frame holds one message for sure.
+/// Returns whether a frame certainly contains one message.
 #[inline]
 pub(super) fn is_one(data: &[u8]) -> bool {
     memchr::memchr(b'\n', data).is_none()
 }
 
-/// The messages of a frame: its lines if they are objects of JSON, each whole, else all of it.
+/// Returns the messages of a frame: its lines if each is a complete JSON object, otherwise all of it.
 pub(super) fn split(data: &[u8], speech: ServerProtocol) -> impl Iterator<Item = &[u8]> {
     let is_object = |line: &[u8]| line.starts_with(b"{") && line.ends_with(b"}");
     let are_lines = !is_one(data) && (speech != ServerProtocol::Any || lines(data).all(is_object));
@@ -100,10 +95,10 @@ mod tests {
         assert_eq!(count(b"{}\n{\"push\":{}}\n", ServerProtocol::Any), 2);
         assert_eq!(count(b"{}", ServerProtocol::Any), 1);
         assert_eq!(count(b"", ServerProtocol::Any), 1);
-        // Indented, and text.
+        // Indented JSON, and text.
         assert_eq!(count(b"{\n \"a\": 1\n}", ServerProtocol::Any), 1);
         assert_eq!(count(b"one\ntwo", ServerProtocol::Any), 1);
-        // A line that was cut off on its way does not hide the others.
+        // A truncated line does not hide the others.
         assert_eq!(count(b"{\"push\":{\n{}", CENTRIFUGO), 2);
     }
 

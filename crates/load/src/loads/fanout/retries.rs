@@ -1,4 +1,4 @@
-//! Which clients are to be opened again, and when.
+//! Scheduling of reconnects.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,8 +6,8 @@ use std::collections::BinaryHeap;
 use crate::clock::MILLISECOND;
 use crate::engine::LoadIo;
 
-/// The first wait before a connection is opened again that was cut off, has ended or failed; it doubles with each failure
-/// up to the last. Half of each is left to chance, so that all do not come at once.
+/// The first delay before a lost or failed connection is reopened; it doubles with each failure up to the maximum. Half
+/// of it is random, so that reconnects are spread.
 const BACKOFF_NS: u64 = 100 * MILLISECOND;
 const BACKOFF_NS_MAX: u64 = 1_600 * MILLISECOND;
 
@@ -26,12 +26,12 @@ impl RetryQueue {
         }
     }
 
-    /// A client is open: its next wait is the shortest again.
+    /// Resets the delay of a client that has opened.
     pub(super) fn opened(&mut self, who: u32) {
         self.attempts[who as usize] = 0;
     }
 
-    /// Opens a client again, a little later.
+    /// Schedules a client to be reopened.
     pub(super) fn later(&mut self, io: &mut LoadIo<'_>, who: u32) {
         let attempts = &mut self.attempts[who as usize];
         let longest = (BACKOFF_NS << (*attempts).min(16)).min(BACKOFF_NS_MAX);
@@ -40,7 +40,7 @@ impl RetryQueue {
         self.waiting.push(Reverse((io.net.now_ns + wait, who)));
     }
 
-    /// Opens those again whose time has come; when the next one's does.
+    /// Opens clients that are due; returns the next due time.
     pub(super) fn retry(&mut self, io: &mut LoadIo<'_>) -> u64 {
         while let Some(Reverse((due_ns, who))) = self.waiting.peek().copied() {
             if due_ns > io.net.now_ns {

@@ -1,45 +1,45 @@
-//! Ratios with intervals that assume nothing about how the noise is distributed: order statistics, exact for few runs.
+//! Ratios with intervals that assume no distribution of the noise: order statistics, exact for few runs.
 //!
-//! No random numbers: the same reports always give the same answer.
+//! Without random numbers, so equal reports give equal results.
 
 use serde::{Deserialize, Serialize};
 
-/// Groups up to this size get exact intervals; larger ones the normal approximation, which is then as good.
+/// Groups up to this size get exact intervals; larger ones the normal approximation, which is then equally good.
 const EXACT_RUNS_MAX: usize = 40;
-/// The chance to be wrong that an interval may have, both sides together.
+/// Permitted error probability of an interval, for both sides together.
 const RISK: f64 = 0.05;
 
 /// A ratio to the first group.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// The other group's figure over the first group's.
+    /// The other group's figure divided by the first group's.
     pub ratio: f64,
     /// Lower end of its interval.
     pub low: f64,
     /// Upper end of its interval.
     pub high: f64,
-    /// How often such an interval holds the truth, 0 to 1: at least 0.95 if there are runs enough, else what there is.
+    /// Probability that such an interval contains the true ratio, from 0 to 1: at least 0.95 with enough runs.
     pub confidence: f64,
-    /// How it was found.
+    /// The method that was used.
     pub method: EstimateMethod,
 }
 
-/// How a ratio and its interval were found.
+/// The method of a ratio and its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EstimateMethod {
-    /// The runs took turns: the median of the ratios of neighbours, its interval by the binomial distribution.
+    /// The runs alternated: the median of the ratios of pairs, with an interval from the binomial distribution.
     Paired,
-    /// The median of the ratios of every run to every run, its interval by the distribution of the Mann–Whitney
-    /// statistic; it takes the groups to scatter alike.
+    /// The median of the ratios of all runs to all runs, with an interval from the distribution of the Mann–Whitney
+    /// statistic; assumes equal variance of the groups.
     Unpaired,
-    /// One run each: from the parts of each run's time. It can't know how one run differs from the next.
+    /// One run each: from parts of their times. The variation between runs is unknown.
     WithinRuns,
-    /// One run each, and nothing known of their parts.
+    /// One run each without parts.
     Single,
 }
 
-/// The median of sorted values, of which there is at least one.
+/// Returns the median of sorted values, at least one.
 pub(super) fn median(sorted: &[f64]) -> f64 {
     let middle = sorted.len() / 2;
     if sorted.len().is_multiple_of(2) {
@@ -49,12 +49,12 @@ pub(super) fn median(sorted: &[f64]) -> f64 {
     }
 }
 
-/// From the ratios of pairs; none if they are too few for 95 %.
+/// Computes an estimate from ratios of pairs; `None` if there are too few for 95 %.
 pub(super) fn paired(ratios: &[f64]) -> Option<Estimate> {
     let n = ratios.len();
     let mut sorted = ratios.to_vec();
     sorted.sort_by(f64::total_cmp);
-    // The chance that at most `k` of n throws are heads.
+    // The probability of at most `k` heads in n throws.
     let mut term = 0.5_f64.powi(i32::try_from(n).ok()?);
     let mut tail = 0.0;
     let mut found = None;
@@ -76,7 +76,7 @@ pub(super) fn paired(ratios: &[f64]) -> Option<Estimate> {
     })
 }
 
-/// From all ratios between two groups; none if one is empty or a value is not above 0.
+/// Computes an estimate from all ratios between two groups; `None` if one is empty or a value is not above 0.
 pub(super) fn unpaired(first: &[f64], other: &[f64]) -> Option<Estimate> {
     if first.is_empty()
         || other.is_empty()
@@ -102,8 +102,8 @@ pub(super) fn unpaired(first: &[f64], other: &[f64]) -> Option<Estimate> {
     })
 }
 
-/// How many ratios to cut off at either end, and the confidence that leaves; for very few runs nothing is cut off and
-/// the confidence is below 95 %.
+/// Returns how many ratios to cut off at either end, and the resulting confidence; with very few runs nothing is cut
+/// off and the confidence is below 95 %.
 fn mann_whitney_cut(n: usize, m: usize) -> (usize, f64) {
     if n.max(m) > EXACT_RUNS_MAX {
         let (n, m) = (n as f64, m as f64);
@@ -124,11 +124,11 @@ fn mann_whitney_cut(n: usize, m: usize) -> (usize, f64) {
     (cut, confidence.max(0.0))
 }
 
-/// The chance of each value 0..=nm of the Mann–Whitney statistic when the groups don't differ: of all orders in which
-/// n and m values can stand, how many have so many pairs the wrong way round.
+/// Returns the probability of each value 0..=nm of the Mann–Whitney statistic for equal groups: the share of all orders
+/// of n and m values with this number of inversions.
 fn mann_whitney(n: usize, m: usize) -> Vec<f64> {
-    // ways[j][u]: orders of the values so far with j of the second group and u inversions. A value of the first group
-    // put at the end stands behind j of the second: u grows by j.
+    // ways[j][u]: orders of the values so far with j of the second group and u inversions. Appending a value of the
+    // first group adds j inversions.
     let mut ways = vec![vec![0.0_f64; n * m + 1]; m + 1];
     for row in &mut ways {
         row[0] = 1.0;
@@ -154,12 +154,13 @@ mod tests {
 
     #[test]
     fn the_statistic_has_its_known_distribution() {
-        // Counted by hand: of the 20 orders of 3 and 3 these many have 0, 1, … 9 inversions.
+        // Counted by hand: how many of the 20 orders of 3 and 3 have 0, 1, … 9 inversions.
         let expected = [1.0, 1.0, 2.0, 3.0, 3.0, 3.0, 3.0, 2.0, 1.0, 1.0].map(|count| count / 20.0);
         for (found, expected) in mann_whitney(3, 3).iter().zip(expected) {
             assert!((found - expected).abs() < 1e-12);
         }
-        // From printed tables of critical values, two-sided 5 %: U ≤ 0 at 4:4, 2 at 5:5, 5 at 6:6, 8 at 7:7, 23 at 10:10.
+        // From published tables of critical values, two-sided 5 %: U ≤ 0 at 4:4, 2 at 5:5, 5 at 6:6, 8 at 7:7, 23 at
+        // 10:10.
         for (n, critical) in [(4, 0), (5, 2), (6, 5), (7, 8), (10, 23)] {
             let (cut, confidence) = mann_whitney_cut(n, n);
             assert_eq!(cut, critical, "{n}");
@@ -188,7 +189,7 @@ mod tests {
         assert!(
             (estimate.ratio - 1.25).abs() < 1e-12 && (estimate.confidence - 0.96875).abs() < 1e-12
         );
-        // 15 pairs: the fourth from either end, as tables of the sign test say.
+        // 15 pairs: the fourth from either end, as in tables of the sign test.
         let estimate = paired(&(1..=15).map(f64::from).collect::<Vec<_>>()).unwrap();
         assert_eq!(
             (estimate.ratio, estimate.low, estimate.high),

@@ -1,37 +1,37 @@
-//! Which figures of a report are compared, and in which direction each gets better.
+//! The compared figures of a report, and the direction in which each improves.
 
 use serde::{Deserialize, Serialize};
 
 use super::super::model::{Interval, Latency, Report};
 use super::estimate::median;
 
-/// Into how many parts a run's time is divided where there is only one run. Neighbouring seconds resemble each other,
-/// so parts are long; eight are enough for a 95 % interval.
+/// Number of parts into which a single run is divided. Neighbouring seconds are correlated, so parts are long; eight
+/// suffice for a 95 % interval.
 const BATCHES: usize = 8;
-/// The websocket shootout counts clients until this 95th percentile.
+/// The websocket shootout counts clients up to this 95th percentile.
 const SHOOTOUT_P95_US: f64 = 500_000.0;
 
-/// What a figure is counted in.
+/// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// So many a second.
+    /// A rate per second.
     PerSecond,
-    /// Microseconds.
+    /// A time in microseconds.
     Us,
-    /// Bytes.
+    /// A size in bytes.
     Bytes,
-    /// A number of things.
+    /// A plain number of things.
     Count,
 }
 
-/// In which direction a figure gets better.
+/// The direction in which a figure improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
-    /// More is better.
+    /// Higher values are better.
     Higher,
-    /// Less is better.
+    /// Lower values are better.
     Lower,
 }
 
@@ -43,11 +43,11 @@ pub(super) struct Sample {
     pub(super) unit: Unit,
     pub(super) better: Better,
     pub(super) value: f64,
-    /// The same figure of the parts of the run's time, where the timeline has it; else empty.
+    /// The figure in each part of the run, if the timeline has it; otherwise empty.
     pub(super) batches: Vec<f64>,
 }
 
-/// The figures of a run, those of its phases behind its own.
+/// Returns the figures of a run, followed by those of its phases.
 pub(super) fn of(report: &Report) -> Vec<Sample> {
     let mut samples = Samples::default();
     samples.all(report);
@@ -190,8 +190,8 @@ impl Samples {
     }
 }
 
-/// A figure of each part of the timeline, or none at all if the timeline is too short or a part has no figure. What
-/// does not divide is left out at the beginning.
+/// Returns a figure of each part of the timeline; empty if the timeline is too short or a part has no figure. A
+/// remainder is dropped at the beginning.
 fn batches(timeline: &[Interval], figure: impl Fn(&[Interval]) -> Option<f64>) -> Vec<f64> {
     let length = timeline.len() / BATCHES;
     if length == 0 {

@@ -1,10 +1,10 @@
-//! Comparisons of runs whose true ratio is known.
+//! Comparisons of runs with a known true ratio.
 
 use super::super::fixture::full;
 use super::super::text::Style;
 use super::*;
 
-/// A clean run of `label` whose throughput and latencies are the fixture's times `factor`, the `turn`th of the day.
+/// Returns a clean run of `label` with the fixture's throughput and latencies times `factor`, the `turn`th of the day.
 fn run(label: &str, factor: f64, turn: u32) -> (String, Report) {
     let mut report = full();
     report.started = format!("2026-11-21T{:02}:{:02}:00Z", 6 + turn / 60, turn % 60);
@@ -24,7 +24,7 @@ fn run(label: &str, factor: f64, turn: u32) -> (String, Report) {
     (format!("{label}-{turn}.json"), report)
 }
 
-/// A few percent up and down, without a trend.
+/// Returns variations of a few percent without a trend.
 fn noise(turn: u32) -> f64 {
     [1.0, 1.02, 0.985, 1.011, 0.99, 1.006, 0.98, 1.015][turn as usize % 8]
 }
@@ -89,7 +89,7 @@ fn noise_is_called_noise() {
 
 #[test]
 fn drift_of_the_machine_cancels_where_runs_took_turns() {
-    // The machine gets slower by half over the day; b is 5 % faster all the time.
+    // The machine gets slower by half over the day; b is always 5 % faster.
     let mut runs = Vec::new();
     for turn in 0..8 {
         let machine = 1.0 - 0.06 * f64::from(turn);
@@ -266,7 +266,7 @@ fn lines_keep_to_the_width() {
     }
 }
 
-/// The one that only fails is eleven times as fast at it.
+/// The group with only failures is eleven times as fast.
 #[test]
 fn a_side_that_fails_is_not_better() {
     for failing in [500_000, 1_500] {

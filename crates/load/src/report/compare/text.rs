@@ -1,4 +1,4 @@
-//! A comparison for the terminal: a table for each group beside the first.
+//! Comparisons for the terminal: a table for each group compared with the first.
 
 use super::super::text::{Style, TextPage, Tone};
 use super::super::units::{ABSENT, bytes, clean, count, many, rate, three_digits, time};
@@ -9,7 +9,7 @@ const VALUE_COLUMNS: usize = 11;
 /// Columns for the title of a figure.
 const TITLE_COLUMNS: usize = 16;
 
-/// The comparison, ending with a new line.
+/// Returns the comparison, ending with a new line.
 #[must_use]
 pub fn text(comparison: &Comparison, style: Style) -> String {
     let mut page = TextPage::new(style);
@@ -32,7 +32,7 @@ pub fn text(comparison: &Comparison, style: Style) -> String {
         page.blank();
         page.text(
             Tone::Bad,
-            "There is only one group: all runs bear the same label. Here is how they scatter.",
+            "There is only one group, since all runs have the same label; its spread:",
         );
         scatter(&mut page, comparison);
     }
@@ -108,7 +108,7 @@ fn scatter(page: &mut TextPage, comparison: &Comparison) {
     }
 }
 
-/// How to read the table, for the methods that are in it.
+/// Explains the methods used in the table.
 fn methods(page: &mut TextPage, comparison: &Comparison) {
     let estimates: Vec<&Estimate> = comparison
         .rows
@@ -122,7 +122,7 @@ fn methods(page: &mut TextPage, comparison: &Comparison) {
     }
     page.blank();
     let mut lines = vec![
-        "The ratio is to the first group. Noise: the interval holds 1, so a difference, if there is one, drowns in the scatter."
+        "The ratio is to the first group. Noise: the interval contains 1, so any difference is within the spread."
             .to_owned(),
     ];
     if has(EstimateMethod::Paired) {
@@ -158,7 +158,8 @@ fn methods(page: &mut TextPage, comparison: &Comparison) {
     }
     if estimates.len() > 5 && (has(EstimateMethod::Paired) || has(EstimateMethod::Unpaired)) {
         lines.push(
-            "One of twenty figures that don't differ is called different by chance.".to_owned(),
+            "With 95 % intervals, one in twenty equal figures appears different by chance."
+                .to_owned(),
         );
     }
     for line in lines {
@@ -182,7 +183,7 @@ fn amount(unit: Unit, value: f64) -> String {
     }
 }
 
-/// A ratio: three decimals around 1, where they matter.
+/// Formats a ratio with three decimals around 1.
 fn figure(ratio: f64) -> String {
     if ratio.is_finite() && (0.0995..9.995).contains(&ratio) {
         format!("{ratio:.3}")
@@ -191,7 +192,7 @@ fn figure(ratio: f64) -> String {
     }
 }
 
-/// A name cut to a width.
+/// Truncates a name to a width.
 fn short(name: &str, columns: usize) -> String {
     let name = clean(name);
     if name.chars().count() <= columns {

@@ -1,11 +1,11 @@
-//! What makes a comparison doubtful, however narrow its intervals are.
+//! Reasons to doubt a comparison, regardless of its intervals.
 
 use super::super::model::{Report, Settings};
 use super::super::text::{doubts, is_bottleneck};
 use super::super::units::{clean, many, seconds, share};
 use super::Group;
 
-/// Below this many seconds a run is mostly its own beginning.
+/// Shorter runs, in seconds, mostly measure their beginning.
 const SECONDS_MIN: f64 = 5.0;
 
 pub(super) fn of(groups: &[(Group, Vec<&Report>)]) -> Vec<String> {
@@ -28,7 +28,7 @@ pub(super) fn of(groups: &[(Group, Vec<&Report>)]) -> Vec<String> {
             push(
                 &mut warnings,
                 format!(
-                    "Different questions: {} and {}. Their figures have nothing to do with each other.",
+                    "Different kinds of runs: {} and {}. Their figures are not comparable.",
                     first.kind, run.kind
                 ),
             );
@@ -106,7 +106,7 @@ pub(super) fn of(groups: &[(Group, Vec<&Report>)]) -> Vec<String> {
             push(
                 &mut warnings,
                 format!(
-                    "No verdict: of {} up to {} failed, of {} up to {}. Failures are often fast, and no work.",
+                    "No verdict: of {} up to {} failed, of {} up to {}. Failures are often fast and do no work.",
                     clean(&base.name),
                     share(super::failures(base_runs)),
                     clean(&other.name),
@@ -130,7 +130,11 @@ pub(super) fn of(groups: &[(Group, Vec<&Report>)]) -> Vec<String> {
         .iter()
         .all(|(_, run)| run.messages.rate_reached != Some(false));
     if first.settings.rate.is_some() && all_reached && first.kind != "storm" && groups.len() > 1 {
-        push(&mut warnings, "Open loop: the throughput is the rate that was asked for, not what a server is able to.".to_owned());
+        push(
+            &mut warnings,
+            "Open loop: the throughput is the requested rate, not the server's capacity."
+                .to_owned(),
+        );
     }
     warnings
 }
@@ -141,7 +145,7 @@ fn push(warnings: &mut Vec<String>, warning: String) {
     }
 }
 
-/// Which settings differ.
+/// Returns the differing settings.
 fn settings(one: &Settings, other: &Settings) -> Vec<(&'static str, String, String)> {
     let list = |settings: &Settings| {
         let number =
@@ -163,7 +167,7 @@ fn settings(one: &Settings, other: &Settings) -> Vec<(&'static str, String, Stri
     };
     let mut differing = Vec::new();
     for ((name, one), (_, other)) in list(one).into_iter().zip(list(other)) {
-        // Other settings come from flags too: then one of the two sentences is enough.
+        // Other settings also come from flags: one of the two sentences suffices then.
         if one != other && (name != "flags" || differing.is_empty()) {
             differing.push((name, clean(&one), clean(&other)));
         }
@@ -171,7 +175,7 @@ fn settings(one: &Settings, other: &Settings) -> Vec<(&'static str, String, Stri
     differing
 }
 
-/// The flags of a command that shape the load: without where to, what the run is called and where it is written to.
+/// Returns the flags of a command that affect the load, without target, label and outputs.
 fn flags(command: &[String]) -> String {
     let mut flags = Vec::new();
     let mut words = command.iter().skip(1).peekable();
@@ -192,7 +196,7 @@ fn flags(command: &[String]) -> String {
     }
 }
 
-/// Whether each group has several runs and all of one began before all of the other.
+/// Returns whether each group has several runs and all of one began before all of the other.
 fn one_after_the_other(one: &[&Report], other: &[&Report]) -> bool {
     let ends = |runs: &[&Report]| {
         let starts = runs.iter().map(|run| run.started.clone());

@@ -1,4 +1,4 @@
-//! Lines and bars as SVG. It knows axes and points, nothing of reports; colours come from the page's style sheet.
+//! Lines and bars as SVG. Knows axes and points, but no reports; colours come from the page's style sheet.
 
 use super::escape::escape;
 
@@ -8,20 +8,20 @@ const LEFT: f64 = 72.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 30.0;
-/// More points than this are not seen at this size.
+/// More points are not visible at this size.
 const POINTS_MAX: usize = 600;
 
-/// A direction of a chart.
+/// An axis of a chart.
 pub(super) struct Axis {
     low: f64,
     high: f64,
     log: bool,
-    /// Where it is labelled, and with what.
+    /// Positions and texts of its labels.
     pub(super) ticks: Vec<(f64, String)>,
 }
 
 impl Axis {
-    /// From `low` to `high` in equal steps, labelled at round values.
+    /// Creates an axis from `low` to `high` in equal steps, labelled at round values.
     pub(super) fn linear(low: f64, high: f64, label: impl Fn(f64) -> String) -> Self {
         let span = if high > low { high - low } else { 1.0 };
         let step = round_step(span / 5.0);
@@ -40,14 +40,14 @@ impl Axis {
         }
     }
 
-    /// From zero to a round value at or above `high`.
+    /// Creates an axis from zero to a round value at or above `high`.
     pub(super) fn from_zero(high: f64, label: impl Fn(f64) -> String) -> Self {
         let high = if high > 0.0 { high } else { 1.0 };
         let step = round_step(high / 5.0);
         Self::linear(0.0, (high / step).ceil() * step, label)
     }
 
-    /// In ratios: whole decades around the values, or 1, 2, 5 where they span less than two.
+    /// Creates a logarithmic axis: whole decades around the values, or 1, 2, 5 for less than two decades.
     pub(super) fn log(low: f64, high: f64, label: impl Fn(f64) -> String) -> Self {
         let low = low.max(1e-3);
         let high = high.max(low * 1.001);
@@ -91,12 +91,12 @@ impl Axis {
         }
     }
 
-    /// Whether steps are ratios.
+    /// Returns whether it is logarithmic.
     pub(super) fn is_log(&self) -> bool {
         self.log
     }
 
-    /// 0 at the low end, 1 at the high one.
+    /// Returns the position from 0 at the low end to 1 at the high end.
     fn place(&self, value: f64) -> f64 {
         let place = if self.log {
             (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
@@ -107,15 +107,14 @@ impl Axis {
     }
 }
 
-/// A curve.
 pub(super) struct Line {
     pub(super) name: &'static str,
-    /// How it looks: `one`, `two` or `three` of the style sheet.
+    /// Its class in the style sheet: `one`, `two` or `three`.
     pub(super) class: &'static str,
     pub(super) points: Vec<(f64, f64)>,
 }
 
-/// A picture with its heading, and what a reader has to know about it.
+/// Writes a chart with its heading and a note.
 pub(super) fn figure(out: &mut String, title: &str, note: &str, key: &[Line], drawing: &str) {
     out.push_str(&format!("<figure>\n<figcaption><h3>{}</h3>", escape(title)));
     if !note.is_empty() {
@@ -139,7 +138,7 @@ pub(super) fn figure(out: &mut String, title: &str, note: &str, key: &[Line], dr
     ));
 }
 
-/// Curves over both axes.
+/// Draws curves over both axes.
 pub(super) fn lines(x: &Axis, y: &Axis, lines: &[Line]) -> String {
     let mut svg = grid(x, y);
     for line in lines {
@@ -170,7 +169,7 @@ pub(super) fn lines(x: &Axis, y: &Axis, lines: &[Line]) -> String {
     svg
 }
 
-/// Bars side by side, one for each whole number of the x axis; each with words of its own.
+/// Draws bars side by side, one per whole number of the x axis, each with a text.
 pub(super) fn bars(x: &Axis, y: &Axis, values: &[(f64, String)]) -> String {
     let mut svg = grid(x, y);
     for (index, (value, words)) in values.iter().enumerate() {
@@ -223,7 +222,7 @@ fn down(y: &Axis, value: f64) -> f64 {
     HEIGHT - BOTTOM - y.place(value) * (HEIGHT - TOP - BOTTOM)
 }
 
-/// The smallest of 1, 2, 5, 10, 20, 50, … at or above `least`, also below 1.
+/// Returns the smallest of 1, 2, 5, 10, 20, 50, … at or above `least`, also below 1.
 fn round_step(least: f64) -> f64 {
     let decade = 10_f64.powf(least.max(1e-9).log10().floor());
     [1.0, 2.0, 5.0, 10.0]

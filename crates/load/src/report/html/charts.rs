@@ -8,7 +8,7 @@ use super::chart::{Axis, Line, bars, figure, lines};
 
 /// Bars of the distribution up to the 99.9th percentile.
 const BARS_MAX: usize = 44;
-/// From this ratio of largest to smallest on a linear axis would press the small ones flat.
+/// From this ratio of maximum to minimum on, a linear axis would flatten the small values.
 const LOG_FROM_RATIO: f64 = 20.0;
 
 pub(super) fn all(out: &mut String, report: &Report) {
@@ -85,7 +85,7 @@ fn latency_axis(low: f64, high: f64) -> Axis {
     }
 }
 
-/// A time at a tick, which is round: `100 µs`, `2 ms`.
+/// Formats the round time of a tick: `100 µs`, `2 ms`.
 fn short_time(us: f64) -> String {
     let (value, unit) = match us {
         us if us < 1e3 => (us, "µs"),
@@ -132,7 +132,7 @@ fn throughput_over_time(out: &mut String, report: &Report) {
     );
 }
 
-/// Latency over the share of messages, an axis on which each step leaves out ten times fewer.
+/// Draws latency by percentile; each step of the axis excludes ten times fewer messages.
 fn percentiles(out: &mut String, histogram: &[Bucket]) {
     let total: u64 = histogram.iter().map(|bucket| bucket.count).sum();
     if total < 2 {
@@ -171,7 +171,7 @@ fn percentiles(out: &mut String, histogram: &[Bucket]) {
         }
     }
     if end > 5.2 {
-        // Long labels would run into each other.
+        // Long labels would overlap.
         ticks.retain(|(at, _)| *at < 1.5 || (*at as usize) % 2 == 1);
     }
     let (low, high) = (points[0].1, points[points.len() - 1].1);
@@ -191,7 +191,7 @@ fn percentiles(out: &mut String, histogram: &[Bucket]) {
 }
 
 fn distribution(out: &mut String, histogram: &[Bucket]) {
-    // Bars narrower than the buckets would stand between gaps.
+    // Bars narrower than the buckets would have gaps.
     let bars_max = BARS_MAX.min((histogram.len() / 4).max(8));
     let rows = merge(histogram, bars_max);
     let total: u64 = rows.iter().map(|row| row.count).sum();

@@ -1,6 +1,6 @@
-//! Text as it stands in HTML.
+//! Escaping of text in HTML.
 
-/// Text that stands for itself between tags and in quoted attributes.
+/// Escapes text for use between tags and in quoted attributes.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! The numbers of a run in tables.
+//! The figures of a run in tables.
 
 use super::super::model::{Connections, GeneratorUse, Latency, Report};
 use super::super::text::{ledger_gap, server_ended};
@@ -103,7 +103,7 @@ fn traffic(out: &mut String, report: &Report, words: &RunWording) {
     if let Some(asked) = report.settings.rate {
         cells.push(cell("asked for a second", rate(asked)));
     }
-    // What a script sends is not counted in bytes.
+    // Bytes sent by scripts are not counted.
     if report.script.is_none() {
         cells.push(cell("payload sent", bytes(messages.bytes_sent as f64)));
         cells.push(cell(
@@ -112,7 +112,7 @@ fn traffic(out: &mut String, report: &Report, words: &RunWording) {
         ));
     }
     for (name, number) in [
-        ("messages nobody asked for", messages.unasked),
+        ("unsolicited messages", messages.unasked),
         ("heartbeats answered", messages.heartbeats),
         ("answers that came again", messages.duplicated),
         ("answers that came behind a later one", messages.late),
@@ -138,7 +138,7 @@ fn of_connections(connections: &Connections) -> Cells {
     let mut cells = vec![
         opened("connections opened", connections),
         cell("failed", count(connections.failed)),
-        cell("disconnected unasked", count(connections.disconnected)),
+        cell("disconnected unexpectedly", count(connections.disconnected)),
     ];
     if connections.reconnected > 0 {
         cells.push(cell(
@@ -287,15 +287,15 @@ fn ledger(out: &mut String, report: &Report) {
     if let Some(recovery) = &ledger.recovery {
         cells.extend([
             cell("returns with a position", count(recovery.returned)),
-            cell("told that something is gone", count(recovery.refused)),
+            cell("with history lost", count(recovery.refused)),
             cell("publications not answered", count(recovery.unanswered)),
             cell("their deliveries", count(recovery.unanswered_delivered)),
-            cell("connections that ended unasked", count(recovery.ended)),
+            cell("connections that ended unexpectedly", count(recovery.ended)),
             cell("attempts to reopen that failed", count(recovery.retried)),
         ]);
     }
     if let Some(gap) = ledger_gap(ledger) {
-        cells.push(cell("DOES NOT ADD UP: a fault of the tester", count(gap)));
+        cells.push(cell("INCONSISTENT: a bug in the tester", count(gap)));
     }
     section(
         out,

@@ -1,4 +1,4 @@
-//! That the page is whole, safe and alone.
+//! Tests that the page is complete, safe and self-contained.
 
 use super::super::fixture::full;
 use super::super::model::*;
@@ -115,7 +115,7 @@ fn little_data_makes_a_page_too() {
     );
 }
 
-/// Writes pages to look at: `VECHE_PAGES=folder cargo test -p veche-load pages_to_look_at`.
+/// Writes example pages: `VECHE_PAGES=folder cargo test -p veche-load pages_to_look_at`.
 #[test]
 fn pages_to_look_at() {
     let Some(folder) = std::env::var_os("VECHE_PAGES") else {

@@ -1,10 +1,10 @@
-//! The sections about what it means: a script's actions, shootout steps, responses, ledger, server, tester, promises.
+//! The sections with results: a script's actions, shootout steps, responses, ledger, server, tester, objectives.
 
 use super::super::model::{GeneratorUse, HttpTally, Latency, Ledger, Recovery, Report};
 use super::super::units::{bytes, clean, count, many, rate, seconds, share, time};
 use super::page::{TextPage, Tone};
 
-/// The sessions of a script's users, and their actions by name.
+/// Writes the sessions of a script's users, and their actions by name.
 pub(super) fn actions(page: &mut TextPage, report: &Report) {
     let Some(script) = &report.script else { return };
     page.blank();
@@ -183,7 +183,7 @@ pub(super) fn ledger(page: &mut TextPage, report: &Report) {
         page.more(
             Tone::Bad,
             &format!(
-                "THIS DOES NOT ADD UP, by {}: a fault of the tester, please report it",
+                "INCONSISTENT by {}: a bug in the tester, please report it",
                 count(gap)
             ),
         );
@@ -247,7 +247,7 @@ pub(super) fn ledger(page: &mut TextPage, report: &Report) {
     }
 }
 
-/// How receivers came back to where they were.
+/// Writes the results of recoveries.
 fn recovery(page: &mut TextPage, recovery: &Recovery) {
     page.more(
         if recovery.refused > 0 {
@@ -256,7 +256,7 @@ fn recovery(page: &mut TextPage, recovery: &Recovery) {
             Tone::Plain
         },
         &format!(
-            "{} with a position, of which {} were told that something is gone",
+            "{} with a position, of which {} had lost history",
             many(recovery.returned, "return"),
             count(recovery.refused)
         ),
@@ -276,7 +276,7 @@ fn recovery(page: &mut TextPage, recovery: &Recovery) {
     );
     if recovery.ended + recovery.retried > 0 {
         let text = format!(
-            "{} ended unasked, {} to open one again failed",
+            "{} ended unexpectedly, {} to reopen one failed",
             many(recovery.ended, "connection"),
             many(recovery.retried, "attempt")
         );
@@ -287,8 +287,8 @@ fn recovery(page: &mut TextPage, recovery: &Recovery) {
     }
 }
 
-/// By how much a ledger does not add up. What is neither delivered nor lost nor away has come corrupted; and beside
-/// those there may be corrupted copies of what was delivered.
+/// Returns the inconsistency of a ledger. Messages neither delivered nor lost nor excused were corrupted; in addition
+/// there may be corrupted copies of delivered ones.
 pub(crate) fn gap(ledger: &Ledger) -> Option<u64> {
     let sum = accounted(ledger);
     let gap = if sum > ledger.expected {
@@ -306,7 +306,7 @@ fn accounted(ledger: &Ledger) -> u64 {
         .saturating_add(ledger.away)
 }
 
-/// Why nothing is known of what a server used.
+/// Explains why the server's resource use is unknown.
 pub(crate) fn server_ended(pid: u32) -> String {
     format!(
         "process {pid} ended before the measurement was over: its CPU time and memory are not known"
@@ -391,7 +391,7 @@ pub(super) fn generator(page: &mut TextPage, report: &Report) {
         ));
     }
     page.more(Tone::Plain, &text);
-    // The threads that play a script have no turns of the tester's.
+    // The threads of a script have no turns of the tester's loop.
     if report.script.is_none() {
         let turn = time(generator.lag_us_max);
         let waited = share(generator.waited);
@@ -413,7 +413,7 @@ pub(super) fn generator(page: &mut TextPage, report: &Report) {
             ),
         );
     }
-    // Why it was the bottleneck stands at the top.
+    // The reasons for a bottleneck are at the top.
     if !generator.bottleneck {
         page.more(Tone::Good, "it was not the bottleneck");
     }

@@ -1,7 +1,7 @@
-//! A distribution in a dozen rows of blocks.
+//! A distribution in a dozen rows of block characters.
 //!
-//! Latencies spread over decades, so the rows' bounds grow by a ratio. They end at the 99.9th percentile; what is above
-//! has a row of its own, else one slow answer would press all others into the first row.
+//! Latencies spread over decades, so the bounds of rows grow by a ratio. They end at the 99.9th percentile; larger
+//! values have a row of their own, since one slow answer would otherwise compress all others into the first row.
 
 use super::super::model::Bucket;
 use super::super::units::{count, share, time};
@@ -9,17 +9,17 @@ use super::page::{TextPage, Tone};
 
 /// Rows up to the 99.9th percentile.
 const ROWS_MAX: usize = 11;
-/// What a row takes beside its bar: bound, count, share and the spaces between.
+/// Columns of a row in addition to its bar: bound, count, share and spaces.
 const BESIDE_BAR_COLUMNS: usize = 35;
 
-/// A row: latencies above the row before and up to this bound.
+/// A row: latencies above the previous row and up to this bound.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row {
     pub(crate) to_us: f64,
     pub(crate) count: u64,
 }
 
-/// The same distribution in at most `rows_max` rows and one more. Nothing is lost: the counts add up to the same.
+/// Merges a distribution into at most `rows_max` rows and one more, preserving the total count.
 pub(crate) fn merge(buckets: &[Bucket], rows_max: usize) -> Vec<Row> {
     let usable: Vec<Bucket> = buckets
         .iter()
@@ -42,7 +42,7 @@ pub(crate) fn merge(buckets: &[Bucket], rows_max: usize) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::with_capacity(rows_max + 1);
     for index in 1..=rows_max {
         let bound = low * (high.max(low) / low).powf(index as f64 / rows_max as f64);
-        // Where the spread is small, neighbours read the same.
+        // With little spread, neighbours have the same label.
         if rows.last().is_none_or(|row| time(row.to_us) != time(bound)) {
             rows.push(Row {
                 to_us: bound,
@@ -93,7 +93,7 @@ pub(crate) fn draw(page: &mut TextPage, buckets: &[Bucket]) {
     }
 }
 
-/// A bar in eighths of a column; what is not nothing shows.
+/// Returns a bar in eighths of a column; nonzero counts are visible.
 fn bar(count: u64, tallest: u64, columns: usize) -> String {
     const EIGHTHS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
     if count == 0 {

@@ -1,14 +1,14 @@
-//! Lines of a terminal: a column of labels, text wrapped beside it, colours where they are wanted.
+//! Lines for a terminal: a column of labels, wrapped text beside it, optional colours.
 //!
-//! It knows nothing of reports. Colours are set around whole pieces after they were measured and wrapped, so that no
-//! escape sequence counts as width.
+//! It knows no reports. Colours are added to whole pieces after measuring and wrapping, so that escape sequences do not
+//! count as width.
 
-/// How a text for the terminal is to look.
+/// The style of a text for the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     /// Whether to use colours: the output is a terminal and `NO_COLOR` is not set.
     pub colour: bool,
-    /// How many columns there are; below 66 counts as 66, above 100 as 100.
+    /// Number of columns, limited to 66 to 100.
     pub columns: usize,
 }
 
@@ -19,8 +19,8 @@ impl Style {
         columns: 80,
     };
 
-    /// For standard output as it is found: colours only on a terminal whose user did not set `NO_COLOR`
-    /// (`no_color` is the variable's value; an empty one counts as not set).
+    /// Returns the style for standard output: colours only on a terminal without `NO_COLOR` (`no_color` is the
+    /// variable's value; an empty one counts as unset).
     #[must_use]
     pub fn new(
         is_terminal: bool,
@@ -43,7 +43,7 @@ impl Default for Style {
     }
 }
 
-/// What a piece of text is to be taken for.
+/// The emphasis of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
@@ -54,10 +54,9 @@ pub(crate) enum Tone {
     Bad,
 }
 
-/// Where the text beside the labels begins.
+/// Column at which the text beside labels begins.
 const LABEL_COLUMNS: usize = 14;
 
-/// A growing text.
 pub(crate) struct TextPage {
     out: String,
     colour: bool,
@@ -77,7 +76,7 @@ impl TextPage {
         self.out
     }
 
-    /// The width of text beside the labels.
+    /// Returns the width of text beside labels.
     pub(crate) fn room(&self) -> usize {
         self.columns - LABEL_COLUMNS
     }
@@ -86,7 +85,7 @@ impl TextPage {
         self.out.push('\n');
     }
 
-    /// Text over the whole width.
+    /// Adds text over the whole width.
     pub(crate) fn text(&mut self, tone: Tone, text: &str) {
         for line in wrap(text, self.columns) {
             self.paint(tone, &line);
@@ -94,7 +93,7 @@ impl TextPage {
         }
     }
 
-    /// A label and its text.
+    /// Adds a label and its text.
     pub(crate) fn field(&mut self, label: &str, tone: Tone, text: &str) {
         for (index, line) in wrap(text, self.room()).iter().enumerate() {
             if index == 0 {
@@ -110,12 +109,12 @@ impl TextPage {
         }
     }
 
-    /// More text below that of a field.
+    /// Adds text below that of a field.
     pub(crate) fn more(&mut self, tone: Tone, text: &str) {
         self.field("", tone, text);
     }
 
-    /// More text, each line of it after the first indented by `hang` further columns.
+    /// Adds text whose lines after the first are indented by `hang` further columns.
     pub(crate) fn hanging(&mut self, tone: Tone, text: &str, hang: usize) {
         let mut lines = wrap(text, self.room() - hang);
         for line in lines.iter_mut().skip(1) {
@@ -126,18 +125,18 @@ impl TextPage {
         }
     }
 
-    /// A line of pieces below a field, as it is: whoever makes it keeps to [`room`](Self::room).
+    /// Adds a line of pieces below a field, unwrapped: the caller respects [`room`](Self::room).
     pub(crate) fn row(&mut self, pieces: &[(Tone, &str)]) {
         self.out.extend(std::iter::repeat_n(' ', LABEL_COLUMNS));
         self.pieces(pieces);
     }
 
-    /// A line over the whole width, as it is.
+    /// Adds an unwrapped line over the whole width.
     pub(crate) fn text_as_is(&mut self, tone: Tone, text: &str) {
         self.pieces(&[(tone, text)]);
     }
 
-    /// A line of pieces over the whole width, as it is.
+    /// Adds an unwrapped line of pieces over the whole width.
     pub(crate) fn pieces(&mut self, pieces: &[(Tone, &str)]) {
         let last = pieces
             .iter()
@@ -159,7 +158,7 @@ impl TextPage {
         self.blank();
     }
 
-    /// A frame that can't be overlooked: a headline between rules, then a line for each item.
+    /// Adds a prominent frame: a headline between rules, then a line for each item.
     pub(crate) fn alarm(&mut self, headline: &str, items: &[String]) {
         let rule = "━".repeat(self.columns);
         self.paint(Tone::Bad, &rule);
@@ -199,8 +198,8 @@ impl TextPage {
     }
 }
 
-/// Lines of at most `columns`, broken between words; a word that is longer is broken where it must be.
-/// A no-break space keeps a figure and its unit together and comes out as a space.
+/// Wraps text to lines of at most `columns`, between words; overlong words are broken. A no-break space keeps a figure
+/// and its unit together and is written as a space.
 fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;

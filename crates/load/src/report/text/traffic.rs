@@ -1,4 +1,4 @@
-//! The sections about what went over the wire: connections, throughput, latency, errors.
+//! The sections about traffic: connections, throughput, latency, errors.
 
 use super::super::model::{Latency, Report};
 use super::super::units::{bytes, clean, count, many, rate, time};
@@ -6,7 +6,7 @@ use super::super::wording::RunWording;
 use super::histogram;
 use super::page::{TextPage, Tone};
 
-/// From so many samples on the 99.9th percentile is not just the maximum.
+/// From this number of samples on the 99.9th percentile is more than the maximum.
 const P999_SAMPLES_MIN: u64 = 1_000;
 
 pub(super) fn connections(page: &mut TextPage, report: &Report) {
@@ -44,7 +44,7 @@ pub(super) fn connections(page: &mut TextPage, report: &Report) {
     page.field(name, Tone::Plain, &text);
     if !all_well {
         let failed = format!(
-            "{} failed, {} disconnected unasked",
+            "{} failed, {} disconnected unexpectedly",
             count(connections.failed),
             count(connections.disconnected)
         );
@@ -118,7 +118,7 @@ pub(super) fn throughput(page: &mut TextPage, report: &Report) {
             words.received
         ),
     );
-    // What a script sends is not counted in bytes.
+    // Bytes sent by scripts are not counted.
     if report.script.is_none() {
         let mut text = format!(
             "payload: {} out, {} in",
@@ -146,7 +146,7 @@ pub(super) fn throughput(page: &mut TextPage, report: &Report) {
         page.more(
             Tone::Plain,
             &format!(
-                "{} that nobody asked for, such as greetings",
+                "{} unsolicited, such as greetings",
                 many(messages.unasked, "message")
             ),
         );
@@ -211,7 +211,7 @@ pub(super) fn latency(page: &mut TextPage, report: &Report) {
     }
 }
 
-/// The percentiles, in as many rows as the width needs.
+/// Writes the percentiles in as many rows as the width needs.
 fn table(page: &mut TextPage, latency: &Latency) {
     const CELL_COLUMNS: usize = 9;
     let cells = [

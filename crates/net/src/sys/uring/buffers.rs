@@ -1,9 +1,9 @@
-//! The memory that the kernel receives into, before anybody has asked.
+//! The memory into which the kernel receives by itself.
 //!
-//! A buffer is filled from its beginning on, by one receive after the other (`IOU_PBUF_RING_INC`, Linux 6.12), so that
-//! twenty bytes take twenty, and a bulk transfer has a long one to itself. An older kernel takes a whole buffer for each
-//! receive. It chooses by itself, and tells only which buffer: where in it the bytes lie follows from the order of the
-//! completions, which is that of the receives.
+//! A buffer is filled from its beginning by one receive after the other (`IOU_PBUF_RING_INC`, Linux 6.12), so that
+//! twenty bytes take twenty, and a bulk transfer has a long one to itself. An older kernel uses a whole buffer for each
+//! receive. The kernel chooses and reports only the buffer: the location of the bytes in it follows from the order of
+//! the completions, which is that of the receives.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
@@ -16,17 +16,17 @@ use io_uring::types::{BufRingEntry, IOU_PBUF_RING_INC};
 
 use crate::Options;
 
-/// The one group of buffers.
+/// The only buffer group.
 pub(super) const GROUP: u16 = 0;
-/// A receive takes of a buffer what it fills.
+/// A receive uses only as much of a buffer as it fills.
 const INCREMENTAL: u16 = IOU_PBUF_RING_INC as u16;
 
-/// With room to split each.
+/// Leaves room to split each.
 const BUFFERS_MAX: u16 = 4096;
-/// Where a receive takes a whole buffer, so many are made of one.
+/// Where a receive uses a whole buffer, each is split into this many.
 const SPLIT: u16 = 8;
 
-/// Bytes in one of the ring's buffers, which nobody else has. To be given back to the ring that they are of.
+/// Exclusive access to bytes in one of the ring's buffers. Must be returned to the ring it came from.
 #[derive(Debug)]
 pub(crate) struct FilledBuffer {
     buffer: u16,
@@ -39,24 +39,24 @@ impl FilledBuffer {
         self.length
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[expect(unsafe_code, reason = "memory that the kernel has filled")]
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the kernel is done with this part of its memory, each part is given out once, and the memory is never
-        // freed while one is outside.
+        // SAFETY: the kernel is done with this part of its memory, each part is handed out once, and the memory is
+        // never freed while a part is outstanding.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
     }
 }
 
-/// Zeroed memory at the beginning of a page.
+/// Zeroed, page-aligned memory.
 struct Memory {
     start: NonNull<u8>,
-    /// Of nothing: it is left where it is for ever.
+    /// Empty if the memory is leaked.
     layout: Layout,
 }
 
 impl Memory {
-    /// `bytes` is not 0.
+    /// `bytes` must not be 0.
     #[expect(unsafe_code, reason = "memory that the kernel shares")]
     fn new(bytes: usize) -> io::Result<Self> {
         let layout =
@@ -78,34 +78,34 @@ impl Drop for Memory {
     #[expect(unsafe_code, reason = "memory that the kernel shares")]
     fn drop(&mut self) {
         if self.layout.size() > 0 {
-            // SAFETY: it was allocated with that layout, and nobody else uses it any more.
+            // SAFETY: it was allocated with that layout, and is no longer in use.
             unsafe { dealloc(self.start.as_ptr(), self.layout) }
         }
     }
 }
 
-/// How far a buffer is.
+/// The fill state of a buffer.
 #[derive(Clone, Copy, Default)]
 struct BufferProgress {
-    /// Bytes that the kernel has filled, from the beginning on.
+    /// Bytes filled by the kernel from the beginning.
     filled: usize,
-    /// Parts that were told and not given back.
+    /// Parts that were handed out and not returned.
     lent_parts: u32,
 }
 
-/// Buffers that the kernel chooses from when something arrives.
+/// The buffers from which the kernel chooses for received data.
 pub(super) struct Buffers {
-    /// The list that is shared with the kernel.
+    /// The list shared with the kernel.
     entries: Memory,
     bytes: Memory,
-    /// Of each buffer.
+    /// The size of each buffer.
     size: usize,
     mask: u16,
     tail: u16,
-    /// The kernel fills each bit by bit.
+    /// The kernel fills buffers incrementally.
     is_incremental: bool,
     progress: Vec<BufferProgress>,
-    /// Parts outside of all.
+    /// Outstanding parts of all buffers.
     lent: usize,
     /// Bytes that the kernel may still fill.
     room: usize,
@@ -125,7 +125,7 @@ impl Buffers {
         let bytes = Memory::new(all.ok_or_else(too_large)?)?;
         u32::try_from(size).map_err(|_| too_large())?;
         let address = entries.start.as_ptr() as u64;
-        // SAFETY: it lives as long as the ring, or longer: see the drop of `Ring`.
+        // SAFETY: it lives at least as long as the ring: see the drop of `Ring`.
         let register = |count, flags| unsafe {
             let submitter = ring.submitter();
             submitter.register_buf_ring_with_flags(address, count, GROUP, flags)
@@ -150,8 +150,8 @@ impl Buffers {
         Ok(buffers)
     }
 
-    /// The part of a buffer that a completion with so many bytes is about; `None` if there are none. `has_more` as the
-    /// kernel says it: it goes on with the same buffer.
+    /// Returns the part of a buffer that a completion with `length` bytes refers to; `None` if there are none.
+    /// `has_more` is the kernel's flag that it continues in the same buffer.
     #[inline]
     #[expect(unsafe_code, reason = "memory that the kernel shares")]
     pub(super) fn take(
@@ -163,7 +163,7 @@ impl Buffers {
         let progress = &mut self.progress[usize::from(buffer)];
         let begin = progress.filled;
         assert!(length <= self.size - begin, "the kernel fills what is free");
-        // Of one that is filled bit by bit an end takes nothing.
+        // An end takes nothing of an incrementally filled buffer.
         let taken = match self.is_incremental {
             true => length,
             false => self.size - begin,
@@ -174,7 +174,7 @@ impl Buffers {
             self.settle(buffer);
             return None;
         }
-        // Else the bytes would be another connection's.
+        // Otherwise the bytes would belong to another connection.
         assert_eq!(
             has_more,
             progress.filled < self.size,
@@ -182,7 +182,7 @@ impl Buffers {
         );
         progress.lent_parts += 1;
         self.lent += 1;
-        // SAFETY: it lies within the buffer, and that within the memory.
+        // SAFETY: it is within the buffer, and that within the memory.
         let start = unsafe {
             self.bytes
                 .start
@@ -195,8 +195,8 @@ impl Buffers {
         })
     }
 
-    /// Takes a part back; the bytes are nobody's any more. One of another ring, whose place this one has taken, is left
-    /// alone: its memory is not freed while a part is outside, so the address says whose it is.
+    /// Takes a part back. A part of another ring, which this one has replaced, is left alone: its memory is not freed
+    /// while a part is outstanding, so the address identifies the ring.
     #[inline]
     pub(super) fn give_back(&mut self, filled: FilledBuffer) {
         let FilledBuffer { buffer, start, .. } = filled;
@@ -209,7 +209,7 @@ impl Buffers {
         self.settle(buffer);
     }
 
-    /// Lets the kernel fill a buffer again, if it is full and all of it was read.
+    /// Returns a buffer to the kernel if it is full and all of it was read.
     #[inline]
     fn settle(&mut self, buffer: u16) {
         let progress = self.progress[usize::from(buffer)];
@@ -218,7 +218,7 @@ impl Buffers {
         }
     }
 
-    /// Leaves all of it where it is for ever.
+    /// Leaks all memory.
     pub(super) fn leak(&mut self) {
         self.entries.leak();
         self.bytes.leak();
@@ -228,30 +228,30 @@ impl Buffers {
         self.is_incremental
     }
 
-    /// Bytes that the kernel may fill before something is given back.
+    /// Returns the bytes that the kernel may fill before a part is returned.
     pub(super) fn room(&self) -> usize {
         self.room
     }
 
-    /// Lets the kernel fill a buffer.
+    /// Gives a buffer to the kernel.
     #[expect(unsafe_code, reason = "memory that the kernel shares")]
     fn hand_over(&mut self, buffer: u16) {
         self.progress[usize::from(buffer)] = BufferProgress::default();
         self.room += self.size;
         let place = usize::from(self.tail & self.mask);
         let entries = self.entries.start.cast::<BufRingEntry>();
-        // SAFETY: the place is one of the list.
+        // SAFETY: the index is within the list.
         let entry = unsafe { entries.add(place) };
-        // SAFETY: the kernel reads none behind the tail, and nobody else has a reference.
+        // SAFETY: the kernel reads no entry behind the tail, and there is no other reference.
         let entry = unsafe { &mut *entry.as_ptr() };
         let start = self.bytes.start.as_ptr() as usize + usize::from(buffer) * self.size;
         entry.set_addr(start as u64);
         entry.set_len(self.size as u32);
         entry.set_bid(buffer);
         self.tail = self.tail.wrapping_add(1);
-        // SAFETY: the list begins there, and is initialized.
+        // SAFETY: the list begins there and is initialised.
         let tail = unsafe { BufRingEntry::tail(entries.as_ptr()) };
-        // SAFETY: it lives as long as the list; everybody uses it as an atomic from the registration on.
+        // SAFETY: it lives as long as the list, and is accessed only as an atomic after the registration.
         let tail = unsafe { AtomicU16::from_ptr(tail.cast_mut()) };
         tail.store(self.tail, Ordering::Release);
     }

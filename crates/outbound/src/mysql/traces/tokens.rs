@@ -1,22 +1,23 @@
-//! A statement's tokens, as far as MySQL and MariaDB read them in the same way, whatever `sql_mode` says.
+//! A tokenizer of statements, as far as MySQL and MariaDB agree in every `sql_mode`.
 
-/// What stands in a statement.
+/// A token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token<'a> {
-    /// A name, a keyword or a number, as it stands there.
+    /// A name, a keyword or a number, verbatim.
     Word(&'a str),
-    /// A string, or a name in quotes.
+    /// A string, or a quoted name.
     Quoted,
     /// One of [`SYMBOLS`].
     Symbol(u8),
-    /// A comment that the server carries out, or something that may be read in several ways.
+    /// An executed comment, or ambiguous text.
     Unknown,
 }
 
-/// Bytes that mean themselves. `:=` sets a variable, `{fn f()}` calls a function, and what they mean alone is unknown.
+/// Bytes that are tokens by themselves. `:=` sets a variable and `{fn f()}` calls a function, so `:` and braces are
+/// unknown.
 const SYMBOLS: &[u8] = b"(),;.*+-/%=<>!&|^~?@";
 
-/// What is still to be read.
+/// The remaining text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tokens<'a>(&'a str);
 
@@ -25,22 +26,22 @@ impl<'a> Tokens<'a> {
         Self(sql)
     }
 
-    /// Returns whether a parenthesis is next: a function's, if a name is before.
+    /// Returns whether a parenthesis follows, which makes a preceding name a function.
     pub(super) fn is_call(self) -> bool {
         self.peek() == Some(Token::Symbol(b'('))
     }
 
-    /// The same without anything between.
+    /// Returns whether a parenthesis follows immediately.
     pub(super) fn is_call_at_once(self) -> bool {
         self.0.starts_with('(')
     }
 
-    /// Returns whether a pair of parentheses is next, with nothing in it.
+    /// Returns whether an empty pair of parentheses follows.
     pub(super) fn is_empty_call(mut self) -> bool {
         self.next() == Some(Token::Symbol(b'(')) && self.next() == Some(Token::Symbol(b')'))
     }
 
-    /// Takes that symbol if it follows at once.
+    /// Takes a symbol if it follows immediately.
     pub(super) fn take_symbol(&mut self, symbol: u8) -> bool {
         let is_next = self.0.as_bytes().first() == Some(&symbol);
         self.0 = &self.0[usize::from(is_next)..];
@@ -51,8 +52,8 @@ impl<'a> Tokens<'a> {
         self.next()
     }
 
-    /// What is within quotes. A quote within them is doubled; behind a backslash it is one in some modes of the server,
-    /// and the end in others.
+    /// Reads a quoted text. A quote in it is doubled; after a backslash it is escaped in some SQL modes, and the end in
+    /// others.
     fn quoted(&mut self, quote: u8) -> Token<'a> {
         let bytes = self.0.as_bytes();
         let (mut at, mut is_escaped) = (1, false);
@@ -78,13 +79,13 @@ impl<'a> Tokens<'a> {
         self.unknown()
     }
 
-    /// Nothing behind it can be read.
+    /// Stops: the rest can't be interpreted.
     fn unknown(&mut self) -> Token<'a> {
         self.0 = "";
         Token::Unknown
     }
 
-    /// Leaves out what is before `end` and that itself; false if it never comes.
+    /// Skips up to and including `end`; false if it does not occur.
     fn skip_behind(&mut self, end: &str) -> bool {
         match self.0.split_once(end) {
             Some((_, rest)) => {
@@ -99,7 +100,7 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// As part of a name without quotes.
+/// Returns whether a byte belongs to an unquoted name.
 fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_$".contains(&byte) || byte > 127
 }

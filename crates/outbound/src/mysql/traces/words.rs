@@ -1,30 +1,30 @@
-//! Words that are known to leave nothing behind, and a few that do.
+//! Words that are known to be harmless, and a few that are not.
 
 /// Returns whether a list has a word, whatever its case.
 pub(super) fn has(list: &str, word: &str) -> bool {
     list.split(' ').any(|one| one.eq_ignore_ascii_case(word))
 }
 
-/// Statements that change rows or read them, and nothing of their connection.
+/// Statements that change or read rows without affecting the session.
 pub(super) const VERBS: &str = "\
     delete desc describe explain insert replace select show update values with";
 
-/// Keywords that may stand before a parenthesis: none of them can be the name of a function without quotes.
+/// Keywords that may precede a parenthesis and can't be unquoted function names.
 pub(super) const NOT_FUNCTIONS: &str = "\
     against all and any as between bigint binary by case char columns decimal default distinct div else except \
     exists fields force from group having ignore in index intersect into is join key like limit not numeric on \
     or order over partition regexp rlike select set signed then union unsigned use using value values varchar \
     when where xor";
 
-/// Words before the name of a table that a list of columns may follow; before a function they never stand.
+/// Words before the name of a table that a list of columns may follow, and never before a function.
 pub(super) const TABLE_FOLLOWS: &str = "\
     ignore insert into recursive replace";
 
-/// Words that say of a statement that it does more than it seems to.
+/// Words that indicate side effects of a statement.
 pub(super) const SUSPECT: &str = "\
     dumpfile nextval outfile procedure sql_calc_found_rows";
 
-/// Functions that both MySQL and MariaDB have, and that only read their arguments: a server that lacked one might have a
+/// Functions that both MySQL and MariaDB have, and that only read their arguments: a server without one might have a
 /// stored function of that name.
 pub(super) const FUNCTIONS: &str = "\
     abs acos adddate addtime aes_decrypt aes_encrypt ascii asin atan atan2 avg bin bit_and bit_count bit_length \

@@ -1,4 +1,4 @@
-//! The client's half: the request, and whether the response to it is a WebSocket.
+//! The client's half: the request, and validation of the response.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,54 +7,53 @@ use super::{KEY_LEN, VERSION, accept};
 use crate::http::list_members;
 use crate::websocket::deflate::{self, DeflateParams, DeflatePolicy};
 
-/// Longest response head that is read.
+/// Maximum length of a response head.
 pub const RESPONSE_BYTES_MAX: usize = 16 * 1024;
 const RESPONSE_HEADERS_MAX: usize = 64;
 
-/// What the server agreed to.
+/// The values selected by the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandshakeResponse<'r> {
-    /// The subprotocol it chose.
+    /// The subprotocol selected by the server.
     pub protocol: Option<&'r str>,
-    /// How messages are compressed.
+    /// The negotiated parameters of compression.
     pub deflate: Option<DeflateParams>,
 }
 
-/// A response that opens no WebSocket; the connection is of no use any more.
+/// A response that opens no WebSocket; the connection can't be used further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResponseError {
-    /// Not HTTP.
+    /// The response is not HTTP.
     #[error("the response is not HTTP")]
     Malformed,
     /// No end within [`RESPONSE_BYTES_MAX`], or too many header lines.
     #[error("the head of the response is too large")]
     TooLarge,
-    /// A status other than 101: a redirect, a refusal.
+    /// A status other than 101, such as a redirect or refusal.
     #[error("the server answered with status {0}")]
     Status(u16),
     /// `Upgrade` or `Connection` missing.
     #[error("the server did not upgrade to WebSocket")]
     NotUpgraded,
-    /// Not the answer to our key: no WebSocket server, or a cache in between.
+    /// Not the answer to our key: not a WebSocket server, or an intermediate cache.
     #[error("Sec-WebSocket-Accept does not match")]
     Accept,
     /// A subprotocol that was not offered.
     #[error("the server chose a subprotocol that was not offered")]
     Protocol,
-    /// Extensions that were not offered so.
+    /// Extensions that were not offered.
     #[error("Sec-WebSocket-Extensions: {0}")]
     Extension(&'static str),
 }
 
-/// The text form of a key; `random` must be fresh for each connection (RFC 6455 section 4.1).
+/// Encodes a key; `random` must be fresh for each connection (RFC 6455 section 4.1).
 #[must_use]
 pub fn new_key(random: [u8; 16]) -> String {
     STANDARD.encode(random)
 }
 
 /// Appends the request. `host` is host and port as in the URL, `target` path and query; `protocols` a list as in the
-/// header, or empty; `headers` further ones, such as Origin or Cookie. None of them may hold line breaks; those that
-/// do are left out.
+/// header, or empty; `headers` further ones, such as Origin or Cookie. Values with line breaks are omitted.
 pub fn write_request<'h>(
     out: &mut Vec<u8>,
     host: &str,
@@ -91,11 +90,11 @@ pub fn write_request<'h>(
     out.extend_from_slice(b"\r\n");
 }
 
-/// Reads the response at the front of `input` to a request with these `key`, `protocols` and `deflate`; returns how
-/// many bytes it has (frames may follow) and what was agreed. `None` while it is incomplete.
+/// Parses the response at the front of `input` to a request with these `key`, `protocols` and `deflate`; returns its
+/// length (frames may follow) and the negotiated values. `None` while it is incomplete.
 ///
 /// # Errors
-/// The response is no acceptance (RFC 6455 section 4.1).
+/// The response is not an acceptance (RFC 6455 section 4.1).
 pub fn read_response<'r>(
     input: &'r [u8],
     key: &str,
@@ -158,7 +157,7 @@ fn write_header(out: &mut Vec<u8>, name: &str, value: &str) {
     }
 }
 
-/// Nothing in it ends a line.
+/// Returns whether it contains no line break.
 fn is_safe(part: &str) -> bool {
     !part.bytes().any(|byte| matches!(byte, b'\r' | b'\n' | 0))
 }

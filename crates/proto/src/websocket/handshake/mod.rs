@@ -1,4 +1,4 @@
-//! The opening handshake (RFC 6455 section 4): an HTTP request that asks to upgrade, and its 101.
+//! The opening handshake (RFC 6455 section 4): an HTTP request that asks to upgrade, and its 101 response.
 //!
 //! The server's half works on a [`Head`](crate::http::Head) that `http` has parsed; the client's half writes its own
 //! request and reads the response. Neither knows routes, origins or which subprotocol to choose.
@@ -15,14 +15,14 @@ pub use client::{
 };
 pub use server::{UpgradeRequest, read, write_response};
 
-/// The one version of the protocol, as `Sec-WebSocket-Version` says it. A 426 has to carry it (RFC 6455 section 4.4).
+/// The supported version in `Sec-WebSocket-Version`. A 426 must include it (RFC 6455 section 4.4).
 pub const VERSION: &str = "13";
 
-/// Bytes of a key or an accept value in base64.
+/// Length of a key in base64.
 const KEY_LEN: usize = 24;
 const ACCEPT_LEN: usize = 28;
 
-/// What a server answers to `key` (RFC 6455 section 4.2.2, item 5.4).
+/// Returns the accept value for `key` (RFC 6455 section 4.2.2 item 5.4).
 fn accept(key: &str) -> [u8; ACCEPT_LEN] {
     let mut hash = Sha1::new();
     hash.update(key.as_bytes());

@@ -1,10 +1,10 @@
-//! The server's half: is this request an upgrade, and what is answered.
+//! The server's half: detection of an upgrade, and its response.
 
 use super::{KEY_LEN, VERSION, accept};
 use crate::http::{Framing, Head, HttpError, HttpVersion, Method, Status, list_members};
 use crate::websocket::deflate::DeflateParams;
 
-/// A request to upgrade that is right by the protocol. Whether it is welcome is the route's decision.
+/// A valid upgrade request. Whether it is accepted is the route's decision.
 #[derive(Clone, Copy, Debug)]
 pub struct UpgradeRequest<'a, 'b> {
     /// `Sec-WebSocket-Key`: 16 bytes in base64.
@@ -13,26 +13,26 @@ pub struct UpgradeRequest<'a, 'b> {
 }
 
 impl<'a, 'b> UpgradeRequest<'a, 'b> {
-    /// The subprotocols that the client speaks, the preferred first.
+    /// Returns the client's subprotocols in order of preference.
     pub fn protocols(&self) -> impl Iterator<Item = &'b str> + use<'a, 'b> {
         self.head
             .header_all("sec-websocket-protocol")
             .flat_map(list_members)
     }
 
-    /// The values of `Sec-WebSocket-Extensions`, for [`negotiate`](crate::websocket::deflate::negotiate).
+    /// Returns the values of `Sec-WebSocket-Extensions` for [`negotiate`](crate::websocket::deflate::negotiate).
     pub fn extensions(&self) -> impl Iterator<Item = &'b str> + use<'a, 'b> {
         self.head.header_all("sec-websocket-extensions")
     }
 }
 
-/// Reads an upgrade; `None` where the request is none to WebSocket and is to be answered as HTTP.
+/// Parses an upgrade; `None` if the request is not one to WebSocket and is to be answered as HTTP.
 ///
 /// # Errors
-/// An upgrade that RFC 6455 section 4.2.1 does not allow: 400, or 426 for another version of the protocol, whose
-/// answer carries `Sec-WebSocket-HttpVersion` with [`VERSION`].
+/// An upgrade that violates RFC 6455 section 4.2.1: 400, or 426 for another version of the protocol, whose response
+/// includes `Sec-WebSocket-HttpVersion` with [`VERSION`].
 pub fn read<'a, 'b>(head: &'a Head<'b>) -> Result<Option<UpgradeRequest<'a, 'b>>, HttpError> {
-    // HTTP/1.0 knows no upgrades (RFC 9110 section 7.8).
+    // HTTP/1.0 has no upgrades (RFC 9110 section 7.8).
     if head.version == HttpVersion::Http10 || !head.header_has_token("upgrade", "websocket") {
         return Ok(None);
     }
@@ -42,7 +42,7 @@ pub fn read<'a, 'b>(head: &'a Head<'b>) -> Result<Option<UpgradeRequest<'a, 'b>>
     if !head.header_has_token("connection", "upgrade") {
         return Err(refusal("Connection does not say upgrade"));
     }
-    // A body would have to be told from the first frame; two readers might do so differently.
+    // A body would have to be told apart from the first frame, which readers might do differently.
     if !matches!(head.framing, Framing::None | Framing::Sized(0)) {
         return Err(refusal("a WebSocket handshake has no body"));
     }
@@ -78,7 +78,7 @@ pub fn write_response(
     out.extend_from_slice(&accept(key));
     out.extend_from_slice(b"\r\n");
     if let Some(protocol) = protocol {
-        // Chosen from the offer, whose members hold no line breaks; but a caller might choose otherwise.
+        // Selected from the offer, whose members contain no line breaks, but a caller might do otherwise.
         debug_assert!(protocol.bytes().all(|byte| byte.is_ascii_graphic()));
         out.extend_from_slice(b"Sec-WebSocket-Protocol: ");
         out.extend(protocol.bytes().filter(u8::is_ascii_graphic));
@@ -99,14 +99,14 @@ fn refusal(reason: &'static str) -> HttpError {
     }
 }
 
-/// The value of a header that may stand there once.
+/// Returns the value of a header that must not be repeated.
 fn only<'b>(head: &Head<'b>, name: &str) -> Option<&'b str> {
     let mut values = head.header_all(name);
     let value = values.next()?;
     values.next().is_none().then_some(value)
 }
 
-/// Base64 of 16 bytes: 22 digits and two pads. What the digits say does not matter.
+/// Returns whether it is base64 of 16 bytes: 22 characters and two pads. Their value does not matter.
 fn is_key(key: &str) -> bool {
     key.len() == KEY_LEN
         && key.ends_with("==")

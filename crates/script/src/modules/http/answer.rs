@@ -1,4 +1,4 @@
-//! What a request's handler has returned, and `veche.file`.
+//! The return values of request handlers, and `veche.file`.
 
 use mlua::{Function, Lua, MultiValue, Table, Value};
 
@@ -6,7 +6,7 @@ use crate::modules::argument::Arguments;
 use crate::modules::{fault, json};
 use veche_runtime::is_file_path;
 
-/// What a handler has returned, made whole.
+/// A complete response of a handler.
 #[derive(Debug)]
 pub(super) struct HttpAnswer {
     pub(super) status: u16,
@@ -14,19 +14,19 @@ pub(super) struct HttpAnswer {
     pub(super) body: Body,
 }
 
-/// What a response holds.
+/// The content of a response.
 #[derive(Debug)]
 pub(super) enum Body {
     Bytes(Vec<u8>),
-    /// That path below the script's folder.
+    /// A file, by its path below the script's folder.
     File(String),
-    /// Writes it.
+    /// A function that writes the body.
     Function(Function),
 }
 
 impl HttpAnswer {
-    /// `status, headers, body`; each but the last may be left out. A table as the body is JSON.
-    /// `files` is the metatable of files.
+    /// Converts `status, headers, body`, of which the first two are optional. A table as the body becomes JSON. `files`
+    /// is the metatable of files.
     pub(super) fn from_lua(lua: &Lua, files: &Table, results: MultiValue) -> mlua::Result<Self> {
         let mut results: Vec<Value> = results.into_iter().collect();
         while results.last().is_some_and(Value::is_nil) {
@@ -106,7 +106,7 @@ impl HttpAnswer {
     }
 }
 
-/// Headers of a table; a list as the value gives several lines.
+/// Returns the headers of a table; a list as a value gives several lines.
 fn pairs(table: &Table) -> mlua::Result<Vec<(String, String)>> {
     let mut headers = Vec::new();
     for pair in table.pairs::<String, Value>() {
@@ -131,7 +131,7 @@ fn pairs(table: &Table) -> mlua::Result<Vec<(String, String)>> {
     Ok(headers)
 }
 
-/// Adds a header, unless the script has given one of that name.
+/// Adds a header unless the script has set it.
 fn add(headers: &mut Vec<(String, String)>, name: &str, value: &str) {
     let mut names = headers.iter().map(|(name, _)| name);
     if !names.any(|given| given.eq_ignore_ascii_case(name)) {
@@ -139,14 +139,14 @@ fn add(headers: &mut Vec<(String, String)>, name: &str, value: &str) {
     }
 }
 
-/// Longest name that a browser is to save a file under.
+/// The longest download name in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
-/// What is said where the configuration names no folder.
+/// The error if the configuration has no folder.
 const WITHOUT_FOLDER: &str = "veche.file: this app has no folder of files; its [[app]] or [[route]] names one with \
                               files = \"FOLDER\"";
 
-/// Sets `file(path, options)` among the modules; the metatable of what it returns.
+/// Defines `file(path, options)`; returns the metatable of its results.
 pub(super) fn file(lua: &Lua, native: &Table, has_folder: bool) -> mlua::Result<Table> {
     let metatable = lua.create_table()?;
     metatable.set("__metatable", false)?;
@@ -208,7 +208,7 @@ fn file_option(
     }
 }
 
-/// The body, and the headers that its options make.
+/// Returns the body and adds the headers of its options.
 fn file_body(file: &Table, headers: &mut Vec<(String, String)>) -> mlua::Result<Body> {
     if let Some(name) = file.raw_get::<Option<String>>("download")? {
         add(headers, "Content-Disposition", &attachment(&name));
@@ -223,7 +223,7 @@ fn file_body(file: &Table, headers: &mut Vec<(String, String)>) -> mlua::Result<
     Ok(Body::File(path))
 }
 
-/// RFC 6266: the name in ASCII for old clients, and as it is.
+/// Formats `Content-Disposition` (RFC 6266), with an ASCII name for old clients and the full name.
 fn attachment(name: &str) -> String {
     let plain: String = name
         .chars()

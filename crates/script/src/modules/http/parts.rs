@@ -11,7 +11,7 @@ use veche_runtime::Effect;
 
 pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let own = Rc::clone(desk);
-    // The token of a wait for room, if there is too little.
+    // Returns the token of a wait if there is too little room.
     let write = lua.create_function(move |_, (number, data): (f64, Value)| {
         let Value::String(data) = data else {
             return Err(fault("bad argument #1 to 'write': a string expected"));

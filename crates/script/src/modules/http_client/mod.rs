@@ -1,4 +1,4 @@
-//! `veche.http`: requests to other servers. What is asked for is checked here; `outbound` asks.
+//! `veche.http`: requests to other servers. They are validated here and performed by `outbound`.
 
 mod options;
 
@@ -12,13 +12,13 @@ use veche_calls::{Call, HttpCall, HttpReply, ReadBody, ReplyBody};
 use super::fault;
 use crate::host_context::HostContext;
 
-/// Under which name Lua's registry keeps the metatable of answers.
+/// The registry key of the metatable of responses.
 const ANSWERS: &str = "veche.http answers";
 
-/// Where the whole number of a stream ends: those of Lua are exact up to there.
+/// The end of an integer range that is exact in Lua.
 const NUMBERS: f64 = 9_007_199_254_740_992.0;
 
-/// `folder` is where the script is: paths are relative to it. `per_host` is the default of `max_per_host`.
+/// `folder` is the script's folder, which paths are relative to. `per_host` is the default of `max_per_host`.
 pub(super) fn install(
     lua: &Lua,
     desk: &Rc<HostContext>,
@@ -33,7 +33,7 @@ pub(super) fn install(
             let fetch = options::read(lua, &folder, per_host, &name, &url, &body, &options)?;
             let body_bytes_max = fetch.body_bytes_max;
             let fetch = veche_calls::HttpRequest {
-                // There would be no room for more.
+                // There would be no memory for more.
                 body_bytes_max: match fetch.is_stream {
                     true => body_bytes_max,
                     false => body_bytes_max.min(own.memory_bytes_max as u64),
@@ -49,7 +49,9 @@ pub(super) fn install(
     let read = lua.create_function(move |_, number: f64| {
         let stream = number_of(number).and_then(|number| own.streams.borrow().find(number));
         let stream = stream.ok_or_else(|| {
-            fault("the answer is closed: it was given up, or the coroutine that asked has ended")
+            fault(
+                "the answer is closed: it was cancelled, or the coroutine of the request has ended",
+            )
         })?;
         let token = own.call(Call::Http(HttpCall::Read(ReadBody { stream })));
         Ok(token.0 as f64)
@@ -73,7 +75,7 @@ fn number_of(number: f64) -> Option<u64> {
     (0.0..NUMBERS).contains(&number).then_some(number as u64)
 }
 
-/// An answer as an object.
+/// Converts a response to an object.
 pub(super) fn to_lua(lua: &Lua, desk: &HostContext, reply: HttpReply) -> mlua::Result<Table> {
     let answer = lua.create_table()?;
     answer.raw_set("status", reply.status)?;
@@ -92,7 +94,8 @@ pub(super) fn to_lua(lua: &Lua, desk: &HostContext, reply: HttpReply) -> mlua::R
     Ok(answer)
 }
 
-/// Values of one name stand in one, with commas (RFC 9110, section 5.3), but for cookies, which are a list.
+/// Returns the headers; values of a repeated name are joined with commas (RFC 9110, section 5.3), except cookies, which
+/// are a list.
 fn headers(lua: &Lua, headers: &[(String, Vec<u8>)]) -> mlua::Result<Table> {
     let mut joined: BTreeMap<&str, Vec<u8>> = BTreeMap::new();
     let mut cookies = Vec::new();

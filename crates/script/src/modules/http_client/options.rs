@@ -1,4 +1,4 @@
-//! What a script says of a request, checked: nothing of it can become another line of a head.
+//! Validation of a script's HTTP request: none of its parts can inject another header line.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -11,7 +11,7 @@ use veche_calls::{CertificateTrust, HttpRequest};
 use super::super::argument::{as_number, is_token};
 use super::super::{fault, json, timeouts};
 
-/// Seconds where a script does not say.
+/// The default timeout in seconds.
 const TIMEOUT_S: f64 = 30.0;
 const CONNECT_TIMEOUT_S: f64 = 10.0;
 
@@ -19,13 +19,13 @@ const REDIRECTS: [f64; 3] = [5.0, 0.0, 100.0];
 const PER_HOST: [f64; 3] = [100.0, 1.0, 65_536.0];
 const BODY_BYTES: [f64; 3] = [(16 << 20) as f64, 0.0, 9_007_199_254_740_992.0];
 
-/// Longest URL, its query included.
+/// The longest URL in bytes, including its query.
 const URL_BYTES_MAX: usize = 16 << 10;
 
-/// Names and values of all headers.
+/// Limit of the names and values of all headers, in bytes.
 const HEADERS_BYTES_MAX: usize = 64 << 10;
 
-/// Headers that are about the connection, which is the client's.
+/// Headers that are set by the HTTP client itself.
 const OWN_HEADERS: &[&str] = &[
     "connection",
     "content-length",
@@ -38,7 +38,7 @@ const OWN_HEADERS: &[&str] = &[
     "upgrade",
 ];
 
-/// What stays as it is in a form (URL standard, "application/x-www-form-urlencoded percent-encode set").
+/// Characters that a form leaves unescaped (URL standard, "application/x-www-form-urlencoded percent-encode set").
 const FORM: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'*')
     .remove(b'-')
@@ -46,12 +46,12 @@ const FORM: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b' ');
 
-/// A request that is being put together.
+/// A request under construction.
 struct Draft<'a> {
     lua: &'a Lua,
-    /// Paths are relative to it.
+    /// The folder that paths are relative to.
     folder: &'a Path,
-    /// The function that was called.
+    /// The name of the called function.
     name: &'a str,
     fetch: HttpRequest,
     query: Option<String>,
@@ -59,7 +59,7 @@ struct Draft<'a> {
     content_type: Option<&'static str>,
 }
 
-/// The arguments of `veche.http.…`: `request` has all in its options.
+/// Reads the arguments of `veche.http.…`; `request` takes everything from its options.
 pub(super) fn read(
     lua: &Lua,
     folder: &Path,
@@ -263,7 +263,7 @@ impl Draft<'_> {
                 _ => return Err(self.bad(WHAT, "their names are strings")),
             };
             if name.is_empty() || !name.bytes().all(is_token) {
-                return Err(self.bad(WHAT, &format!("{name:?} is no name of a header")));
+                return Err(self.bad(WHAT, &format!("{name:?} is not a header name")));
             }
             if OWN_HEADERS.contains(&name.as_str()) {
                 return Err(self.bad(WHAT, &format!("{name} is the client's own")));
@@ -300,7 +300,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Fields as a form has them, sorted by name: the order of a table is nobody's.
+    /// Encodes fields as a form, sorted by name since the order of a table is arbitrary.
     fn form(&self, table: &Table, what: &str) -> mlua::Result<String> {
         let expected = || {
             let why = "names with strings, numbers, booleans or lists of them expected";
@@ -318,7 +318,7 @@ impl Draft<'_> {
                 fields.push(format!("{}={}", encoded(&name), encoded(&value)));
             }
         }
-        // Values of one name stay in their order.
+        // Values of a repeated name keep their order.
         fields.sort_by(|a, b| a.split('=').next().cmp(&b.split('=').next()));
         Ok(fields.join("&"))
     }
@@ -341,7 +341,7 @@ impl Draft<'_> {
             let header = ("content-type".to_owned(), content_type.into());
             self.fetch.headers.push(header);
         }
-        // The order of a table is nobody's; values of one name stay in theirs.
+        // Sorted, since the order of a table is arbitrary; values of a repeated name keep their order.
         self.fetch.headers.sort_by(|(a, _), (b, _)| a.cmp(b));
         let default = match self.fetch.is_stream {
             true => u64::MAX,
@@ -352,7 +352,7 @@ impl Draft<'_> {
     }
 }
 
-/// A value, or the values of a list, as text.
+/// Returns a value, or the values of a list, as text.
 fn scalars(value: &Value) -> Option<Vec<Vec<u8>>> {
     let scalar = |value: &Value| match value {
         Value::String(text) => Some(text.as_bytes().to_vec()),
@@ -378,7 +378,7 @@ fn encoded(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Of a URL: UTF-8 without spaces and control characters.
+/// Returns a part of a URL if it is UTF-8 without spaces and control characters.
 fn text(bytes: &[u8]) -> Option<String> {
     let text = simdutf8::basic::from_utf8(bytes).ok()?;
     let is_good = |char: char| !char.is_whitespace() && !char.is_control();

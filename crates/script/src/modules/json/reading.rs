@@ -1,7 +1,7 @@
-//! Reading: a JSON text becomes Lua's values as it is parsed, with nothing in between.
+//! Decoding: JSON becomes Lua values while it is parsed, without an intermediate form.
 //!
-//! The parser is serde's. It is asked for no more than a value at a time, and gets a long text in parts, so that it ends
-//! with its run.
+//! The parser is serde's. It is asked for one value at a time and gets long texts in parts, so that it stops with its
+//! run.
 
 use std::cell::{Cell, RefCell};
 use std::{fmt, io};
@@ -12,16 +12,16 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use super::super::{fault, go_on};
 use super::whole_to_lua;
 
-/// Least magnitude of a float that may have been a whole number beyond 64 bits.
+/// The smallest magnitude of a float that may have been an integer beyond 64 bits.
 const INTEGERS_BELOW: f64 = 9_223_372_036_854_775_808.0;
 
-/// Texts of more bytes are read in parts, which takes longer.
+/// Texts of more bytes are read in parts, which is slower.
 const WHOLE_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes of a part.
 const PART_BYTES: usize = 64 << 10;
 
-/// The value of a text, and whether it has a number whose digits the parser may not have kept.
+/// Returns the value of a text, and whether it has a number whose digits the parser may have lost.
 pub(super) fn read(lua: &Lua, text: &[u8]) -> mlua::Result<(Value, bool)> {
     let (has_huge, failure) = (Cell::new(false), RefCell::new(None));
     let reader = Reader {
@@ -49,7 +49,7 @@ pub(super) fn read(lua: &Lua, text: &[u8]) -> mlua::Result<(Value, bool)> {
 struct Reader<'a> {
     lua: &'a Lua,
     has_huge: &'a Cell<bool>,
-    /// Why it was given up, if not for the text.
+    /// The cause, if parsing stopped for a reason other than the text.
     failure: &'a RefCell<Option<mlua::Error>>,
 }
 
@@ -63,7 +63,7 @@ impl Reader<'_> {
         Ok(value)
     }
 
-    /// What Lua says, as the parser wants to hear it.
+    /// Converts a result of Lua to the parser's error type.
     fn told<T, E: Error>(self, result: mlua::Result<T>) -> Result<T, E> {
         result.map_err(|error| {
             self.failure.replace(Some(error));
@@ -72,10 +72,10 @@ impl Reader<'_> {
     }
 }
 
-/// A text as the parser reads it, as long as the run may go on.
+/// A text that is passed to the parser in parts as long as the run may continue.
 struct Parts<'a> {
     rest: &'a [u8],
-    /// Bytes of the current part that were read.
+    /// Bytes of the current part that have been read.
     begun: usize,
     reader: Reader<'a>,
 }

@@ -1,9 +1,9 @@
-//! `string.find`, `match`, `gmatch`, `gsub` and `rep` for scripts, with a bounded cost.
+//! `string.find`, `match`, `gmatch`, `gsub` and `rep` with bounded cost.
 //!
-//! LuaJIT's own functions match in C, where no hook reaches them: one unlucky pattern would hold the worker. `shim.lua`
-//! puts functions in their place that a script can't tell from them, and which call [`crate::pattern`] through the
-//! functions here. Those never raise an error: they answer it as text, because what Rust raises would reach a script
-//! as a userdata, and without the place in the script. A search ends with the run that it is a part of.
+//! LuaJIT's own functions match in C, where no hook interrupts them: one unlucky pattern would block the worker.
+//! `shim.lua` replaces them by functions that scripts can't distinguish, which call [`crate::pattern`] through the
+//! functions here. These return errors as text instead of raising them, because an error raised in Rust would reach the
+//! script as userdata and without its position. A search ends with its run.
 
 #[cfg(test)]
 mod tests;
@@ -18,34 +18,34 @@ use crate::pattern::{
 };
 use crate::raw::{is_run_over, kill_reason};
 
-/// Steps LuaJIT's own functions may take in the worst case: below a millisecond.
+/// The steps that LuaJIT's own functions may take in the worst case: below a millisecond.
 const NATIVE_STEPS_MAX: u64 = 300_000;
 
-/// What the shim gets: a failure or false, and positions behind it.
+/// The return values for the shim: a failure or false, followed by positions.
 type Answer = (Value, Variadic<Integer>);
 
 const NO_FAILURE: Value = Value::Boolean(false);
 
-/// Stands in place of a position: for the end of a position capture, and for the next match where there is none.
+/// Stands in for a position: as the end of a position capture, and as the next match if there is none.
 const NO_POSITION: Integer = -1;
 
-/// Values answered at once at most, as far as whole matches allow: they go over the Lua stack.
+/// The most values returned at once, rounded to whole matches, since they pass through the Lua stack.
 const BATCH_VALUES_MAX: usize = 256;
 
-/// Bounds of what one call may take.
+/// Limits of one call.
 pub(crate) struct Limits {
-    /// Steps of one call, or of one stretch of `gmatch` or of a `gsub` that calls back.
+    /// Steps of one call, or of one stretch of `gmatch` or of a `gsub` with callbacks.
     pub(crate) steps_max: u64,
-    /// Steps that LuaJIT's functions may take instead, where that is known in advance. 0 leaves all to us.
+    /// Steps that LuaJIT's functions may take instead, if that is known in advance. 0 never uses them.
     pub(crate) native_steps_max: u64,
-    /// Length of what `gsub` and `rep` return.
+    /// The longest result of `gsub` and `rep`.
     pub(crate) string_bytes_max: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            // A few milliseconds; at worst about ten.
+            // A few milliseconds, at worst about ten.
             steps_max: 5_000_000,
             native_steps_max: NATIVE_STEPS_MAX,
             string_bytes_max: 16 << 20,
@@ -53,8 +53,8 @@ impl Default for Limits {
     }
 }
 
-/// Replaces the functions in the global table `string`, which is also where methods of strings are looked up. To be
-/// called before any script runs. What is beyond the limits is an error of the script.
+/// Replaces the functions in the global table `string`, where methods of strings are looked up too. Has to be called
+/// before any script runs. Exceeding a limit is an error of the script.
 pub(crate) fn replace(lua: &Lua, limits: Limits) -> Result<()> {
     let Limits {
         steps_max,
@@ -86,7 +86,7 @@ pub(crate) fn replace(lua: &Lua, limits: Limits) -> Result<()> {
     ))
 }
 
-/// How long subjects may be that LuaJIT's functions get to match with a pattern, and those its `find` gets.
+/// Returns the longest subjects for which LuaJIT's functions may be used, for matching and for `find`.
 fn harmless_bytes(text: &[u8], steps: u64) -> (Option<usize>, Option<usize>) {
     let matched = Pattern::new(text, Caret::Anchors).harmless_subject_bytes(steps);
     let searched = if has_specials(text, is_run_over) != Ok(false) {
@@ -97,17 +97,17 @@ fn harmless_bytes(text: &[u8], steps: u64) -> (Option<usize>, Option<usize>) {
     (matched, searched)
 }
 
-/// What every function gets.
+/// The state of a function call.
 struct Call {
     subject: LuaString,
     pattern: LuaString,
     steps_max: u64,
 }
 
-/// What a series of matches is for, by the numbers that `shim.lua` gives it.
+/// The purpose of a series of matches, by the numbers in `shim.lua`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MatchUse {
-    /// `gmatch`: all captures
+    /// All captures, as `gmatch` returns them.
     All,
     /// `gsub` with a function: all captures
     Replaced,
@@ -128,8 +128,8 @@ impl Call {
         Budget::new(self.steps_max, is_run_over)
     }
 
-    /// `find` and `match` from `position` on, which counts from 1. Answers false or a failure, and if there is a
-    /// match, its pair of positions and those of its captures.
+    /// Implements `find` and `match` from `position`, counted from 1. Returns false or a failure, and for a match the
+    /// positions of the match and of its captures.
     fn search(&self, lua: &Lua, position: usize, is_find: bool, is_plain: bool) -> Result<Answer> {
         let mut positions = Variadic::with_capacity(8);
         match self.push_found(position - 1, is_find, is_plain, &mut positions) {
@@ -162,8 +162,8 @@ impl Call {
         }
     }
 
-    /// A batch of at most `room` matches, the first of them at or behind `position`, which counts from 0. Answers
-    /// what stands above `COLLECT_ALL` in `shim.lua`.
+    /// Returns a batch of at most `room` matches, starting at or after `position`, counted from 0. The format is
+    /// described above `COLLECT_ALL` in `shim.lua`.
     fn collect(&self, lua: &Lua, position: usize, room: usize, collected: u8) -> Result<Answer> {
         let collected = match collected {
             0 => MatchUse::All,
@@ -212,7 +212,8 @@ impl Call {
         Ok((failure, positions))
     }
 
-    /// `gsub` with a replacement string. Answers false, the result and how many were replaced, or a failure.
+    /// Implements `gsub` with a replacement string. Returns false, the result and the number of replacements, or a
+    /// failure.
     fn substitute(
         &self,
         lua: &Lua,
@@ -236,8 +237,8 @@ impl Call {
         Ok((failure, None, 0))
     }
 
-    /// Writes the subject with its first `count_max` matches replaced, and returns how many there are; where there is
-    /// none, nothing is written.
+    /// Writes the subject with its first `count_max` matches replaced, and returns their number; writes nothing if
+    /// there is none.
     fn replaced(
         &self,
         template: &[u8],
@@ -283,14 +284,14 @@ fn text_value(lua: &Lua, text: &str) -> Result<Value> {
     lua.create_string(text).map(Value::String)
 }
 
-/// Pushes the pair of a match and those of its first `captures` captures.
+/// Pushes the positions of a match and of its first `captures` captures.
 fn push_match(
     positions: &mut Vec<Integer>,
     matcher: &Matcher<'_>,
     whole: &Range<usize>,
     captures: usize,
 ) -> std::result::Result<(), Error> {
-    // All or nothing: the shim takes whole matches.
+    // All or nothing: the shim expects whole matches.
     let before = positions.len();
     push_range(positions, whole);
     for index in 0..captures {
@@ -315,8 +316,7 @@ fn push_range(positions: &mut Vec<Integer>, range: &Range<usize>) {
     positions.push(range.end as Integer);
 }
 
-/// How many replacements `gsub` understands by a number: converted as C does on this platform, with what doesn't fit
-/// into 64 bits as none.
+/// Converts the number of replacements as C does on this platform; values that don't fit into 64 bits are 0.
 fn whole(number: f64) -> usize {
     if number.abs() < i64::MAX as f64 {
         usize::try_from(number as i64 as i32).unwrap_or(0)

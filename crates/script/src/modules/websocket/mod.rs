@@ -1,5 +1,4 @@
-//! `veche.websocket`: what a script may ask for when it dials another server, checked; the rest is in
-//! `lua/websocket.lua`.
+//! `veche.websocket`: validates outgoing connections; the rest is in `lua/websocket.lua`.
 
 mod options;
 mod url;
@@ -31,8 +30,8 @@ pub(super) fn install(
     let client: Table = native.get("client")?;
     let folder: Rc<Path> = folder.into();
 
-    // `check(name, url, options)`: errors, or the host, whether it is an address, and the whole timeout in
-    // seconds.
+    // `check(name, url, options)` raises errors, or returns the host, whether it is an address, and the total timeout
+    // in seconds.
     let own = Rc::clone(&folder);
     let check = lua.create_function(move |_, (name, values): (LuaString, MultiValue)| {
         let arguments = Arguments::new(function(&name), values);
@@ -42,7 +41,7 @@ pub(super) fn install(
     })?;
     client.set("check", check)?;
 
-    // `dial(address, seconds, url, options)`: the token by which it is answered; or nil and why not.
+    // `dial(address, seconds, url, options)` returns the token of the wait, or nil and the reason.
     let own = Rc::clone(desk);
     let dial = lua.create_function(
         move |_, (address, seconds, values): (LuaString, f64, MultiValue)| {
@@ -51,10 +50,11 @@ pub(super) fn install(
             let address: IpAddr = address
                 .to_str()?
                 .parse()
-                .map_err(|_| fault("that is no address"))?;
+                .map_err(|_| fault("not an address"))?;
             let clients = own.world.clients.get();
             if clients >= clients_max {
-                let why = format!("there are {clients_max} connections to other servers already");
+                let why =
+                    format!("the limit of {clients_max} connections to other servers is reached");
                 return Ok((None, Some(why)));
             }
             own.world.clients.set(clients + 1);
@@ -68,7 +68,7 @@ pub(super) fn install(
                 headers: options.headers,
                 compresses: options.compresses,
                 message_bytes_max: options.message_bytes_max,
-                // What is left of it was reckoned with the time since the machine began, which has its error.
+                // The remaining time was computed from floating-point seconds since boot and has a rounding error.
                 timeout_ms: (seconds * 1000.0 - 0.001).ceil().max(1.0) as u64,
                 ping_interval_ms: options.ping_interval_ms,
                 pong_timeout_ms: options.pong_timeout_ms,
@@ -100,7 +100,7 @@ pub(super) fn install(
     client.set("room", room)
 }
 
-/// The function's name for errors.
+/// Returns the function's name for errors.
 fn function(name: &LuaString) -> &'static str {
     match &*name.as_bytes() {
         b"open" => "websocket.open",

@@ -1,4 +1,4 @@
-//! The table of options of one connection.
+//! The options of an outgoing WebSocket.
 
 use std::path::Path;
 
@@ -7,22 +7,22 @@ use veche_calls::CertificateTrust;
 
 use crate::modules::argument::{Arguments, as_number, is_token};
 
-/// Longest wait until a connection is open, in seconds, and the one unless told.
+/// The maximum and the default time for opening a connection, in seconds.
 const TIMEOUT_MAX: f64 = 3600.0;
 const TIMEOUT_MS: u64 = 10_000;
 
-/// Largest message of the other server, in bytes, and the one unless told.
+/// The limits and the default of the longest message accepted from the server, in bytes.
 const MESSAGE_BYTES_LIMITS: [f64; 2] = [1.0, (1u64 << 30) as f64];
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// A silent server is pinged after so long, and given up after so much more.
+/// The default time after which a silent server is pinged; the pong's time limit follows.
 const PING_INTERVAL_MS: u64 = 25_000;
 const PONG_TIMEOUT_MS: u64 = 10_000;
 
-/// Bytes of all further headers.
+/// Limit of all additional headers in bytes.
 const HEADERS_BYTES_MAX: usize = 8192;
 
-/// Headers that the handshake writes itself, or that would make another request of it.
+/// Headers that the handshake sets itself, or that would change the meaning of the request.
 const OWN_HEADERS: &[&str] = &[
     "connection",
     "content-length",
@@ -35,7 +35,7 @@ const OWN_HEADERS: &[&str] = &[
     "upgrade",
 ];
 
-/// What holds for one connection; fields as in [`Dial`](crate::Dial).
+/// The options of one connection; fields as in [`Dial`](crate::Dial).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Options {
     pub(super) protocols: String,
@@ -64,7 +64,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The second argument. `folder` is where the script is: paths are relative to it.
+    /// Reads the second argument. `folder` is the script's folder, which paths are relative to.
     pub(super) fn read(arguments: &Arguments, folder: &Path) -> mlua::Result<Self> {
         let mut options = Self::default();
         let table = match arguments.at(2) {
@@ -125,7 +125,7 @@ impl Options {
     }
 }
 
-/// One subprotocol, or a list of them, the preferred first.
+/// Returns one subprotocol, or a list of them in order of preference.
 fn protocols(value: &Value) -> Result<String, String> {
     const WHAT: &str = "a list of names without spaces and commas";
     let mut names = Vec::new();
@@ -166,7 +166,7 @@ fn headers(value: &Value) -> Result<Vec<(String, String)>, String> {
             return Err(format!("{name} is written by the handshake; other headers"));
         }
         if name.is_empty() || !name.bytes().all(is_token) {
-            return Err(format!("{name:?} is no name of a header; one"));
+            return Err(format!("{name:?} is not a header name; one"));
         }
         for value in
             values(&value).ok_or_else(|| format!("{name}: a string, or a list of them,"))?
@@ -182,12 +182,12 @@ fn headers(value: &Value) -> Result<Vec<(String, String)>, String> {
             headers.push((name.clone(), value));
         }
     }
-    // The order of a Lua table is nobody's.
+    // Sorted, since the order of a Lua table is arbitrary.
     headers.sort();
     Ok(headers)
 }
 
-/// A header's value or values.
+/// Returns the value or values of a header.
 fn values(value: &Value) -> Option<Vec<String>> {
     match value {
         Value::String(text) => Some(vec![text.to_str().ok()?.to_owned()]),

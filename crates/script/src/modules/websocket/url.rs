@@ -1,25 +1,24 @@
-//! URLs of WebSockets: RFC 6455, section 3.
+//! WebSocket URLs: RFC 6455, section 3.
 
 use std::net::Ipv6Addr;
 
-/// Longest URL.
+/// The longest URL in bytes.
 const BYTES_MAX: usize = 8192;
 
-/// One, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Url {
     pub(super) is_tls: bool,
-    /// A name or an address, without brackets.
+    /// A host name, or an address without brackets.
     pub(super) host: String,
     pub(super) port: u16,
-    /// As the `Host` header has it: without the port where that is the scheme's.
+    /// The value of the `Host` header: without the port if it is the scheme's default.
     pub(super) authority: String,
-    /// Path and query, at least `/`.
+    /// Path and query; at least `/`.
     pub(super) target: String,
 }
 
 impl Url {
-    /// Why it is none, in words that follow "bad argument".
+    /// Parses a URL. The error is a text that follows "bad argument".
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let expected = || "ws://host:port/path or wss://host:port/path expected".to_owned();
         if text.len() > BYTES_MAX {
@@ -36,14 +35,14 @@ impl Url {
             "wss" => true,
             _ => return Err(expected()),
         };
-        // RFC 6455, section 3: a fragment has no meaning and must not be there.
+        // RFC 6455, section 3: a fragment is meaningless and not allowed.
         if rest.contains('#') {
             return Err("the URL of a WebSocket has no #fragment".into());
         }
         let at = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, target) = rest.split_at(at);
         if authority.contains('@') {
-            return Err("name and password don't belong into the URL: send a header".into());
+            return Err("name and password don't belong in the URL: send a header".into());
         }
         let (host, port) = split_port(authority).ok_or_else(expected)?;
         let usual = if is_tls { 443 } else { 80 };
@@ -75,7 +74,7 @@ impl Url {
     }
 }
 
-/// `host`, `host:port`, `[v6]` or `[v6]:port`.
+/// Splits `host`, `host:port`, `[v6]` or `[v6]:port`.
 fn split_port(authority: &str) -> Option<(&str, Option<&str>)> {
     if let Some(rest) = authority.strip_prefix('[') {
         let (host, after) = rest.split_once(']')?;

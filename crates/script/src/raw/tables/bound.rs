@@ -1,4 +1,4 @@
-//! The tables that a VM has asked for.
+//! The tables used by a VM.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -6,31 +6,30 @@ use std::sync::Arc;
 use mlua::Table as LuaTable;
 use veche_store::table::Table;
 
-/// A table that a VM has asked for.
+/// A table used by a VM.
 pub(crate) struct BoundTable {
     pub(crate) table: Arc<Table>,
-    /// Where Lua keeps the names of the columns: it has each string once, so equal places mean equal
-    /// name.
+    /// Addresses of the column names in Lua, which has each string once, so equal addresses mean equal names.
     pub(super) places: Box<[*const u8]>,
-    /// Keeps them there.
+    /// Keeps the names alive.
     _names: LuaTable,
 }
 
-/// What a VM has asked for so far, by number. It never shrinks: an object's number stays good.
+/// The tables used so far, by number. The list never shrinks, so the numbers in objects stay valid.
 #[derive(Default)]
 pub(crate) struct BoundTables {
     pub(super) list: Vec<Rc<BoundTable>>,
 }
 
 impl BoundTables {
-    /// The number of a table, if it has one.
+    /// Returns the number of a table, if it has one.
     pub(crate) fn number(&self, table: &Arc<Table>) -> Option<u32> {
         let mut list = self.list.iter();
         let known = list.position(|bound| Arc::ptr_eq(&bound.table, table));
         known.map(|number| number as u32)
     }
 
-    /// Gives a table a number; `names` are its columns', as Lua's strings.
+    /// Assigns a number to a table; `names` are its columns as Lua strings.
     pub(crate) fn keep(&mut self, table: Arc<Table>, names: LuaTable) -> mlua::Result<u32> {
         let places = names
             .sequence_values::<mlua::LuaString>()
@@ -44,7 +43,7 @@ impl BoundTables {
         Ok(self.list.len() as u32 - 1)
     }
 
-    /// The table of a number that was given out.
+    /// Returns the table of an assigned number.
     pub(crate) fn table(&self, number: u32) -> Arc<Table> {
         Arc::clone(&self.list[number as usize].table)
     }

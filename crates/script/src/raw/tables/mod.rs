@@ -1,10 +1,10 @@
 //! Tables as scripts see them: objects whose methods are plain C functions.
 //!
-//! An object holds the number that its table has on the [`HostContext`]; the names of its columns, as Lua's strings, are in the
-//! list that belongs to it. What a method is given is read where it lies on the stack, and rows are written there while
-//! the table is read: no value is copied on the way.
+//! An object holds the number of its table in the [`HostContext`]; its list has the names of the columns as Lua
+//! strings. Arguments are read in place on the stack, and rows are pushed while the table is locked for reading: no
+//! value is copied in between.
 //!
-//! A method says what went wrong as a value, which is raised when nothing is left that has a destructor ([`method`]).
+//! A method returns its error as a value, which is raised when nothing with a destructor is left ([`method`]).
 
 pub(crate) mod bound;
 mod row;
@@ -30,7 +30,7 @@ use crate::ttl;
 use bound::BoundTable;
 use row::{push_cell, push_row};
 
-/// The methods, and what makes objects.
+/// Returns the methods and the constructor.
 pub(crate) fn functions(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<LuaTable> {
     let (functions, meta) = (lua.create_table()?, lua.create_table()?);
     let all: [(&str, ffi::lua_CFunction); 21] = [
@@ -63,15 +63,15 @@ pub(crate) fn functions(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<LuaTa
     Ok(functions)
 }
 
-/// A name that no column or index has, as an error shows it.
+/// Formats an unknown column or index name for an error.
 fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(&name[..name.len().min(SHOWN_BYTES_MAX)]).into_owned()
 }
 
-/// Bytes that errors show of a name: those of columns and indexes are shorter.
+/// Bytes of a name that errors show; valid names are shorter.
 const SHOWN_BYTES_MAX: usize = 256;
 
-/// What a method's words are about.
+/// The text of a method's error.
 pub(super) struct FaultSubject(String);
 
 impl FaultSubject {
@@ -82,7 +82,7 @@ impl FaultSubject {
     }
 }
 
-/// One call of a method.
+/// A call of a method.
 struct Call {
     state: *mut lua_State,
     method: &'static str,
@@ -103,7 +103,7 @@ impl Call {
         result.map_err(|error| self.fault(&error))
     }
 
-    /// The key at a place of the stack; `None` for one that no row can have.
+    /// Returns the key at a stack index; `None` if no row can have it.
     fn key(&self, index: c_int) -> Result<Option<Cell<'static>>, FaultSubject> {
         // SAFETY: the argument stays on the stack for as long as the call lasts.
         let given = unsafe { row::given(self.state, index) };
@@ -117,7 +117,7 @@ impl Call {
         self.told(self.table().key(given))
     }
 
-    /// The number of a column by its name.
+    /// Returns the number of a column by its name.
     fn column(&self, index: c_int) -> Result<usize, FaultSubject> {
         // SAFETY: as above.
         match unsafe { row::given(self.state, index) } {
@@ -134,7 +134,7 @@ impl Call {
         }
     }
 
-    /// Milliseconds that a row stays, if that is told.
+    /// Returns a row's time to live in milliseconds, if it is given.
     fn ttl(&self, index: c_int) -> Result<Option<u64>, FaultSubject> {
         // SAFETY: as above.
         match unsafe { row::given(self.state, index) } {
@@ -163,7 +163,7 @@ impl BoundTable {
     }
 }
 
-/// Carries a method out: the error is raised when nothing else is left of it.
+/// Runs a method; an error is raised when nothing else of it is left.
 ///
 /// # Safety
 /// In a function made by [`functions`], as its last step.
@@ -192,8 +192,8 @@ unsafe fn method(
             }
         };
         let Err(FaultSubject(words)) = result else {
-            // LuaJIT reads all 64 bits of what a function returns, though an `int` fills the lower half alone. By way of
-            // memory the upper half is zero, however the compiler has merged what led here.
+            // LuaJIT reads all 64 bits of the returned value although an `int` fills only the lower half. Passing it
+            // through memory zeroes the upper half, however the compiler has merged the branches.
             return std::hint::black_box(result.unwrap_or(0));
         };
         ffi::luaL_where(state, 1);
@@ -256,7 +256,7 @@ unsafe extern "C-unwind" fn get(state: *mut lua_State) -> c_int {
             if ffi::lua_checkstack(state, top) == 0 {
                 return Err(FaultSubject::argument("get", 2, "too many columns"));
             }
-            // One column is asked for most: that takes no list.
+            // Most calls ask for one column, which needs no list.
             let (one, many);
             let columns = match top {
                 3 => {
@@ -335,7 +335,7 @@ unsafe fn put(state: *mut lua_State, name: &'static str, how: PutMode, is_told: 
     }
 }
 
-/// `insert(table, row, ttl)`
+/// The Lua function `insert(table, row, ttl)`.
 unsafe extern "C-unwind" fn insert(state: *mut lua_State) -> c_int {
     // SAFETY: made by `functions`.
     unsafe { put(state, "insert", PutMode::Insert, false) }
@@ -408,7 +408,7 @@ unsafe extern "C-unwind" fn delete(state: *mut lua_State) -> c_int {
     }
 }
 
-/// `see(table, key)` → a row, and what it is compared with by `update_seen`.
+/// `see(table, key)` → a row, and the snapshot that `update_seen` compares it with.
 unsafe extern "C-unwind" fn see(state: *mut lua_State) -> c_int {
     // SAFETY: made by `functions`.
     unsafe {
@@ -429,7 +429,7 @@ unsafe extern "C-unwind" fn see(state: *mut lua_State) -> c_int {
     }
 }
 
-/// `update_seen(table, key, changes, snapshot)` → whether there is such a row; nil if it has changed meanwhile.
+/// `update_seen(table, key, changes, snapshot)` → whether there is such a row; nil if it has changed since.
 unsafe extern "C-unwind" fn update_seen(state: *mut lua_State) -> c_int {
     // SAFETY: made by `functions`; the fourth argument is looked at before it is read.
     unsafe {
@@ -449,7 +449,7 @@ unsafe extern "C-unwind" fn update_seen(state: *mut lua_State) -> c_int {
     }
 }
 
-/// `note(table)` → a new batch; `note(table, batch, kind, …)` notes a change; `note(table, batch)` carries it out.
+/// `note(table)` → a new batch; `note(table, batch, kind, …)` adds a change; `note(table, batch)` executes it.
 unsafe extern "C-unwind" fn note(state: *mut lua_State) -> c_int {
     const BATCH: &CStr = c"veche.batch";
     // SAFETY: made by `functions`; the second argument is looked at before it is read.
@@ -491,7 +491,7 @@ unsafe extern "C-unwind" fn note(state: *mut lua_State) -> c_int {
 
 const CHANGES: &CStr = c"veche.changes";
 
-/// `watch(table, capacity)` → an object by which changes come.
+/// `watch(table, capacity)` → an object that receives changes.
 unsafe extern "C-unwind" fn watch(state: *mut lua_State) -> c_int {
     // SAFETY: made by `functions`.
     unsafe {
@@ -515,7 +515,7 @@ unsafe extern "C-unwind" fn watch(state: *mut lua_State) -> c_int {
     }
 }
 
-/// `next(table, changes, waits)` → the next change as JSON; if there is none false and, if it waits, the wait's token.
+/// `next(table, changes, waits)` → the next change as JSON; if there is none, false and, if it waits, the wait's token.
 unsafe extern "C-unwind" fn next(state: *mut lua_State) -> c_int {
     // SAFETY: made by `functions`; the second argument is looked at before it is read.
     unsafe {
@@ -546,7 +546,7 @@ unsafe extern "C-unwind" fn next(state: *mut lua_State) -> c_int {
     }
 }
 
-/// Puts an object on the stack that owns a value of Rust.
+/// Pushes an object that owns a Rust value.
 ///
 /// # Safety
 /// There is room for three values; all objects of that `kind` own such a value.
@@ -573,10 +573,10 @@ unsafe fn push_boxed<T>(state: *mut lua_State, kind: &'static CStr, value: T) {
     }
 }
 
-/// The value that the object at `index` owns, if it is one of that `kind`.
+/// Returns the value owned by the object at `index`, if it is of that `kind`.
 ///
 /// # Safety
-/// As [`push_boxed`]; it is used for as long as the object is on the stack, and by nobody else.
+/// As [`push_boxed`]; it is used only while the object is on the stack, and by nothing else.
 unsafe fn boxed<'a, T>(
     state: *mut lua_State,
     index: c_int,

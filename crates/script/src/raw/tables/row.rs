@@ -1,4 +1,4 @@
-//! Rows between Lua's stack and a table.
+//! Transfers rows between Lua's stack and a table.
 
 use std::ffi::c_int;
 
@@ -7,10 +7,10 @@ use veche_store::table::{Cell, Column, InputValue, Row, TableError, Type};
 
 use super::{Call, FaultSubject, shown};
 
-/// Beyond it Lua's numbers don't hold every whole number.
+/// Integers beyond it are not all exact in Lua.
 const EXACT_MAX: u128 = 1 << 53;
 
-/// A value as it lies on the stack.
+/// Returns a value in place on the stack.
 ///
 /// # Safety
 /// A string's bytes live as long as the value stays there.
@@ -38,10 +38,10 @@ pub(super) unsafe fn given<'a>(state: *mut lua_State, index: c_int) -> InputValu
     }
 }
 
-/// Looks at each field of the table at a place of the stack: its column's place, and its value.
+/// Visits each field of the table at a stack index: its column's number, and its value.
 ///
 /// # Safety
-/// What the table holds is not changed as long as values are used.
+/// The table's content is not changed while values are used.
 unsafe fn fields<'a>(
     call: &Call,
     index: c_int,
@@ -80,7 +80,7 @@ unsafe fn fields<'a>(
 }
 
 impl Call {
-    /// A row with all columns; those that are not told have no value.
+    /// Returns a row with all columns; missing ones have no value.
     pub(super) fn whole_row(&self, index: c_int) -> Result<Vec<Cell<'static>>, FaultSubject> {
         let columns = self.table().schema().visible();
         let mut row = vec![Cell::Null; columns.len()];
@@ -102,7 +102,7 @@ impl Call {
         }
     }
 
-    /// Those columns of a row that are told.
+    /// Returns the given columns of a row.
     pub(super) fn changes(
         &self,
         index: c_int,
@@ -120,7 +120,7 @@ impl Call {
     }
 }
 
-/// Puts a value on the stack.
+/// Pushes a value.
 ///
 /// # Safety
 /// There is room for it.
@@ -155,7 +155,7 @@ unsafe fn push_bytes(state: *mut lua_State, bytes: &[u8]) {
     unsafe { _ = ffi::lua_pushlstring(state, bytes.as_ptr().cast(), bytes.len()) }
 }
 
-/// Puts a row on the stack, as a table of its own.
+/// Pushes a row as a new table.
 pub(super) fn push_row(call: &Call, row: Row<'_>) {
     let state = call.state;
     let columns = call.table().schema().visible();

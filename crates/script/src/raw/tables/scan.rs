@@ -1,4 +1,4 @@
-//! Scans: a slice of rows at a time, written value by value into a list that `lua/table.lua` makes rows of.
+//! Scans: a slice of rows at a time, written value by value into a list from which `lua/table.lua` makes rows.
 
 use std::ffi::{CStr, c_int};
 
@@ -7,25 +7,25 @@ use veche_store::table::{Aggregate, InputValue, Range, Scan, ScanOptions, TableE
 
 use super::{Call, FaultSubject, boxed, method, push_boxed, row, shown};
 
-/// Rows of the first slice, and of later ones: most scans are short.
+/// The number of rows in the first slice; later ones are larger, since most scans are short.
 const FIRST_ROWS: usize = 32;
 const SLICE_ROWS: usize = 256;
-/// Rows that are added up or counted under one lock.
+/// Rows that are aggregated under one lock.
 const SUMMED_ROWS: usize = 4096;
 
 const SCAN: &CStr = c"veche.scan";
 const SUMS: &CStr = c"veche.sums";
 
-/// A scan and the columns that are wanted of it.
+/// A scan and the requested columns.
 struct ScanRequest {
     scan: Scan,
-    /// Their places.
+    /// The numbers of the columns.
     columns: Box<[u8]>,
 }
 
 impl Call {
-    /// Reads what stands from a place of the stack on: an index, values, options. `number`: which of its arguments the
-    /// index is to whoever has called the method.
+    /// Parses an index, values and options from a stack index on. `number` is the position of the index among the
+    /// caller's arguments, for errors.
     fn scan(&self, from: c_int, number: c_int) -> Result<Scan, FaultSubject> {
         let state = self.state;
         // SAFETY: what is read stays on the stack for as long as the call lasts.
@@ -60,10 +60,10 @@ impl Call {
         }
     }
 
-    /// Reads the table at a place of the stack, which is the argument of that number.
+    /// Parses the options table at a stack index, which is the argument of that number.
     ///
     /// # Safety
-    /// There is a table at that place, and it is not changed meanwhile.
+    /// There is a table at that index, and it is not changed meanwhile.
     unsafe fn scan_options<'a>(
         &self,
         index: c_int,
@@ -119,8 +119,8 @@ impl Call {
         Ok(())
     }
 
-    /// Writes the values of a slice's rows into the list at a place of the stack, one behind the other; how many rows
-    /// these were, and whether there may be more.
+    /// Writes the values of a slice's rows into the list at a stack index, one after the other; returns the number of
+    /// rows, and whether there may be more.
     fn fill(
         &self,
         list: c_int,
@@ -147,8 +147,8 @@ impl Call {
     }
 }
 
-/// `columns(table, names, as_values, number)` → the places of columns, a byte for each, as `scan` and `values` want them;
-/// `number`: which of their arguments has the names.
+/// `columns(table, names, as_values, number)` → the numbers of columns, a byte for each, for `scan` and `values`;
+/// `number` is the argument that has the names.
 pub(super) unsafe extern "C-unwind" fn columns(state: *mut lua_State) -> c_int {
     // SAFETY: made by `functions`; the second argument is looked at before it is read.
     unsafe {
@@ -199,7 +199,7 @@ unsafe fn begin_as(state: *mut lua_State, name: &'static str) -> c_int {
     }
 }
 
-/// `scan(table, list, columns, index, …)` → how many rows are in the list, and a scan to go on with.
+/// `scan(table, list, columns, index, …)` → the number of rows in the list, and a scan to continue with.
 pub(super) unsafe extern "C-unwind" fn begin(state: *mut lua_State) -> c_int {
     // SAFETY: made by `functions`.
     unsafe { begin_as(state, "scan") }
@@ -211,7 +211,7 @@ pub(super) unsafe extern "C-unwind" fn begin_values(state: *mut lua_State) -> c_
     unsafe { begin_as(state, "values") }
 }
 
-/// `more(table, list, scan)` → how many rows are in the list, and whether there may be more.
+/// `more(table, list, scan)` → the number of rows in the list, and whether there may be more.
 pub(super) unsafe extern "C-unwind" fn more(state: *mut lua_State) -> c_int {
     // SAFETY: made by `functions`; the third argument is looked at before it is read.
     unsafe {
@@ -227,18 +227,18 @@ pub(super) unsafe extern "C-unwind" fn more(state: *mut lua_State) -> c_int {
     }
 }
 
-/// Rows that are counted, or added up.
+/// An aggregation in progress.
 struct Aggregation {
     scan: Scan,
-    /// Where they are added up.
+    /// The aggregated column; `None` counts rows only.
     column: Option<usize>,
     rows: u64,
     aggregate: Aggregate,
 }
 
-/// `sum(table, column, index, …)` or `sum(table, sums)` → `true, rows, count, sum, least, greatest, mean`, or the sums so
-/// far to go on with. Without a column rows are counted only; without an index all of them. So it is what `aggregate` and
-/// `count` call.
+/// `sum(table, column, index, …)` or `sum(table, sums)` → `true, rows, count, sum, least, greatest, mean`, or an
+/// aggregation to continue with. Without a column it only counts rows; without an index it covers all rows. `aggregate`
+/// and `count` call it.
 pub(super) unsafe extern "C-unwind" fn sum(state: *mut lua_State) -> c_int {
     // SAFETY: made by `functions`; the second argument is looked at before it is read.
     unsafe {
@@ -282,7 +282,7 @@ pub(super) unsafe extern "C-unwind" fn sum(state: *mut lua_State) -> c_int {
 }
 
 impl Call {
-    /// Goes on adding up; whether there may be more.
+    /// Continues the aggregation; returns whether there may be more rows.
     fn add_up(&self, sums: &mut Aggregation) -> Result<bool, FaultSubject> {
         let Aggregation {
             scan,

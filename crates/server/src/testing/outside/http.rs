@@ -1,4 +1,4 @@
-//! What other servers' HTTP answers in a test, and where their hosts are.
+//! Mocked HTTP servers and host names.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use veche_script::Plain;
 use super::MockState;
 use super::stub::{StubCall, StubKind};
 
-/// What a stub of a name says has to be addresses.
+/// Checks that a mocked host name returns addresses.
 pub(super) fn check(question: &Plain) -> Result<(), String> {
     match question.get("kind").bytes() {
         b"resolve" => addresses(question.get("answer")).map(drop),
@@ -37,7 +37,7 @@ pub(super) fn question(fetch: &HttpRequest) -> StubCall {
     }
 }
 
-/// As a test reads it.
+/// Converts a request for the test.
 pub(super) fn told(fetch: &HttpRequest) -> Plain {
     let headers = fetch.headers.iter();
     let headers = headers.map(|(name, value)| (name.clone(), Plain::Bytes(value.clone())));
@@ -50,7 +50,7 @@ pub(super) fn told(fetch: &HttpRequest) -> Plain {
 }
 
 impl MockState {
-    /// An answer of what a stub says.
+    /// Builds the response from a stub's answer.
     pub(super) fn http_reply(&mut self, fetch: &HttpRequest, said: &Plain) -> HttpReply {
         let headers = said.get("headers").items().iter();
         let headers = headers.filter_map(|pair| match pair.items() {
@@ -74,7 +74,7 @@ impl MockState {
         }
     }
 
-    /// The next piece of a body.
+    /// Returns the next part of a body.
     pub(super) fn read_body(&mut self, read: &ReadBody) -> CallOutcome {
         let number = read.stream.of::<u64>();
         let body = number.and_then(|number| self.bodies.get_mut(&number));

@@ -1,7 +1,7 @@
-//! The outside of a test: what applications ask of other servers gets canned answers, or those of the test's functions.
+//! Mocked external services: calls of applications get fixed answers, or those of the test's functions.
 //!
-//! Nothing leaves the process. A call that nobody has an answer for fails, and fails the test too. This knows calls,
-//! stubs and the test's clock; who runs the test's functions, and what a WebSocket is, it does not know.
+//! Nothing leaves the process. A call without an answer fails, and makes the test fail. This module knows calls, stubs
+//! and the test's clock; it does not run the test's functions or know WebSockets.
 
 mod http;
 mod mysql;
@@ -26,27 +26,27 @@ use super::world::MONO_MS;
 use redis::Subscriptions;
 use stub::{Says, Stub, StubAnswer, StubCall, StubKind};
 
-/// Calls of one kind that are kept for a test to look at.
+/// The most recorded calls of one kind.
 const CALLS_MAX: usize = 10_000;
 
-/// What both the test and the applications' worker hold.
+/// The state shared by the test and the applications' worker.
 #[derive(Clone)]
 pub(super) struct MockServices(Rc<RefCell<MockState>>);
 
 struct MockState {
     now_ms: u64,
-    /// The last one counts first.
+    /// The stubs; the last one is matched first.
     stubs: Vec<Stub>,
-    /// Called and not told yet.
+    /// Outcomes that have not been delivered.
     outcomes: Vec<(CallId, CallOutcome)>,
     pending: Vec<MockCall>,
-    /// What the test's functions are asked, by the stub's number.
+    /// Calls of the test's functions, by the stub's number.
     asked: VecDeque<(usize, Plain)>,
     receiving: Vec<Receiving>,
     subscriptions: Subscriptions,
-    /// What is left of bodies that are read piece by piece.
+    /// Remaining parts of streamed bodies.
     bodies: HashMap<u64, VecDeque<Vec<u8>>>,
-    /// To WebSocket servers, by the address that each was given.
+    /// Connections to mocked WebSocket servers, by their assigned address.
     dialed: HashMap<SocketAddr, DialedSocket>,
     made: CallRecord,
     journal: AppRecorder,
@@ -57,33 +57,33 @@ struct MockState {
 struct MockCall {
     id: CallId,
     call: Call,
-    /// One for each question of the call.
+    /// One part for each query of the call.
     parts: Vec<CallPart>,
     until_ms: u64,
 }
 
 enum CallPart {
     Said(StubAnswer),
-    /// By the number of what is asked.
+    /// Waits for the answer to the query with this number.
     Waits(u64),
 }
 
-/// Who waits for a message of a subscription.
+/// A call that waits for a message of a subscription.
 struct Receiving {
     id: CallId,
     subscription: u64,
     until_ms: u64,
 }
 
-/// A connection to a WebSocket server that was asked for.
+/// A requested connection to a WebSocket server.
 #[derive(Clone, Debug)]
 pub(super) struct DialedSocket {
     pub(super) url: String,
-    /// The stub's number, and what it says.
+    /// The stub's number and its answer.
     pub(super) server: Option<(usize, Result<Plain, CallError>)>,
 }
 
-/// What the applications have asked for, by kind.
+/// The recorded calls of applications, by kind.
 #[derive(Default)]
 struct CallRecord {
     requests: VecDeque<Plain>,
@@ -109,7 +109,7 @@ impl MockServices {
         })))
     }
 
-    /// Keeps a stub; its number.
+    /// Adds a stub; returns its number.
     pub(super) fn stub(&self, question: &Plain) -> Result<usize, String> {
         http::check(question)?;
         let mut inner = self.0.borrow_mut();
@@ -117,20 +117,20 @@ impl MockServices {
         Ok(inner.stubs.len() - 1)
     }
 
-    /// What a stub's function is to be called with next, and the call's number.
+    /// Takes the next arguments of a stub's function, with the call's number.
     pub(super) fn take_asked(&self, stub: usize) -> Option<Plain> {
         let mut inner = self.0.borrow_mut();
         let place = inner.asked.iter().position(|(of, _)| *of == stub)?;
         inner.asked.remove(place).map(|(_, told)| told)
     }
 
-    /// What a function of the test says.
+    /// Handles the answer of a test's function.
     pub(super) fn replied(&self, question: &Plain) {
         let number = question.get("call").number().unwrap_or_default() as u64;
         self.0.borrow_mut().replied(number, question);
     }
 
-    /// Calls that the applications have made, of one kind.
+    /// Returns the recorded calls of one kind.
     pub(super) fn made(&self, kind: &str) -> Vec<Plain> {
         let made = &self.0.borrow().made;
         let list = match kind {
@@ -141,12 +141,12 @@ impl MockServices {
         list.iter().cloned().collect()
     }
 
-    /// Publishes to the subscriptions of Redis; how many got it.
+    /// Publishes to mocked Redis subscriptions; returns the number of receivers.
     pub(super) fn publish(&self, channel: &[u8], data: &[u8]) -> usize {
         self.0.borrow_mut().publish(channel, data)
     }
 
-    /// What is at an address that a WebSocket was given.
+    /// Returns the connection with an assigned address.
     pub(super) fn dialed(&self, address: SocketAddr) -> Option<DialedSocket> {
         self.0.borrow_mut().dialed.remove(&address)
     }
@@ -157,7 +157,7 @@ impl MockServices {
         inner.give_up();
     }
 
-    /// When something is over that nobody has answered; `u64::MAX` for never.
+    /// Returns the next timeout of an unanswered call; `u64::MAX` for never.
     pub(super) fn next_ms(&self) -> u64 {
         let inner = self.0.borrow();
         let pending = inner.pending.iter().map(|pending| pending.until_ms);
@@ -178,7 +178,7 @@ impl MockState {
             .saturating_add(u64::try_from(ms).unwrap_or(u64::MAX))
     }
 
-    /// The application may catch it; the test fails all the same.
+    /// The application may catch the error; the test fails all the same.
     fn refuse(&self, kind: CallErrorKind, words: String) -> CallError {
         self.journal.write(RecordedEntry::Logged {
             level: Level::Error,
@@ -191,7 +191,7 @@ impl MockState {
         self.stubs.iter().rposition(|stub| stub.is_of(question))
     }
 
-    /// Asks the stubs; `by_itself` goes well without one.
+    /// Queries the stubs; a call that succeeds `by_itself` needs none.
     fn ask(&mut self, question: StubCall, by_itself: bool) -> CallPart {
         let Some(stub) = self.found(&question) else {
             return CallPart::Said(self.without_stub(&question, by_itself));
@@ -269,13 +269,13 @@ impl MockState {
                     self.made.commands.keep(question.arguments.clone());
                 }
                 let subscribes = matches!(redis.action, RedisAction::Subscribe { .. });
-                // One that blocks has the server's time.
+                // A blocking command has the server's time limit.
                 let blocks = matches!(redis.action, RedisAction::Block(_));
                 let timeout = (!blocks).then_some(redis.keyspace.timeout);
                 (questions, subscribes, timeout)
             }
             // No other server is asked.
-            Call::Password(_) => (Vec::new(), true, None),
+            Call::Password(_) | Call::Fastcgi(_) => (Vec::new(), true, None),
         };
         let parts = questions.into_iter();
         let parts = parts.map(|question| self.ask(question, by_itself));
@@ -301,7 +301,7 @@ impl MockState {
                     Call::Resolve(_) => StubKind::Resolve,
                     Call::Mysql(_) => StubKind::Mysql,
                     Call::Redis(_) => StubKind::Redis,
-                    Call::Password(_) => continue,
+                    Call::Password(_) | Call::Fastcgi(_) => continue,
                 };
                 let error = question.get("error");
                 *part = CallPart::Said(match error {
@@ -320,7 +320,7 @@ impl MockState {
         self.finish();
     }
 
-    /// Replies to the calls of which all is said.
+    /// Completes the calls with all their answers.
     fn finish(&mut self) {
         let is_said = |pending: &mut MockCall| {
             let mut parts = pending.parts.iter();
@@ -346,6 +346,10 @@ impl MockState {
             Call::Http(HttpCall::Read(_)) => return Ok(Reply::Chunk(None)),
             Call::Password(call) => {
                 return password::run(call, Cost::Least).map(Reply::Password);
+            }
+            Call::Fastcgi(_) => {
+                let words = "tests run no scripts behind FastCGI";
+                return Err(CallError::new(CallErrorKind::Invalid, words));
             }
             Call::Http(HttpCall::Fetch(fetch)) => {
                 let said = said.pop().unwrap_or(Ok(Plain::Nil))?;
@@ -404,7 +408,7 @@ impl MockState {
         count
     }
 
-    /// Hands messages to those who wait for them.
+    /// Delivers messages to waiting calls.
     fn hand_out(&mut self) {
         let (subscriptions, outcomes) = (&mut self.subscriptions, &mut self.outcomes);
         self.receiving
@@ -418,7 +422,7 @@ impl MockState {
             });
     }
 
-    /// Ends what has taken its time.
+    /// Fails calls that have timed out.
     fn give_up(&mut self) {
         let now_ms = self.now_ms;
         let is_late = |one: &mut Receiving| one.until_ms <= now_ms;
@@ -441,16 +445,17 @@ impl MockState {
                         fetch.timeout.as_secs_f64()
                     )
                 }
-                Call::Http(HttpCall::Read(_)) | Call::Resolve(_) | Call::Password(_) => {
-                    "timeout".to_owned()
-                }
+                Call::Http(HttpCall::Read(_))
+                | Call::Resolve(_)
+                | Call::Password(_)
+                | Call::Fastcgi(_) => "timeout".to_owned(),
             };
             let fault = CallError::new(CallErrorKind::Timeout, words);
             self.outcomes.push((one.id, Err(fault)));
         }
     }
 
-    /// Gives a WebSocket's dialing an address of its own, by which it is known when it comes.
+    /// Assigns an address to an outgoing WebSocket, by which its connection is recognised.
     fn redirect(&mut self, dial: &mut Dial) {
         let scheme = if dial.tls.take().is_some() {
             "wss"

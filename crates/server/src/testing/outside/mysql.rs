@@ -1,4 +1,4 @@
-//! What databases answer in a test.
+//! Mocked MySQL databases.
 
 use veche_calls::mysql::{MysqlAction, MysqlReply, MysqlValue, ResultMode, Rows};
 use veche_calls::{Lease, MysqlCall};
@@ -6,7 +6,7 @@ use veche_script::Plain;
 
 use super::stub::{StubCall, StubKind, canonical};
 
-/// What is asked for: a statement, or one of a transaction's own three.
+/// Returns the query of a call: a statement, or a transaction's begin, commit or rollback.
 pub(super) fn question(mysql: &MysqlCall) -> StubCall {
     let (sql, values): (&str, &[MysqlValue]) = match &mysql.action {
         MysqlAction::Run { sql, values, .. } => (sql, values),
@@ -24,7 +24,7 @@ pub(super) fn question(mysql: &MysqlCall) -> StubCall {
     }
 }
 
-/// As a test reads it.
+/// Converts a call for the test.
 pub(super) fn told(mysql: &MysqlCall, question: &StubCall) -> Plain {
     let arguments = question.arguments.items();
     let (sql, values) = arguments.split_first().unwrap_or((&Plain::Nil, &[]));
@@ -37,12 +37,12 @@ pub(super) fn told(mysql: &MysqlCall, question: &StubCall) -> Plain {
     ])
 }
 
-/// What goes well without a stub.
+/// Returns whether a call succeeds without a stub.
 pub(super) fn by_itself(mysql: &MysqlCall) -> bool {
     !matches!(mysql.action, MysqlAction::Run { .. })
 }
 
-/// A reply of what a stub says; an error is the test's own fault.
+/// Builds the reply from a stub's answer; an error is the test's own mistake.
 pub(super) fn reply(mysql: &MysqlCall, said: Plain) -> Result<MysqlReply, String> {
     let wanted = match &mysql.action {
         MysqlAction::Run { wanted, .. } => *wanted,
@@ -119,7 +119,7 @@ fn changes(pairs: &[(String, Plain)]) -> Result<MysqlAnswer, String> {
     Ok(MysqlAnswer::Changes { affected, last_id })
 }
 
-/// What is missing in a row is NULL there.
+/// Missing columns of a row are NULL.
 fn rows_of(items: Vec<Plain>) -> Result<Rows, String> {
     let mut columns: Vec<String> = Vec::new();
     let mut rows = Vec::with_capacity(items.len());
@@ -151,7 +151,7 @@ fn first_of(mut rows: Rows) -> Rows {
     rows
 }
 
-/// As a server has it, which knows 1 and 0 for true and false.
+/// Converts a value as the server does, which represents booleans as 1 and 0.
 fn value_of(value: Plain) -> Result<MysqlValue, String> {
     Ok(match value {
         Plain::Nil | Plain::Null => MysqlValue::Null,

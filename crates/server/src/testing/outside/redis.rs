@@ -1,4 +1,4 @@
-//! What Redis answers in a test, and who gets its messages.
+//! Mocked Redis servers and subscriptions.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -9,10 +9,10 @@ use veche_script::Plain;
 
 use super::stub::{StubAnswer, StubCall, StubKind};
 
-/// Messages of one subscription that wait for whoever receives.
+/// The most queued messages of one subscription.
 const QUEUE_MAX: usize = 10_000;
 
-/// What is asked for, command by command.
+/// Returns the queries of a call, one for each command.
 pub(super) fn questions(redis: &RedisCall) -> Vec<StubCall> {
     match &redis.action {
         RedisAction::Run(command) | RedisAction::Block(command) => {
@@ -54,7 +54,7 @@ fn question(parts: impl Iterator<Item = Vec<u8>>) -> StubCall {
     }
 }
 
-/// A reply of what stubs say, one answer for each command; an error is a fault of the server's.
+/// Builds the reply from stubs' answers, one for each command; an error is one of the server.
 pub(super) fn reply(redis: &RedisCall, said: Vec<StubAnswer>) -> Result<RedisReply, CallError> {
     let mut said = said.into_iter();
     match &redis.action {
@@ -94,12 +94,12 @@ fn value_of(value: Plain) -> RedisValue {
     }
 }
 
-/// Subscriptions of all applications.
+/// The subscriptions of all applications.
 #[derive(Default)]
 pub(super) struct Subscriptions(Vec<MockSubscription>);
 
 struct MockSubscription {
-    /// As long as the application holds its end.
+    /// Dropped when the application drops the subscription.
     number: Weak<u64>,
     names: Vec<Vec<u8>>,
     are_patterns: bool,
@@ -107,7 +107,7 @@ struct MockSubscription {
 }
 
 impl Subscriptions {
-    /// A new one, by a number that no other has.
+    /// Adds a subscription with a unique number.
     pub(super) fn add(&mut self, number: u64, names: &[Vec<u8>], are_patterns: bool) -> Lease {
         let number = Arc::new(number);
         self.0.push(MockSubscription {
@@ -119,12 +119,12 @@ impl Subscriptions {
         Lease::new(number)
     }
 
-    /// The number of a subscription by its lease.
+    /// Returns the number of a subscription by its lease.
     pub(super) fn number(lease: &Lease) -> Option<u64> {
         lease.of::<Arc<u64>>().map(|number| **number)
     }
 
-    /// Hands a message to each that has subscribed to it; how many.
+    /// Delivers a message to each matching subscription; returns their number.
     pub(super) fn publish(&mut self, channel: &[u8], data: &[u8]) -> usize {
         self.0.retain(|one| one.number.strong_count() > 0);
         let mut count = 0;
@@ -147,7 +147,7 @@ impl Subscriptions {
         count
     }
 
-    /// The next message of one.
+    /// Takes the next message of a subscription.
     pub(super) fn receive(&mut self, number: u64) -> Option<RedisMessage> {
         let is_it =
             |one: &&mut MockSubscription| one.number.upgrade().is_some_and(|n| *n == number);
@@ -155,7 +155,7 @@ impl Subscriptions {
     }
 }
 
-/// Whether a pattern of Redis fits: `*`, `?`, `[…]` with ranges and `^`, and `\` before what is meant as it is.
+/// Matches a Redis pattern: `*`, `?`, `[…]` with ranges and `^`, and `\` before literal characters.
 fn is_like(text: &[u8], pattern: &[u8]) -> bool {
     let Some((&first, rest)) = pattern.split_first() else {
         return text.is_empty();

@@ -1,9 +1,9 @@
-//! Canned answers: what they are of, and what they say.
+//! Stubs: the calls they match, and their answers.
 
 use veche_calls::{CallError, CallErrorKind};
 use veche_script::Plain;
 
-/// What something is asked of.
+/// The kind of a mocked service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StubKind {
     Http,
@@ -13,40 +13,40 @@ pub(super) enum StubKind {
     WebSocket,
 }
 
-/// One thing that is asked.
+/// A query of a call.
 #[derive(Clone, Debug)]
 pub(super) struct StubCall {
     pub(super) kind: StubKind,
-    /// Of HTTP; empty otherwise.
+    /// The HTTP method; empty for other kinds.
     pub(super) method: String,
     /// An address, a host, a statement, or a command with its arguments.
     pub(super) target: String,
-    /// What a stub's function is called with, as a list.
+    /// The arguments of the stub's function, as a list.
     pub(super) arguments: Plain,
 }
 
-/// What a stub says: a value, of which a reply is made, or that there is none.
+/// A stub's answer: a value for the reply, or an error.
 pub(super) type StubAnswer = Result<Plain, CallError>;
 
-/// See the module's text.
+/// A stub of a test.
 pub(super) struct Stub {
     kind: StubKind,
-    /// Of HTTP; `*` is any.
+    /// The HTTP method; `*` matches any.
     method: String,
-    /// As a question's; a `*` at its end is any end.
+    /// The target of a query; a `*` at its end matches any rest.
     target: String,
     pub(super) says: Says,
 }
 
 pub(super) enum Says {
-    /// Always that.
+    /// A fixed answer.
     Always(StubAnswer),
-    /// What the test's function says.
+    /// The answer of a test's function.
     Asks,
 }
 
 impl StubKind {
-    /// By the name that scripts have for it.
+    /// Returns the kind by its name in scripts.
     fn of(name: &[u8]) -> Option<Self> {
         Some(match name {
             b"http" => Self::Http,
@@ -58,7 +58,7 @@ impl StubKind {
         })
     }
 
-    /// What its errors begin with.
+    /// Returns the prefix of its errors.
     fn prefix(self) -> &'static str {
         match self {
             Self::Mysql => "mysql: ",
@@ -69,7 +69,7 @@ impl StubKind {
 }
 
 impl Stub {
-    /// As a test has it.
+    /// Reads a stub from the test.
     pub(super) fn read(question: &Plain) -> Result<Self, String> {
         let kind = StubKind::of(question.get("kind").bytes()).ok_or("no such kind of stub")?;
         let says = match question.get("runs").is_true() {
@@ -95,7 +95,7 @@ impl Stub {
         self.kind == question.kind && is_target && is_method
     }
 
-    /// Whether it is of a WebSocket server at that host, whose name is asked for first.
+    /// Returns whether it is a WebSocket server on a host, whose name is resolved first.
     pub(super) fn is_at(&self, host: &str) -> bool {
         let authority = self.target.split('/').nth(2).unwrap_or_default();
         let own = match authority.strip_prefix('[') {
@@ -107,7 +107,7 @@ impl Stub {
     }
 }
 
-/// What a test says, at once or by a function.
+/// Converts a test's answer, fixed or from a function.
 pub(super) fn answer(kind: StubKind, said: &Plain) -> StubAnswer {
     let fails = said.get("fails").text();
     let fault = CallErrorKind::ALL
@@ -125,7 +125,7 @@ pub(super) fn answer(kind: StubKind, said: &Plain) -> StubAnswer {
     }
 }
 
-/// A target in the one way of several in which it is compared.
+/// Returns the canonical form of a target, for comparison.
 pub(super) fn canonical(kind: StubKind, target: &str) -> String {
     match kind {
         StubKind::Mysql => squeezed(target),
@@ -138,7 +138,7 @@ pub(super) fn canonical(kind: StubKind, target: &str) -> String {
     }
 }
 
-/// With one space where there is any white space.
+/// Replaces white space by single spaces.
 fn squeezed(text: &str) -> String {
     let ends_open = text.ends_with(" *");
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -149,7 +149,7 @@ fn squeezed(text: &str) -> String {
     text
 }
 
-/// Without the port that goes without saying, and with a path.
+/// Removes the default port and adds a path.
 fn canonical_url(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return url.to_owned();

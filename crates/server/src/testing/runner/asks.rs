@@ -1,4 +1,4 @@
-//! What a script has clients and the back end do, as bytes on their connections.
+//! Encodes the requests of clients and the back end as bytes on their connections.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use super::TestRunner;
 use crate::testing::client::TestClient;
 
 impl TestRunner<'_> {
-    /// Opens a WebSocket; the client's number.
+    /// Opens a WebSocket; returns the client's number.
     pub(super) fn connect(&mut self, question: &Plain) -> Result<usize, String> {
         let (listener, host) = self.ground.listener(&question.get("listener").text())?;
         let remote = remote(question)?;
@@ -23,7 +23,7 @@ impl TestRunner<'_> {
         }))
     }
 
-    /// Sends a request; the client's number.
+    /// Sends a request; returns the client's number.
     pub(super) fn request(&mut self, question: &Plain) -> Result<usize, String> {
         let (listener, host) = self.ground.listener(&question.get("listener").text())?;
         let remote = remote(question)?;
@@ -51,7 +51,7 @@ impl TestRunner<'_> {
         }))
     }
 
-    /// Publishes as a back end does; the client's number that will be answered.
+    /// Publishes as a back end; returns the number of the client that receives the response.
     pub(super) fn publish(&mut self, question: &Plain) -> usize {
         let mut line = json!({ "ack": true });
         for to in ["channel", "user"] {
@@ -84,7 +84,7 @@ fn remote(question: &Plain) -> Result<Option<IpAddr>, String> {
     }
 }
 
-/// A text that is a part of a head's line.
+/// Returns a text that is valid in a header line.
 fn line_of(question: &Plain, key: &str) -> Result<String, String> {
     checked(key, question.get(key).text())
 }

@@ -1,11 +1,11 @@
-//! The API as libraries of Centrifugo call it, and what their data are to clients.
+//! The API as libraries of Centrifugo use it, and the form in which clients get its data.
 
 use serde_json::{Value, json};
 
 use super::{CONFIG, Client, start};
 use crate::support::{Http, Options, Response, Server, USUAL, call, on_all};
 
-/// Without a header for the key.
+/// Calls without a key header.
 fn post(server: &Server, path: &str, headers: &str, body: &str) -> Response {
     let mut http = Http::connect(server.internal);
     http.request("POST", path, headers, body.as_bytes())
@@ -29,7 +29,7 @@ fn binary_data_close_no_json_client() {
         let (mut ann, _) = Client::connect(&server, "ann");
         let joined = ann.ask(json!({ "id": 2, "subscribe": { "channel": "chat:1" } }));
         let epoch = joined["subscribe"]["epoch"].clone();
-        // {"a": 1, as a library has encoded it; bytes that are no text; and what has no type but is JSON.
+        // {"a": 1} as encoded by a library; bytes that aren't text; and untyped data that is JSON.
         let mut expected = Vec::new();
         for (name, base64, data) in [
             ("b64data", "eyJhIjogMX0K", json!({ "a": 1 })),
@@ -86,7 +86,7 @@ fn a_key_may_be_shown_in_three_ways() {
 fn commands_of_the_old_form_are_answered_a_line_each() {
     let server = with("", "");
     let key = "Authorization: apikey key\r\n";
-    // As gocent writes them.
+    // In gocent's format.
     let body = concat!(
         r#"{"method":"publish","params":{"channel":"chat:1","data":{"a":1}}}"#,
         "\n",
@@ -120,7 +120,7 @@ fn commands_of_the_old_form_are_answered_a_line_each() {
         let answer = post(&server, "/api", key, body);
         assert_eq!(answer.json()["error"]["code"], 107, "{body}: {answer:?}");
     }
-    // Commands of a batch have their ids too.
+    // Commands of a batch may have ids too.
     let commands = json!({ "commands": [
         { "id": "one", "publish": { "channel": "chat:1", "data": 1 } },
         { "presence": { "channel": "open:1" }, "id": 2 },
@@ -197,7 +197,7 @@ fn channels_of_unknown_namespaces_are_errors_where_that_is_wanted() {
         let answer = call(server.internal, "publish", &body);
         assert!(answer["result"].is_object(), "{channel}: {answer}");
     }
-    // Otherwise they are channels as any other.
+    // Otherwise they are ordinary channels.
     let server = with("", "");
     let body = json!({ "channel": "none:1", "data": 1 });
     let answer = call(server.internal, "publish", &body);
@@ -275,7 +275,7 @@ fn a_back_end_subscribes_with_all_that_centrifugo_knows() {
         let answer = subscribe(json!({ "override": { "force_recovery": { "value": false } } }));
         assert_eq!(answer["error"]["code"], 107, "{answer}");
 
-        // A refresh may change what others see.
+        // A refresh may change the public data.
         let body = json!({ "user": "ann", "info": { "name": "Ann" } });
         assert_eq!(
             call(server.internal, "refresh", &body),

@@ -1,4 +1,4 @@
-//! Deltas on the real server, in both encodings: what clients make of them is what was published.
+//! Deltas on the real server, in both encodings: clients reconstruct the published data.
 
 #[path = "../../../../centrifuge/tests/fossil/decoder.rs"]
 mod decoder;
@@ -22,12 +22,12 @@ fn start(setup: Setup) -> Server {
     Server::with(setup, &options)
 }
 
-/// A state, of which little changes.
+/// Returns a state that changes little.
 fn state(number: u64) -> Value {
     json!({ "n": number, "what": "the part of it that is the same „each time“, and 😀 too", "even": number.is_multiple_of(2) })
 }
 
-/// What a client has of a channel.
+/// A client's state of a channel.
 #[derive(Default)]
 struct Has {
     bytes: Vec<u8>,
@@ -50,7 +50,7 @@ impl Has {
     }
 }
 
-/// The fields of a message in Protobuf: numbers with what they hold, as far as that is bytes or a small number.
+/// Returns the fields of a Protobuf message: numbers with their bytes or small integers.
 fn fields(mut message: &[u8]) -> Vec<(u8, &[u8], u64)> {
     let number = |message: &mut &[u8]| {
         let mut number = 0;
@@ -82,7 +82,7 @@ fn field(message: &[u8], number: u8) -> Option<&[u8]> {
     all.find(|one| one.0 == number).map(|one| one.1)
 }
 
-/// A client of Protobuf that is subscribed with deltas.
+/// A Protobuf client subscribed with deltas.
 struct Binary {
     socket: Socket,
     has: Has,
@@ -147,7 +147,7 @@ fn clients_of_both_encodings_are_told_what_has_changed() {
                 assert_eq!(binary.publication(), state(number));
             }
             assert_eq!((has.deltas, binary.has.deltas), (9, 9));
-            // What it publishes itself comes so too.
+            // Its own publications arrive as deltas too.
             if channel.starts_with("all") {
                 let publish = json!({ "channel": channel, "data": state(10) });
                 json_client.say(&json!({ "id": 3, "publish": publish }));
@@ -195,7 +195,7 @@ fn deltas_are_right_while_clients_come_and_go() {
                         let joined = client.ask(json!({ "id": 2, "subscribe": request }));
                         let joined = &joined["subscribe"];
                         epoch = joined["epoch"].clone();
-                        // It comes back with nothing.
+                        // It reconnects without state.
                         let mut has = Has::default();
                         let mut hear = |publication: &Value| {
                             heard += 1;

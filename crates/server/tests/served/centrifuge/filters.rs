@@ -1,4 +1,4 @@
-//! Filters by tags on the real server, live and with what was missed.
+//! Filters by tags on the real server, for live and recovered publications.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn start(setup: Setup) -> Server {
     Server::with(setup, &options)
 }
 
-/// Some publications with tags: every third is a sale, and each has its number.
+/// Publishes with tags: every third is a sale, and each has its number.
 fn publish(lines: &mut Lines, channel: &str, numbers: std::ops::Range<u64>) {
     for number in numbers {
         let side = if number.is_multiple_of(3) {
@@ -53,7 +53,7 @@ fn clients_get_what_passes_their_filter() {
                 );
                 assert_eq!(publication["tags"]["side"], "sell");
             }
-            // Nothing else came before the answer to this.
+            // Nothing else arrived before the reply to this.
             assert_eq!(ann.ask(json!({ "id": 3, "ping": {} }))["ping"], json!({}));
             drop(ann);
             publish(&mut lines, channel, 11..17);
@@ -101,7 +101,7 @@ fn who_hears_many_channels_may_choose_and_gets_no_deltas() {
         let request = json!({ "channel": "news:*", "tf": filter });
         let joined = ann.ask(json!({ "id": 2, "subscribe": request }));
         assert_eq!(joined["error"], Value::Null, "{joined}");
-        // Each has another one before it than those who hear all of them were told.
+        // The previous publication of each differs from that of clients without a filter.
         let (mut bob, _) = Client::connect(&server, "bob");
         let request = json!({ "channel": "news:*", "delta": "fossil" });
         let joined = bob.ask(json!({ "id": 2, "subscribe": request }));

@@ -1,4 +1,4 @@
-//! `[hooks]` on the real server: a back end that decides on commands as a Centrifugo proxy does, takes its time, and fails.
+//! `[hooks]` on the real server: a back end that decides on commands like a Centrifugo proxy, is slow, and fails.
 
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ fn config(back_end: &Asked, options: &str) -> String {
     )
 }
 
-/// The kind of a request and its body; it has to be signed.
+/// Returns the kind of a request and its body; asserts that it is signed.
 fn asked(request: &str) -> (String, Value) {
     let (head, body) = request.split_once("\r\n\r\n").expect("a whole request");
     let path = head.strip_prefix("POST /").expect("a POST");
@@ -72,7 +72,7 @@ fn asked(request: &str) -> (String, Value) {
     (kind, serde_json::from_str(body).expect("JSON"))
 }
 
-/// As a back end that serves Centrifugo: lets in whoever has a cookie, into channels of the language that it speaks.
+/// Decides like a back end for Centrifugo: admits clients with a cookie, to channels of their language.
 fn decide(request: &str) -> String {
     let (kind, body) = asked(request);
     let verdict = match &*kind {
@@ -150,7 +150,7 @@ fn a_centrifugo_back_end_decides_on_each_kind() {
     on_all(|setup| {
         let back_end = Asked::new(decide);
         let server = start(setup, &back_end, "client_headers = [\"x-token\"]\n");
-        // Who it is.
+        // Connect.
         let headers = [
             ("Cookie", "sid=ann"),
             ("X-Real-IP", "6.6.6.6"),
@@ -199,7 +199,7 @@ fn a_centrifugo_back_end_decides_on_each_kind() {
             refused["error"],
             json!({"code": 1001, "message": "who are you?"})
         );
-        // What he hears.
+        // Subscribe.
         let mut bob = connect(&server, "bob");
         let request = json!({"channel": "asked:1", "data": {"as": "guest"}});
         let joined = bob.ask(json!({"id": 2, "subscribe": request}));
@@ -226,7 +226,7 @@ fn a_centrifugo_back_end_decides_on_each_kind() {
         let closed = bob.ask(json!({"id": 4, "subscribe": {"channel": "asked:closed"}}));
         let expected = json!({"code": 1003, "message": "closed", "temporary": true});
         assert_eq!(closed["error"], expected);
-        // What is published.
+        // Publish.
         for (data, published) in [("hi", "hi"), ("darn", "****"), ("passing", "passing")] {
             let reply = ann.ask(json!({"id": 5, "publish": {"channel": "asked:1", "data": data}}));
             assert_eq!(reply["publish"], json!({}), "{reply}");
@@ -238,7 +238,7 @@ fn a_centrifugo_back_end_decides_on_each_kind() {
         let kept = history["history"]["publications"].as_array().expect("all");
         let kept: Vec<&Value> = kept.iter().map(|one| &one["data"]).collect();
         assert_eq!(kept, ["hi", "****"]);
-        // What methods give.
+        // RPC.
         let reply = ann.ask(rpc(6, "m"));
         assert_eq!(
             reply["rpc"]["data"],
@@ -266,7 +266,7 @@ fn a_centrifugo_back_end_decides_on_each_kind() {
         let labels = ["kind=\"rpc\""];
         let metrics = Metrics::scrape(server.internal);
         assert_eq!(metrics.sum("veche_hooks_seconds_count", &labels), 4.0);
-        // Of what clients showed nothing is in the log.
+        // Data of clients is not in the log.
         assert!(!server.log().contains("sid="), "{}", server.log());
     });
 }
@@ -348,7 +348,7 @@ fn what_speaks_protobuf_is_asked_about_and_answered_alike() {
                 other => panic!("{other:?}"),
             }
         };
-        // Each with its length: id 1, connect {}; id 2, rpc { data: 00 ff, method: "m" }.
+        // Each preceded by its length: id 1, connect {}; id 2, rpc { data: 00 ff, method: "m" }.
         let connected = ask(&[0x04, 0x08, 0x01, 0x22, 0x00]);
         assert_eq!(&connected[1..4], &[0x08, 0x01, 0x2a], "{connected:x?}");
         let reply = ask(&[
@@ -366,13 +366,13 @@ fn what_speaks_protobuf_is_asked_about_and_answered_alike() {
     });
 }
 
-/// Holds back what it says of commands that wait until it is told to go on, each time for one.
+/// Holds back decisions on commands called `wait`, releasing one at a time.
 fn held() -> (Asked, SyncSender<()>) {
     let (go, wait): (SyncSender<()>, Receiver<()>) = sync_channel(64);
     let wait = Arc::new(Mutex::new(wait));
     let back_end = Asked::new(move |request| {
         if asked(request).1["method"] == "wait" {
-            // The end of the test lets go as well.
+            // The end of the test releases it too.
             let _ = wait.lock().recv();
         }
         decide(request)
@@ -390,11 +390,11 @@ fn one_that_takes_its_time_holds_up_one_client_and_his_order_is_kept() {
         ann.socket.say(&format!("{}\n{ping}", rpc(2, "wait")));
         ann.say(&rpc(4, "m"));
         until("it to be asked", || waiting(&server) == 1.0);
-        // Everybody else goes on, also those whom it decides on.
+        // Other clients are served, including those it decides about.
         assert_eq!(bob.ask(rpc(2, "m"))["rpc"]["data"]["user"], "bob");
         let asks: Vec<Client> = (0..8).map(|_| connect(&server, "dan")).collect();
         drop(asks);
-        // As many wait as may; the next one is refused at once.
+        // The maximum wait; the next one is rejected at once.
         bob.say(&rpc(3, "wait"));
         until("both to wait", || waiting(&server) == 2.0);
         let mut dan = connect(&server, "dan");
@@ -419,13 +419,13 @@ fn who_leaves_while_it_is_asked_leaves_nothing_behind() {
         ann.say(&rpc(2, "wait"));
         until("it to wait", || waiting(&server) == 1.0);
         drop(ann);
-        // What is not read is not seen to end; with the answer it is, at the latest.
+        // The end of a paused client is noticed with the response, at the latest.
         go.send(()).expect("it waits");
         until("nobody to wait", || waiting(&server) == 0.0);
         server.await_connections(0);
         let mut bob = connect(&server, "bob");
         assert_eq!(bob.ask(rpc(2, "m"))["rpc"]["data"]["user"], "bob");
-        // One that is closed for good meanwhile need not wait for it.
+        // A permanently closed client need not wait for it.
         bob.say(&rpc(3, "wait"));
         until("it to wait", || waiting(&server) == 1.0);
         call(server.internal, "disconnect", &json!({"user": "bob"}));
@@ -443,7 +443,7 @@ fn a_reload_and_a_drain_do_not_wait_for_it() {
     let mut ann = connect(&server, "ann");
     ann.say(&rpc(2, "wait"));
     until("it to wait", || waiting(&server) == 1.0);
-    // What is out is answered as it was asked, whoever is asked from now on.
+    // Requests in progress are completed with their settings, even if the hook changes.
     let routes = config(&back_end, "timeout = \"19s\"\nfailures = 9\n");
     server.configure(&Options {
         routes: &routes,
@@ -484,12 +484,12 @@ fn one_that_says_nothing_is_given_up() {
         let mut dan = connect(&server, "dan");
         assert_eq!(dan.ask(rpc(2, "wait"))["error"], internal);
         drop(go);
-        // The log has a thread of its own.
+        // The log is written by another thread.
         until("the log to say it", || {
             let log = server.log();
             log.contains("hook rpc http://") && log.contains("not asked for")
         });
-        // Of other kinds it is asked still.
+        // Requests of other kinds are still made.
         connect(&server, "eva");
     });
 }
@@ -513,7 +513,7 @@ fn one_that_fails_is_left_alone_and_tried_again() {
         };
         assert_eq!(paused(), 1.0);
         back_end.tell(decide);
-        // Commands that are refused at once keep their order too, however many come together.
+        // Immediately rejected commands keep their order too, however many arrive together.
         let commands: Vec<String> = (10..60).map(|id| rpc(id, "m").to_string()).collect();
         ann.socket.say(&commands.join("\n"));
         for id in 10..60 {
@@ -564,7 +564,7 @@ fn connections_and_subscriptions_last_as_long_as_it_says() {
             count(&server, "refresh", "granted") == 1.0
         });
         assert_eq!(ann.ask(json!({"id": 3, "ping": {}}))["ping"], json!({}));
-        // The other one may not go on.
+        // The other refresh is denied.
         ann.ask(json!({"id": 4, "subscribe": {"channel": "asked:2"}}));
         assert_eq!(ann.socket.closed(), 4009);
     });

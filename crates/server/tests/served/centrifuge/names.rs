@@ -1,4 +1,4 @@
-//! What names of channels do: a namespace that is heard as a whole, and patterns.
+//! Channel names: wildcard subscriptions and patterns.
 
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ fn a_namespace_is_heard_as_a_whole() {
     on_all(|setup| {
         let server = start(setup);
         let mut lines = Lines::connect(server.push);
-        // On whatever workers they are.
+        // On all workers.
         let mut all: Vec<Client> = (0..24).map(|_| Client::connect(&server, "ann").0).collect();
         for client in &mut all {
             let joined = client.ask(subscribe(2, "news:*"));
@@ -65,7 +65,7 @@ fn a_namespace_is_heard_as_a_whole() {
         }
         assert_eq!(bob.publication(), json!({ "data": 1, "offset": 1 }));
 
-        // Clients hear others by it, and publish nothing to it.
+        // Clients receive from it, and can't publish to it.
         let refused = bob.ask(json!({ "id": 3, "publish": { "channel": "news:*", "data": 1 } }));
         assert_eq!(refused["error"]["code"], 103, "{refused}");
         bob.ask(json!({ "id": 4, "publish": { "channel": "news:x", "data": 6 } }));
@@ -102,10 +102,10 @@ fn a_pattern_has_its_options_and_its_user() {
         assert_eq!(joined["subscribe"]["recoverable"], true, "{joined}");
         let refused = ann.ask(subscribe(3, "/users/bob/orders"));
         assert_eq!(refused["error"]["code"], 103, "{refused}");
-        // None of that pattern.
+        // Not of that pattern.
         let joined = ann.ask(subscribe(6, "/users/ann/orders/7"));
         assert_eq!(joined["subscribe"], json!({}));
-        // Nobody hears of it who hears all that has no namespace.
+        // A wildcard subscription to channels without a namespace does not receive it.
         let (mut eve, _) = Client::connect(&server, "eve");
         eve.ask(subscribe(2, "*"));
         let joined = ann.ask(subscribe(4, "/rooms/lobby"));
@@ -183,7 +183,7 @@ fn a_pattern_of_a_route_lets_nobody_into_private_channels_and_those_of_others() 
             assert_eq!(opens(&target).is_some(), is_let_in, "{target}");
         }
 
-        // What ann hears, eve does not, who hears the whole namespace.
+        // ann receives what eve, who is subscribed to the whole namespace, does not.
         let channels = "channel=dialog:7%23ann,bob&channel=/users/ann/orders";
         let mut ann = Socket::open(server.public, &format!("/push?user=ann&{channels}"));
         let mut eve = Socket::open(server.public, "/push?user=eve&channel=dialog:*");
@@ -197,7 +197,7 @@ fn a_pattern_of_a_route_lets_nobody_into_private_channels_and_those_of_others() 
             let ack = lines.ask(&json!({ "channel": channel, "data": channel, "ack": true }));
             assert_eq!(ack["result"]["handed"], heard, "{channel}: {ack}");
         }
-        // Two channels, which may have homes on two workers.
+        // Two channels may have homes on different workers.
         let mut heard = [ann.text(), ann.text()];
         heard.sort();
         assert_eq!(heard, ["/users/ann/orders", "dialog:7#ann,bob"]);
@@ -219,7 +219,7 @@ fn who_is_named_may_do_what_the_namespace_says_and_no_more() {
             ("quiet:7#ann,bob", "eve", false, false),
             ("dialog:7#ann,bob", "ann", true, true),
             ("dialog:7#ann,bob", "eve", false, false),
-            // It belongs to the namespace \"\", of which nothing is said.
+            // It belongs to the namespace \"\", which is not configured.
             ("x#ann,bob", "ann", false, false),
         ] {
             let (mut client, _) = Client::connect(&server, user);
@@ -271,7 +271,7 @@ fn a_script_decides_itself_but_for_users_own_channels() {
         eve.say("#bob");
         let why = eve.text();
         assert!(why.contains("where users' own channels begin"), "{why}");
-        // So she is not taken for bob.
+        // So she is not mistaken for bob.
         let request = json!({ "user": "bob" });
         let answer = call(server.internal, "user_status", &request);
         assert_eq!(answer["result"]["connections"], 0, "{answer}");

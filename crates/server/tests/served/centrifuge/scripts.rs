@@ -106,7 +106,7 @@ fn rpc(id: u32, method: &str) -> Value {
     json!({"id": id, "rpc": {"method": method, "data": {"n": id}}})
 }
 
-/// How many handlers wait for `go`.
+/// Returns the number of handlers that wait for `go`.
 fn waiting(server: &Server) -> String {
     crate::support::get(server.public, "/how").text().to_owned()
 }
@@ -137,7 +137,7 @@ fn a_script_decides_on_each_kind() {
         let refused = open(&server, &[]).ask(json!({"id": 1, "connect": {}}));
         let expected = json!({"code": 1001, "message": "who are you?"});
         assert_eq!(refused["error"], expected);
-        // What he hears.
+        // Subscribe.
         let mut bob = connect(&server, "bob");
         let request = json!({"channel": "asked:1", "data": {"as": "guest"}});
         let joined = bob.ask(json!({"id": 2, "subscribe": request}));
@@ -153,13 +153,13 @@ fn a_script_decides_on_each_kind() {
         let closed = bob.ask(json!({"id": 4, "subscribe": {"channel": "asked:closed"}}));
         let expected = json!({"code": 1003, "message": "closed", "temporary": true});
         assert_eq!(closed["error"], expected);
-        // What is published.
+        // Publish.
         for (data, published) in [("hi", "hi"), ("darn", "****"), ("passing", "passing")] {
             let reply = ann.ask(json!({"id": 5, "publish": {"channel": "asked:1", "data": data}}));
             assert_eq!(reply["publish"], json!({}), "{reply}");
             assert_eq!(bob.publication()["data"], published);
         }
-        // What methods give, and what they do besides.
+        // RPC, and its side effects.
         let reply = ann.ask(rpc(6, "echo"));
         let expected = json!({"echo": {"n": 6}, "user": "ann", "meta": {"seen": {"k": 1}}});
         assert_eq!(reply["rpc"]["data"], expected);
@@ -167,7 +167,7 @@ fn a_script_decides_on_each_kind() {
         let expected = json!({"code": 104, "message": "method not found"});
         assert_eq!(unknown["error"], expected);
         bob.say(&rpc(8, "publish"));
-        // What he was given himself comes to him as well.
+        // His own publications reach him too.
         let (mut replies, mut pushes) = (Vec::new(), Vec::new());
         while replies.is_empty() || pushes.is_empty() {
             let line = bob.next();
@@ -196,7 +196,7 @@ fn messages_are_taken_one_by_one_and_in_order() {
             let expected = json!({"said": data, "by": "bob"});
             assert_eq!(bob.publication()["data"], expected);
         }
-        // One that fails is told of in the log, and to nobody else.
+        // A failure is logged and not reported to other clients.
         until("the log to say it", || {
             server.log().contains("no such message")
         });
@@ -263,7 +263,7 @@ fn who_leaves_while_a_handler_waits_leaves_nothing_behind() {
         call(server.internal, "disconnect", &json!({"user": "bob"}));
         assert_eq!(bob.socket.closed(), 3503);
         drop(ann);
-        // Who only closes his side is seen to have left with the answer. The handlers end in any case.
+        // A half-closed client is noticed with the response. The handlers end in any case.
         go(&server, 1);
         until("the handlers to end", || waiting(&server) == "0");
         server.await_connections(0);
@@ -279,7 +279,7 @@ fn a_script_hears_who_is_gone_and_why() {
         let mut dan = connect(&server, "dan");
         dan.ask(json!({"id": 2, "subscribe": {"channel": "open:gone"}}));
         let mut ann = connect(&server, "ann");
-        // One that has not connected has not come.
+        // A client that has not connected is not reported.
         drop(open(&server, &[]));
         ann.socket.close(4123);
         let gone = json!({"gone": "ann", "code": 4123, "reason": ""});
@@ -322,11 +322,11 @@ fn newer_code_decides_for_clients_that_are_there() {
         until("the new code", || {
             bob.ask(rpc(2, "who"))["rpc"]["data"] == "new"
         });
-        // What waits ends in the code that it began in.
+        // Suspended handlers end in the code they started in.
         go(&server, 1);
         assert_eq!(ann.next()["rpc"]["data"], "waited");
         assert_eq!(ann.ask(rpc(3, "who"))["rpc"]["data"], "new");
-        // What it has no handler for any more nobody decides on.
+        // Commands without a handler any more are not decided.
         bob.say(&json!({"send": {"data": 1}}));
         assert_eq!(bob.socket.closed(), 3508);
     });
@@ -344,7 +344,7 @@ fn what_waits_is_given_up_when_the_application_goes() {
     reload(&server, routes, APP);
     for client in &mut clients {
         assert_eq!(client.next()["error"], internal());
-        // Nobody is let in by what is not there.
+        // A missing handler admits no client.
         assert_eq!(client.ask(rpc(3, "echo"))["error"], internal());
     }
 }
@@ -414,7 +414,7 @@ fn what_speaks_protobuf_gets_bytes_for_bytes() {
                 other => panic!("{other:?}"),
             }
         };
-        // Each with its length: id 1, connect {}; id 2, rpc { data: 00 ff, method: "m" }.
+        // Each preceded by its length: id 1, connect {}; id 2, rpc { data: 00 ff, method: "m" }.
         let connected = ask(&[0x04, 0x08, 0x01, 0x22, 0x00]);
         assert_eq!(&connected[1..4], &[0x08, 0x01, 0x2a], "{connected:x?}");
         let rpc = [
@@ -450,7 +450,7 @@ fn connections_and_subscriptions_last_as_long_as_the_script_says() {
         let push = ann.next();
         assert_eq!(push["push"]["unsubscribe"]["code"], 2501, "{push}");
         assert_eq!(ann.ask(json!({"id": 3, "ping": {}}))["ping"], json!({}));
-        // The other one may not go on.
+        // The other refresh is denied.
         ann.ask(json!({"id": 4, "subscribe": {"channel": "asked:2"}}));
         assert_eq!(ann.socket.closed(), 4009);
     });

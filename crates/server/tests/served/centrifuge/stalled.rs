@@ -1,4 +1,4 @@
-//! A script decides on commands while publications of scripts wait for a disk that takes nothing.
+//! A script decides on commands while publications of scripts wait for a failing disk.
 
 use std::time::Duration;
 
@@ -32,13 +32,13 @@ const ROUTES: &str = "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\napp = 
     [[app]]\nname = \"decides\"\nscript = \"app.lua\"\ncpu_budget = \"5s\"\n\
     [history]\npath = \"history\"\n";
 
-/// A decision waits for what its own handler has published, so that clients who make scripts publish are paced. It does not
-/// wait for what others have published before.
+/// A decision waits for the publications of its own handler, which slows down clients that cause them. It does not wait
+/// for earlier publications of others.
 #[test]
 fn decisions_wait_for_no_publication_of_another_client() {
     let options = Options {
         routes: ROUTES,
-        // Else the process would be ended by it.
+        // Otherwise the signal would kill the process.
         shell: "trap '' XFSZ",
         files: &[("app.lua", APP)],
         ..Options::default()

@@ -1,5 +1,5 @@
-//! Clocks that are wrong at a start, as before NTP has set them: bans, revoked tokens and history are there when the clock
-//! is right again.
+//! Wrong clocks at a start, as before NTP sets them: bans, revoked tokens and history are intact once the clock is
+//! right.
 
 use serde_json::json;
 
@@ -43,10 +43,10 @@ fn a_start_with_a_wrong_clock_costs_nothing() {
         publish(&on, 1);
         on.server.stop();
         on.start_again(wrong_s);
-        // By that clock the ban is over, or still holds.
+        // By that clock the ban has expired, or still holds.
         assert_eq!(is_let_in(&on.server, "eve"), wrong_s > 0);
         publish(&on, 2);
-        // Other words of the back end do not take out what seems to be over.
+        // Other commands don't remove bans that seem expired.
         call(on.server.internal, "block_user", &json!({ "user": "mal" }));
         on.server.stop();
         on.start_again(0);

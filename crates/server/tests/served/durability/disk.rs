@@ -1,4 +1,4 @@
-//! A disk whose power can be cut, that fills up or fails, and a clock that is wrong: `disk.c`, preloaded into the server.
+//! A disk with power cuts, full or failing, and a wrong clock: `disk.c`, preloaded into the server.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -13,31 +13,31 @@ use crate::support::{Options, Server, USUAL, process, skip, until};
 /// Folders on the disk, below the server's own.
 const FOLDERS: [&str; 2] = ["disk/history", "disk/blocks"];
 
-/// What the system writes at once.
+/// The unit of the system's writes.
 const PAGE_BYTES: usize = 4096;
 
-/// What can be wrong with the disk, by the names of `disk.c`.
+/// Faults of the disk, by their names in `disk.c`.
 pub(super) const FULL: &str = "full";
 pub(super) const WRITE_FAILS: &str = "write-fails";
 pub(super) const FSYNC_FAILS: &str = "fsync-fails";
 
-/// A server whose history and blocks are on such a disk.
+/// A server whose history and bans are on such a disk.
 pub(super) struct OnDisk {
     pub(super) server: Server,
     routes: String,
     starts: u32,
 }
 
-/// What a power cut does to what was written and not synced.
+/// The effect of a power cut on unsynced data.
 pub(super) enum Unsynced<'r> {
-    /// It is gone.
+    /// All of it is lost.
     Gone,
-    /// Some pages of it are there, and others not.
+    /// Some of its pages are written, others not.
     Partly(&'r mut fastrand::Rng),
 }
 
 impl OnDisk {
-    /// Starts one, whose clock is so many seconds ahead. `None` where there is no C compiler.
+    /// Starts a server whose clock is ahead. `None` without a C compiler.
     pub(super) fn start(fsync: &str, ahead_s: i64) -> Option<Self> {
         let routes = format!("{}fsync = \"{fsync}\"\n", super::ROUTES);
         let shell = shell(ahead_s)?;
@@ -53,7 +53,7 @@ impl OnDisk {
         })
     }
 
-    /// Starts it again, with a clock that is so many seconds ahead.
+    /// Restarts it with a clock that is ahead.
     pub(super) fn start_again(&mut self, ahead_s: i64) {
         let shell = shell(ahead_s).expect("it was there");
         self.server.start_again(&options(&self.routes, &shell));
@@ -71,7 +71,7 @@ impl OnDisk {
         fs::remove_file(self.platter().join(fault)).expect("it had begun");
     }
 
-    /// Whether a power cut would leave that text in a file.
+    /// Returns whether a text in a file would survive a power cut.
     pub(super) fn has(&self, file: &str, text: &str) -> bool {
         let file = self.server.folder.join("disk").join(file);
         let inode = fs::metadata(file).map(|file| file.ino());
@@ -79,16 +79,16 @@ impl OnDisk {
         kept.is_ok_and(|kept| String::from_utf8_lossy(&kept).contains(text))
     }
 
-    /// Stops the machine in the middle of whatever the server does.
+    /// Stops the machine at whatever the server is doing.
     pub(super) fn halt(&self) {
         let pid = self.server.pid();
-        // So that it starts no other server process.
+        // Keeps the supervisor from starting another server process.
         self.server.signal(Signal::STOP);
         process::end(pid);
         until("the server process to be gone", || !process::is_alive(pid));
     }
 
-    /// What the disk has is all that is left, and the machine starts anew.
+    /// Reduces the files to what is on the disk, and restarts the machine.
     pub(super) fn lose_power(&mut self, mut unsynced: Unsynced<'_>) {
         self.server.kill_supervisor();
         let platter = self.platter();
@@ -111,7 +111,7 @@ fn options<'o>(routes: &'o str, shell: &'o str) -> Options<'o> {
     }
 }
 
-/// What preloads the library.
+/// Returns the shell command that preloads the library.
 fn shell(ahead_s: i64) -> Option<String> {
     let library = library()?;
     Some(format!(
@@ -121,7 +121,7 @@ fn shell(ahead_s: i64) -> Option<String> {
     ))
 }
 
-/// Compiles it, once.
+/// Compiles it once.
 fn library() -> Option<&'static Path> {
     static LIBRARY: OnceLock<Option<PathBuf>> = OnceLock::new();
     let made = LIBRARY.get_or_init(|| {
@@ -143,7 +143,7 @@ fn library() -> Option<&'static Path> {
     made.as_deref()
 }
 
-/// Has a folder be what the platter has of it, and the platter be what is there now.
+/// Reverts a folder to its state on the disk, which then becomes the new one.
 fn fall_back(folder: &Path, platter: &Path, unsynced: &mut Unsynced<'_>) {
     let of = |inode: u64| platter.join(inode.to_string());
     let inode = |path: &Path| fs::metadata(path).ok().map(|found| found.ino());
@@ -181,7 +181,7 @@ fn fall_back(folder: &Path, platter: &Path, unsynced: &mut Unsynced<'_>) {
     fs::write(of(inode(folder).expect("a folder")), names).expect("written");
 }
 
-/// Pages of either, as if some had been written.
+/// Mixes pages of both versions, as if only some had been written.
 fn mixed(durable: &[u8], written: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
     let mut lengths = [durable.len(), written.len()];
     lengths.sort_unstable();

@@ -1,4 +1,4 @@
-//! Disks that fill up and fail while back ends publish and keep users out, and at a start.
+//! Disks that fill up and fail during publications and bans, and at a start.
 
 use std::thread;
 
@@ -18,7 +18,7 @@ fn is_failing(on: &OnDisk) -> bool {
     metrics.sum("veche_history_disk_failing", &[]) == 1.0
 }
 
-/// The server process is killed, and another one is ready.
+/// Kills the server process and waits for another one.
 fn kill(on: &OnDisk) {
     let old = on.server.pid();
     process::kill(old, Signal::KILL);
@@ -41,7 +41,7 @@ fn a_full_disk_loses_nothing_that_was_answered_over_a_kill_and_a_start() {
     }
     on.begin(FULL);
     thread::scope(|scope| {
-        // It waits for room, and for its answer in vain: the server process is killed.
+        // It waits for room and never gets its response: the server process is killed.
         let waiting = scope.spawn(|| {
             (51..)
                 .take_while(|number| answered.publish(&mut http, CHANNEL, *number))
@@ -55,7 +55,7 @@ fn a_full_disk_loses_nothing_that_was_answered_over_a_kill_and_a_start() {
         kill(&on);
         waiting.join().expect("it ends");
     });
-    // A start on a full disk serves what there is, and waits with what is to be kept.
+    // A start on a full disk serves existing data, and defers new writes.
     history(&on.server, CHANNEL).check_has_all(&answered, CHANNEL);
     let passing = json!({ "channel": CHANNEL, "data": 0, "skip_history": true });
     let passing = call(on.server.internal, "publish", &passing);
@@ -74,7 +74,7 @@ fn a_full_disk_loses_nothing_that_was_answered_over_a_kill_and_a_start() {
     assert!(!is_let_in(&on.server, "eve"));
 }
 
-/// Whatever fails, in whichever order, what is answered is kept; power is cut at the end.
+/// Random faults, with a power cut at the end: acknowledged data is preserved.
 #[test]
 fn a_disk_with_errors_loses_nothing_that_was_answered() {
     for fault in [WRITE_FAILS, FSYNC_FAILS] {

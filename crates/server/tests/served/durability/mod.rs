@@ -1,8 +1,8 @@
-//! Power cuts, failing disks and wrong clocks under the whole server: what a back end was told to be kept is there
-//! afterwards, or clients are told that something is missing.
+//! Power cuts, failing disks and wrong clocks under the whole server: acknowledged data survives, or clients learn that
+//! something is missing.
 //!
-//! `VECHE_DURABILITY_ROUNDS` says how many power cuts there are; two unless told. A run says its seed, and
-//! `VECHE_DURABILITY_SEED` makes the same choices again.
+//! `VECHE_DURABILITY_ROUNDS` sets the number of power cuts, 2 by default. A run prints its seed, and
+//! `VECHE_DURABILITY_SEED` reproduces it.
 
 mod clock;
 mod disk;
@@ -18,7 +18,7 @@ use crate::support::http::Http;
 use crate::support::server::KEY_HEADER;
 use crate::support::{Server, call};
 
-/// Publications that a channel keeps.
+/// The history size of a channel.
 const KEPT: u64 = 5_000;
 
 const ROUTES: &str = "[[route]]\npath = \"/follow\"\nhandler = \"push\"\nidentity = \"query:user\"\n\
@@ -28,7 +28,7 @@ const ROUTES: &str = "[[route]]\npath = \"/follow\"\nhandler = \"push\"\nidentit
     [[namespace]]\nname = \"chat\"\nhistory_size = 5000\nhistory_ttl = \"1h\"\n\
     [history]\npath = \"disk/history\"\n";
 
-/// Publications that were answered: offset by number, and their channel's epoch.
+/// Acknowledged publications: offset by number, and the channel's epoch.
 #[derive(Debug, Default)]
 struct Answered {
     epoch: String,
@@ -40,7 +40,7 @@ impl Answered {
         self.offsets.values().max().copied().unwrap_or_default()
     }
 
-    /// Publishes a number; false if that was not answered, as when the server is gone.
+    /// Publishes a number; returns false without a response, as when the server is gone.
     fn publish(&mut self, http: &mut Http, channel: &str, number: u64) -> bool {
         let body = json!({ "channel": channel, "data": number }).to_string();
         let answer = http.request("POST", "/api/publish", KEY_HEADER, body.as_bytes());
@@ -59,7 +59,7 @@ impl Answered {
     }
 }
 
-/// What a channel has: numbers by offset.
+/// The content of a channel: numbers by offset.
 #[derive(Debug)]
 struct History {
     epoch: String,
@@ -86,7 +86,7 @@ fn history(server: &Server, channel: &str) -> History {
 }
 
 impl History {
-    /// Each publication that was answered is there, at its offset, unless the channel has let go of it since.
+    /// Asserts that each acknowledged publication is at its offset, unless evicted since.
     fn check_has_all(&self, of: &Answered, channel: &str) {
         let lost: Vec<_> = { of.offsets.iter() }
             .filter(|(_, offset)| **offset + KEPT > self.top)
@@ -95,7 +95,7 @@ impl History {
         assert!(lost.is_empty(), "{channel}: {lost:?} were answered");
     }
 
-    /// There is no hole, and nothing is there twice or in another order.
+    /// Asserts that nothing is missing, duplicated or reordered.
     fn check_is_whole(&self, channel: &str) {
         let offsets: Vec<u64> = self.numbers.keys().copied().collect();
         let first = self.top + 1 - offsets.len() as u64;
@@ -108,7 +108,7 @@ impl History {
     }
 }
 
-/// Whether a user is let in.
+/// Returns whether a user is admitted.
 fn is_let_in(server: &Server, user: &str) -> bool {
     let target = format!("/follow?user={user}&channel=chat:0");
     let status = jwt::handshake(server.public, &target, "").status;

@@ -1,4 +1,4 @@
-//! Power cuts while back ends publish and keep users out.
+//! Power cuts during publications and bans.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -55,8 +55,8 @@ fn cut_power(fsync: &str) {
     }
 }
 
-/// Publishes to all channels and blocks users until the machine stops; what was answered, and a user that the disk has to
-/// know.
+/// Publishes to all channels and bans users until the machine stops; returns what was acknowledged, and a user that
+/// must be on disk.
 fn run_until_halt(
     on: &OnDisk,
     numbers: &mut [u64],
@@ -92,7 +92,7 @@ fn run_until_halt(
         }
         let is_known = on.has("blocks/list", &user);
         thread::sleep(pause);
-        // Whoever publishes ends by that, so nothing may panic before.
+        // The publishers end with it, so nothing may panic before.
         on.halt();
         assert!(is_known, "the disk does not know {user}");
         let answered = { publishers.into_iter() }
@@ -102,7 +102,7 @@ fn run_until_halt(
     })
 }
 
-/// Publishes number after number, each once, until the server is gone.
+/// Publishes consecutive numbers until the server is gone.
 fn publish(address: SocketAddr, channel: &str, number: &mut u64) -> Answered {
     let mut answered = Answered::default();
     let mut http = Http::connect(address);
@@ -132,7 +132,7 @@ fn check(on: &OnDisk, channel: &str, answered: &Answered, fsync: &str, all_is_go
         history.check_has_all(answered, channel);
     }
     match fsync {
-        // A part of a commit that nobody was told of may look as a commit that was lost.
+        // A part of an unacknowledged commit may look like a lost commit.
         "commit" => assert!(is_same || !all_is_gone, "{channel}: {}", on.server.log()),
         _ => assert!(!is_same, "{channel}: what clients know may be gone"),
     }

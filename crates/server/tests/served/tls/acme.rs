@@ -1,4 +1,4 @@
-//! Certificates that the server orders by itself, from a real authority.
+//! Certificates ordered by the server from a real authority.
 
 use std::fs;
 use std::net::TcpListener;
@@ -17,7 +17,7 @@ use crate::support::metrics::Metrics;
 use crate::support::{Options, Server, Setup, USUAL, get, process, setups, until};
 
 const NAME: &str = "push.veche.test";
-/// Of its files in the cache: the first name, and the beginning of a digest of all.
+/// The name of its files in the cache: the first name, and the beginning of a hash of all.
 const FILE: &str = "push.veche.test-c7916f37";
 const LISTEN: &str = "tls = { acme = [\"push.veche.test\", \"www.veche.test\"] }";
 
@@ -34,12 +34,12 @@ fn open(server: &Server, trust: &Arc<ClientConfig>) -> std::io::Result<Client> {
     Client::open(server.public, NAME, trust)
 }
 
-/// An operator who does not want to wait until the next try.
+/// Retries at once, as an impatient operator would.
 fn try_now(cache: &Path) {
     let _ = fs::remove_file(cache.join(format!("{FILE}.attempts")));
 }
 
-/// Puts a certificate into the cache that has most of its life behind it.
+/// Puts a certificate into the cache that is due for renewal.
 fn put_old(authority: &Authority, cache: &Path) {
     authority.old_server(&[NAME, "www.veche.test"], cache, "old");
     let read = |name: &str| fs::read_to_string(cache.join(name)).expect("there");
@@ -72,7 +72,7 @@ fn life(mut pebble: Pebble, setup: Setup) {
     let server = Server::prepared(setup, &options, copied);
     let cache = pebble.cache(&server.folder);
 
-    // The authority is away: whoever asks is told so, and all else works.
+    // The authority is down: this is reported, and everything else works.
     until("the first try", || orders(&server, "unreachable") > 0.0);
     until("what came of it", || {
         let log = server.log();
@@ -100,7 +100,7 @@ fn life(mut pebble: Pebble, setup: Setup) {
     until("it to be counted", || count(&server, failures, label) > 0.0);
     assert_eq!(get(server.internal, "/health").status, 200);
 
-    // It comes, and looks at the names.
+    // It starts and validates the names.
     pebble.start(server.public.port());
     try_now(&cache);
     until("a certificate", || orders(&server, "issued") == 1.0);
@@ -130,7 +130,7 @@ fn life(mut pebble: Pebble, setup: Setup) {
     let mode = fs::metadata(&cache).expect("there").permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
 
-    // A server process that dies comes back with it, and orders nothing.
+    // A restarted server process uses it and orders nothing.
     let pid = server.pid();
     process::kill(pid, Signal::KILL);
     until("another server process", || {
@@ -143,7 +143,7 @@ fn life(mut pebble: Pebble, setup: Setup) {
     echo.upgrade("/echo").expect("it opens");
     assert_eq!(orders(&server, "issued"), 0.0);
 
-    // One that is old is renewed, and nobody is dropped over it.
+    // An old one is renewed without closing a connection.
     let authority = Authority::new("old");
     put_old(&authority, &cache);
     try_now(&cache);
@@ -153,7 +153,7 @@ fn life(mut pebble: Pebble, setup: Setup) {
     });
     echo.echoes(b"still there");
 
-    // An upgrade takes it along.
+    // It survives an upgrade.
     let renewed = open(&server, &root).expect("it opens").shown();
     let upgraded = server.command(&["upgrade"]).output().expect("it runs");
     assert!(upgraded.status.success(), "{upgraded:?}");
@@ -167,14 +167,13 @@ fn life(mut pebble: Pebble, setup: Setup) {
     assert!(!log.contains("PRIVATE KEY") && !log.contains(key));
 }
 
-/// An authority that looks and finds nothing, and one that does not want to: the old certificate stays, and it is not asked
-/// again and again.
+/// A failed validation, and a refusal: the old certificate stays, and the authority is not asked repeatedly.
 #[test]
 fn an_authority_that_refuses_is_left_alone() {
     let Some(mut pebble) = Pebble::new("acme-refused") else {
         return;
     };
-    // Where nobody listens.
+    // No server listens there.
     let closed = TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr());
     pebble.start(closed.expect("a port").port());
     let authority = Authority::new("old");
@@ -204,7 +203,7 @@ fn an_authority_that_refuses_is_left_alone() {
     echo.echoes(b"still there");
     open(&server, &trust).expect("it opens");
 
-    // The account was kept over the failure, and neither a reload nor another process asks again.
+    // The account was stored despite the failure, and neither a reload nor another process retries.
     assert!(cache.join("account.json").exists());
     assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
     let pid = server.pid();
@@ -225,7 +224,7 @@ fn an_authority_that_refuses_is_left_alone() {
     open(&server, &trust).expect("it opens");
 }
 
-/// An authority that has forgotten the account gets another, by itself.
+/// If the authority has lost the account, another is created automatically.
 #[test]
 fn an_account_that_is_lost_is_made_anew() {
     let Some(mut pebble) = Pebble::new("acme-account") else {
@@ -243,7 +242,7 @@ fn an_account_that_is_lost_is_made_anew() {
     until("a certificate", || orders(&server, "issued") == 1.0);
     let account = || fs::read(cache.join("account.json")).unwrap_or_default();
     let before = account();
-    // It keeps nothing over a restart.
+    // It does not survive a restart.
     pebble.stop();
     pebble.start(server.public.port());
     put_old(&Authority::new("old"), &cache);

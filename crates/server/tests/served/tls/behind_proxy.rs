@@ -1,4 +1,4 @@
-//! TLS behind a proxy that says for whom it connects, and then passes on what it can't read.
+//! TLS behind a proxy that names the client and forwards encrypted data.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -37,7 +37,7 @@ fn the_header_comes_before_tls() {
         echo.upgrade("/echo").expect("it opens");
         echo.echoes(b"through a proxy");
         echo.leave();
-        // Whoever begins with TLS is no proxy.
+        // A peer that starts with TLS is not the proxy.
         assert!(open(b"").is_err());
         assert_eq!(
             sealed.count("veche_turned_away_total", "reason=\"proxy_header\""),

@@ -1,4 +1,4 @@
-//! An authority of the test's own, and what it signs.
+//! A certificate authority of the tests, and its certificates.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use rcgen::{
     date_time_ymd,
 };
 
-/// Signs certificates; its own is beside those that it signs.
+/// A certificate authority with its files.
 pub(super) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     folder: PathBuf,
 }
 
 impl Authority {
-    /// A new one, whose files lie in a folder of its own.
+    /// Creates one with a folder of its own.
     pub(super) fn new(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -34,18 +34,18 @@ impl Authority {
         Self { issuer, folder }
     }
 
-    /// The file of its own certificate.
+    /// Returns the file of its own certificate.
     pub(super) fn file(&self) -> PathBuf {
         self.folder.join("ca.pem")
     }
 
-    /// A certificate for a server of these names, in `NAME.pem` and `NAME.key` of a folder.
+    /// Issues a server certificate for these names, as `NAME.pem` and `NAME.key` in a folder.
     pub(super) fn server(&self, names: &[&str], folder: &Path, name: &str) {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         self.sign(CertificateParams::new(names).expect("names"), folder, name);
     }
 
-    /// The same, with most of its life behind it and a year of it left.
+    /// Issues one that is due for renewal with a year left.
     pub(super) fn old_server(&self, names: &[&str], folder: &Path, name: &str) {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names");
@@ -56,7 +56,7 @@ impl Authority {
         self.sign(params, folder, name);
     }
 
-    /// A certificate for a client, with what may say who it is.
+    /// Issues a client certificate with possible user names.
     pub(super) fn client(&self, common_name: &str, email: &str, name: &str) -> PathBuf {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params

@@ -1,4 +1,4 @@
-//! A client that speaks TLS: rustls over a blocking socket, HTTP and WebSocket inside.
+//! A TLS client: rustls over a blocking socket, with HTTP and WebSocket inside.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -30,7 +30,7 @@ const LIMITS: MessageLimits = MessageLimits {
 
 pub(super) type Versions = &'static [&'static SupportedProtocolVersion];
 
-/// What clients of one kind have in common; tickets are kept there.
+/// Returns the configuration of clients, which stores their tickets.
 pub(super) fn trust(
     authority: &Authority,
     versions: Versions,
@@ -39,7 +39,7 @@ pub(super) fn trust(
     trust_file(&authority.file(), versions, shown)
 }
 
-/// The same, of those in a PEM file.
+/// Returns the configuration with the authorities of a PEM file.
 pub(super) fn trust_file(
     authorities: &Path,
     versions: Versions,
@@ -77,7 +77,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Connects to a server of that name, and shakes hands.
+    /// Connects to a server name and completes the handshake.
     pub(super) fn open(
         address: SocketAddr,
         name: &str,
@@ -86,7 +86,7 @@ impl Client {
         Self::over(TcpStream::connect(address)?, name, trust)
     }
 
-    /// The same over a connection on which something may have been said before.
+    /// Completes the handshake on a connection that may have been used before.
     pub(super) fn over(
         mut socket: TcpStream,
         name: &str,
@@ -112,22 +112,22 @@ impl Client {
         self.stream.conn.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
-    /// The certificate that the server has shown.
+    /// Returns the server's certificate.
     pub(super) fn shown(&self) -> Vec<u8> {
         self.stream.conn.peer_certificates().expect("shown")[0].to_vec()
     }
 
-    /// Sends a request that ends the connection, and reads all that comes.
+    /// Sends a request that ends the connection, and reads everything.
     pub(super) fn last_request(&mut self, target: &str) -> io::Result<String> {
         let request = format!("GET {target} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
         self.stream.write_all(request.as_bytes())?;
         let mut answer = Vec::new();
-        // Without the notice that nothing was cut off this is an error.
+        // Without close_notify this is an error.
         self.stream.read_to_end(&mut answer)?;
         Ok(String::from_utf8_lossy(&answer).into_owned())
     }
 
-    /// Opens a WebSocket; the status if that is refused.
+    /// Opens a WebSocket; returns the status if it is refused.
     pub(super) fn upgrade(&mut self, target: &str) -> io::Result<()> {
         let mut request = Vec::new();
         let headers = [("Origin", "https://test")];
@@ -150,7 +150,7 @@ impl Client {
         self.stream.write_all(&out)
     }
 
-    /// The next message, text or not; pings are passed over.
+    /// Returns the next message, skipping pings.
     pub(super) fn hear(&mut self) -> io::Result<Vec<u8>> {
         loop {
             while !self.input.is_empty() {
@@ -175,7 +175,7 @@ impl Client {
         }
     }
 
-    /// Says something, which comes back.
+    /// Sends data and asserts its echo.
     #[track_caller]
     pub(super) fn echoes(&mut self, data: &[u8]) {
         self.say(data).expect("the server reads");
@@ -183,7 +183,7 @@ impl Client {
         assert!(heard == data, "{} bytes came back", heard.len());
     }
 
-    /// The closing handshakes, of WebSocket and of TLS.
+    /// Performs the closing handshakes of WebSocket and TLS.
     #[track_caller]
     pub(super) fn leave(mut self) {
         let mut out = Vec::new();

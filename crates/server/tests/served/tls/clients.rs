@@ -1,4 +1,4 @@
-//! Clients with certificates of their own, and users by them.
+//! Client certificates, and users by them.
 
 use serde_json::json;
 
@@ -40,7 +40,7 @@ fn a_certificate_says_who_it_is() {
                 let mut client = Client::open(sealed.server.public, "localhost", trust)?;
                 client.upgrade(target).map(|()| client)
             };
-            // Twice: the second time by a ticket, which holds the certificate too.
+            // Twice: the second time with a ticket, which contains the certificate too.
             let ada = with(Some(&ada));
             for target in ["/own", "/own", "/mail"] {
                 let mut client = open(&ada, target).expect("it opens");
@@ -60,12 +60,12 @@ fn a_certificate_says_who_it_is() {
             assert!(open(&bob, "/own").is_ok());
             let refused = open(&bob, "/mail").err().expect("no mail address in it");
             assert!(refused.to_string().contains("401"), "{refused}");
-            // What is shown has to be good, whether it is asked for or not.
+            // A presented certificate has to be valid even if it is optional.
             let (eve, nobody) = (with(Some(&eve)), with(None));
             assert!(open(&eve, "/echo").is_err());
             assert_eq!(open(&nobody, "/echo").is_ok(), optional);
             assert!(open(&nobody, "/own").is_err());
-            // A client may know before the server has counted it.
+            // A client may notice before the server has counted it.
             let failed = if optional { 1 } else { 3 };
             until("failures to be counted", || {
                 sealed.count(
@@ -77,7 +77,7 @@ fn a_certificate_says_who_it_is() {
     });
 }
 
-/// A ticket is worth nothing once others vouch for clients.
+/// Tickets are invalid once the client authority changes.
 #[test]
 fn a_ticket_does_not_outlive_who_vouched() {
     let people = Authority::new("people");

@@ -1,4 +1,4 @@
-//! What is no TLS, what is broken, and what never ends.
+//! Connections without TLS, with malformed TLS, and endless ones.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use rustls::pki_types::ServerName;
 use super::Sealed;
 use crate::support::{Options, SOON, on_all, until};
 
-/// The first message of a client.
+/// Returns a ClientHello.
 fn hello(sealed: &Sealed) -> (ClientConnection, Vec<u8>) {
     let name = ServerName::try_from("localhost").expect("a name");
     let mut client = ClientConnection::new(Arc::clone(&sealed.trust), name).expect("a client");
@@ -19,7 +19,7 @@ fn hello(sealed: &Sealed) -> (ClientConnection, Vec<u8>) {
     (client, bytes)
 }
 
-/// Sends these bytes, and reads all that comes.
+/// Sends these bytes and returns everything received.
 fn knock(sealed: &Sealed, bytes: &[u8]) -> Vec<u8> {
     let mut socket = TcpStream::connect(sealed.server.public).expect("it listens");
     socket.set_read_timeout(Some(SOON)).expect("a socket");
@@ -50,16 +50,16 @@ fn what_is_no_tls_gets_a_clean_end() {
         assert_eq!(knock(&sealed, b"\x00\x01\x02 garbage"), b"");
         assert_eq!(failures("not_tls"), 2);
 
-        // A record that holds what only servers say; the alert says so.
+        // A record that only servers send; the alert says so.
         let answer = knock(&sealed, b"\x16\x03\x01\x00\x05\x02\x00\x00\x01\x00");
         assert_eq!(answer.first(), Some(&21), "{answer:?}");
         assert_eq!(failures("malformed"), 1);
-        // A record as long as none may be.
+        // A record longer than allowed.
         let answer = knock(&sealed, b"\x16\x03\x01\xff\xff");
         assert_eq!(answer.first(), Some(&21), "{answer:?}");
         assert_eq!(failures("malformed"), 2);
 
-        // Who leaves in the middle, and who never says anything.
+        // A client that leaves halfway, and one that sends nothing.
         let (_, bytes) = hello(&sealed);
         let mut socket = TcpStream::connect(sealed.server.public).expect("it listens");
         socket
@@ -151,7 +151,7 @@ fn a_handshake_has_a_time_to_be_over_by() {
     });
 }
 
-/// A session does not survive what was changed on its way.
+/// A modified record ends the session.
 #[test]
 fn a_changed_record_ends_the_session() {
     on_all(|setup| {

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use super::{BOTH, Client, Sealed, trust};
 use crate::support::{Options, USUAL, on_all, until};
 
-/// Takes the place of the server's certificate, both files of it.
+/// Replaces the server's certificate, both files.
 fn renew(sealed: &Sealed) {
     let folder = sealed.server.folder.join("new");
     sealed.authority.server(&["localhost"], &folder, "own");
@@ -27,7 +27,7 @@ fn new_files_are_taken_up_and_nobody_is_dropped() {
         let sealed = Sealed::start(setup, "", &Options::default());
         let mut first = sealed.open();
         first.upgrade("/echo").expect("it opens");
-        // A resumed handshake shows no certificate, so each is a stranger.
+        // A resumed handshake shows no certificate, so each client is new.
         let stranger = || {
             let trust = trust(&sealed.authority, BOTH, None);
             Client::open(sealed.server.public, "localhost", &trust).expect("it opens")
@@ -37,7 +37,7 @@ fn new_files_are_taken_up_and_nobody_is_dropped() {
         until("the new certificate", || stranger().shown() != old);
         first.echoes(b"still there");
 
-        // By hand, at once; tickets of before are still good.
+        // With a reload, at once; earlier tickets remain valid.
         let trust = trust(&sealed.authority, BOTH, None);
         let again = || Client::open(sealed.server.public, "localhost", &trust).expect("it opens");
         again().last_request("/index.html").expect("an answer");
@@ -53,7 +53,7 @@ fn new_files_are_taken_up_and_nobody_is_dropped() {
         assert!(again().is_resumed());
         first.echoes(b"still there");
 
-        // Half of a pair, and no certificate at all: the old stay.
+        // One file of the pair, and an invalid certificate: the old one stays.
         let before = stranger().shown();
         let certificate = sealed.server.folder.join("tls/own.pem");
         fs::write(&certificate, "nothing").expect("written");
@@ -68,14 +68,17 @@ fn new_files_are_taken_up_and_nobody_is_dropped() {
             .expect("it runs");
         let said = String::from_utf8_lossy(&reload.stderr).into_owned();
         assert!(!reload.status.success(), "{reload:?}");
-        assert!(said.contains("own.pem: no certificate in it"), "{said}");
+        assert!(
+            said.contains("own.pem: it contains no certificate"),
+            "{said}"
+        );
         assert!(stranger().shown() == before);
         first.echoes(b"still there");
         first.leave();
     });
 }
 
-/// A server process that dies while its files are no good comes back with what it has, and mends itself.
+/// A server process restarted with invalid files starts without them, and recovers when they are valid.
 #[test]
 fn a_server_that_comes_back_to_bad_files_waits_for_good_ones() {
     let sealed = Sealed::start(USUAL, "", &Options::default());
@@ -89,7 +92,7 @@ fn a_server_that_comes_back_to_bad_files_waits_for_good_ones() {
         status.is_some_and(|status| status["state"] == "ready")
             && sealed.server.try_pid().is_some_and(|other| other != pid)
     });
-    // The other listeners serve; this one lets nobody in, in plain words least of all.
+    // Other listeners serve; this one accepts no client, and never without TLS.
     let internal = crate::support::get(sealed.server.internal, "/health");
     assert_eq!(internal.status, 200);
     assert!(Client::open(sealed.server.public, "localhost", &sealed.trust).is_err());
@@ -130,13 +133,25 @@ fn check_says_what_is_wrong_with_files() {
         ),
         ("lost.pem", "a.key", "lost.pem: there is no such file"),
         ("a.pem", "lost.key", "lost.key: there is no such file"),
-        ("a.key", "a.key", "a.key: no certificate in it, but a key"),
-        ("a.pem", "a.pem", "a.pem: no key in it, but a certificate"),
-        ("empty.pem", "a.key", "empty.pem: no certificate in it"),
+        (
+            "a.key",
+            "a.key",
+            "a.key: it contains a key, but no certificate",
+        ),
+        (
+            "a.pem",
+            "a.pem",
+            "a.pem: it contains a certificate, but no key",
+        ),
+        (
+            "empty.pem",
+            "a.key",
+            "empty.pem: it contains no certificate",
+        ),
         (
             "a.pem",
             "locked.key",
-            "locked.key: the key is locked with a passphrase",
+            "locked.key: the key is encrypted with a passphrase",
         ),
     ] {
         let config = folder.join("veche.toml");

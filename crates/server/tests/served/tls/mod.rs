@@ -1,4 +1,4 @@
-//! TLS of our listeners: real clients, real certificates, and whatever else may knock.
+//! TLS of our listeners with real clients and certificates.
 
 mod acme;
 mod behind_proxy;
@@ -28,7 +28,7 @@ const BOTH: Versions = &[&TLS13, &TLS12];
 const ONLY_1_2: Versions = &[&TLS12];
 const ONLY_1_3: Versions = &[&TLS13];
 
-/// A server whose public listener shows a certificate for `localhost` of an authority.
+/// A server whose public listener has a certificate for `localhost`.
 struct Sealed {
     server: Server,
     authority: Authority,
@@ -60,13 +60,13 @@ impl Sealed {
         Client::open(self.server.public, "localhost", &self.trust).expect("it opens")
     }
 
-    /// The value of a metric, over all workers.
+    /// Returns a metric summed over all workers.
     fn count(&self, name: &str, label: &str) -> u64 {
         Metrics::scrape(self.server.internal).sum(name, &[label]) as u64
     }
 }
 
-/// A further listener, for a back end's lines.
+/// An additional listener for lines of a back end.
 const LINES: &str = "[[listen]]\naddress = \"127.0.0.1:0\"\nrole = \"push\"\nname = \"lines\"\n\
                      tls = { certificate = \"tls/own.pem\", key = \"tls/own.key\" }\n";
 
@@ -122,7 +122,7 @@ fn everything_that_is_spoken_may_be_sealed() {
     });
 }
 
-/// The listener's address, by its place in the config.
+/// Returns the address of a listener by its index in the configuration.
 fn address_of(server: &Server, place: usize) -> SocketAddr {
     let status = server.status().expect("a status");
     let address = status["listeners"][place]["address"].as_str();
@@ -167,7 +167,7 @@ fn a_client_gets_the_certificate_for_the_name_that_it_asks_for() {
         ("any.site.example", "b.pem"),
         ("deep.c.example", "c.pem"),
         ("any.c.example", "c.pem"),
-        // An address is no name to ask for: the first.
+        // An address is not a server name: the first certificate is used.
         ("127.0.0.1", "a.pem"),
     ] {
         assert!(
@@ -175,7 +175,7 @@ fn a_client_gets_the_certificate_for_the_name_that_it_asks_for() {
             "{name} got another's"
         );
     }
-    // The first is for those names that nothing is for, and the client says that it is not.
+    // The first certificate is used for unknown names, and the client rejects it.
     let error = shown("elsewhere.test").expect_err("not for it");
     assert!(error.to_string().contains("not valid for name"), "{error}");
     let metrics = Metrics::scrape(server.internal);
@@ -190,7 +190,7 @@ fn versions_and_whoever_comes_back() {
         for (versions, label) in [(ONLY_1_2, "version=\"1.2\""), (ONLY_1_3, "version=\"1.3\"")] {
             let trust = trust(&sealed.authority, versions, None);
             let before = sealed.count("veche_tls_handshakes_total", "outcome=\"resumed\"");
-            // Each is a connection of its own, to any of the workers.
+            // Separate connections, to any of the workers.
             for time in 0..6 {
                 let mut client =
                     Client::open(sealed.server.public, "localhost", &trust).expect("it opens");

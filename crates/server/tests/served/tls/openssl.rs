@@ -1,4 +1,4 @@
-//! Seen by another program than ours: `openssl s_client`.
+//! TLS as seen by `openssl s_client`.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use super::Sealed;
 use crate::support::{Options, on_all};
 
-/// What it says of a connection that asks for a page.
+/// Returns its output for a connection that requests a page.
 fn connect(sealed: &Sealed, arguments: &[&str]) -> String {
     let mut child = Command::new("openssl")
         .args([
@@ -27,7 +27,7 @@ fn connect(sealed: &Sealed, arguments: &[&str]) -> String {
         .spawn()
         .expect("openssl is installed");
     let request = b"GET /index.html HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    // Where the handshake fails it may be gone already.
+    // It may have exited already if the handshake fails.
     let _ = child.stdin.take().expect("piped").write_all(request);
     let output = child.wait_with_output().expect("it ends");
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
@@ -55,7 +55,7 @@ fn openssl_finds_nothing_wrong() {
             assert!(again.contains(&words), "{words}\nin\n{again}");
             assert!(again.contains("<p>hello</p>"), "{again}");
         }
-        // What is too old, or has nothing in common.
+        // Obsolete versions, and no common cipher.
         for refused in [
             &["-tls1_1", "-cipher", "ALL:@SECLEVEL=0"][..],
             &["-tls1_2", "-cipher", "AES128-SHA:@SECLEVEL=0"],

@@ -1,4 +1,4 @@
-//! Pebble, an authority that speaks ACME and issues certificates to nobody who matters, and the names that it looks up.
+//! Pebble, an ACME test authority, and the DNS server that it uses.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -15,11 +15,11 @@ use super::certificates::Authority;
 use super::client::{Client, trust};
 use crate::support::{skip, until};
 
-/// An authority with addresses, which may not run yet.
+/// An authority with its addresses, which may not be running.
 pub(super) struct Pebble {
     program: PathBuf,
     folder: PathBuf,
-    /// Vouches for its own server.
+    /// The authority of its own server certificate.
     authority: Authority,
     address: SocketAddr,
     management: SocketAddr,
@@ -30,7 +30,7 @@ pub(super) struct Pebble {
 pub(super) const BLOCKED: &str = "blocked.veche.test";
 
 impl Pebble {
-    /// `None`, with a line that says so, where there is none on this machine.
+    /// Returns `None`, with a message, if it is not installed.
     pub(super) fn new(test: &str) -> Option<Self> {
         let target = Path::new(env!("CARGO_BIN_EXE_veche")).ancestors().nth(2);
         let program = target.expect("a target folder").join("tools/pebble");
@@ -54,12 +54,12 @@ impl Pebble {
         })
     }
 
-    /// The file of who vouches for it.
+    /// Returns the file of its own server's authority.
     pub(super) fn ca(&self) -> PathBuf {
         self.authority.file()
     }
 
-    /// Lines of a config that order from it.
+    /// Returns configuration lines that order from it.
     pub(super) fn config(&self) -> String {
         format!(
             "[acme]\ndirectory = \"https://{}/dir\"\nca = {:?}\ncontact = [\"ops@veche.test\"]\n",
@@ -68,13 +68,13 @@ impl Pebble {
         )
     }
 
-    /// The folder of a server's cache, beside its config.
+    /// Returns the cache folder of a server, beside its configuration.
     pub(super) fn cache(&self, folder: &Path) -> PathBuf {
         let name = format!("127.0.0.1-{}-dir", self.address.port());
         folder.join("acme").join(name)
     }
 
-    /// Runs it, looking at this port of every name.
+    /// Starts it with the port on which it validates names.
     pub(super) fn start(&mut self, tls_port: u16) {
         let config = json!({"pebble": {
             "listenAddress": self.address,
@@ -96,9 +96,9 @@ impl Pebble {
             .arg(file)
             .args(["-dnsserver", &names().to_string()])
             .env("PEBBLE_VA_NOSLEEP", "1")
-            // One of twenty nonces is refused, as may happen with any authority.
+            // One of twenty nonces is rejected, as may happen with any authority.
             .env("PEBBLE_WFE_NONCEREJECT", "5")
-            // Each order has to be proven.
+            // Each order has to be validated.
             .env("PEBBLE_AUTHZREUSE", "0")
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a descriptor"))
@@ -119,7 +119,7 @@ impl Pebble {
         }
     }
 
-    /// Who vouches for what it issues, as a PEM file; another one each time that it runs.
+    /// Returns the root of issued certificates as a PEM file; another one at each start.
     pub(super) fn root(&self) -> PathBuf {
         let mut config = trust(&self.authority, BOTH, None);
         Arc::make_mut(&mut config).alpn_protocols.clear();
@@ -150,7 +150,7 @@ impl Drop for Pebble {
     }
 }
 
-/// A server of DNS to which every name is this machine, for as long as the tests last; over TCP, which is how Pebble asks.
+/// Starts a DNS server that resolves every name to this machine until the tests end; over TCP, which Pebble uses.
 fn names() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
@@ -162,7 +162,7 @@ fn names() -> SocketAddr {
     address
 }
 
-/// Each message has its length in front (RFC 1035 section 4.2.2).
+/// Each message is preceded by its length (RFC 1035 section 4.2.2).
 fn converse(mut stream: TcpStream) -> Option<()> {
     loop {
         let mut length = [0; 2];
@@ -175,7 +175,7 @@ fn converse(mut stream: TcpStream) -> Option<()> {
     }
 }
 
-/// 127.0.0.1 to whoever asks for an A record, nothing to others (RFC 1035 section 4.1).
+/// Answers A queries with 127.0.0.1 and others with nothing (RFC 1035 section 4.1).
 fn answer(query: &[u8]) -> Option<Vec<u8>> {
     let name = query.get(12..)?.iter().position(|&byte| byte == 0)?;
     let question = query.get(12..12 + name + 5)?;

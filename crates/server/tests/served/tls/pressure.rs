@@ -1,4 +1,4 @@
-//! Sealed sessions that end for other reasons than their own.
+//! TLS sessions that end for reasons outside of TLS.
 
 use rustix::process::Signal;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::Sealed;
 use crate::support::{Options, call, on_all, until};
 
-/// A drain says so inside, and TLS that nothing was cut off.
+/// A drain sends the close code inside, and close_notify.
 #[test]
 fn a_drain_ends_them_in_good_order() {
     on_all(|setup| {
@@ -26,7 +26,7 @@ fn a_drain_ends_them_in_good_order() {
     });
 }
 
-/// What is sealed counts against the budget of what is unread, and nobody else pays for it.
+/// Encrypted output counts against the outbox limit, and only the client itself is closed.
 #[test]
 fn who_does_not_read_is_closed_alone() {
     on_all(|setup| {

@@ -1,4 +1,4 @@
-//! What ends a connection from our side: the server's stop, newer code, a cancelled coroutine.
+//! Connections that our side ends: a stop, newer code, a cancelled coroutine.
 
 use std::sync::mpsc::sync_channel;
 use std::thread;
@@ -11,7 +11,7 @@ use crate::peer::{Heard, Peer, serve};
 use crate::support::metrics::Metrics;
 use crate::support::{Options, Server, Socket, on_all, setups, until};
 
-/// Tells a file's worth of code to open one connection when it starts.
+/// Returns code that opens one connection at its start.
 fn keeper(address: std::net::SocketAddr, more: &str) -> String {
     format!(
         "local veche = require 'veche'\nlocal app = {{}}\n\
@@ -106,7 +106,7 @@ fn older_code_is_gone_with_what_it_has_dialed() {
         let mut both = [told.recv().expect("told"), told.recv().expect("told")];
         both.sort();
         assert_eq!(both, ["0: closed Some(1001)", "1: opened new"]);
-        // It is not dialed again by the older code.
+        // The older code does not reconnect.
         thread::sleep(Duration::from_millis(500));
         assert!(told.try_recv().is_err());
         let open = || Metrics::scrape(server.internal).sum("veche_app_clients", &[]);
@@ -121,7 +121,7 @@ fn a_cancelled_coroutine_dials_no_longer() {
         let (tell, told) = sync_channel(8);
         let address = serve(move |_, socket| {
             let mut peer = Peer::meet(socket).expect("a request");
-            // No answer; the end of it.
+            // No response, but its end.
             let _ = tell.send(peer.hear());
         });
         let script = format!(
@@ -138,7 +138,7 @@ fn a_cancelled_coroutine_dials_no_longer() {
             "{answer}"
         );
         assert_eq!(told.recv().expect("told"), Heard::End);
-        // Whoever is cancelled while it receives loses nothing that others could have.
+        // A coroutine cancelled while receiving loses no message for others.
         let talker = serve(|_, socket| {
             let mut peer = Peer::accept(socket).expect("a request");
             peer.hear();
@@ -186,7 +186,7 @@ fn a_closed_one_holds_no_memory() {
         let kib = || run(&server, &script).parse::<f64>().expect("a number");
         let before = (0..4).map(|_| kib()).fold(0.0, f64::max);
         let after = (0..10).map(|_| kib()).fold(f64::MAX, f64::min);
-        // A thousand were opened in between: with their tables and functions they would be more than a megabyte.
+        // A thousand were opened in between: their tables and functions would take more than a megabyte.
         assert!(after < before + 300.0, "{before} KiB, then {after}");
         until("all of them to be closed", || {
             Metrics::scrape(server.internal).sum("veche_app_clients", &[]) == 0.0

@@ -1,4 +1,4 @@
-//! Servers that refuse, lie, break the protocol or die.
+//! Servers that refuse, send wrong data, violate the protocol or die.
 
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -77,13 +77,13 @@ fn handshakes_that_come_to_nothing() {
 fn nobody_there_and_nobody_who_answers() {
     on_all(|setup| {
         let server = start(setup);
-        // A port that was free a moment ago.
+        // A port that was just free.
         let free = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = free.local_addr().expect("bound");
         drop(free);
         let told = run(&server, &format!("websocket.connect('ws://{address}/')"));
         assert!(told.contains("connection refused"), "{told}");
-        // It takes the connection, and the request, and says nothing.
+        // It accepts the connection and the request, and stays silent.
         let silent = serve(|_, socket| {
             thread::sleep(Duration::from_secs(2));
             drop(socket);
@@ -100,7 +100,7 @@ fn nobody_there_and_nobody_who_answers() {
             told.starts_with("false\n") && told.contains("not open within 0.2 s"),
             "{told}"
         );
-        // A protocol that nobody offered.
+        // A subprotocol that was not offered.
         let odd = serve(|_, socket| {
             let mut peer = Peer::meet(socket).expect("a request");
             peer.agree(Some("other"));
@@ -119,17 +119,17 @@ fn nobody_there_and_nobody_who_answers() {
 
 #[test]
 fn whoever_breaks_the_protocol_is_closed_with_the_code_for_it() {
-    // What comes after the 101, what the script sees, and what the peer is told.
+    // Data after the 101, the script's result, and the code that the peer receives.
     let table: [(&[u8], &str, u16); 6] = [
-        // Masked, as only clients may.
+        // Masked, which only clients do.
         (b"\x81\x81\0\0\0\0x", "1002", 1002),
         // A reserved opcode.
         (b"\x83\x00", "1002", 1002),
-        // Compressed, though nobody agreed on it.
+        // Compressed without negotiation.
         (b"\xc1\x01x", "1002", 1002),
         // Text that is not UTF-8.
         (b"\x81\x02\xc3\x28", "1007", 1007),
-        // A continuation of nothing.
+        // A continuation without a message.
         (b"\x80\x00", "1002", 1002),
         // A gigabyte is announced.
         (b"\x82\x7f\0\0\0\0\x40\0\0\0", "1009", 1009),
@@ -192,7 +192,7 @@ fn a_server_that_dies() {
             let mut peer = Peer::accept(socket).expect("a request");
             peer.say("before");
             match number {
-                // FIN, in the middle of a message.
+                // FIN in the middle of a message.
                 0 => _ = peer.raw(b"\x81\x05hal"),
                 // A reset.
                 1 => {

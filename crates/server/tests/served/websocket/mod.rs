@@ -1,6 +1,6 @@
-//! Applications that dial other WebSocket servers: ours, and such as break the protocol in every way.
+//! Applications that dial other WebSocket servers: ours, and misbehaving ones.
 //!
-//! The application runs what it is posted, so each test says in Lua what it wants.
+//! The application runs the code that it is sent, so each test contains its own Lua.
 
 mod callbacks;
 mod ends;
@@ -47,7 +47,7 @@ fn start_with(setup: Setup, files: &[(&str, &str)]) -> Server {
     Server::serving(setup, ROUTES, &files)
 }
 
-/// What the script returns, or how it fails.
+/// Returns the script's result or error.
 #[track_caller]
 fn run(server: &Server, script: &str) -> String {
     let script =
@@ -135,12 +135,12 @@ fn many_at_once() {
             ),
         );
         assert_eq!(told, "4000");
-        // Those of the other side are gone as well.
+        // The connections of the other side have closed as well.
         server.await_connections(0);
     });
 }
 
-/// Clients wait for `app.start`, but what it has dialed does not.
+/// Clients wait for `app.start`, but outgoing connections do not.
 #[test]
 fn an_application_may_dial_before_anything_else() {
     const STARTS: &str = r#"
@@ -244,7 +244,7 @@ fn names_and_addresses_of_both_families() {
         let echo = |_, socket| Peer::accept(socket).expect("a request").echo();
         if let Ok(address) = serve_at("[::1]:0", echo) {
             assert_eq!(run(&server, &script("[::1]", address.port())), "x\ntext");
-            // The first address of the name has nobody, nor gets anybody while it is bound.
+            // The first address of the name has no listener, and none can bind it.
             let nobody = Socket2::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
             let first = SocketAddr::from((Ipv4Addr::LOCALHOST, address.port()));
             if nobody.bind(&first.into()).is_ok() {
@@ -310,7 +310,7 @@ fn pings_are_answered_and_a_silent_server_is_asked() {
                     peer.say("alive");
                     peer.echo();
                 }
-                // Says nothing, not even a pong.
+                // Sends nothing, not even a pong.
                 _ => while peer.hear() != Heard::End {},
             }
         });
@@ -329,7 +329,7 @@ fn a_server_that_asks_for_patience_and_messages_in_pieces() {
         let server = start(setup);
         let address = serve(|_, socket| {
             let mut peer = Peer::meet(socket).expect("a request");
-            // The 101 byte by byte, and with it the beginning of a message.
+            // The 101 byte by byte, followed by the beginning of a message.
             let head = peer.head.clone();
             let mut out = Vec::new();
             let head = veche_proto::http::parse_head(head.as_bytes(), &Default::default());

@@ -1,5 +1,5 @@
-//! Who does not receive is not sent to, and who does not read is not sent more than fits: nothing is lost, and memory
-//! stays where it was.
+//! Backpressure: a side that does not receive is not sent to, and one that does not read gets no more than fits:
+//! nothing is lost, and memory stays flat.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -12,7 +12,7 @@ use super::{run, start};
 use crate::peer::{Heard, Peer, serve};
 use crate::support::{on_all, until};
 
-/// Long enough that all of them don't fit into the kernel's buffers and ours.
+/// Long enough that all of them exceed the kernel's buffers and ours.
 const MESSAGE_BYTES: usize = 10_000;
 const MESSAGES: usize = 3000;
 
@@ -49,7 +49,7 @@ fn a_script_that_does_not_receive_holds_the_server_back() {
         );
         thread::scope(|scope| {
             let receiver = scope.spawn(|| run(&server, &script));
-            // It gets no further.
+            // It makes no further progress.
             let mut before = usize::MAX;
             until("the server to be held back", || {
                 thread::sleep(Duration::from_millis(300));
@@ -73,7 +73,7 @@ fn a_server_that_does_not_read_makes_send_say_so() {
         let counted = Arc::clone(&heard);
         let address = serve(move |_, socket| {
             let mut peer = Peer::accept(socket).expect("a request");
-            // Meanwhile what it says is heard all the same.
+            // Its own messages are received meanwhile.
             peer.say("said while nothing was read");
             assert_eq!(
                 peer.hear(),
@@ -120,7 +120,7 @@ fn a_server_that_does_not_read_makes_send_say_so() {
     });
 }
 
-/// Both ends send much before either reads: whoever stops reading while it can't send would wait for ever.
+/// Both ends send much before either reads: a side that stops reading while it can't send would deadlock.
 #[test]
 fn two_that_send_much_to_each_other() {
     on_all(|setup| {

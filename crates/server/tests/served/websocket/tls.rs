@@ -1,4 +1,4 @@
-//! wss: certificates that are believed and such that are not.
+//! wss with trusted and untrusted certificates.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -54,7 +54,7 @@ fn a_certificate_that_is_not_believed() {
             setup,
             &[("ca.pem", &pem), ("its.pem", &its), ("empty.pem", "")],
         );
-        // Nobody's, another's, for another name, and no TLS at all.
+        // Self-signed, of another authority, for another name, and no TLS at all.
         for (address, options, words) in [
             (address, "{}", "invalid peer certificate"),
             (
@@ -69,7 +69,11 @@ fn a_certificate_that_is_not_believed() {
                 "{ ca_file = 'none.pem' }",
                 "none.pem: there is no such file",
             ),
-            (address, "{ ca_file = 'empty.pem' }", "no certificate in it"),
+            (
+                address,
+                "{ ca_file = 'empty.pem' }",
+                "it contains no certificate",
+            ),
         ] {
             let told = run(
                 &server,
@@ -87,7 +91,7 @@ fn a_certificate_that_is_not_believed() {
     });
 }
 
-/// A file that takes its time: a pipe, whose other end is the test's.
+/// A slow file: a pipe whose other end belongs to the test.
 #[test]
 fn a_worker_goes_on_while_certificates_are_read() {
     for setup in setups().filter(|setup| setup.workers == 1) {
@@ -100,7 +104,7 @@ fn a_worker_goes_on_while_certificates_are_read() {
         let pipe = server.config().with_file_name("ca.pem");
         let made = Command::new("mkfifo").arg(&pipe).status();
         assert!(made.expect("mkfifo").success());
-        // Two that wait for the same, and one that is not wanted any more.
+        // Two that wait for the same file, and one that is abandoned.
         let script = format!(
             r#"
             local function dial()
@@ -115,7 +119,7 @@ fn a_worker_goes_on_while_certificates_are_read() {
         );
         thread::scope(|scope| {
             let told = scope.spawn(|| run(&server, &script));
-            // Once this opens, somebody is reading.
+            // Once this opens, the file is being read.
             let mut reads = File::options().write(true).open(&pipe).expect("a reader");
             for _ in 0..3 {
                 assert_eq!(run(&server, "veche.sleep(0.03) return 'here'"), "here");

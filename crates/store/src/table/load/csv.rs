@@ -1,4 +1,4 @@
-//! CSV files: the first line names the columns.
+//! CSV files whose first line names the columns.
 
 use std::io::Read;
 
@@ -8,7 +8,7 @@ use super::value;
 use crate::table::job::FilePosition;
 use crate::table::schema::Schema;
 
-/// What is read at a time, in bytes.
+/// Size of a read in bytes.
 const BLOCK: usize = 256 << 10;
 
 fn fault(error: &csv::Error) -> LoadFault {
@@ -21,14 +21,14 @@ fn fault(error: &csv::Error) -> LoadFault {
             expected_len,
             len,
         } => {
-            let why = format!("it has {len} fields, the first line {expected_len}");
+            let why = format!("it has {len} fields, the first line has {expected_len}");
             LoadFault::Text(line(pos), why)
         }
         _ => LoadFault::Read(error.to_string()),
     }
 }
 
-/// A whole file.
+/// Loads a whole file.
 pub(super) fn file(
     reader: Box<dyn Read + '_>,
     schema: &Schema,
@@ -41,7 +41,7 @@ pub(super) fn file(
         .from_reader(reader);
     let mut record = csv::ByteRecord::new();
     let mut order: Option<Vec<usize>> = None;
-    // Its own copy of what a record says, since it is read over.
+    // Copies the position, since the record is overwritten.
     while reader
         .read_byte_record(&mut record)
         .map_err(|error| fault(&error))?
@@ -68,12 +68,12 @@ pub(super) fn file(
         Some(_) => Ok(()),
         None => Err(LoadFault::Text(
             FilePosition::Line(1),
-            "it is empty: a line with the names of the columns expected".to_owned(),
+            "it is empty: the first line must name the columns".to_owned(),
         )),
     }
 }
 
-/// Which columns the fields of the first line name.
+/// Maps the fields of the first line to columns.
 fn columns(schema: &Schema, names: &csv::ByteRecord) -> Result<Vec<usize>, String> {
     let mut order = Vec::with_capacity(names.len());
     for name in names {
@@ -81,7 +81,7 @@ fn columns(schema: &Schema, names: &csv::ByteRecord) -> Result<Vec<usize>, Strin
         match schema.column(name.trim_ascii()) {
             None => return Err(format!("there is no column \"{shown}\"")),
             Some(place) if order.contains(&place) => {
-                return Err(format!("{shown} stands there twice"));
+                return Err(format!("{shown} occurs twice"));
             }
             Some(place) => order.push(place),
         }

@@ -1,19 +1,19 @@
-//! What can be wrong with a file of rows, and where its rows go.
+//! Errors of files to load, and the destination of their rows.
 
 use super::row_batch::RowBatch;
 use crate::table::error::TableError;
 use crate::table::job::{FilePosition, JobError};
 
-/// What is wrong with a file.
+/// An error while loading a file.
 #[derive(Debug)]
 pub(in super::super) enum LoadFault {
-    /// It can't be read.
+    /// The file can't be read.
     Read(String),
-    /// What stands there is refused.
+    /// The content is invalid.
     Text(FilePosition, String),
     /// The table refuses a row.
     Put(FilePosition, TableError),
-    /// It is not about the file.
+    /// An error not specific to the file.
     Job(JobError),
 }
 
@@ -23,7 +23,7 @@ impl LoadFault {
         match self {
             Self::Read(why) => JobError::File { file, why },
             Self::Text(place, why) => JobError::Row { file, place, why },
-            // No row is to blame for these.
+            // No particular row is to blame for these.
             Self::Put(_, error @ (TableError::Full { .. } | TableError::Loading)) => error.into(),
             Self::Put(place, error) => JobError::Row {
                 file,
@@ -35,5 +35,5 @@ impl LoadFault {
     }
 }
 
-/// What takes rows, and leaves the pack empty.
+/// Receives rows and leaves the batch empty.
 pub(super) type Sink<'a> = dyn FnMut(&mut RowBatch) -> Result<(), LoadFault> + 'a;

@@ -1,4 +1,4 @@
-//! JSON files: a list of objects, or one object with such a list; and lines with an object each.
+//! JSON files: a list of objects, or an object with such a list; and lines with an object each.
 
 use super::fault::{LoadFault, Sink};
 use super::object::{Cursor, Objects, Stop, is_space};
@@ -7,7 +7,7 @@ use super::window::Window;
 use crate::table::job::FilePosition;
 use crate::table::schema::Schema;
 
-/// How deep may be what is passed over beside the list.
+/// Maximum nesting depth of skipped values.
 const DEPTH_MAX: usize = 128;
 
 pub(super) struct Reader<'a, 'b> {
@@ -31,22 +31,22 @@ impl<'a, 'b> Reader<'a, 'b> {
         }
     }
 
-    /// The byte behind spaces, which has to be there.
+    /// Returns the next byte after whitespace, which must exist.
     fn next(&mut self) -> Result<u8, LoadFault> {
         match self.window.skip(is_space)? {
             Some(byte) => Ok(byte),
-            None => bad(self.window.offset(), "it ends too early"),
+            None => bad(self.window.offset(), "unexpected end of file"),
         }
     }
 
     fn nothing_follows(&mut self) -> Result<(), LoadFault> {
         match self.window.skip(is_space)? {
             None => Ok(()),
-            Some(_) => bad(self.window.offset(), "something follows the end"),
+            Some(_) => bad(self.window.offset(), "unexpected data after the end"),
         }
     }
 
-    /// A whole file.
+    /// Loads a whole file.
     pub(super) fn file(
         &mut self,
         pack: &mut RowBatch,
@@ -67,7 +67,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         self.nothing_follows()
     }
 
-    /// The fields of the object around the list.
+    /// Parses the fields of the object around the list.
     fn fields(&mut self, pack: &mut RowBatch, sink: &mut Sink<'_>) -> Result<(), LoadFault> {
         let begin = self.window.offset();
         let mut found: Option<String> = None;
@@ -89,13 +89,13 @@ impl<'a, 'b> Reader<'a, 'b> {
             match self.list {
                 Some(list) if list != name => self.pass()?,
                 Some(_) if !is_list => {
-                    return bad(self.window.offset(), format!("\"{name}\" is no list"));
+                    return bad(self.window.offset(), format!("\"{name}\" is not a list"));
                 }
                 None if !is_list => self.pass()?,
                 _ => {
                     if let Some(other) = found {
                         let why = format!(
-                            "there are the lists \"{other}\" and \"{name}\": tell which one (list)"
+                            "there are two lists, \"{other}\" and \"{name}\": choose one with list"
                         );
                         return bad(self.window.offset(), why);
                     }
@@ -116,7 +116,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         match (found, self.list) {
             (Some(_), _) => Ok(()),
             (None, Some(list)) => bad(begin, format!("there is no list \"{list}\"")),
-            (None, None) => bad(begin, "none of its fields is a list"),
+            (None, None) => bad(begin, "it has no field that is a list"),
         }
     }
 
@@ -134,7 +134,7 @@ impl<'a, 'b> Reader<'a, 'b> {
                 }
                 Err(Stop::More) => {
                     if !self.window.more()? {
-                        return bad(at, "it ends too early");
+                        return bad(at, "unexpected end of file");
                     }
                 }
                 Err(Stop::Bad(place, why)) => return bad(at + place as u64, why),
@@ -142,7 +142,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         }
     }
 
-    /// Passes over a value that nobody asks for; of it brackets and strings are looked at.
+    /// Skips a value, checking only brackets and strings.
     fn pass(&mut self) -> Result<(), LoadFault> {
         let mut open: Vec<u8> = Vec::new();
         loop {
@@ -161,7 +161,7 @@ impl<'a, 'b> Reader<'a, 'b> {
                 }
                 b'}' | b']' => {
                     if open.pop() != Some(byte) {
-                        return bad(self.window.offset(), "a bracket that does not fit");
+                        return bad(self.window.offset(), "mismatched bracket");
                     }
                     self.window.take(1);
                 }
@@ -182,7 +182,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         }
     }
 
-    /// The objects of a list, behind its bracket.
+    /// Parses the objects of a list after its bracket.
     fn elements(&mut self, pack: &mut RowBatch, sink: &mut Sink<'_>) -> Result<(), LoadFault> {
         if self.next()? == b']' {
             self.window.take(1);
@@ -220,7 +220,7 @@ impl<'a, 'b> Reader<'a, 'b> {
                     if !self.window.more()? {
                         return Err(LoadFault::Text(
                             FilePosition::Row(row, at),
-                            "it ends too early".to_owned(),
+                            "unexpected end of file".to_owned(),
                         ));
                     }
                 }
@@ -234,7 +234,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         }
     }
 
-    /// Objects, one on each line; empty lines are passed over.
+    /// Loads one object per line; skips empty lines.
     pub(super) fn lines(
         &mut self,
         pack: &mut RowBatch,
@@ -267,11 +267,11 @@ impl<'a, 'b> Reader<'a, 'b> {
                 let wrong = |why: String| LoadFault::Text(FilePosition::Line(line), why);
                 let read = match self.objects.read(text, pack) {
                     Ok(read) => read,
-                    Err(Stop::More) => return Err(wrong("it ends too early".to_owned())),
+                    Err(Stop::More) => return Err(wrong("unexpected end of file".to_owned())),
                     Err(Stop::Bad(_, why)) => return Err(wrong(why)),
                 };
                 if !text[read..].trim_ascii().is_empty() {
-                    return Err(wrong("something follows the object".to_owned()));
+                    return Err(wrong("unexpected data after the object".to_owned()));
                 }
                 pack.end(FilePosition::Line(line));
             }

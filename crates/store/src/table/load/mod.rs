@@ -1,8 +1,8 @@
-//! Rows from files: JSON, lines of JSON, CSV.
+//! Loading of rows from JSON, NDJSON and CSV files.
 //!
-//! Several files are read on several threads. Each reads a part of its file at a time and makes rows of it, which go into
-//! the table some at once; no file is ever in memory as a whole. Rows of one file come in their order; where files are
-//! read side by side, what is in one may come before what is in another.
+//! Several files are read on several threads. Each reads its file in parts and converts them to rows, which are added
+//! to the table in batches; no file is ever in memory as a whole. Rows of one file are added in their order; if files
+//! are read in parallel, rows of a later file may be added before those of an earlier one.
 
 mod csv;
 mod fault;
@@ -29,22 +29,22 @@ use row_batch::RowBatch;
 use source::LoadSource;
 use window::Window;
 
-/// Most threads that read at a time.
+/// Maximum number of reading threads.
 const THREADS_MAX: usize = 8;
 
-/// How rows are written.
+/// The format of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadFormat {
     /// A list of objects, or an object with one.
     Json,
-    /// An object on each line.
+    /// An object per line.
     Ndjson,
-    /// Fields with commas between them; the first line names them.
+    /// Comma-separated fields; the first line names them.
     Csv,
 }
 
 impl LoadFormat {
-    /// How files end that have it, unless their names are told.
+    /// Returns the file extensions of the format, used to select files by default.
     fn endings(self) -> &'static [&'static str] {
         match self {
             Self::Json => &[".json"],
@@ -54,33 +54,33 @@ impl LoadFormat {
     }
 }
 
-/// What is done with a row whose key is there.
+/// What to do with a row whose key exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Conflict {
-    /// It is an error.
+    /// Fails if the row exists; the default.
     #[default]
     Error,
-    /// It takes the place of the one that is there.
+    /// Replaces the existing row.
     Replace,
-    /// It is left out.
+    /// Skips the row and keeps the existing one.
     Skip,
 }
 
-/// What to load.
+/// Options of a load.
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
-    /// How it is written.
+    /// The format of the files.
     pub format: LoadFormat,
-    /// Which files of a folder or an archive, a pattern with `*` and `?`; by the ending unless told.
+    /// Selects files of a folder or an archive by a pattern with `*` and `?`; by default by extension.
     pub files: Option<String>,
-    /// JSON: the field that has the list; the only one that is a list unless told.
+    /// JSON: the field that contains the list; by default the only list.
     pub list: Option<String>,
-    /// What is done with a row whose key is there.
+    /// What to do with a row whose key exists.
     pub conflict: Conflict,
 }
 
 impl LoadOptions {
-    /// Of that format, the rest as it is unless told.
+    /// Returns the default options for a format.
     #[must_use]
     pub fn new(format: LoadFormat) -> Self {
         Self {
@@ -93,13 +93,14 @@ impl LoadOptions {
 }
 
 impl Table {
-    /// Loads rows from a file (which may be compressed, `.gz`), from the files of a folder or from those of an archive
-    /// (`.zip`). Into an empty table all rows come or none, and it is [loading](TableError::Loading) until its indexes are
-    /// built; those who watch are told of that as a whole. A table with rows gets more of them, and what is in before an
-    /// error stays. Rows expire as the schema says.
+    /// Loads rows from a file (optionally compressed, `.gz`), from the files of a folder or of an archive (`.zip`). An
+    /// empty table gets all rows or none, and is [loading](TableError::Loading) until its indexes are built; watchers
+    /// get a single event. A table with rows gets more of them, and rows before an error stay. Rows expire as the
+    /// schema says.
     ///
-    /// The outcome is how many rows were put in. Errors: [`JobError::File`], [`JobError::Row`], [`JobError::Table`],
-    /// [`JobError::Thread`], [`JobError::Cancelled`]. An empty table that becomes full evicts nothing: it is an error.
+    /// The outcome is the number of rows added. Errors: [`JobError::File`], [`JobError::Row`], [`JobError::Table`],
+    /// [`JobError::Thread`], [`JobError::Cancelled`]. An empty table that becomes full evicts nothing: this is an
+    /// error.
     pub fn start_load(
         self: &Arc<Self>,
         path: PathBuf,
@@ -117,10 +118,10 @@ impl Table {
         })
     }
 
-    /// As [`start_load`](Self::start_load), of one file that is read from `reader`, on this thread.
+    /// As [`start_load`](Self::start_load), for one file read from `reader`, on the current thread.
     ///
     /// # Errors
-    /// The same; the file is called `name` there.
+    /// The same; `name` is used as the file name.
     pub fn load_from(
         &self,
         reader: impl Read,
@@ -161,14 +162,14 @@ impl Table {
                         .map_err(|fault| fault.of(&source.name(place)))
                 });
                 if let Err(error) = loaded.and_then(|()| job.check()) {
-                    // A reader that ends because the job does has words of its own for it.
+                    // A reader that stops because of the job returns an error of its own.
                     let error = job.check().err().unwrap_or(error);
                     first.lock().get_or_insert(error);
                 }
             }
         };
         std::thread::scope(|scope| {
-            // Where there are fewer threads than wanted, these do it all.
+            // If there are fewer threads than requested, these do all the work.
             for _ in 1..threads {
                 let thread = std::thread::Builder::new().name("table".to_owned());
                 if thread.spawn_scoped(scope, work).is_err() {
@@ -228,7 +229,7 @@ impl LoadOptions {
     }
 }
 
-/// What a thread reads with, file after file.
+/// The reusable buffers of a thread.
 struct LoadBuffers {
     pack: RowBatch,
     bytes: Vec<u8>,

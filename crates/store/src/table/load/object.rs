@@ -1,7 +1,8 @@
-//! One JSON object of a file, read into a row.
+//! Parses a JSON object into a row.
 //!
-//! It stands in one piece, or what is there of it does: then it is read again when there is more. That is seldom, since
-//! objects are short beside what is read at a time, and it saves looking for their ends first.
+//! The object, or the available part of it, is contiguous; if it is incomplete it is parsed again when more is
+//! available. This is rare, because objects are short compared with a read, and it avoids searching for their ends
+//! first.
 
 use std::borrow::Cow;
 
@@ -10,12 +11,11 @@ use super::value;
 use crate::table::cell::InputValue;
 use crate::table::schema::{Column, Schema};
 
-/// Why an object was not read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// There has to be more of it.
+    /// The object is incomplete.
     More,
-    /// At this place of the text it is wrong.
+    /// The object is invalid at this offset.
     Bad(usize, String),
 }
 
@@ -23,16 +23,16 @@ pub(super) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-/// Reads text from its beginning on.
+/// A cursor over JSON text.
 pub(super) struct Cursor<'a> {
     text: &'a [u8],
     pub(super) at: usize,
 }
 
-/// Reads objects whose fields are a table's columns.
+/// Parses objects whose fields are a table's columns.
 pub(super) struct Objects<'a> {
     schema: &'a Schema,
-    /// The columns in the order in which the last object had them: mostly the next one has them so too.
+    /// The columns in the order of the last object: usually the next one has the same order.
     order: Vec<usize>,
 }
 
@@ -45,13 +45,13 @@ impl<'a> Cursor<'a> {
         Err(Stop::Bad(self.at, why.into()))
     }
 
-    /// The byte here.
+    /// Returns the current byte.
     #[inline]
     fn peek(&self) -> Result<u8, Stop> {
         self.text.get(self.at).copied().ok_or(Stop::More)
     }
 
-    /// The byte behind spaces.
+    /// Returns the next byte after whitespace.
     #[inline]
     fn skip(&mut self) -> Result<u8, Stop> {
         loop {
@@ -63,7 +63,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A string, from its first quote on.
+    /// Parses a string from its opening quote.
     pub(super) fn string(&mut self) -> Result<Cow<'a, [u8]>, Stop> {
         if self.skip()? != b'"' {
             return self.bad("a string expected");
@@ -86,7 +86,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A string with escapes, the first of which is at `at`.
+    /// Parses a string with escapes, the first of which is at `at`.
     fn escaped(&mut self, start: usize, mut at: usize) -> Result<Cow<'a, [u8]>, Stop> {
         let mut text = self.text[start..at].to_vec();
         let next = |at: usize| self.text.get(at).copied().ok_or(Stop::More);
@@ -110,7 +110,7 @@ impl<'a> Cursor<'a> {
                             at += len;
                             continue;
                         }
-                        _ => return Err(Stop::Bad(at, "an unknown escape".to_owned())),
+                        _ => return Err(Stop::Bad(at, "unknown escape sequence".to_owned())),
                     };
                     text.push(byte);
                     at += 2;
@@ -125,7 +125,7 @@ impl<'a> Cursor<'a> {
         Ok(Cow::Owned(text))
     }
 
-    /// The letter of an escape such as \u00e9, or of two for those beyond 16 bits; how long it is.
+    /// Returns the character of an escape such as \u00e9, or of a surrogate pair, and its length.
     fn letter(&self, at: usize) -> Result<(char, usize), Stop> {
         let unit = |at: usize| match self.text.get(at + 2..at + 6) {
             None => Err(Stop::More),
@@ -140,7 +140,7 @@ impl<'a> Cursor<'a> {
         if let Some(letter) = char::from_u32(first) {
             return Ok((letter, 6));
         }
-        let lone = || Stop::Bad(at, "half of a surrogate pair".to_owned());
+        let lone = || Stop::Bad(at, "unpaired surrogate".to_owned());
         if first >= 0xdc00 {
             return Err(lone());
         }
@@ -194,7 +194,7 @@ impl<'a> Cursor<'a> {
         let is_zero = self.peek()? == b'0';
         let count = self.digits()?;
         if is_zero && count > 1 {
-            return self.bad("a number begins with no 0");
+            return self.bad("a number can't have a leading zero");
         }
         let mut is_whole = true;
         if self.peek()? == b'.' {
@@ -223,7 +223,7 @@ impl<'a> Objects<'a> {
         }
     }
 
-    /// Reads an object from its first brace on into a row that it begins; the length.
+    /// Parses an object from its opening brace into a new row. Returns the length.
     pub(super) fn read(&mut self, text: &[u8], pack: &mut RowBatch) -> Result<usize, Stop> {
         let mut cursor = Cursor::new(text);
         pack.begin();
@@ -280,10 +280,7 @@ impl<'a> Objects<'a> {
         };
         let column = &columns[place];
         if pack.is_set(place) {
-            return Err(Stop::Bad(
-                begin,
-                format!("{} stands there twice", column.name),
-            ));
+            return Err(Stop::Bad(begin, format!("{} occurs twice", column.name)));
         }
         if cursor.skip()? != b':' {
             return cursor.bad(": expected");

@@ -1,16 +1,16 @@
-//! Rows that were read and are not in the table yet: some thousand, in memory that is used again and again.
+//! A batch of some thousand parsed rows in reusable memory.
 
 use super::super::cell::Cell;
 use super::super::job::FilePosition;
 
-/// Most rows of a pack.
+/// Maximum number of rows in a batch.
 const ROWS_MAX: usize = 1000;
-/// Bytes of strings beyond which a pack is full.
+/// String bytes beyond which a batch is full.
 const TEXTS_MAX: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug)]
 enum BatchCell {
-    /// It was not told.
+    /// The field is absent.
     Absent,
     Null,
     Bits(u64),
@@ -20,13 +20,13 @@ enum BatchCell {
     },
 }
 
-/// Rows, a cell for each visible column.
+/// Rows with a cell for each visible column.
 #[derive(Debug)]
 pub(in super::super) struct RowBatch {
     width: usize,
     cells: Vec<BatchCell>,
     texts: Vec<u8>,
-    /// Where the rows stand in their file.
+    /// The positions of the rows in their file.
     places: Vec<FilePosition>,
 }
 
@@ -54,7 +54,7 @@ impl RowBatch {
         self.places.clear();
     }
 
-    /// Begins a row, in place of one that was begun and not ended.
+    /// Starts a row, discarding an unfinished one.
     pub(super) fn begin(&mut self) {
         self.cells.truncate(self.width * self.len());
         self.cells

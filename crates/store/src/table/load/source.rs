@@ -1,4 +1,4 @@
-//! Where rows come from: a file, those of a folder, those of an archive.
+//! The sources of rows: a file, a folder, an archive.
 
 use std::cmp::Ordering;
 use std::fs::{self, File};
@@ -11,19 +11,18 @@ use zip::ZipArchive;
 use super::LoadFormat;
 use crate::table::job::{Job, JobError};
 
-/// What of an archive or a compressed file is read at a time, in bytes.
+/// Size of a read from an archive or a compressed file in bytes.
 const BLOCK: usize = 64 << 10;
 
-/// Files, in the order of their names.
+/// Files in the order of their names.
 #[derive(Debug)]
 pub(super) enum LoadSource {
-    /// By themselves.
     Files(Vec<PathBuf>),
-    /// Members of an archive, by their places in it.
+    /// Members of an archive, by their indices in it.
     Archive(PathBuf, Vec<(usize, String)>),
 }
 
-/// An archive as one thread reads it.
+/// An archive as opened by one thread.
 pub(super) type Archive = ZipArchive<BufReader<File>>;
 
 impl LoadSource {
@@ -49,7 +48,7 @@ impl LoadSource {
         if source.len() == 0 {
             let why = match pattern {
                 Some(pattern) => format!("it has no file \"{pattern}\""),
-                None => format!("it has no file that ends with {}", format.endings()[0]),
+                None => format!("it has no file with the extension {}", format.endings()[0]),
             };
             return Err(JobError::file(&shown, why));
         }
@@ -70,7 +69,7 @@ impl LoadSource {
             if !is_selected(&name, format, pattern) {
                 continue;
             }
-            // What a link points to counts.
+            // Follows links.
             let about = fs::metadata(entry.path()).map_err(fault)?;
             if about.is_file() {
                 job.add_total(about.len());
@@ -119,7 +118,7 @@ impl LoadSource {
         }
     }
 
-    /// How a file is called in errors.
+    /// Returns the name of a file for errors.
     pub(super) fn name(&self, place: usize) -> String {
         match self {
             Self::Files(files) => files[place].display().to_string(),
@@ -127,7 +126,7 @@ impl LoadSource {
         }
     }
 
-    /// Opens a file. `archive`: this thread's, opened when it is first needed.
+    /// Opens a file. `archive` is this thread's, opened on first use.
     pub(super) fn open<'a>(
         &self,
         place: usize,
@@ -168,7 +167,7 @@ fn open_archive(path: &Path) -> Result<Archive, JobError> {
         .map_err(|error| JobError::file(&shown, error))
 }
 
-/// Counts what is read, and ends where the job is to.
+/// Counts the bytes read and stops when the job is cancelled.
 struct CountingReader<'a> {
     reader: Box<dyn Read + 'a>,
     job: &'a Job,
@@ -194,10 +193,10 @@ fn is_selected(name: &str, format: LoadFormat, pattern: Option<&str>) -> bool {
     }
 }
 
-/// Whether a name fits a pattern with `*` and `?`.
+/// Returns whether a name matches a pattern with `*` and `?`.
 fn is_match(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut place) = (0, 0);
-    // Where the last star was, and up to where it has taken.
+    // The position of the last star, and the end of the text assumed to match it.
     let mut star: Option<(usize, usize)> = None;
     while place < name.len() {
         match pattern.get(at) {
@@ -205,7 +204,7 @@ fn is_match(pattern: &[u8], name: &[u8]) -> bool {
                 star = Some((at, place));
                 at += 1;
             }
-            // A letter of several bytes is one.
+            // Skips a whole UTF-8 character.
             Some(b'?') => {
                 at += 1;
                 place += 1;
@@ -229,7 +228,7 @@ fn is_match(pattern: &[u8], name: &[u8]) -> bool {
     pattern[at..].iter().all(|byte| *byte == b'*')
 }
 
-/// The order of names in which 2 comes before 10.
+/// Compares names in natural order, in which 2 comes before 10.
 fn by_number(one: &str, other: &str) -> Ordering {
     let (mut left, mut right) = (one.as_bytes(), other.as_bytes());
     while let ([first, ..], [second, ..]) = (left, right) {
@@ -246,11 +245,11 @@ fn by_number(one: &str, other: &str) -> Ordering {
             return first.cmp(second);
         }
     }
-    // What differs in leading zeros alone has an order too.
+    // Names that differ only in leading zeros have an order too.
     left.len().cmp(&right.len()).then_with(|| one.cmp(other))
 }
 
-/// The digits at the beginning, which are cut off, without leading zeros.
+/// Cuts off the leading digits and returns them without leading zeros.
 fn digits<'a>(text: &mut &'a [u8]) -> &'a [u8] {
     let end = text.iter().position(|byte| !byte.is_ascii_digit());
     let (digits, rest) = text.split_at(end.unwrap_or(text.len()));

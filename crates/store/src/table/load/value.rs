@@ -1,4 +1,4 @@
-//! Values of files as columns take them.
+//! Conversion of file values to column values.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,12 +8,12 @@ use crate::table::cell::{Cell, InputValue};
 use crate::table::error::TableError;
 use crate::table::schema::{Column, Schema, Type};
 
-/// Digits that fit into 64 bits whatever they are.
+/// Number of digits that always fit into 64 bits.
 const DIGITS_FEW: usize = 18;
-/// The same of 128 bits.
+/// Number of digits that always fit into 128 bits.
 const DIGITS_MANY: usize = 38;
 
-/// A number that is written as JSON has them.
+/// Parses a number in JSON syntax.
 pub(super) fn number<'a>(text: &[u8], is_whole: bool) -> InputValue<'a> {
     let (is_negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -35,7 +35,7 @@ pub(super) fn number<'a>(text: &[u8], is_whole: bool) -> InputValue<'a> {
     InputValue::Number(text.parse().unwrap_or(f64::NAN))
 }
 
-/// Puts a value into the row that was begun.
+/// Sets a value of the current row.
 #[inline]
 pub(super) fn set(
     column: &Column,
@@ -43,7 +43,7 @@ pub(super) fn set(
     given: InputValue<'_>,
     pack: &mut RowBatch,
 ) -> Result<(), TableError> {
-    // What most values are, without the detour.
+    // A fast path for most values.
     if let (Type::Unsigned(bits), InputValue::Whole(value)) = (&column.kind, given)
         && value >= 0
         && value >> bits == 0
@@ -64,7 +64,7 @@ pub(super) fn set(
     Ok(())
 }
 
-/// Fills the row that was begun with what it lacks, if it may.
+/// Fills missing columns of the current row with null, if permitted.
 pub(super) fn fill(schema: &Schema, pack: &RowBatch) -> Result<(), TableError> {
     for (place, column) in schema.visible().iter().enumerate() {
         if !pack.is_set(place) {
@@ -74,7 +74,7 @@ pub(super) fn fill(schema: &Schema, pack: &RowBatch) -> Result<(), TableError> {
     Ok(())
 }
 
-/// Puts a field of CSV into the row that was begun.
+/// Sets a CSV field of the current row.
 pub(super) fn set_field(
     column: &Column,
     place: usize,

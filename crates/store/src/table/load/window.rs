@@ -1,13 +1,13 @@
-//! A part of a file, which moves on: what is looked at stands in one piece.
+//! A sliding window over a file; the visible part is contiguous.
 
 use std::io::Read;
 
 use super::fault::LoadFault;
 use crate::table::job::FilePosition;
 
-/// What is read at a time, in bytes.
+/// Size of a read in bytes.
 const BLOCK: usize = 256 << 10;
-/// The longest object or line, in bytes: above what 64 columns of 65,535 bytes take with all of them escaped.
+/// Maximum length of an object or line in bytes: more than 64 columns of 65,535 escaped bytes take.
 pub(super) const PIECE_MAX: usize = 32 << 20;
 
 pub(super) struct Window<'a> {
@@ -15,13 +15,13 @@ pub(super) struct Window<'a> {
     bytes: Vec<u8>,
     from: usize,
     to: usize,
-    /// Bytes of the file before those that are here.
+    /// Bytes of the file before the window.
     before: u64,
     is_ended: bool,
 }
 
 impl<'a> Window<'a> {
-    /// `bytes`: of an earlier window, to be used again.
+    /// `bytes` is a buffer of an earlier window to reuse.
     pub(super) fn new(reader: Box<dyn Read + 'a>, mut bytes: Vec<u8>) -> Self {
         if bytes.is_empty() {
             bytes.resize(BLOCK, 0);
@@ -36,20 +36,20 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Its memory, for the next one.
+    /// Returns the buffer for reuse.
     pub(super) fn into_bytes(mut self) -> Vec<u8> {
-        // Not what one very long object has needed.
+        // Releases the memory of a very long object.
         self.bytes.truncate(BLOCK);
         self.bytes.shrink_to_fit();
         self.bytes
     }
 
-    /// What is here and was not taken.
+    /// Returns the bytes that are available and not consumed.
     pub(super) fn rest(&self) -> &[u8] {
         &self.bytes[self.from..self.to]
     }
 
-    /// Where in the file that begins.
+    /// Returns their offset in the file.
     pub(super) fn offset(&self) -> u64 {
         self.before + self.from as u64
     }
@@ -58,7 +58,7 @@ impl<'a> Window<'a> {
         self.from += count;
     }
 
-    /// Reads more of the file behind what is here; false if there is no more.
+    /// Reads more of the file. Returns `false` at its end.
     pub(super) fn more(&mut self) -> Result<bool, LoadFault> {
         if self.is_ended {
             return Ok(false);
@@ -91,7 +91,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Skips what `is_skipped`; the byte behind it, which is not taken.
+    /// Skips bytes accepted by `is_skipped`; returns the next byte without consuming it.
     pub(super) fn skip(
         &mut self,
         is_skipped: impl Fn(u8) -> bool,
@@ -115,7 +115,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Skips the mark that some editors put before UTF-8.
+    /// Skips a UTF-8 byte order mark.
     pub(super) fn skip_mark(&mut self) -> Result<(), LoadFault> {
         while self.rest().len() < 3 && self.more()? {}
         if self.rest().starts_with(b"\xef\xbb\xbf") {

@@ -1,13 +1,13 @@
-//! In which form a client is told things: the encoding, and whether it only listens.
+//! The push encoding of a client: its encoding, and whether it is one-way.
 
 use veche_centrifuge::{Encoding, Push};
 use veche_proto::websocket::MessageKind;
 
-/// What a client reads.
+/// How messages to a client are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PushEncoding {
     pub(crate) encoding: Encoding,
-    /// It gets pushes without a reply around them, and no replies.
+    /// The client gets bare pushes, and no replies.
     pub(crate) is_one_way: bool,
 }
 
@@ -21,7 +21,6 @@ impl From<Encoding> for PushEncoding {
 }
 
 impl PushEncoding {
-    /// Appends a push.
     pub(crate) fn write_push(self, out: &mut Vec<u8>, push: &Push<'_>) {
         match self.is_one_way {
             true => self.encoding.write_bare_push(out, push),
@@ -30,7 +29,7 @@ impl PushEncoding {
     }
 }
 
-/// What carries messages of this encoding.
+/// Returns the kind of message for this encoding.
 pub(crate) fn kind(encoding: Encoding) -> MessageKind {
     match encoding {
         Encoding::Json => MessageKind::Text,

@@ -1,4 +1,4 @@
-//! Publications and clients in the protocol's words.
+//! Publications and clients in the protocol's types.
 
 use std::borrow::Cow;
 
@@ -8,8 +8,8 @@ use veche_hub::{ClientInfo, PayloadKind, PayloadRef, Position, PublicationInfo};
 
 use crate::outbox::PublicationFilter;
 
-/// As what a payload goes to clients. Bytes that are JSON go as JSON: publishers that have no other way to send some encode
-/// it as base64.
+/// Converts a payload for clients. Bytes that are JSON are sent as JSON, since some publishers can only send it as
+/// base64.
 pub(crate) fn data(payload: PayloadRef<'_>) -> PublicationData<'_> {
     match (payload.kind, str::from_utf8(payload.bytes)) {
         (PayloadKind::Json, Ok(json)) => PublicationData::Json(json),
@@ -18,13 +18,14 @@ pub(crate) fn data(payload: PayloadRef<'_>) -> PublicationData<'_> {
     }
 }
 
-/// Whether a delta from or to this payload can be sent in this encoding: JSON clients have base64 of binary data.
+/// Returns whether a delta from or to this payload can be sent in this encoding: JSON clients get binary data as
+/// base64.
 pub(crate) fn has_deltas(payload: PayloadRef<'_>, encoding: Encoding) -> bool {
     encoding == Encoding::Protobuf || !matches!(data(payload), PublicationData::Binary(_))
 }
 
-/// The JSON string that clients of JSON get of a text, for those of Protobuf too: bytes don't say what they are, and
-/// whoever reads JSON out of them shall not have to know who published it, and how.
+/// Returns a text as the JSON string that JSON clients get, also for Protobuf clients: bytes have no kind, and a reader
+/// of JSON should not depend on how a publication was published.
 pub(crate) fn quoted(payload: PayloadRef<'_>, encoding: Encoding) -> Option<String> {
     if payload.kind != PayloadKind::Text || encoding != Encoding::Protobuf {
         return None;
@@ -33,8 +34,8 @@ pub(crate) fn quoted(payload: PayloadRef<'_>, encoding: Encoding) -> Option<Stri
     Some(serde_json::Value::from(text).to_string())
 }
 
-/// What a client that takes deltas has of a publication: from one of these to the next they go. In both encodings the
-/// same, and text looks as [`quoted`].
+/// Returns the data of a publication between which deltas are computed: the same in both encodings, with texts as by
+/// [`quoted`].
 pub(crate) fn whole(payload: PayloadRef<'_>) -> Cow<'_, [u8]> {
     match quoted(payload, Encoding::Protobuf) {
         Some(text) => Cow::Owned(text.into_bytes()),
@@ -42,7 +43,7 @@ pub(crate) fn whole(payload: PayloadRef<'_>) -> Cow<'_, [u8]> {
     }
 }
 
-/// As what a delta goes to clients: as text, if it is some. Deltas between texts are.
+/// Converts a delta for clients: to text if it is UTF-8, as deltas between texts are.
 pub(crate) fn patch(bytes: &[u8]) -> PublicationData<'_> {
     match str::from_utf8(bytes) {
         Ok(text) => PublicationData::Text(text),
@@ -57,7 +58,7 @@ pub(crate) fn as_json(text: &str) -> PayloadRef<'_> {
     }
 }
 
-/// A client as others see it.
+/// Converts a client's public data.
 pub(crate) fn client(info: &ClientInfo) -> wire::ClientInfo<'_> {
     wire::ClientInfo {
         user: &info.user,
@@ -67,10 +68,10 @@ pub(crate) fn client(info: &ClientInfo) -> wire::ClientInfo<'_> {
     }
 }
 
-/// The tag that names the channel for those who hear it among others: not all SDKs show what the protocol has for it.
+/// The tag with the channel's name for wildcard subscribers, since not all SDKs expose the protocol's field.
 const CHANNEL_TAG: &str = "channel";
 
-/// The tags of what was published, lent.
+/// Borrows the tags of a publication.
 pub(crate) fn tags(info: Option<&PublicationInfo>) -> Vec<(&str, &str)> {
     let tags = info.map_or(&[][..], |info| &info.tags);
     let mut tags: Vec<_> = tags.iter().map(|(name, tag)| (&**name, &**tag)).collect();
@@ -82,7 +83,7 @@ pub(crate) fn tags(info: Option<&PublicationInfo>) -> Vec<(&str, &str)> {
     tags
 }
 
-/// It sees the tags that clients see.
+/// Filters by the tags that clients see.
 impl PublicationFilter for TagsFilter {
     fn selects(&self, info: Option<&PublicationInfo>) -> bool {
         self.matches(|name| {
@@ -94,7 +95,6 @@ impl PublicationFilter for TagsFilter {
     }
 }
 
-/// What was published.
 pub(crate) fn publication<'a>(
     payload: PayloadRef<'a>,
     position: Option<Position>,

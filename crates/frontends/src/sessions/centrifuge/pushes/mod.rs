@@ -1,4 +1,4 @@
-//! Publications as pushes: a format for each dialect, made once for all receivers.
+//! Publications as pushes: a format per encoding, encoded once for all receivers.
 
 mod encoding;
 pub(super) mod forms;
@@ -28,7 +28,7 @@ const ONE_WAY_PROTOBUF: PushEncoding = PushEncoding {
     ..PROTOBUF
 };
 
-/// SDKs take several pushes at once, a line each.
+/// SDKs accept several pushes at once, one per line.
 static JSON_FORMAT: PushFormat = PushFormat {
     kind: MessageKind::Text,
     is_single: false,
@@ -40,7 +40,7 @@ static JSON_FORMAT: PushFormat = PushFormat {
     deltas: Some(&FOSSIL),
 };
 
-/// Protobuf messages have a length prefix, and complete data look the same with and without deltas.
+/// Protobuf messages are length-prefixed, and whole data are the same with and without deltas.
 static PROTOBUF_FORMAT: PushFormat = PushFormat {
     kind: MessageKind::Binary,
     separator: b"",
@@ -50,7 +50,8 @@ static PROTOBUF_FORMAT: PushFormat = PushFormat {
     ..JSON_FORMAT
 };
 
-/// A page without an SDK gives each message to `JSON.parse`. Only who subscribes by himself can agree on deltas.
+/// A page without an SDK passes each message to `JSON.parse`. Only clients that subscribe themselves can agree on
+/// deltas.
 static ONE_WAY_JSON_FORMAT: PushFormat = PushFormat {
     is_single: true,
     has_cursors: true,
@@ -74,7 +75,7 @@ static FOSSIL: MakeDelta = MakeDelta(|delivery| {
 });
 
 impl PushEncoding {
-    /// How pushes are written in it.
+    /// Returns the push format of the encoding.
     pub(super) fn format(self) -> &'static PushFormat {
         match (self.encoding, self.is_one_way) {
             (Encoding::Json, false) => &JSON_FORMAT,

@@ -1,10 +1,10 @@
-//! Our string functions beside LuaJIT's own, in two VMs.
+//! Compares our string functions with LuaJIT's own, in two VMs.
 
 use mlua::{Function, Table};
 
 use super::*;
 
-/// A VM with LuaJIT's own functions in `native` and ours in `ours`.
+/// Returns a VM with LuaJIT's functions in `native` and ours in `ours`.
 fn both(limits: Limits) -> Lua {
     let lua = Lua::new();
     let keep =
@@ -17,7 +17,7 @@ fn both(limits: Limits) -> Lua {
     lua
 }
 
-/// With so many steps of our own.
+/// Returns limits with a number of our own steps.
 fn steps(steps_max: u64) -> Limits {
     Limits {
         steps_max,
@@ -25,7 +25,7 @@ fn steps(steps_max: u64) -> Limits {
     }
 }
 
-/// All is matched by us.
+/// Returns limits with which our functions match everything.
 fn all_counted() -> Limits {
     Limits {
         native_steps_max: 0,
@@ -33,11 +33,11 @@ fn all_counted() -> Limits {
     }
 }
 
-/// `compare(s, p, init, replacement, count_max)` tells in which functions ours differ and how, if they do; "costly" if
-/// ours gave up.
+/// `compare(s, p, init, replacement, count_max)` returns in which functions ours differ and how; "costly" if ours gave
+/// up.
 const COMPARE: &str = include_str!("compare.lua");
 
-/// Random patterns, malformed ones among them, over random subjects.
+/// Random patterns, including malformed ones, with random subjects.
 struct Cases {
     rng: fastrand::Rng,
 }
@@ -125,7 +125,7 @@ fn does_as_luajit_does() {
         let pattern = generator.pattern();
         let mut subject = generator.subject();
         if generator.rng.u8(..4) == 0 && !subject.is_empty() {
-            // Longer, where LuaJIT can be trusted with it.
+            // Longer subjects, if LuaJIT can process them quickly.
             let harmless = Pattern::new(&pattern, Caret::IsPlain).harmless_subject_bytes(1 << 18);
             let bytes = harmless.unwrap_or(0).min(generator.rng.usize(..200));
             subject = subject.repeat((bytes / subject.len()).max(1));
@@ -157,12 +157,12 @@ fn does_as_luajit_does() {
     assert!(costly < cases / 1000, "{costly} of {cases} were given up");
 }
 
-/// What scripts see, arguments of wrong kinds and the place of errors above all.
+/// Expressions whose results scripts could see, in particular wrong argument types and error positions.
 const SCRIPTS: &str = include_str!("expressions.txt");
 
 #[test]
 fn scripts_see_no_difference() {
-    // Run from the same text in two VMs, so that places are the same.
+    // The same text in two VMs, so that positions are the same.
     let run = r##"
 local function pack(...)
   local texts = {}
@@ -183,12 +183,12 @@ end
         replace(&lua, limits).unwrap();
         let ours: Function = lua.load(run).eval().unwrap();
         for script in SCRIPTS.lines().filter(|line| !line.is_empty()) {
-            // Not as a tail call: the place would be the caller's.
+            // Not a tail call: the position would be the caller's.
             let plain = format!("local _ = 1\nlocal t = {{ {script} }} return unpack(t, 1, 9)");
             let tail = format!("\nreturn {script}");
             for script in [plain, tail] {
                 let expected: LuaString = native.call(&*script).unwrap();
-                // The second time the pattern's bound is known.
+                // The second time the pattern's bound is cached.
                 for _ in 0..2 {
                     let seen: LuaString = ours.call(&*script).unwrap();
                     assert_eq!(
@@ -202,7 +202,8 @@ end
     }
 }
 
-/// Where ours call back, the caller is a Lua function with a place, which errors of C functions and of level 2 name.
+/// The caller of a callback is the shim, a Lua function with a position, which errors of C functions and of level 2
+/// name.
 #[test]
 fn errors_of_callbacks_name_the_shim() {
     let lua = Lua::new();
@@ -225,7 +226,7 @@ fn errors_of_callbacks_name_the_shim() {
     }
 }
 
-/// The error of a script, as the script gets it.
+/// Returns the error as the script sees it.
 fn error_of(lua: &Lua, script: &str) -> String {
     let run = format!(
         "local ok, failure = pcall(function()\nlocal _ = {script} end) assert(not ok) return failure"
@@ -276,7 +277,7 @@ fn large_results_are_errors_of_the_script() {
         assert_eq!(error_of(&lua, script), text, "{script}");
         lua.gc_collect().unwrap();
     }
-    // What is allowed by itself and yet does not fit.
+    // Each match is allowed by itself, but all of them don't fit.
     let all = r#"(function() local t = {} for i = 1, 9 do t[i] = ("x"):rep(1.6e7 - i) end return t end)()"#;
     assert_eq!(error_of(&lua, all), "not enough memory");
     let all = r#"(function() local s, t = ("x"):rep(1.6e7), {} for i = 1, 9 do t[i] = s:gsub("x", "y", i) end return t end)()"#;

@@ -1,105 +1,101 @@
-//! What was done for clients, for an access log: an entry for each request and for each WebSocket session.
+//! Access log entries: one for each request and each WebSocket session.
 //!
-//! A part of them is chosen when they begin, and only these cost anything: one small allocation while they last. An
-//! entry is complete when its request is answered or its session has ended; the worker takes it then
-//! ([`AccessLogBuffer::take_entries`]). Where it is written and how is not known here. **A query never comes into an entry**: that
-//! is where tokens travel.
+//! A sample is selected when they begin, and only these cost anything: one small allocation while they last. An entry
+//! is complete when its request is answered or its session has ended; then the worker takes it and writes it elsewhere.
+//! **A query is never part of an entry**, since it may contain tokens.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use veche_hub::ConnectionId;
 use veche_proto::http::{Head, HttpVersion};
 use veche_types::Now;
 use veche_types::codes::CloseCode;
 
-use crate::context::route::Route;
-
 /// Longest text of each kind that is kept.
 const TEXT_BYTES_MAX: usize = 1 << 10;
 
-/// What is noted of slow things in a turn at most.
+/// Maximum number of slow events per turn.
 const SLOW_MAX: usize = 64;
 
-/// The status of a request whose client left before it was answered; never sent.
+/// Status of a request whose client disconnected before the response; never sent.
 pub const CLIENT_LEFT: u16 = 499;
 
 /// Which requests and sessions get an entry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AccessLogFilter {
-    /// The part of all, from 0 to 1.
+    /// The sampled share, from 0 to 1.
     pub sample_rate: f64,
-    /// Those of internal listeners too.
+    /// Whether internal listeners are included.
     pub internal: bool,
 }
 
-/// A request that was answered, or a session that has ended.
+/// An answered request or an ended session.
 #[derive(Clone, Debug, Default)]
 pub struct AccessLogEntry {
-    /// Whose it was.
+    /// The IP address of the client.
     pub client: Option<IpAddr>,
     /// Unix time of its end, in milliseconds.
     pub ended_ms: u64,
-    /// How long it took, in milliseconds.
+    /// The duration in milliseconds.
     pub duration_ms: u64,
-    /// As it was asked for, without a query; empty if no request could be read, as are the other texts then.
+    /// The requested path without a query; empty, like the other texts, if the request was unreadable.
     pub path: Box<str>,
-    /// Such as `GET`.
+    /// The request method, such as `GET`.
     pub method: Box<str>,
-    /// The name that was asked for.
+    /// The host of the request.
     pub host: Box<str>,
-    /// `User-Agent`.
+    /// The value of `User-Agent`.
     pub user_agent: Box<str>,
     /// `Referer` without its query.
     pub referer: Box<str>,
-    /// It was asked for by HTTP/1.0.
+    /// Whether the request was HTTP/1.0.
     pub is_http10: bool,
-    /// The name of its user, if it has one.
+    /// The user, if any.
     pub user: Option<Box<str>>,
-    /// Where it led.
-    pub route: Option<Arc<Route>>,
+    /// The route that the request took, if any.
+    pub route: Option<Box<str>>,
     /// 101 for a session, [`CLIENT_LEFT`] if there was no answer.
     pub status: u16,
-    /// Bytes of the request, or of the payload of messages.
+    /// Bytes of the request, or of message payloads.
     pub bytes_in: u64,
-    /// Bytes of the answer, or of the payload of messages.
+    /// Bytes of the response, or of message payloads.
     pub bytes_out: u64,
-    /// Of a session.
+    /// Set for a session.
     pub session: Option<SessionSummary>,
-    /// Monotonic milliseconds.
+    /// The monotonic time of its start, in milliseconds.
     began_ms: u64,
-    /// What lay in the outbox when it began, which is not its own.
+    /// Bytes in the outbox when it began, which belong to earlier entries.
     before: u64,
-    /// What has left since.
+    /// Bytes sent since the request began.
     left: u64,
 }
 
-/// Something that took long.
+/// An event that exceeded its threshold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowEvent {
-    /// What kind of thing it was.
+    /// The kind of event.
     pub kind: SlowEventKind,
-    /// Which one.
+    /// The name of what was slow.
     pub subject: Box<str>,
-    /// How long, in milliseconds.
+    /// Its duration in milliseconds.
     pub duration_ms: u64,
 }
 
-/// Kinds of things that may take long.
+/// Kinds of slow events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlowEventKind {
     /// A turn of the worker's loop: all its connections waited.
     Turn,
-    /// A handler of an application that ran without a wait: so did they.
+    /// A handler of an application that ran without suspending: all connections waited.
     Handler,
-    /// A request that an application answered, waits included.
+    /// A request answered by an application, including suspensions.
     Request,
-    /// A client that reads too slowly; how long nothing has been heard of it.
+    /// A slow consumer; the duration is its silence.
     Consumer,
 }
 
 impl SlowEventKind {
-    /// All of them, with their names.
+    /// All kinds with their names.
     pub const ALL: [(Self, &'static str); 4] = [
         (Self::Turn, "turn"),
         (Self::Handler, "handler"),
@@ -107,27 +103,27 @@ impl SlowEventKind {
         (Self::Consumer, "consumer"),
     ];
 
-    /// From how many milliseconds on it is noted.
+    /// Returns the duration from which on it is recorded, in milliseconds.
     #[must_use]
     pub fn threshold_ms(self) -> u64 {
         match self {
             Self::Turn => 5,
             Self::Handler => 4,
             Self::Request => 100,
-            // Whoever is noted is.
+            // Slow consumers are detected elsewhere.
             Self::Consumer => 0,
         }
     }
 }
 
-/// What a session was.
+/// The messages of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionSummary {
     /// Messages of the client.
     pub messages_in: u64,
-    /// Messages to the client.
+    /// Messages sent to the client.
     pub messages_out: u64,
-    /// The code of the first Close frame, whoever sent it; 1006 if there was none.
+    /// The code of the first Close frame of either side; 1006 without one.
     pub close_code: Option<u16>,
 }
 
@@ -137,19 +133,19 @@ pub struct AccessLogBuffer {
     filter: Option<AccessLogFilter>,
     random: u64,
     now: Now,
-    /// By the index of the connection; as long as the highest index that had one.
+    /// By connection index; as long as the highest index with an entry.
     open: Vec<Option<Box<AccessLogEntry>>>,
     done: Vec<AccessLogEntry>,
     slow: Vec<SlowEvent>,
 }
 
 impl AccessLogBuffer {
-    /// Sets what gets an entry from now on; what is open goes on.
+    /// Replaces the filter for new entries; open ones continue.
     pub fn set_filter(&mut self, choice: Option<AccessLogFilter>, seed: u64) {
         (self.filter, self.random) = (choice, seed);
     }
 
-    /// The time of the turn.
+    /// Sets the time of the turn.
     pub(crate) fn set_now(&mut self, now: Now) {
         self.now = now;
     }
@@ -159,7 +155,7 @@ impl AccessLogBuffer {
         into.append(&mut self.done);
     }
 
-    /// Notes what took long, if it did.
+    /// Records an event if its duration reaches the threshold.
     pub fn record_duration(
         &mut self,
         kind: SlowEventKind,
@@ -176,13 +172,14 @@ impl AccessLogBuffer {
         }
     }
 
-    /// What took long since the last call.
+    /// Takes the slow events since the last call.
     #[inline]
     pub fn take_slow_events(&mut self) -> Vec<SlowEvent> {
         std::mem::take(&mut self.slow)
     }
 
-    /// A request's head was read, of `length` bytes; `queued` bytes of earlier answers have not left yet.
+    /// Begins an entry with the head of a request, which has `length` bytes; `queued` bytes of earlier responses are
+    /// unsent.
     #[inline]
     pub(crate) fn begin(
         &mut self,
@@ -220,7 +217,7 @@ impl AccessLogBuffer {
         self.open[index] = Some(Box::new(entry));
     }
 
-    /// SplitMix64: good enough to draw lots, and it needs nobody's help.
+    /// SplitMix64: sufficient for sampling, and it needs no external state.
     fn is_sampled(&mut self, share: f64) -> bool {
         if share >= 1.0 {
             return true;
@@ -238,9 +235,9 @@ impl AccessLogBuffer {
         self.open.get_mut(id.index as usize)?.as_deref_mut()
     }
 
-    pub(crate) fn set_route(&mut self, id: ConnectionId, route: &Arc<Route>) {
+    pub(crate) fn set_route(&mut self, id: ConnectionId, path: &str) {
         if let Some(entry) = self.entry(id) {
-            entry.route = Some(Arc::clone(route));
+            entry.route = Some(truncate(path));
         }
     }
 
@@ -250,7 +247,7 @@ impl AccessLogBuffer {
         }
     }
 
-    /// A request without a head that could be read is answered.
+    /// Records the response to an unreadable request.
     pub(crate) fn unreadable_request(&mut self, id: ConnectionId, status: u16) {
         if self.entry(id).is_none() {
             self.begin(id, false, 0, AccessLogEntry::default);
@@ -258,21 +255,21 @@ impl AccessLogBuffer {
         self.response_started(id, status);
     }
 
-    /// The head of its answer is written.
+    /// Records the response's status when its head is written.
     pub(crate) fn response_started(&mut self, id: ConnectionId, status: u16) {
         if let Some(entry) = self.entry(id) {
             entry.status = status;
         }
     }
 
-    /// So many bytes of a request's body have come.
+    /// Counts bytes of a request's body.
     pub(crate) fn body_received(&mut self, id: ConnectionId, bytes: usize) {
         if let Some(entry) = self.entry(id) {
             entry.bytes_in += bytes as u64;
         }
     }
 
-    /// So many bytes have left the outbox.
+    /// Counts bytes sent from the outbox.
     #[inline]
     pub(crate) fn bytes_sent(&mut self, id: ConnectionId, bytes: usize) {
         if let Some(entry) = self.entry(id) {
@@ -280,7 +277,7 @@ impl AccessLogBuffer {
         }
     }
 
-    /// What was a request is a session now.
+    /// Turns the entry of a request into that of a session.
     pub(crate) fn session_opened(&mut self, id: ConnectionId) {
         if let Some(entry) = self.entry(id) {
             entry.session = Some(SessionSummary::default());
@@ -288,7 +285,7 @@ impl AccessLogBuffer {
         }
     }
 
-    /// A message of the client's, with a payload of so many bytes.
+    /// Counts a client's message and its payload bytes.
     #[inline]
     pub(crate) fn message_received(&mut self, id: ConnectionId, bytes: usize) {
         if let Some(entry) = self.entry(id)
@@ -299,7 +296,7 @@ impl AccessLogBuffer {
         }
     }
 
-    /// A message for the client.
+    /// Counts a message to the client.
     #[inline]
     pub(crate) fn message_sent(&mut self, id: ConnectionId, bytes: usize) {
         if let Some(entry) = self.entry(id)
@@ -310,7 +307,7 @@ impl AccessLogBuffer {
         }
     }
 
-    /// More of the same message.
+    /// Counts more bytes of the same message.
     pub(crate) fn message_continued(&mut self, id: ConnectionId, bytes: usize) {
         if let Some(entry) = self.entry(id)
             && entry.session.is_some()
@@ -319,7 +316,7 @@ impl AccessLogBuffer {
         }
     }
 
-    /// A Close frame, ours or the client's: the first one counts.
+    /// Records a Close frame of either side; the first one counts.
     pub(crate) fn closed(&mut self, id: ConnectionId, code: Option<u16>) {
         if let Some(entry) = self.entry(id)
             && let Some(session) = &mut entry.session
@@ -330,7 +327,7 @@ impl AccessLogBuffer {
         }
     }
 
-    /// The request is answered, or the session is over; `queued` bytes have not left the outbox yet.
+    /// Completes an entry when its request is answered or its session is over; `queued` bytes are unsent.
     #[inline]
     pub(crate) fn end(&mut self, id: ConnectionId, client: IpAddr, queued: usize) {
         if let Some(open) = self.open.get_mut(id.index as usize)
@@ -361,7 +358,7 @@ impl AccessLogBuffer {
 }
 
 impl AccessLogEntry {
-    /// Of a request whose head has `length` bytes.
+    /// Creates the entry of a request whose head has `length` bytes.
     pub(crate) fn of(head: &Head<'_>, length: usize, client: IpAddr) -> Self {
         let header = |name| head.header(name).map(truncate).unwrap_or_default();
         Self {
@@ -381,7 +378,7 @@ impl AccessLogEntry {
     }
 }
 
-/// No longer than may be kept.
+/// Truncates a text to its maximum length.
 fn truncate(text: &str) -> Box<str> {
     text[..text.floor_char_boundary(TEXT_BYTES_MAX)].into()
 }
@@ -454,7 +451,7 @@ mod tests {
     #[test]
     fn an_answer_is_what_was_written_since_it_began() {
         let mut journal = journal(1.0, false);
-        // 10 bytes of the answer before lie there still; 40 leave, 60 are left.
+        // 10 bytes of the previous response are still there; 40 are sent, 60 are left.
         journal.begin(ID, false, 10, AccessLogEntry::default);
         journal.bytes_sent(ID, 40);
         journal.response_started(ID, 200);

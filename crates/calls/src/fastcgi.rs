@@ -1,0 +1,65 @@
+//! Requests to scripts behind FastCGI.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::Secret;
+
+/// A script behind a FastCGI server, and how it is asked. Equal ones share their limits and connections.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FastcgiPool {
+    /// Address of the server: `unix:/PATH` or `HOST:PORT`.
+    pub address: String,
+    /// Path of the script as the server sees it.
+    pub script: String,
+    /// The most requests at once, at least 1.
+    pub size: usize,
+    /// For opening a connection.
+    pub connect_timeout: Duration,
+    /// How long a request may wait for another one to end.
+    pub wait_timeout: Duration,
+    /// How long a request may take.
+    pub timeout: Duration,
+    /// For how long a connection is kept without a request; zero: not at all.
+    pub idle_timeout: Duration,
+    /// The longest response, in bytes.
+    pub response_bytes_max: usize,
+}
+
+/// A request to a script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fastcgi {
+    /// The script and its server.
+    pub pool: Arc<FastcgiPool>,
+    /// The client's request that it belongs to.
+    pub client: FastcgiClient,
+    /// Further variables of the script, of which one may be a key.
+    pub variables: Vec<(&'static str, Secret)>,
+    /// The body, which is no form.
+    pub body: Vec<u8>,
+}
+
+/// What a script learns of the client whose event it handles.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FastcgiClient {
+    /// Path of its request.
+    pub path: String,
+    /// Query of its request without the `?`, encoded.
+    pub query: String,
+    /// Its address, where it is known.
+    pub remote: Option<IpAddr>,
+    /// Headers of its request.
+    pub headers: Vec<(String, String)>,
+}
+
+/// The response of a script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FastcgiReply {
+    /// 200 where the script named none.
+    pub status: u16,
+    /// The body of the response.
+    pub body: Vec<u8>,
+    /// What came on STDERR.
+    pub log: Vec<u8>,
+}

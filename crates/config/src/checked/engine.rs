@@ -1,0 +1,206 @@
+//! `[engine]` and `[node]`: where channels are ordered, and the name of this server among others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use url::Url;
+use veche_calls::redis::RedisDatabase;
+use veche_calls::{Secret, ServerAccount, TlsMode};
+
+use super::{Checker, text};
+use crate::raw::RawTable;
+use crate::types::{Engine, HistoryStore, RedisEngine};
+use crate::value::DirectiveValue;
+
+/// The time limit of a command, and of a connection to come about.
+const TIMEOUT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+const REDIS_PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26_379;
+
+/// The longest prefix, in bytes.
+const PREFIX_BYTES_MAX: usize = 64;
+
+impl Checker<'_> {
+    pub(super) fn engine(&mut self, table: &RawTable, history: Option<&HistoryStore>) -> Engine {
+        let is_remote = table.value("type") == Some(DirectiveValue::Word("redis"));
+        if !is_remote {
+            for name in ["url", "prefix", "on_failover"] {
+                if table.has(name) {
+                    let why = format!("{name}: without type = \"redis\" it means nothing");
+                    self.warn(table.key_at(name), why);
+                }
+            }
+            return Engine::Memory;
+        }
+        if history.is_some() {
+            let why = "type: with \"redis\" history is stored in Redis: remove [history] path";
+            self.problems.add(table.value_at("type"), why.to_owned());
+        }
+        let prefix = text(table, "prefix").unwrap_or_default();
+        let is_plain = |prefix: &str| prefix.bytes().all(|byte| byte.is_ascii_graphic());
+        if prefix.is_empty() || prefix.len() > PREFIX_BYTES_MAX || !is_plain(&prefix) {
+            let why = "prefix: expected 1 to 64 ASCII characters without spaces";
+            self.problems.add(table.value_at("prefix"), why.to_owned());
+        }
+        let Some(found) = text(table, "url") else {
+            if table.is_sound("url") {
+                let why = "url: required with type = \"redis\"";
+                self.problems.add(table.value_at("type"), why.to_owned());
+            }
+            return Engine::Memory;
+        };
+        match read(&found) {
+            Ok((mut keyspace, sentinels)) => {
+                if let TlsMode::Authority(file) = &mut keyspace.server.tls {
+                    *file = self.base.join(&*file).to_string_lossy().into_owned();
+                }
+                Engine::Redis(RedisEngine {
+                    keyspace: Arc::new(keyspace),
+                    sentinels,
+                    prefix,
+                    trusts_failover: table.value("on_failover")
+                        == Some(DirectiveValue::Word("trust")),
+                })
+            }
+            Err(why) => {
+                let why = format!("url: {why}");
+                self.problems.add(table.value_at("url"), why);
+                Engine::Memory
+            }
+        }
+    }
+}
+
+/// The name of the primary and further Sentinels.
+type Sentinels = Option<(String, Vec<(String, u16)>)>;
+
+/// Reads a URL. Errors repeat nothing of it: it has a password.
+fn read(url: &str) -> Result<(RedisDatabase, Sentinels), String> {
+    let url = Url::parse(url).map_err(|error| error.to_string())?;
+    let (is_sentinel, mut has_tls) = match url.scheme() {
+        "redis" => (false, false),
+        "rediss" => (false, true),
+        "redis+sentinel" => (true, false),
+        other => {
+            return Err(format!(
+                "expected redis://, rediss:// or redis+sentinel://, found {other}://"
+            ));
+        }
+    };
+    let decoded = |text: &str| {
+        let bytes = percent_encoding::percent_decode_str(text);
+        let text = bytes.decode_utf8().map_err(|_| "not in UTF-8".to_owned());
+        text.map(String::from)
+    };
+    let host = url.host_str().filter(|host| !host.is_empty());
+    let host = decoded(host.ok_or("the host is missing")?)?;
+    let host = host.trim_matches(['[', ']']).to_owned();
+    let user = Some(decoded(url.username())?).filter(|user| !user.is_empty());
+    let password = url.password().map(decoded).transpose()?;
+    let path = decoded(url.path().trim_start_matches('/'))?;
+    let (mut authority, mut others) = (None, Vec::new());
+    for (name, value) in url.query_pairs() {
+        match &*name {
+            "ca" => authority = Some(value.into_owned()),
+            "tls" if is_sentinel => has_tls = &*value == "true",
+            "addr" if is_sentinel => others.push(address(&value)?),
+            other => return Err(format!("unknown option {other:?}")),
+        }
+    }
+    let tls = match (has_tls, authority) {
+        (true, Some(file)) => TlsMode::Authority(file),
+        (true, None) => TlsMode::Public,
+        (false, None) => TlsMode::Off,
+        (false, Some(_)) => return Err("ca: without TLS it means nothing".to_owned()),
+    };
+    let database = match &*path {
+        _ if is_sentinel => 0,
+        "" => 0,
+        number => {
+            let number = number.parse();
+            number.map_err(|_| "expected the number of a database after the host")?
+        }
+    };
+    if is_sentinel && path.is_empty() {
+        return Err("the name of the primary is missing after the Sentinel".to_owned());
+    }
+    let port = match is_sentinel {
+        true => SENTINEL_PORT,
+        false => REDIS_PORT,
+    };
+    let keyspace = RedisDatabase {
+        server: ServerAccount {
+            host,
+            port: url.port().unwrap_or(port),
+            user,
+            password: password.map(Secret),
+            tls,
+        },
+        database,
+        pool_name: None,
+        pool: 1,
+        connect_timeout: CONNECT_TIMEOUT,
+        wait_timeout: TIMEOUT,
+        timeout: TIMEOUT,
+        idle_timeout: TIMEOUT,
+        queue: 1,
+    };
+    Ok((keyspace, is_sentinel.then_some((path, others))))
+}
+
+fn address(text: &str) -> Result<(String, u16), String> {
+    let bad = || "addr: expected HOST:PORT".to_owned();
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) => (host, port.parse().map_err(|_| bad())?),
+        None => (text, SENTINEL_PORT),
+    };
+    match host.trim_matches(['[', ']']) {
+        "" => Err(bad()),
+        host => Ok((host.to_owned(), port)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_read() {
+        let (keyspace, sentinels) = read("redis://ann:p%40ss@db.example:7000/3").expect("one");
+        let server = &keyspace.server;
+        assert_eq!((&*server.host, server.port), ("db.example", 7000));
+        assert_eq!(server.user.as_deref(), Some("ann"));
+        assert_eq!(server.password, Some(Secret("p@ss".into())));
+        assert_eq!((&server.tls, keyspace.database), (&TlsMode::Off, 3));
+        assert_eq!(sentinels, None);
+        let (keyspace, _) = read("rediss://[::1]?ca=/a.pem").expect("one");
+        let server = keyspace.server;
+        assert_eq!((&*server.host, server.port), ("::1", 6379));
+        assert_eq!(server.tls, TlsMode::Authority("/a.pem".into()));
+        let text = "redis+sentinel://:secret@one/main?addr=two:7001&addr=three";
+        let (keyspace, sentinels) = read(text).expect("one");
+        assert_eq!(keyspace.server.port, 26_379);
+        let others = vec![("two".to_owned(), 7001), ("three".to_owned(), 26_379)];
+        assert_eq!(sentinels, Some(("main".to_owned(), others)));
+    }
+
+    #[test]
+    fn what_is_no_url_of_redis_is_refused() {
+        for (text, words) in [
+            ("", "relative URL"),
+            ("http://h", "found http://"),
+            ("redis://", "host is missing"),
+            ("redis://h/x", "number of a database"),
+            ("redis://h?tls=true", "unknown option"),
+            ("redis://h?ca=/a", "without TLS"),
+            ("redis+sentinel://h", "name of the primary"),
+            ("redis+sentinel://h/main?addr=:1", "HOST:PORT"),
+            ("redis+sentinel://h/main?addr=a:b", "HOST:PORT"),
+        ] {
+            let why = read(text).expect_err(text);
+            assert!(why.contains(words), "{text}: {why}");
+        }
+    }
+}

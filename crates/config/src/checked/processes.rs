@@ -1,0 +1,83 @@
+//! `[[app]]` that runs in processes of its own: the command, and the limits.
+
+use std::time::Duration;
+
+use super::identity::{duration, number};
+use super::{Checker, list};
+use crate::raw::RawTable;
+use crate::types::{AppConfig, Processes};
+use crate::value::DirectiveValue;
+
+/// What scripts in Lua have alone, as far as it has no default.
+const OF_LUA: [&str; 1] = ["script"];
+
+/// What processes have alone, as far as it has no default.
+pub(super) const OF_PROCESSES: [&str; 1] = ["command"];
+
+impl Checker<'_> {
+    /// Reports apps that run processes, which a sandbox lets nothing start.
+    pub(super) fn confined_processes<'t>(&mut self, tables: impl Iterator<Item = &'t RawTable>) {
+        for table in tables.filter(|table| table.has("runtime")) {
+            if matches!(super::word(table, "runtime"), "php" | "worker") {
+                let why = "runtime: processes do not go with server.sandbox, in which nothing can be run: take one of them";
+                self.problems.add(table.value_at("runtime"), why);
+            }
+        }
+    }
+
+    /// Reports what is said of an app that its runtime has no use for.
+    pub(super) fn of_another_runtime(&mut self, table: &RawTable, names: &[&str], runtime: &str) {
+        for name in names.iter().filter(|name| table.has(name)) {
+            let why = format!("{name}: it means nothing with runtime = {runtime:?}");
+            self.problems.add(table.key_at(name), why);
+        }
+    }
+
+    /// An application in processes of its own; `None`: something is wrong with it.
+    pub(super) fn processes(
+        &mut self,
+        table: &RawTable,
+        name: Option<&str>,
+        app: AppConfig,
+    ) -> Option<AppConfig> {
+        self.of_another_runtime(table, &OF_LUA, super::word(table, "runtime"));
+        let command = list(table, "command");
+        if command.is_empty() && table.is_sound("command") {
+            let why = "[[app]] without \"command\", which its runtime has to have";
+            self.problems.add(table.at, why);
+        }
+        let is_empty = command.first().is_none_or(String::is_empty);
+        if is_empty && !command.is_empty() {
+            let why = "command: the program has no name";
+            self.problems.add(table.value_at("command"), why);
+        }
+        let files = self.files_of_app(table)?;
+        let whole = |name| match table.value(name) {
+            Some(DirectiveValue::Integer(number)) => number,
+            _ => 0,
+        };
+        let processes = Processes {
+            command,
+            folder: self.base.clone(),
+            workers: number(table, "workers"),
+            jobs_max: whole("max_jobs"),
+            ttl: Some(duration(table, "ttl")).filter(|ttl| *ttl > Duration::ZERO),
+            queue: number(table, "queue") as usize,
+            queue_timeout: duration(table, "queue_timeout"),
+            start_timeout: duration(table, "start_timeout"),
+            stop_timeout: duration(table, "stop_timeout"),
+            event_timeout: duration(table, "event_timeout"),
+            rss_bytes_max: match table.value("rss_max") {
+                Some(DirectiveValue::Size(bytes)) => Some(bytes),
+                _ => None,
+            },
+        };
+        (!is_empty).then_some(())?;
+        Some(AppConfig {
+            name: name?.to_owned(),
+            files,
+            processes: Some(processes),
+            ..app
+        })
+    }
+}

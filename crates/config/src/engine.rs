@@ -1,0 +1,27 @@
+//! The engine of channels, as configured.
+
+use std::sync::Arc;
+
+use veche_calls::redis::RedisDatabase;
+
+/// `[engine]`: where channels are ordered and stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// In this server.
+    Memory,
+    /// In Redis, together with other servers.
+    Redis(RedisEngine),
+}
+
+/// See [`Engine::Redis`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedisEngine {
+    /// The server, or the first Sentinel.
+    pub keyspace: Arc<RedisDatabase>,
+    /// The name by which Sentinels know the primary, with further Sentinels; `None`: there are none.
+    pub sentinels: Option<(String, Vec<(String, u16)>)>,
+    /// The beginning of all names in Redis.
+    pub prefix: String,
+    /// Whether positions outlive a failover.
+    pub trusts_failover: bool,
+}

@@ -1,0 +1,80 @@
+//! `[limits]`: bounds for one client, and for all of them.
+
+use std::time::Duration;
+
+use veche_frontends::rate::Rate;
+
+/// `[limits]`: limits of single clients and of all together. In each `Option`, `None` is "off".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitsConfig {
+    /// Whether channels of unknown namespaces are errors.
+    pub refuses_unknown_namespaces: bool,
+    /// The limit of concurrent connections.
+    pub connections: ConnectionCap,
+    /// The limit of concurrent connections from one address.
+    pub connections_per_address: Option<u32>,
+    /// The limit of concurrent connections of one user.
+    pub connections_per_user: Option<u32>,
+    /// The limit of subscriptions of a client of Centrifugo's protocol.
+    pub channels_per_client: u32,
+    /// The longest channel name in bytes.
+    pub channel_name_bytes_max: u32,
+    /// The resident memory above which new work is rejected.
+    pub memory: MemoryLimit,
+    /// The rate limit of handshakes from one address.
+    pub handshakes_per_address: Option<Rate>,
+    /// The time limit for the head of a request.
+    pub header_timeout: Duration,
+    /// The time limit for a TLS handshake.
+    pub handshake_timeout: Duration,
+    /// The idle time of a connection between two requests.
+    pub keep_alive_timeout: Duration,
+    /// The idle time after which a client is closed.
+    pub idle_timeout: Option<Duration>,
+    /// The time in which a client has to accept some of its pending data.
+    pub write_timeout: Duration,
+    /// The interval of pings; `None`: no pings.
+    pub ping_interval: Option<Duration>,
+    /// The time limit for a pong after its ping; may exceed `ping_interval`.
+    pub pong_timeout: Duration,
+    /// The duration of a drain; zero closes at once.
+    pub drain_time: Duration,
+    /// How long `/health` returns 503 before a drain.
+    pub lame_duck_time: Duration,
+    /// The duration of the drain of a process replaced by an upgrade.
+    pub upgrade_drain_time: Duration,
+    /// The time in which each worker has to finish its turn.
+    pub watchdog_timeout: Option<Duration>,
+    /// The limit of pending bytes for one client.
+    pub outbox_bytes: u64,
+    /// The history limit of all channels in bytes.
+    pub history_bytes: u64,
+    /// The most publications of one reply.
+    pub history_answer_max: u32,
+    /// The longest request body in bytes.
+    pub body_bytes_max: u64,
+    /// The longest request head in bytes.
+    pub header_bytes_max: u64,
+    /// The most header lines of a request.
+    pub headers_max: u32,
+}
+
+/// The limit of concurrent connections of all listeners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionCap {
+    /// Derived from the descriptor limit.
+    Auto,
+    /// A fixed number.
+    Count(u32),
+}
+
+/// The memory use above which new work is rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryLimit {
+    /// A share of the available memory.
+    Auto,
+    /// No limit.
+    Off,
+    /// A fixed number of bytes.
+    Bytes(u64),
+}

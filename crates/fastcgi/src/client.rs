@@ -1,0 +1,289 @@
+//! Connections to a FastCGI server, each with one request at a time.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::address::Address;
+use crate::params::Params;
+use crate::record;
+use crate::response::{Partial, Response};
+
+/// Bytes of one read.
+const READ_BYTES: usize = 65_536;
+
+/// Limits of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// For how long a connection without a request is kept, which occupies a process of php-fpm; zero: not at all. Events
+    /// are lost with it where php-fpm has a `pm.max_requests`.
+    pub idle_timeout: Duration,
+    /// For opening a connection.
+    pub connect_timeout: Duration,
+    /// The longest response with its head.
+    pub response_bytes_max: usize,
+    /// The most of STDERR that is kept of one response.
+    pub log_bytes_max: usize,
+}
+
+/// Why a request has no response.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// All processes are busy and the backlog is full, or the server says that it has too much to do. Nothing was done.
+    #[error("all processes of the FastCGI server are busy")]
+    Overloaded,
+    /// There is no connection. Nothing was done.
+    #[error("not connected: {0}")]
+    Unreachable(#[source] io::Error),
+    /// The connection ended before the response did. The script may have run.
+    #[error("the connection ended before the response did")]
+    Lost(#[source] io::Error),
+    /// The answer is no response of FastCGI.
+    #[error("{0}")]
+    Malformed(String),
+    /// The response is longer than this.
+    #[error("the response has more than {0} bytes")]
+    TooLong(usize),
+}
+
+/// A FastCGI server. Clones are the same client.
+///
+/// It opens as many connections as there are requests at once, and limits nothing by itself: the caller has at most as
+/// many requests under way as php-fpm has processes for it. A request whose future is dropped is aborted by closing its
+/// connection, of which the script learns when it writes.
+#[derive(Clone, Debug)]
+pub struct Client(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    address: Address,
+    limits: Limits,
+    idle: Mutex<Idle>,
+}
+
+#[derive(Debug, Default)]
+struct Idle {
+    /// With the time when each is closed: the first of them comes first.
+    connections: VecDeque<(Connection, Instant)>,
+    /// A task closes connections whose time is over.
+    is_watched: bool,
+}
+
+#[derive(Debug)]
+enum Connection {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+/// How a request on one connection has failed.
+struct Failure {
+    error: Error,
+    /// Not one byte was taken by the other side.
+    is_unsent: bool,
+}
+
+impl Client {
+    /// Returns a client that has no connection.
+    #[must_use]
+    pub fn new(address: Address, limits: Limits) -> Self {
+        Self(Arc::new(Inner {
+            address,
+            limits,
+            idle: Mutex::default(),
+        }))
+    }
+
+    /// Makes one request and waits for its response.
+    ///
+    /// A request that no byte was sent of, as the server had closed its kept connection, goes out once more on a new one.
+    /// Nothing else is repeated.
+    ///
+    /// # Errors
+    /// There is no response. Whether the script may have run depends on the error.
+    pub async fn request(&self, params: Params, body: &[u8]) -> Result<Response, Error> {
+        let is_kept = !self.0.limits.idle_timeout.is_zero();
+        let mut request = Vec::with_capacity(body.len() + 4096);
+        record::begin(&mut request, is_kept);
+        params.write(&mut request);
+        record::body(&mut request, body);
+        while let Some(connection) = self.0.take() {
+            match self.on(connection, &request).await {
+                Err(Failure {
+                    is_unsent: true, ..
+                }) => {}
+                result => return result.map_err(|failure| failure.error),
+            }
+        }
+        let connection = self.0.connect().await?;
+        let result = self.on(connection, &request).await;
+        result.map_err(|failure| failure.error)
+    }
+
+    /// Returns how many connections are kept without a request.
+    #[must_use]
+    pub fn idle_connections(&self) -> usize {
+        self.0.idle.lock().connections.len()
+    }
+
+    /// Makes a request on a connection, and keeps that if it is of further use.
+    async fn on(&self, connection: Connection, request: &[u8]) -> Result<Response, Failure> {
+        let limits = &self.0.limits;
+        let (result, connection) = match connection {
+            Connection::Unix(mut stream) => {
+                let result = exchange(&mut stream, request, limits).await;
+                (result, Connection::Unix(stream))
+            }
+            Connection::Tcp(mut stream) => {
+                let result = exchange(&mut stream, request, limits).await;
+                (result, Connection::Tcp(stream))
+            }
+        };
+        let (partial, is_all_sent) = result?;
+        let is_of_use = is_all_sent && partial.is_clean() && !limits.idle_timeout.is_zero();
+        let response = partial.ended().map_err(|error| Failure {
+            error,
+            is_unsent: false,
+        })?;
+        if is_of_use {
+            self.0.keep(connection);
+        }
+        Ok(response)
+    }
+}
+
+/// Sends a request while its response is read. Returns the response and whether all of the request was sent.
+async fn exchange(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    request: &[u8],
+    limits: &Limits,
+) -> Result<(Partial, bool), Failure> {
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let mut partial = Partial::default();
+    let mut buffer = vec![0; READ_BYTES];
+    let mut left = request;
+    // The other side reads no more, but may have answered before.
+    let mut broken: Option<io::Error> = None;
+    loop {
+        tokio::select! {
+            written = writer.write(left), if !left.is_empty() && broken.is_none() => match written {
+                Ok(bytes) => left = &left[bytes..],
+                Err(error) if left.len() == request.len() && !partial.has_begun() => {
+                    return Err(Failure { error: Error::Lost(error), is_unsent: true });
+                }
+                Err(error) => broken = Some(error),
+            },
+            read = reader.read(&mut buffer) => {
+                let lost = |error| Failure { error: Error::Lost(error), is_unsent: false };
+                let bytes = match read {
+                    Ok(0) => return Err(lost(broken.unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into()))),
+                    Ok(bytes) => bytes,
+                    Err(error) => return Err(lost(error)),
+                };
+                let taken = partial.take(&buffer[..bytes], limits);
+                if taken.map_err(|error| Failure { error, is_unsent: false })? {
+                    return Ok((partial, left.is_empty()));
+                }
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Returns the connection that was used last and that the server has not closed.
+    fn take(&self) -> Option<Connection> {
+        let mut idle = self.idle.lock();
+        while let Some((connection, _)) = idle.connections.pop_back() {
+            if connection.is_silent() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    async fn connect(&self) -> Result<Connection, Error> {
+        let connecting = async {
+            Ok::<_, io::Error>(match &self.address {
+                Address::Unix(path) => Connection::Unix(UnixStream::connect(path).await?),
+                Address::Tcp(address) => {
+                    let stream = TcpStream::connect(address).await?;
+                    stream.set_nodelay(true)?;
+                    Connection::Tcp(stream)
+                }
+            })
+        };
+        let within = self.limits.connect_timeout;
+        match timeout(within, connecting).await {
+            Ok(Ok(connection)) => Ok(connection),
+            // The backlog of a Unix socket is full.
+            Ok(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => Err(Error::Overloaded),
+            Ok(Err(error)) => Err(Error::Unreachable(error)),
+            Err(_) => {
+                let words = format!("no connection within {within:?}");
+                Err(Error::Unreachable(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    words,
+                )))
+            }
+        }
+    }
+
+    /// Keeps a connection for the next request.
+    fn keep(self: &Arc<Self>, connection: Connection) {
+        let mut idle = self.idle.lock();
+        let until = Instant::now() + self.limits.idle_timeout;
+        idle.connections.push_back((connection, until));
+        if !idle.is_watched {
+            idle.is_watched = true;
+            tokio::spawn(close_idle(Arc::downgrade(self), until));
+        }
+    }
+}
+
+/// Closes connections whose time is over, as long as there are any.
+async fn close_idle(client: Weak<Inner>, mut next: Instant) {
+    loop {
+        sleep_until(next).await;
+        let Some(client) = client.upgrade() else {
+            return;
+        };
+        let mut idle = client.idle.lock();
+        let now = Instant::now();
+        while idle
+            .connections
+            .front()
+            .is_some_and(|(_, until)| *until <= now)
+        {
+            idle.connections.pop_front();
+        }
+        match idle.connections.front() {
+            Some((_, until)) => next = *until,
+            None => {
+                idle.is_watched = false;
+                return;
+            }
+        }
+    }
+}
+
+impl Connection {
+    /// Returns whether nothing is to be read: the server has neither closed it nor sent anything.
+    fn is_silent(&self) -> bool {
+        let stream = match self {
+            Self::Unix(stream) => stream.as_fd(),
+            Self::Tcp(stream) => stream.as_fd(),
+        };
+        // Past the runtime, which learns of an end later than the kernel.
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let read = rustix::net::recv(stream, &mut [0_u8; 1], flags);
+        matches!(read, Err(Errno::AGAIN))
+    }
+}

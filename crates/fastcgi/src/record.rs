@@ -1,0 +1,177 @@
+//! Records of FastCGI 1.0 (its specification's section 3.3): how they are written, and read however they were split.
+
+/// Version of the protocol, which begins each record.
+pub const VERSION: u8 = 1;
+
+/// Bytes before a record's content.
+pub const HEADER_BYTES: usize = 8;
+
+/// The longest content of a record.
+pub const CONTENT_BYTES_MAX: usize = 65_535;
+
+/// The one request of a connection; php-fpm has no second one at a time.
+const REQUEST_ID: [u8; 2] = [0, 1];
+
+/// What a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Begins a request.
+    BeginRequest = 1,
+    /// Ends a response.
+    EndRequest = 3,
+    /// Parameters of a request.
+    Params = 4,
+    /// A piece of a request's body.
+    Stdin = 5,
+    /// A piece of a response.
+    Stdout = 6,
+    /// A piece of what a script has to say about errors.
+    Stderr = 7,
+}
+
+/// A record as it has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// One of [`Kind`], or another number.
+    pub kind: u8,
+    /// Without padding.
+    pub content: &'a [u8],
+}
+
+/// Bytes that are no record of FastCGI 1.0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the answer has a record of version {0} and is not FastCGI")]
+pub struct NoRecord(pub u8);
+
+/// Appends a record with that content, which is at most [`CONTENT_BYTES_MAX`] long.
+pub fn put(into: &mut Vec<u8>, kind: Kind, content: &[u8]) {
+    let from = begin_content(into, kind);
+    into.extend_from_slice(content);
+    end_content(into, from);
+}
+
+/// Appends the records that begin a request in the role of a responder.
+pub(crate) fn begin(into: &mut Vec<u8>, is_kept: bool) {
+    put(
+        into,
+        Kind::BeginRequest,
+        &[0, 1, u8::from(is_kept), 0, 0, 0, 0, 0],
+    );
+}
+
+/// Appends the records of a body, with the empty one that ends it.
+pub(crate) fn body(into: &mut Vec<u8>, body: &[u8]) {
+    for part in body.chunks(CONTENT_BYTES_MAX) {
+        put(into, Kind::Stdin, part);
+    }
+    put(into, Kind::Stdin, b"");
+}
+
+/// Appends a header whose length is not known, and returns where the content begins.
+pub(crate) fn begin_content(into: &mut Vec<u8>, kind: Kind) -> usize {
+    let [high, low] = REQUEST_ID;
+    into.extend_from_slice(&[VERSION, kind as u8, high, low, 0, 0, 0, 0]);
+    into.len()
+}
+
+/// Sets the length of a record whose content ends here.
+pub(crate) fn end_content(into: &mut [u8], from: usize) {
+    let length = into.len() - from;
+    debug_assert!(length <= CONTENT_BYTES_MAX);
+    into[from - 4..from - 2].copy_from_slice(&(length as u16).to_be_bytes());
+}
+
+/// Cuts bytes into records.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    buffer: Vec<u8>,
+    /// What was handed out of the buffer.
+    start: usize,
+}
+
+impl Decoder {
+    /// Takes more bytes.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.buffer.drain(..self.start);
+        self.start = 0;
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Returns the next whole record; `None`: it takes more bytes.
+    ///
+    /// # Errors
+    /// These are no records.
+    #[expect(clippy::should_implement_trait, reason = "records are lent")]
+    pub fn next(&mut self) -> Result<Option<Record<'_>>, NoRecord> {
+        let left = &self.buffer[self.start..];
+        if let Some(&version) = left.first()
+            && version != VERSION
+        {
+            return Err(NoRecord(version));
+        }
+        let Some((header, rest)) = left.split_at_checked(HEADER_BYTES) else {
+            return Ok(None);
+        };
+        let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
+        let padding = usize::from(header[6]);
+        if rest.len() < length + padding {
+            return Ok(None);
+        }
+        self.start += HEADER_BYTES + length + padding;
+        Ok(Some(Record {
+            kind: header[1],
+            content: &rest[..length],
+        }))
+    }
+
+    /// Returns whether nothing is left that was fed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.buffer.len() == self.start
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(decoder: &mut Decoder, into: &mut Vec<(u8, Vec<u8>)>) {
+        while let Some(record) = decoder.next().expect("records") {
+            into.push((record.kind, record.content.to_vec()));
+        }
+    }
+
+    #[test]
+    fn records_are_read_however_they_are_split() {
+        let mut bytes = Vec::new();
+        begin(&mut bytes, true);
+        body(&mut bytes, &vec![7; CONTENT_BYTES_MAX + 1]);
+        // With padding, as a server may send it.
+        bytes.extend_from_slice(&[1, 6, 0, 1, 0, 2, 3, 0, b'o', b'k', 0, 0, 0]);
+        let expected = vec![
+            (1, vec![0, 1, 1, 0, 0, 0, 0, 0]),
+            (5, vec![7; CONTENT_BYTES_MAX]),
+            (5, vec![7]),
+            (5, vec![]),
+            (6, b"ok".to_vec()),
+        ];
+        for size in [bytes.len(), 65_536, 1000, 7, 1] {
+            let mut decoder = Decoder::default();
+            let mut found = Vec::new();
+            for part in bytes.chunks(size) {
+                decoder.feed(part);
+                all(&mut decoder, &mut found);
+            }
+            assert_eq!(found, expected, "in parts of {size} bytes");
+            assert!(decoder.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_is_no_fastcgi_is_known_by_its_first_byte() {
+        let mut decoder = Decoder::default();
+        decoder.feed(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        assert_eq!(decoder.next(), Err(NoRecord(b'H')));
+    }
+}

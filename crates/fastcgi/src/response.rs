@@ -1,0 +1,115 @@
+//! A response, put together from the records of a connection.
+
+use crate::client::{Error, Limits};
+use crate::head::Head;
+use crate::record::{Decoder, Kind, NoRecord, Record};
+
+/// `protocolStatus` of an END_REQUEST record.
+const COMPLETE: u8 = 0;
+const OVERLOADED: u8 = 2;
+
+/// What a script has answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// The status, 200 where the script named none.
+    pub status: u16,
+    /// Names as the script wrote them, and values.
+    pub headers: Vec<(String, String)>,
+    /// The body of the response.
+    pub body: Vec<u8>,
+    /// What came on STDERR, cut off at the limit.
+    pub log: Vec<u8>,
+    /// Bytes of STDERR beyond the limit.
+    pub log_lost_bytes: usize,
+}
+
+/// A response of which not all has come.
+#[derive(Debug, Default)]
+pub(crate) struct Partial {
+    decoder: Decoder,
+    output: Vec<u8>,
+    log: Vec<u8>,
+    log_lost_bytes: usize,
+    has_begun: bool,
+}
+
+impl Partial {
+    /// Takes bytes; returns whether the response has ended.
+    pub(crate) fn take(&mut self, bytes: &[u8], limits: &Limits) -> Result<bool, Error> {
+        self.has_begun = true;
+        self.decoder.feed(bytes);
+        while let Some(Record { kind, content }) = self.decoder.next().map_err(malformed)? {
+            if kind == Kind::Stdout as u8 {
+                if self.output.len() + content.len() > limits.response_bytes_max {
+                    return Err(Error::TooLong(limits.response_bytes_max));
+                }
+                self.output.extend_from_slice(content);
+            } else if kind == Kind::Stderr as u8 {
+                let room = limits.log_bytes_max - self.log.len();
+                let kept = content.len().min(room);
+                self.log.extend_from_slice(&content[..kept]);
+                self.log_lost_bytes += content.len() - kept;
+            } else if kind == Kind::EndRequest as u8 {
+                let &[_, _, _, _, status, ..] = content else {
+                    return Err(Error::Malformed(
+                        "the answer has an end that is cut off".into(),
+                    ));
+                };
+                return match status {
+                    COMPLETE => Ok(true),
+                    OVERLOADED => Err(Error::Overloaded),
+                    other => {
+                        let words = format!("the request was refused with protocol status {other}");
+                        Err(Error::Malformed(words))
+                    }
+                };
+            } else {
+                return Err(Error::Malformed(format!(
+                    "the answer has a record of type {kind}"
+                )));
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns whether anything has come.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    /// Returns whether nothing came behind the end.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.decoder.is_empty()
+    }
+
+    /// Returns the response, which has ended.
+    pub(crate) fn ended(self) -> Result<Response, Error> {
+        let Head {
+            status,
+            headers,
+            body_at,
+        } = Head::read(&self.output).map_err(|error| self.no_head(error))?;
+        let mut body = self.output;
+        body.drain(..body_at);
+        Ok(Response {
+            status,
+            headers,
+            body,
+            log: self.log,
+            log_lost_bytes: self.log_lost_bytes,
+        })
+    }
+
+    /// php-fpm writes why it has nothing to say to STDERR, such as "Primary script unknown".
+    fn no_head(&self, error: impl std::fmt::Display) -> Error {
+        let log = String::from_utf8_lossy(&self.log);
+        Error::Malformed(match log.trim() {
+            "" => error.to_string(),
+            log => format!("{error}: {log}"),
+        })
+    }
+}
+
+fn malformed(error: NoRecord) -> Error {
+    Error::Malformed(error.to_string())
+}

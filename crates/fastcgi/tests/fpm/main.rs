@@ -1,0 +1,13 @@
+//! The client against Debian's php-fpm with two processes, and against servers that misbehave.
+
+mod faults;
+mod pool;
+mod requests;
+mod support;
+
+#[path = "../../../../tests/fpm.rs"]
+mod fpm;
+#[path = "../../../../tests/now.rs"]
+mod now;
+#[path = "../../../../tests/skip.rs"]
+mod skip;

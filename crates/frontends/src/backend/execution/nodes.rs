@@ -1,0 +1,95 @@
+//! Commands and questions for all nodes of a cluster: they go to the lane of the cluster, and one answer covers all nodes.
+
+use std::sync::Arc;
+
+use veche_hub::{
+    Caller, ChannelList, ChannelName, ChannelQuery, CommandDispatch, ConnectionId, Glob,
+    HubMessage, HubReply, NameError, Outlet as _, RequestOutcome, Ticket, UserAction, UserCommand,
+    WorkerId,
+};
+use veche_nodes::BanRequest;
+
+use crate::context::issued_token::Ban;
+use crate::context::process::Process;
+use crate::context::worker_context::{Context, Requests};
+
+/// Applies an instruction to connections of a user that still wait for a decision, or for an answer that names the user.
+/// Sessions carry it out themselves.
+pub fn bind_undecided(process: &dyn Process, user: &str, instruction: &UserCommand) {
+    let is_end = matches!(
+        instruction.action,
+        UserAction::Disconnect { .. }
+            | UserAction::Refresh {
+                is_expired: true,
+                ..
+            }
+    );
+    // A connect hook knows the id of such a connection.
+    let client = instruction.client.as_deref();
+    match client {
+        _ if !is_end => {}
+        Some(client) => process.disconnect_client(user, client),
+        // Only sessions that are open have an id.
+        None if instruction.session.is_some() => {}
+        None => process.disconnect_user(user, &instruction.except),
+    }
+    if let UserAction::Unsubscribe { channel } = &instruction.action
+        && instruction.session.is_none()
+    {
+        process.unsubscribe_user(user, channel, client);
+    }
+}
+
+pub(super) fn instruct(
+    from: (ConnectionId, Ticket),
+    user: &str,
+    instruction: UserCommand,
+    nodes: WorkerId,
+    shared: &mut Context,
+) -> Result<RequestOutcome<CommandDispatch>, NameError> {
+    let mut buffer = String::new();
+    let channel = ChannelName::of_user(user, &mut buffer)?;
+    let mail = HubMessage::CommandUser {
+        channel: Arc::from(channel.as_str()),
+        instruction: Arc::new(instruction),
+        reply: Some(from),
+    };
+    shared.requests.send_message(nodes, mail);
+    Ok(RequestOutcome::Pending)
+}
+
+pub(super) fn ask_status(
+    (session, ticket): (ConnectionId, Ticket),
+    channel: ChannelName<'_>,
+    nodes: WorkerId,
+    ports: &mut Requests,
+) -> RequestOutcome<HubReply> {
+    let mail = HubMessage::Query {
+        channel: Arc::from(channel.as_str()),
+        question: ChannelQuery::UserStatus,
+        session,
+        ticket,
+    };
+    ports.send_message(nodes, mail);
+    RequestOutcome::Pending
+}
+
+pub(super) fn list(
+    (session, ticket): (ConnectionId, Ticket),
+    pattern: Glob,
+    nodes: WorkerId,
+    ports: &mut Requests,
+) -> (ChannelList, u32) {
+    let mail = HubMessage::List {
+        pattern: Arc::new(pattern),
+        session,
+        ticket,
+    };
+    ports.send_message(nodes, mail);
+    (ChannelList::default(), 1)
+}
+
+pub(super) fn block(block: &Ban, caller: Option<Caller>, ports: &mut Requests) {
+    let block = block.clone();
+    ports.blocks.push_back(BanRequest { block, caller });
+}

@@ -1,0 +1,29 @@
+//! Close codes and reasons of the server as those of the protocol.
+
+use std::borrow::Cow;
+
+use veche_centrifuge::DisconnectCode;
+use veche_types::codes::CloseCode;
+
+use crate::context::identity::AuthError;
+
+/// Converts a close of the server to the protocol's code and reason.
+pub(crate) fn close_code_and_reason(code: u16, reason: &str) -> (u16, Cow<'_, str>) {
+    let known = match CloseCode::with_parts(code, reason) {
+        Some(CloseCode::GoingAway | CloseCode::Restarting) => DisconnectCode::Shutdown,
+        Some(CloseCode::SlowConsumer) => DisconnectCode::Slow,
+        Some(CloseCode::TooFast) => DisconnectCode::TooManyRequests,
+        Some(CloseCode::Idle) => DisconnectCode::ConnectionClosed,
+        _ => return (code, reason.into()),
+    };
+    (known.code(), known.text().into())
+}
+
+/// Returns the close code for a permanent authentication error.
+pub(super) fn disconnect(why: AuthError) -> Option<DisconnectCode> {
+    match why {
+        AuthError::RejectedByHook => Some(DisconnectCode::InvalidToken),
+        AuthError::ForbiddenByHook | AuthError::Blocked => Some(DisconnectCode::PermissionDenied),
+        _ => None,
+    }
+}

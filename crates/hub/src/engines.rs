@@ -1,0 +1,223 @@
+//! The engine of a node, chosen at its start.
+//!
+//! An enumeration instead of a type parameter: everything above the hub would otherwise exist twice. The memory engine's
+//! calls stay direct calls behind one comparison.
+
+use std::sync::Arc;
+
+use crate::engine::{
+    Catalog, Engine, EngineGauges, EngineReply, EngineReport, LocalMembers, MaintenanceScope,
+    MemberChange, NewPublication, OrderResult, QueryContext, RequestContext, StoredChannel,
+};
+use crate::{
+    ClientInfo, HistoryError, HistoryOptions, HistoryPage, HistoryQuery, MemoryEngine, Namespaces,
+    Payload, Position, PresenceError, PresenceStats, Publication, RemoteEngine, SubscribeOptions,
+    SubscribeOutcome,
+};
+
+/// See the [module](self).
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one per worker, and the memory engine is used in place"
+)]
+pub enum NodeEngine {
+    /// Within this process.
+    Memory(MemoryEngine),
+    /// Outside it, shared with other nodes.
+    Remote(Box<RemoteEngine>),
+}
+
+impl NodeEngine {
+    /// Returns the engine within this process.
+    pub(crate) fn memory(&mut self) -> Option<&mut MemoryEngine> {
+        match self {
+            Self::Memory(engine) => Some(engine),
+            Self::Remote(_) => None,
+        }
+    }
+
+    /// Returns the engine outside this process.
+    pub fn remote(&mut self) -> Option<&mut RemoteEngine> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Remote(engine) => Some(engine),
+        }
+    }
+}
+
+/// Calls a method of the engine that it is.
+macro_rules! on {
+    ($engine:expr, $method:ident($($argument:expr),*)) => {
+        match $engine {
+            NodeEngine::Memory(engine) => engine.$method($($argument),*),
+            NodeEngine::Remote(engine) => engine.$method($($argument),*),
+        }
+    };
+}
+
+impl Engine for NodeEngine {
+    fn open(&mut self, channel: u32, name: &Arc<str>, now_ms: u64) -> u32 {
+        on!(self, open(channel, name, now_ms))
+    }
+
+    fn close(&mut self, slot: u32, name: &Arc<str>) {
+        on!(self, close(slot, name));
+    }
+
+    #[inline]
+    fn publish(&mut self, offer: &mut NewPublication<'_, '_>) -> OrderResult {
+        on!(self, publish(offer))
+    }
+
+    #[inline]
+    fn is_deferring(&self) -> bool {
+        on!(self, is_deferring())
+    }
+
+    fn is_full(&self) -> bool {
+        on!(self, is_full())
+    }
+
+    #[inline]
+    fn reaches_others(&self) -> bool {
+        on!(self, reaches_others())
+    }
+
+    #[inline]
+    fn pending_count(&self, slot: u32) -> u32 {
+        on!(self, pending_count(slot))
+    }
+
+    fn fence(&mut self, slot: u32, receipt: RequestContext) {
+        on!(self, fence(slot, receipt));
+    }
+
+    #[inline]
+    fn follow(&mut self, name: &Arc<str>, slot: Option<u32>) -> EngineReply<()> {
+        on!(self, follow(name, slot))
+    }
+
+    #[inline]
+    fn unfollow(&mut self, name: &Arc<str>, slot: Option<u32>) {
+        on!(self, unfollow(name, slot));
+    }
+
+    fn join(
+        &mut self,
+        kept: StoredChannel<'_>,
+        joining: &SubscribeOptions,
+    ) -> EngineReply<SubscribeOutcome> {
+        on!(self, join(kept, joining))
+    }
+
+    fn is_empty(&self, slot: u32) -> bool {
+        on!(self, is_empty(slot))
+    }
+
+    fn read(
+        &mut self,
+        kept: StoredChannel<'_>,
+        query: &HistoryQuery,
+        answer_max: usize,
+        receipt: RequestContext,
+    ) -> EngineReply<Result<HistoryPage, HistoryError>> {
+        on!(self, read(kept, query, answer_max, receipt))
+    }
+
+    fn read_since(&mut self, slot: u32, read: crate::history_segment::HistoryRead) {
+        on!(self, read_since(slot, read));
+    }
+
+    fn resume(&mut self, slot: u32, position: Position) {
+        on!(self, resume(slot, position));
+    }
+
+    fn remove(
+        &mut self,
+        kept: StoredChannel<'_>,
+        receipt: RequestContext,
+    ) -> EngineReply<Result<(), HistoryError>> {
+        on!(self, remove(kept, receipt))
+    }
+
+    fn before_removal_reply(&mut self, slot: u32) {
+        on!(self, before_removal_reply(slot));
+    }
+
+    fn before_delivery(
+        &mut self,
+        slot: u32,
+        publication: &Publication,
+        history: &HistoryOptions,
+        wants_previous: bool,
+        now_ms: u64,
+    ) -> Option<Payload> {
+        on!(
+            self,
+            before_delivery(slot, publication, history, wants_previous, now_ms)
+        )
+    }
+
+    #[inline]
+    fn ready_reports(&self) -> usize {
+        on!(self, ready_reports())
+    }
+
+    #[inline]
+    fn poll(&mut self) -> Option<EngineReport> {
+        on!(self, poll())
+    }
+
+    fn report_handled(&mut self, slot: u32) {
+        on!(self, report_handled(slot));
+    }
+
+    fn position(&self, slot: u32) -> Position {
+        on!(self, position(slot))
+    }
+
+    #[inline]
+    fn member_changed(&mut self, change: MemberChange<'_>) -> EngineReply<bool> {
+        on!(self, member_changed(change))
+    }
+
+    fn presence(
+        &mut self,
+        here: LocalMembers<'_>,
+        asker: QueryContext,
+    ) -> EngineReply<Result<Box<[Arc<ClientInfo>]>, PresenceError>> {
+        on!(self, presence(here, asker))
+    }
+
+    fn presence_stats(
+        &mut self,
+        here: LocalMembers<'_>,
+        asker: QueryContext,
+    ) -> EngineReply<Result<PresenceStats, PresenceError>> {
+        on!(self, presence_stats(here, asker))
+    }
+
+    fn set_limits(&mut self, namespaces: &Namespaces, bytes_max: usize, workers: u16) {
+        on!(self, set_limits(namespaces, bytes_max, workers));
+    }
+
+    #[inline]
+    fn maintain(
+        &mut self,
+        catalog: &Catalog<'_>,
+        now_ms: u64,
+        round: MaintenanceScope,
+        gone: &mut Vec<u32>,
+    ) {
+        on!(self, maintain(catalog, now_ms, round, gone));
+    }
+
+    fn has_maintenance(&self) -> bool {
+        on!(self, has_maintenance())
+    }
+
+    fn gauges(&self) -> EngineGauges {
+        on!(self, gauges())
+    }
+}

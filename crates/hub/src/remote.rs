@@ -1,0 +1,419 @@
+//! An engine outside this process, seen from a home: which orders it gets, and what its events mean.
+//!
+//! This is the part without sockets: the owner carries [orders](RemoteEngine::take_orders) to the engine and its
+//! [events](RemoteEngine::handle) back. Offsets need not be dense here.
+//!
+//! * *Publishing.* Publications wait until they are answered. When the connection is lost those that are stored are ordered
+//!   again, marked as repetitions: the store finds the first by its id. Those that are not stored fail, unless they have a
+//!   key. What the engine does not answer for [`PATIENCE`] without a connection fails.
+//! * *Following.* A topic is subscribed first, then the position of its channels is looked up: the feed goes on there, and
+//!   items that arrive meanwhile are held.
+//! * *Gaps.* Each loss of the feed, and each [`LOOK_TICKS`] without an item, the top is compared with what was seen; a
+//!   later one is reported as an item, so that the hub heals the gap.
+//! * *Epochs.* An item of another epoch ends the one before it: the position is lost. After a restart of the store each
+//!   channel in use is compared before anything is published, and begins a new epoch where what was seen is not stored.
+
+mod calls;
+mod data;
+mod entries;
+mod events;
+mod members;
+mod waiting;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use veche_nodes::engine::channel::{self as wire, Keep};
+
+use crate::engine::{Catalog, EngineReport, MemberChangeContext, QueryContext, RequestContext};
+use crate::history_segment::HistoryRead;
+use crate::{
+    Epoch, HistoryError, HistoryOptions, HistoryQuery, Namespaces, Position, PresenceError,
+};
+use entries::{Entries, Entry, Feed};
+use waiting::Waiting;
+
+/// Calls of [`Engine::maintain`](crate::Engine::maintain) with [`MaintenanceScope::Full`](crate::engine::MaintenanceScope::Full), about seconds, for which orders wait for a connection.
+const PATIENCE: u32 = 5;
+
+/// Such calls after which the top of a channel is compared that had no item meanwhile.
+const LOOK_TICKS: u32 = 60;
+
+/// Such calls within which all slots are looked at for those that are not needed.
+const SPARE_TICKS: u32 = 15;
+
+/// The shortest time for which positions are stored: subscribed channels are looked at more often.
+const POSITION_TTL_MS_MIN: u64 = 5 * 60 * 1000;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct RemoteEngine {
+    entries: Entries,
+    waiting: Waiting<(u32, Task)>,
+    waiting_bytes: usize,
+    orders: Vec<wire::Order>,
+    reports: VecDeque<EngineReport>,
+    rng: fastrand::Rng,
+    /// The number of the connection, while there is one.
+    connection: Option<u64>,
+    namespaces: Namespaces,
+    /// Wildcard topics that are followed.
+    topics: HashMap<Arc<str>, Topic, RandomState>,
+    /// Channels whose feed was begun and is not live, each with the time of that.
+    begun: VecDeque<(u32, Arc<str>)>,
+    ticks: u32,
+    now_ms: u64,
+    /// The places that are looked at next: for items that were missed, and for slots that are spare.
+    looks: [u32; 2],
+    ignored: u64,
+    /// The store has lost members of this home.
+    has_forgotten: bool,
+}
+
+#[derive(Debug, Default)]
+struct Topic {
+    followers: u32,
+    is_live: bool,
+}
+
+/// What waits for an answer.
+#[derive(Debug)]
+enum Task {
+    Publish {
+        receipt: RequestContext,
+        slot: Option<u32>,
+        publish: Box<wire::Publish>,
+        /// It was handed over, when the channel had this offset at least.
+        sent_at: Option<u64>,
+    },
+    Fence(RequestContext),
+    Check(Box<wire::Check>),
+    History {
+        receipt: RequestContext,
+        query: HistoryQuery,
+        answer_max: usize,
+        read: Box<wire::Read>,
+        expired_ms: u64,
+    },
+    Chain {
+        read: HistoryRead,
+        order: Box<wire::Read>,
+        expired_ms: u64,
+    },
+    Remove {
+        receipt: RequestContext,
+        channel: Arc<str>,
+    },
+    Member {
+        notice: Option<MemberChangeContext>,
+        member: Box<wire::Member>,
+    },
+    Presence {
+        asker: QueryContext,
+        channel: Arc<str>,
+        only_counts: bool,
+    },
+}
+
+impl RemoteEngine {
+    /// Returns an engine without a connection. `seed` must differ between all engines of all nodes.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            entries: Entries::default(),
+            waiting: Waiting::default(),
+            waiting_bytes: 0,
+            orders: Vec::new(),
+            reports: VecDeque::new(),
+            rng: fastrand::Rng::with_seed(seed),
+            connection: None,
+            namespaces: Namespaces::new(),
+            topics: HashMap::default(),
+            begun: VecDeque::new(),
+            ticks: 0,
+            now_ms: 0,
+            looks: [0; 2],
+            ignored: 0,
+            has_forgotten: false,
+        }
+    }
+
+    /// Returns the orders to be carried out, in sequence; the owner takes them out.
+    pub fn take_orders(&mut self) -> &mut Vec<wire::Order> {
+        &mut self.orders
+    }
+
+    /// Returns the number of messages that were ignored since they could not be read or belong to no channel here.
+    #[must_use]
+    pub fn ignored(&self) -> u64 {
+        self.ignored
+    }
+
+    fn keep(&mut self, history: &HistoryOptions) -> Keep {
+        let position_ttl_ms = history.position_ttl_ms.max(history.ttl_ms);
+        Keep {
+            size: history.size,
+            ttl_ms: history.ttl_ms,
+            position_ttl_ms: position_ttl_ms.max(POSITION_TTL_MS_MIN),
+            epoch: Epoch::from_bits(self.rng.u64(..)),
+        }
+    }
+
+    /// The topic of a channel that has another one than itself.
+    fn topic(&self, name: &str) -> Option<&str> {
+        self.namespaces.wildcards().channel_for(name)
+    }
+
+    /// Orders, now or once there is a connection.
+    fn order(&mut self, task: Task) {
+        let ticket = self.waiting.next();
+        self.waiting.push((self.ticks, task));
+        if self.connection.is_some() {
+            self.send(ticket);
+        }
+    }
+
+    fn send(&mut self, ticket: u64) {
+        let Some((_, task)) = self.waiting.get_mut(ticket) else {
+            return;
+        };
+        let order = match task {
+            Task::Fence(_) => return,
+            Task::Publish {
+                publish,
+                sent_at,
+                slot,
+                ..
+            } => {
+                let mut publish = publish.clone();
+                publish.ticket = ticket;
+                publish.repeats_since = sent_at.filter(|_| publish.keep.is_some());
+                if sent_at.is_none() {
+                    let entry = slot.and_then(|slot| self.entries.get(slot));
+                    *sent_at = Some(entry.map_or(0, |entry| entry.known.0));
+                }
+                wire::Order::Publish(publish)
+            }
+            Task::Check(check) => {
+                check.ticket = ticket;
+                wire::Order::Check(check.clone())
+            }
+            Task::History { read, .. } | Task::Chain { order: read, .. } => {
+                read.ticket = ticket;
+                wire::Order::Read(read.clone())
+            }
+            Task::Remove { channel, .. } => wire::Order::Remove {
+                ticket,
+                channel: Arc::clone(channel),
+            },
+            Task::Member { notice, member } => {
+                member.ticket = ticket;
+                member.finds_user = notice.is_some();
+                wire::Order::Member(member.clone())
+            }
+            Task::Presence {
+                channel,
+                only_counts,
+                ..
+            } => wire::Order::Members {
+                ticket,
+                channel: Arc::clone(channel),
+                only_counts: *only_counts,
+            },
+        };
+        self.orders.push(order);
+    }
+
+    /// Compares the top of a channel with what was seen.
+    fn check(&mut self, place: u32, is_verifying: bool) {
+        let Some(entry) = self.entries.get(place) else {
+            return;
+        };
+        let Some(history) = self.namespaces.of(&entry.name).history else {
+            return;
+        };
+        let seen = match (entry.feed, is_verifying) {
+            (_, true) => entry.latest(),
+            (Feed::Placing(_), false) => None,
+            (_, false) => Some((
+                Position {
+                    epoch: entry.epoch,
+                    offset: entry.seen,
+                },
+                0,
+            )),
+        };
+        let channel = Arc::clone(&entry.name);
+        let keep = self.keep(&history);
+        let check = wire::Check {
+            ticket: 0,
+            channel,
+            keep,
+            seen,
+            is_verifying,
+        };
+        self.order(Task::Check(Box::new(check)));
+    }
+
+    /// Looks up where the feed of a channel goes on, which is subscribed. Returns whether that is known.
+    fn place(&mut self, place: u32) -> bool {
+        let ticks = self.ticks;
+        let Some(entry) = self.entries.get_mut(place) else {
+            return false;
+        };
+        if entry.channel.is_none() {
+            entry.feed = Feed::Live;
+            return true;
+        }
+        entry.feed = Feed::Placing(ticks);
+        self.check(place, false);
+        false
+    }
+
+    /// Gives up what has waited for too long.
+    fn lose_patience(&mut self) {
+        if self.connection.is_none() {
+            let ticks = self.ticks;
+            let is_over = |(since, _): &(u32, Task)| ticks.wrapping_sub(*since) >= PATIENCE;
+            while let Some((_, task)) = self.waiting.take_first_if(is_over) {
+                self.give_up(task);
+            }
+        }
+        while let Some((since, _)) = self.begun.front()
+            && self.ticks.wrapping_sub(*since) >= PATIENCE
+        {
+            if let Some((_, name)) = self.begun.pop_front() {
+                self.lose_patience_with(name);
+            }
+        }
+    }
+
+    /// Refuses to follow a channel whose feed has not begun in time.
+    fn lose_patience_with(&mut self, name: Arc<str>) {
+        let entry = self.entries.find_mut(&name);
+        let Some(Feed::Begun(since) | Feed::Placing(since)) = entry.map(|entry| entry.feed) else {
+            return;
+        };
+        if self.ticks.wrapping_sub(since) < PATIENCE {
+            return self.begun.push_back((since, name));
+        }
+        self.stop_following(&name);
+        self.reports.push_back(EngineReport::Following(name, false));
+    }
+
+    /// Nothing comes of a task.
+    fn give_up(&mut self, task: Task) {
+        let report = match task {
+            Task::Publish {
+                receipt, publish, ..
+            } => {
+                self.waiting_bytes -= publish.data.len();
+                EngineReport::Failed(receipt)
+            }
+            Task::Fence(receipt) => EngineReport::Fence(receipt),
+            Task::History { receipt, .. } => {
+                EngineReport::History(receipt, Err(HistoryError::Unavailable))
+            }
+            Task::Chain { read, order, .. } => EngineReport::Segment(order.channel, read, None),
+            Task::Remove { receipt, .. } => {
+                EngineReport::Removed(receipt, Err(HistoryError::Unavailable))
+            }
+            Task::Member { notice, .. } => {
+                self.has_forgotten = true;
+                match notice {
+                    Some(notice) => EngineReport::Member(notice, true),
+                    None => return,
+                }
+            }
+            Task::Presence {
+                asker, only_counts, ..
+            } => match only_counts {
+                true => EngineReport::PresenceStats(asker, Err(PresenceError::Unavailable)),
+                false => EngineReport::Presence(asker, Err(PresenceError::Unavailable)),
+            },
+            Task::Check(_) => return,
+        };
+        self.reports.push_back(report);
+    }
+
+    fn stop_following(&mut self, name: &Arc<str>) {
+        let Some(place) = self.entries.find(name) else {
+            return;
+        };
+        let topic = self.topic(name).map(Arc::from);
+        let Some(entry) = self.entries.get_mut(place).filter(|one| one.is_followed) else {
+            return;
+        };
+        entry.is_followed = false;
+        entry.feed = Feed::Off;
+        (entry.held, entry.previous) = (None, None);
+        match topic {
+            None => self.orders.push(wire::Order::Unfollow(Arc::clone(name))),
+            Some(topic) => self.drop_follower(topic),
+        }
+        self.entries.release(place);
+    }
+
+    fn drop_follower(&mut self, name: Arc<str>) {
+        let Some(topic) = self.topics.get_mut(&name) else {
+            return;
+        };
+        topic.followers -= 1;
+        if topic.followers > 0 {
+            return;
+        }
+        self.topics.remove(&name);
+        // Channels that were heard among others are not any more.
+        for place in 0..self.entries.end() {
+            let entry = self.entries.get(place);
+            let is_of = entry.is_some_and(|one| self.topic(&one.name) == Some(&*name));
+            if is_of && let Some(entry) = self.entries.get_mut(place) {
+                entry.feed = Feed::Off;
+            }
+        }
+        self.orders.push(wire::Order::Unfollow(name));
+    }
+
+    /// Compares channels that had no item for some time, a part of all at each call.
+    fn look_for_missed(&mut self) {
+        let part = self.entries.end().div_ceil(LOOK_TICKS);
+        for _ in 0..part {
+            let place = self.next_look(0);
+            let Some(entry) = self.entries.get_mut(place) else {
+                continue;
+            };
+            let is_fresh = std::mem::take(&mut entry.is_fresh);
+            if !is_fresh && entry.feed == Feed::Live && entry.has_position() {
+                self.check(place, false);
+            }
+        }
+    }
+
+    /// Closes slots that are not needed, a part of all at each call.
+    fn look_for_spare(&mut self, catalog: &Catalog<'_>, gone: &mut Vec<u32>) {
+        let part = self.entries.end().div_ceil(SPARE_TICKS);
+        for _ in 0..part {
+            let place = self.next_look(1);
+            let entry = self.entries.get_mut(place);
+            let is_spare = |entry: &&mut Entry| !entry.is_followed && entry.waiting == 0;
+            let Some(entry) = entry.filter(is_spare) else {
+                continue;
+            };
+            if let Some(channel) = entry.channel {
+                if catalog.is_position_used(channel) {
+                    continue;
+                }
+                entry.channel = None;
+                gone.push(channel);
+            }
+            self.entries.release(place);
+        }
+    }
+
+    fn next_look(&mut self, which: usize) -> u32 {
+        let look = &mut self.looks[which];
+        *look = (*look + 1) % self.entries.end().max(1);
+        *look
+    }
+}

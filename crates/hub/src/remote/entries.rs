@@ -1,0 +1,187 @@
+//! The channels of a home on an engine outside this process.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+
+use crate::engine::FeedItem;
+use crate::{Epoch, Payload, Position};
+
+/// The most items of a channel that wait until its position is known; later ones are dropped, and show as a gap.
+const HELD_MAX: usize = 1024;
+
+/// A channel.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) name: Arc<str>,
+    /// The hub's number, where it has a slot.
+    pub(super) channel: Option<u32>,
+    pub(super) feed: Feed,
+    /// Whether the hub follows it by itself.
+    pub(super) is_followed: bool,
+    /// Whether a message of it came since the last look.
+    pub(super) is_fresh: bool,
+    /// Receipts that were not settled.
+    pub(super) waiting: u32,
+    pub(super) epoch: Epoch,
+    /// The epoch before: late items of it say nothing.
+    pub(super) ended: Epoch,
+    /// The offset of the last item that was fed.
+    pub(super) last: u64,
+    /// The highest offset that the feed has brought.
+    pub(super) seen: u64,
+    /// The highest offset that is known, of feed and answers, and the id of its publication; 0 where not known.
+    pub(super) known: (u64, u64),
+    #[expect(
+        clippy::box_collection,
+        reason = "empty nearly always: one word for each channel"
+    )]
+    pub(super) held: Option<Box<Vec<FeedItem>>>,
+    /// The payload that was fed last, where deltas are wanted.
+    pub(super) previous: Option<Box<Payload>>,
+}
+
+/// How far the feed of a channel is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Feed {
+    /// There is none.
+    Off,
+    /// It is subscribed since this tick.
+    Begun(u32),
+    /// It is being looked up where it goes on, since this tick.
+    Placing(u32),
+    /// It is live.
+    Live,
+}
+
+impl Entry {
+    fn new(name: &Arc<str>) -> Self {
+        Self {
+            name: Arc::clone(name),
+            channel: None,
+            feed: Feed::Off,
+            is_followed: false,
+            is_fresh: false,
+            waiting: 0,
+            epoch: Epoch::UNKNOWN,
+            ended: Epoch::UNKNOWN,
+            last: 0,
+            seen: 0,
+            known: (0, 0),
+            held: None,
+            previous: None,
+        }
+    }
+
+    pub(super) fn position(&self) -> Position {
+        Position {
+            epoch: self.epoch,
+            offset: self.last,
+        }
+    }
+
+    pub(super) fn has_position(&self) -> bool {
+        self.epoch != Epoch::UNKNOWN
+    }
+
+    /// Begins at a position, in another epoch as a rule.
+    pub(super) fn set_position(&mut self, position: Position, id: u64) {
+        if self.has_position() && self.epoch != position.epoch {
+            self.ended = self.epoch;
+        }
+        self.epoch = position.epoch;
+        (self.last, self.seen) = (position.offset, position.offset);
+        self.known = (position.offset, id);
+        self.previous = None;
+    }
+
+    /// Notes a publication that is known to be stored in the current epoch.
+    pub(super) fn note_known(&mut self, offset: u64, id: u64) {
+        if offset > self.known.0 {
+            self.known = (offset, id);
+        }
+    }
+
+    /// The latest publication that is known.
+    pub(super) fn latest(&self) -> Option<(Position, u64)> {
+        let (offset, id) = self.known;
+        let epoch = self.epoch;
+        self.has_position()
+            .then_some((Position { epoch, offset }, id))
+    }
+
+    pub(super) fn hold(&mut self, item: FeedItem) {
+        let held = self.held.get_or_insert_default();
+        if held.len() < HELD_MAX {
+            held.push(item);
+        }
+    }
+}
+
+/// All channels: by number, which is the slot of those that have one, and by name.
+#[derive(Debug, Default)]
+pub(super) struct Entries {
+    list: Vec<Option<Box<Entry>>>,
+    free: Vec<u32>,
+    by_name: HashMap<Arc<str>, u32, RandomState>,
+}
+
+impl Entries {
+    pub(super) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// One above the highest number.
+    pub(super) fn end(&self) -> u32 {
+        self.list.len() as u32
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<u32> {
+        self.by_name.get(name).copied()
+    }
+
+    pub(super) fn find_or_insert(&mut self, name: &Arc<str>) -> u32 {
+        if let Some(place) = self.find(name) {
+            return place;
+        }
+        let entry = Some(Box::new(Entry::new(name)));
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.list[place as usize] = entry;
+                place
+            }
+            None => {
+                self.list.push(entry);
+                self.list.len() as u32 - 1
+            }
+        };
+        self.by_name.insert(Arc::clone(name), place);
+        place
+    }
+
+    pub(super) fn get(&self, place: u32) -> Option<&Entry> {
+        self.list.get(place as usize)?.as_deref()
+    }
+
+    pub(super) fn get_mut(&mut self, place: u32) -> Option<&mut Entry> {
+        self.list.get_mut(place as usize)?.as_deref_mut()
+    }
+
+    pub(super) fn find_mut(&mut self, name: &str) -> Option<&mut Entry> {
+        let place = self.find(name)?;
+        self.get_mut(place)
+    }
+
+    /// Forgets a channel that has neither a slot nor followers.
+    pub(super) fn release(&mut self, place: u32) {
+        let is_idle = |entry: &&Entry| entry.channel.is_none() && !entry.is_followed;
+        if self.get(place).filter(is_idle).is_none() {
+            return;
+        }
+        if let Some(entry) = self.list[place as usize].take() {
+            self.by_name.remove(&entry.name);
+            self.free.push(place);
+        }
+    }
+}

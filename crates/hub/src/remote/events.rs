@@ -1,0 +1,453 @@
+//! What events of the engine mean for the channels of a home.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use veche_nodes::engine::Store;
+use veche_nodes::engine::channel::{Check, Direction, Event, Found, Order, Published, id_of};
+use veche_nodes::engine::peer::Entries;
+
+use super::entries::Feed;
+use super::{RemoteEngine, Task, data};
+use crate::engine::{EngineReport, FeedItem};
+use crate::history_segment::HistorySegment;
+use crate::{HistoryError, HistoryPage, HistoryQuery, Position, Publication};
+
+impl RemoteEngine {
+    /// Takes an event of the engine. What follows from it are [reports](crate::Engine::poll) and
+    /// [orders](Self::take_orders).
+    pub fn handle(&mut self, event: Event) {
+        match event {
+            Event::Up(number, store) => self.connected(number, store),
+            Event::Down => self.disconnected(),
+            Event::Followed(topic) => self.followed(&topic),
+            Event::Item {
+                channel,
+                place,
+                data,
+            } => self.item(channel, place, &data),
+            Event::Published { ticket, result } => self.published(ticket, result),
+            Event::Checked { ticket, found } => {
+                if let Some((_, Task::Check(check))) = self.waiting.take(ticket)
+                    && let Some(found) = found
+                {
+                    self.checked(&check, found);
+                }
+            }
+            Event::Entries { ticket, entries } => self.entries_read(ticket, entries),
+            Event::Removed { ticket, is_removed } => {
+                if let Some((_, Task::Remove { receipt, .. })) = self.waiting.take(ticket) {
+                    let removed = match is_removed {
+                        true => Ok(()),
+                        false => Err(HistoryError::Unavailable),
+                    };
+                    self.reports
+                        .push_back(EngineReport::Removed(receipt, removed));
+                }
+            }
+            Event::Member {
+                ticket,
+                is_elsewhere,
+            } => {
+                if let Some((_, Task::Member { notice, .. })) = self.waiting.take(ticket)
+                    && let Some(notice) = notice
+                {
+                    self.reports
+                        .push_back(EngineReport::Member(notice, !is_elsewhere));
+                }
+            }
+            Event::Members { ticket, found } => match self.waiting.take(ticket) {
+                Some((_, task @ Task::Presence { .. })) if found.is_none() => self.give_up(task),
+                Some((_, Task::Presence { asker, .. })) => self.members_found(asker, found),
+                _ => {}
+            },
+            Event::Forgotten => self.has_forgotten = true,
+            Event::Departed { channel, data } => self.departed(channel, &data),
+        }
+        self.pass_fences();
+    }
+
+    /// There is a connection: what waits is ordered, again where it was before.
+    fn connected(&mut self, number: u64, store: Store) {
+        self.connection = None;
+        self.orders.push(Order::Begin(number));
+        let waiting: Vec<u64> = self.waiting.iter().map(|(ticket, _)| ticket).collect();
+        self.connection = Some(number);
+        if store != Store::Same {
+            self.has_forgotten = true;
+            for place in 0..self.entries.end() {
+                let entry = self.entries.get(place);
+                if entry.is_some_and(|entry| entry.has_position()) {
+                    self.check(place, true);
+                }
+            }
+        }
+        for ticket in waiting {
+            self.send(ticket);
+        }
+    }
+
+    /// There is no connection any more: publications that may be stored without a trace fail.
+    fn disconnected(&mut self) {
+        self.connection = None;
+        let is_lost = |task: &Task| {
+            matches!(task, Task::Publish { publish, sent_at: Some(_), .. }
+                if publish.keep.is_none() && publish.key.is_none())
+        };
+        let waiting = self.waiting.iter();
+        let lost = waiting.filter(|(_, (_, task))| is_lost(task));
+        let lost: Vec<u64> = lost.map(|(ticket, _)| ticket).collect();
+        for ticket in lost {
+            if let Some((_, task)) = self.waiting.take(ticket) {
+                self.give_up(task);
+            }
+        }
+    }
+
+    /// Reports fences that nothing precedes any more.
+    pub(super) fn pass_fences(&mut self) {
+        let is_fence = |(_, task): &(u32, Task)| matches!(task, Task::Fence(_));
+        while let Some((_, Task::Fence(receipt))) = self.waiting.take_first_if(is_fence) {
+            self.reports.push_back(EngineReport::Fence(receipt));
+        }
+    }
+
+    fn followed(&mut self, topic: &Arc<str>) {
+        if let Some(known) = self.topics.get_mut(topic) {
+            known.is_live = true;
+            for place in 0..self.entries.end() {
+                let entry = self.entries.get(place);
+                let is_of = entry.is_some_and(|one| self.topic(&one.name) == Some(topic));
+                if is_of {
+                    self.followed_channel(place);
+                }
+            }
+        } else if let Some(place) = self.entries.find(topic) {
+            self.followed_channel(place);
+        }
+    }
+
+    fn followed_channel(&mut self, place: u32) {
+        let Some(entry) = self.entries.get(place) else {
+            return;
+        };
+        let name = Arc::clone(&entry.name);
+        match entry.feed {
+            Feed::Off => {}
+            Feed::Begun(_) => {
+                if self.place(place) {
+                    self.reports.push_back(EngineReport::Following(name, true));
+                }
+            }
+            // What was published between two subscriptions is not in the feed.
+            Feed::Placing(_) => self.check(place, false),
+            Feed::Live if entry.channel.is_some() => self.check(place, false),
+            Feed::Live => {}
+        }
+    }
+
+    fn item(&mut self, channel: Arc<str>, place: Option<(Position, u64)>, bytes: &Bytes) {
+        let (Some(publication), Some(id)) = (data::decode(bytes), id_of(bytes)) else {
+            self.ignored += 1;
+            return;
+        };
+        let Some((position, before)) = place else {
+            if !self.hears(&channel) {
+                self.ignored += 1;
+                return;
+            }
+            let item = FeedItem {
+                channel,
+                publication,
+                predecessor: 0,
+            };
+            return self
+                .reports
+                .push_back(EngineReport::Item(Box::new(item), None));
+        };
+        let Some(place) = self.place_to_feed(&channel, position, before) else {
+            self.ignored += 1;
+            return;
+        };
+        let item = item_of(channel, publication, position, before);
+        let Some(entry) = self.entries.get_mut(place) else {
+            return;
+        };
+        entry.is_fresh = true;
+        match entry.feed {
+            Feed::Placing(_) => return entry.hold(item),
+            // Nothing is subscribed: a message that was under way.
+            Feed::Off | Feed::Begun(_) => return,
+            Feed::Live => {}
+        }
+        if !entry.has_position() {
+            let offset = before;
+            entry.set_position(Position { offset, ..position }, 0);
+        } else if position.epoch == entry.ended {
+            return;
+        } else if position.epoch != entry.epoch {
+            let offset = before;
+            entry.set_position(Position { offset, ..position }, 0);
+            self.reports
+                .push_back(EngineReport::Lost(Arc::clone(&item.channel)));
+        }
+        self.emit(place, item, id);
+    }
+
+    /// Whether what is published to a channel concerns anybody here.
+    fn hears(&self, channel: &str) -> bool {
+        let is_live = |topic: &str| self.topics.get(topic).is_some_and(|topic| topic.is_live);
+        let entry = self.entries.find(channel);
+        let entry = entry.and_then(|place| self.entries.get(place));
+        entry.is_some_and(|entry| entry.feed != Feed::Off)
+            || self.topic(channel).is_some_and(is_live)
+    }
+
+    /// The entry of a channel that an item is for; made for one that is heard among others.
+    fn place_to_feed(&mut self, channel: &Arc<str>, at: Position, before: u64) -> Option<u32> {
+        if !self.hears(channel) {
+            return None;
+        }
+        let place = self.entries.find_or_insert(channel);
+        let entry = self.entries.get_mut(place)?;
+        if entry.feed == Feed::Off {
+            // Nobody here has a position in it.
+            entry.feed = Feed::Live;
+            let offset = before;
+            entry.set_position(Position { offset, ..at }, 0);
+        }
+        Some(place)
+    }
+
+    fn emit(&mut self, place: u32, item: FeedItem, id: u64) {
+        if let Some(entry) = self.entries.get_mut(place)
+            && let Some(position) = item.publication.position
+        {
+            entry.seen = entry.seen.max(position.offset);
+            entry.note_known(position.offset, id);
+        }
+        self.reports
+            .push_back(EngineReport::Item(Box::new(item), None));
+    }
+
+    fn published(&mut self, ticket: u64, result: Published) {
+        let Some((
+            _,
+            Task::Publish {
+                receipt,
+                slot,
+                publish,
+                ..
+            },
+        )) = self.waiting.take(ticket)
+        else {
+            return;
+        };
+        self.waiting_bytes -= publish.data.len();
+        let entry = slot.and_then(|slot| self.entries.get_mut(slot));
+        if let (Published::Done(Some(position), _), Some(entry)) = (result, entry) {
+            let id = id_of(&publish.data).unwrap_or_default();
+            let is_followed = entry.feed == Feed::Live;
+            if position.epoch == entry.epoch {
+                entry.note_known(position.offset, id);
+            } else if !is_followed || !entry.has_position() {
+                entry.set_position(position, id);
+            }
+        }
+        self.reports.push_back(match result {
+            Published::Done(position, nodes) => EngineReport::Published(receipt, position, nodes),
+            Published::Skipped(position) => EngineReport::Skipped(receipt, position),
+            Published::Unknown | Published::Refused => EngineReport::Failed(receipt),
+        });
+    }
+
+    /// Compares what was found with what was seen.
+    fn checked(&mut self, check: &Check, found: Found) {
+        let Some(place) = self.entries.find(&check.channel) else {
+            return;
+        };
+        let Some(entry) = self.entries.get_mut(place) else {
+            return;
+        };
+        let Found { top, id, latest } = found;
+        match entry.feed {
+            Feed::Placing(_) => return self.placed(place, top, id),
+            Feed::Off | Feed::Begun(_) if entry.epoch == top.epoch => {
+                return entry.note_known(top.offset, id);
+            }
+            Feed::Off | Feed::Begun(_) => return entry.set_position(top, id),
+            Feed::Live if !entry.has_position() => return entry.set_position(top, id),
+            Feed::Live if top.epoch == entry.ended => return,
+            Feed::Live => {}
+        }
+        if top.epoch != entry.epoch {
+            entry.set_position(top, id);
+            return self.lost(&check.channel);
+        }
+        if top.offset < entry.known.0 && !check.is_verifying {
+            // The store has lost what was stored already.
+            return self.check(place, true);
+        }
+        if top.offset <= entry.seen {
+            return;
+        }
+        let latest = latest.and_then(|(before, bytes)| Some((before, data::decode(&bytes)?)));
+        match latest {
+            Some((before, publication)) => {
+                let item = item_of(Arc::clone(&check.channel), publication, top, before);
+                self.emit(place, item, id);
+            }
+            None => {
+                entry.set_position(top, id);
+                self.lost(&check.channel);
+            }
+        }
+    }
+
+    fn lost(&mut self, channel: &Arc<str>) {
+        self.reports
+            .push_back(EngineReport::Lost(Arc::clone(channel)));
+    }
+
+    /// The position is known at which the feed of a channel goes on.
+    fn placed(&mut self, place: u32, top: Position, id: u64) {
+        let Some(entry) = self.entries.get_mut(place) else {
+            return;
+        };
+        entry.set_position(top, id);
+        entry.feed = Feed::Live;
+        let held = entry.held.take();
+        let name = Arc::clone(&entry.name);
+        self.reports.push_back(EngineReport::Following(name, true));
+        for item in held.into_iter().flat_map(|held| *held) {
+            let position = item.publication.position;
+            if position.is_some_and(|at| at.epoch == top.epoch && at.offset > top.offset) {
+                self.emit(place, item, 0);
+            }
+        }
+    }
+
+    fn entries_read(&mut self, ticket: u64, entries: Option<Box<Entries>>) {
+        let Some((_, task)) = self.waiting.take(ticket) else {
+            return;
+        };
+        let Some(entries) = entries else {
+            return self.give_up(task);
+        };
+        let top = entries.top;
+        match task {
+            Task::History {
+                receipt,
+                query,
+                answer_max,
+                expired_ms,
+                read,
+            } => {
+                self.note_epoch(&read.channel, top);
+                let page = page(*entries, &query, answer_max, expired_ms);
+                self.reports.push_back(EngineReport::History(receipt, page));
+            }
+            Task::Chain {
+                read,
+                order,
+                expired_ms,
+            } => {
+                self.note_epoch(&order.channel, top);
+                debug_assert_eq!(order.direction, Direction::Latest);
+                let chain = Box::new(chain(*entries, expired_ms));
+                self.reports
+                    .push_back(EngineReport::Segment(order.channel, read, Some(chain)));
+            }
+            task => self.give_up(task),
+        }
+    }
+
+    /// A read has found an epoch.
+    fn note_epoch(&mut self, channel: &Arc<str>, top: Position) {
+        let Some(entry) = self.entries.find_mut(channel) else {
+            return;
+        };
+        let is_other = entry.epoch != top.epoch && entry.ended != top.epoch;
+        if entry.feed == Feed::Live && entry.has_position() && is_other {
+            entry.set_position(top, 0);
+            self.lost(channel);
+        }
+    }
+}
+
+fn item_of(
+    channel: Arc<str>,
+    publication: Publication,
+    position: Position,
+    before: u64,
+) -> FeedItem {
+    let position = Some(position);
+    FeedItem {
+        channel,
+        publication: Publication {
+            position,
+            ..publication
+        },
+        predecessor: before,
+    }
+}
+
+/// Publications of a read with their positions; `None` for one that can't be read.
+fn publications(
+    epoch_of: Position,
+    entries: Vec<(u64, Bytes)>,
+) -> impl Iterator<Item = (u64, Option<Publication>)> {
+    entries.into_iter().map(move |(offset, bytes)| {
+        let position = Some(Position { offset, ..epoch_of });
+        let publication = data::decode(&bytes).map(|one| Publication { position, ..one });
+        (offset, publication)
+    })
+}
+
+/// The longest chain up to the top of publications that can be read and are not expired.
+fn chain(entries: Entries, expired_ms: u64) -> HistorySegment {
+    let mut before = entries.before;
+    let mut list = Vec::with_capacity(entries.entries.len());
+    for (offset, publication) in publications(entries.top, entries.entries) {
+        match publication {
+            Some(publication) if publication.at_ms >= expired_ms => list.push(publication),
+            _ => {
+                list.clear();
+                before = offset;
+            }
+        }
+    }
+    HistorySegment {
+        top: entries.top,
+        predecessor: Some(before),
+        publications: list,
+    }
+}
+
+fn page(
+    entries: Entries,
+    query: &HistoryQuery,
+    answer_max: usize,
+    expired_ms: u64,
+) -> Result<HistoryPage, HistoryError> {
+    let epoch = entries.top.epoch;
+    let is_of = |since: &crate::Since| since.epoch.is_none_or(|one| one == epoch);
+    if !query.since.as_ref().is_none_or(is_of) {
+        return Err(HistoryError::Unrecoverable);
+    }
+    if entries.entries.len() > answer_max {
+        return Err(HistoryError::TooMany(answer_max));
+    }
+    let mut left = query.bytes_max;
+    let found = publications(entries.top, entries.entries).filter_map(|(_, one)| one);
+    let mut list: Vec<Publication> = Vec::new();
+    for publication in found.filter(|one| one.at_ms >= expired_ms) {
+        let bytes = publication.payload.bytes.len();
+        if bytes > left && !list.is_empty() {
+            break;
+        }
+        left = left.saturating_sub(bytes);
+        list.push(publication);
+    }
+    Ok(HistoryPage::from_publications(entries.top, list))
+}

@@ -1,0 +1,91 @@
+//! Members of this home in the store.
+
+use std::sync::Arc;
+
+use veche_nodes::engine::channel as wire;
+
+use super::{RemoteEngine, Task, data};
+use crate::engine::{Catalog, EngineReply, EngineReport, MemberChange, QueryContext};
+use crate::{ClientInfo, FeedEvent, MEMBERS_MAX, PresenceError, PresenceStats};
+
+impl RemoteEngine {
+    /// Notes a member that has come or left. Only where users count it depends on other nodes whether that is news.
+    pub(super) fn change_member(&mut self, change: &MemberChange<'_>) -> EngineReply<bool> {
+        let is_asking = change.is_by_user && change.is_announced;
+        let notice = is_asking.then(|| change.context());
+        self.note_member(
+            change.channel,
+            change.client,
+            change.event != FeedEvent::Left,
+            notice,
+        );
+        match is_asking {
+            true => EngineReply::Deferred,
+            false => EngineReply::Ready(true),
+        }
+    }
+
+    fn note_member(
+        &mut self,
+        channel: &Arc<str>,
+        client: &ClientInfo,
+        is_there: bool,
+        notice: Option<crate::engine::MemberChangeContext>,
+    ) {
+        let member = wire::Member {
+            ticket: 0,
+            channel: Arc::clone(channel),
+            client: client.client.clone(),
+            user: client.user.clone(),
+            data: is_there.then(|| data::encode_member(client)),
+            finds_user: notice.is_some(),
+        };
+        let member = Box::new(member);
+        self.order(Task::Member { notice, member });
+    }
+
+    /// Stores all members again, if the store has lost some.
+    pub(super) fn restore_members(&mut self, catalog: &Catalog<'_>) {
+        if self.connection.is_some() && std::mem::take(&mut self.has_forgotten) {
+            for (channel, client) in catalog.members() {
+                self.note_member(channel, client, true, None);
+            }
+        }
+    }
+
+    pub(super) fn ask_members(&mut self, channel: &str, asker: QueryContext, only_counts: bool) {
+        let channel = Arc::from(channel);
+        self.order(Task::Presence {
+            asker,
+            channel,
+            only_counts,
+        });
+    }
+
+    pub(super) fn members_found(&mut self, asker: QueryContext, found: Option<wire::Members>) {
+        let report = match found {
+            Some(wire::Members::Counts(clients, users)) => {
+                EngineReport::PresenceStats(asker, Ok(PresenceStats { clients, users }))
+            }
+            Some(wire::Members::List(members)) if members.len() <= MEMBERS_MAX => {
+                let members = members.iter();
+                let members = members.filter_map(|one| data::decode_member(one).map(Arc::new));
+                EngineReport::Presence(asker, Ok(members.collect()))
+            }
+            Some(_) => EngineReport::Presence(asker, Err(PresenceError::TooMany)),
+            None => EngineReport::Presence(asker, Err(PresenceError::Unavailable)),
+        };
+        self.reports.push_back(report);
+    }
+
+    /// A member of another node is gone with its lease.
+    pub(super) fn departed(&mut self, channel: Arc<str>, data: &[u8]) {
+        match data::decode_member(data) {
+            Some(client) => {
+                let report = EngineReport::LeaseExpired(channel, Arc::new(client));
+                self.reports.push_back(report);
+            }
+            None => self.ignored += 1,
+        }
+    }
+}

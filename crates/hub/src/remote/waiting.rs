@@ -1,0 +1,97 @@
+//! What waits for answers of an engine, by ticket.
+
+use std::collections::VecDeque;
+
+/// Entries by tickets that are given in sequence. They leave in about that sequence, so both ends are cheap.
+#[derive(Debug)]
+pub(super) struct Waiting<T> {
+    /// The ticket of the first place.
+    first: u64,
+    places: VecDeque<Option<T>>,
+    count: usize,
+}
+
+impl<T> Default for Waiting<T> {
+    fn default() -> Self {
+        Self {
+            first: 0,
+            places: VecDeque::new(),
+            count: 0,
+        }
+    }
+}
+
+impl<T> Waiting<T> {
+    /// Returns the ticket of the next entry.
+    pub(super) fn next(&self) -> u64 {
+        self.first + self.places.len() as u64
+    }
+
+    pub(super) fn push(&mut self, entry: T) {
+        self.places.push_back(Some(entry));
+        self.count += 1;
+    }
+
+    pub(super) fn get_mut(&mut self, ticket: u64) -> Option<&mut T> {
+        let place = usize::try_from(ticket.checked_sub(self.first)?).ok()?;
+        self.places.get_mut(place)?.as_mut()
+    }
+
+    pub(super) fn take(&mut self, ticket: u64) -> Option<T> {
+        let place = usize::try_from(ticket.checked_sub(self.first)?).ok()?;
+        let entry = self.places.get_mut(place)?.take()?;
+        self.count -= 1;
+        self.trim();
+        Some(entry)
+    }
+
+    /// Takes the oldest entry if it fits.
+    pub(super) fn take_first_if(&mut self, fits: impl FnOnce(&T) -> bool) -> Option<T> {
+        let first = self.places.front()?.as_ref()?;
+        let ticket = self.first;
+        fits(first).then(|| self.take(ticket)).flatten()
+    }
+
+    /// Iterates over all, oldest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
+        let tickets = self.first..;
+        let places = tickets.zip(&self.places);
+        places.filter_map(|(ticket, place)| Some((ticket, place.as_ref()?)))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    fn trim(&mut self) {
+        while let Some(None) = self.places.front() {
+            self.places.pop_front();
+            self.first += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_taken_in_any_sequence() {
+        let mut waiting = Waiting::default();
+        for name in ["a", "b", "c"] {
+            waiting.push(name);
+        }
+        assert_eq!(waiting.next(), 3);
+        assert_eq!(waiting.take(1), Some("b"));
+        assert_eq!(waiting.take(1), None);
+        assert_eq!(waiting.take(7), None);
+        assert_eq!(waiting.take_first_if(|one| *one == "c"), None);
+        assert_eq!(waiting.take_first_if(|one| *one == "a"), Some("a"));
+        // The place behind went with it.
+        assert_eq!(waiting.iter().collect::<Vec<_>>(), [(2, &"c")]);
+        assert_eq!(waiting.take(2), Some("c"));
+        assert_eq!((waiting.len(), waiting.next()), (0, 3));
+        waiting.push("d");
+        assert_eq!(waiting.take(3), Some("d"));
+    }
+}

@@ -1,0 +1,54 @@
+//! The callers in messages, and the answers that theirs begin with.
+
+use std::sync::Arc;
+
+use crate::{Caller, ChannelList, ConnectionList, NodeAnswer, NodeMessage, UserStatus};
+
+/// Returns the answer to a message before any node has answered.
+pub(super) fn empty(message: &NodeMessage) -> NodeAnswer {
+    match message {
+        NodeMessage::Connections(_) => NodeAnswer::Connections(ConnectionList::default()),
+        NodeMessage::Channels(_) => NodeAnswer::Channels(ChannelList::default()),
+        NodeMessage::UserStatus(_) => NodeAnswer::UserStatus(UserStatus::default()),
+        NodeMessage::Block(_) => NodeAnswer::Blocked(Ok(())),
+        _ => NodeAnswer::Instructed { connections: 0 },
+    }
+}
+
+pub(super) fn caller_of(message: &NodeMessage) -> Option<Caller> {
+    match message {
+        NodeMessage::Instruct(command) => command.caller,
+        NodeMessage::Block(command) => command.caller,
+        NodeMessage::Connections(census) => Some(census.caller),
+        NodeMessage::Channels(query) => Some(query.caller),
+        NodeMessage::UserStatus(query) => Some(query.caller),
+        NodeMessage::Announce(_)
+        | NodeMessage::Leave
+        | NodeMessage::Answer(_)
+        | NodeMessage::Relay(_)
+        | NodeMessage::App(_) => None,
+    }
+}
+
+pub(super) fn set_caller(message: &mut NodeMessage, caller: Caller) {
+    match message {
+        NodeMessage::Instruct(command) => command.caller = Some(caller),
+        NodeMessage::Block(command) => command.caller = Some(caller),
+        NodeMessage::Connections(census) => Arc::make_mut(census).caller = caller,
+        NodeMessage::Channels(query) => query.caller = caller,
+        NodeMessage::UserStatus(query) => query.caller = caller,
+        NodeMessage::Announce(_)
+        | NodeMessage::Leave
+        | NodeMessage::Answer(_)
+        | NodeMessage::Relay(_)
+        | NodeMessage::App(_) => {}
+    }
+}
+
+pub(super) fn clear_caller(message: &mut NodeMessage) {
+    match message {
+        NodeMessage::Instruct(command) => command.caller = None,
+        NodeMessage::Block(command) => command.caller = None,
+        _ => {}
+    }
+}

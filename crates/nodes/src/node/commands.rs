@@ -1,0 +1,168 @@
+//! The control stream as one node sees it: how far it has read, which commands it has carried out, and its own commands that
+//! may have to be appended again.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use bytes::Bytes;
+use veche_types::Position;
+
+use crate::{Ban, NodeId};
+
+/// The time for which a node appends its commands again after a broken connection, in milliseconds.
+pub(super) const AGAIN_MS: u64 = 60_000;
+
+/// Commands that are kept for that, at most.
+const AGAIN_MAX: usize = 10_000;
+
+/// Sources whose numbers are known, at most.
+const SOURCES_MAX: usize = 1024;
+
+/// Numbers of one source that may come out of order.
+const APART_MAX: usize = 1024;
+
+/// What becomes of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Take,
+    Skip,
+    /// Entries before it are missing.
+    Gap,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Commands {
+    last: Option<Position>,
+    reading: Option<u64>,
+    carried_out: HashMap<NodeId, CarriedOut>,
+    /// Commands of this node, with the time of each.
+    own: VecDeque<(u64, Bytes)>,
+    /// It is not known whether a command of this node is stored.
+    pub(super) is_unsure: bool,
+    /// Entries came by the feed while the stream was read: they may be behind what was read.
+    pub(super) has_skipped: bool,
+}
+
+/// The numbers of a source's commands that were carried out.
+#[derive(Debug)]
+struct CarriedOut {
+    /// All up to this one.
+    floor: u64,
+    /// Those above it.
+    above: BTreeSet<u64>,
+}
+
+impl Commands {
+    pub(super) fn last(&self) -> Option<Position> {
+        self.last
+    }
+
+    pub(super) fn set_last(&mut self, last: Position) {
+        self.last = Some(last);
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.last = None;
+    }
+
+    /// Takes note of the last order to read: answers to earlier ones don't count.
+    pub(super) fn read(&mut self, ticket: u64) {
+        self.reading = Some(ticket);
+    }
+
+    pub(super) fn is_read(&mut self, ticket: u64) -> bool {
+        let is_it = self.reading == Some(ticket);
+        if is_it {
+            self.reading = None;
+        }
+        is_it
+    }
+
+    pub(super) fn next(&mut self, position: Position, before: u64) -> Next {
+        match &mut self.last {
+            Some(last) if last.epoch != position.epoch || before > last.offset => Next::Gap,
+            Some(last) if position.offset > last.offset => {
+                last.offset = position.offset;
+                Next::Take
+            }
+            _ => Next::Skip,
+        }
+    }
+
+    /// Returns whether a command was not carried out yet, and takes note of it.
+    pub(super) fn is_new(&mut self, source: NodeId, sequence: u64) -> bool {
+        if let Some(known) = self.carried_out.get_mut(&source) {
+            return known.is_new(sequence);
+        }
+        if self.carried_out.len() < SOURCES_MAX {
+            let above = BTreeSet::new();
+            let floor = sequence;
+            self.carried_out.insert(source, CarriedOut { floor, above });
+        }
+        true
+    }
+
+    /// Keeps a command of this node.
+    pub(super) fn keep(&mut self, now_ms: u64, bytes: Bytes) {
+        self.forget_old(now_ms);
+        if self.own.len() >= AGAIN_MAX {
+            self.own.pop_front();
+        }
+        self.own.push_back((now_ms, bytes));
+    }
+
+    /// Returns the commands of this node of the last minute.
+    pub(super) fn again(&mut self, now_ms: u64) -> Vec<Bytes> {
+        self.forget_old(now_ms);
+        self.own.iter().map(|(_, bytes)| bytes.clone()).collect()
+    }
+
+    fn forget_old(&mut self, now_ms: u64) {
+        while self
+            .own
+            .front()
+            .is_some_and(|(at_ms, _)| now_ms >= at_ms + AGAIN_MS)
+        {
+            self.own.pop_front();
+        }
+    }
+}
+
+impl CarriedOut {
+    fn is_new(&mut self, sequence: u64) -> bool {
+        if sequence <= self.floor || !self.above.insert(sequence) {
+            return false;
+        }
+        while self.above.remove(&(self.floor + 1)) {
+            self.floor += 1;
+        }
+        if self.above.len() > APART_MAX
+            && let Some(lowest) = self.above.pop_first()
+        {
+            self.floor = lowest;
+        }
+        true
+    }
+}
+
+/// Returns the name under which a block is stored: a block of the same name replaces it.
+pub(super) fn block_name(block: &Ban) -> Bytes {
+    let (kind, name) = match block {
+        Ban::User { user, .. } | Ban::UserAllowed { user } => ("user", user),
+        Ban::Token { id, .. } => ("token", id),
+        Ban::TokensOf { user, .. } => ("tokens", user),
+    };
+    format!("{kind}:{name}").into()
+}
+
+/// Returns the stored form of a block; `None` for one that ends another.
+pub(super) fn block_value(block: &Ban) -> Option<Bytes> {
+    if matches!(block, Ban::UserAllowed { .. }) {
+        return None;
+    }
+    let encoded = rmp_serde::to_vec_named(block);
+    encoded.ok().map(Bytes::from)
+}
+
+pub(super) fn read_block(value: &[u8]) -> Option<Ban> {
+    rmp_serde::from_slice(value).ok()
+}

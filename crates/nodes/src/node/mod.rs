@@ -1,0 +1,638 @@
+//! One server process in a cluster: a state machine without clock, socket or thread.
+//!
+//! A [`Node`] takes messages of its own workers ([`ask`](Node::ask)), their answers ([`handle_part`](Node::handle_part)) and
+//! the events of its [port](crate::engine::peer) to the engine. It returns [`Output`]s: orders to the engine, messages for
+//! its workers, and answers to callers.
+//!
+//! # Promises
+//!
+//! * *Questions and commands* go to every node with a valid lease, this node included. A caller gets one [`Output::NodeAnswer`]:
+//!   once all of these nodes have answered, or at the deadline, with the number of nodes that it [covers](Coverage). A node
+//!   that leaves, or whose lease ends, is no longer waited for.
+//! * *Commands* travel by the control stream, which every node reads in order. A command is carried out once per node:
+//!   entries are recognised by their offset and by the number that their source gave them, so a source may append a command
+//!   again after a broken connection.
+//! * *Gaps* of the stream are read again. Commands that the stream no longer has make [`Output::Lost`].
+//! * *Leases* of other nodes end by the clock of this node, [`LEASE_MS`](crate::engine::peer::LEASE_MS) after their last announcement. While this node is
+//!   cut off no lease ends, and answers say that the others are missing.
+//! * *Return*: after a break the stream is read to its end before the node announces itself.
+//! * *Blocks* are stored beside the stream as well, so a node that starts later has those that the stream has forgotten.
+
+mod callers;
+mod commands;
+mod output;
+mod peers;
+mod question;
+mod task;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use veche_types::{ConnectionId, Position, WorkerId};
+
+use crate::engine::peer::{Entries, Event, LEASE_RENEWAL_MS, Order};
+use crate::{
+    Announcement, Ban, BanRequest, Caller, DecodeError, Envelope, NodeAnswer, NodeId, NodeMessage,
+    NodeReply, Sequencer, Ticket,
+};
+
+use callers::{caller_of, clear_caller, empty, set_caller};
+use commands::{Commands, Next};
+pub use output::{Coverage, NodeCounts, Output, Part};
+use peers::Peers;
+pub use peers::{Disagreement, Peer};
+use question::Question;
+use task::{Origin, Task};
+
+/// The time after which a question or a command is answered with the nodes that have answered, in milliseconds.
+pub const ANSWER_MS: u64 = 5_000;
+
+/// The table of the engine that stores blocks.
+pub const BLOCKS: &str = "blocks";
+
+/// A node that has not heard its own announcements for this time is cut off, in milliseconds. Less than a lease, so
+/// that the leases of others do not end before.
+const DEAF_MS: u64 = 2 * LEASE_RENEWAL_MS + 500;
+
+/// Questions of other nodes that may be open here.
+const TASKS_MAX: usize = 4_096;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Node {
+    id: NodeId,
+    workers: u32,
+    seat: WorkerId,
+    now_ms: u64,
+    numbers: Sequencer,
+    own: Announcement,
+    peers: Peers,
+    commands: Commands,
+    questions: HashMap<Caller, Question>,
+    tasks: HashMap<u32, Task>,
+    next_task: u32,
+    next_ticket: u64,
+    is_linked: bool,
+    is_current: bool,
+    is_leaving: bool,
+    has_left: bool,
+    /// The time up to which commands of others were seen.
+    current_until_ms: u64,
+    announce_at_ms: u64,
+    heard_self_ms: u64,
+    outputs: VecDeque<Output>,
+    counts: NodeCounts,
+}
+
+impl Node {
+    /// Returns a node without a connection. Answers to [`Output::Perform`] are for a worker with the number `seat`, which is
+    /// none of the `workers`. `own` has the name and the settings to compare with those of others.
+    #[must_use]
+    pub fn new(id: NodeId, own: Announcement, workers: u16, seat: WorkerId, now_ms: u64) -> Self {
+        Self {
+            id,
+            workers: workers.into(),
+            seat,
+            now_ms,
+            numbers: Sequencer::new(id),
+            own,
+            peers: Peers::default(),
+            commands: Commands::default(),
+            questions: HashMap::new(),
+            tasks: HashMap::new(),
+            next_task: 0,
+            next_ticket: 0,
+            is_linked: false,
+            is_current: false,
+            is_leaving: false,
+            has_left: false,
+            current_until_ms: now_ms,
+            announce_at_ms: now_ms,
+            heard_self_ms: now_ms,
+            outputs: VecDeque::new(),
+            counts: NodeCounts::default(),
+        }
+    }
+
+    /// Returns the id of this node.
+    #[must_use]
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// Returns the last announcement of this node.
+    #[must_use]
+    pub fn announced(&self) -> &Announcement {
+        &self.own
+    }
+
+    /// Returns the other nodes with a valid lease, by id.
+    pub fn peers(&self) -> impl Iterator<Item = (NodeId, &Peer)> {
+        self.peers.iter()
+    }
+
+    /// Returns the counters.
+    #[must_use]
+    pub fn counts(&self) -> NodeCounts {
+        self.counts
+    }
+
+    /// Returns whether the node reaches the others and has carried out all their commands.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.is_current && self.is_heard()
+    }
+
+    /// Returns the next output.
+    pub fn poll(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// Sets the time, on a monotonic clock.
+    pub fn set_now(&mut self, now_ms: u64) {
+        self.now_ms = self.now_ms.max(now_ms);
+    }
+
+    /// Announces the state of this node, which renews its lease at the others.
+    pub fn announce(&mut self, announcement: Announcement) {
+        self.own = announcement;
+        self.announce_at_ms = self.now_ms + LEASE_RENEWAL_MS;
+        if !self.is_current || self.is_leaving {
+            return;
+        }
+        if let Some(bytes) = self.announcement() {
+            self.order(Order::Announce(bytes.clone()));
+            self.order(Order::Send { to: None, bytes });
+        }
+        // Closes a gap behind the last entry, and notices a stream that was lost.
+        self.read_on();
+    }
+
+    /// Ends the lease: other nodes no longer wait for this one.
+    pub fn leave(&mut self) {
+        self.is_leaving = true;
+        self.send(None, NodeMessage::Leave, 0);
+        self.order(Order::Leave);
+    }
+
+    /// Returns whether the message that this node leaves has been sent to all.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.has_left
+    }
+
+    /// Stores a block for nodes that start later, or removes the one that it ends.
+    pub fn store_block(&mut self, block: &Ban) {
+        let ticket = self.ticket();
+        self.order(Order::Store {
+            ticket,
+            table: Arc::from(BLOCKS),
+            name: commands::block_name(block),
+            value: commands::block_value(block),
+        });
+    }
+
+    /// Takes a worker's message for the node `to`, or for all nodes. A block is in force on this node already.
+    pub fn ask(&mut self, message: NodeMessage, to: Option<NodeId>) {
+        if to.is_some() {
+            return self.send(to, message, 0);
+        }
+        let caller = caller_of(&message);
+        if let Some(caller) = caller {
+            self.counts.asked += 1;
+            let (peers, missing) = match self.is_current() {
+                true => (self.peers.ids(), 0),
+                false => (Vec::new(), self.peers.len()),
+            };
+            let deadline_ms = self.now_ms + ANSWER_MS;
+            let mut question = Question::new(peers, missing, empty(&message), deadline_ms);
+            if matches!(message, NodeMessage::Block(_)) {
+                question.answered(None, NodeAnswer::Blocked(Ok(())));
+            }
+            self.questions.insert(caller, question);
+        }
+        if message.is_sequenced() {
+            if let NodeMessage::Block(command) = &message {
+                self.store_block(&command.block);
+            }
+            let envelope = self.numbers.wrap(message.clone(), ANSWER_MS as u32);
+            if let Ok(bytes) = envelope.encode() {
+                let bytes = Bytes::from(bytes);
+                self.commands.keep(self.now_ms, bytes.clone());
+                if self.is_current {
+                    let ticket = self.ticket();
+                    self.order(Order::Append { ticket, bytes });
+                }
+            }
+        } else if self.is_current {
+            self.send(None, message.clone(), ANSWER_MS as u32);
+        }
+        if matches!(message, NodeMessage::Block(_)) {
+            return self.finish_questions();
+        }
+        self.begin(message, caller.map(Origin::Own), ANSWER_MS);
+    }
+
+    /// Takes an event of the engine.
+    pub fn handle_event(&mut self, event: Event) {
+        match event {
+            Event::Up(_) => self.linked(),
+            Event::Down => self.cut(),
+            Event::Received(bytes) => self.received(&bytes),
+            Event::Control {
+                position,
+                before,
+                bytes,
+            } => self.entry(position, before, &bytes),
+            Event::Appended { position: None, .. } => self.commands.is_unsure = true,
+            Event::ControlRead { ticket, stream } => {
+                // One that can't be read is read again with the next announcement.
+                if self.commands.is_read(ticket)
+                    && let Some(stream) = stream
+                {
+                    self.control_read(&stream);
+                }
+            }
+            Event::Leases {
+                nodes: Some(nodes), ..
+            } => {
+                for (id, text) in nodes {
+                    let is_other = id != self.id && !text.is_empty();
+                    if let Some(NodeMessage::Announce(announcement)) = is_other
+                        .then(|| self.decode(&text))
+                        .flatten()
+                        .map(|envelope| envelope.message)
+                    {
+                        self.announced_by(id, *announcement);
+                    }
+                }
+            }
+            Event::Table {
+                values: Some(values),
+                ..
+            } => self.table(&values),
+            Event::Table { values: None, .. } if !self.is_current => self.commands.forget(),
+            Event::Appended { .. }
+            | Event::Leases { nodes: None, .. }
+            | Event::Stored { .. }
+            | Event::Table { values: None, .. } => {}
+        }
+    }
+
+    /// Takes a part of the answer to [`Output::Perform`].
+    pub fn handle_part(&mut self, caller: Caller, part: Part) {
+        let number = caller.session.index;
+        let Some(task) = self.tasks.get_mut(&number) else {
+            return;
+        };
+        task.add(part);
+        if task.is_complete()
+            && let Some(task) = self.tasks.remove(&number)
+        {
+            self.end_task(task);
+        }
+    }
+
+    /// Returns the time at which [`handle_timeout`](Self::handle_timeout) has to be called.
+    #[must_use]
+    pub fn next_timeout_ms(&self) -> u64 {
+        let questions = self.questions.values().map(|question| question.deadline_ms);
+        let leases = self.peers.next_end_ms().filter(|_| self.is_heard());
+        let all = questions.chain(leases).chain([self.announce_at_ms]);
+        all.min().unwrap_or(self.announce_at_ms)
+    }
+
+    /// Ends what is due.
+    pub fn handle_timeout(&mut self) {
+        let now_ms = self.now_ms;
+        if now_ms >= self.announce_at_ms {
+            self.announce_at_ms = now_ms + LEASE_RENEWAL_MS;
+            self.outputs.push_back(Output::Announce);
+            if self.is_linked && !self.is_current {
+                self.begin_reading();
+            } else if self.is_current && std::mem::take(&mut self.commands.is_unsure) {
+                self.append_again();
+            }
+        }
+        if self.is_heard() {
+            for ended in self.peers.ended(now_ms) {
+                self.forget(ended);
+            }
+        }
+        self.tasks.retain(|_, task| task.deadline_ms > now_ms);
+        self.finish_questions();
+    }
+
+    /// Returns whether messages of this node reach the others, as far as it knows.
+    fn is_heard(&self) -> bool {
+        self.is_linked && self.now_ms < self.heard_self_ms + DEAF_MS
+    }
+
+    fn linked(&mut self) {
+        self.is_linked = true;
+        self.is_current = false;
+        self.heard_self_ms = self.now_ms;
+        self.begin_reading();
+    }
+
+    fn cut(&mut self) {
+        self.is_linked = false;
+        self.is_current = false;
+        for question in self.questions.values_mut() {
+            question.give_up();
+        }
+        self.finish_questions();
+    }
+
+    /// Reads what the control stream has behind the last known entry. Without one: its end, and then the stored blocks.
+    fn begin_reading(&mut self) {
+        self.is_current = false;
+        self.read_on();
+        if self.commands.last().is_none() {
+            let ticket = self.ticket();
+            let table = Arc::from(BLOCKS);
+            self.order(Order::ReadTable { ticket, table });
+        }
+        let ticket = self.ticket();
+        self.order(Order::ReadLeases { ticket });
+    }
+
+    fn received(&mut self, bytes: &[u8]) {
+        let Some(envelope) = self.decode(bytes) else {
+            return;
+        };
+        let source = envelope.source;
+        if source == self.id {
+            if !self.is_heard() && self.is_linked {
+                self.peers.renew_all(self.now_ms);
+            }
+            self.heard_self_ms = self.now_ms;
+            self.has_left |= envelope.message == NodeMessage::Leave;
+            return;
+        }
+        match envelope.message {
+            NodeMessage::Announce(announcement) => self.announced_by(source, *announcement),
+            NodeMessage::Leave => self.forget(source),
+            NodeMessage::Answer(NodeReply { caller, answer }) => {
+                if let Some(question) = self.questions.get_mut(&caller) {
+                    question.answered(Some(source), answer);
+                    self.finish_questions();
+                }
+            }
+            // Commands come by the stream alone.
+            NodeMessage::Instruct(_) | NodeMessage::Block(_) => {
+                self.counts.ignored.add(DecodeError::Foreign)
+            }
+            message => {
+                let origin = caller_of(&message).map(|caller| Origin::Node(source, caller));
+                self.begin(message, origin, envelope.within_ms.into());
+            }
+        }
+    }
+
+    /// An entry of the control stream has arrived by the feed.
+    fn entry(&mut self, position: Position, before: u64, bytes: &[u8]) {
+        if !self.is_current {
+            self.commands.has_skipped = true;
+            return;
+        }
+        match self.commands.next(position, before) {
+            Next::Take => self.take_command(bytes),
+            // The feed brings no entry twice: the stream may have begun again.
+            Next::Skip => self.read_on(),
+            Next::Gap => {
+                self.counts.gaps += 1;
+                self.begin_reading();
+            }
+        }
+    }
+
+    fn control_read(&mut self, stream: &Entries) {
+        let Some(last) = self.commands.last() else {
+            // The blocks follow.
+            self.commands.set_last(stream.top);
+            return;
+        };
+        if stream.top.epoch != last.epoch || stream.top.offset < last.offset {
+            // The stream was lost. Each node appends its commands of the last minute again; older ones were carried out here
+            // unless this node was cut off.
+            return self.begin_again(self.now_ms >= self.current_until_ms + commands::AGAIN_MS);
+        }
+        if stream.before > last.offset {
+            return self.begin_again(true);
+        }
+        for (offset, bytes) in &stream.entries {
+            if *offset > last.offset {
+                self.take_command(bytes);
+            }
+        }
+        self.commands.set_last(stream.top);
+        self.caught_up();
+    }
+
+    /// Begins at the end of the stream.
+    fn begin_again(&mut self, are_commands_lost: bool) {
+        if are_commands_lost {
+            self.counts.lost += 1;
+            self.outputs.push_back(Output::Lost);
+        }
+        self.commands.forget();
+        self.outputs.push_back(Output::StoreBlocks);
+        self.begin_reading();
+    }
+
+    fn table(&mut self, values: &[(Bytes, Bytes)]) {
+        for (_, value) in values {
+            match commands::read_block(value) {
+                Some(block) => {
+                    let caller = None;
+                    let message = NodeMessage::Block(BanRequest { block, caller });
+                    self.begin(message, None, 0);
+                }
+                None => self.counts.ignored.add(DecodeError::Foreign),
+            }
+        }
+        if self.commands.last().is_some() {
+            self.caught_up();
+        }
+    }
+
+    fn caught_up(&mut self) {
+        self.current_until_ms = self.now_ms;
+        if self.is_current {
+            return;
+        }
+        self.is_current = true;
+        self.peers.renew_all(self.now_ms);
+        self.heard_self_ms = self.now_ms;
+        self.append_again();
+        self.announce_at_ms = self.now_ms + LEASE_RENEWAL_MS;
+        self.outputs.push_back(Output::Announce);
+        if std::mem::take(&mut self.commands.has_skipped) {
+            self.read_on();
+        }
+    }
+
+    /// Reads behind the last known entry, while the node goes on.
+    fn read_on(&mut self) {
+        let ticket = self.ticket();
+        self.commands.read(ticket);
+        let since = self.commands.last().map(|last| last.offset);
+        self.order(Order::ReadControl { ticket, since });
+    }
+
+    /// Appends the commands of this node that may not be in the stream.
+    fn append_again(&mut self) {
+        for bytes in self.commands.again(self.now_ms) {
+            let ticket = self.ticket();
+            self.order(Order::Append { ticket, bytes });
+        }
+    }
+
+    fn take_command(&mut self, bytes: &[u8]) {
+        let Some(envelope) = self.decode(bytes) else {
+            return;
+        };
+        let Envelope {
+            source,
+            sequence,
+            within_ms,
+            message,
+        } = envelope;
+        if source == self.id {
+            return;
+        }
+        if !message.is_sequenced() {
+            return self.counts.ignored.add(DecodeError::Foreign);
+        }
+        if !self.commands.is_new(source, sequence) {
+            return;
+        }
+        self.counts.commands += 1;
+        let origin = caller_of(&message).map(|caller| Origin::Node(source, caller));
+        self.begin(message, origin, within_ms.into());
+    }
+
+    fn decode(&mut self, bytes: &[u8]) -> Option<Envelope> {
+        match Envelope::decode(bytes) {
+            Ok(envelope) => Some(envelope),
+            Err(ignored) => {
+                self.counts.ignored.add(ignored);
+                None
+            }
+        }
+    }
+
+    fn announced_by(&mut self, source: NodeId, announcement: Announcement) {
+        let found = self
+            .peers
+            .announced(source, announcement, &self.own, self.now_ms);
+        if let Some(disagreement) = found {
+            self.outputs
+                .push_back(Output::Disagree(source, disagreement));
+        }
+    }
+
+    /// A node has left, or its lease has ended.
+    fn forget(&mut self, source: NodeId) {
+        self.peers.remove(source);
+        for question in self.questions.values_mut() {
+            question.left(source);
+        }
+        self.finish_questions();
+    }
+
+    /// Hands a message to the workers of this node, whose parts make the answer.
+    fn begin(&mut self, mut message: NodeMessage, origin: Option<Origin>, within_ms: u64) {
+        let Some(origin) = origin else {
+            return self.outputs.push_back(Output::Perform(message));
+        };
+        if self.tasks.len() >= TASKS_MAX && matches!(origin, Origin::Node(..)) {
+            // Only the answer is dropped where a command is concerned.
+            if message.is_sequenced() {
+                clear_caller(&mut message);
+                self.outputs.push_back(Output::Perform(message));
+            }
+            return;
+        }
+        let number = self.next_task;
+        self.next_task = self.next_task.wrapping_add(1);
+        let within_ms = if within_ms == 0 { ANSWER_MS } else { within_ms };
+        let task = Task::new(&message, origin, self.workers, self.now_ms + within_ms);
+        self.tasks.insert(number, task);
+        let caller = Caller {
+            worker: self.seat,
+            session: ConnectionId {
+                index: number,
+                generation: 0,
+            },
+            ticket: Ticket(0),
+        };
+        set_caller(&mut message, caller);
+        self.outputs.push_back(Output::Perform(message));
+    }
+
+    fn end_task(&mut self, task: Task) {
+        let Some(answer) = task.answer else {
+            return;
+        };
+        match task.origin {
+            Origin::Own(caller) => {
+                if let Some(question) = self.questions.get_mut(&caller) {
+                    question.answered(None, answer);
+                }
+                self.finish_questions();
+            }
+            Origin::Node(node, caller) => {
+                self.send(
+                    Some(node),
+                    NodeMessage::Answer(NodeReply { caller, answer }),
+                    0,
+                );
+            }
+        }
+    }
+
+    fn finish_questions(&mut self) {
+        let now_ms = self.now_ms;
+        let finished = self
+            .questions
+            .extract_if(|_, question| question.is_finished(now_ms));
+        for (caller, question) in finished {
+            let coverage = question.coverage();
+            self.counts.partial += u64::from(!coverage.is_complete());
+            let answer = question.answer;
+            self.outputs
+                .push_back(Output::Answer(caller, answer, coverage));
+        }
+    }
+
+    fn announcement(&mut self) -> Option<Bytes> {
+        let message = NodeMessage::Announce(Box::new(self.own.clone()));
+        let encoded = self.numbers.wrap(message, 0).encode();
+        encoded.ok().map(Bytes::from)
+    }
+
+    fn send(&mut self, to: Option<NodeId>, message: NodeMessage, within_ms: u32) {
+        match self.numbers.wrap(message, within_ms).encode() {
+            Ok(bytes) => {
+                let bytes = bytes.into();
+                self.order(Order::Send { to, bytes });
+            }
+            // A list that is longer than a message: its asker gets a partial answer.
+            Err(_) => self.counts.ignored.add(DecodeError::TooLarge),
+        }
+    }
+
+    fn order(&mut self, order: Order) {
+        self.outputs.push_back(Output::Order(order));
+    }
+
+    fn ticket(&mut self) -> u64 {
+        self.next_ticket += 1;
+        self.next_ticket
+    }
+}

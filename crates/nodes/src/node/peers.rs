@@ -1,0 +1,98 @@
+//! The other nodes, and until when each counts as alive.
+
+use std::collections::BTreeMap;
+
+use crate::engine::peer::LEASE_MS;
+use crate::{Announcement, NodeId};
+
+/// Nodes that are known at most: made-up ones take no more memory.
+const PEERS_MAX: usize = 1024;
+
+/// Another node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its last announcement.
+    pub announcement: Announcement,
+    /// The time of that, on the monotonic clock of this node.
+    pub heard_at_ms: u64,
+    /// In which it differs from this node, though it should not.
+    pub disagreement: Option<Disagreement>,
+}
+
+/// A difference between two nodes that should not be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disagreement {
+    /// Both have the same name.
+    Name,
+    /// Settings differ that have to be the same.
+    Settings,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Peers(BTreeMap<NodeId, Peer>);
+
+impl Peers {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (NodeId, &Peer)> {
+        self.0.iter().map(|(id, peer)| (*id, peer))
+    }
+
+    pub(super) fn ids(&self) -> Vec<NodeId> {
+        self.0.keys().copied().collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Takes an announcement. Returns a disagreement that was not there before.
+    pub(super) fn announced(
+        &mut self,
+        id: NodeId,
+        announcement: Announcement,
+        own: &Announcement,
+        now_ms: u64,
+    ) -> Option<Disagreement> {
+        let disagreement = if announcement.settings != own.settings {
+            Some(Disagreement::Settings)
+        } else if announcement.name == own.name {
+            Some(Disagreement::Name)
+        } else {
+            None
+        };
+        let known = self.0.get(&id).map(|peer| peer.disagreement);
+        if known.is_some() || self.0.len() < PEERS_MAX {
+            let peer = Peer {
+                announcement,
+                heard_at_ms: now_ms,
+                disagreement,
+            };
+            self.0.insert(id, peer);
+        }
+        disagreement.filter(|_| known.flatten() != disagreement)
+    }
+
+    pub(super) fn remove(&mut self, id: NodeId) {
+        self.0.remove(&id);
+    }
+
+    /// Gives every node the time of a lease to announce itself, after a time in which nothing could be heard.
+    pub(super) fn renew_all(&mut self, now_ms: u64) {
+        for peer in self.0.values_mut() {
+            peer.heard_at_ms = now_ms;
+        }
+    }
+
+    pub(super) fn next_end_ms(&self) -> Option<u64> {
+        let ends = self.0.values().map(|peer| peer.heard_at_ms + LEASE_MS);
+        ends.min()
+    }
+
+    /// Returns nodes whose lease has ended.
+    pub(super) fn ended(&mut self, now_ms: u64) -> Vec<NodeId> {
+        let ended = self
+            .0
+            .iter()
+            .filter(|(_, peer)| now_ms >= peer.heard_at_ms + LEASE_MS);
+        ended.map(|(id, _)| *id).collect()
+    }
+}

@@ -1,0 +1,149 @@
+//! The carrier of an engine outside this process: it holds the connections and carries out the orders of
+//! [`veche_nodes::engine`].
+//!
+//! Each port has a task, a connection for its commands and one for its feed. Orders that arrive while commands are under way
+//! go out together once those are answered, so a busy port pipelines without a timer.
+
+mod channels;
+mod commands;
+mod feed;
+mod peers;
+mod port;
+mod replies;
+mod scripts;
+mod session;
+mod shared;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::mpsc::unbounded_channel;
+use veche_calls::CallError;
+use veche_nodes::engine::{channel, peer};
+
+use crate::Outbound;
+pub use port::EnginePort;
+use scripts::Keys;
+use session::Session;
+pub use shared::{EngineFigures, EngineSettings, Notice, Sentinel};
+use shared::{Said, Shared};
+
+/// An engine outside this process; clones are the same one.
+#[derive(Clone, Debug)]
+pub struct RemoteStore {
+    outbound: Outbound,
+    shared: Arc<Shared>,
+}
+
+impl Outbound {
+    /// Connects to an engine and examines it: its version, its role, and the rights of the account.
+    ///
+    /// # Errors
+    /// One line that says what to do.
+    pub fn engine(&self, settings: EngineSettings) -> Result<RemoteStore, CallError> {
+        let runtime = self.runtime().map_err(|error| {
+            let words = format!("no threads for an engine: {error}");
+            CallError::new(veche_calls::CallErrorKind::Unreachable, words)
+        })?;
+        let keys = Keys::new(&settings.prefix);
+        let shared = Arc::new(Shared {
+            settings,
+            keys,
+            figures: EngineFigures::default(),
+            said: Said::default(),
+            homes: Mutex::default(),
+        });
+        let own = Arc::clone(&shared);
+        let (done, answer) = std::sync::mpsc::sync_channel(1);
+        runtime.spawn(async move {
+            let examined = match Session::connect(&own, |_| {}).await {
+                Ok(mut session) => session.examine(&own).await,
+                Err(fault) => Err(fault),
+            };
+            let _ = done.send(examined);
+        });
+        let ended = || CallError::new(veche_calls::CallErrorKind::Broken, "the runtime has ended");
+        answer.recv().map_err(|_| ended())??;
+        Ok(RemoteStore {
+            outbound: self.clone(),
+            shared,
+        })
+    }
+}
+
+impl RemoteStore {
+    /// Returns a port for the home of channels. `wake` is called from another thread when there are events.
+    ///
+    /// # Errors
+    /// There are no threads.
+    pub fn channels(
+        &self,
+        wake: impl Fn() + Send + Sync + 'static,
+    ) -> std::io::Result<EnginePort<channel::Order, channel::Event>> {
+        let runtime = self.outbound.runtime()?;
+        let (port, orders, events) = EnginePort::new(wake);
+        let (changes, changed) = unbounded_channel();
+        let (probes, probed) = unbounded_channel();
+        self.shared.homes.lock().push(Arc::clone(&events));
+        let commands = channels::serve(
+            Arc::clone(&self.shared),
+            orders,
+            Arc::clone(&events),
+            changes,
+            probed,
+        );
+        let feed = feed::serve(
+            Arc::clone(&self.shared),
+            changed,
+            feed::Into::Channels(events),
+            probes,
+        );
+        runtime.spawn(commands);
+        runtime.spawn(feed);
+        Ok(port)
+    }
+
+    /// Returns a port for the messages of this node, which has its lease from then on. `wake` is called from another thread
+    /// when there are events.
+    ///
+    /// # Errors
+    /// There are no threads.
+    pub fn peers(
+        &self,
+        wake: impl Fn() + Send + Sync + 'static,
+    ) -> std::io::Result<EnginePort<peer::Order, peer::Event>> {
+        let runtime = self.outbound.runtime()?;
+        let (port, orders, events) = EnginePort::new(wake);
+        let (changes, changed) = unbounded_channel();
+        let (probes, probed) = unbounded_channel();
+        let commands = peers::serve(
+            Arc::clone(&self.shared),
+            orders,
+            Arc::clone(&events),
+            changes,
+            probed,
+        );
+        let feed = feed::serve(
+            Arc::clone(&self.shared),
+            changed,
+            feed::Into::Peers(events),
+            probes,
+        );
+        runtime.spawn(commands);
+        runtime.spawn(feed);
+        Ok(port)
+    }
+
+    /// Returns the counts.
+    #[must_use]
+    pub fn figures(&self) -> &EngineFigures {
+        &self.shared.figures
+    }
+
+    /// Returns the time limit of commands.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        self.shared.settings.keyspace.timeout
+    }
+}

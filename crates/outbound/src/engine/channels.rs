@@ -1,0 +1,364 @@
+//! The orders of the home of channels as commands.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::{Cmd, Value};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use veche_nodes::engine::Store;
+use veche_nodes::engine::channel::{
+    Check, Direction, Event, Found, Keep, Member, Members, Order, Publish, Published, Read,
+};
+use veche_nodes::engine::peer::Entries;
+use veche_types::Position;
+
+use super::commands::{self, Client};
+use super::feed::Change;
+use super::port::Events;
+use super::replies::{bytes, entries, list, number, position, text};
+use super::scripts::{Loaded, Script};
+use super::shared::Shared;
+
+/// How long publishers' keys are stored, in milliseconds, as the hub does.
+const KEY_TTL_MS: u64 = 5 * 60 * 1000;
+
+/// The most members that are listed, and one.
+const LISTED_MAX: usize = 10_000;
+
+/// Carries out the orders of a port until it is gone.
+pub(super) async fn serve(
+    shared: Arc<Shared>,
+    orders: UnboundedReceiver<Vec<Order>>,
+    events: Arc<Events<Event>>,
+    changes: UnboundedSender<Change>,
+    probes: UnboundedReceiver<Vec<u8>>,
+) {
+    let client = Channels {
+        changes,
+        number: 0,
+        is_begun: false,
+    };
+    commands::run(shared, client, orders, probes, events).await;
+}
+
+struct Channels {
+    changes: UnboundedSender<Change>,
+    /// The number of the connection.
+    number: u64,
+    /// The home has taken note of it.
+    is_begun: bool,
+}
+
+/// An order that has a command, or a probe of the feed.
+pub(super) enum Job {
+    Order(Order),
+    Probe(Vec<u8>),
+}
+
+impl Client for Channels {
+    type Order = Order;
+    type Event = Event;
+    type Job = Job;
+
+    const EVERY: Duration = Duration::from_secs(3_600);
+
+    fn connected(&mut self, number: u64, store: Store) -> Event {
+        (self.number, self.is_begun) = (number, false);
+        Event::Up(number, store)
+    }
+
+    fn lost(&mut self) -> Event {
+        Event::Down
+    }
+
+    fn take(&mut self, order: Order, is_up: bool) -> Option<Job> {
+        match order {
+            Order::Begin(number) => self.is_begun = number == self.number,
+            Order::Follow(topic) => drop(self.changes.send(Change::Follow(topic))),
+            Order::Unfollow(topic) => drop(self.changes.send(Change::Unfollow(topic))),
+            order if is_up && self.is_begun => return Some(Job::Order(order)),
+            _ => {}
+        }
+        None
+    }
+
+    fn timed(&mut self) -> Vec<Job> {
+        Vec::new()
+    }
+
+    fn probe(channel: Vec<u8>) -> Job {
+        Job::Probe(channel)
+    }
+
+    fn bytes(job: &Job) -> usize {
+        match job {
+            Job::Order(Order::Publish(publish)) => publish.data.len(),
+            _ => 0,
+        }
+    }
+
+    fn command(&self, shared: &Shared, scripts: &Loaded, job: &Job) -> Cmd {
+        match job {
+            Job::Order(Order::Publish(order)) => publish(shared, scripts, order),
+            Job::Order(Order::Check(order)) => check(shared, scripts, order),
+            Job::Order(Order::Read(order)) => read(shared, scripts, order),
+            Job::Order(Order::Remove { channel, .. }) => {
+                let mut command = redis::cmd("DEL");
+                command.arg(shared.keys.stream(channel));
+                command
+            }
+            Job::Order(Order::Member(order)) => member(shared, scripts, order),
+            Job::Order(Order::Members {
+                channel,
+                only_counts,
+                ..
+            }) => {
+                let key = shared.keys.members(channel);
+                let mut command = scripts.run(Script::Members, &[&key]);
+                command.arg(shared.settings.node.to_string());
+                command.arg(shared.keys.leases());
+                match only_counts {
+                    true => command.arg("counts"),
+                    false => command.arg(LISTED_MAX),
+                };
+                command
+            }
+            Job::Probe(channel) => {
+                let mut command = redis::cmd("PUBLISH");
+                command.arg(channel.as_slice()).arg("");
+                command
+            }
+            // Taken before.
+            Job::Order(Order::Begin(_) | Order::Follow(_) | Order::Unfollow(_)) => {
+                redis::cmd("PING")
+            }
+        }
+    }
+
+    fn answer(
+        &mut self,
+        _shared: &Shared,
+        job: Job,
+        reply: Option<Value>,
+        events: &mut Vec<Event>,
+    ) {
+        let Job::Order(order) = job else {
+            return;
+        };
+        events.push(match order {
+            Order::Publish(order) => Event::Published {
+                ticket: order.ticket,
+                result: match reply {
+                    None => Published::Refused,
+                    Some(reply) => published(&order, reply).unwrap_or(Published::Unknown),
+                },
+            },
+            Order::Check(order) => Event::Checked {
+                ticket: order.ticket,
+                found: reply.and_then(found),
+            },
+            Order::Read(order) => Event::Entries {
+                ticket: order.ticket,
+                entries: reply.and_then(|reply| read_entries(&order, reply)),
+            },
+            Order::Remove { ticket, .. } => Event::Removed {
+                ticket,
+                is_removed: reply.is_some(),
+            },
+            Order::Member(order) => Event::Member {
+                ticket: order.ticket,
+                is_elsewhere: reply.and_then(|reply| number(&reply)) == Some(1),
+            },
+            Order::Members {
+                ticket,
+                only_counts,
+                ..
+            } => Event::Members {
+                ticket,
+                found: reply.and_then(|reply| members(reply, only_counts)),
+            },
+            Order::Begin(_) | Order::Follow(_) | Order::Unfollow(_) => return,
+        });
+    }
+}
+
+fn publish(shared: &Shared, scripts: &Loaded, order: &Publish) -> Cmd {
+    let keys = &shared.keys;
+    let channel = &*order.channel;
+    let topic = order.topic.as_deref();
+    let head = topic.map_or(String::new(), |_| format!("{}:{channel}", channel.len()));
+    let topic = keys.topic(topic.unwrap_or(channel));
+    if order.keep.is_none() && order.key.is_none() {
+        let mut command = redis::cmd("PUBLISH");
+        let mut message = Vec::with_capacity(head.len() + 1 + order.data.len());
+        message.extend_from_slice(head.as_bytes());
+        message.push(b'u');
+        message.extend_from_slice(&order.data);
+        command.arg(topic).arg(message);
+        return command;
+    }
+    let result = match &order.key {
+        Some(key) => keys.result(channel, key),
+        None => keys.meta(channel),
+    };
+    let (meta, stream) = (keys.meta(channel), keys.stream(channel));
+    let generation = keys.single("generation");
+    let mut command = scripts.run(Script::Publish, &[&meta, &stream, &generation, &result]);
+    command.arg(topic).arg(head).arg(&order.data[..]);
+    match &order.keep {
+        None => command.arg("").arg("").arg("").arg(""),
+        Some(keep) => command
+            .arg(keep.size)
+            .arg(keep.ttl_ms.max(1))
+            .arg(keep.position_ttl_ms.max(1))
+            .arg(keep.epoch.bits()),
+    };
+    match order.key {
+        None => command.arg(""),
+        Some(_) => command.arg(KEY_TTL_MS),
+    };
+    match &order.version {
+        None => command.arg("").arg(""),
+        // Texts of one length compare as their numbers do.
+        Some(version) => command
+            .arg(format!("{:020}", version.number))
+            .arg(&*version.epoch),
+    };
+    match order.repeats_since {
+        None => command.arg(""),
+        Some(since) => command.arg(since),
+    };
+    command
+}
+
+fn check(shared: &Shared, scripts: &Loaded, order: &Check) -> Cmd {
+    let mut command = of_channel(shared, scripts, Script::Check, &order.channel, &order.keep);
+    match order.seen {
+        None => command.arg("").arg("0").arg(""),
+        Some((position, id)) => {
+            command.arg(position.epoch.bits()).arg(position.offset);
+            match id {
+                0 => command.arg(""),
+                id => command.arg(&id.to_be_bytes()),
+            }
+        }
+    };
+    command.arg(u8::from(order.is_verifying));
+    command
+}
+
+fn read(shared: &Shared, scripts: &Loaded, order: &Read) -> Cmd {
+    let mut command = of_channel(shared, scripts, Script::Read, &order.channel, &order.keep);
+    match order.since {
+        None => command.arg(""),
+        Some(since) => command.arg(since),
+    };
+    command.arg(order.limit.min(u32::MAX as usize));
+    command.arg(match order.direction {
+        Direction::Forward => "forward",
+        Direction::Reverse => "reverse",
+        Direction::Latest => "latest",
+    });
+    command
+}
+
+fn of_channel(
+    shared: &Shared,
+    scripts: &Loaded,
+    script: Script,
+    channel: &str,
+    keep: &Keep,
+) -> Cmd {
+    let keys = &shared.keys;
+    let (meta, stream) = (keys.meta(channel), keys.stream(channel));
+    let mut command = scripts.run(script, &[&meta, &stream, &keys.single("generation")]);
+    command.arg(keep.epoch.bits()).arg(keep.position_ttl_ms);
+    command
+}
+
+fn member(shared: &Shared, scripts: &Loaded, order: &Member) -> Cmd {
+    let (keys, node) = (&shared.keys, shared.settings.node);
+    let members = keys.members(&order.channel);
+    let channels = keys.of_node("pn", node);
+    let nodes = keys.single("pn");
+    let mut command = scripts.run(Script::Member, &[&members, &channels, &nodes]);
+    command
+        .arg(node.to_string())
+        .arg(&*order.client)
+        .arg(&*order.user);
+    command.arg(order.data.as_deref().unwrap_or_default());
+    command.arg(&*order.channel).arg(u8::from(order.finds_user));
+    command.arg(keys.leases());
+    command
+}
+
+fn published(order: &Publish, reply: Value) -> Option<Published> {
+    if order.keep.is_none() && order.key.is_none() {
+        return Some(Published::Done(None, Some(number(&reply)? as u32)));
+    }
+    let mut parts = list(reply)?;
+    Some(match &*text(parts.next()?)? {
+        "done" => {
+            let position = position(&bytes(parts.next()?)?);
+            let nodes = number(&parts.next()?)?;
+            Published::Done(position, u32::try_from(nodes).ok())
+        }
+        "skipped" => Published::Skipped(position(&bytes(parts.next()?)?)),
+        _ => Published::Unknown,
+    })
+}
+
+fn found(reply: Value) -> Option<Found> {
+    let mut parts = list(reply)?;
+    let top = position(&bytes(parts.next()?)?)?;
+    let id = parts.next().and_then(bytes);
+    let id = id.and_then(|id| Some(u64::from_be_bytes(*id.first_chunk()?)));
+    let latest = parts.next().and_then(bytes);
+    // Offsets of this engine are dense.
+    let latest = latest.map(|data| (top.offset.saturating_sub(1), Bytes::from(data)));
+    Some(Found {
+        top,
+        id: id.unwrap_or_default(),
+        latest,
+    })
+}
+
+fn read_entries(order: &Read, reply: Value) -> Option<Box<Entries>> {
+    let mut parts = list(reply)?;
+    let top = position(&bytes(parts.next()?)?)?;
+    let mut entries = entries(parts.next()?)?;
+    if order.direction == Direction::Latest {
+        entries.reverse();
+    }
+    Some(Box::new(Entries {
+        top,
+        before: before(top, &entries, order),
+        entries,
+    }))
+}
+
+/// The offset before the first of these entries, which are in a row: offsets are dense. Those that end before the top are
+/// no chain to it.
+fn before(top: Position, entries: &[(u64, Bytes)], order: &Read) -> u64 {
+    let is_chain = entries.last().is_none_or(|(last, _)| *last == top.offset);
+    match entries.first() {
+        Some((first, _)) if is_chain || order.direction != Direction::Latest => {
+            first.saturating_sub(1)
+        }
+        _ => top.offset,
+    }
+}
+
+fn members(reply: Value, only_counts: bool) -> Option<Members> {
+    let mut parts = list(reply)?;
+    let clients = number(&parts.next()?)? as u32;
+    let users = number(&parts.next()?)? as u32;
+    if only_counts {
+        return Some(Members::Counts(clients, users));
+    }
+    Some(match parts.next().and_then(list) {
+        Some(members) => Members::List(members.filter_map(bytes).map(Bytes::from).collect()),
+        None => Members::TooMany,
+    })
+}

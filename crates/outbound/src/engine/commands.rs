@@ -1,0 +1,316 @@
+//! The connection of a port for commands: it is made, verified and made again, and carries out batch after batch.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{Cmd, Pipeline, Value};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+use veche_calls::{CallError, CallErrorKind};
+use veche_nodes::engine::Store;
+
+use super::port::Events;
+use super::scripts::Loaded;
+use super::session::{Known, Session};
+use super::shared::{EngineFigures, Shared};
+use crate::redis::PAUSES;
+use crate::redis::values::call_error;
+
+/// Commands in one batch, and the bytes of their data.
+const BATCH_MAX: usize = 512;
+const BATCH_BYTES_MAX: usize = 1 << 20;
+
+/// Codes with which a server says that it does not serve: the connection is of no use.
+const USELESS: [&str; 5] = [
+    "READONLY",
+    "LOADING",
+    "MASTERDOWN",
+    "UNBLOCKED",
+    "CLUSTERDOWN",
+];
+
+/// The client of a port: what its orders are in commands, and what replies mean.
+pub(super) trait Client: Send + 'static {
+    type Order: Send;
+    type Event: Send;
+    /// A command and what its reply is for.
+    type Job: Send;
+
+    /// The time between two calls of [`timed`](Self::timed).
+    const EVERY: Duration;
+
+    /// Returns the event of a new connection with this number.
+    fn connected(&mut self, number: u64, store: Store) -> Self::Event;
+
+    /// Returns the event of a lost connection.
+    fn lost(&mut self) -> Self::Event;
+
+    /// Takes an order; `None` if there is no command to it. `is_up`: there is a connection.
+    fn take(&mut self, order: Self::Order, is_up: bool) -> Option<Self::Job>;
+
+    /// Returns what is due at times, while there is a connection.
+    fn timed(&mut self) -> Vec<Self::Job>;
+
+    /// Returns the job of a probe of the feed.
+    fn probe(channel: Vec<u8>) -> Self::Job;
+
+    /// Returns the bytes of data of a job.
+    fn bytes(job: &Self::Job) -> usize;
+
+    fn command(&self, shared: &Shared, scripts: &Loaded, job: &Self::Job) -> Cmd;
+
+    /// Takes the reply to a job; `None`: the server has refused it.
+    fn answer(
+        &mut self,
+        shared: &Shared,
+        job: Self::Job,
+        reply: Option<Value>,
+        events: &mut Vec<Self::Event>,
+    );
+}
+
+/// What a task of commands works with.
+struct Commands<C: Client> {
+    shared: Arc<Shared>,
+    client: C,
+    orders: UnboundedReceiver<Vec<C::Order>>,
+    probes: UnboundedReceiver<Vec<u8>>,
+    events: Arc<Events<C::Event>>,
+    pending: VecDeque<C::Job>,
+}
+
+/// Why a connection is not used any more.
+enum End {
+    /// The port is gone.
+    Closed,
+    Lost(CallError),
+}
+
+/// Carries out the orders of a port until it is gone.
+pub(super) async fn run<C: Client>(
+    shared: Arc<Shared>,
+    client: C,
+    orders: UnboundedReceiver<Vec<C::Order>>,
+    probes: UnboundedReceiver<Vec<u8>>,
+    events: Arc<Events<C::Event>>,
+) {
+    let mut commands = Commands {
+        shared,
+        client,
+        orders,
+        probes,
+        events,
+        pending: VecDeque::new(),
+    };
+    let mut known = None;
+    let mut number = 0;
+    let mut is_lost = false;
+    let [first, longest] = PAUSES;
+    let mut pause = first;
+    loop {
+        let fault = match commands.connect(&mut known).await {
+            Ok((mut session, store)) => {
+                pause = first;
+                number += 1;
+                if std::mem::take(&mut is_lost) {
+                    commands.shared.found();
+                }
+                let event = commands.client.connected(number, store);
+                commands.events.push(event);
+                let end = commands.serve(&mut session).await;
+                commands.pending.clear();
+                let event = commands.client.lost();
+                commands.events.push(event);
+                commands.shared.count_loss();
+                match end {
+                    End::Closed => return,
+                    End::Lost(fault) => fault,
+                }
+            }
+            Err(End::Closed) => return,
+            Err(End::Lost(fault)) => fault,
+        };
+        if !std::mem::replace(&mut is_lost, true) {
+            commands.shared.lost(fault.words);
+        }
+        if commands.pass(pause).await {
+            return;
+        }
+        pause = (pause * 2).min(longest);
+    }
+}
+
+impl<C: Client> Commands<C> {
+    /// Connects and verifies. Orders that come meanwhile are taken.
+    async fn connect(&mut self, known: &mut Option<Known>) -> Result<(Session, Store), End> {
+        let shared = Arc::clone(&self.shared);
+        let connecting = async {
+            let mut session = Session::connect(&shared, |_| {}).await?;
+            let within = shared.settings.keyspace.timeout;
+            let verified = timeout(within, session.verify(&shared, known)).await;
+            let late = || {
+                CallError::new(
+                    CallErrorKind::Timeout,
+                    "redis: no reply to the first commands",
+                )
+            };
+            let store = verified.map_err(|_| late())??;
+            Ok((session, store))
+        };
+        let mut connecting = std::pin::pin!(connecting);
+        loop {
+            tokio::select! {
+                connected = &mut connecting => return connected.map_err(End::Lost),
+                orders = self.orders.recv() => match orders {
+                    Some(orders) => self.take(orders, false),
+                    None => return Err(End::Closed),
+                },
+                Some(_) = self.probes.recv() => {}
+            }
+        }
+    }
+
+    /// Waits. Returns whether the port is gone.
+    async fn pass(&mut self, pause: Duration) -> bool {
+        let until = Instant::now() + pause;
+        loop {
+            tokio::select! {
+                () = sleep_until(until) => return false,
+                orders = self.orders.recv() => match orders {
+                    Some(orders) => self.take(orders, false),
+                    None => return true,
+                },
+                Some(_) = self.probes.recv() => {}
+            }
+        }
+    }
+
+    fn take(&mut self, orders: Vec<C::Order>, is_up: bool) {
+        for order in orders {
+            let job = self.client.take(order, is_up);
+            self.pending.extend(job);
+        }
+    }
+
+    async fn serve(&mut self, session: &mut Session) -> End {
+        let mut timer = interval(C::EVERY);
+        timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            if self.pending.is_empty() {
+                tokio::select! {
+                    orders = self.orders.recv() => match orders {
+                        Some(orders) => self.take(orders, true),
+                        None => return End::Closed,
+                    },
+                    Some(channel) = self.probes.recv() => self.pending.push_back(C::probe(channel)),
+                    _ = timer.tick() => {
+                        let jobs = self.client.timed();
+                        self.pending.extend(jobs);
+                    }
+                    () = session.over.notified() => {
+                        let words = "redis: the connection is closed";
+                        return End::Lost(CallError::new(CallErrorKind::ConnectionLost, words));
+                    }
+                }
+                continue;
+            }
+            // Under load nothing else would be waited for.
+            if let Ok(channel) = self.probes.try_recv() {
+                self.pending.push_back(C::probe(channel));
+            }
+            tokio::select! {
+                biased;
+                _ = timer.tick() => {
+                    let jobs = self.client.timed();
+                    self.pending.extend(jobs);
+                }
+                () = std::future::ready(()) => {}
+            }
+            if let Err(end) = self.carry_out(session).await {
+                return end;
+            }
+        }
+    }
+
+    /// Carries out the next batch; orders that come meanwhile are taken for the one behind it.
+    async fn carry_out(&mut self, session: &mut Session) -> Result<(), End> {
+        let mut pipeline = Pipeline::new();
+        let (mut jobs, mut bytes) = (Vec::new(), 0);
+        while jobs.len() < BATCH_MAX && bytes < BATCH_BYTES_MAX {
+            let Some(job) = self.pending.pop_front() else {
+                break;
+            };
+            bytes += C::bytes(&job);
+            let command = self.client.command(&self.shared, &session.scripts, &job);
+            pipeline.add_command(command);
+            jobs.push(job);
+        }
+        EngineFigures::add(&self.shared.figures.commands, jobs.len());
+        EngineFigures::add(&self.shared.figures.batches, 1);
+        let within = self.shared.settings.keyspace.timeout;
+        let mut connection = session.connection.clone();
+        let sent = connection.send_packed_commands(&pipeline, 0, jobs.len());
+        let mut sent = std::pin::pin!(timeout(within, sent));
+        let replies = loop {
+            tokio::select! {
+                replies = &mut sent => break replies,
+                orders = self.orders.recv() => match orders {
+                    Some(orders) => self.take(orders, true),
+                    None => return Err(End::Closed),
+                },
+            }
+        };
+        let replies = match replies {
+            Ok(Ok(replies)) => replies,
+            Ok(Err(error)) => return Err(End::Lost(call_error(&error))),
+            Err(_) => {
+                let words = format!("redis: no reply within {within:?}");
+                return Err(End::Lost(CallError::new(CallErrorKind::Timeout, words)));
+            }
+        };
+        self.take_replies(session, jobs, replies).await
+    }
+
+    async fn take_replies(
+        &mut self,
+        session: &mut Session,
+        jobs: Vec<C::Job>,
+        replies: Vec<Value>,
+    ) -> Result<(), End> {
+        let mut events = Vec::with_capacity(jobs.len());
+        let mut again = Vec::new();
+        let mut useless = None;
+        for (job, reply) in jobs.into_iter().zip(replies) {
+            let Value::ServerError(error) = reply else {
+                self.shared.refused(None);
+                self.client
+                    .answer(&self.shared, job, Some(reply), &mut events);
+                continue;
+            };
+            let words = format!("{} {}", error.code(), error.details().unwrap_or_default());
+            let is_useless = |code: &&str| words.contains(*code);
+            if error.code() == "NOSCRIPT" {
+                again.push(job);
+            } else if USELESS.iter().any(is_useless) {
+                useless = Some(words);
+            } else {
+                self.shared.refused(Some(words));
+                self.client.answer(&self.shared, job, None, &mut events);
+            }
+        }
+        self.events.post(&mut events);
+        if let Some(words) = useless {
+            let words = format!("redis: {words}");
+            return Err(End::Lost(CallError::new(CallErrorKind::Refused, words)));
+        }
+        if !again.is_empty() {
+            // Somebody has emptied the server's cache: none of these was run.
+            session.load().await.map_err(End::Lost)?;
+            for job in again.into_iter().rev() {
+                self.pending.push_front(job);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,307 @@
+//! The connection of a port for its feed: subscribed to what is followed, again after each loss, and probed.
+//!
+//! A subscription may die while its connection looks alive. So a feed that was silent for [`PROBE`] has a message published
+//! to a channel of its own, the way that publications go, and is connected again if that does not arrive.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::{PushInfo, PushKind};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::time::{Instant, sleep_until, timeout};
+use veche_calls::{CallError, CallErrorKind};
+use veche_nodes::engine::{Store, channel, peer};
+
+use super::port::Events;
+use super::replies::{bytes, message};
+use super::session::Session;
+use super::shared::{EngineFigures, Shared};
+use crate::redis::PAUSES;
+use crate::redis::values::call_error;
+
+/// Topics in one command.
+const BATCH_MAX: usize = 512;
+
+/// A feed that was silent for so long is probed, and given up after the same time.
+const PROBE: Duration = Duration::from_secs(5);
+
+/// The longest message; longer ones are ignored.
+const MESSAGE_BYTES_MAX: usize = 16 << 20;
+
+/// A change of what is followed.
+#[derive(Debug)]
+pub(super) enum Change {
+    Follow(Arc<str>),
+    Unfollow(Arc<str>),
+}
+
+/// Where the messages of a feed go.
+#[derive(Clone)]
+pub(super) enum Into {
+    Channels(Arc<Events<channel::Event>>),
+    Peers(Arc<Events<peer::Event>>),
+}
+
+/// What the reader of a connection works with.
+struct Reader {
+    shared: Arc<Shared>,
+    into: Into,
+    topics: Vec<u8>,
+    probe: Vec<u8>,
+    /// Something has arrived since the last look.
+    is_alive: AtomicBool,
+}
+
+/// A subscribed connection.
+struct Feed {
+    session: Session,
+    reader: Arc<Reader>,
+}
+
+/// Keeps the feed of a port until that is gone.
+pub(super) async fn serve(
+    shared: Arc<Shared>,
+    mut changes: UnboundedReceiver<Change>,
+    into: Into,
+    probes: UnboundedSender<Vec<u8>>,
+) {
+    let mut followed: HashSet<Arc<str>> = HashSet::new();
+    let [first, longest] = PAUSES;
+    let mut pause = first;
+    loop {
+        let mut feed = match Feed::connect(&shared, &into).await {
+            Ok(feed) => feed,
+            // Said of the connection for commands.
+            Err(_) => {
+                let until = Instant::now() + pause;
+                pause = (pause * 2).min(longest);
+                loop {
+                    tokio::select! {
+                        () = sleep_until(until) => break,
+                        change = changes.recv() => match change {
+                            Some(change) => drop(note(&mut followed, change)),
+                            None => return,
+                        }
+                    }
+                }
+                continue;
+            }
+        };
+        pause = first;
+        let all: Vec<_> = followed.iter().cloned().collect();
+        let mut end = feed.follow(&all).await;
+        while end.is_ok() {
+            end = feed.turn(&mut followed, &mut changes, &probes).await;
+        }
+        if matches!(end, Err(None)) {
+            return;
+        }
+    }
+}
+
+/// Takes note of a change. Returns the topic and whether it is followed.
+fn note(followed: &mut HashSet<Arc<str>>, change: Change) -> (Arc<str>, bool) {
+    match change {
+        Change::Follow(topic) => {
+            followed.insert(Arc::clone(&topic));
+            (topic, true)
+        }
+        Change::Unfollow(topic) => {
+            followed.remove(&topic);
+            (topic, false)
+        }
+    }
+}
+
+impl Feed {
+    async fn connect(shared: &Arc<Shared>, into: &Into) -> Result<Self, CallError> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{}.{count}", shared.settings.node);
+        let reader = Arc::new(Reader {
+            shared: Arc::clone(shared),
+            into: into.clone(),
+            topics: shared.keys.topic(""),
+            probe: shared.keys.named("probe", &name),
+            is_alive: AtomicBool::new(true),
+        });
+        let own = Arc::clone(&reader);
+        let session = Session::connect(shared, move |push| own.read(push)).await?;
+        let mut feed = Self { session, reader };
+        let mut channels = vec![feed.reader.probe.clone()];
+        if let Into::Peers(_) = into {
+            let node = shared.settings.node;
+            channels.push(shared.keys.of_node("n", node));
+            channels.push(shared.keys.single("nodes"));
+            channels.push(shared.keys.single("control"));
+        }
+        feed.subscribe(&channels).await?;
+        if let Into::Peers(events) = into {
+            events.push(peer::Event::Up(Store::Same));
+        }
+        Ok(feed)
+    }
+
+    async fn subscribe(&mut self, channels: &[Vec<u8>]) -> Result<(), CallError> {
+        let within = self.reader.shared.settings.keyspace.timeout;
+        let done = timeout(within, self.session.connection.subscribe(channels)).await;
+        let late = || CallError::new(CallErrorKind::Timeout, "redis: no reply to a subscription");
+        done.map_err(|_| late())?
+            .map_err(|error| call_error(&error))
+    }
+
+    /// Subscribes to topics, and says so of each batch.
+    async fn follow(&mut self, topics: &[Arc<str>]) -> Result<(), Option<CallError>> {
+        for batch in topics.chunks(BATCH_MAX) {
+            let channels: Vec<_> = batch.iter().map(|topic| self.channel(topic)).collect();
+            self.subscribe(&channels).await.map_err(Some)?;
+            if let Into::Channels(events) = &self.reader.into {
+                let followed = batch.iter().cloned().map(channel::Event::Followed);
+                events.post(&mut followed.collect());
+            }
+        }
+        Ok(())
+    }
+
+    fn channel(&self, topic: &str) -> Vec<u8> {
+        self.reader.shared.keys.topic(topic)
+    }
+
+    /// Waits for changes and carries them out; probes when nothing arrives. An error without a fault: the port is gone.
+    async fn turn(
+        &mut self,
+        followed: &mut HashSet<Arc<str>>,
+        changes: &mut UnboundedReceiver<Change>,
+        probes: &UnboundedSender<Vec<u8>>,
+    ) -> Result<(), Option<CallError>> {
+        let mut list = Vec::new();
+        let mut look = Instant::now() + PROBE;
+        let mut is_probed = false;
+        loop {
+            tokio::select! {
+                count = changes.recv_many(&mut list, BATCH_MAX) => match count {
+                    0 => return Err(None),
+                    _ => break,
+                },
+                () = self.session.over.notified() => {
+                    self.reader.shared.count_loss();
+                    let words = "redis: the connection of the feed is closed";
+                    return Err(Some(CallError::new(CallErrorKind::ConnectionLost, words)));
+                }
+                () = sleep_until(look) => {
+                    look = Instant::now() + PROBE;
+                    let is_alive = self.reader.is_alive.swap(false, Ordering::Relaxed);
+                    if is_alive {
+                        is_probed = false;
+                    } else if is_probed {
+                        EngineFigures::add(&self.reader.shared.figures.silent, 1);
+                        let words = "redis: the feed is silent";
+                        return Err(Some(CallError::new(CallErrorKind::Timeout, words)));
+                    } else {
+                        // Without an answer to the probe's own command nothing is known; it is dropped then.
+                        is_probed = probes.send(self.reader.probe.clone()).is_ok();
+                    }
+                }
+            }
+        }
+        let mut last = HashMap::new();
+        for change in list {
+            let (topic, is_followed) = note(followed, change);
+            last.insert(topic, is_followed);
+        }
+        let (begun, ended): (Vec<_>, Vec<_>) = last.into_iter().partition(|(_, is)| *is);
+        let begun: Vec<_> = begun.into_iter().map(|(topic, _)| topic).collect();
+        if !ended.is_empty() {
+            let channels: Vec<_> = ended.iter().map(|(topic, _)| self.channel(topic)).collect();
+            let within = self.reader.shared.settings.keyspace.timeout;
+            let done = timeout(within, self.session.connection.unsubscribe(channels)).await;
+            let late = || {
+                CallError::new(
+                    CallErrorKind::Timeout,
+                    "redis: no reply to an unsubscription",
+                )
+            };
+            done.map_err(|_| Some(late()))?
+                .map_err(|error| Some(call_error(&error)))?;
+        }
+        self.follow(&begun).await
+    }
+}
+
+impl Reader {
+    fn read(&self, push: PushInfo) {
+        if push.kind != PushKind::Message {
+            return;
+        }
+        self.is_alive.store(true, Ordering::Relaxed);
+        let mut parts = push.data.into_iter().map(bytes);
+        let (Some(Some(channel)), Some(Some(data))) = (parts.next(), parts.next()) else {
+            return;
+        };
+        if channel == self.probe {
+            return;
+        }
+        let figures = &self.shared.figures;
+        EngineFigures::add(&figures.messages, 1);
+        let length = data.len();
+        let is_known = length <= MESSAGE_BYTES_MAX
+            && match &self.into {
+                Into::Channels(events) => self.item(events, &channel, data.into()),
+                Into::Peers(events) => self.received(events, &channel, data.into()),
+            };
+        if !is_known {
+            EngineFigures::add(&figures.ignored, 1);
+        }
+    }
+
+    /// Passes on an item of a channel. Returns whether it is one.
+    fn item(&self, events: &Events<channel::Event>, channel: &[u8], data: Bytes) -> bool {
+        let topic = channel.strip_prefix(&self.topics[..]);
+        let topic = topic.and_then(|topic| str::from_utf8(topic).ok());
+        let (Some(topic), Some(message)) = (topic, message(&data)) else {
+            return false;
+        };
+        let name = message.channel.unwrap_or_else(|| topic.into());
+        let event = channel::Event::Item {
+            channel: name,
+            place: message.place,
+            data: message.data,
+        };
+        let missed = || {
+            let event = channel::Event::Followed(topic.into());
+            (topic.as_bytes().to_vec(), event)
+        };
+        if !events.push_item(event, data.len(), missed) {
+            EngineFigures::add(&self.shared.figures.dropped, 1);
+        }
+        true
+    }
+
+    /// Passes on a message of a node. Returns whether it is one.
+    fn received(&self, events: &Events<peer::Event>, channel: &[u8], data: Bytes) -> bool {
+        let event = if *channel == self.shared.keys.single("control") {
+            let Some((message, place)) = message(&data).and_then(|one| {
+                let place = one.place?;
+                Some((one.data, place))
+            }) else {
+                return false;
+            };
+            peer::Event::Control {
+                position: place.0,
+                before: place.1,
+                bytes: message,
+            }
+        } else {
+            peer::Event::Received(data.clone())
+        };
+        // Missing messages are as lost ones, and those of the control stream are noticed by their links.
+        let missed = || (Vec::new(), peer::Event::Up(Store::Same));
+        if !events.push_item(event, data.len(), missed) {
+            EngineFigures::add(&self.shared.figures.dropped, 1);
+        }
+        true
+    }
+}

@@ -1,0 +1,286 @@
+//! The orders of a node for its messages to others as commands, its lease, and the members of nodes that are gone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::{Cmd, Value};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use veche_nodes::NodeId;
+use veche_nodes::engine::peer::{Entries, Event, LEASE_MS, LEASE_RENEWAL_MS, Order};
+use veche_nodes::engine::{Store, channel};
+
+use super::commands::{self, Client};
+use super::feed::Change;
+use super::port::Events;
+use super::replies::{bytes, entries, list, number, position, text};
+use super::scripts::{Loaded, Script};
+use super::shared::Shared;
+
+/// Entries that the control stream stores.
+const CONTROL_SIZE: u32 = 10_000;
+
+/// How long they are stored, and how long the stream's position is.
+const CONTROL_TTL: Duration = Duration::from_secs(7 * 86_400);
+const CONTROL_POSITION_TTL: Duration = Duration::from_secs(30 * 86_400);
+
+/// Channels whose members are removed by one script.
+const BURIED_MAX: usize = 100;
+
+/// Carries out the orders of a port until it is gone.
+pub(super) async fn serve(
+    shared: Arc<Shared>,
+    orders: UnboundedReceiver<Vec<Order>>,
+    events: Arc<Events<Event>>,
+    changes: UnboundedSender<Change>,
+    probes: UnboundedReceiver<Vec<u8>>,
+) {
+    let client = Peers {
+        _changes: changes,
+        text: Bytes::new(),
+        has_lease: false,
+        has_left: false,
+    };
+    commands::run(shared, client, orders, probes, events).await;
+}
+
+struct Peers {
+    /// The feed lasts as long as it.
+    _changes: UnboundedSender<Change>,
+    /// What is published with the lease.
+    text: Bytes,
+    /// The lease was there.
+    has_lease: bool,
+    has_left: bool,
+}
+
+/// An order, or what is due at times.
+pub(super) enum Job {
+    Order(Order),
+    Renew,
+    Bury,
+    Probe(Vec<u8>),
+}
+
+impl Client for Peers {
+    type Order = Order;
+    type Event = Event;
+    type Job = Job;
+
+    const EVERY: Duration = Duration::from_millis(LEASE_RENEWAL_MS);
+
+    fn connected(&mut self, _number: u64, store: Store) -> Event {
+        Event::Up(store)
+    }
+
+    fn lost(&mut self) -> Event {
+        Event::Down
+    }
+
+    fn take(&mut self, order: Order, is_up: bool) -> Option<Job> {
+        if let Order::Announce(text) = order {
+            self.text = text;
+            return (is_up && !self.has_left).then_some(Job::Renew);
+        }
+        self.has_left |= order == Order::Leave;
+        is_up.then_some(Job::Order(order))
+    }
+
+    fn timed(&mut self) -> Vec<Job> {
+        match self.has_left {
+            true => Vec::new(),
+            false => vec![Job::Renew, Job::Bury],
+        }
+    }
+
+    fn probe(channel: Vec<u8>) -> Job {
+        Job::Probe(channel)
+    }
+
+    fn bytes(job: &Job) -> usize {
+        match job {
+            Job::Order(Order::Send { bytes, .. } | Order::Append { bytes, .. }) => bytes.len(),
+            _ => 0,
+        }
+    }
+
+    fn command(&self, shared: &Shared, scripts: &Loaded, job: &Job) -> Cmd {
+        let (keys, node) = (&shared.keys, shared.settings.node);
+        let mut command;
+        match job {
+            Job::Order(Order::Send { to, bytes }) => {
+                command = redis::cmd("PUBLISH");
+                command.arg(match to {
+                    Some(to) => keys.of_node("n", *to),
+                    None => keys.single("nodes"),
+                });
+                command.arg(&bytes[..]);
+            }
+            Job::Order(Order::Append { bytes, .. }) => {
+                let meta = keys.single("control:m");
+                let stream = keys.single("control:s");
+                let generation = keys.single("generation");
+                let keys_of_it: [&[u8]; 4] = [&meta, &stream, &generation, &meta];
+                command = scripts.run(Script::Publish, &keys_of_it);
+                command.arg(keys.single("control")).arg("").arg(&bytes[..]);
+                command.arg(CONTROL_SIZE);
+                command.arg(CONTROL_TTL.as_millis() as u64);
+                command.arg(CONTROL_POSITION_TTL.as_millis() as u64);
+                command.arg(epoch_of(node));
+                command.arg("").arg("").arg("").arg("");
+            }
+            Job::Order(Order::ReadControl { since, .. }) => {
+                let meta = keys.single("control:m");
+                let stream = keys.single("control:s");
+                let generation = keys.single("generation");
+                command = scripts.run(Script::Read, &[&meta, &stream, &generation]);
+                command.arg(epoch_of(node));
+                command.arg(CONTROL_POSITION_TTL.as_millis() as u64);
+                match since {
+                    Some(since) => command.arg(since).arg(CONTROL_SIZE),
+                    None => command.arg("").arg(0),
+                };
+                command.arg("latest");
+            }
+            Job::Order(Order::Leave) => {
+                command = redis::cmd("DEL");
+                command.arg(keys.of_node("lease", node));
+            }
+            Job::Order(Order::ReadLeases { .. }) => {
+                command = scripts.run(Script::Leases, &[&keys.single("leases")]);
+                command.arg(keys.leases());
+            }
+            Job::Order(Order::Store {
+                table, name, value, ..
+            }) => {
+                let table = keys.named("t", table);
+                match value {
+                    Some(value) => {
+                        command = redis::cmd("HSET");
+                        command.arg(table).arg(&name[..]).arg(&value[..]);
+                    }
+                    None => {
+                        command = redis::cmd("HDEL");
+                        command.arg(table).arg(&name[..]);
+                    }
+                }
+            }
+            Job::Order(Order::ReadTable { table, .. }) => {
+                command = redis::cmd("HGETALL");
+                command.arg(keys.named("t", table));
+            }
+            Job::Renew | Job::Order(Order::Announce(_)) => {
+                let lease = keys.of_node("lease", node);
+                command = scripts.run(Script::Renew, &[&lease, &keys.single("leases")]);
+                command
+                    .arg(node.to_string())
+                    .arg(&self.text[..])
+                    .arg(LEASE_MS);
+            }
+            Job::Bury => {
+                command = scripts.run(Script::Bury, &[&keys.single("pn")]);
+                command.arg(node.to_string()).arg(keys.leases());
+                command.arg(keys.named("pn", "")).arg(keys.members(""));
+                command.arg(BURIED_MAX);
+            }
+            Job::Probe(channel) => {
+                command = redis::cmd("PUBLISH");
+                command.arg(channel.as_slice()).arg("");
+            }
+        }
+        command
+    }
+
+    fn answer(&mut self, shared: &Shared, job: Job, reply: Option<Value>, events: &mut Vec<Event>) {
+        events.push(match job {
+            Job::Order(Order::Append { ticket, .. }) => Event::Appended {
+                ticket,
+                position: reply.and_then(|reply| position(&bytes(list(reply)?.nth(1)?)?)),
+            },
+            Job::Order(Order::ReadControl { ticket, .. }) => Event::ControlRead {
+                ticket,
+                stream: reply.and_then(control),
+            },
+            Job::Order(Order::ReadLeases { ticket }) => Event::Leases {
+                ticket,
+                nodes: reply.and_then(leases),
+            },
+            Job::Order(Order::Store { ticket, .. }) => Event::Stored {
+                ticket,
+                is_stored: reply.is_some(),
+            },
+            Job::Order(Order::ReadTable { ticket, .. }) => Event::Table {
+                ticket,
+                values: reply.and_then(table),
+            },
+            Job::Renew => {
+                let had_ended = reply.and_then(|reply| number(&reply)) == Some(1);
+                // Others may have removed its members meanwhile.
+                if std::mem::replace(&mut self.has_lease, true) && had_ended {
+                    shared.tell_homes(&channel::Event::Forgotten);
+                }
+                return;
+            }
+            Job::Bury => return departed(shared, reply),
+            Job::Order(Order::Send { .. } | Order::Announce(_) | Order::Leave) | Job::Probe(_) => {
+                return;
+            }
+        });
+    }
+}
+
+/// The epoch of a control stream that this node begins.
+fn epoch_of(node: NodeId) -> u64 {
+    veche_types::Epoch::from_bits(node.0).bits()
+}
+
+fn control(reply: Value) -> Option<Entries> {
+    let mut parts = list(reply)?;
+    let top = position(&bytes(parts.next()?)?)?;
+    let mut entries = entries(parts.next()?)?;
+    entries.reverse();
+    let before = entries.first().map_or(top.offset, |(first, _)| {
+        // Offsets of this engine are dense.
+        first.saturating_sub(1)
+    });
+    Some(Entries {
+        top,
+        before,
+        entries,
+    })
+}
+
+fn leases(reply: Value) -> Option<Vec<(NodeId, Bytes)>> {
+    let mut parts = list(reply)?;
+    let mut nodes = Vec::new();
+    while let Some(node) = parts.next() {
+        let node = u64::from_str_radix(&text(node)?, 16).ok()?;
+        nodes.push((NodeId(node), bytes(parts.next()?)?.into()));
+    }
+    Some(nodes)
+}
+
+fn table(reply: Value) -> Option<Vec<(Bytes, Bytes)>> {
+    let mut parts = list(reply)?;
+    let mut values = Vec::new();
+    while let Some(name) = parts.next() {
+        values.push((bytes(name)?.into(), bytes(parts.next()?)?.into()));
+    }
+    Some(values)
+}
+
+/// Tells homes of members that were removed.
+fn departed(shared: &Shared, reply: Option<Value>) {
+    let Some(mut parts) = reply.and_then(list) else {
+        return;
+    };
+    while let (Some(name), Some(data)) = (parts.next(), parts.next()) {
+        let (Some(name), Some(data)) = (text(name), bytes(data)) else {
+            return;
+        };
+        shared.tell_homes(&channel::Event::Departed {
+            channel: name.into(),
+            data: data.into(),
+        });
+    }
+}

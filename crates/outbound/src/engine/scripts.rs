@@ -1,0 +1,150 @@
+//! Names of keys and channels, and the scripts that run in the server.
+
+use redis::Cmd;
+use veche_nodes::NodeId;
+
+/// A script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Script {
+    Publish,
+    Check,
+    Read,
+    Verify,
+    Member,
+    Members,
+    Bury,
+    Renew,
+    Leases,
+}
+
+/// Their texts, in the order of the enumeration.
+const TEXTS: [&str; 9] = [
+    include_str!("scripts/publish.lua"),
+    include_str!("scripts/check.lua"),
+    include_str!("scripts/read.lua"),
+    include_str!("scripts/verify.lua"),
+    include_str!("scripts/member.lua"),
+    include_str!("scripts/members.lua"),
+    include_str!("scripts/bury.lua"),
+    include_str!("scripts/renew.lua"),
+    include_str!("scripts/leases.lua"),
+];
+
+/// The hashes by which a server knows the scripts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Loaded(Vec<String>);
+
+impl Loaded {
+    /// Returns the commands that load them.
+    pub(super) fn commands() -> impl Iterator<Item = Cmd> {
+        TEXTS.iter().map(|text| {
+            let mut command = redis::cmd("SCRIPT");
+            command.arg("LOAD").arg(*text);
+            command
+        })
+    }
+
+    /// Takes the replies to these.
+    pub(super) fn new(hashes: impl Iterator<Item = String>) -> Self {
+        Self(hashes.collect())
+    }
+
+    /// Returns a command that runs a script with these keys; arguments follow.
+    pub(super) fn run(&self, script: Script, keys: &[&[u8]]) -> Cmd {
+        let mut command = redis::cmd("EVALSHA");
+        let hash = self.0.get(script as usize);
+        command.arg(hash.map_or("", String::as_str)).arg(keys.len());
+        for key in keys {
+            command.arg(*key);
+        }
+        command
+    }
+}
+
+/// Names in the server, all with one prefix.
+#[derive(Clone, Debug)]
+pub(super) struct Keys {
+    prefix: String,
+}
+
+impl Keys {
+    pub(super) fn new(prefix: &str) -> Self {
+        Self {
+            prefix: format!("{prefix}:"),
+        }
+    }
+
+    pub(super) fn named(&self, kind: &str, name: &str) -> Vec<u8> {
+        let mut key = Vec::with_capacity(self.prefix.len() + kind.len() + 1 + name.len());
+        key.extend_from_slice(self.prefix.as_bytes());
+        key.extend_from_slice(kind.as_bytes());
+        key.push(b':');
+        key.extend_from_slice(name.as_bytes());
+        key
+    }
+
+    /// The epoch, the top and more of a channel.
+    pub(super) fn meta(&self, channel: &str) -> Vec<u8> {
+        self.named("m", channel)
+    }
+
+    /// The publications of a channel.
+    pub(super) fn stream(&self, channel: &str) -> Vec<u8> {
+        self.named("s", channel)
+    }
+
+    /// The result of a publication with a key. No channel has the byte between the two.
+    pub(super) fn result(&self, channel: &str, key: &str) -> Vec<u8> {
+        let mut name = self.named("k", channel);
+        name.push(0);
+        name.extend_from_slice(key.as_bytes());
+        name
+    }
+
+    /// The channel of a topic.
+    pub(super) fn topic(&self, topic: &str) -> Vec<u8> {
+        self.named("c", topic)
+    }
+
+    /// The members of a channel.
+    pub(super) fn members(&self, channel: &str) -> Vec<u8> {
+        self.named("p", channel)
+    }
+
+    /// What keys of leases begin with.
+    pub(super) fn leases(&self) -> Vec<u8> {
+        self.named("lease", "")
+    }
+
+    /// A key with a part for this node.
+    pub(super) fn of_node(&self, kind: &str, node: NodeId) -> Vec<u8> {
+        self.named(kind, &node.to_string())
+    }
+
+    /// A key of which there is one.
+    pub(super) fn single(&self, name: &str) -> Vec<u8> {
+        format!("{}{name}", self.prefix).into_bytes()
+    }
+
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_different_kinds_differ() {
+        let keys = Keys::new("veche");
+        assert_eq!(keys.meta("a:b"), b"veche:m:a:b");
+        assert_eq!(keys.result("a", "b"), b"veche:k:a\0b");
+        assert_eq!(keys.leases(), b"veche:lease:");
+        assert_eq!(
+            keys.of_node("lease", NodeId(1)),
+            b"veche:lease:0000000000000001"
+        );
+        assert_eq!(keys.single("identity"), b"veche:identity");
+    }
+}

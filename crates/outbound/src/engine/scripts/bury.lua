@@ -1,0 +1,29 @@
+-- Removes members of nodes whose lease has ended. Returns them, each with its channel.
+-- KEYS: nodes with members
+-- ARGV: node that asks, what leases begin with, what channels of nodes begin with, what members of channels begin with,
+--       the number of channels at most
+local gone = {}
+local left = tonumber(ARGV[5])
+for _, node in ipairs(redis.call('SMEMBERS', KEYS[1])) do
+  if node ~= ARGV[1] and redis.call('EXISTS', ARGV[2] .. node) == 0 then
+    for _, channel in ipairs(redis.call('HKEYS', ARGV[3] .. node)) do
+      if left == 0 then return gone end
+      left = left - 1
+      local key = ARGV[4] .. channel
+      local all = redis.call('HGETALL', key)
+      for place = 1, #all, 2 do
+        if string.sub(all[place], 1, 16) == node then
+          redis.call('HDEL', key, all[place])
+          local length, rest = string.match(all[place + 1], '^(%d+):(.*)$')
+          if length then
+            gone[#gone + 1] = channel
+            gone[#gone + 1] = string.sub(rest, tonumber(length) + 1)
+          end
+        end
+      end
+      redis.call('HDEL', ARGV[3] .. node, channel)
+    end
+    redis.call('SREM', KEYS[1], node)
+  end
+end
+return gone

@@ -1,0 +1,14 @@
+-- Returns nodes with a lease, each with its text, and forgets the others.
+-- KEYS: nodes
+-- ARGV: what leases begin with
+local found = {}
+for _, node in ipairs(redis.call('SMEMBERS', KEYS[1])) do
+  local text = redis.call('GET', ARGV[1] .. node)
+  if text then
+    found[#found + 1] = node
+    found[#found + 1] = text
+  else
+    redis.call('SREM', KEYS[1], node)
+  end
+end
+return found

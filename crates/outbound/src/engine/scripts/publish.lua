@@ -1,0 +1,57 @@
+-- Assigns the offset, stores and publishes.
+-- KEYS: meta, stream, generation, result of the key
+-- ARGV: topic, head, data, size ('': not stored), ttl, position ttl, epoch to begin with, ttl of the key ('': none),
+--       version ('': none) of 20 digits, epoch of the version, offset behind which it may be stored already ('': nowhere)
+local id = string.sub(ARGV[3], 2, 9)
+local is_keyed = ARGV[8] ~= ''
+if is_keyed then
+  -- The id and the position of the first.
+  local first = redis.call('GET', KEYS[4])
+  if first then
+    local position = string.sub(first, 9)
+    if string.sub(first, 1, 8) == id then return {'done', position, -1} end
+    return {'skipped', position}
+  end
+end
+if ARGV[4] == '' then
+  local nodes = redis.call('PUBLISH', ARGV[1], ARGV[2] .. 'u' .. ARGV[3])
+  if is_keyed then redis.call('SET', KEYS[4], id, 'PX', ARGV[8]) end
+  return {'done', '', nodes}
+end
+local meta = redis.call('HMGET', KEYS[1], 'e', 's', 'g', 'v', 'w')
+local generation = redis.call('GET', KEYS[3]) or '0'
+local epoch, top = meta[1], tonumber(meta[2] or '0')
+local is_new = not epoch or meta[3] ~= generation
+if ARGV[11] ~= '' and not is_new then
+  local since = tonumber(ARGV[11])
+  local list = redis.call('XRANGE', KEYS[2], string.format('%.0f', since + 1), '+')
+  for _, entry in ipairs(list) do
+    if string.sub(entry[2][2], 2, 9) == id then
+      return {'done', epoch .. ':' .. string.match(entry[1], '^%d+'), -1}
+    end
+  end
+  -- What is not stored any more may have been it.
+  if top > since and (not list[1] or tonumber(string.match(list[1][1], '^%d+')) > since + 1) then
+    return {'unknown'}
+  end
+end
+if ARGV[9] ~= '' and not is_new and meta[4] and meta[5] == ARGV[10] and meta[4] >= ARGV[9] then
+  return {'skipped', epoch .. ':' .. meta[2]}
+end
+if is_new then
+  redis.call('DEL', KEYS[1], KEYS[2])
+  epoch, top = ARGV[7], 0
+end
+local offset = string.format('%.0f', top + 1)
+if ARGV[9] ~= '' then
+  redis.call('HSET', KEYS[1], 'e', epoch, 's', offset, 'g', generation, 'i', id, 'v', ARGV[9], 'w', ARGV[10])
+else
+  redis.call('HSET', KEYS[1], 'e', epoch, 's', offset, 'g', generation, 'i', id)
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[6])
+redis.call('XADD', KEYS[2], 'MAXLEN', ARGV[4], offset .. '-0', 'd', ARGV[3])
+redis.call('PEXPIRE', KEYS[2], ARGV[5])
+local position = epoch .. ':' .. offset
+local nodes = redis.call('PUBLISH', ARGV[1], ARGV[2] .. 'p' .. position .. ':' .. ARGV[3])
+if is_keyed then redis.call('SET', KEYS[4], id .. position, 'PX', ARGV[8]) end
+return {'done', position, nodes}

@@ -1,0 +1,403 @@
+//! A connection whose server is known: its role, its version, its identity.
+
+use std::sync::Arc;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Pipeline, PushInfo, PushKind, Value};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+use veche_calls::redis::RedisDatabase;
+use veche_calls::{CallError, CallErrorKind, ServerAccount};
+use veche_nodes::engine::Store;
+
+use super::replies::{bytes, list, text};
+use super::scripts::{Loaded, Script};
+use super::shared::{EngineFigures, EngineSettings, Notice, Sentinel, Shared};
+use crate::redis::shared_connection::RedisDialer;
+use crate::redis::values::call_error;
+
+/// The oldest server with all that is used.
+const VERSION_MIN: (u32, u32) = (6, 2);
+
+/// Codes of errors that only nodes of a cluster have.
+const CLUSTER_CODES: [&str; 4] = ["CLUSTERDOWN", "CROSSSLOT", "MOVED", "ASK "];
+
+/// See the module's text.
+pub(super) struct Session {
+    pub(super) connection: MultiplexedConnection,
+    pub(super) scripts: Loaded,
+    /// Notified at the end of the connection.
+    pub(super) over: Arc<Notify>,
+    info: String,
+}
+
+/// What a port knows of the server that it was connected to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    replication: String,
+    generation: String,
+}
+
+impl Session {
+    /// Connects to the primary; `pushed` gets the messages of the feed.
+    pub(super) async fn connect(
+        shared: &Shared,
+        pushed: impl Fn(PushInfo) + Send + Sync + 'static,
+    ) -> Result<Self, CallError> {
+        let keyspace = &shared.settings.keyspace;
+        let within = keyspace.connect_timeout;
+        let connect = timeout(within, Self::connect_now(shared, pushed));
+        connect.await.unwrap_or_else(|_| {
+            let words = format!("redis: not connected within {within:?}");
+            Err(CallError::new(CallErrorKind::Unreachable, words))
+        })
+    }
+
+    async fn connect_now(
+        shared: &Shared,
+        pushed: impl Fn(PushInfo) + Send + Sync + 'static,
+    ) -> Result<Self, CallError> {
+        let keyspace = primary(shared).await?;
+        let over = Arc::new(Notify::new());
+        let ended = Arc::clone(&over);
+        let dialer = RedisDialer::new(&keyspace);
+        let mut connection = dialer
+            .connect(move |push| match push.kind {
+                PushKind::Disconnection => ended.notify_one(),
+                _ => pushed(push),
+            })
+            .await?;
+        let role = list(query(&mut connection, &redis::cmd("ROLE")).await?);
+        let role = role.and_then(|mut role| text(role.next()?));
+        if role.as_deref() != Some("master") {
+            let words = "redis: the server is a read-only replica: name the primary, or Sentinels";
+            return Err(CallError::new(CallErrorKind::Refused, words));
+        }
+        Ok(Self {
+            connection,
+            scripts: Loaded::default(),
+            over,
+            info: String::new(),
+        })
+    }
+
+    /// Makes sure that commands of this engine can be run, and learns the state of the store.
+    pub(super) async fn verify(
+        &mut self,
+        shared: &Shared,
+        known: &mut Option<Known>,
+    ) -> Result<Store, CallError> {
+        self.load().await?;
+        let (keys, trusts) = (&shared.keys, shared.settings.trusts_failover);
+        let (identity, generation) = (keys.single("identity"), keys.single("generation"));
+        let replication = self.field("master_replid").to_owned();
+        let before = self.field("master_replid2").to_owned();
+        let mut command = self.scripts.run(Script::Verify, &[&identity, &generation]);
+        // Its own id names the generation that a promotion begins.
+        let begun = if trusts { "" } else { &*replication };
+        command.arg(&replication).arg(&before).arg(begun);
+        let reply = self.query(&command).await?;
+        let mut parts = list(reply).into_iter().flatten().filter_map(text);
+        let (Some(state), Some(generation)) = (parts.next(), parts.next()) else {
+            return Err(CallError::new(
+                CallErrorKind::Broken,
+                "redis: no reply to a script",
+            ));
+        };
+        match &*state {
+            "promoted" if trusts => shared.notice(&Notice::Trusted),
+            "promoted" => shared.notice(&Notice::Promoted),
+            _ => {}
+        }
+        let now = Known {
+            replication,
+            generation,
+        };
+        let store = match known {
+            None => Store::Same,
+            Some(known) if *known == now => Store::Same,
+            Some(known) if known.generation != now.generation => Store::Promoted,
+            // Another node may have said so already.
+            Some(known) if trusts && known.replication == before => Store::Same,
+            Some(_) => {
+                shared.restarted(&now.replication);
+                Store::Restarted
+            }
+        };
+        *known = Some(now);
+        Ok(store)
+    }
+
+    /// Loads the scripts.
+    pub(super) async fn load(&mut self) -> Result<(), CallError> {
+        let mut pipeline = Pipeline::new();
+        pipeline.add_command(info("server"));
+        pipeline.add_command(info("replication"));
+        for command in Loaded::commands() {
+            pipeline.add_command(command);
+        }
+        let count = pipeline.cmd_iter().count();
+        let sent = self
+            .connection
+            .send_packed_commands(&pipeline, 0, count)
+            .await;
+        let replies = sent.map_err(|error| call_error(&error))?;
+        let mut replies = replies.into_iter().map(said);
+        self.info.clear();
+        for _ in 0..2 {
+            let reply = replies.next().unwrap_or(Ok(Value::Nil))?;
+            if let Value::VerbatimString { text, .. } = &reply {
+                self.info.push_str(text);
+            } else if let Some(text) = text(reply) {
+                self.info.push_str(&text);
+            }
+            self.info.push('\n');
+        }
+        let hashes: Vec<Value> = replies.collect::<Result<_, _>>()?;
+        self.scripts = Loaded::new(hashes.into_iter().filter_map(text));
+        Ok(())
+    }
+
+    /// Finds out, before anything depends on it, whether the server can be used.
+    ///
+    /// # Errors
+    /// One line that says what to do.
+    pub(super) async fn examine(&mut self, shared: &Shared) -> Result<(), CallError> {
+        self.find_missing_rights(shared).await?;
+        self.load().await?;
+        let version = self.field("redis_version");
+        let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
+        let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+        if version < VERSION_MIN {
+            let (major, minor) = VERSION_MIN;
+            let found = self.field("redis_version");
+            let words = format!(
+                "redis: the server has version {found}, and {major}.{minor} or later is needed"
+            );
+            return Err(CallError::new(CallErrorKind::Refused, words));
+        }
+        match self.field("redis_mode") {
+            "cluster" => Err(is_cluster()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs each command that scripts use by itself: for these, errors of the server name the right that is missing.
+    async fn find_missing_rights(&mut self, shared: &Shared) -> Result<(), CallError> {
+        let (hash, stream) = (shared.keys.single("check:h"), shared.keys.single("check:s"));
+        let (value, set) = (shared.keys.single("check:v"), shared.keys.single("check:z"));
+        let channel = shared.keys.single("check");
+        let rows: [(&str, &[&[u8]]); 25] = [
+            ("PING", &[]),
+            ("INFO", &[b"server"]),
+            ("SCRIPT", &[b"LOAD", b"return 1"]),
+            (
+                "EVALSHA",
+                &[b"0000000000000000000000000000000000000000", b"0"],
+            ),
+            ("HSET", &[&hash, b"a", b"1"]),
+            ("HMGET", &[&hash, b"a"]),
+            ("HGET", &[&hash, b"a"]),
+            ("HGETALL", &[&hash]),
+            ("HKEYS", &[&hash]),
+            ("HINCRBY", &[&hash, b"a", b"1"]),
+            ("HDEL", &[&hash, b"a"]),
+            ("XADD", &[&stream, b"*", b"d", b""]),
+            ("XRANGE", &[&stream, b"-", b"+"]),
+            ("XREVRANGE", &[&stream, b"+", b"-"]),
+            ("PEXPIRE", &[&stream, b"1000"]),
+            ("SET", &[&value, b"1"]),
+            ("GET", &[&value]),
+            ("MGET", &[&value]),
+            ("EXISTS", &[&value]),
+            ("SADD", &[&set, b"1"]),
+            ("SMEMBERS", &[&set]),
+            ("SREM", &[&set, b"1"]),
+            ("DEL", &[&hash, &stream, &value, &set]),
+            ("PUBLISH", &[&channel, b""]),
+            ("SUBSCRIBE", &[&channel]),
+        ];
+        let mut rights: Vec<String> = Vec::new();
+        let (mut misses_keys, mut misses_channels) = (false, false);
+        for (name, arguments) in rows {
+            let mut command = redis::cmd(name);
+            for argument in arguments {
+                command.arg(*argument);
+            }
+            match self
+                .connection
+                .send_packed_command(&command)
+                .await
+                .map(said)
+            {
+                Ok(Err(fault)) if fault.words.contains("NOPERM") => {
+                    misses_keys |= fault.words.contains("keys");
+                    misses_channels |= fault.words.contains("channels");
+                    if fault.words.contains("command") {
+                        rights.push(format!("+{}", name.to_lowercase()));
+                    }
+                }
+                Ok(Err(fault)) if name == "EVALSHA" && fault.words.contains("NOSCRIPT") => {}
+                Ok(Err(fault)) => return Err(examined(fault)),
+                Err(error) if error.code() == Some("NOPERM") => {
+                    let words = error.to_string();
+                    misses_keys |= words.contains("keys");
+                    misses_channels |= words.contains("channels");
+                    if words.contains("command") {
+                        rights.push(format!("+{}", name.to_lowercase()));
+                    }
+                }
+                Err(error) if name == "EVALSHA" && error.code() == Some("NOSCRIPT") => {}
+                Err(error) => return Err(examined(call_error(&error))),
+                Ok(Ok(_)) => {}
+            }
+        }
+        let prefix = shared.keys.prefix();
+        if misses_keys {
+            rights.push(format!("~{prefix}*"));
+        }
+        if misses_channels {
+            rights.push(format!("&{prefix}*"));
+        }
+        if rights.is_empty() {
+            return Ok(());
+        }
+        let rights = rights.join(" ");
+        let words = format!("redis: the account needs the rights {rights}");
+        Err(CallError::new(CallErrorKind::Refused, words))
+    }
+
+    /// Runs one command.
+    pub(super) async fn query(&mut self, command: &Cmd) -> Result<Value, CallError> {
+        query(&mut self.connection, command).await
+    }
+
+    fn field(&self, name: &str) -> &str {
+        let mut lines = self.info.lines();
+        let found = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        found.unwrap_or_default()
+    }
+}
+
+/// Returns an error of the server, in other words where it is one of a cluster.
+fn examined(fault: CallError) -> CallError {
+    let is_of_cluster = |code: &&str| fault.words.contains(*code);
+    match CLUSTER_CODES.iter().any(is_of_cluster) {
+        true => is_cluster(),
+        false => fault,
+    }
+}
+
+fn is_cluster() -> CallError {
+    let words = "redis: the server is a node of a Redis Cluster, which is not supported: name one server, or Sentinels";
+    CallError::new(CallErrorKind::Refused, words)
+}
+
+fn info(section: &str) -> Cmd {
+    let mut command = redis::cmd("INFO");
+    command.arg(section);
+    command
+}
+
+async fn query(connection: &mut MultiplexedConnection, command: &Cmd) -> Result<Value, CallError> {
+    let reply = connection.send_packed_command(command).await;
+    said(reply.map_err(|error| call_error(&error))?)
+}
+
+/// Returns a reply, or the server's error in it.
+fn said(reply: Value) -> Result<Value, CallError> {
+    match reply {
+        Value::ServerError(error) => {
+            let (code, details) = (error.code(), error.details().unwrap_or_default());
+            Err(CallError::new(
+                CallErrorKind::Refused,
+                format!("redis: {code} {details}"),
+            ))
+        }
+        reply => Ok(reply),
+    }
+}
+
+/// Returns the keyspace at the primary of now.
+async fn primary(shared: &Shared) -> Result<Arc<RedisDatabase>, CallError> {
+    let settings = &shared.settings;
+    let Some(sentinel) = &settings.sentinel else {
+        return Ok(Arc::clone(&settings.keyspace));
+    };
+    let server = &settings.keyspace.server;
+    let own = (server.host.clone(), server.port);
+    let mut last = None;
+    for (host, port) in std::iter::once(&own).chain(&sentinel.others) {
+        match ask_sentinel(settings, sentinel, host, *port).await {
+            Ok((host, port)) => {
+                let server = ServerAccount {
+                    host,
+                    port,
+                    ..server.clone()
+                };
+                let keyspace = RedisDatabase {
+                    server,
+                    ..(*settings.keyspace).clone()
+                };
+                return Ok(Arc::new(keyspace));
+            }
+            Err(fault) => last = Some(fault),
+        }
+    }
+    Err(last.unwrap_or_else(|| CallError::new(CallErrorKind::Unreachable, "redis: no Sentinel")))
+}
+
+async fn ask_sentinel(
+    settings: &EngineSettings,
+    sentinel: &Sentinel,
+    host: &str,
+    port: u16,
+) -> Result<(String, u16), CallError> {
+    let server = ServerAccount {
+        host: host.to_owned(),
+        port,
+        // Sentinels have accounts of their own; as a rule they ask for none.
+        user: None,
+        password: None,
+        ..settings.keyspace.server.clone()
+    };
+    let keyspace = RedisDatabase {
+        server,
+        database: 0,
+        ..(*settings.keyspace).clone()
+    };
+    let dialer = RedisDialer::new(&Arc::new(keyspace));
+    let within = settings.keyspace.connect_timeout / 2;
+    let asked = timeout(within, async {
+        let mut connection = dialer.connect(|_| {}).await?;
+        let mut command = redis::cmd("SENTINEL");
+        command
+            .arg("get-master-addr-by-name")
+            .arg(&sentinel.primary);
+        query(&mut connection, &command).await
+    });
+    let unknown = || {
+        let words = format!(
+            "redis: the Sentinel at {host}:{port} knows no primary with the name {}",
+            sentinel.primary
+        );
+        CallError::new(CallErrorKind::Refused, words)
+    };
+    let reply = asked.await.unwrap_or_else(|_| {
+        let words = format!("redis: the Sentinel at {host}:{port} has not answered");
+        Err(CallError::new(CallErrorKind::Unreachable, words))
+    })?;
+    let mut parts = list(reply).ok_or_else(unknown)?.filter_map(bytes);
+    let host = parts.next().and_then(|host| String::from_utf8(host).ok());
+    let port = parts
+        .next()
+        .and_then(|port| str::from_utf8(&port).ok()?.parse().ok());
+    host.zip(port).ok_or_else(unknown)
+}
+
+impl Shared {
+    /// Counts the end of a connection.
+    pub(super) fn count_loss(&self) {
+        EngineFigures::add(&self.figures.losses, 1);
+    }
+}

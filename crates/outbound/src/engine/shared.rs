@@ -1,0 +1,156 @@
+//! What all ports of an engine have in common: settings, names, counts, and what was said of its connections.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use veche_calls::redis::RedisDatabase;
+use veche_nodes::NodeId;
+use veche_nodes::engine::channel;
+
+use super::port::Events;
+use super::scripts::Keys;
+
+/// Where an engine is, and how this node uses it.
+#[derive(Clone)]
+pub struct EngineSettings {
+    /// The server, or a Sentinel that names it; with the time limit of commands.
+    pub keyspace: Arc<RedisDatabase>,
+    /// How the primary is found by Sentinels; `None`: the server is the one of the keyspace.
+    pub sentinel: Option<Sentinel>,
+    /// What all keys and channels begin with.
+    pub prefix: String,
+    /// Whether positions outlive a failover although writes may be lost.
+    pub trusts_failover: bool,
+    /// This node.
+    pub node: NodeId,
+    /// Is told of changes, from threads of the runtime.
+    pub notice: Arc<dyn Fn(&Notice) + Send + Sync>,
+}
+
+/// See [`EngineSettings::sentinel`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sentinel {
+    /// The name of the primary.
+    pub primary: String,
+    /// Hosts and ports of further Sentinels.
+    pub others: Vec<(String, u16)>,
+}
+
+/// A change of the connection to an engine, for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// All connections are there again.
+    Connected,
+    /// A connection is lost or was not made; said once until there is one.
+    Lost(String),
+    /// The server has been started again: positions are compared.
+    Restarted,
+    /// A replica was promoted: channels begin new epochs.
+    Promoted,
+    /// A replica was promoted, and positions are trusted.
+    Trusted,
+    /// The server refuses commands; said once until it takes one.
+    Refused(String),
+}
+
+/// Counts of an engine's carrier.
+#[derive(Debug, Default)]
+pub struct EngineFigures {
+    /// Connections that were lost.
+    pub losses: AtomicU64,
+    /// Commands, scripts included.
+    pub commands: AtomicU64,
+    /// Batches in which they went out.
+    pub batches: AtomicU64,
+    /// Messages of the feed.
+    pub messages: AtomicU64,
+    /// Messages of the feed that were ignored: foreign, too long or of another version.
+    pub ignored: AtomicU64,
+    /// Messages of the feed that were dropped for lack of room; their channels are compared.
+    pub dropped: AtomicU64,
+    /// Connections of the feed that brought no probe.
+    pub silent: AtomicU64,
+}
+
+impl EngineFigures {
+    pub(super) fn add(counter: &AtomicU64, count: usize) {
+        counter.fetch_add(count as u64, Ordering::Relaxed);
+    }
+}
+
+/// What all ports have in common.
+pub(super) struct Shared {
+    pub(super) settings: EngineSettings,
+    pub(super) keys: Keys,
+    pub(super) figures: EngineFigures,
+    pub(super) said: Said,
+    /// The events of all homes of channels on this node.
+    pub(super) homes: Mutex<Vec<Arc<Events<channel::Event>>>>,
+}
+
+/// What was said for the log: each change is said once, whatever the number of ports.
+#[derive(Default)]
+pub(super) struct Said {
+    /// Ports without a connection.
+    lost: AtomicUsize,
+    /// The server refuses commands.
+    is_refused: AtomicBool,
+    /// The replication id of the server that was started again.
+    restarted: Mutex<String>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub(super) fn notice(&self, notice: &Notice) {
+        (self.settings.notice)(notice);
+    }
+
+    /// A port has lost its connection, or could make none.
+    pub(super) fn lost(&self, why: String) {
+        if self.said.lost.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.notice(&Notice::Lost(why));
+        }
+    }
+
+    /// Such a port has a connection again.
+    pub(super) fn found(&self) {
+        if self.said.lost.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.notice(&Notice::Connected);
+        }
+    }
+
+    /// The server has refused a command, or taken one.
+    pub(super) fn refused(&self, why: Option<String>) {
+        let was_refused = self.said.is_refused.load(Ordering::Relaxed);
+        if was_refused == why.is_some() {
+            return;
+        }
+        self.said.is_refused.store(why.is_some(), Ordering::Relaxed);
+        if let Some(why) = why {
+            self.notice(&Notice::Refused(why));
+        }
+    }
+
+    /// The server with this replication id was started again.
+    pub(super) fn restarted(&self, replication: &str) {
+        let known = &mut *self.said.restarted.lock();
+        if known != replication {
+            replication.clone_into(known);
+            self.notice(&Notice::Restarted);
+        }
+    }
+
+    /// Tells all homes of channels on this node.
+    pub(super) fn tell_homes(&self, event: &channel::Event) {
+        for home in self.homes.lock().iter() {
+            home.push(event.clone());
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Scripts behind FastCGI: at most so many requests at once, and those beyond wait in order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, sleep, timeout};
+use veche_calls::{
+    CallError, CallErrorKind, CallOutcome, Fastcgi, FastcgiPool, FastcgiReply, Reply,
+};
+use veche_fastcgi::{Cgi, Error, Limits, Params, Response};
+
+use crate::metrics::ClientMetrics;
+
+/// The most of STDERR that is kept of one response.
+const LOG_BYTES_MAX: usize = 64 << 10;
+
+/// After a refusal of a socket whose backlog is full the next attempt follows this much later.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// What the script's body is.
+const CONTENT_TYPE: &str = "application/octet-stream";
+
+/// A script, and those who wait for it.
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// `None`: the address is none, which the configuration has checked.
+    client: Option<veche_fastcgi::Client>,
+    free: Semaphore,
+    figures: Arc<ClientMetrics>,
+}
+
+impl Client {
+    pub(crate) fn new(pool: &FastcgiPool, figures: Arc<ClientMetrics>) -> Self {
+        let limits = Limits {
+            idle_timeout: pool.idle_timeout,
+            connect_timeout: pool.connect_timeout,
+            response_bytes_max: pool.response_bytes_max,
+            log_bytes_max: LOG_BYTES_MAX,
+        };
+        let address = pool.address.parse().ok();
+        Self {
+            client: address.map(|address| veche_fastcgi::Client::new(address, limits)),
+            free: Semaphore::new(pool.size),
+            figures,
+        }
+    }
+
+    /// Performs one request.
+    pub(crate) async fn perform(&self, call: Fastcgi) -> CallOutcome {
+        let pool = Arc::clone(&call.pool);
+        let params =
+            params(&call).map_err(|words| CallError::new(CallErrorKind::Invalid, words))?;
+        let Some(client) = &self.client else {
+            let words = format!("fastcgi: {:?} is no address", pool.address);
+            return Err(CallError::new(CallErrorKind::Invalid, words));
+        };
+        let since = Instant::now();
+        let _permit = self.permit(&pool).await?;
+        let _busy = self.figures.used();
+        loop {
+            let request = client.request(params.clone(), &call.body);
+            match timeout(pool.timeout, request).await {
+                Ok(Ok(response)) => return Ok(Reply::Fastcgi(reply(response))),
+                // Others use the server too. Nothing was done.
+                Ok(Err(Error::Overloaded)) if since.elapsed() < pool.wait_timeout => {
+                    sleep(PAUSE).await;
+                }
+                Ok(Err(error)) => return Err(fault(&pool, &error)),
+                Err(_) => {
+                    let words = format!("fastcgi: no answer within {:?}", pool.timeout);
+                    return Err(CallError::new(CallErrorKind::Timeout, words));
+                }
+            }
+        }
+    }
+
+    /// Waits until fewer requests are under way than may be.
+    async fn permit(&self, pool: &FastcgiPool) -> Result<SemaphorePermit<'_>, CallError> {
+        if let Ok(permit) = self.free.try_acquire() {
+            return Ok(permit);
+        }
+        let _waiting = self.figures.wait();
+        match timeout(pool.wait_timeout, self.free.acquire()).await {
+            Ok(Ok(permit)) => Ok(permit),
+            _ => {
+                let (size, within) = (pool.size, pool.wait_timeout);
+                let words = format!(
+                    "fastcgi: all {size} requests to {} were under way for {within:?}",
+                    pool.address
+                );
+                Err(CallError::new(CallErrorKind::PoolFull, words))
+            }
+        }
+    }
+}
+
+fn params(call: &Fastcgi) -> Result<Params, String> {
+    let client = &call.client;
+    let cgi = Cgi {
+        script: &call.pool.script,
+        body_bytes: call.body.len(),
+        content_type: CONTENT_TYPE,
+        path: &client.path,
+        query: &client.query,
+        remote: client.remote,
+        local: None,
+        is_tls: false,
+    };
+    let headers = client.headers.iter();
+    let headers = headers.map(|(name, value)| (&**name, &**value));
+    let mut params = cgi.params(headers).map_err(|error| error.to_string())?;
+    for (name, value) in &call.variables {
+        let pushed = params.push(name, value.0.as_bytes());
+        pushed.map_err(|error| error.to_string())?;
+    }
+    Ok(params)
+}
+
+fn reply(response: Response) -> FastcgiReply {
+    FastcgiReply {
+        status: response.status,
+        body: response.body,
+        log: response.log,
+    }
+}
+
+fn fault(pool: &FastcgiPool, error: &Error) -> CallError {
+    let kind = match error {
+        Error::Overloaded => CallErrorKind::PoolFull,
+        Error::Unreachable(_) => CallErrorKind::Unreachable,
+        Error::Lost(_) => CallErrorKind::ConnectionLost,
+        Error::Malformed(_) | Error::TooLong(_) => CallErrorKind::Broken,
+    };
+    CallError::new(kind, format!("fastcgi: {}: {error}", pool.address))
+}

@@ -1,0 +1,115 @@
+//! Sentinels that promote a replica.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use veche_nodes::NodeId;
+use veche_outbound::engine::{EngineSettings, Notice, Sentinel};
+
+use crate::bench::Bench;
+use crate::node_with;
+use crate::server::Server;
+use veche_hub::RemoteEngine;
+
+/// A primary with a replica, and a Sentinel that watches them.
+struct Group {
+    primary: Arc<Server>,
+    replica: Server,
+    sentinel: Server,
+    notices: Arc<Mutex<Vec<Notice>>>,
+}
+
+impl Group {
+    fn start() -> Self {
+        let primary = Arc::new(Server::start(&[]));
+        let port = primary.port().to_string();
+        let replica = Server::start(&["--replicaof", "127.0.0.1", &port]);
+        let config = format!(
+            "sentinel monitor main 127.0.0.1 {port} 1\nsentinel down-after-milliseconds main 500\n\
+             sentinel failover-timeout main 2000\n"
+        );
+        let sentinel = Server::sentinel(&config);
+        let begin = Instant::now();
+        let knows_it = || {
+            let replicas = sentinel.cli(&["SENTINEL", "replicas", "main"]);
+            let link = replica.cli(&["INFO", "replication"]);
+            replicas.contains(&replica.port().to_string()) && link.contains("master_link_status:up")
+        };
+        while !knows_it() {
+            assert!(begin.elapsed() < Duration::from_secs(30), "no replica");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Self {
+            primary,
+            replica,
+            sentinel,
+            notices: Arc::default(),
+        }
+    }
+
+    fn node(&self, trusts_failover: bool) -> Bench<RemoteEngine> {
+        let notices = Arc::clone(&self.notices);
+        let settings = EngineSettings {
+            keyspace: self.sentinel.keyspace(),
+            sentinel: Some(Sentinel {
+                primary: "main".into(),
+                others: Vec::new(),
+            }),
+            prefix: "test".into(),
+            trusts_failover,
+            node: NodeId(1),
+            notice: Arc::new(move |notice| notices.lock().push(notice.clone())),
+        };
+        node_with(&self.primary, settings)
+    }
+
+    /// Has the primary end, and waits until the replica serves.
+    fn fail_over(&self, bench: &mut Bench<RemoteEngine>) {
+        self.primary.crash();
+        let begin = Instant::now();
+        while !self.replica.cli(&["ROLE"]).starts_with("master") {
+            assert!(begin.elapsed() < Duration::from_secs(30), "no failover");
+            bench.settle();
+        }
+        let is_connected = || self.notices.lock().contains(&Notice::Connected);
+        while !is_connected() {
+            assert!(begin.elapsed() < Duration::from_secs(30), "not connected");
+            bench.settle();
+        }
+        for _ in 0..10 {
+            bench.settle();
+        }
+    }
+}
+
+#[test]
+fn a_promotion_begins_new_epochs() {
+    let group = Group::start();
+    let mut bench = group.node(false);
+    bench.subscribe(1, None);
+    let before = bench.publish_and_settle("a").position.expect("it is kept");
+    group.fail_over(&mut bench);
+    assert!(group.notices.lock().contains(&Notice::Promoted));
+    assert_eq!(bench.desk.lost, [1]);
+    let after = bench.publish_and_settle("b").position.expect("it is kept");
+    assert_ne!(before.epoch, after.epoch);
+    assert_eq!(bench.desk.texts(1), ["a", "b"]);
+}
+
+#[test]
+fn a_trusted_promotion_changes_nothing() {
+    let group = Group::start();
+    let mut bench = group.node(true);
+    bench.subscribe(1, None);
+    let before = bench.publish_and_settle("a").position.expect("it is kept");
+    group.fail_over(&mut bench);
+    assert!(group.notices.lock().contains(&Notice::Trusted));
+    assert_eq!(bench.desk.lost, [0; 0]);
+    let after = bench.publish_and_settle("b").position.expect("it is kept");
+    assert_eq!(
+        (before.epoch, before.offset + 1),
+        (after.epoch, after.offset)
+    );
+}

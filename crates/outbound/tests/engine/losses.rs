@@ -1,0 +1,268 @@
+//! What a server that goes, comes back or loses data means for channels.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use veche_calls::CallErrorKind;
+use veche_hub::RemoteEngine;
+use veche_nodes::NodeId;
+use veche_outbound::Outbound;
+use veche_outbound::engine::EngineSettings;
+
+use crate::bench::Bench;
+use crate::relay::Relay;
+use crate::server::Server;
+use crate::{node, node_with};
+
+/// A restart without persistence: subscribers hear that their position is void, and go on in a new epoch.
+#[test]
+fn a_server_that_lost_all_begins_new_epochs() {
+    let server = Arc::new(Server::start(&[]));
+    let mut bench = node(&server, 1);
+    bench.subscribe(1, None);
+    let before = bench.publish_and_settle("a").position.expect("it is kept");
+    server.crash();
+    server.begin();
+    for _ in 0..10 {
+        bench.settle();
+    }
+    assert_eq!(bench.desk.lost, [1]);
+    let after = bench.publish_and_settle("b").position.expect("it is kept");
+    assert_ne!(before.epoch, after.epoch);
+    assert_eq!(bench.desk.texts(1), ["a", "b"]);
+}
+
+/// A restart that has lost nothing changes nothing.
+#[test]
+fn a_server_that_lost_nothing_goes_on() {
+    let server = Arc::new(Server::start(&[
+        "--appendonly",
+        "yes",
+        "--appendfsync",
+        "always",
+    ]));
+    let mut bench = node(&server, 1);
+    bench.subscribe(1, None);
+    let before = bench.publish_and_settle("a").position.expect("it is kept");
+    server.crash();
+    server.begin();
+    for _ in 0..10 {
+        bench.settle();
+    }
+    let after = bench.publish_and_settle("b").position.expect("it is kept");
+    assert_eq!(
+        (before.epoch, before.offset + 1),
+        (after.epoch, after.offset)
+    );
+    assert_eq!(bench.desk.lost, [0; 0]);
+    assert_eq!(bench.desk.texts(1), ["a", "b"]);
+}
+
+/// A restart from an older file: offsets that were seen are given out again only in another epoch.
+#[test]
+fn a_server_that_lost_the_end_begins_new_epochs() {
+    let server = Arc::new(Server::start(&[]));
+    let mut bench = node(&server, 1);
+    bench.subscribe(1, None);
+    bench.publish_and_settle("a");
+    server.cli(&["SAVE"]);
+    let before = bench.publish_and_settle("b").position.expect("it is kept");
+    server.crash();
+    server.begin();
+    for _ in 0..10 {
+        bench.settle();
+    }
+    assert_eq!(bench.desk.lost, [1]);
+    let after = bench.publish_and_settle("c").position.expect("it is kept");
+    assert_ne!(before.epoch, after.epoch);
+    assert_eq!(bench.desk.texts(1), ["a", "b", "c"]);
+}
+
+/// What cuts connections leaves a gap, which is healed without word to subscribers.
+#[test]
+fn a_gap_is_healed() {
+    let server = Arc::new(Server::start(&[]));
+    let mut bench = node(&server, 1);
+    bench.subscribe(1, None);
+    bench.publish_and_settle("a");
+    server.cli(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    for number in 0..50 {
+        bench.publish(&number.to_string());
+    }
+    for _ in 0..5 {
+        bench.settle();
+    }
+    let mut expected = vec!["a".to_owned()];
+    expected.extend((0..50).map(|number| number.to_string()));
+    assert_eq!(bench.desk.texts(1), expected);
+    assert_eq!(bench.desk.lost, [0; 0]);
+    assert_eq!(bench.failed, 0);
+}
+
+/// A connection that is cut with publications in flight stores each once.
+#[test]
+fn publications_in_flight_are_stored_once() {
+    let server = Arc::new(Server::start(&[]));
+    let mut bench = node(&server, 1);
+    bench.subscribe(1, None);
+    bench.publish_and_settle("first");
+    for round in 0..20 {
+        for number in 0..20 {
+            bench.publish(&format!("{round}.{number}"));
+        }
+        server.cli(&["CLIENT", "KILL", "TYPE", "normal"]);
+        bench.settle();
+    }
+    for _ in 0..5 {
+        bench.settle();
+    }
+    assert_eq!(bench.published.len() + bench.failed, 401);
+    let mut expected = vec!["first".to_owned()];
+    for round in 0..20 {
+        expected.extend((0..20).map(|number| format!("{round}.{number}")));
+    }
+    assert_eq!(bench.desk.texts(1), expected);
+    assert_eq!(bench.desk.lost, [0; 0]);
+}
+
+#[test]
+fn scripts_that_a_server_has_forgotten_are_loaded_again() {
+    let server = Arc::new(Server::start(&[]));
+    let mut bench = node(&server, 1);
+    bench.subscribe(1, None);
+    bench.publish_and_settle("a");
+    server.cli(&["SCRIPT", "FLUSH"]);
+    bench.publish("b");
+    bench.publish("c");
+    bench.settle();
+    assert_eq!(bench.desk.texts(1), ["a", "b", "c"]);
+    assert_eq!(bench.failed, 0);
+}
+
+#[test]
+fn an_emptied_server_begins_new_epochs_with_the_next_publication() {
+    let server = Arc::new(Server::start(&[]));
+    let mut bench = node(&server, 1);
+    bench.subscribe(1, None);
+    bench.publish_and_settle("a");
+    server.cli(&["FLUSHALL"]);
+    bench.publish_and_settle("b");
+    assert_eq!(bench.desk.lost, [1]);
+    assert_eq!(bench.desk.texts(1), ["a", "b"]);
+}
+
+fn behind(relay: &Relay, server: &Arc<Server>) -> Bench<RemoteEngine> {
+    let settings = EngineSettings {
+        keyspace: server.keyspace_by(relay.port),
+        sentinel: None,
+        prefix: "test".into(),
+        trusts_failover: false,
+        node: NodeId(1),
+        notice: Arc::new(|_| {}),
+    };
+    node_with(server, settings)
+}
+
+/// A subscription whose connection looks alive and brings nothing any more is found out by probes, and its gap is healed.
+#[test]
+fn a_silent_feed_is_replaced() {
+    let server = Arc::new(Server::start(&[]));
+    let relay = Relay::to(server.port());
+    let mut bench = behind(&relay, &server);
+    bench.subscribe(1, None);
+    bench.publish_and_settle("a");
+    relay.silence_feeds();
+    bench.publish_and_settle("b");
+    assert_eq!(bench.desk.texts(1), ["a"], "the feed is silent");
+    let begin = Instant::now();
+    while bench.desk.texts(1).len() < 2 {
+        assert!(
+            begin.elapsed() < Duration::from_secs(30),
+            "nobody has noticed"
+        );
+        bench.settle();
+    }
+    assert_eq!(bench.desk.texts(1), ["a", "b"]);
+    assert_eq!(bench.desk.lost, [0; 0]);
+}
+
+/// Nothing reaches the server for longer than the time limit: publications fail or are stored once.
+#[test]
+fn a_stall_doubles_and_loses_nothing() {
+    let server = Arc::new(Server::start(&[]));
+    let relay = Relay::to(server.port());
+    let mut bench = behind(&relay, &server);
+    bench.subscribe(1, None);
+    bench.publish_and_settle("a");
+    relay.stall(true);
+    for number in 0..20 {
+        bench.publish(&number.to_string());
+    }
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_secs(7));
+            relay.stall(false);
+        });
+        for _ in 0..10 {
+            bench.settle();
+        }
+    });
+    for _ in 0..10 {
+        bench.settle();
+    }
+    let mut expected = vec!["a".to_owned()];
+    expected.extend((0..20).map(|number| number.to_string()));
+    assert_eq!(bench.desk.texts(1), expected);
+    assert_eq!((bench.desk.lost.len(), bench.failed), (0, 0));
+}
+
+fn refused(server: &Server, account: Option<(&str, &str)>) -> (CallErrorKind, String) {
+    let settings = EngineSettings {
+        keyspace: server.keyspace_of(account),
+        sentinel: None,
+        prefix: "test".into(),
+        trusts_failover: false,
+        node: NodeId(1),
+        notice: Arc::new(|_| {}),
+    };
+    let fault = Outbound::default().engine(settings).expect_err("refused");
+    (fault.kind, fault.words)
+}
+
+#[test]
+fn what_cannot_serve_is_refused_with_one_line() {
+    let server = Server::start(&["--requirepass", "secret"]);
+    let (_, words) = refused(&server, None);
+    assert!(words.contains("NOAUTH"), "{words}");
+    let (_, words) = refused(&server, Some(("default", "wrong")));
+    assert!(words.contains("WRONGPASS"), "{words}");
+    let cli = |arguments: &[&str]| {
+        let login = ["-a", "secret", "--no-auth-warning"];
+        server.cli(&[&login, arguments].concat());
+    };
+    cli(&[
+        "ACL", "SETUSER", "ann", "on", ">pass", "~test:*", "&test:*", "+@all", "-xadd",
+    ]);
+    let (_, words) = refused(&server, Some(("ann", "pass")));
+    assert_eq!(words, "redis: the account needs the rights +xadd");
+    cli(&[
+        "ACL", "SETUSER", "ben", "on", ">pass", "~other:*", "&test:*", "+@all",
+    ]);
+    let (_, words) = refused(&server, Some(("ben", "pass")));
+    assert_eq!(words, "redis: the account needs the rights ~test:*");
+    cli(&[
+        "ACL", "SETUSER", "eve", "on", ">pass", "~test:*", "&test:*", "+@all",
+    ]);
+    cli(&["REPLICAOF", "127.0.0.1", "1"]);
+    let (kind, words) = refused(&server, Some(("eve", "pass")));
+    assert_eq!(kind, CallErrorKind::Refused);
+    assert!(words.contains("read-only replica"), "{words}");
+    server.crash();
+    let (kind, _) = refused(&server, None);
+    assert_eq!(kind, CallErrorKind::Unreachable);
+    let cluster = Server::start(&["--cluster-enabled", "yes"]);
+    let (_, words) = refused(&cluster, None);
+    assert!(words.contains("Cluster"), "{words}");
+}

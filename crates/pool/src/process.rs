@@ -1,0 +1,305 @@
+//! One process: its socket, its output, and the events in its hands.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use veche_runtime::wire::{Decoder, EventName, Limits, PREFIX_BYTES};
+
+use crate::lines::Lines;
+use crate::program::Options;
+use crate::shared::{Job, ProcessKey};
+
+/// Moves the socket from standard input to descriptor 3, then becomes the command.
+const SHELL: &str = r#"exec "$0" "$@" 3<&0 </dev/null"#;
+
+/// Bytes of one read.
+const READ_BYTES: usize = 256 << 10;
+
+/// A process has no more events than these waiting in its socket.
+const AHEAD_MAX: usize = 32;
+
+/// A handler that takes longer gets its events one at a time.
+const QUICK: Duration = Duration::from_micros(200);
+
+/// What a frame of an event begins with, before its id.
+const HEAD: &[u8] = br#"{"type":"event","id":"#;
+
+/// How far a process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It has until then to say hello and to answer the event `start`.
+    Starting { until: Instant },
+    /// It takes events.
+    Ready,
+    /// It was asked to end, and is ended then.
+    Stopping { until: Instant },
+    /// Its socket is closed, and it is killed then.
+    Over { until: Instant },
+}
+
+/// An event in the hands of a process.
+#[derive(Debug)]
+pub(crate) struct InHand {
+    /// `None` for the events `start` and `stop`.
+    pub(crate) job: Option<Job>,
+    pub(crate) name: EventName,
+    /// When the process could begin with it; `None`: it is behind others.
+    pub(crate) since: Option<Instant>,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) key: ProcessKey,
+    pub(crate) instance: u32,
+    pub(crate) state: State,
+    /// The process that ends once this one is ready.
+    pub(crate) replaces: Option<ProcessKey>,
+    /// Why another one is to take its place.
+    pub(crate) worn: Option<&'static str>,
+    pub(crate) started: Instant,
+    pub(crate) in_hand: BTreeMap<u64, InHand>,
+    /// Events that were answered.
+    pub(crate) jobs: u64,
+    /// Set of the events that it handles.
+    pub(crate) events: u32,
+    pub(crate) concurrency: usize,
+    child: Child,
+    pub(crate) stdout: Lines<ChildStdout>,
+    pub(crate) stderr: Lines<ChildStderr>,
+    socket: Option<UnixStream>,
+    decoder: Decoder,
+    output: Vec<u8>,
+    written: usize,
+    last_id: u64,
+    /// The time that an event takes, of late.
+    pace: Duration,
+    answered: Option<Instant>,
+}
+
+impl Process {
+    /// Starts a process.
+    pub(crate) fn start(
+        options: &Options,
+        key: ProcessKey,
+        instance: u32,
+        now: Instant,
+    ) -> io::Result<Self> {
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let mut command = Command::new("/bin/sh");
+        command
+            .arg("-c")
+            .arg(SHELL)
+            .args(&options.command)
+            .env("VECHE_FD", "3")
+            .env("VECHE_APP", &options.name)
+            .env("VECHE_WORKER", instance.to_string())
+            .current_dir(&options.folder)
+            .process_group(0)
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        Ok(Self {
+            key,
+            instance,
+            state: State::Starting {
+                until: now + options.start_timeout,
+            },
+            replaces: None,
+            worn: None,
+            started: now,
+            in_hand: BTreeMap::new(),
+            jobs: 0,
+            events: 0,
+            concurrency: 1,
+            stdout: Lines::new(child.stdout.take()),
+            stderr: Lines::new(child.stderr.take()),
+            child,
+            socket: Some(ours),
+            decoder: Decoder::new(Limits::default()),
+            output: Vec::new(),
+            written: 0,
+            last_id: 0,
+            pace: QUICK * 2,
+            answered: None,
+        })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn socket(&self) -> Option<&UnixStream> {
+        self.socket.as_ref()
+    }
+
+    /// Returns whether there are bytes that the socket had no room for.
+    pub(crate) fn has_output(&self) -> bool {
+        self.written < self.output.len()
+    }
+
+    /// Returns how many more events it takes now.
+    pub(crate) fn room(&self) -> usize {
+        if self.state != State::Ready {
+            return 0;
+        }
+        let ahead = if self.pace < QUICK { AHEAD_MAX } else { 0 };
+        (self.concurrency + ahead).saturating_sub(self.in_hand.len())
+    }
+
+    /// Puts a whole frame behind what is to be written.
+    pub(crate) fn write_frame(&mut self, frame: &[u8]) {
+        self.output.extend_from_slice(frame);
+    }
+
+    /// Hands over an event, whose frame has an id of 0, and whose outcome goes where the job says.
+    pub(crate) fn hand(&mut self, name: EventName, frame: &[u8], job: Option<Job>, now: Instant) {
+        self.last_id += 1;
+        let id = self.last_id.to_string();
+        let (prefix, rest) = frame.split_at(PREFIX_BYTES);
+        let mut head = [0; 4];
+        head.copy_from_slice(&prefix[..4]);
+        // The id of one digit makes way for another one.
+        let head_bytes = u32::from_le_bytes(head) + id.len() as u32 - 1;
+        self.output.extend_from_slice(&head_bytes.to_le_bytes());
+        self.output.extend_from_slice(&prefix[4..]);
+        self.output.extend_from_slice(HEAD);
+        self.output.extend_from_slice(id.as_bytes());
+        self.output.extend_from_slice(&rest[HEAD.len() + 1..]);
+        let is_begun = self.in_hand.len() < self.concurrency;
+        let since = is_begun.then_some(now);
+        self.in_hand
+            .insert(self.last_id, InHand { job, name, since });
+    }
+
+    /// Takes an event out of the hands of the process.
+    pub(crate) fn answered(&mut self, id: u64, now: Instant) -> Option<InHand> {
+        let taken = self.in_hand.remove(&id)?;
+        self.jobs += 1;
+        let begun = taken.since.unwrap_or(now);
+        let begun = self.answered.map_or(begun, |last| begun.max(last));
+        let took = now.saturating_duration_since(begun);
+        self.pace = (self.pace * 7 + took) / 8;
+        self.answered = Some(now);
+        for next in self.in_hand.values_mut().take(self.concurrency) {
+            next.since.get_or_insert(now);
+        }
+        Some(taken)
+    }
+
+    /// Returns the event that has been handled for longest, and since when.
+    pub(crate) fn oldest(&self) -> Option<(Instant, EventName)> {
+        let begun = self.in_hand.values().take(self.concurrency);
+        let begun = begun.filter_map(|one| Some((one.since?, one.name)));
+        begun.min_by_key(|(since, _)| *since)
+    }
+
+    /// Writes what the socket has room for; `false` where it is broken.
+    pub(crate) fn flush(&mut self) -> bool {
+        let Some(socket) = &mut self.socket else {
+            return true;
+        };
+        while self.written < self.output.len() {
+            match socket.write(&self.output[self.written..]) {
+                Ok(count) => self.written += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+                Err(_) => return false,
+            }
+        }
+        self.written = 0;
+        self.output.clear();
+        if self.output.capacity() > READ_BYTES {
+            self.output = Vec::new();
+        }
+        true
+    }
+
+    /// Reads once and hands over each frame, head and payload; an error ends the process, and is empty at the socket's end.
+    pub(crate) fn read(
+        &mut self,
+        buffer: &mut Vec<u8>,
+        mut frame: impl FnMut(&mut Self, &[u8], &[u8]) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let Some(socket) = &mut self.socket else {
+            return Ok(());
+        };
+        buffer.resize(READ_BYTES, 0);
+        let count = match socket.read(buffer) {
+            Ok(0) => {
+                let is_within = self.decoder.is_within_frame();
+                let why = if is_within {
+                    "it ended within a frame"
+                } else {
+                    ""
+                };
+                return Err(why.to_owned());
+            }
+            Ok(count) => count,
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
+            {
+                return Ok(());
+            }
+            Err(_) => return Err(String::new()),
+        };
+        let mut decoder = std::mem::replace(&mut self.decoder, Decoder::new(Limits::default()));
+        let mut input = &buffer[..count];
+        let result = loop {
+            match decoder.decode(&mut input) {
+                Ok(None) => break Ok(()),
+                Ok(Some(read)) => {
+                    if let Err(why) = frame(self, read.head, read.payload) {
+                        break Err(why);
+                    }
+                }
+                Err(error) => break Err(format!("it does not speak the protocol: {error}")),
+            }
+        };
+        self.decoder = decoder;
+        result
+    }
+
+    /// Closes the socket.
+    pub(crate) fn close(&mut self, until: Instant) {
+        self.socket = None;
+        self.output.clear();
+        self.written = 0;
+        self.state = State::Over { until };
+    }
+
+    /// Kills the process with all that it has started.
+    pub(crate) fn kill(&self) {
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+    }
+
+    /// Returns how the process has ended, once it has.
+    pub(crate) fn reap(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Returns the resident memory in bytes.
+    pub(crate) fn rss_bytes(&self) -> Option<u64> {
+        let path = format!("/proc/{}/statm", self.pid());
+        let text = std::fs::read_to_string(path).ok()?;
+        let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
+        Some(pages * rustix::param::page_size() as u64)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.reap().is_none() {
+            self.kill();
+            let _ = self.child.wait();
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Events that wait for a process.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use veche_runtime::wire::EventName;
+
+use crate::shared::{Job, Outlet};
+use std::sync::Arc;
+
+/// See the module's text. Events of one connection never wait together, so only the time of arrival orders them.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    jobs: VecDeque<(Instant, Job)>,
+    /// Ends of connections, which wait for as long as it takes.
+    ends: VecDeque<(Instant, Job)>,
+}
+
+impl Queue {
+    /// Adds an event; gives back one that has to be refused since the queue is full.
+    pub(crate) fn push(&mut self, job: Job, max: usize, now: Instant) -> Option<Job> {
+        let is_end = matches!(job.name, EventName::Close | EventName::Disconnect);
+        if is_end {
+            self.ends.push_back((now, job));
+            return None;
+        }
+        // A message was read already, and its connection is not read meanwhile.
+        let must_wait = matches!(job.name, EventName::Message | EventName::ClientMessage);
+        if !must_wait && self.jobs.len() >= max {
+            return Some(job);
+        }
+        self.jobs.push_back((now, job));
+        None
+    }
+
+    /// Takes the event that has waited for longest.
+    pub(crate) fn pop(&mut self) -> Option<Job> {
+        let (first, end) = (self.jobs.front(), self.ends.front());
+        let takes_end = match (first, end) {
+            (Some((at, _)), Some((end_at, _))) => end_at <= at,
+            (None, Some(_)) => true,
+            _ => false,
+        };
+        let queue = if takes_end {
+            &mut self.ends
+        } else {
+            &mut self.jobs
+        };
+        queue.pop_front().map(|(_, job)| job)
+    }
+
+    /// Takes an event that has waited for too long.
+    pub(crate) fn pop_late(&mut self, patience: Duration, now: Instant) -> Option<Job> {
+        let (at, _) = self.jobs.front()?;
+        if now.saturating_duration_since(*at) < patience {
+            return None;
+        }
+        self.jobs.pop_front().map(|(_, job)| job)
+    }
+
+    /// Forgets an event whose answer is not wanted.
+    pub(crate) fn cancel(&mut self, number: u64, outlet: &Arc<Outlet>) -> bool {
+        let before = self.jobs.len();
+        let is_it = |job: &Job| job.number == number && Arc::ptr_eq(&job.outlet, outlet);
+        self.jobs.retain(|(_, job)| !is_it(job));
+        self.jobs.len() < before
+    }
+
+    /// Returns when the next event has waited for too long.
+    pub(crate) fn due(&self, patience: Duration) -> Option<Instant> {
+        self.jobs.front().map(|(at, _)| *at + patience)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.jobs.is_empty() && self.ends.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(name: EventName, number: u64) -> Job {
+        Job {
+            outlet: Arc::new(Outlet::new(None)),
+            number,
+            name,
+            frame: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_full_queue_refuses_handshakes_and_keeps_messages_and_ends() {
+        let mut queue = Queue::default();
+        let now = veche_clock::now();
+        let patience = Duration::from_secs(1);
+        assert!(queue.push(job(EventName::Open, 1), 1, now).is_none());
+        let refused = queue.push(job(EventName::Open, 2), 1, now);
+        assert_eq!(refused.map(|job| job.number), Some(2));
+        assert!(queue.push(job(EventName::Message, 3), 1, now).is_none());
+        assert!(queue.push(job(EventName::Close, 4), 1, now).is_none());
+        assert!(queue.pop_late(patience, now).is_none());
+        let later = now + patience;
+        let mut late = || queue.pop_late(patience, later).map(|job| job.number);
+        assert_eq!((late(), late(), late()), (Some(1), Some(3), None));
+        assert_eq!(queue.pop().map(|job| job.number), Some(4));
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn events_leave_in_the_order_of_their_arrival() {
+        let mut queue = Queue::default();
+        let now = veche_clock::now();
+        let names = [EventName::Close, EventName::Message, EventName::Close];
+        for (number, name) in names.into_iter().enumerate() {
+            let at = now + Duration::from_millis(number as u64);
+            assert!(queue.push(job(name, number as u64), 9, at).is_none());
+        }
+        for number in 0..3 {
+            assert_eq!(queue.pop().map(|job| job.number), Some(number));
+        }
+    }
+}

@@ -1,0 +1,577 @@
+//! An application in worker processes, on one server thread.
+
+mod runtime;
+
+use std::collections::HashMap;
+use std::mem;
+
+use foldhash::fast::FixedState;
+use veche_calls::{CallError, CallErrorKind, CallOutcome, WorkerConnection};
+use veche_runtime::hooks::{Hook, HookResponse};
+use veche_runtime::wire::{
+    CallBridge, CallRequest, EffectBuilder, ErrorScope, EventConnection, EventName, EventOrigin,
+    Frame, FromWorker, HandlerOutput, Limits, OutgoingEvent, ResultHead, WorkerCall, encode,
+};
+use veche_runtime::{
+    Attribute, Effect, Effects, Event, EventKind, HandlerProgress, HandshakeReply, Host, Level,
+    Replacement, Runtime, ServiceState, SlowHandler, Token, WaitResult,
+};
+use veche_types::codes::CloseCode;
+use veche_types::{ConnectionId, Now};
+
+use crate::connections::{Connection, Connections};
+use crate::link::Link;
+use crate::program::Program;
+use crate::shared::{Job, Mail, Order, ProcessKey, Unanswered, Wake};
+
+/// Mail is looked for so often where nothing wakes the server thread.
+const POLL_MS: u64 = 1;
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct Workers {
+    program: Program,
+    /// The generation that gets events; `None` once the application has ended.
+    link: Option<Link>,
+    /// A newer generation, which gets them once a process of it is ready.
+    newer: Option<Link>,
+    /// Generations before, with the events that they have not answered.
+    older: Vec<Link>,
+    worker: u16,
+    wake: WakeOf,
+    connections: Connections,
+    in_hand: HashMap<u64, InHand, FixedState>,
+    /// Effects of accepted handshakes, which count once the connection is open.
+    #[expect(
+        clippy::type_complexity,
+        reason = "an effect and its frame, as they came"
+    )]
+    opening: HashMap<ConnectionId, Vec<(Box<[u8]>, usize)>, FixedState>,
+    calls: HashMap<u64, Call, FixedState>,
+    effects: Effects,
+    mail: Vec<Mail>,
+    last: u64,
+    generation: u64,
+    now_ms: u64,
+    is_stopping: bool,
+}
+
+/// Wakes the server thread, where it can be woken.
+#[derive(Clone, Default)]
+struct WakeOf(Option<Wake>);
+
+impl std::fmt::Debug for WakeOf {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("WakeOf")
+    }
+}
+
+/// An event that a process or the queue has.
+#[derive(Clone, Copy, Debug)]
+struct InHand {
+    name: EventName,
+    origin: EventOrigin,
+    /// Nothing is waiting for the answer any more.
+    is_unwanted: bool,
+    generation: u64,
+}
+
+/// A call of a handler that waits for its result.
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    id: u64,
+    process: ProcessKey,
+    generation: u64,
+}
+
+impl Workers {
+    /// Returns all links, the one that gets events first.
+    fn links(&self) -> impl Iterator<Item = &Link> {
+        let others = self.newer.iter().chain(&self.older);
+        self.link.iter().chain(others)
+    }
+
+    fn join(&mut self, program: &Program) -> Result<Link, String> {
+        self.generation += 1;
+        Link::new(program, self.wake.0.clone(), self.generation)
+    }
+
+    fn takes(&self, name: EventName) -> bool {
+        let link = self.link.as_ref();
+        link.is_some_and(|link| link.pool.handles(name))
+    }
+
+    /// Has an event handled; `false` where it is not to be.
+    fn ask(&mut self, event: &Event<'_>, name: EventName, origin: EventOrigin) -> bool {
+        let Some(link) = &self.link else {
+            return false;
+        };
+        if !link.pool.handles(name) {
+            return false;
+        }
+        let connection = match origin {
+            EventOrigin::Handshake(of) | EventOrigin::Connection(of) | EventOrigin::Request(of) => {
+                Some(of)
+            }
+            EventOrigin::Hook(_) | EventOrigin::Worker => None,
+        };
+        let known = connection.and_then(|of| self.connections.get(&of));
+        let known = EventConnection {
+            worker: self.worker,
+            user: known.and_then(|one| one.user.as_deref()),
+            attributes: known.and_then(|one| one.attributes.as_deref()),
+        };
+        let Some(outgoing) = OutgoingEvent::of(event, 0, known) else {
+            return false;
+        };
+        let in_hand = InHand {
+            name,
+            origin,
+            is_unwanted: false,
+            generation: link.generation,
+        };
+        let mut frame = Vec::new();
+        let (head, parts) = (&outgoing.head, &outgoing.parts);
+        if encode(&mut frame, Limits::default(), head, parts).is_err() {
+            self.log(name, "the event is longer than a frame");
+            self.fail(origin);
+            return true;
+        }
+        self.last += 1;
+        link.pool.order(Order::Job(Job {
+            outlet: link.outlet.clone(),
+            number: self.last,
+            name,
+            frame,
+        }));
+        self.in_hand.insert(self.last, in_hand);
+        true
+    }
+
+    fn log(&mut self, name: EventName, words: &str) {
+        let text = format!("{}: {words}", name.name());
+        self.effects.log(Level::Error, text, None);
+    }
+
+    /// Takes what pools have for this thread.
+    fn take_mail(&mut self, now: Now) {
+        self.now_ms = now.mono_ms;
+        for place in 0..self.links().count() {
+            let link = self.links().nth(place);
+            let Some(link) = link.filter(|link| link.outlet.has_mail()) else {
+                continue;
+            };
+            let generation = link.generation;
+            let mut mail = mem::take(&mut self.mail);
+            if let Some(link) = self.links().nth(place) {
+                link.outlet.take(&mut mail);
+            }
+            for letter in mail.drain(..) {
+                self.take_letter(letter, generation);
+            }
+            self.mail = mail;
+        }
+    }
+
+    fn take_letter(&mut self, letter: Mail, generation: u64) {
+        match letter {
+            Mail::Unanswered(number, why, text) => {
+                if let Some(in_hand) = self.in_hand.remove(&number) {
+                    self.unanswered(in_hand, why, text);
+                }
+            }
+            Mail::Frame {
+                process,
+                event,
+                bytes,
+                head_bytes,
+            } => {
+                let from = Source {
+                    process,
+                    generation,
+                    number: event.map(|(number, _)| number),
+                    id: event.map(|(_, id)| id),
+                };
+                self.take_frame(from, bytes, head_bytes);
+            }
+        }
+    }
+
+    fn take_frame(&mut self, from: Source, bytes: Vec<u8>, head_bytes: usize) {
+        let in_hand = from
+            .number
+            .and_then(|number| self.in_hand.get(&number).copied());
+        let read = FromWorker::read(frame_of(&bytes, head_bytes), |id| {
+            in_hand.filter(|_| from.id == Some(id)).map(|one| one.name)
+        });
+        let origin = in_hand.map_or(EventOrigin::Worker, |one| one.origin);
+        match read {
+            Ok(FromWorker::Handled(handled)) => {
+                let is_end = handled.end.is_some();
+                let (Some(in_hand), Some(number)) = (in_hand, from.number) else {
+                    self.carry(handled, EventOrigin::Worker);
+                    return;
+                };
+                if is_end {
+                    self.in_hand.remove(&number);
+                }
+                if in_hand.is_unwanted {
+                    return;
+                }
+                if let EventOrigin::Handshake(of) = origin {
+                    self.handshake(of, handled, is_end, &bytes, head_bytes);
+                } else if !self.carry(handled, origin) {
+                    self.log(in_hand.name, "too much is sent at once");
+                    if is_end {
+                        self.fail(origin);
+                    }
+                }
+                if is_end {
+                    self.done(origin);
+                }
+            }
+            Ok(FromWorker::Call(call)) => self.call(call, origin, from),
+            Ok(FromWorker::Hello(_) | FromWorker::Cancel(_)) => {}
+            Err(error) => match error.scope {
+                ErrorScope::Event(_) => {
+                    let Some(in_hand) = from.number.and_then(|one| self.in_hand.remove(&one))
+                    else {
+                        return;
+                    };
+                    self.unanswered(in_hand, Unanswered::Failed, Some(error.message));
+                }
+                ErrorScope::Call(id) => {
+                    let fault = CallError::new(CallErrorKind::Invalid, error.message);
+                    self.result(
+                        Call {
+                            id,
+                            process: from.process,
+                            generation: from.generation,
+                        },
+                        &ResultHead::failed(id, &fault),
+                        &[],
+                    );
+                }
+                ErrorScope::Frame | ErrorScope::Worker => {
+                    self.effects.log(Level::Error, error.message, None);
+                }
+            },
+        }
+    }
+
+    /// The handler of a handshake has got so far: what it wants done counts once the connection is open.
+    fn handshake(
+        &mut self,
+        of: ConnectionId,
+        mut handled: HandlerOutput<'_>,
+        is_end: bool,
+        bytes: &[u8],
+        head_bytes: usize,
+    ) {
+        if !handled.effects.is_empty() {
+            let frames = self.opening.entry(of).or_default();
+            frames.push((bytes.into(), head_bytes));
+        }
+        handled.effects.clear();
+        if !is_end {
+            return;
+        }
+        let before = self.effects.list.len();
+        self.carry(handled, EventOrigin::Handshake(of));
+        let accepted = self.effects.list[before..].iter().find_map(accepted);
+        match accepted {
+            Some(user) => {
+                let connection = self.connections.entry(of).or_default();
+                connection.user = user.map(Into::into);
+            }
+            None => drop(self.opening.remove(&of)),
+        }
+    }
+
+    /// Carries out what the handler of a handshake wanted, now that the connection is open.
+    fn opened(&mut self, of: ConnectionId) {
+        for (bytes, head_bytes) in self.opening.remove(&of).unwrap_or_default() {
+            let read = FromWorker::read(frame_of(&bytes, head_bytes), |_| Some(EventName::Open));
+            if let Ok(FromWorker::Handled(mut handled)) = read {
+                handled.end = None;
+                if !self.carry(handled, EventOrigin::Connection(of)) {
+                    self.effects.list.push(Effect::Failed { of });
+                }
+            }
+        }
+    }
+
+    /// Leaves what a handler wants done among the effects; `false` where they have no room.
+    fn carry(&mut self, handled: HandlerOutput<'_>, origin: EventOrigin) -> bool {
+        let carrier = EffectBuilder {
+            worker: self.worker,
+            origin,
+        };
+        let mut effects = mem::take(&mut self.effects);
+        let has_room = carrier.add_effects(handled, self, &mut effects).is_ok();
+        self.effects = effects;
+        has_room
+    }
+
+    fn call(&mut self, call: WorkerCall<'_>, origin: EventOrigin, from: Source) {
+        let waiting = Call {
+            id: call.id,
+            process: from.process,
+            generation: from.generation,
+        };
+        if let CallRequest::Connection { of } = &call.request {
+            let own = match origin {
+                EventOrigin::Handshake(id)
+                | EventOrigin::Connection(id)
+                | EventOrigin::Request(id) => Some(id),
+                EventOrigin::Hook(_) | EventOrigin::Worker => None,
+            };
+            let is_here = of.is_none_or(|of| of.worker == self.worker);
+            let id = of.map_or(own, |of| Some(id_of(of))).filter(|_| is_here);
+            let found = id.and_then(|id| self.connections.get(&id));
+            let found = found.filter(|one| !one.is_closing);
+            let mut head = ResultHead::new(call.id);
+            head.open = Some(found.is_some());
+            head.user = found
+                .and_then(|one| one.user.clone())
+                .map(|user| user.into_string().into());
+            let attributes = found.and_then(|one| one.attributes.as_deref());
+            let attributes = attributes
+                .into_iter()
+                .flat_map(veche_runtime::Attributes::iter);
+            head.attributes = attributes
+                .map(|(name, value)| (name.to_owned(), value.into()))
+                .collect();
+            self.result(waiting, &head, &[]);
+            return;
+        }
+        let token = self.token();
+        let carrier = EffectBuilder {
+            worker: self.worker,
+            origin,
+        };
+        match carrier.add_call(call, token, &mut self.effects) {
+            Ok(true) => {
+                self.calls.insert(token.0, waiting);
+            }
+            Ok(false) => {
+                let words = "it is not possible here";
+                let fault = CallError::new(CallErrorKind::Invalid, words.to_owned());
+                let head = ResultHead::failed(waiting.id, &fault);
+                self.result(waiting, &head, &[]);
+            }
+            Err(error) => {
+                let fault = CallError::new(CallErrorKind::Refused, error.to_string());
+                let head = ResultHead::failed(waiting.id, &fault);
+                self.result(waiting, &head, &[]);
+            }
+        }
+    }
+
+    /// Sends the result of a call to the process that waits for it.
+    fn result(&self, call: Call, head: &ResultHead<'_>, data: &[u8]) {
+        let mut frame = Vec::new();
+        let parts = [data];
+        let parts = if data.is_empty() { &parts[..0] } else { &parts };
+        if encode(&mut frame, Limits::default(), head, parts).is_err() {
+            let words = "the result is longer than a frame".to_owned();
+            let fault = CallError::new(CallErrorKind::Refused, words);
+            let short = ResultHead::failed(call.id, &fault);
+            if encode(&mut frame, Limits::default(), &short, &[]).is_err() {
+                return;
+            }
+        }
+        let link = self.links().find(|link| link.generation == call.generation);
+        if let Some(link) = link {
+            link.pool.order(Order::Frame(call.process, frame));
+        }
+    }
+
+    /// An event ends without an answer.
+    fn unanswered(&mut self, in_hand: InHand, why: Unanswered, text: Option<String>) {
+        let origin = in_hand.origin;
+        let level = match why {
+            Unanswered::Failed => Level::Error,
+            Unanswered::Busy | Unanswered::Unhandled => Level::Warn,
+        };
+        if let Some(text) = text {
+            self.effects.log(level, text, None);
+        }
+        if !in_hand.is_unwanted {
+            match why {
+                Unanswered::Failed => self.fail(origin),
+                Unanswered::Busy => {
+                    self.refuse(origin, 503, "too busy\n");
+                    if let EventOrigin::Connection(of) = origin {
+                        let (code, reason) = CloseCode::AppBusy.parts();
+                        let reason = reason.to_owned();
+                        self.effects.list.push(Effect::Close { of, code, reason });
+                    }
+                }
+                Unanswered::Unhandled => self.pass(origin),
+            }
+        }
+        self.done(origin);
+    }
+
+    /// Goes on as if the application had no handler, which it has not.
+    fn pass(&mut self, origin: EventOrigin) {
+        match origin {
+            EventOrigin::Handshake(of) => {
+                self.connections.entry(of).or_default();
+                self.effects.list.push(Effect::Handshake {
+                    of,
+                    reply: HandshakeReply::Accept {
+                        user: None,
+                        protocol: None,
+                    },
+                });
+            }
+            EventOrigin::Connection(of) => self.effects.list.push(Effect::Ready { of }),
+            _ => self.refuse(origin, 426, "this path speaks WebSocket\n"),
+        }
+    }
+
+    fn fail(&mut self, origin: EventOrigin) {
+        self.refuse(origin, 500, "internal error\n");
+        if let EventOrigin::Connection(of) = origin {
+            self.effects.list.push(Effect::Failed { of });
+        }
+    }
+
+    /// Answers a handshake, a request or a hook by a refusal.
+    fn refuse(&mut self, origin: EventOrigin, status: u16, words: &str) {
+        let headers = vec![(
+            "Content-Type".to_owned(),
+            "text/plain; charset=utf-8".to_owned(),
+        )];
+        let effect = match origin {
+            EventOrigin::Handshake(of) => {
+                self.opening.remove(&of);
+                Effect::Handshake {
+                    of,
+                    reply: HandshakeReply::Refuse {
+                        status,
+                        headers,
+                        body: words.into(),
+                    },
+                }
+            }
+            EventOrigin::Request(to) => Effect::Respond {
+                to,
+                status,
+                headers,
+                body: self.effects.store(words.as_bytes()).unwrap_or_default(),
+            },
+            EventOrigin::Hook(number) => Effect::Hook {
+                number,
+                response: HookResponse::Failed,
+            },
+            EventOrigin::Connection(_) | EventOrigin::Worker => return,
+        };
+        self.effects.list.push(effect);
+    }
+
+    /// An event has ended: the one behind it begins.
+    fn done(&mut self, origin: EventOrigin) {
+        let EventOrigin::Connection(of) = origin else {
+            return;
+        };
+        let Some(connection) = self.connections.get_mut(&of) else {
+            return;
+        };
+        connection.is_busy = false;
+        if let Some(end) = connection.end.take() {
+            self.close(of, end.0, &end.1);
+        }
+    }
+
+    /// Hands over the end of a connection, after which the application knows it no more.
+    fn close(&mut self, id: ConnectionId, code: u16, reason: &str) {
+        let event = Event::Close { id, code, reason };
+        self.ask(&event, EventName::Close, EventOrigin::Connection(id));
+        self.connections.remove(&id);
+    }
+
+    /// Gives up an event whose answer is not wanted any more.
+    fn give_up(&mut self, is_it: impl Fn(EventOrigin) -> bool) {
+        let found = self.in_hand.iter_mut().find(|(_, one)| is_it(one.origin));
+        let Some((&number, in_hand)) = found else {
+            return;
+        };
+        in_hand.is_unwanted = true;
+        let generation = in_hand.generation;
+        let link = self.links().find(|link| link.generation == generation);
+        if let Some(link) = link {
+            let outlet = link.outlet.clone();
+            link.pool.order(Order::Cancel(number, outlet));
+        }
+    }
+
+    fn is_used(&self, generation: u64) -> bool {
+        let mut events = self.in_hand.values();
+        let mut calls = self.calls.values();
+        events.any(|one| one.generation == generation)
+            || calls.any(|one| one.generation == generation)
+    }
+
+    /// Goes over to a newer generation that is ready, and leaves older ones that have nothing in hand.
+    fn switch(&mut self) {
+        if self.newer.as_ref().is_some_and(|link| link.pool.is_ready()) {
+            let newer = self.newer.take();
+            self.older.extend(mem::replace(&mut self.link, newer));
+        }
+        if !self.older.is_empty() {
+            let older = mem::take(&mut self.older);
+            let kept = older
+                .into_iter()
+                .filter(|link| self.is_used(link.generation));
+            self.older = kept.collect();
+        }
+    }
+}
+
+/// Where a frame came from.
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    process: ProcessKey,
+    generation: u64,
+    number: Option<u64>,
+    id: Option<u64>,
+}
+
+fn frame_of(bytes: &[u8], head_bytes: usize) -> Frame<'_> {
+    let (head, payload) = bytes.split_at(head_bytes);
+    Frame { head, payload }
+}
+
+fn id_of(place: WorkerConnection) -> ConnectionId {
+    ConnectionId {
+        index: place.index,
+        generation: place.generation,
+    }
+}
+
+/// Returns the user that an accepted handshake names, where the effect is one.
+fn accepted(effect: &Effect) -> Option<Option<String>> {
+    match effect {
+        Effect::Handshake {
+            reply: HandshakeReply::Accept { user, .. },
+            ..
+        } => Some(user.clone()),
+        _ => None,
+    }
+}
+
+fn name_of(hook: Hook) -> EventName {
+    match hook {
+        Hook::Connect => EventName::Connect,
+        Hook::Refresh => EventName::Refresh,
+        Hook::Subscribe => EventName::Subscribe,
+        Hook::SubRefresh => EventName::SubRefresh,
+        Hook::Publish => EventName::Publish,
+        Hook::Rpc => EventName::Rpc,
+        Hook::Message => EventName::ClientMessage,
+        Hook::Disconnect => EventName::Disconnect,
+    }
+}

@@ -1,0 +1,48 @@
+//! An application whose events are requests to a script.
+
+use std::sync::Arc;
+
+use veche_calls::{Fastcgi, FastcgiClient, FastcgiPool, Secret};
+use veche_runtime::wire::{EventName, VERSION};
+
+/// An application as its configuration describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program {
+    /// The application's name.
+    pub name: String,
+    /// Its options, a JSON object.
+    pub options: String,
+    /// Whom to ask.
+    pub pool: Arc<FastcgiPool>,
+    /// Events that the script handles; others do not reach it.
+    pub events: Vec<EventName>,
+    /// Address of the API for the script, and its key.
+    pub api: Option<(String, Option<Secret>)>,
+}
+
+impl Program {
+    /// Returns whether the script handles such events.
+    #[must_use]
+    pub fn handles(&self, event: EventName) -> bool {
+        self.events.contains(&event)
+    }
+
+    /// Returns the request that has an event handled.
+    pub(crate) fn request(&self, client: FastcgiClient, body: Vec<u8>) -> Fastcgi {
+        let mut variables = vec![
+            ("VECHE_PROTOCOL", Secret(VERSION.to_string())),
+            ("VECHE_APP", Secret(self.name.clone())),
+            ("VECHE_OPTIONS", Secret(self.options.clone())),
+        ];
+        if let Some((url, key)) = &self.api {
+            variables.push(("VECHE_API_URL", Secret(url.clone())));
+            variables.extend(key.iter().map(|key| ("VECHE_API_KEY", key.clone())));
+        }
+        Fastcgi {
+            pool: Arc::clone(&self.pool),
+            client,
+            variables,
+            body,
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! This process as a node of a cluster: the handle on the [thread] that carries messages between the workers, the node and
+//! the engine.
+
+mod bell;
+mod seen;
+pub(crate) mod thread;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::RwLock;
+
+use bell::Bell;
+pub(crate) use seen::Seen;
+
+/// The time that an ending process has to say so to the other nodes.
+const LEAVE_WITHIN: Duration = Duration::from_millis(300);
+
+/// The rest of the process's hold on the thread.
+pub(crate) struct Cluster {
+    bell: Arc<Bell>,
+    seen: RwLock<Seen>,
+    is_leaving: AtomicBool,
+    has_left: AtomicBool,
+}
+
+impl Cluster {
+    /// Returns a cluster whose thread [`start`](thread::start) begins, with the wake for the port.
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            bell: Arc::default(),
+            seen: RwLock::default(),
+            is_leaving: AtomicBool::new(false),
+            has_left: AtomicBool::new(false),
+        })
+    }
+
+    /// Returns a call that ends the wait of the thread.
+    pub(crate) fn wake(&self) -> impl Fn() + Send + Sync + 'static {
+        let bell = Arc::clone(&self.bell);
+        move || bell.ring()
+    }
+
+    /// Returns the state of the cluster as this node knows it.
+    pub(crate) fn seen(&self) -> Seen {
+        self.seen.read().clone()
+    }
+
+    /// Returns whether another node with a valid lease has that id.
+    pub(crate) fn has(&self, id: &str) -> bool {
+        self.seen.read().has(id)
+    }
+
+    /// Says to the other nodes that this one ends.
+    pub(crate) fn leave(&self) {
+        self.is_leaving.store(true, Relaxed);
+        self.bell.ring();
+        let began = veche_clock::now();
+        while !self.has_left.load(Relaxed) && began.elapsed() < LEAVE_WITHIN {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! The thread of a node: it carries messages between the workers, the [`Node`] and the engine.
+//!
+//! Workers reach it by a lane of their mailbox, as if it were one more worker: its number is that behind the last one. It
+//! never waits for a worker or for the engine.
+
+mod answers;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use tracing::{error, info, warn};
+use veche_config::unix_now_ms;
+use veche_frontends::{Process as _, bind_undecided};
+use veche_hub::{CommandDispatch, Homes, HubMessage, HubReply, WorkerId};
+use veche_mailbox::{Class, Mailbox};
+use veche_nodes::engine::peer::{Event, Order};
+use veche_nodes::node::{Coverage, Disagreement, Node, Output};
+use veche_nodes::{Announcement, Caller, NodeAnswer, NodeId, NodeMessage};
+use veche_outbound::engine::EnginePort;
+use veche_worker::WorkerMessage;
+
+use super::bell::MailBell;
+use super::{Cluster, Seen};
+use crate::metrics::MetricsReport;
+use crate::process_state::ProcessState;
+use crate::worker::WorkerMail;
+use answers::part_of;
+
+/// The longest wait of the thread; it looks then whether the process ends.
+const WAIT_MAX: Duration = Duration::from_millis(500);
+
+/// The time that a starting process waits for the blocks and commands of its cluster.
+const START_WITHIN: Duration = Duration::from_secs(10);
+
+/// The port of this node to the engine.
+pub(crate) type Port = EnginePort<Order, Event>;
+
+/// The settings of this node.
+pub(crate) struct Identity {
+    pub(crate) id: NodeId,
+    pub(crate) name: String,
+    /// See [`Announcement::settings`].
+    pub(crate) settings: u64,
+}
+
+/// What the thread owns.
+struct Thread {
+    cluster: Arc<Cluster>,
+    node: Node,
+    identity: Identity,
+    port: Port,
+    mailbox: Mailbox<WorkerMail>,
+    homes: Homes,
+    workers: u16,
+    common: Arc<ProcessState>,
+    report: Arc<MetricsReport>,
+}
+
+/// Begins the thread, and waits until the node has the blocks and commands of its cluster.
+///
+/// # Errors
+/// The engine can't be reached, on one line.
+#[expect(clippy::too_many_arguments, reason = "the parts of a process, once")]
+pub(crate) fn start(
+    cluster: &Arc<Cluster>,
+    identity: Identity,
+    port: Port,
+    mailbox: Mailbox<WorkerMail>,
+    seed: u64,
+    workers: u16,
+    common: &Arc<ProcessState>,
+    report: &Arc<MetricsReport>,
+) -> Result<(), String> {
+    mailbox.attach(MailBell(Arc::clone(&cluster.bell)));
+    let own = Announcement {
+        name: identity.name.as_str().into(),
+        settings: identity.settings,
+        ..Announcement::default()
+    };
+    let now_ms = veche_clock::monotonic_ms();
+    let thread = Thread {
+        cluster: Arc::clone(cluster),
+        node: Node::new(identity.id, own, workers, WorkerId(workers), now_ms),
+        identity,
+        port,
+        mailbox,
+        homes: Homes::new(seed, workers),
+        workers,
+        common: Arc::clone(common),
+        report: Arc::clone(report),
+    };
+    std::thread::Builder::new()
+        .name("node".to_owned())
+        .spawn(move || thread.run())
+        .map_err(|error| format!("no thread for the node: {error}"))?;
+    let began = veche_clock::now();
+    while !cluster.seen.read().is_current {
+        if began.elapsed() > START_WITHIN {
+            let within = START_WITHIN.as_secs();
+            return Err(format!(
+                "[engine] url: the engine can't be reached within {within} s"
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+impl Thread {
+    fn run(mut self) {
+        let (mut events, mut has_said) = (Vec::new(), false);
+        loop {
+            self.node.set_now(veche_clock::monotonic_ms());
+            while let Some((from, letter)) = self.mailbox.pop() {
+                self.letter(from, letter);
+            }
+            self.port.take(&mut events);
+            for event in events.drain(..) {
+                self.node.handle_event(event);
+            }
+            self.node.handle_timeout();
+            if self.cluster.is_leaving.load(Relaxed) && !has_said {
+                self.node.leave();
+                has_said = true;
+            }
+            while let Some(output) = self.node.poll() {
+                self.carry_out(output);
+            }
+            self.port.flush();
+            self.mailbox.flush();
+            *self.cluster.seen.write() = Seen::of(&self.node);
+            self.cluster.has_left.store(self.node.has_left(), Relaxed);
+            if self.mailbox.sleep() && !self.port.has_events() {
+                self.cluster.bell.wait(self.patience());
+            }
+            self.mailbox.awake();
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        let now_ms = veche_clock::monotonic_ms();
+        let wait_ms = self.node.next_timeout_ms().saturating_sub(now_ms);
+        Duration::from_millis(wait_ms).min(WAIT_MAX)
+    }
+
+    /// A message of a worker: an answer to the node, or for other nodes.
+    fn letter(&mut self, from: usize, letter: WorkerMail) {
+        let WorkerMail::Worker(message) = letter else {
+            return;
+        };
+        if message.is_data() {
+            self.mailbox.done(from);
+        }
+        match message {
+            WorkerMessage::Hub(HubMessage::Answer {
+                session,
+                ticket,
+                answer,
+            }) => {
+                let caller = Caller {
+                    worker: self.seat(),
+                    session,
+                    ticket,
+                };
+                if let Some(part) = part_of(answer) {
+                    self.node.handle_part(caller, part);
+                }
+            }
+            WorkerMessage::RelayTo(node, relay) => {
+                self.node.ask(NodeMessage::Relay(relay), Some(node));
+            }
+            message => {
+                if let Ok(message) = message.into_node_message(WorkerId(from as u16), self.seat()) {
+                    self.node.ask(message, None);
+                }
+            }
+        }
+    }
+
+    fn seat(&self) -> WorkerId {
+        WorkerId(self.workers)
+    }
+
+    fn carry_out(&mut self, output: Output) {
+        match output {
+            Output::Order(order) => self.port.push(order),
+            Output::Perform(message) => self.perform(message),
+            Output::Answer(caller, answer, coverage) => self.answer(caller, answer, coverage),
+            Output::Announce => {
+                let announcement = self.announcement();
+                self.node.announce(announcement);
+            }
+            Output::StoreBlocks => {
+                warn!(
+                    "the engine has lost the commands between nodes; this node's bans and revoked tokens are stored again"
+                );
+                for block in self.common.blocks.all() {
+                    self.node.store_block(&block);
+                }
+            }
+            Output::Lost => {
+                error!(
+                    "this node was cut off for too long and has missed commands of other nodes; its clients have to connect again"
+                );
+                self.send_to_all_workers(|| WorkerMail::Reconnect);
+            }
+            Output::Disagree(node, disagreement) => self.disagree(node, disagreement),
+        }
+    }
+
+    fn disagree(&self, node: NodeId, disagreement: Disagreement) {
+        let peer = self.node.peers().find(|(id, _)| *id == node);
+        let name = peer.map_or("", |(_, peer)| &*peer.announcement.name);
+        match disagreement {
+            Disagreement::Name => {
+                warn!(%node, name, "another node has the name of this one: set [node] name");
+            }
+            Disagreement::Settings => {
+                let settings = veche_config::AGREED;
+                warn!(%node, name, settings, "another node has other settings, which have to be the same on all nodes");
+            }
+        }
+    }
+
+    fn announcement(&self) -> Announcement {
+        let sum = |cell: fn(&veche_frontends::Stats) -> &veche_frontends::stats::SharedCounter| {
+            let stats = self.common.stats.iter();
+            stats.map(|stats| cell(stats).read()).sum()
+        };
+        Announcement {
+            name: self.identity.name.as_str().into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            settings: self.identity.settings,
+            uptime_s: self.common.started.elapsed().as_secs(),
+            clients: sum(|stats| &stats.sessions),
+            users: sum(|stats| &stats.users),
+            channels: sum(|stats| &stats.channels),
+            subscriptions: sum(|stats| &stats.subscriptions),
+            is_draining: !self.common.is_ready(),
+        }
+    }
+
+    /// Has the workers, or the process, carry a message out.
+    fn perform(&mut self, message: NodeMessage) {
+        match message {
+            NodeMessage::Block(command) => {
+                let outcome = self.common.blocks.add(&command.block, unix_now_ms() / 1000);
+                if let Err(error) = &outcome {
+                    self.report
+                        .log_error(&format!("block of another node: {error}"));
+                }
+                if let Some(caller) = command.caller {
+                    let part = veche_nodes::node::Part::Answer(NodeAnswer::Blocked(outcome));
+                    self.node.handle_part(caller, part);
+                }
+            }
+            NodeMessage::Instruct(command) => {
+                bind_undecided(&*self.report, &command.user, &command.instruction);
+                let home = self.homes.of_user(&command.user);
+                self.send_to_home(home.ok(), NodeMessage::Instruct(command));
+            }
+            NodeMessage::UserStatus(query) => {
+                let home = self.homes.of_user(&query.user);
+                self.send_to_home(home.ok(), NodeMessage::UserStatus(query));
+            }
+            NodeMessage::Channels(query) => {
+                for worker in 0..self.workers {
+                    self.send_to_home(Some(WorkerId(worker)), NodeMessage::Channels(query.clone()));
+                }
+            }
+            NodeMessage::Connections(census) => {
+                for worker in 0..self.workers {
+                    let message = NodeMessage::Connections(Arc::clone(&census));
+                    self.send_to_home(Some(WorkerId(worker)), message);
+                }
+            }
+            NodeMessage::Relay(relay) => {
+                // A client can make up the worker in its address.
+                let home = Some(relay.to.worker).filter(|worker| worker.0 < self.workers);
+                self.send_to_home(home, NodeMessage::Relay(relay));
+            }
+            // Messages of applications stay on their node.
+            NodeMessage::App(_)
+            | NodeMessage::Announce(_)
+            | NodeMessage::Leave
+            | NodeMessage::Answer(_) => {}
+        }
+    }
+
+    fn send_to_home(&mut self, worker: Option<WorkerId>, message: NodeMessage) {
+        if let Some(worker) = worker
+            && let Ok(message) = WorkerMessage::from_node_message(message)
+        {
+            self.post(worker, message);
+        }
+    }
+
+    /// Commands of clients are dropped where a worker lags: their senders find out by their own time limit.
+    fn post(&mut self, to: WorkerId, message: WorkerMessage<veche_apps::AppWorkerMessage>) {
+        let class = match message.is_data() {
+            true => Class::Data,
+            false => Class::Control,
+        };
+        let _ = self
+            .mailbox
+            .post(to.0.into(), class, WorkerMail::Worker(message));
+    }
+
+    fn send_to_all_workers(&mut self, letter: impl Fn() -> WorkerMail) {
+        for worker in 0..usize::from(self.workers) {
+            let _ = self.mailbox.post(worker, Class::Control, letter());
+        }
+    }
+
+    fn answer(&mut self, caller: Caller, answer: NodeAnswer, coverage: Coverage) {
+        let Caller {
+            worker,
+            session,
+            ticket,
+        } = caller;
+        let mail = |answer| {
+            WorkerMessage::Hub(HubMessage::Answer {
+                session,
+                ticket,
+                answer,
+            })
+        };
+        if !coverage.is_complete() {
+            let Coverage { answered, known } = coverage;
+            info!(answered, known, "an answer does not cover all nodes");
+            self.post(worker, mail(HubReply::Partial { answered, known }));
+        }
+        let answer = match answer {
+            NodeAnswer::Instructed { connections } => {
+                HubReply::CommandDispatched(CommandDispatch {
+                    connections,
+                    pending_acknowledgements: 0,
+                })
+            }
+            NodeAnswer::Blocked(outcome) => {
+                if let Err(error) = outcome {
+                    warn!(%error, "another node has not taken a block");
+                }
+                HubReply::CommandDispatched(CommandDispatch::default())
+            }
+            NodeAnswer::Connections(all) => HubReply::Connections(all),
+            NodeAnswer::Channels(all) => HubReply::Channels(all),
+            NodeAnswer::UserStatus(status) => HubReply::UserStatus(status),
+        };
+        self.post(worker, mail(answer));
+    }
+}

@@ -1,0 +1,73 @@
+//! The engine that the configuration names: within this process, or shared with other nodes.
+
+use std::sync::Arc;
+
+use tracing::{info, warn};
+use veche_config::{Engine, RedisEngine};
+use veche_hub::{NodeEngine, RemoteEngine};
+use veche_nodes::NodeId;
+use veche_nodes::engine::channel::{Event, Order};
+use veche_outbound::Outbound;
+use veche_outbound::engine::{EnginePort, EngineSettings, Notice, RemoteStore, Sentinel};
+
+/// What log lines of an engine go by.
+const LOG: &str = "veche::engine";
+
+/// The end of a worker that leads to an engine outside the process.
+pub(crate) type Port = EnginePort<Order, Event>;
+
+/// Connects to the engine; `None`: it is within this process.
+pub(crate) fn connect(
+    engine: &Engine,
+    outbound: &Outbound,
+    node: NodeId,
+) -> Result<Option<RemoteStore>, String> {
+    let Engine::Redis(redis) = engine else {
+        return Ok(None);
+    };
+    let store = outbound.engine(settings(redis, node));
+    let store = store.map_err(|fault| format!("[engine] url: {}", fault.words))?;
+    let server = redis.keyspace.server.pool_name(&redis.prefix);
+    info!(target: LOG, %node, %server, "connected to the engine");
+    Ok(Some(store))
+}
+
+/// Returns the engine of a worker's hub that belongs to it.
+pub(crate) fn of_hub(seed: u64) -> NodeEngine {
+    NodeEngine::Remote(Box::new(RemoteEngine::new(seed)))
+}
+
+fn settings(redis: &RedisEngine, node: NodeId) -> EngineSettings {
+    EngineSettings {
+        keyspace: Arc::clone(&redis.keyspace),
+        sentinel: redis
+            .sentinels
+            .clone()
+            .map(|(primary, others)| Sentinel { primary, others }),
+        prefix: redis.prefix.clone(),
+        trusts_failover: redis.trusts_failover,
+        node,
+        notice: Arc::new(say),
+    }
+}
+
+fn say(notice: &Notice) {
+    match notice {
+        Notice::Connected => info!(target: LOG, "the engine is connected again"),
+        Notice::Lost(error) => {
+            warn!(target: LOG, %error, "the engine is not connected: publications wait, then fail");
+        }
+        Notice::Restarted => {
+            info!(target: LOG, "Redis was started again: positions of channels are compared");
+        }
+        Notice::Promoted => {
+            warn!(target: LOG, "a replica of Redis was promoted: all channels begin new epochs");
+        }
+        Notice::Trusted => {
+            warn!(target: LOG, "a replica of Redis was promoted: positions stay valid by on_failover = \"trust\", and lost publications go unnoticed");
+        }
+        Notice::Refused(error) => {
+            warn!(target: LOG, %error, "Redis refuses commands: publications fail");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What `/metrics` says of the connections to an engine outside the process.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use veche_outbound::engine::{EngineFigures, RemoteStore};
+
+/// Reads the figures when it is asked; without such an engine all are zero.
+pub(super) struct Engine(pub(super) Option<RemoteStore>);
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Engine")
+    }
+}
+
+/// Name, help, where.
+type Counter = (&'static str, &'static str, fn(&EngineFigures) -> &AtomicU64);
+
+const COUNTERS: &[Counter] = &[
+    (
+        "veche_engine_connections_lost",
+        "Connections to the engine that were lost",
+        |figures| &figures.losses,
+    ),
+    (
+        "veche_engine_commands",
+        "Commands to the engine, scripts included",
+        |figures| &figures.commands,
+    ),
+    (
+        "veche_engine_batches",
+        "Batches in which commands to the engine went out",
+        |figures| &figures.batches,
+    ),
+    (
+        "veche_engine_messages",
+        "Messages that the engine's feed has brought",
+        |figures| &figures.messages,
+    ),
+    (
+        "veche_engine_messages_ignored",
+        "Messages on the engine's channels that were ignored: foreign, too long, or of another version",
+        |figures| &figures.ignored,
+    ),
+    (
+        "veche_engine_messages_dropped",
+        "Messages of the engine's feed that were dropped because a worker took none; history makes up for those of channels with history",
+        |figures| &figures.dropped,
+    ),
+    (
+        "veche_engine_feeds_silent",
+        "Connections of the engine's feed that were given up because a probe did not arrive",
+        |figures| &figures.silent,
+    ),
+];
+
+impl Collector for Engine {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        for (name, help, read) in COUNTERS {
+            let value = self
+                .0
+                .as_ref()
+                .map_or(0, |store| read(store.figures()).load(Ordering::Relaxed));
+            let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            ConstCounter::new(value).encode(metric)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,343 @@
+//! Applications in processes of their own, with the PHP SDK: the real processes behind the real server.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::support::{Http, Server, Setup, Socket, USUAL, get, now, on_all, skip, until};
+
+const APP: &str = r#"
+$app = Veche\App::create();
+$app->open(function (Veche\Connection $conn) {
+    $user = $conn->request->query('user');
+    if ($user === null) {
+        return new Veche\Response(401, "who are you?\n");
+    }
+    $conn->identify($user);
+    $conn->set('said', 0);
+    $conn->subscribe('room');
+});
+$app->message(function (Veche\Connection $conn, string $data, bool $isBinary) use ($app) {
+    $conn->set('said', $conn->get('said') + 1);
+    [$word, $rest] = explode(' ', $data, 2) + [1 => ''];
+    match ($word) {
+        'count' => $conn->send("$conn->user has said {$conn->get('said')}"),
+        'say' => $app->publishTo('room', $rest),
+        'sleep' => usleep((int) $rest * 1000),
+        'throw' => throw new RuntimeException('as asked'),
+        'fatal' => missing_function(),
+        'exit' => exit,
+        'die' => exec('kill -9 ' . getmypid()),
+        'print' => print("printed by the handler\n"),
+        'pid' => $conn->send((string) getmypid()),
+        'leak' => $GLOBALS['leak'] ??= str_repeat('x', 100 << 20),
+        'rubbish' => fwrite(fopen('php://fd/3', 'w'), 'this is no frame at all'),
+        'half' => fwrite(fopen('php://fd/3', 'w'), "\x09\0\0\0\0\0\0\0{") && exec('kill -9 ' . getmypid()),
+        'huge' => fwrite(fopen('php://fd/3', 'w'), "\x09\0\0\0\x01\0\0\x01{"),
+        'leave' => $conn->close(4000, 'as you wish'),
+        'greet' => $conn->send($app->options()['greeting']),
+        'presence' => $conn->send((string) $app->client()->presenceStats('room')->clients),
+        'history' => $conn->send((string) count($app->client()->history('room', limit: 10)->publications)),
+        default => $isBinary ? $conn->sendBinary($data) : $conn->send($data),
+    };
+    if ($word === 'sleep') {
+        $conn->send("slept $rest");
+    }
+});
+$app->close(fn (Veche\Connection $conn, int $code) => $app->publishTo('room', "$conn->user left with $code"));
+$app->start(fn () => file_put_contents(__DIR__ . '/started', getmypid() . "\n", FILE_APPEND));
+$app->stop(fn () => file_put_contents(__DIR__ . '/stopped', getmypid() . "\n", FILE_APPEND));
+$app->request(fn (Veche\Request $request) => $request->path === '/plain/throw'
+    ? throw new RuntimeException('as asked')
+    : new Veche\Response(201, $request->method . ' ' . $request->body, ['X-Path' => $request->path]));
+$app->run();
+"#;
+
+fn routes(more: &str) -> String {
+    format!(
+        "[[app]]
+name = \"chat\"
+runtime = \"php\"
+command = [\"php\", \"app.php\"]
+options = {{ greeting = \"hello\" }}
+{more}
+[[namespace]]
+name = \"\"
+presence = true
+history_size = 10
+history_ttl = \"1m\"
+[[route]]
+path = \"/php\"
+handler = \"app\"
+app = \"chat\"
+[[route]]
+path = \"/plain/*\"
+handler = \"app\"
+app = \"chat\"
+"
+    )
+}
+
+fn program(app: &str) -> String {
+    let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdk/php/veche.php");
+    format!("<?php require '{}';\n{app}", sdk.display())
+}
+
+/// Returns whether PHP is there, after a line that says so where it is not.
+fn has_php() -> bool {
+    let is_there = Path::new("/usr/bin/php").exists();
+    if !is_there {
+        skip("php is not installed");
+    }
+    is_there
+}
+
+fn serve(setup: Setup, more: &str) -> Server {
+    Server::serving(setup, &routes(more), &[("app.php", &program(APP))])
+}
+
+#[test]
+fn handles_all_events() {
+    if !has_php() {
+        return;
+    }
+    on_all(|setup| {
+        let server = serve(setup, "workers = 2");
+        let refused = Socket::try_open(server.public, "/php");
+        assert!(refused.is_err(), "nobody is let in without a name");
+        let mut ann = Socket::open(server.public, "/php?user=ann");
+        let mut bob = Socket::open(server.public, "/php?user=bob");
+        for text in ["hello", "", "вече 🔔", &"x".repeat(50_000)] {
+            ann.say(text);
+            assert_eq!(ann.text(), text);
+        }
+        ann.say("count");
+        assert_eq!(ann.text(), "ann has said 5");
+        ann.say("greet");
+        assert_eq!(ann.text(), "hello");
+        ann.say("presence");
+        assert_eq!(ann.text(), "2");
+        bob.say("say to all");
+        assert_eq!((ann.text(), bob.text()), ("to all".into(), "to all".into()));
+        ann.say("history");
+        assert_eq!(ann.text(), "1");
+        bob.say("leave");
+        assert_eq!(bob.closed(), 4000);
+        assert_eq!(ann.text(), "bob left with 4000");
+        ann.say("print");
+        until("a line", || server.log().contains("printed by the handler"));
+        let mut http = Http::connect(server.public);
+        let response = http
+            .request("POST", "/plain/a", "", b"body")
+            .expect("an answer");
+        assert_eq!((response.status, response.text()), (201, "POST body"));
+        assert_eq!(response.header("X-Path"), Some("/plain/a"));
+    });
+}
+
+#[test]
+fn events_of_one_connection_stay_in_order() {
+    if !has_php() {
+        return;
+    }
+    let server = serve(USUAL, "workers = 4");
+    let mut socket = Socket::open(server.public, "/php?user=ann");
+    for number in 0..200 {
+        socket.say(&format!("{number}"));
+    }
+    for number in 0..200 {
+        assert_eq!(socket.text(), number.to_string());
+    }
+    socket.say("sleep 200");
+    socket.say("count");
+    assert_eq!(socket.text(), "slept 200");
+    assert_eq!(socket.text(), "ann has said 202");
+}
+
+#[test]
+fn a_failure_ends_what_it_belongs_to_and_says_where() {
+    if !has_php() {
+        return;
+    }
+    let server = serve(USUAL, "workers = 2\nevent_timeout = \"1s\"");
+    for (word, why) in [
+        ("throw", "RuntimeException: as asked in"),
+        ("fatal", "undefined function missing_function() in"),
+        ("exit", "by exit or die"),
+        ("die", "signal: 9"),
+        ("sleep 3000", "the event message took longer than 1s"),
+        ("rubbish", "it does not speak the protocol"),
+        ("half", "it ended within a frame"),
+        (
+            "huge",
+            "it does not speak the protocol: a payload of 16777217",
+        ),
+    ] {
+        let mut socket = Socket::open(server.public, "/php?user=ann");
+        socket.say(word);
+        assert_eq!(socket.closed(), 1011, "{word}");
+        until(why, || server.log().contains(why));
+    }
+    assert!(server.log().contains("app.php:"), "{}", server.log());
+    assert_eq!(get(server.public, "/plain/throw").status, 500);
+    let mut socket = Socket::open(server.public, "/php?user=ann");
+    socket.say("count");
+    assert_eq!(socket.text(), "ann has said 1");
+}
+
+#[test]
+fn where_all_processes_are_busy_events_wait_and_then_are_refused() {
+    if !has_php() {
+        return;
+    }
+    let server = serve(USUAL, "workers = 2\nqueue_timeout = \"300ms\"");
+    let mut echo = Socket::open(server.public, "/echo");
+    let mut busy: Vec<Socket> = (0..2)
+        .map(|number| Socket::open(server.public, &format!("/php?user=busy{number}")))
+        .collect();
+    let mut late = Socket::open(server.public, "/php?user=late");
+    let mut patient = Socket::open(server.public, "/php?user=patient");
+    let gone = Socket::open(server.public, "/php?user=gone");
+    for socket in &mut busy {
+        socket.say("sleep 900");
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    late.say("hello");
+    gone.leave();
+    let refused = get(server.public, "/plain/a");
+    assert_eq!(refused.status, 503);
+    assert_eq!(late.closed(), 1013);
+    let started = now();
+    echo.say("hello");
+    assert_eq!(echo.text(), "hello");
+    assert!(
+        started.elapsed() < Duration::from_millis(300),
+        "other routes go on"
+    );
+    for socket in &mut busy {
+        // What others said of those who left comes too.
+        while socket.text() != "slept 900" {}
+    }
+    // The end of a connection is never dropped.
+    while patient.text() != "gone left with 1000" {}
+    patient.say("count");
+    while patient.text() != "patient has said 1" {}
+}
+
+#[test]
+fn a_full_queue_refuses_handshakes_at_once() {
+    if !has_php() {
+        return;
+    }
+    let server = serve(USUAL, "workers = 1\nqueue = 1");
+    let mut busy = Socket::open(server.public, "/php?user=ann");
+    busy.say("sleep 600");
+    std::thread::sleep(Duration::from_millis(100));
+    let started = now();
+    let waits = std::thread::spawn({
+        let public = server.public;
+        move || get(public, "/plain/a").status
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(get(server.public, "/plain/a").status, 503);
+    assert!(started.elapsed() < Duration::from_millis(400));
+    assert_eq!(waits.join().ok(), Some(201));
+    assert_eq!(busy.text(), "slept 600");
+}
+
+#[test]
+fn worn_processes_are_replaced_and_connections_stay() {
+    if !has_php() {
+        return;
+    }
+    for (limits, word, why) in [
+        ("workers = 1\nmax_jobs = 5", "hello", "max_jobs"),
+        ("workers = 1\nttl = \"1s\"", "hello", "ttl"),
+        ("workers = 1\nrss_max = \"64MiB\"", "leak", "rss_max"),
+    ] {
+        let server = serve(USUAL, limits);
+        let mut socket = Socket::open(server.public, "/php?user=ann");
+        socket.say("pid");
+        let first = socket.text();
+        until(why, || {
+            socket.say(word);
+            socket.say("pid");
+            while socket.text() == "hello" {}
+            server
+                .log()
+                .contains(&format!("a process is replaced: {why}"))
+        });
+        until("another process", || {
+            socket.say("pid");
+            socket.text() != first
+        });
+        let stopped = std::fs::read_to_string(server.folder.join("stopped"));
+        assert!(stopped.unwrap_or_default().contains(&first), "{why}");
+    }
+}
+
+#[test]
+fn processes_that_never_begin_are_killed_and_start_after_growing_delays() {
+    if !has_php() {
+        return;
+    }
+    let routes = routes("workers = 1\nstart_timeout = \"200ms\"\nqueue_timeout = \"700ms\"");
+    let server = Server::serving(USUAL, &routes, &[("app.php", "<?php sleep(60);")]);
+    assert_eq!(get(server.public, "/plain/a").status, 503);
+    until("a reason", || {
+        server.log().contains("it has not begun within 200ms")
+    });
+    let crash = "<?php fwrite(STDERR, \"as I like\\n\"); exit(3);";
+    let server = Server::serving(USUAL, &routes, &[("app.php", crash)]);
+    std::thread::sleep(Duration::from_millis(2000));
+    let ends = server.log().matches("exit status: 3").count();
+    assert!((2..=6).contains(&ends), "{ends} ends in 2 s");
+    assert!(server.log().contains("as I like"));
+}
+
+#[test]
+fn a_reload_switches_to_new_processes_and_connections_stay() {
+    if !has_php() {
+        return;
+    }
+    let server = serve(USUAL, "workers = 2");
+    let mut socket = Socket::open(server.public, "/php?user=ann");
+    socket.say("pid");
+    let first = socket.text();
+    let newer = program(APP).replace("has said", "has said by now");
+    std::fs::write(server.folder.join("app.php"), newer).expect("a program");
+    server.signal(rustix::process::Signal::HUP);
+    until("newer code", || {
+        socket.say("count");
+        socket.text().contains("has said by now")
+    });
+    socket.say("pid");
+    assert_ne!(socket.text(), first);
+    let stopped = server.folder.join("stopped");
+    until("the older ones stop", || {
+        let text = std::fs::read_to_string(&stopped).unwrap_or_default();
+        text.lines().count() == 2
+    });
+}
+
+#[test]
+fn ends_of_connections_reach_processes_before_the_server_ends() {
+    if !has_php() {
+        return;
+    }
+    let app = APP.replace(
+        "$app->publishTo('room', \"$conn->user left with $code\")",
+        "file_put_contents(__DIR__ . '/left', \"$conn->user\\n\", FILE_APPEND)",
+    );
+    let mut server = Server::serving(
+        USUAL,
+        &routes("workers = 1"),
+        &[("app.php", &program(&app))],
+    );
+    let _sockets: Vec<Socket> = (0..50)
+        .map(|number| Socket::open(server.public, &format!("/php?user=u{number}")))
+        .collect();
+    let left = server.folder.join("left");
+    server.stop();
+    let text = std::fs::read_to_string(left).unwrap_or_default();
+    assert_eq!(text.lines().count(), 50);
+}

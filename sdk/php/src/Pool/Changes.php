@@ -1,0 +1,19 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Veche\Pool;
+
+/**
+ * What a statement has changed.
+ */
+final class Changes
+{
+    /**
+     * @param int $affected Rows that were changed.
+     * @param int|null $lastId The first number that the database gave to a new row.
+     */
+    public function __construct(public readonly int $affected, public readonly ?int $lastId = null)
+    {
+    }
+}

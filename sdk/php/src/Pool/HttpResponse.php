@@ -1,0 +1,50 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Veche\Pool;
+
+use JsonException;
+
+/**
+ * A response of another server.
+ */
+final class HttpResponse
+{
+    /**
+     * @param int $status Such as 200.
+     * @param string $body The whole body.
+     * @param list<array{string, string}> $headers Names in lower case, and values.
+     * @param string $url Where it came from, after all redirects.
+     */
+    public function __construct(
+        public readonly int $status,
+        public readonly string $body = '',
+        public readonly array $headers = [],
+        public readonly string $url = '',
+    ) {
+    }
+
+    /**
+     * Returns the first header of that name, in any case.
+     */
+    public function header(string $name): ?string
+    {
+        foreach ($this->headers as [$one, $value]) {
+            if ($one === strtolower($name)) {
+                return $value;
+            }
+        }
+        return null;
+    }
+
+    /**
+     * Returns the body as JSON, with objects as arrays.
+     *
+     * @throws JsonException if it is none
+     */
+    public function json(): mixed
+    {
+        return json_decode($this->body, true, 512, JSON_THROW_ON_ERROR);
+    }
+}
