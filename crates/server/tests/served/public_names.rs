@@ -161,13 +161,13 @@ fn codes(names: &mut Names) {
     let page = read("docs/reference/codes.md");
     let mut kind = "";
     // Before it is the overview, which has the same numbers and texts with names of the sources.
-    let (_, sections) = page.split_once("\n## Close codes").expect("the section");
-    for line in format!("## Close codes{sections}").lines() {
+    let (_, sections) = page.split_once("\n## WebSocket close codes").expect("the section");
+    for line in format!("## WebSocket close codes{sections}").lines() {
         if let Some(title) = line.strip_prefix("## ") {
             kind = match title {
-                _ if title.starts_with("Close codes") || title.starts_with("WebSockets") => "close",
-                _ if title.starts_with("Errors") => "error",
-                _ if title.starts_with("Statuses") => "status",
+                _ if title.starts_with("Close codes") || title.starts_with("WebSocket") => "close",
+                _ if title.contains("rrors") => "error",
+                _ if title.contains("statuses") => "status",
                 _ => "reason",
             };
         } else if let Some(row) = line.strip_prefix("| ") {

@@ -97,7 +97,7 @@ function t.bad_arguments()
       check.fails("command 1: ", r.pipeline, r, { { name, 1 } })
     end
   end
-  check.fails("SUBSCRIBE can't be called: there are redis:subscribe", r.call, r, "subscribe", "x")
+  check.fails("SUBSCRIBE can't be called: use redis:subscribe", r.call, r, "subscribe", "x")
   check.fails("CLIENT can't be called", r.client, r, "reply", "off")
   check.fails("can't wait here", table.sort, { 1, 2 }, function() r:get("k") end)
   local list = "bad argument #1 to 'redis:pipeline': a list of commands expected"
