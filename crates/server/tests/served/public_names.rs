@@ -161,7 +161,9 @@ fn codes(names: &mut Names) {
     let page = read("docs/reference/codes.md");
     let mut kind = "";
     // Before it is the overview, which has the same numbers and texts with names of the sources.
-    let (_, sections) = page.split_once("\n## WebSocket close codes").expect("the section");
+    let (_, sections) = page
+        .split_once("\n## WebSocket close codes")
+        .expect("the section");
     for line in format!("## WebSocket close codes{sections}").lines() {
         if let Some(title) = line.strip_prefix("## ") {
             kind = match title {
