@@ -315,7 +315,7 @@ fn an_interrupt_ends_it_though_a_page_is_open() {
     assert!(dev.child.wait().expect("a status").success());
     // Not after `drain_time`, which the client would take since it does not answer close frames.
     let log = dev.log();
-    assert!(log.contains("cut off"), "{log}");
+    assert!(log.contains("closing the remaining connections"), "{log}");
 }
 
 #[test]

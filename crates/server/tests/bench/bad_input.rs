@@ -49,7 +49,7 @@ fn urls_that_are_none() {
         (&["http", "ws://127.0.0.1/"], "expected http:// or https://"),
         (
             &["push", "ws://127.0.0.1/", "--publish", "nonsense"],
-            "no URL",
+            "\"nonsense\" can't be tested",
         ),
         // The published data would be undefined.
         (
