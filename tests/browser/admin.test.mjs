@@ -330,7 +330,7 @@ test("slow things, the configuration and the log", async () => {
   assert.ok(keys.includes("****") && !keys.includes(KEY) && !keys.includes(API_KEY), keys);
   await go("log");
   await has("#log", "workers are up");
-  await has("#log", "wrong key for the API");
+  await has("#log", "wrong key for the admin page");
   await page.selectOption("#log-level", "2");
   assert.doesNotMatch(await page.textContent("#log"), /workers are up/);
   await page.selectOption("#log-level", "0");
