@@ -420,7 +420,7 @@ fn publications_without_an_answer_count_nowhere() {
 fn a_server_that_does_not_say_how_it_is_has_faults() {
     at_once(
         [
-            (Manner::Silent, "was not told whether"),
+            (Manner::Silent, "did not report whether"),
             (Manner::Bare, "positions = true"),
         ],
         |(manner, words)| {
