@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod connections;
+mod inbox;
 mod lines;
 mod link;
 mod manager;

@@ -86,6 +86,7 @@ impl Manager {
                     self.ended(index, String::new(), now);
                 }
             }
+            self.shared.announce_mail();
             if self.is_over() {
                 break;
             }
@@ -97,7 +98,7 @@ impl Manager {
     fn take_orders(&mut self, now: Instant) {
         self.has_users |= self.shared.first_user().is_some();
         let mut orders = std::mem::take(&mut self.orders);
-        self.shared.take(&mut orders);
+        self.shared.orders.take(&mut orders);
         for order in orders.drain(..) {
             match order {
                 Order::Job(job) => self.take_job(job, now),
@@ -478,7 +479,9 @@ fn show_output(process: &mut Process, app: &str, is_over: bool) {
 }
 
 fn reply(job: &Job, why: Unanswered, text: Option<String>) {
-    job.outlet.put(Mail::Unanswered(job.number, why, text));
+    job.outlet
+        .mail
+        .push(Mail::Unanswered(job.number, why, text));
 }
 
 /// Hands over one of the events of the process itself.
@@ -551,7 +554,7 @@ fn frame(
 
 /// Leaves a frame with a server thread.
 fn put(process: ProcessKey, outlet: &Outlet, event: Option<(u64, u64)>, frame: Frame<'_>) {
-    outlet.put(Mail::Frame {
+    outlet.mail.push(Mail::Frame {
         process,
         event,
         bytes: [frame.head, frame.payload].concat(),

@@ -21,8 +21,12 @@ const SHELL: &str = r#"exec "$0" "$@" 3<&0 </dev/null"#;
 /// Bytes of one read.
 const READ_BYTES: usize = 256 << 10;
 
-/// A process has no more events than these waiting in its socket.
-const AHEAD_MAX: usize = 32;
+/// Most events that wait in the socket of a process.
+const AHEAD_MAX: u128 = 256;
+
+/// Time that the events waiting in the socket of a process may take together. One write then carries as many events as
+/// the process handles in this time, and none waits much longer behind others than its own handler takes.
+const AHEAD_TIME: Duration = Duration::from_millis(1);
 
 /// A handler that takes longer gets its events one at a time.
 const QUICK: Duration = Duration::from_micros(200);
@@ -151,7 +155,10 @@ impl Process {
         if self.state != State::Ready {
             return 0;
         }
-        let ahead = if self.pace < QUICK { AHEAD_MAX } else { 0 };
+        let ahead = match self.pace < QUICK {
+            true => (AHEAD_TIME.as_nanos() / self.pace.as_nanos().max(1)).min(AHEAD_MAX) as usize,
+            false => 0,
+        };
         (self.concurrency + ahead).saturating_sub(self.in_hand.len())
     }
 

@@ -8,6 +8,8 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use veche_runtime::wire::EventName;
 
+use crate::inbox::Inbox;
+
 /// Wakes a server thread.
 pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
 
@@ -66,8 +68,7 @@ pub(crate) enum Mail {
 
 /// Mail for one server thread.
 pub(crate) struct Outlet {
-    mail: Mutex<Vec<Mail>>,
-    has_mail: AtomicBool,
+    pub(crate) mail: Inbox<Mail>,
     wake: Mutex<Option<Wake>>,
 }
 
@@ -80,8 +81,7 @@ impl std::fmt::Debug for Outlet {
 impl Outlet {
     pub(crate) fn new(wake: Option<Wake>) -> Self {
         Self {
-            mail: Mutex::default(),
-            has_mail: AtomicBool::new(false),
+            mail: Inbox::new(),
             wake: Mutex::new(wake),
         }
     }
@@ -90,33 +90,22 @@ impl Outlet {
         *self.wake.lock() = Some(wake);
     }
 
-    /// Leaves mail; the first in an empty box wakes the server thread.
-    pub(crate) fn put(&self, mail: Mail) {
-        self.mail.lock().push(mail);
-        if !self.has_mail.swap(true, Ordering::AcqRel) {
+    /// Wakes the server thread if there is mail that it does not know of.
+    fn announce(&self) {
+        if self.mail.announce() {
             let wake = self.wake.lock().clone();
             if let Some(wake) = wake {
                 wake();
             }
         }
     }
-
-    pub(crate) fn has_mail(&self) -> bool {
-        self.has_mail.load(Ordering::Acquire)
-    }
-
-    /// Takes all mail in exchange for an empty vector.
-    pub(crate) fn take(&self, empty: &mut Vec<Mail>) {
-        self.has_mail.store(false, Ordering::Release);
-        std::mem::swap(&mut *self.mail.lock(), empty);
-    }
 }
 
 /// One pool, as its users know it.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    orders: Mutex<Vec<Order>>,
-    /// Counts up when there is something in an empty inbox.
+    pub(crate) orders: Inbox<Order>,
+    /// Counts up when orders are announced.
     waker: OwnedFd,
     /// The boxes of all server threads that have joined.
     users: Mutex<Vec<Arc<Outlet>>>,
@@ -128,7 +117,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new() -> rustix::io::Result<Self> {
         Ok(Self {
-            orders: Mutex::default(),
+            orders: Inbox::new(),
             waker: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             users: Mutex::default(),
             events: AtomicU32::new(0),
@@ -140,24 +129,21 @@ impl Shared {
         &self.waker
     }
 
-    pub(crate) fn order(&self, order: Order) {
-        let mut orders = self.orders.lock();
-        let is_first = orders.is_empty();
-        orders.push(order);
-        drop(orders);
-        if is_first {
+    /// Wakes the pool if there are orders that it does not know of.
+    pub(crate) fn announce_orders(&self) {
+        if self.orders.announce() {
             self.wake();
         }
+    }
+
+    /// Wakes the server threads with mail that they do not know of.
+    pub(crate) fn announce_mail(&self) {
+        self.users.lock().iter().for_each(|user| user.announce());
     }
 
     fn wake(&self) {
         // A counter that is full wakes as well.
         let _ = rustix::io::write(&self.waker, &1_u64.to_ne_bytes());
-    }
-
-    /// Takes all orders in exchange for an empty vector.
-    pub(crate) fn take(&self, empty: &mut Vec<Order>) {
-        std::mem::swap(&mut *self.orders.lock(), empty);
     }
 
     pub(crate) fn join(&self, outlet: &Arc<Outlet>) {

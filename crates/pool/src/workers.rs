@@ -138,7 +138,7 @@ impl Workers {
             return true;
         }
         self.last += 1;
-        link.pool.order(Order::Job(Job {
+        link.order(Order::Job(Job {
             outlet: link.outlet.clone(),
             number: self.last,
             name,
@@ -158,13 +158,13 @@ impl Workers {
         self.now_ms = now.mono_ms;
         for place in 0..self.links().count() {
             let link = self.links().nth(place);
-            let Some(link) = link.filter(|link| link.outlet.has_mail()) else {
+            let Some(link) = link.filter(|link| link.outlet.mail.is_announced()) else {
                 continue;
             };
             let generation = link.generation;
             let mut mail = mem::take(&mut self.mail);
             if let Some(link) = self.links().nth(place) {
-                link.outlet.take(&mut mail);
+                link.outlet.mail.take(&mut mail);
             }
             for letter in mail.drain(..) {
                 self.take_letter(letter, generation);
@@ -383,7 +383,7 @@ impl Workers {
         }
         let link = self.links().find(|link| link.generation == call.generation);
         if let Some(link) = link {
-            link.pool.order(Order::Frame(call.process, frame));
+            link.order(Order::Frame(call.process, frame));
         }
     }
 
@@ -504,7 +504,7 @@ impl Workers {
         let link = self.links().find(|link| link.generation == generation);
         if let Some(link) = link {
             let outlet = link.outlet.clone();
-            link.pool.order(Order::Cancel(number, outlet));
+            link.order(Order::Cancel(number, outlet));
         }
     }
 
