@@ -46,6 +46,12 @@ const SPARE_TICKS: u32 = 15;
 /// The shortest time for which positions are stored: subscribed channels are looked at more often.
 const POSITION_TTL_MS_MIN: u64 = 5 * 60 * 1000;
 
+/// The position of a channel of which none is known.
+const UNKNOWN: Position = Position {
+    epoch: Epoch::UNKNOWN,
+    offset: 0,
+};
+
 /// See the [module](self).
 #[derive(Debug)]
 pub struct RemoteEngine {
@@ -84,8 +90,8 @@ enum Task {
         receipt: RequestContext,
         slot: Option<u32>,
         publish: Box<wire::Publish>,
-        /// It was handed over, when the channel had this offset at least.
-        sent_at: Option<u64>,
+        /// It was handed over, when the channel had this position at least.
+        sent_at: Option<Position>,
     },
     Fence(RequestContext),
     Check(Box<wire::Check>),
@@ -191,7 +197,8 @@ impl RemoteEngine {
                 publish.repeats_since = sent_at.filter(|_| publish.keep.is_some());
                 if sent_at.is_none() {
                     let entry = slot.and_then(|slot| self.entries.get(slot));
-                    *sent_at = Some(entry.map_or(0, |entry| entry.known.0));
+                    let latest = entry.and_then(|entry| entry.latest());
+                    *sent_at = Some(latest.map_or(UNKNOWN, |(position, _)| position));
                 }
                 wire::Order::Publish(publish)
             }

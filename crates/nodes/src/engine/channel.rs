@@ -64,8 +64,9 @@ pub struct Publish {
     pub key: Option<Box<str>>,
     /// The version of the state that it tells.
     pub version: Option<Version>,
-    /// It may have been stored before, behind this offset: it is published only if it is certain that it was not.
-    pub repeats_since: Option<u64>,
+    /// It may have been stored before, behind this position or in another epoch: it is published only if it is certain that
+    /// it was not.
+    pub repeats_since: Option<Position>,
 }
 
 /// How a channel stores publications.

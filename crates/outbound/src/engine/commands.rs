@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::{Cmd, Pipeline, Value};
@@ -11,7 +12,7 @@ use veche_calls::{CallError, CallErrorKind};
 use veche_nodes::engine::Store;
 
 use super::port::Events;
-use super::scripts::Loaded;
+use super::scripts::Fence;
 use super::session::{Known, Session};
 use super::shared::{EngineFigures, Shared};
 use crate::redis::PAUSES;
@@ -58,7 +59,7 @@ pub(super) trait Client: Send + 'static {
     /// Returns the bytes of data of a job.
     fn bytes(job: &Self::Job) -> usize;
 
-    fn command(&self, shared: &Shared, scripts: &Loaded, job: &Self::Job) -> Cmd;
+    fn command(&self, shared: &Shared, session: &Session, job: &Self::Job) -> Cmd;
 
     /// Takes the reply to a job; `None`: the server has refused it.
     fn answer(
@@ -95,6 +96,9 @@ pub(super) async fn run<C: Client>(
     probes: UnboundedReceiver<Vec<u8>>,
     events: Arc<Events<C::Event>>,
 ) {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let port = COUNT.fetch_add(1, Ordering::Relaxed);
+    let fence = shared.keys.fence(shared.settings.node, port);
     let mut commands = Commands {
         shared,
         client,
@@ -109,7 +113,11 @@ pub(super) async fn run<C: Client>(
     let [first, longest] = PAUSES;
     let mut pause = first;
     loop {
-        let fault = match commands.connect(&mut known).await {
+        let fence = Fence {
+            key: fence.clone(),
+            number: number + 1,
+        };
+        let fault = match commands.connect(&mut known, fence).await {
             Ok((mut session, store)) => {
                 pause = first;
                 number += 1;
@@ -143,12 +151,16 @@ pub(super) async fn run<C: Client>(
 
 impl<C: Client> Commands<C> {
     /// Connects and verifies. Orders that come meanwhile are taken.
-    async fn connect(&mut self, known: &mut Option<Known>) -> Result<(Session, Store), End> {
+    async fn connect(
+        &mut self,
+        known: &mut Option<Known>,
+        fence: Fence,
+    ) -> Result<(Session, Store), End> {
         let shared = Arc::clone(&self.shared);
         let connecting = async {
             let mut session = Session::connect(&shared, |_| {}).await?;
             let within = shared.settings.keyspace.timeout;
-            let verified = timeout(within, session.verify(&shared, known)).await;
+            let verified = timeout(within, session.verify(&shared, known, fence)).await;
             let late = || {
                 CallError::new(
                     CallErrorKind::Timeout,
@@ -242,7 +254,7 @@ impl<C: Client> Commands<C> {
                 break;
             };
             bytes += C::bytes(&job);
-            let command = self.client.command(&self.shared, &session.scripts, &job);
+            let command = self.client.command(&self.shared, session, &job);
             pipeline.add_command(command);
             jobs.push(job);
         }

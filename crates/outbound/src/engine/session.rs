@@ -1,6 +1,7 @@
 //! A connection whose server is known: its role, its version, its identity.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, PushInfo, PushKind, Value};
@@ -11,7 +12,7 @@ use veche_calls::{CallError, CallErrorKind, ServerAccount};
 use veche_nodes::engine::Store;
 
 use super::replies::{bytes, list, text};
-use super::scripts::{Loaded, Script};
+use super::scripts::{Fence, Loaded, Script};
 use super::shared::{EngineFigures, EngineSettings, Notice, Sentinel, Shared};
 use crate::redis::shared_connection::RedisDialer;
 use crate::redis::values::call_error;
@@ -22,10 +23,14 @@ const VERSION_MIN: (u32, u32) = (6, 2);
 /// Codes of errors that only nodes of a cluster have.
 const CLUSTER_CODES: [&str; 4] = ["CLUSTERDOWN", "CROSSSLOT", "MOVED", "ASK "];
 
+/// How long a fence is stored: longer than a network holds back what was sent.
+const FENCE_TTL: Duration = Duration::from_secs(3_600);
+
 /// See the module's text.
 pub(super) struct Session {
     pub(super) connection: MultiplexedConnection,
     pub(super) scripts: Loaded,
+    pub(super) fence: Fence,
     /// Notified at the end of the connection.
     pub(super) over: Arc<Notify>,
     info: String,
@@ -76,26 +81,35 @@ impl Session {
         Ok(Self {
             connection,
             scripts: Loaded::default(),
+            fence: Fence::default(),
             over,
             info: String::new(),
         })
     }
 
-    /// Makes sure that commands of this engine can be run, and learns the state of the store.
+    /// Makes sure that commands of this engine can be run and those of earlier connections can not, and learns the state of
+    /// the store.
     pub(super) async fn verify(
         &mut self,
         shared: &Shared,
         known: &mut Option<Known>,
+        fence: Fence,
     ) -> Result<Store, CallError> {
         self.load().await?;
+        self.fence = fence;
         let (keys, trusts) = (&shared.keys, shared.settings.trusts_failover);
         let (identity, generation) = (keys.single("identity"), keys.single("generation"));
         let replication = self.field("master_replid").to_owned();
         let before = self.field("master_replid2").to_owned();
-        let mut command = self.scripts.run(Script::Verify, &[&identity, &generation]);
+        let mut command = self
+            .scripts
+            .run(Script::Verify, &[&identity, &generation, &self.fence.key]);
         // Its own id names the generation that a promotion begins.
         let begun = if trusts { "" } else { &*replication };
         command.arg(&replication).arg(&before).arg(begun);
+        command
+            .arg(self.fence.number)
+            .arg(FENCE_TTL.as_millis() as u64);
         let reply = self.query(&command).await?;
         let mut parts = list(reply).into_iter().flatten().filter_map(text);
         let (Some(state), Some(generation)) = (parts.next(), parts.next()) else {
