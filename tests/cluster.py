@@ -98,7 +98,7 @@ async def run(case, size):
         except TimeoutError as error:
             world.failures.append(str(error))
             outcome = Outcome(None)
-        await world.settle(AFTER_S)
+        await world.settle(AFTER_S, outcome.notified or [])
         ended = now()
         grown = [node.memory() - before for node, before in zip(world.nodes, memory, strict=True)]
         p99 = [0.0, 0.0]

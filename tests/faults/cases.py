@@ -91,6 +91,32 @@ async def restart(world, _hold):
     return Outcome([])
 
 
+async def restart_behind(world, hold):
+    """What Redis comes back with lacks the latest publications, or all; one node publishes before the others are back."""
+    if world.rule == "rdb":
+        await world.redis.do("save")
+    await published_everywhere(world)
+    await asyncio.sleep(hold / 2)
+    world.redis.kill()
+    world.set("cut", [1, 2])
+    await world.redis.start()
+    await asyncio.sleep(hold / 2)
+    world.set(None)
+    return Outcome(world.subscribers)
+
+
+async def flush(world, _hold):
+    await published_everywhere(world)
+    await world.redis.do("flushall")
+    return Outcome(world.subscribers)
+
+
+async def evict_meta(world, _hold):
+    channel = world.channels[0]
+    await world.redis.do("del", f"veche:m:{channel}", expected="1")
+    return Outcome(world.of(channel))
+
+
 async def evict_stream(world, _hold):
     """Clients that are away when what they missed is evicted are notified when they come back."""
     channel = world.channels[0]
@@ -106,6 +132,21 @@ async def evict_stream(world, _hold):
     return Outcome(away)
 
 
+async def failover(world, _hold):
+    """The replica lacks what was written in the last moment, and is promoted."""
+    world.redis.kill()
+    world.relays[0].set("cut")
+    await is_promoted(world)
+    return Outcome(world.subscribers)
+
+
+async def is_promoted(world):
+    async def role():
+        return "role:master" in await world.replica.ask("info", "replication")
+
+    await until("the promotion", role)
+
+
 async def sleep(world, _hold):
     await world.redis.ask("debug", "sleep", "5")
     return Outcome([])
@@ -118,6 +159,14 @@ async def refuse_memory(world, hold):
     return Outcome([])
 
 
+async def refuse_writes(world, hold):
+    """A primary that becomes a replica, and a primary again: that is a promotion."""
+    await world.redis.do("replicaof", "127.0.0.1", "1")
+    await asyncio.sleep(hold)
+    await world.redis.do("replicaof", "no", "one")
+    return Outcome(world.subscribers)
+
+
 async def fill_disk(world, hold):
     """No file of Redis can grow."""
     world.redis.limit_files(4096)
@@ -126,16 +175,29 @@ async def fill_disk(world, hold):
     return Outcome([])
 
 
+async def published_everywhere(world):
+    """Waits until each channel has had another publication."""
+    acknowledged = world.ledger.acknowledged
+    before = dict(acknowledged)
+    await until("publications", lambda: all(acknowledged[each] > before[each] for each in before))
+
+
 CASES = (
     Case("node killed", kill_node, has_all_nodes=False, is_logged=False),
     Case("connections cut", between("cut")),
     Case("connections stalled", between("stall", STALLED_S)),
     Case("connections half open", between("half_open")),
     Case("Redis restarted, AOF always", restart),
+    Case("Redis restarted from an old RDB file", restart_behind, rule="rdb"),
+    Case("Redis restarted without persistence", restart_behind, rule="none"),
+    Case("FLUSHALL", flush, is_logged=False),
+    Case("meta key evicted", evict_meta, is_logged=False),
     Case("stream evicted", evict_stream, is_logged=False),
+    Case("failover by Sentinel", failover, sentinel=True),
     Case("Redis sleeps for 5 s", sleep, is_logged=False),
     Case("Redis answers garbage", between("garbage")),
     Case("replies cut off", between("truncate")),
     Case("Redis refuses writes: OOM", refuse_memory),
+    Case("Redis refuses writes: READONLY", refuse_writes),
     Case("disk of Redis full", fill_disk, rule="everysec"),
 )

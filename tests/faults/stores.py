@@ -12,6 +12,7 @@ import tempfile
 
 # Below the ports that the system gives to connections, so that none of these has the port of a server that is down.
 PORTS = range(20_000, 32_000)
+given = set()
 
 RULES = {
     "aof": ["--appendonly", "yes", "--appendfsync", "always", "--save", ""],
@@ -22,14 +23,17 @@ RULES = {
 
 
 def port():
-    """A free port that stays free while its server is down."""
+    """A free port that stays free while its server is down, and that was not given before."""
     while True:
         number = random.choice(PORTS)
+        if number in given:
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", number))
             except OSError:
                 continue
+        given.add(number)
         return number
 
 

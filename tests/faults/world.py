@@ -72,7 +72,13 @@ class World:
         self.relays = [relay]
         await relay.start()
         await self.replica.start()
+        await self.redis.do("config", "set", "repl-diskless-sync-delay", "0")
         await self.replica.do("replicaof", "127.0.0.1", str(relay.port))
+
+        async def is_synchronised():
+            return "master_link_status:up" in await self.replica.ask("info", "replication")
+
+        await until("a replica that has everything", is_synchronised)
         self.sentinel = Sentinel(relay.port)
         await self.sentinel.start()
 
@@ -104,14 +110,17 @@ class World:
         """Publications that all subscribers have to receive yet."""
         return [each for each in self.subscribers if not each.account.is_complete()]
 
-    async def settle(self, seconds):
-        """Publishes for some time after the fault, ends publishing, and waits until all that was published has arrived."""
+    async def settle(self, seconds, due):
+        """Publishes for some time after the fault and the notices that are due, ends publishing, and waits until all that was
+        published has arrived."""
         try:
+            await until("all notices", lambda: all(each.account.notified for each in due))
             await until("all subscribers again", self.all_are_subscribed)
             before = dict(self.ledger.acknowledged)
             await asyncio.sleep(seconds)
             acknowledged = self.ledger.acknowledged
-            await until("publications to all channels", lambda: all(acknowledged[each] > before[each] for each in before))
+            # One may have been under way.
+            await until("publications to all channels", lambda: all(acknowledged[each] > before[each] + 1 for each in before))
             self.is_silent = True
             _, late = await asyncio.wait(self.publishers, timeout=30)
             if late:
