@@ -20,7 +20,7 @@ pub enum AccountError {
     /// The user or group does not exist.
     #[error("server.{what}: there is no {what} {name:?} on this machine; a number needs no entry")]
     Unknown {
-        /// "user" or "group".
+        /// The kind of account: "user" or "group".
         what: &'static str,
         /// The name in the configuration.
         name: String,
@@ -43,20 +43,20 @@ pub enum AccountError {
 /// An access right to a file or folder, as a bit of its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessRight {
-    /// Search a folder.
+    /// Search a folder, which opening a file in it requires.
     Enter = 0o1,
     /// Write to a file, or create files in a folder.
     Write = 0o2,
-    /// Read a file.
+    /// Read a file, or list a folder.
     Read = 0o4,
 }
 
 /// The account that the supervisor, running as root, gives the server process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// The user id.
+    /// The numeric user id of the server process.
     pub uid: u32,
-    /// The group id.
+    /// The numeric group id of the server process.
     pub gid: u32,
 }
 

@@ -39,7 +39,7 @@ pub struct HooksConfig {
 /// A route's setting for one kind of hook.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RouteHook {
-    /// `[hooks]` applies.
+    /// The URL in `[hooks]` applies, if there is one.
     #[default]
     Inherited,
     /// The hook is disabled.

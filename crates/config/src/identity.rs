@@ -92,7 +92,7 @@ pub enum KeySource {
 /// A JSON Web Key Set behind a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublishedKeySet {
-    /// `http` or `https`.
+    /// The URL of the key set, with scheme `http` or `https`.
     pub url: SecretUrl,
     /// The interval of refreshing it.
     pub refresh: Duration,
@@ -175,7 +175,7 @@ pub struct IdentityHookConfig {
     pub ca: Option<PathBuf>,
 }
 
-/// `[pam]`: password checks.
+/// `[pam]`: how names and passwords are checked by the system's PAM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PamConfig {
     /// The realm that browsers show in the password prompt.

@@ -24,7 +24,7 @@ pub struct RoutePath {
 /// A segment of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
-    /// A literal segment.
+    /// A segment that a request's path must have literally.
     Literal(String),
     /// `:name`: any one segment, passed on under that name.
     Parameter(String),
@@ -156,7 +156,7 @@ impl MethodSet {
         METHODS.into_iter().filter(move |name| self.contains(name))
     }
 
-    /// Returns the intersection.
+    /// Returns the methods that both sets contain.
     pub fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
@@ -170,7 +170,7 @@ impl MethodSet {
 /// A rule for the `Origin` header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OriginRule {
-    /// `"*"`
+    /// `"*"`: every origin is allowed.
     Any,
     /// `"same-host"`: the origin's host and port are the request's `Host`.
     SameHost,
@@ -302,7 +302,7 @@ pub(crate) fn parse_client_address(text: &str) -> Result<ClientAddress, String> 
 /// Channels that clients of a route may subscribe to: one (`news`), or all with a prefix (`room:*`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChannelPattern {
-    /// A single channel.
+    /// Exactly the channel of this name.
     Exact(String),
     /// The prefix without the `*`; may be empty.
     Prefix(String),
@@ -342,13 +342,13 @@ impl ChannelPattern {
 pub enum IdentitySource {
     /// None: the connection is anonymous.
     None,
-    /// A query parameter.
+    /// The value of a parameter in the request's query.
     Query(String),
     /// A cookie of the request.
     Cookie(String),
     /// A header of the request.
     Header(String),
-    /// The client's certificate.
+    /// A field of the client's certificate, which the listener must have verified.
     Certificate(CertificateField),
     /// A token, by `[jwt]`; anonymous clients may be allowed.
     Token(Anonymous),

@@ -96,7 +96,7 @@ impl AccessLogFile {
         self.kept.lock().scribe.clone()
     }
 
-    /// Reopens the file.
+    /// Reopens the file, after a rotation has moved it away.
     pub(crate) fn reopen(&self) {
         if let Some(lines) = &self.kept.lock().lines {
             lines.reopen();

@@ -179,7 +179,7 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
         }
     }
 
-    /// Runs one turn.
+    /// Runs one turn, waiting for events until its work is due.
     pub(crate) fn turn(&mut self) -> std::io::Result<()> {
         let timeout = self.rest.wait_ms();
         self.poll_driver(timeout)?;

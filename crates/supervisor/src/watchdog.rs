@@ -13,7 +13,7 @@ use crate::pulse::StuckWorker;
 /// The number of requests within `limits.watchdog_timeout`.
 const QUESTIONS: u32 = 4;
 
-/// The watchdog's state.
+/// Detects a server process whose workers hang, by requests that stay unanswered.
 #[derive(Default)]
 pub(super) struct Watchdog {
     is_watching: bool,

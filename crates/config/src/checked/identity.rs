@@ -187,7 +187,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Reads `[identity_hook]`.
+    /// Reads `[identity_hook]`; `None` if a value is invalid.
     pub(super) fn identity_hook(&mut self, table: &RawTable) -> Option<IdentityHookConfig> {
         let headers = self.each(table, "headers", parse_header_name);
         Some(IdentityHookConfig {

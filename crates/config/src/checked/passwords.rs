@@ -11,7 +11,7 @@ use crate::raw::RawTable;
 use crate::types::RouteConfig;
 
 impl Checker<'_> {
-    /// Reads `[pam]`.
+    /// Reads `[pam]`; `None` if a value is invalid.
     pub(super) fn pam(&mut self, table: &RawTable) -> Option<PamConfig> {
         let realm = text(table, "realm").expect("has a default");
         let fits = |c: char| (c == ' ' || c.is_ascii_graphic()) && c != '"' && c != '\\';

@@ -205,7 +205,7 @@ impl Section {
     }
 }
 
-/// A directive.
+/// A directive of the configuration file: its type, default, and the texts of the reference.
 #[derive(Debug)]
 pub(crate) struct Directive {
     pub section: Section,

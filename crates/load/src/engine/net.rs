@@ -39,7 +39,7 @@ pub(crate) struct EngineState {
     pub(super) has_heartbeats: bool,
     pub(crate) rng: fastrand::Rng,
     pub(crate) clients: Vec<LoadClient>,
-    /// By transport index.
+    /// The client of each transport, by transport index.
     pub(super) who: Vec<u32>,
     pub(super) trusts: Vec<Option<ClientTls>>,
     pub(super) codecs: Codecs,
@@ -51,7 +51,7 @@ pub(crate) struct EngineState {
     pub(super) opening: u32,
     pub(super) sources: Vec<IpAddr>,
     pub(super) next_source: usize,
-    /// By endpoint.
+    /// The resolved addresses of each endpoint.
     pub(super) families: Vec<EndpointAddresses>,
     /// Unsent bytes by client, and in total.
     pub(super) unsent: Vec<usize>,

@@ -63,7 +63,7 @@ pub(crate) struct FanoutLoad {
     chaos: Option<Schedule>,
     recovery: Option<RecoveryState>,
     retries: RetryQueue,
-    /// By client.
+    /// The protocol state of each client.
     speech: Vec<ServerProtocol>,
     /// By publisher, unacknowledged publications; only if answers arrive in order.
     asked: Option<Vec<VecDeque<Entry>>>,

@@ -8,7 +8,7 @@ use veche_terminal::exit::{CommandFailure, Exit, print, print_line};
 
 use super::control::ControlTarget;
 
-/// The output format.
+/// The output format of `veche status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutputFormat {
     Table,

@@ -40,7 +40,7 @@ pub(crate) type Port = EnginePort<Order, Event>;
 pub(crate) struct Identity {
     pub(crate) id: NodeId,
     pub(crate) name: String,
-    /// See [`Announcement::settings`].
+    /// A hash of the settings that all nodes share; see [`Announcement::settings`].
     pub(crate) settings: u64,
 }
 

@@ -18,7 +18,7 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// Name, help, where.
+/// The name, the help text and the source of a counter.
 type Counter = (&'static str, &'static str, fn(&EngineFigures) -> &AtomicU64);
 
 const COUNTERS: &[Counter] = &[

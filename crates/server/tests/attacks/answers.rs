@@ -14,7 +14,7 @@ use crate::floods::back_ends;
 use crate::raw::{TEXT, connect_with, frame, hear, narrow, open, upgrade};
 use crate::support::{Lines, Options, Server, Setup, Socket, chosen_io, now, process, until};
 
-/// The configured `memory_limit`.
+/// `limits.memory_limit` of the server under attack.
 const LIMIT_KIB: u64 = 64 << 10;
 
 /// The tolerated excess: data written between two memory readings, and memory released late.

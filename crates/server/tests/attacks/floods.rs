@@ -30,7 +30,6 @@ pub(crate) fn flood_of(message: &[u8]) -> Vec<u8> {
     message.repeat(FLOOD_BYTES.div_ceil(message.len()))
 }
 
-/// A flooding client.
 struct Flooder {
     socket: TcpStream,
     /// The bytes of the flood sent in this round.

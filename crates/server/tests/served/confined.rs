@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use crate::support::http::Http;
 use crate::support::{Options, Server, Socket, USUAL, get, until};
 
-/// Debian's user `nobody`.
+/// The id of Debian's user `nobody`.
 const NOBODY: u32 = 65_534;
 
 fn is_root() -> bool {

@@ -261,7 +261,7 @@ fn forged_tokens_get_401_and_their_reason_is_counted() {
     });
 }
 
-/// An issuer's key.
+/// The key with which an issuer signs tokens.
 struct Signer {
     id: &'static str,
     pair: EcdsaKeyPair,

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use crate::support::{Options, Server, USUAL, get, skip, until};
 
-/// Debian's user `nobody`.
+/// The id of Debian's user `nobody`.
 const NOBODY: u32 = 65_534;
 
 const SECRET: &str = "of root\n";

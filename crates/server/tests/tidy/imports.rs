@@ -8,7 +8,7 @@ use super::sources;
 
 pub(super) type Path = Vec<String>;
 
-/// A source file.
+/// The names that a source file uses.
 #[derive(Default)]
 pub(super) struct Module {
     /// The path below the crate's source folder.

@@ -14,7 +14,7 @@ const STEP: Duration = Duration::from_millis(10);
 /// The behaviour of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Bytes pass.
+    /// Bytes pass in both directions.
     None,
     /// Connections are closed, and so are new ones.
     Cut,

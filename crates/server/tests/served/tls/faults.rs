@@ -10,7 +10,7 @@ use rustls::pki_types::ServerName;
 use super::Sealed;
 use crate::support::{Options, SOON, on_all, until};
 
-/// Returns a ClientHello.
+/// Returns a TLS client and the bytes of its ClientHello.
 fn hello(sealed: &Sealed) -> (ClientConnection, Vec<u8>) {
     let name = ServerName::try_from("localhost").expect("a name");
     let mut client = ClientConnection::new(Arc::clone(&sealed.trust), name).expect("a client");
