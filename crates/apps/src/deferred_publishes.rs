@@ -102,7 +102,7 @@ impl DeferredPublishes {
         &self.refused
     }
 
-    /// Defers a publication.
+    /// Queues a publication until its home accepts it.
     pub(super) fn push(&mut self, channel: &str, payload: Payload) {
         self.last += 1;
         self.waiting.insert(self.last);

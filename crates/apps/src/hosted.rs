@@ -28,10 +28,10 @@ pub(super) enum HostedRuntime {
     Workers(Box<Workers>),
 }
 
-/// What is run.
+/// The program of an application, from which runtimes are created.
 #[derive(Clone, Debug)]
 pub(super) enum Program {
-    /// Lua.
+    /// The code of a Lua application.
     Script(Box<veche_script::Program>),
     /// Requests to a script.
     PerEvent(Arc<veche_remote::Program>),

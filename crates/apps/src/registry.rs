@@ -21,7 +21,6 @@ use super::service::Lifecycle;
 /// One application that can be run.
 #[derive(Clone, Debug)]
 pub struct AppBundle {
-    /// What runs.
     pub(super) program: Program,
     /// What lies below may be answered with.
     pub files: Option<Arc<Path>>,

@@ -49,7 +49,7 @@ pub(crate) struct WriterThread {
     is_maintenance_failing: bool,
     /// How often the database was found damaged.
     damages: u32,
-    /// Dropped last.
+    /// Dropped last, so that no other process opens the folder before the database is closed.
     _lock: Lock,
 }
 
@@ -72,7 +72,7 @@ struct Group {
 /// The share of one lane.
 struct LanePart {
     lane: Arc<Lane>,
-    /// The last batch.
+    /// Number of the lane's last batch in the group.
     batch: u64,
     batches: u64,
     bytes: usize,

@@ -7,7 +7,7 @@ use std::str::FromStr;
 /// The address of a FastCGI server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A Unix socket.
+    /// The path of a Unix socket.
     Unix(PathBuf),
     /// A host and a port.
     Tcp(String),

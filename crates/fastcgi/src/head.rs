@@ -1,6 +1,6 @@
 //! The head of a script's output, as CGI has it: header lines, an empty line, and then the body.
 
-/// The longest head.
+/// The longest head of a response, in bytes.
 const HEAD_BYTES_MAX: usize = 65_536;
 
 /// A head that was read.

@@ -16,9 +16,9 @@ const REQUEST_ID: [u8; 2] = [0, 1];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Begins a request.
+    /// Begins a request, with its role and flags.
     BeginRequest = 1,
-    /// Ends a response.
+    /// Ends a response, with its status.
     EndRequest = 3,
     /// Parameters of a request.
     Params = 4,
@@ -35,7 +35,7 @@ pub enum Kind {
 pub struct Record<'a> {
     /// One of [`Kind`], or another number.
     pub kind: u8,
-    /// Without padding.
+    /// The content, without its padding.
     pub content: &'a [u8],
 }
 
@@ -91,7 +91,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Takes more bytes.
+    /// Adds received bytes to the undecoded ones.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.start);
         self.start = 0;

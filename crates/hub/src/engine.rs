@@ -272,11 +272,11 @@ pub struct EngineGauges {
 /// A channel with history.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredChannel<'a> {
-    /// The channel name.
+    /// Name of the channel, as the log and the engine know it.
     pub name: &'a Arc<str>,
-    /// The channel's slot.
+    /// Index of the channel in the hub's table, reused after its removal.
     pub slot: u32,
-    /// The history options.
+    /// How much history the channel stores, and for how long.
     pub history: &'a HistoryOptions,
     /// The wall clock for expiry, in milliseconds.
     pub now_ms: u64,
@@ -365,11 +365,11 @@ pub struct QueryContext(pub(crate) Origin);
 /// A member of this node that joined or left.
 #[derive(Debug)]
 pub struct MemberChange<'a> {
-    /// The channel name.
+    /// Name of the channel that the member belongs to.
     pub channel: &'a Arc<str>,
-    /// The member.
+    /// The joining or leaving client, as others see it.
     pub client: &'a Arc<ClientInfo>,
-    /// [`FeedEvent::Joined`] or [`FeedEvent::Left`].
+    /// Either [`FeedEvent::Joined`] or [`FeedEvent::Left`].
     pub event: FeedEvent,
     /// Whether only the first and last connection of a user are announced.
     pub is_by_user: bool,
@@ -402,7 +402,7 @@ pub struct MemberChangeContext {
 /// The members of one channel on this node.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalMembers<'a> {
-    /// The channel name.
+    /// Name of the channel that is queried.
     pub channel: &'a str,
     pub(crate) members: Option<&'a ChannelMembers>,
 }
@@ -419,7 +419,7 @@ impl LocalMembers<'_> {
         }
     }
 
-    /// Returns their number.
+    /// Returns the number of members and of their users.
     #[must_use]
     pub fn stats(&self) -> PresenceStats {
         self.members
@@ -439,23 +439,23 @@ pub enum OrderResult {
     },
     /// Stale, and not stored; with the channel's position.
     Skipped(Position),
-    /// An [`EngineReport`] follows.
+    /// The result follows in an [`EngineReport`].
     Deferred,
 }
 
 /// The result of a query: immediate, or in a later report.
 #[derive(Debug)]
 pub enum EngineReply<T> {
-    /// The result.
+    /// The result is known at once.
     Ready(T),
-    /// An [`EngineReport`] follows.
+    /// The result follows in an [`EngineReport`].
     Deferred,
 }
 
 /// An item of a channel's feed.
 #[derive(Clone, Debug)]
 pub struct FeedItem {
-    /// The channel name.
+    /// Name of the channel that was published to.
     pub channel: Arc<str>,
     /// The publication, with its position if it is stored.
     pub publication: Publication,

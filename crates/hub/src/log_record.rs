@@ -9,7 +9,7 @@ use crate::{Epoch, Publication, Version};
 pub enum LogRecord {
     /// A stream was started; an earlier stream of that channel is void.
     Opened {
-        /// Its channel.
+        /// Name of the stream's channel.
         channel: Arc<str>,
         /// The epoch of the stream.
         epoch: Epoch,
@@ -18,7 +18,7 @@ pub enum LogRecord {
     },
     /// A publication was ordered.
     Published {
-        /// Its channel.
+        /// Name of the channel that was published to.
         channel: Arc<str>,
         /// The publication with its position.
         publication: Publication,
@@ -27,14 +27,14 @@ pub enum LogRecord {
     },
     /// Publications with lower offsets are no longer stored.
     Trimmed {
-        /// Their channel.
+        /// Name of the channel whose history was trimmed.
         channel: Arc<str>,
         /// The lowest offset that may still be stored.
         below: u64,
     },
     /// The stream was dropped.
     Dropped {
-        /// Its channel.
+        /// Name of the stream's channel.
         channel: Arc<str>,
     },
 }
@@ -51,7 +51,7 @@ pub struct LogBatch {
 /// A stream as stored by a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestoredStream {
-    /// The channel name.
+    /// Name of the stream's channel.
     pub channel: Arc<str>,
     /// The epoch of the stream.
     pub epoch: Epoch,

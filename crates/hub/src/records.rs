@@ -42,7 +42,7 @@ impl LentBytes {
     }
 }
 
-/// [`BLOCK_RECORDS`] consecutive publications.
+/// A block of [`BLOCK_RECORDS`] consecutive publications.
 #[derive(Debug)]
 struct Block {
     records: Vec<Record>,

@@ -46,7 +46,7 @@ const SPARE_TICKS: u32 = 15;
 /// The shortest time for which positions are stored: subscribed channels are looked at more often.
 const POSITION_TTL_MS_MIN: u64 = 5 * 60 * 1000;
 
-/// See the [module](self).
+/// The state of the channels of this worker whose engine is shared with other nodes.
 #[derive(Debug)]
 pub struct RemoteEngine {
     entries: Entries,

@@ -133,7 +133,7 @@ pub const MEMBERS_MAX: usize = 10_000;
 /// The number of members of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PresenceStats {
-    /// Connections.
+    /// The number of member connections.
     pub clients: u32,
     /// Distinct users; all anonymous members count as one.
     pub users: u32,

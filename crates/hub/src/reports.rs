@@ -23,7 +23,6 @@ impl<E: Engine> Hub<E> {
         self.retry_stalled(outlet)
     }
 
-    /// Returns the engine.
     pub fn engine(&mut self) -> &mut E {
         &mut self.engine
     }

@@ -11,7 +11,7 @@ use veche_hub::{
     RestoredStream, SubscribeOptions, Ticket, UserCommand, Version, WorkerId,
 };
 
-/// Output as text.
+/// Records the hub's output as text.
 #[derive(Default)]
 struct Desk(Vec<String>);
 

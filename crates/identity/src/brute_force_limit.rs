@@ -20,7 +20,7 @@ const FULL_MS: u64 = 1_000;
 /// Delays by address. Times are in monotonic milliseconds.
 #[derive(Debug)]
 pub struct BruteForceLimit {
-    /// `None`: no limit.
+    /// Permitted failures of an address; `None`: unlimited.
     rate: Option<Rate>,
     table: Mutex<FailureTable>,
 }

@@ -216,7 +216,7 @@ impl IdentityProviders {
         &self.ended
     }
 
-    /// Returns the counters.
+    /// Returns the counters for `/metrics`.
     pub fn metrics(&self) -> &Arc<IdentityMetrics> {
         &self.figures
     }

@@ -59,7 +59,6 @@ enum Next {
     Turn,
     /// Sleeps if the mailbox permits it.
     Sleep,
-    /// Ends.
     End,
 }
 

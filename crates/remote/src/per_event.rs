@@ -293,7 +293,7 @@ impl PerEvent {
 #[derive(Clone, Copy, Debug)]
 enum Parts {
     All,
-    /// Replies and failures.
+    /// Only replies and failures.
     End,
     /// Effects of an accepted handshake.
     Effects,

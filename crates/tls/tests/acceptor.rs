@@ -8,7 +8,7 @@ use veche_tls::{
     TrustSource,
 };
 
-/// A temporary folder.
+/// A temporary folder, removed when dropped.
 struct Folder(PathBuf);
 
 impl Folder {

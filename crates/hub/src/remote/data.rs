@@ -87,7 +87,7 @@ pub(crate) fn decode(data: &Bytes) -> Option<Publication> {
     })
 }
 
-/// Encodes a member.
+/// Encodes a member for the store, which does not interpret it.
 pub(crate) fn encode_member(client: &ClientInfo) -> Bytes {
     let mut out = Vec::with_capacity(1 + client.bytes());
     out.push(DATA_VERSION);

@@ -11,7 +11,7 @@ use crate::{Epoch, Payload, Position};
 /// The most items of a channel that wait until its position is known; later ones are dropped, and show as a gap.
 const HELD_MAX: usize = 1024;
 
-/// A channel.
+/// How far a channel's feed was followed, and what it needs.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) name: Arc<str>,
@@ -45,13 +45,13 @@ pub(super) struct Entry {
 /// How far the feed of a channel is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Feed {
-    /// There is none.
+    /// The channel is not subscribed.
     Off,
     /// It is subscribed since this tick.
     Begun(u32),
     /// It is being looked up where it goes on, since this tick.
     Placing(u32),
-    /// It is live.
+    /// Items are delivered as they arrive.
     Live,
 }
 
