@@ -51,7 +51,7 @@ struct SimulatedDriver {
 struct Progress {
     /// Workers whose applications have not stopped.
     unstopped: Cell<usize>,
-    /// Workers with clients.
+    /// Number of workers with clients, in a drain.
     with_clients: Cell<usize>,
     /// Workers whose services have not ended.
     with_services: Cell<usize>,
@@ -167,7 +167,7 @@ impl SimulatedDriver {
         }
     }
 
-    /// Handles completed sends.
+    /// Reports buffers that were sent completely, and the fall below low water.
     fn left(&mut self, left: SentBuffers, now: Now, out: &mut Vec<WorkerOutput>) {
         let SentBuffers {
             id,

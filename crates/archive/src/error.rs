@@ -11,7 +11,7 @@ pub enum Error {
     /// Another process uses the folder.
     #[error("{} belongs to another running process{}", path.display(), of_process(*.pid))]
     InUse {
-        /// The archive's folder.
+        /// Path of the archive's folder.
         path: PathBuf,
         /// The id of that process, if known.
         pid: Option<u32>,

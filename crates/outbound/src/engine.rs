@@ -135,7 +135,7 @@ impl RemoteStore {
         Ok(port)
     }
 
-    /// Returns the counts.
+    /// Returns the counters for metrics.
     #[must_use]
     pub fn figures(&self) -> &EngineFigures {
         &self.shared.figures

@@ -46,7 +46,7 @@ impl Client {
         }
     }
 
-    /// Performs one request.
+    /// Performs one request and reads its complete response.
     pub(crate) async fn perform(&self, call: Fastcgi) -> CallOutcome {
         let pool = Arc::clone(&call.pool);
         let params =

@@ -21,5 +21,4 @@ pub(crate) struct Connection {
     pub(crate) end: Option<Box<(u16, String)>>,
 }
 
-/// Connections by id.
 pub(crate) type Connections = HashMap<ConnectionId, Connection, FixedState>;

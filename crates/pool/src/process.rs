@@ -35,7 +35,7 @@ const HEAD: &[u8] = br#"{"type":"event","id":"#;
 pub(crate) enum State {
     /// It has until then to say hello and to answer the event `start`.
     Starting { until: Instant },
-    /// It takes events.
+    /// It has answered the event `start` and takes events.
     Ready,
     /// It was asked to end, and is ended then.
     Stopping { until: Instant },
@@ -84,7 +84,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a process.
+    /// Starts the command with a socket to this process.
     pub(crate) fn start(
         options: &Options,
         key: ProcessKey,
@@ -268,7 +268,7 @@ impl Process {
         result
     }
 
-    /// Closes the socket.
+    /// Closes the socket; the process is killed at `until` unless it has ended.
     pub(crate) fn close(&mut self, until: Instant) {
         self.socket = None;
         self.output.clear();

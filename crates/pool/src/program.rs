@@ -10,7 +10,7 @@ use crate::shared::Shared;
 /// What an application's configuration says about its processes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// The application's name.
+    /// Name of the application in the configuration.
     pub name: String,
     /// The program and its arguments.
     pub command: Vec<String>,

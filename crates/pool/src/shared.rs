@@ -56,7 +56,7 @@ pub(crate) enum Mail {
     Frame {
         process: ProcessKey,
         event: Option<(u64, u64)>,
-        /// Head and payload.
+        /// The frame's head and payload.
         bytes: Vec<u8>,
         head_bytes: usize,
     },

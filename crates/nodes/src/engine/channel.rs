@@ -31,7 +31,7 @@ pub enum Order {
     Remove {
         /// Names the order in its answer.
         ticket: u64,
-        /// The channel.
+        /// Name of the channel whose publications are removed.
         channel: Arc<str>,
     },
     /// Notes a member of this node. Answered by [`Event::Member`].
@@ -40,7 +40,7 @@ pub enum Order {
     Members {
         /// Names the order in its answer.
         ticket: u64,
-        /// The channel.
+        /// Name of the channel whose members are read.
         channel: Arc<str>,
         /// Whether only the numbers are wanted.
         only_counts: bool,
@@ -52,7 +52,7 @@ pub enum Order {
 pub struct Publish {
     /// Names the order in its answer.
     pub ticket: u64,
-    /// The channel.
+    /// Name of the channel to publish to.
     pub channel: Arc<str>,
     /// Its topic, if that is another.
     pub topic: Option<Arc<str>>,
@@ -96,12 +96,12 @@ pub enum Published {
     Refused,
 }
 
-/// See [`Order::Check`].
+/// Parameters of [`Order::Check`], which looks up the position of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// Names the order in its answer.
     pub ticket: u64,
-    /// The channel.
+    /// Name of the channel to check.
     pub channel: Arc<str>,
     /// How the channel stores publications.
     pub keep: Keep,
@@ -111,12 +111,12 @@ pub struct Check {
     pub is_verifying: bool,
 }
 
-/// See [`Order::Read`].
+/// Parameters of [`Order::Read`], which reads stored publications.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
     /// Names the order in its answer.
     pub ticket: u64,
-    /// The channel.
+    /// Name of the channel to read.
     pub channel: Arc<str>,
     /// How the channel stores publications.
     pub keep: Keep,
@@ -139,16 +139,16 @@ pub enum Direction {
     Latest,
 }
 
-/// See [`Order::Member`].
+/// Parameters of [`Order::Member`], which adds or removes a member of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Names the order in its answer.
     pub ticket: u64,
-    /// The channel.
+    /// Name of the channel that the member belongs to.
     pub channel: Arc<str>,
     /// Names the member on its node: the id of its client.
     pub client: Box<str>,
-    /// Its user.
+    /// Name of the member's user.
     pub user: Box<str>,
     /// The encoded member; `None`: it has left.
     pub data: Option<Bytes>,
@@ -168,18 +168,18 @@ pub enum Event {
     Followed(Arc<str>),
     /// An item of the feed. Without a position it was not stored.
     Item {
-        /// The channel.
+        /// Name of the channel that was published to.
         channel: Arc<str>,
         /// Its position and the offset of its predecessor in the same epoch.
         place: Option<(Position, u64)>,
-        /// The encoded publication.
+        /// The encoded publication, as its node ordered it.
         data: Bytes,
     },
     /// The answer to [`Order::Publish`].
     Published {
         /// The ticket of the order.
         ticket: u64,
-        /// The result.
+        /// Whether it was ordered, and where.
         result: Published,
     },
     /// The answer to [`Order::Check`].
@@ -193,14 +193,14 @@ pub enum Event {
     Entries {
         /// The ticket of the order.
         ticket: u64,
-        /// The publications.
+        /// The stored publications; `None` where they can't be read.
         entries: Option<Box<Entries>>,
     },
     /// The answer to [`Order::Remove`]: whether they are removed.
     Removed {
         /// The ticket of the order.
         ticket: u64,
-        /// Whether they are.
+        /// Whether the publications are removed.
         is_removed: bool,
     },
     /// Members of this node are not stored any more: its lease had ended, or the store has lost them.
@@ -209,21 +209,21 @@ pub enum Event {
     Member {
         /// The ticket of the order.
         ticket: u64,
-        /// Whether it is.
+        /// Whether another node has a member of the same user.
         is_elsewhere: bool,
     },
     /// The answer to [`Order::Members`]; `None` where they can't be read.
     Members {
         /// The ticket of the order.
         ticket: u64,
-        /// The members.
+        /// The members or their number; `None` where they can't be read.
         found: Option<Members>,
     },
     /// A member of another node whose lease has ended.
     Departed {
-        /// The channel.
+        /// Name of the channel that the member belonged to.
         channel: Arc<str>,
-        /// The encoded member.
+        /// The member, as its node encoded it.
         data: Bytes,
     },
 }
@@ -231,7 +231,7 @@ pub enum Event {
 /// The state of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its position.
+    /// Position of the latest publication.
     pub top: Position,
     /// The id of the publication there, 0 where that is not known.
     pub id: u64,
@@ -239,10 +239,10 @@ pub struct Found {
     pub latest: Option<(u64, Bytes)>,
 }
 
-/// See [`Order::Members`].
+/// The answer to [`Order::Members`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Members {
-    /// The encoded members.
+    /// The members, as their nodes encoded them.
     List(Vec<Bytes>),
     /// The numbers of clients and of users.
     Counts(u32, u32),

@@ -15,9 +15,9 @@ pub enum Order {
     /// Sends bytes to the channel of a node, or of all nodes (this one included) where `to` is `None`. At most once, without
     /// an answer; lost while there is no connection.
     Send {
-        /// The receiver.
+        /// The receiving node; `None`: all nodes.
         to: Option<NodeId>,
-        /// An encoded envelope.
+        /// The encoded envelope to send.
         bytes: Bytes,
     },
     /// Appends an entry to the control stream, which all nodes receive as [`Event::Control`], this one included. Answered by
@@ -25,7 +25,7 @@ pub enum Order {
     Append {
         /// Names the order in its answer.
         ticket: u64,
-        /// An encoded envelope.
+        /// The encoded envelope to append.
         bytes: Bytes,
     },
     /// Reads the control stream behind an offset, or its position alone without one. Answered by [`Event::ControlRead`].
@@ -55,7 +55,7 @@ pub enum Order {
         table: Arc<str>,
         /// The name of the value.
         name: Bytes,
-        /// The value.
+        /// The value to store; `None` removes it.
         value: Option<Bytes>,
     },
     /// Reads all values of a table. Answered by [`Event::Table`].
@@ -89,7 +89,7 @@ pub enum Event {
         position: Position,
         /// The offset of the entry before it, in the same epoch.
         before: u64,
-        /// Its bytes.
+        /// The encoded envelope that was appended.
         bytes: Bytes,
     },
     /// The answer to [`Order::Append`]: the position of the entry, or `None` where it is not known whether it was stored.
@@ -117,7 +117,7 @@ pub enum Event {
     Stored {
         /// The ticket of the order.
         ticket: u64,
-        /// Whether it is.
+        /// Whether the value is stored.
         is_stored: bool,
     },
     /// The answer to [`Order::ReadTable`]: names and values, or `None` where they can't be read.

@@ -47,7 +47,7 @@ pub(super) struct Commands {
 struct CarriedOut {
     /// All up to this one.
     floor: u64,
-    /// Those above it.
+    /// Commands above the floor that were carried out.
     above: BTreeSet<u64>,
 }
 

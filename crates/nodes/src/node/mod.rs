@@ -60,7 +60,7 @@ const DEAF_MS: u64 = 2 * LEASE_RENEWAL_MS + 500;
 /// Questions of other nodes that may be open here.
 const TASKS_MAX: usize = 4_096;
 
-/// See the [module](self).
+/// This node's part in the cluster, without sockets and clocks.
 #[derive(Debug)]
 pub struct Node {
     id: NodeId,
@@ -134,7 +134,7 @@ impl Node {
         self.peers.iter()
     }
 
-    /// Returns the counters.
+    /// Returns the counters for metrics.
     #[must_use]
     pub fn counts(&self) -> NodeCounts {
         self.counts

@@ -8,10 +8,10 @@ use crate::{Announcement, NodeId};
 /// Nodes that are known at most: made-up ones take no more memory.
 const PEERS_MAX: usize = 1024;
 
-/// Another node.
+/// Another node, as this one knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its last announcement.
+    /// The last announcement received from it.
     pub announcement: Announcement,
     /// The time of that, on the monotonic clock of this node.
     pub heard_at_ms: u64,

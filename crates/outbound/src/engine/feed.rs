@@ -55,7 +55,7 @@ struct Reader {
     is_alive: AtomicBool,
 }
 
-/// A subscribed connection.
+/// A connection that has subscribed to the feed.
 struct Feed {
     session: Session,
     reader: Arc<Reader>,

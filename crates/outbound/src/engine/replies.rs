@@ -73,7 +73,7 @@ pub(super) struct Message {
     pub(super) channel: Option<Arc<str>>,
     /// Its position, and the offset before it.
     pub(super) place: Option<(Position, u64)>,
-    /// The publication.
+    /// The encoded publication, as its node ordered it.
     pub(super) data: Bytes,
 }
 

@@ -3,7 +3,7 @@
 use redis::Cmd;
 use veche_nodes::NodeId;
 
-/// A script.
+/// A script that Redis runs atomically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Script {
     Publish,

@@ -128,7 +128,7 @@ impl Session {
         Ok(store)
     }
 
-    /// Loads the scripts.
+    /// Loads the scripts into Redis and reads its properties.
     pub(super) async fn load(&mut self) -> Result<(), CallError> {
         let mut pipeline = Pipeline::new();
         pipeline.add_command(info("server"));
@@ -267,7 +267,6 @@ impl Session {
         Err(CallError::new(CallErrorKind::Refused, words))
     }
 
-    /// Runs one command.
     pub(super) async fn query(&mut self, command: &Cmd) -> Result<Value, CallError> {
         query(&mut self.connection, command).await
     }

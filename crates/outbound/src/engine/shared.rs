@@ -23,13 +23,13 @@ pub struct EngineSettings {
     pub prefix: String,
     /// Whether positions outlive a failover although writes may be lost.
     pub trusts_failover: bool,
-    /// This node.
+    /// Id of this node.
     pub node: NodeId,
     /// Is told of changes, from threads of the runtime.
     pub notice: Arc<dyn Fn(&Notice) + Send + Sync>,
 }
 
-/// See [`EngineSettings::sentinel`].
+/// How the primary is found where Sentinels watch it; see [`EngineSettings::sentinel`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sentinel {
     /// The name of the primary.
@@ -60,7 +60,7 @@ pub enum Notice {
 pub struct EngineFigures {
     /// Connections that were lost.
     pub losses: AtomicU64,
-    /// Commands, scripts included.
+    /// Commands that were sent, scripts included.
     pub commands: AtomicU64,
     /// Batches in which they went out.
     pub batches: AtomicU64,

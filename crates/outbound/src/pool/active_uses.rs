@@ -13,7 +13,7 @@ const TEXT_MAX: usize = 60;
 /// The most descriptions in an error.
 const NAMED_MAX: usize = 5;
 
-/// The current uses.
+/// Descriptions of the current uses of a pool, for error texts.
 #[derive(Debug, Default)]
 pub(crate) struct ActiveUses(Mutex<State>);
 

@@ -106,7 +106,7 @@ impl RedisDialer {
     }
 }
 
-/// The shared connection.
+/// One connection that the calls of all workers share.
 pub(super) struct SharedConnection {
     dialer: RedisDialer,
     connect_timeout: Duration,

@@ -21,7 +21,7 @@ use veche_outbound::{ClientKind, ClientMetrics, Outbound, Port};
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// One worker's port.
+/// The port of one worker, and the outcomes it received.
 struct Bench {
     outbound: Outbound,
     port: Port,
