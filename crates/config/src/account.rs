@@ -18,7 +18,7 @@ use crate::types::{Config, RunAs};
 #[derive(Debug, thiserror::Error)]
 pub enum AccountError {
     /// The user or group does not exist.
-    #[error("server.{what}: there is no {what} {name:?} on this machine; a number needs no entry")]
+    #[error("server.{what}: this machine has no {what} {name:?}; a number needs no entry")]
     Unknown {
         /// The kind of account: "user" or "group".
         what: &'static str,
@@ -235,11 +235,11 @@ mod tests {
         };
         assert_eq!(
             error(run_as("veche-has-no-such-user", None)),
-            "server.user: there is no user \"veche-has-no-such-user\" on this machine; a number needs no entry"
+            "server.user: this machine has no user \"veche-has-no-such-user\"; a number needs no entry"
         );
         assert!(
             error(run_as("root", Some("veche-has-none")))
-                .starts_with("server.group: there is no group")
+                .starts_with("server.group: this machine has no group")
         );
     }
 

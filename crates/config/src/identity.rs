@@ -127,7 +127,7 @@ impl KeySource {
                 Keys::secret(secret).map_err(|why| format!("{}: {why}", file.display()))
             }
             Self::SecretVariable(name) => match std::env::var_os(name) {
-                None => Err(format!("there is no variable {name:?} in the environment")),
+                None => Err(format!("the environment has no variable {name:?}")),
                 Some(value) => Keys::secret(value.as_encoded_bytes())
                     .map_err(|why| format!("the variable {name:?}: {why}")),
             },

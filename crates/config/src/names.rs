@@ -422,7 +422,7 @@ impl IdentitySource {
         let (name, make) = make;
         if !is_token(name) {
             return Err(format!(
-                "{name:?} is no name of a parameter, cookie or header"
+                "{name:?} is not the name of a parameter, cookie or header"
             ));
         }
         Ok(make(name.to_owned()))
@@ -505,7 +505,7 @@ impl fmt::Display for IdentitySource {
 /// Parses a URL that the HTTP client supports.
 pub(crate) fn parse_url(text: &str) -> Result<SecretUrl, String> {
     let shown = masked(text);
-    let url = Url::parse(text).map_err(|why| format!("{shown:?} is no URL: {why}"))?;
+    let url = Url::parse(text).map_err(|why| format!("{shown:?} is not a URL: {why}"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
         return Err(format!(
             "a URL begins with http:// or https://, found {shown:?}"

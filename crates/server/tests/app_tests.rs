@@ -500,7 +500,7 @@ fn what_is_run_and_how_it_exits() {
     nothing.write("app.lua", APP);
     assert_eq!(
         nothing.run(&[]).2,
-        "veche: .: there is no file named *_test.lua\n"
+        "veche: .: no file is named *_test.lua\n"
     );
 }
 

@@ -103,7 +103,7 @@ impl Checker<'_> {
         for (index, event) in events.iter().enumerate() {
             if !EVENTS.contains(&event.as_str()) {
                 let nearest = nearest_hint(event, EVENTS);
-                let why = format!("events: there is no event {event:?}{nearest}");
+                let why = format!("events: unknown event {event:?}{nearest}");
                 self.problems.add(table.item_at("events", index), why);
                 is_sound = false;
             }

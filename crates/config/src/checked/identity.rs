@@ -121,7 +121,7 @@ impl Checker<'_> {
         let name = match given.as_slice() {
             [] => {
                 if table.has(until) {
-                    let why = format!("{until}: there is no previous secret");
+                    let why = format!("{until}: previous_secret is not set");
                     self.problems.add(table.key_at(until), why);
                 }
                 return None;

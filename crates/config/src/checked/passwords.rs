@@ -81,7 +81,7 @@ impl Checker<'_> {
             self.problems.add(
                 at,
                 format!(
-                    "identity: \"{identity}\" makes clients send passwords, which could be read on the network at {}: give that listener tls, or let it listen on 127.0.0.1, or name in trusted_proxies who has TLS in front of it",
+                    "identity: \"{identity}\" makes clients send passwords, which could be read on the network at {}: give that listener tls, or let it listen on 127.0.0.1, or name the proxy that terminates TLS in trusted_proxies",
                     label.unwrap_or_default()
                 ),
             );

@@ -47,7 +47,7 @@ fn the_page_is_on_internal_listeners_and_nowhere_else() {
     assert_eq!(
         warnings(&format!("{LISTEN}{keys}")),
         [
-            "/etc/veche/veche.toml:4:8: keys: no [[listen]] has role \"internal\", so there is no admin page"
+            "/etc/veche/veche.toml:4:8: keys: no [[listen]] has role \"internal\", so the admin page is not served"
         ]
     );
     let open = INTERNAL.replace("127.0.0.1:1", "10.0.0.1:1");

@@ -42,7 +42,7 @@ fn mistakes_in_history_are_told() {
     for (text, line) in [
         (
             "path = \"/nowhere/kept\"\n",
-            "4:8: path: there is no folder /nowhere",
+            "4:8: path: the folder /nowhere does not exist",
         ),
         (
             "path = \"api.lua\"\n",
@@ -90,7 +90,7 @@ fn what_comes_to_nothing_is_warned_of() {
         ),
         (
             "[history]\npath = \"kept\"\n".to_owned(),
-            "path: no [[namespace]] has history_size, so there is no history",
+            "path: no [[namespace]] has history_size, so no history is stored",
         ),
     ] {
         let config = good(&format!("{LISTEN}{text}"));

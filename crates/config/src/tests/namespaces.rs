@@ -179,8 +179,8 @@ fn what_means_nothing_without_a_history_is_warned_of() {
     ));
     let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
     let endings = [
-        "history_bytes: without history_size there is no history",
-        "history_ttl: without history_size there is no history",
+        "history_bytes: has no effect without history_size",
+        "history_ttl: has no effect without history_size",
         "delta_publish: has no effect without delta",
     ];
     assert_eq!(warnings.len(), endings.len(), "{warnings:?}");

@@ -48,7 +48,7 @@ fn a_folder_that_is_served_holds_nothing_that_the_configuration_names() {
         ),
         (
             "[api]\nblocks = \"/srv/www/blocks\"\n",
-            "/srv/www/blocks (who is blocked)",
+            "/srv/www/blocks (blocked users)",
         ),
         (
             "[jwt]\nsecret_file = \"/srv/www/key.pem\"\n",

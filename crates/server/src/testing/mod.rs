@@ -253,10 +253,7 @@ fn find(root: &Path, paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
             let before = found.len();
             walk(path, &mut found).map_err(|error| failed(path, error))?;
             if found.len() == before {
-                return Err(format!(
-                    "{}: there is no file named *{SUFFIX}",
-                    path.display()
-                ));
+                return Err(format!("{}: no file is named *{SUFFIX}", path.display()));
             }
         } else {
             found.push(path.clone());

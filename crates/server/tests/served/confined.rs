@@ -99,7 +99,7 @@ fn a_user_that_is_not_there_is_no_start() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(5), "{said}");
     assert!(
-        said.contains("there is no user \"veche-has-no-such-user\""),
+        said.contains("no user \"veche-has-no-such-user\""),
         "{said}"
     );
 }
