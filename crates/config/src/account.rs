@@ -223,12 +223,12 @@ mod tests {
     }
 
     #[test]
-    fn nobody_named_is_nobody_to_become() {
+    fn without_a_user_the_account_stays() {
         assert_eq!(Account::of(None).expect("no error"), None);
     }
 
     #[test]
-    fn who_is_not_there_is_told() {
+    fn missing_accounts_are_reported() {
         let error = |run_as| {
             let found = Account::of(Some(&run_as));
             found.expect_err("nobody").to_string()
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_may_write() {
+    fn writable_paths_of_the_account() {
         let account = Account { uid: 5, gid: 6 };
         for (uid, gid, mode, may) in [
             (5, 6, 0o640, true),

@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_are_told_with_the_nearest() {
+    fn unknown_fields_are_reported_with_the_nearest_name() {
         let error = |format| Template::parse(format).expect_err("no template");
         assert_eq!(
             error("$remote_adr $status"),

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_head_is_refused() {
+    fn invalid_heads_are_rejected() {
         for (output, error) in [
             ("", HeadError::Endless),
             ("Content-Type: text/html\r\n", HeadError::Endless),

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_fastcgi_is_known_by_its_first_byte() {
+    fn other_protocols_are_detected_by_the_first_byte() {
         let mut decoder = Decoder::default();
         decoder.feed(b"HTTP/1.1 400 Bad Request\r\n\r\n");
         assert_eq!(decoder.next(), Err(NoRecord(b'H')));

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn names_say_for_whom_a_channel_is() {
+    fn channel_names_restrict_their_subscribers() {
         use EntryRequirement::{AnyGrant, NamedGrant, Never};
         let namespaces = namespaces();
         for (channel, everyone, ann, anonymous) in [

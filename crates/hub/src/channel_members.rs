@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_delay_each_connection_comes_and_goes() {
+    fn without_a_delay_each_connection_joins_and_leaves() {
         let mut roster = ChannelMembers::default();
         let (one, two) = (client("ann", "1"), client("ann", "2"));
         assert!(news(roster.join(&one, false)) && news(roster.join(&two, false)));

@@ -287,7 +287,7 @@ fn errors_of_calls_are_known_by_their_kind() {
 }
 
 #[test]
-fn a_call_that_nobody_waits_for_is_cancelled() {
+fn an_abandoned_call_is_cancelled() {
     let (mut bench, token) = calling(
         "local task = veche.spawn(function() veche.resolve('example.org') end)
         veche.sleep(1) print(task:cancel(), pcall(task.join, task))",

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_use_is_seen_and_limited() {
+    fn used_memory_is_measured_and_limited() {
         let memory = MemoryMonitor::new();
         assert!(!memory.is_short(1_000));
         let before = memory.used();

@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a start is needed, not a time")]
-    fn the_cap_is_told_when_it_is_reached_and_left() {
+    fn reaching_and_leaving_the_cap_is_logged() {
         let common = ProcessState::new(1, Instant::now());
         common.set_connections_max(3);
         assert!(!common.connection_opened());

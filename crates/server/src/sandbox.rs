@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_enforced_is_told() {
+    fn enforced_restrictions_are_logged() {
         let confined = |abi, ports: Option<&[u16]>| SandboxState {
             abi,
             ports: ports.map(|ports| ports.iter().copied().collect()),

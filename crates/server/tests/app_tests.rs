@@ -329,7 +329,7 @@ fn each_expectation_fails_in_its_own_words() {
 
 /// The test itself succeeds, the application does not.
 #[test]
-fn an_error_that_nobody_expected_fails_the_test() {
+fn an_unexpected_error_fails_the_test() {
     let told = failure("test.connect('/w'):send('fail')");
     let start = "the application logged an error (test.expect_error expects one):\n  app.lua:13: no idea\n  stack traceback:\n";
     assert!(told.starts_with(start), "{told}");
@@ -604,7 +604,7 @@ fn the_examples_pass_and_their_tests_see_mistakes() {
 
 /// Compares the output shown in the guide with the real one.
 #[test]
-fn the_guide_shows_what_is_so() {
+fn the_guide_shows_the_actual_output() {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/lua.md");
     let guide = fs::read_to_string(guide).expect("the guide");
     let section = guide.split("\n## Tests\n").nth(1).expect("the section");

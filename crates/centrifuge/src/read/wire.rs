@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_field_is_refused() {
+    fn invalid_fields_are_rejected() {
         // Field number 0.
         check(&[0x00, 0x00], Err(MalformedMessage::Protobuf));
         // Groups, and undefined wire types.

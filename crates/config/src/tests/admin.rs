@@ -62,7 +62,7 @@ fn the_page_is_on_internal_listeners_and_nowhere_else() {
 }
 
 #[test]
-fn what_it_shows_of_a_configuration_has_no_secrets() {
+fn the_shown_configuration_contains_no_secrets() {
     let config = good(&format!(
         "{INTERNAL}[admin]\nkeys = [\"hidden-in-the-file\"]\n[limits]\nping_interval = \"7s\"\n\
          [[app]]\nname = \"a\"\nscript = \"api.lua\"\noptions = {{ password = \"hidden-too\", port = 5 }}\n\

@@ -38,7 +38,7 @@ fn nothing_is_kept_unless_a_folder_is_named() {
 }
 
 #[test]
-fn mistakes_in_history_are_told() {
+fn invalid_history_settings_are_reported() {
     for (text, line) in [
         (
             "path = \"/nowhere/kept\"\n",

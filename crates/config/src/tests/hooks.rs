@@ -14,7 +14,7 @@ const ROUTE: &str = "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\n";
 const ROOMS: &str = "[[namespace]]\nname = \"room\"\nsubscribe = \"hook\"\npublish = \"hook\"\n";
 
 #[test]
-fn a_back_end_decides_on_what_it_has_urls_for() {
+fn hooks_exist_for_the_kinds_with_urls() {
     let hooks = "[hooks]\nsubscribe = \"http://127.0.0.1:9/s\"\npublish = \"http://[::1]/p\"\n\
                  rpc = \"http://localhost/r\"\nsecrets = [\"shh\"]\nclient_headers = [\"X-Token\"]\n";
     let config = good(&format!("{LISTEN}{ROUTE}{ROOMS}{hooks}"));
@@ -54,7 +54,7 @@ fn a_back_end_decides_on_what_it_has_urls_for() {
 }
 
 #[test]
-fn mistakes_in_hooks_are_told() {
+fn invalid_hooks_settings_are_reported() {
     says_after_listen(
         ROOMS,
         &[

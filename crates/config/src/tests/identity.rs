@@ -128,7 +128,7 @@ fn the_rest_of_the_sections() {
 }
 
 #[test]
-fn what_is_risky_is_said() {
+fn risky_settings_are_warned_of() {
     let warns = |lines: &str, what: &str| {
         let config = good(&format!("{LISTEN}[jwt]\n{lines}\n"));
         let warnings: Vec<&str> = config.warnings.iter().map(|one| &*one.message).collect();
@@ -316,7 +316,7 @@ fn a_check_has_time_for_the_modules_pause() {
 }
 
 #[test]
-fn passwords_are_not_sent_where_anybody_can_read_them() {
+fn passwords_require_an_encrypted_listener() {
     let on = |listen: &str| {
         let listen = format!("[[listen]]\naddress = \"0.0.0.0:8080\"\n{listen}");
         route("pam:veche").replace(LISTEN, &listen)

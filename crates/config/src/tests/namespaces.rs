@@ -79,7 +79,7 @@ history_bytes = "1GiB"
 }
 
 #[test]
-fn mistakes_in_namespaces_are_told() {
+fn invalid_namespace_settings_are_reported() {
     says_after_listen(
         r##"[[namespace]]
 history_size = 7
@@ -155,7 +155,7 @@ slow_consumer = "miss"
 }
 
 #[test]
-fn a_reload_leaves_what_is_heard_together_as_it_is() {
+fn a_reload_does_not_change_wildcard_namespaces() {
     let with = |namespaces: &str| good(&format!("{LISTEN}{namespaces}"));
     let plain = with("[[namespace]]\nname = \"news\"\n");
     let heard = with("[[namespace]]\nname = \"news\"\nwildcard = true\n");

@@ -111,7 +111,7 @@ fn warnings(lines: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_is_dangerous_together_is_told() {
+fn dangerous_combinations_are_warned_of() {
     let route = |lines: &str| {
         format!(
             "{LISTEN}[[route]]\npath = \"/\"\nhandler = \"push\"\nchannels = [\"a\"]\n{lines}\n"

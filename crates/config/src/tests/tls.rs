@@ -174,7 +174,7 @@ fn users_by_their_certificates() {
 
 /// What was warned of for plain listeners is no risk where clients prove who they are.
 #[test]
-fn who_shows_a_certificate_needs_no_key() {
+fn client_certificates_replace_api_keys() {
     let internal =
         "role = \"internal\"\ntls = { certificate = \"good.pem\", key = \"good.key\" }\n";
     let warned = checked(&listener(internal)).expect_err("no keys");
@@ -262,7 +262,7 @@ fn certificates_that_are_ordered() {
 }
 
 #[test]
-fn what_is_wrong_with_orders() {
+fn invalid_acme_settings_are_reported() {
     let long = format!("{}.example", "a".repeat(64));
     let bad: &[(&str, &[&str])] = &[
         (

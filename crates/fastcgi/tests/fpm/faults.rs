@@ -61,7 +61,7 @@ async fn nobody_listens() {
 }
 
 #[tokio::test]
-async fn what_is_no_response() {
+async fn invalid_responses_fail() {
     use record::Kind::{EndRequest, Params as OfParams, Stdout};
     let head: &[u8] = b"Content-Type: text/plain\r\n\r\nhello";
     let complete: &[u8] = &[0; 8];

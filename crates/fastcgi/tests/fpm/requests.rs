@@ -169,7 +169,7 @@ async fn a_response_beyond_the_limit_ends_the_request() {
 }
 
 #[tokio::test]
-async fn a_script_that_is_not_there_is_said() {
+async fn a_missing_script_is_reported() {
     let Some(fpm) = start("missing", "") else {
         return;
     };

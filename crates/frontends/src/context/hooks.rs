@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn only_chosen_headers_are_told_and_those_of_the_request_come_first() {
+    fn only_configured_headers_are_passed_on_and_those_of_the_request_win() {
         let mut asker = asker(&["cookie", "x-custom", "x-said"]);
         assert_eq!(asker.headers.len(), 2, "{:?}", asker.headers);
         assert_eq!(header(&asker, "cookie"), [b"c=1"]);

@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_left_without_an_answer_is_told_apart() {
+    fn entries_mark_clients_that_left_without_a_response() {
         let mut journal = journal(1.0, false);
         journal.begin(ID, false, 0, AccessLogEntry::default);
         journal.end(ID, CLIENT, 0);

@@ -179,7 +179,7 @@ fn what_does_not_open_says_why_once() {
 }
 
 #[test]
-fn a_silent_server_is_pinged_and_given_up() {
+fn a_silent_server_is_pinged_and_abandoned() {
     let mut world = World::new(Options::default());
     let peer = open(&mut world, SCRIPTED);
     world.told(peer);

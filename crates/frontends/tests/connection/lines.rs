@@ -223,7 +223,7 @@ fn empty_lines_before_the_first_mean_nothing() {
 }
 
 #[test]
-fn what_was_asked_before_the_fault_is_answered_before_the_end() {
+fn calls_before_an_invalid_line_are_answered() {
     let mut world = World::new(Options {
         workers: 2,
         ..Options::default()

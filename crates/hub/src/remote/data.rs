@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_of_another_version_is_nothing() {
+    fn truncated_data_and_other_versions_are_rejected() {
         let info = PublicationInfo {
             client: Some(Arc::new(client())),
             ..PublicationInfo::default()

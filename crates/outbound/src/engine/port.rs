@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_that_takes_nothing_hears_what_it_missed() {
+    fn a_slow_reader_learns_how_many_messages_were_dropped() {
         let (mut port, _orders, events) = EnginePort::<(), u32>::new(|| {});
         let add = |number| events.push_item(number, BYTES_MAX / 2, || (b"feed".to_vec(), 1_000));
         assert!(add(1) && add(2));

@@ -47,7 +47,7 @@ fn subscribers_that_do_not_read() {
 
 /// Everything is requested and nothing read: a client's own responses stop its input.
 #[test]
-fn echoes_that_nobody_reads() {
+fn unread_echoes() {
     let message = crate::raw::frame(crate::raw::BINARY, &[b'x'; 16 << 10]).repeat(16);
     Attack::default().run(|target, _| {
         let mut sockets: Vec<_> = (0..10)

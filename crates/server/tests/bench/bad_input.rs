@@ -40,7 +40,7 @@ const FAILED: i32 = 5;
 const ERRORS: i32 = 8;
 
 #[test]
-fn urls_that_are_none() {
+fn invalid_urls() {
     for (arguments, words) in [
         (&["echo", "127.0.0.1:80"][..], "can't be tested"),
         (&["echo", "ftp://host/"], "can't be tested"),

@@ -24,7 +24,7 @@ fn of_status(pid: u32, name: &str) -> String {
 }
 
 #[test]
-fn nobody_serves_what_root_has_bound() {
+fn the_confined_process_serves_ports_bound_by_root() {
     if !is_root() {
         eprintln!("not root: nothing tested");
         return;

@@ -67,7 +67,7 @@ fn told(deliveries: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn a_back_end_hears_who_comes_and_goes() {
+fn a_back_end_receives_joins_and_leaves() {
     on_all(|setup| {
         let back_end = Asked::new(|_| answer(204, "", ""));
         let server = start(setup, &back_end, "");
@@ -171,7 +171,7 @@ fn what_the_back_end_does_not_take_comes_again_and_in_order() {
 }
 
 #[test]
-fn an_application_hears_it_too_and_batch_by_batch() {
+fn an_application_receives_the_same_batches() {
     const APP: &str = "local veche = require 'veche'
         local app, told = {}, veche.dict('told')
         local is_busy = false

@@ -23,7 +23,7 @@ fn is_served(server: &Server, user: &str, socket: &mut Socket) {
 }
 
 #[test]
-fn killed_it_is_back_and_nobody_is_refused() {
+fn a_killed_server_restarts_without_refusing_connections() {
     on_all(|setup| {
         let server = Server::start(setup);
         let done = AtomicBool::new(false);
@@ -81,7 +81,7 @@ fn killed_it_is_back_and_nobody_is_refused() {
 }
 
 #[test]
-fn told_to_stop_it_drains() {
+fn a_stop_drains() {
     on_all(|setup| {
         for signal in [Signal::TERM, Signal::INT] {
             let mut server = Server::with(
@@ -255,7 +255,7 @@ fn a_drain_lets_requests_finish() {
 }
 
 #[test]
-fn told_twice_it_stops_at_once() {
+fn a_second_stop_ends_the_drain() {
     on_all(|setup| {
         let mut server = Server::with(
             setup,
@@ -286,7 +286,7 @@ const NEW_ROUTE: &str =
     "[[route]]\npath = \"/later\"\nhandler = \"push\"\nidentity = \"query:user\"";
 
 #[test]
-fn a_reload_brings_routes_and_drops_nobody() {
+fn a_reload_adds_routes_and_drops_no_connection() {
     on_all(|setup| {
         let server = Server::start(setup);
         let mut open = Socket::open(server.public, "/ws?user=before&channel=news");

@@ -240,7 +240,7 @@ fn a_server_that_is_not_there_is_an_error_and_no_end() {
 }
 
 #[test]
-fn a_handshake_that_is_given_up_leaves_nothing_behind() {
+fn an_abandoned_handshake_leaves_no_state() {
     let Some(fpm) = php("given-up") else { return };
     let server = serve(USUAL, &fpm, "");
     let mut http = Http::connect(server.public);

@@ -18,7 +18,7 @@ use crate::support::{now, skip};
 use crate::veche::{Veche, freeze};
 
 #[test]
-fn a_config_that_was_given_up_is_not_in_force_later() {
+fn an_abandoned_reload_does_not_apply_later() {
     let veche = Veche::start("late", "");
     let server = veche.server_pid();
     freeze(server);

@@ -82,7 +82,7 @@ fn systemd_hears_of_everything_by_an_abstract_address() {
 }
 
 #[test]
-fn nobody_to_tell_is_no_reason_to_stop() {
+fn an_unreachable_notify_socket_does_not_stop_the_server() {
     let mut veche = Veche::prepare("mute", "");
     veche.spawn_with(|command| command.env("NOTIFY_SOCKET", "/nowhere/at/all"));
     veche.await_status("ready", |status| status["state"] == "ready");

@@ -206,7 +206,7 @@ fn an_old_process_that_says_nothing_is_waited_for_until_it_is_dead() {
 }
 
 #[test]
-fn they_go_on_where_the_new_process_comes_to_nothing() {
+fn services_continue_if_the_new_process_fails() {
     let ledger = Ledger::open();
     let veche = ledger.first("services-refused");
     // Its server process gets ready, and then the rehearsal of its supervisor fails.

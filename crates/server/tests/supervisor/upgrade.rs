@@ -45,7 +45,7 @@ fn times(name: &str, default: usize) -> usize {
 }
 
 #[test]
-fn server_and_supervisor_are_replaced_and_nobody_is_refused() {
+fn an_upgrade_replaces_both_processes_without_refusing_connections() {
     let veche = start("upgrade", DRAIN);
     let (pid, old) = (veche.pid(), veche.server_pid());
     let mut session = veche.open();
@@ -215,7 +215,7 @@ fn signals_that_come_in_the_middle_are_obeyed() {
 }
 
 #[test]
-fn server_and_supervisor_are_of_one_program_whoever_dies() {
+fn server_and_supervisor_run_the_same_program_after_a_death() {
     for _ in 0..4 {
         let veche = start("upgrade-both", DRAIN);
         veche.install();

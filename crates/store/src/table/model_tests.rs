@@ -190,7 +190,7 @@ fn count(changes: &Changes, told: &mut Vec<String>) -> u64 {
 }
 
 #[test]
-fn each_change_is_told_once_or_counted_as_missed() {
+fn each_change_is_reported_once_or_counted_as_missed() {
     check(|| {
         let table = pairs();
         let changes = table.watch(2);
@@ -235,7 +235,7 @@ fn each_change_is_told_once_or_counted_as_missed() {
 }
 
 #[test]
-fn who_begins_to_watch_is_told_from_then_on() {
+fn a_new_watcher_receives_later_changes() {
     check(|| {
         let table = pairs();
         let gone = table.watch(10);
@@ -256,7 +256,7 @@ fn who_begins_to_watch_is_told_from_then_on() {
 }
 
 #[test]
-fn what_is_unique_goes_from_an_expired_row_to_one_other() {
+fn a_unique_value_of_an_expired_row_can_be_reused() {
     check(|| {
         let draft = Draft {
             key: "id:u32".to_owned(),

@@ -366,7 +366,7 @@ fn expired_rows_are_absent() {
 }
 
 #[test]
-fn a_full_table_says_so_or_evicts() {
+fn a_full_table_rejects_or_evicts() {
     let fill = |table: &Table| -> Result<(), TableError> {
         for number in 0..5000 {
             let name = format!("{number:05}");

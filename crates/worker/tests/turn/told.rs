@@ -251,7 +251,7 @@ fn renewals_are_answered_also_where_the_session_is_gone() {
 }
 
 #[test]
-fn a_dial_fails_where_its_application_hears_of_it() {
+fn a_failed_dial_is_reported_to_its_application() {
     let mut worker = alone();
     let failed = |worker: &mut Alone| take(worker, |apps| &mut apps.failed);
     worker.handle_dial_failed(caller(1), "no such name");
@@ -549,7 +549,7 @@ fn status(writes: &[PendingWrite]) -> Option<&str> {
 }
 
 #[test]
-fn a_connection_waits_for_its_user_and_goes_on_with_the_finding() {
+fn a_connection_waits_for_its_identity_and_continues() {
     let verifier = TokenVerifier {
         rules: ClaimRules::default(),
         keys: Arc::new(Asked),

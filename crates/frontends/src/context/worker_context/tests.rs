@@ -399,7 +399,7 @@ fn another_configuration_is_in_force_at_once() {
 }
 
 #[test]
-fn what_waits_is_told_by_name_until_it_does_not() {
+fn waiting_connections_are_reported_once() {
     let mut shared = shared(Arc::new(Bare), 0);
     assert_eq!(shared.waiting_counts().count(), 0);
     let session = |index| ConnectionId {

@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_missed_is_told_up_to_a_limit_of_bytes_and_else_not_at_all() {
+    fn recovered_publications_are_sent_within_a_byte_limit_or_not_at_all() {
         let publication = |length: usize| Publication {
             payload: Payload {
                 kind: PayloadKind::Json,

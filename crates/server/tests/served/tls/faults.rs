@@ -31,7 +31,7 @@ fn knock(sealed: &Sealed, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_no_tls_gets_a_clean_end() {
+fn other_protocols_are_closed_cleanly() {
     on_all(|setup| {
         let sealed = Sealed::start(setup, "", &Options::default());
         let failures = |reason: &str| {
