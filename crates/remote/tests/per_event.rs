@@ -371,7 +371,7 @@ fn a_handler_that_fails_ends_its_connection_alone() {
 }
 
 #[test]
-fn what_is_no_answer_fails_the_event_and_nothing_of_it_is_done() {
+fn an_invalid_response_fails_the_event_without_effects() {
     let good = |id: u64, members: &str| {
         let head = format!("{{\"type\":\"answer\",\"id\":{id}{members}}}");
         let mut body = (head.len() as u64).to_le_bytes().to_vec();

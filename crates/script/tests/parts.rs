@@ -88,7 +88,7 @@ fn a_handler_that_writes_much_waits_for_room() {
 }
 
 #[test]
-fn an_error_breaks_off_what_has_begun() {
+fn an_error_aborts_a_begun_response() {
     let told = told("return function(write) write 'x' error 'oops' end");
     assert!(told[2].starts_with("Error: app.lua:3: oops"), "{told:?}");
     assert_eq!(told[3], "break off ann");

@@ -420,7 +420,7 @@ fn some_seed_finds_what_depends_on_an_order() {
 }
 
 #[test]
-fn what_is_run_and_how_it_exits() {
+fn selected_tests_and_exit_codes() {
     let folder =
         Folder::new("test.case('one', function() end)\ntest.skip('two', function() error() end)\n");
     folder.write("more/deep_test.lua", "local test, help = require 'veche.test', require 'help'\nlocal near = require 'near'\ntest.case('three', function() test.equal(help + near, 3) end)");

@@ -319,7 +319,7 @@ fn an_interrupt_ends_it_though_a_page_is_open() {
 }
 
 #[test]
-fn a_stop_says_what_it_waits_for() {
+fn a_stop_reports_what_it_waits_for() {
     let serve = Dev::start("serve", "stop-waits");
     serve.until("the start", || serve.says().is_some());
     let _open = Http::connect(serve.address);

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_for_the_owner_only_and_goes_with_the_door() {
+    fn the_socket_is_private_and_removed_at_the_end() {
         let path = place("owner");
         let door = ControlSocket::claim(&path).expect("claimed");
         let mode = fs::metadata(&path).expect("there").permissions().mode();

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_comes_after_what_was_said() {
+    fn the_end_follows_all_messages() {
         let (mut ours, mut theirs) = both();
         ours.send(&1).expect("sent");
         drop(ours);

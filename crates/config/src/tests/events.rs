@@ -67,7 +67,7 @@ fn invalid_events_settings_are_reported() {
 }
 
 #[test]
-fn what_comes_to_nothing_is_warned_of() {
+fn ineffective_settings_are_warned_of() {
     for (text, ends) in [
         (
             "[events]\nqueue = 1000\n",

@@ -82,7 +82,7 @@ fn invalid_history_settings_are_reported() {
 }
 
 #[test]
-fn what_comes_to_nothing_is_warned_of() {
+fn ineffective_settings_are_warned_of() {
     for (text, ends) in [
         (
             format!("{REMEMBERS}[history]\nfsync = \"commit\"\n"),

@@ -81,7 +81,7 @@ fn invalid_hooks_settings_are_reported() {
 }
 
 #[test]
-fn what_comes_to_nothing_is_warned_of() {
+fn ineffective_settings_are_warned_of() {
     let url = "\"http://127.0.0.1/\"";
     for (text, ends) in [
         (

@@ -49,7 +49,7 @@ fn one_certificate_several_and_those_of_clients() {
 }
 
 #[test]
-fn what_is_wrong_with_them() {
+fn invalid_settings_are_reported() {
     let certificate = "{ certificate = \"good.pem\", key = \"good.key\" }";
     let bad: &[(&str, &[&str])] = &[
         (

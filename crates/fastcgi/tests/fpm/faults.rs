@@ -40,7 +40,7 @@ fn answer(records: &[(record::Kind, &[u8])]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn nobody_listens() {
+async fn no_server_listens() {
     let client = Client::new(
         "unix:/nowhere/fpm.sock".parse().expect("an address"),
         LIMITS,

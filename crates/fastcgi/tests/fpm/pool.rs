@@ -84,7 +84,7 @@ async fn without_keeping_every_process_is_free_between_requests() {
 }
 
 #[tokio::test]
-async fn processes_that_leave_after_some_requests_cost_none() {
+async fn processes_with_max_requests_lose_no_event() {
     let Some(fpm) = start("max-requests", "pm.max_requests = 3") else {
         return;
     };

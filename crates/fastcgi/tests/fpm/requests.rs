@@ -95,7 +95,7 @@ async fn parameters_that_fill_records_arrive() {
 }
 
 #[tokio::test]
-async fn a_status_and_headers_come_back() {
+async fn status_and_headers_are_returned() {
     let Some(fpm) = start("status", "") else {
         return;
     };

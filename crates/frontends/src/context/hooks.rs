@@ -374,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_application_decides_before_the_back_end_on_what_it_has_handlers_for() {
+    fn an_application_decides_before_the_back_end_where_it_has_handlers() {
         let kinds = Arc::new(HookKinds::default());
         let mut deciders = HookTargets::default();
         let by_back_end = HookTarget::BackEnd(BackEndId(1));

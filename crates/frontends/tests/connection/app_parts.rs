@@ -74,7 +74,7 @@ fn parts_are_chunks_and_the_connection_goes_on() {
 }
 
 #[test]
-fn the_end_of_the_connection_ends_them_for_those_who_know_no_chunks() {
+fn http_1_0_streams_end_with_the_connection() {
     let mut world = World::new(Options::default());
     let request = "GET /app/later HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
     let peer = ask(&mut world, request);

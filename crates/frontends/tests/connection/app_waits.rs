@@ -135,7 +135,7 @@ fn each_of_many_handlers_may_wait() {
 }
 
 #[test]
-fn an_unread_answer_stops_what_is_kept_as_well() {
+fn an_unread_response_stops_reading() {
     let mut world = World::new(Options::default());
     let peer = world.open(0, "/app/x");
     world.read_at_most(peer, 0);

@@ -10,7 +10,7 @@ use crate::world::wire::{
 use crate::world::{INTERNAL, LARGE_BYTES, Options, PUBLIC, PUSH, Peer, World, limits};
 
 #[test]
-fn an_echo_that_is_not_read_stops_listening_and_goes_on_later() {
+fn an_unread_echo_pauses_reading_and_resumes() {
     let mut world = World::new(Options::default());
     let peer = world.open(0, "/echo");
     world.read_at_most(peer, 0);

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn uses_are_told_by_their_age_and_alike_ones_together() {
+    async fn uses_are_listed_by_age_and_grouped() {
         let held = Arc::new(ActiveUses::default());
         assert_eq!(held.describe(), "");
         let old = held.begin("a".to_owned());

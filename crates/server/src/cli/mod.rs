@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_package_s_configuration_is_found_where_the_folder_has_none() {
+    fn the_package_s_configuration_is_the_fallback() {
         let folder = std::env::temp_dir().join(format!("veche-found-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let [here, packaged] = ["here", "packaged"].map(|name| folder.join(name));

@@ -81,7 +81,7 @@ impl Follower {
 }
 
 #[test]
-fn who_comes_back_has_missed_nothing() {
+fn a_reconnecting_client_misses_nothing() {
     on_all(|setup| {
         let server = start(setup);
         let mut lines = Lines::connect(server.push);

@@ -289,7 +289,7 @@ fn told_while_waiting(setup: Setup, method: &str, body: &serde_json::Value, targ
 }
 
 #[test]
-fn one_who_is_sent_away_while_the_back_end_thinks_is_not_let_in() {
+fn a_client_disconnected_during_a_request_is_rejected() {
     on_all(|setup| {
         let (ann, bob) = (json!({"user": "ann"}), json!({"user": "bob"}));
         for target in ["/hook", "/lua/x"] {

@@ -84,7 +84,7 @@ fn a_throttled_client_can_leave_or_be_disconnected() {
 }
 
 #[test]
-fn what_is_dropped_is_counted() {
+fn dropped_messages_are_counted() {
     on_all(|setup| {
         let server = serve(setup, "message_rate = \"5/h\"\nover_rate = \"drop\"");
         for (round, path) in PATHS.into_iter().enumerate() {

@@ -364,7 +364,7 @@ fn paths_are_read_as_the_compiler_does() {
 }
 
 #[test]
-fn what_is_for_tests_is_left_out() {
+fn test_modules_are_ignored() {
     let text = "use a::B; #[cfg(test)] mod c; #[cfg(test)]\nmod d { fn e() {} }\nfn f(#[cfg(test)] g: u8, h: u8) {}";
     let (kept, modules) = without_tests(all_tokens(text));
     assert_eq!(modules, ["c", "d"]);

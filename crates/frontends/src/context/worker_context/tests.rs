@@ -294,7 +294,7 @@ fn the_date_is_written_when_the_second_changes() {
 }
 
 #[test]
-fn a_server_that_goes_says_how() {
+fn a_shutdown_states_its_reason() {
     let mut shared = shared(Arc::new(Bare), 0);
     assert!(!shared.is_draining());
     assert_eq!(

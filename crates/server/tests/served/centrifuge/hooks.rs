@@ -272,7 +272,7 @@ fn a_centrifugo_back_end_decides_on_each_kind() {
 }
 
 #[test]
-fn one_who_is_sent_away_while_the_back_end_thinks_is_not_let_in() {
+fn a_client_disconnected_during_a_request_is_rejected() {
     on_all(|setup| {
         for (method, except, code) in [
             ("disconnect", false, Some(3503)),
