@@ -26,7 +26,7 @@ export function begin() {
 function state(node) {
   const said = [];
   if (node.is_own) said.push("this node");
-  if (node.is_draining) said.push("ends soon");
+  if (node.is_draining) said.push("draining");
   if (node.disagrees) said.push(`other ${node.disagrees}`);
   return said.join(", ");
 }
@@ -34,7 +34,7 @@ function state(node) {
 function take(cluster) {
   find("nodes").hidden = !cluster;
   if (!cluster) {
-    say(find("nodes-note"), "This server is not a node of a cluster: [engine] type is \"memory\".");
+    say(find("nodes-note"), "This server is not a node of a cluster: type in [engine] is \"memory\".");
     return;
   }
   const partial = `${whole(cluster.partial_answers)} of ${whole(cluster.questions)} answers did not cover all nodes.`;
