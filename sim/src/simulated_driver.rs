@@ -1,4 +1,4 @@
-//! The simulator's own driver of the real [worker](veche_worker::SimulatedDriver): transports and lanes in memory.
+//! The simulator's own driver of the real [worker](veche_worker::Worker): transports and lanes in memory.
 //!
 //! The inputs of a world arrive here, and the outputs of the worker to the network, other workers and the disk leave.
 //! No step of a turn is implemented here.

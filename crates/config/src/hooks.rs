@@ -28,11 +28,11 @@ pub struct HooksConfig {
     pub concurrency: u32,
     /// The most requests of one kind that wait for a response.
     pub waiting: u32,
-    /// The failure limit, as of [`IdentityHook::failures`](super::IdentityHook::failures).
+    /// The failure limit, as of [`IdentityHookConfig::failures`](super::IdentityHookConfig::failures).
     pub failures: u32,
     /// How long requests are suspended after failures.
     pub pause: Duration,
-    /// The certificates to trust, as of [`Published::ca`](super::Published::ca).
+    /// The certificates to trust, as of [`PublishedKeySet::ca`](super::PublishedKeySet::ca).
     pub ca: Option<PathBuf>,
 }
 

@@ -631,7 +631,7 @@ pub struct EventsConfig {
     pub timeout: Duration,
     /// The most queued events.
     pub queue: u32,
-    /// The certificates to trust, as of [`Published::ca`](super::Published::ca).
+    /// The certificates to trust, as of [`PublishedKeySet::ca`](PublishedKeySet::ca).
     pub ca: Option<PathBuf>,
 }
 

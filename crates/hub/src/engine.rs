@@ -9,7 +9,7 @@
 //!
 //! * `order`: the publications of one channel get their positions in the order in which the home submits them. Other
 //!   nodes may publish in between.
-//! * `answer`: each submitted publication is answered exactly once: immediately ([`OrderResult::Done`], [`OrderResult::Skipped`]),
+//! * `answer`: each submitted publication is answered exactly once: immediately ([`OrderResult::Ordered`], [`OrderResult::Skipped`]),
 //!   or later by an [`EngineReport`] with its [`RequestContext`]. An error means that the outcome is unknown: the publication may
 //!   have been stored.
 //! * `retry`: an engine submits a publication to its store again only under a key: the publisher's, or one that it has
@@ -17,7 +17,7 @@
 //!   retry; the store still knows the key. In either case the publication is stored once.
 //! * `stale`: a publication whose version is not newer, or whose key was used before, is skipped and not delivered.
 //! * `handed`: the number of receivers of a publication is known only if this node has all subscribers: an engine that
-//!   answers with [`EngineReport::PublishOutcome`] leaves it open.
+//!   answers with [`EngineReport::Published`] leaves it open.
 //! * `room`: an engine never refuses a submitted publication; [`Engine::is_full`] makes the home pause the publishers
 //!   first.
 //!
@@ -34,8 +34,8 @@
 //!   last ([`Engine::follow`], [`Engine::unfollow`]), with or without history. A wildcard channel stands for all
 //!   channels that it matches. A subscription is confirmed only after the engine follows its channel; from then on
 //!   [`Engine::position`] is where the feed continues. A subscription fails if the engine can't follow the channel.
-//! * `feed`: publications reach subscribers only through the feed: as the value of [`OrderResult::Done`], or as
-//!   [`EngineReport::FeedItem`]. The home forwards each item in feed order to all workers of the node; from there on nothing is
+//! * `feed`: publications reach subscribers only through the feed: as the value of [`OrderResult::Ordered`], or as
+//!   [`EngineReport::Item`]. The home forwards each item in feed order to all workers of the node; from there on nothing is
 //!   lost.
 //! * `stored`: an item in the feed is stored to the extent that the engine stores anything: no crash of this node takes
 //!   back what a subscriber or a publisher has seen.
@@ -44,16 +44,16 @@
 //! * `gap`: the feed may lose, repeat and reorder items. The home closes a gap with one [`Engine::read_since`] from the
 //!   last offset and holds later items back meanwhile. An engine that may lose the latest item compares tops and
 //!   reports it again. Publications without a position have no link and may be lost unnoticed.
-//! * `lost`: only a gap that can't be closed reaches subscribers, as [`Outlet::lost`](crate::Outlet::lost): their state
+//! * `lost`: only a gap that can't be closed reaches subscribers, as [`Outlet::publications_lost`](crate::Outlet::publications_lost): their state
 //!   is insufficient and they have to subscribe again.
 //!
 //! Reading
 //!
 //! * `join`: a new subscriber joins at the position reached by the feed and gets what it missed up to there. An engine
-//!   that does not hold this in the process returns [`Step::Deferred`] and feeds only by reports. The home then reads once
+//!   that does not hold this in the process returns [`EngineReply::Deferred`] and feeds only by reports. The home then reads once
 //!   for all waiting subscribers of a channel and keeps the items delivered meanwhile. Until then a subscription is
 //!   pending: it is not counted and receives nothing.
-//! * `chain`: a read returns a [`Chain`]: publications linked without a gap, up to the top. It joins a position only if
+//! * `chain`: a read returns a [`HistorySegment`]: publications linked without a gap, up to the top. It joins a position only if
 //!   the position's offset is one of its links in the same epoch. An engine that is not certain of a link shortens the
 //!   segment, and the subscriber learns that something is missing.
 //! * `share`: subscribers that arrive during a read share it as far as it reaches back.
@@ -134,7 +134,7 @@ pub trait Engine {
     fn unfollow(&mut self, _name: &Arc<str>, _slot: Option<u32>) {}
 
     /// Returns what a new subscriber joins: the position reached by the feed, and the publications missed up to there.
-    /// Returns [`Step::Deferred`] if this process does not hold them; the home then reads a [`Chain`].
+    /// Returns [`EngineReply::Deferred`] if this process does not hold them; the home then reads a [`HistorySegment`].
     fn join(
         &mut self,
         kept: StoredChannel<'_>,
@@ -154,7 +154,7 @@ pub trait Engine {
     ) -> EngineReply<Result<HistoryPage, HistoryError>>;
 
     /// Reads the stored publications from a position up to the top, to close a gap or for subscribers;
-    /// [`EngineReport::Chain`] returns them.
+    /// [`EngineReport::Segment`] returns them.
     fn read_since(&mut self, _slot: u32, _read: HistoryRead) {}
 
     /// Continues the feed at a position after a gap that could not be closed.

@@ -42,7 +42,7 @@ pub enum LogRecord {
 /// Records that become durable together. The records of one channel are in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogBatch {
-    /// The number to pass to [`Hub::durable`]; consecutive from 1.
+    /// The number to pass to [`Hub::batch_durable`]; consecutive from 1.
     pub number: u64,
     /// The records; empty if something only waits for earlier batches.
     pub records: Vec<LogRecord>,

@@ -19,7 +19,7 @@ pub enum WaitReason {
     App,
     /// A hook decision on a command is pending.
     HookDecision,
-    /// The connection has used its share of this turn's [work budget](crate::context::work).
+    /// The connection has used its share of this turn's [work budget](crate::context::work_budget).
     Turn,
 }
 
