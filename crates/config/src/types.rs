@@ -631,7 +631,7 @@ pub struct EventsConfig {
     pub timeout: Duration,
     /// The most queued events.
     pub queue: u32,
-    /// The certificates to trust, as of [`PublishedKeySet::ca`](PublishedKeySet::ca).
+    /// The certificates to trust, as of [`PublishedKeySet::ca`](super::PublishedKeySet::ca).
     pub ca: Option<PathBuf>,
 }
 
