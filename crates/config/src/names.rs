@@ -1,6 +1,6 @@
 //! The syntax of strings: paths, methods, origins, channel patterns, identities.
 //!
-//! Each has one `parse` whose error says what is expected. Matching is done by the front ends.
+//! Each has one `parse` whose error describes the expected form. Matching is done by the front ends.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -174,7 +174,7 @@ pub enum OriginRule {
     Any,
     /// `"same-host"`: the origin's host and port are the request's `Host`.
     SameHost,
-    /// `"https://x.example:8443"`: exactly this origin, in small letters.
+    /// `"https://x.example:8443"`: exactly this origin, in lower case.
     Exact(String),
     /// `"https://*.example"`: every host that ends in `suffix` (which starts with a dot), with this scheme and port.
     Subdomains {

@@ -61,7 +61,7 @@ pub struct Config {
     pub access_log: Option<AccessLogConfig>,
     /// `[limits]`: bounds of connections, memory, times and rates.
     pub limits: LimitsConfig,
-    /// `[acme]`: how certificates are ordered, where listeners ask for that.
+    /// `[acme]`: how certificates of listeners with `acme` are ordered.
     pub acme: AcmeConfig,
     /// `[jwt]`; `None` without keys, in which case no route needs any.
     pub jwt: Option<JwtConfig>,
@@ -358,7 +358,7 @@ pub struct AppConfig {
     pub files: Option<PathBuf>,
     /// The options passed to the script.
     pub options: toml::Table,
-    /// Whom to ask where the script is not run here.
+    /// The FastCGI server that runs the script; `None` where the script runs in this server.
     pub fastcgi: Option<Fastcgi>,
     /// The processes that run it, where the server itself does not.
     pub processes: Option<Processes>,
@@ -375,7 +375,7 @@ impl AppConfig {
 /// An application behind FastCGI.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fastcgi {
-    /// Whom to ask, and the limits.
+    /// The FastCGI server, and the limits of requests.
     pub pool: Arc<FastcgiPool>,
     /// Names of the events that the script handles.
     pub events: Vec<String>,
@@ -402,7 +402,7 @@ pub struct Processes {
     pub queue_timeout: Duration,
     /// The time from the start of a process until it takes events.
     pub start_timeout: Duration,
-    /// The time of a process to end after it is asked to.
+    /// The time that a process has to end after a request to stop.
     pub stop_timeout: Duration,
     /// The time of one event.
     pub event_timeout: Duration,

@@ -13,7 +13,7 @@ pub enum Address {
     Tcp(String),
 }
 
-/// A text that is no address.
+/// A text that is not an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected unix:/PATH or HOST:PORT")]
 pub struct AddressError;

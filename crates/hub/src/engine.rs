@@ -30,7 +30,7 @@
 //!
 //! Feed
 //!
-//! * `follow`: the home tells the engine when a channel gets its first subscriber on this node and when it loses its
+//! * `follow`: the home notifies the engine when a channel gets its first subscriber on this node and when it loses its
 //!   last ([`Engine::follow`], [`Engine::unfollow`]), with or without history. A wildcard channel stands for all
 //!   channels that it matches. A subscription is confirmed only after the engine follows its channel; from then on
 //!   [`Engine::position`] is where the feed continues. A subscription fails if the engine can't follow the channel.

@@ -66,7 +66,7 @@ pub enum HubMessage {
     Unsubscribe {
         /// Name of the channel to unsubscribe from.
         channel: Arc<str>,
-        /// The member as whom the session appeared.
+        /// The member entry of the session.
         client: Option<Arc<ClientInfo>>,
         /// Copied from `Subscribe`, if that was not answered yet.
         registration: Option<Registration>,

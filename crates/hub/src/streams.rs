@@ -233,7 +233,7 @@ impl Streams {
         position
     }
 
-    /// Updates the owner after a publication of `more` bytes came to a stream that held `held` bytes.
+    /// Updates the owner after a publication of `more` bytes was added to a stream of `held` bytes.
     fn update_owner(&mut self, index: u32, more: usize, held: usize, history: &HistoryOptions) {
         let place = slot_of(&mut self.slots, index);
         let owner = place.owner;

@@ -52,7 +52,7 @@ impl Outlet for Desk {
                 format!("joined at {}", joined.position.offset)
             }
             HubReply::HistoryRemoved(removed) => format!("{}: removed {removed:?}", ticket.0),
-            _ => unreachable!("nobody asks"),
+            _ => unreachable!("no queries are made"),
         });
     }
     fn execute_command(&mut self, _: ConnectionId, _: &Arc<UserCommand>) {}

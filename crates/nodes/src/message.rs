@@ -22,11 +22,11 @@ pub enum NodeMessage {
     Instruct(UserCommandRequest),
     /// Bans a user or revokes a token, or lifts a ban.
     Block(BanRequest),
-    /// Asks for a list of connections.
+    /// Requests a list of connections.
     Connections(Arc<ListConnections>),
-    /// Asks for a list of channels.
+    /// Requests a list of channels.
     Channels(ChannelsQuery),
-    /// Asks whether a user is connected.
+    /// Requests the status of a user.
     UserStatus(UserStatusQuery),
     /// The reply to one of the above.
     Answer(NodeReply),
@@ -62,7 +62,7 @@ pub struct Announcement {
 /// A command for connections of a user: [`NodeMessage::Instruct`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserCommandRequest {
-    /// Name of the user whose connections are meant.
+    /// Name of the user whose connections are addressed.
     #[serde(with = "wire::text")]
     pub user: Arc<str>,
     /// The action, and the connections of the user that it applies to.

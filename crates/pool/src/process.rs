@@ -27,7 +27,7 @@ const AHEAD_MAX: usize = 32;
 /// A handler that takes longer gets its events one at a time.
 const QUICK: Duration = Duration::from_micros(200);
 
-/// What a frame of an event begins with, before its id.
+/// The beginning of an event's frame, before its id.
 const HEAD: &[u8] = br#"{"type":"event","id":"#;
 
 /// How far a process is.
@@ -37,7 +37,7 @@ pub(crate) enum State {
     Starting { until: Instant },
     /// It has answered the event `start` and takes events.
     Ready,
-    /// It was asked to end, and is ended then.
+    /// It was requested to stop, and is killed at that time.
     Stopping { until: Instant },
     /// Its socket is closed, and it is killed then.
     Over { until: Instant },
@@ -155,12 +155,12 @@ impl Process {
         (self.concurrency + ahead).saturating_sub(self.in_hand.len())
     }
 
-    /// Puts a whole frame behind what is to be written.
+    /// Appends a whole frame to the output.
     pub(crate) fn write_frame(&mut self, frame: &[u8]) {
         self.output.extend_from_slice(frame);
     }
 
-    /// Hands over an event, whose frame has an id of 0, and whose outcome goes where the job says.
+    /// Sends an event, whose frame has an id of 0, and whose outcome goes to the origin in the job.
     pub(crate) fn hand(&mut self, name: EventName, frame: &[u8], job: Option<Job>, now: Instant) {
         self.last_id += 1;
         let id = self.last_id.to_string();
@@ -202,7 +202,7 @@ impl Process {
         begun.min_by_key(|(since, _)| *since)
     }
 
-    /// Writes what the socket has room for; `false` where it is broken.
+    /// Writes as much as the socket accepts; `false` if it is broken.
     pub(crate) fn flush(&mut self) -> bool {
         let Some(socket) = &mut self.socket else {
             return true;

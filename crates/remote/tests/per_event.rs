@@ -1,4 +1,4 @@
-//! Events as requests, and what their responses lead to.
+//! Events as requests, and the effects of their responses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,10 +47,10 @@ fn program() -> Program {
     }
 }
 
-/// An application, and what it wants done.
+/// An application, and its effects.
 struct World {
     runtime: PerEvent,
-    /// What was left by the last call, but requests.
+    /// The effects of the last call, except requests.
     told: Vec<String>,
     /// Requests that have no outcome yet.
     asked: Vec<(Token, Box<Fastcgi>)>,

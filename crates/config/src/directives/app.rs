@@ -28,14 +28,14 @@ pub(super) const REQUEST_TIMEOUT: DirectiveKind = DirectiveKind::Duration {
     off: true,
 };
 
-/// What time limits of events and processes are made of.
+/// The range of time limits of events and processes.
 const TIME: DirectiveKind = DirectiveKind::Duration {
     min: Duration::from_millis(1),
     max: seconds(86_400),
     off: false,
 };
 
-/// What `files` is made of.
+/// The kind of value of `files`.
 pub(super) const FILES: DirectiveKind = DirectiveKind::Text {
     expected: "a folder",
 };

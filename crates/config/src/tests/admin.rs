@@ -1,4 +1,4 @@
-//! `[admin]`: its keys, where the page is, and what it shows of a configuration.
+//! `[admin]`: its keys, the listeners of the page, and the shown configuration.
 
 use super::bad::{says, says_after_listen};
 use super::{LISTEN, checked, good};

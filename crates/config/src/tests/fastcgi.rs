@@ -1,4 +1,4 @@
-//! `[[app]]` behind FastCGI: a good one, and what is said about bad ones.
+//! `[[app]]` behind FastCGI: a valid one, and the errors of invalid ones.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
-//! `[[listen]] tls` and what belongs to it.
+//! `[[listen]] tls` and its related settings.
 
 use super::bad::says;
 use super::{checked, good};
 use crate::{CertificateOrigin, ClientCertificates, IdentitySource, ListenerTls, PairFiles};
 
-/// A listener that speaks TLS with these lines.
+/// A listener with TLS and these lines.
 fn listener(lines: &str) -> String {
     format!("[[listen]]\naddress = \"0.0.0.0:443\"\n{lines}\n")
 }
@@ -28,7 +28,7 @@ fn one_certificate_several_and_those_of_clients() {
     assert_eq!(config.listeners[0].tls, Some(expected));
     assert_eq!(config.warnings, []);
 
-    // A table of its own says the same.
+    // A separate table has the same meaning.
     let table = good(&listener(
         "[listen.tls]\ncertificate = \"good.pem\"\nkey = \"good.key\"",
     ));
@@ -172,7 +172,7 @@ fn users_by_their_certificates() {
     assert_eq!(identity.to_string(), "mtls:email");
 }
 
-/// What was warned of for plain listeners is no risk where clients prove who they are.
+/// The risks of plain listeners do not exist where clients show certificates.
 #[test]
 fn client_certificates_replace_api_keys() {
     let internal =

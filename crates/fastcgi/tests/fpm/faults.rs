@@ -1,4 +1,4 @@
-//! Servers that are not there, or not what they should be.
+//! Servers that are unreachable or do not speak FastCGI.
 
 use std::io;
 use std::time::Duration;

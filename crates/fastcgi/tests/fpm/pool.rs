@@ -9,7 +9,7 @@ use crate::fpm::Fpm;
 use crate::now::now;
 use crate::support::{CHILDREN, KEPT, LIMITS, start};
 
-/// Asks as many at once as there are processes, each for that long.
+/// Sends one request per process at once, each of that duration.
 async fn all_busy(fpm: &Fpm, client: &Client, ms: &str) {
     let requests = (0..CHILDREN).map(|_| fpm.ask(client, "sleep", ms.as_bytes()));
     let mut requests: Vec<_> = requests.map(Box::pin).collect();

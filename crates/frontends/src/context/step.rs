@@ -1,4 +1,4 @@
-//! The result of a stage for a piece of input, which tells the connection how to continue.
+//! The result of a stage for a piece of input, which determines how the connection continues.
 //!
 //! It is independent of the stages: HTTP, WebSocket and push lines all return it, and only the connection knows the
 //! three.

@@ -59,7 +59,7 @@ pub(crate) fn encode(
     out.into()
 }
 
-/// Decodes a publication, which gets its position from elsewhere. `None`: the bytes are none, or of another version.
+/// Decodes a publication, which gets its position from elsewhere. `None`: the bytes are invalid, or of another version.
 pub(crate) fn decode(data: &Bytes) -> Option<Publication> {
     let head = data.first_chunk::<HEAD_BYTES>()?;
     if head[0] != DATA_VERSION {
@@ -95,7 +95,7 @@ pub(crate) fn encode_member(client: &ClientInfo) -> Bytes {
     out.into()
 }
 
-/// Decodes a member. `None`: the bytes are none, or of another version.
+/// Decodes a member. `None`: the bytes are invalid, or of another version.
 pub(crate) fn decode_member(data: &[u8]) -> Option<ClientInfo> {
     let (version, mut rest) = data.split_first()?;
     match *version == DATA_VERSION {

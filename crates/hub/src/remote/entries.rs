@@ -20,7 +20,7 @@ pub(super) struct Entry {
     pub(super) feed: Feed,
     /// Whether the hub follows it by itself.
     pub(super) is_followed: bool,
-    /// Whether a message of it came since the last look.
+    /// Whether a message of it arrived since the last look.
     pub(super) is_fresh: bool,
     /// Receipts that were not settled.
     pub(super) waiting: u32,
@@ -42,14 +42,14 @@ pub(super) struct Entry {
     pub(super) previous: Option<Box<Payload>>,
 }
 
-/// How far the feed of a channel is.
+/// The state of a channel's feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Feed {
     /// The channel is not subscribed.
     Off,
-    /// It is subscribed since this tick.
+    /// The subscription was ordered in this tick and is not confirmed yet.
     Begun(u32),
-    /// It is being looked up where it goes on, since this tick.
+    /// Subscribed; the position was requested in this tick.
     Placing(u32),
     /// Items are delivered as they arrive.
     Live,

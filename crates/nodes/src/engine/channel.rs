@@ -1,4 +1,4 @@
-//! What the home of channels orders from an engine outside this process, and what it is told.
+//! Orders of a channel's home for an engine outside this process, and the engine's events.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use super::peer::Entries;
 
 /// An order of a home.
 ///
-/// The *topic* of a channel is what its feed is subscribed by: the channel itself, or a wildcard channel by which all of a
-/// namespace are heard.
+/// The *topic* of a channel is the name that its feed is subscribed by: the channel itself, or a wildcard channel by which all of a
+/// namespace are covered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// The home has taken note of the connection of this number. Until then all orders but follows are dropped: they were
@@ -23,7 +23,7 @@ pub enum Order {
     Follow(Arc<str>),
     /// Ends the feed of a topic.
     Unfollow(Arc<str>),
-    /// Compares a channel with what the home has seen of it. Answered by [`Event::Checked`].
+    /// Compares a channel with the last item that the home has seen. Answered by [`Event::Checked`].
     Check(Box<Check>),
     /// Reads publications. Answered by [`Event::Entries`].
     Read(Box<Read>),
@@ -36,13 +36,13 @@ pub enum Order {
     },
     /// Notes a member of this node. Answered by [`Event::Member`].
     Member(Box<Member>),
-    /// Asks for the members of a channel, or their number. Answered by [`Event::Members`].
+    /// Reads the members of a channel, or their number. Answered by [`Event::Members`].
     Members {
         /// Names the order in its answer.
         ticket: u64,
         /// Name of the channel whose members are read.
         channel: Arc<str>,
-        /// Whether only the numbers are wanted.
+        /// Whether only the numbers are read.
         only_counts: bool,
     },
 }
@@ -56,13 +56,13 @@ pub struct Publish {
     pub channel: Arc<str>,
     /// Its topic, if that is another.
     pub topic: Option<Arc<str>>,
-    /// The encoded publication. Its [id](crate::engine::channel::id_of) tells it from others.
+    /// The encoded publication. Its [id](crate::engine::channel::id_of) distinguishes it from others.
     pub data: Bytes,
     /// How it is stored; `None`: not at all.
     pub keep: Option<Keep>,
-    /// The publisher's key that tells it from repetitions.
+    /// The publisher's idempotency key.
     pub key: Option<Box<str>>,
-    /// The version of the state that it tells.
+    /// The version of the state in the publication.
     pub version: Option<Version>,
     /// It may have been stored before, behind this offset: it is published only if it is certain that it was not.
     pub repeats_since: Option<u64>,
@@ -124,11 +124,11 @@ pub struct Read {
     pub since: Option<u64>,
     /// The maximum number of publications.
     pub limit: usize,
-    /// Which of them, and in what order.
+    /// The selection and the order of publications.
     pub direction: Direction,
 }
 
-/// Which publications a read returns where there are more than its limit, and in what order.
+/// The publications that a read returns if there are more than its limit, and their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// The oldest, oldest first.
@@ -156,15 +156,15 @@ pub struct Member {
     pub finds_user: bool,
 }
 
-/// What an engine tells a home.
+/// An event of an engine for a home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// There is a connection, with this number. Orders that were not answered may be given again behind
     /// [`Order::Begin`].
     Up(u64, Store),
-    /// There is no connection any more; orders without an answer get none. Followed channels stay so.
+    /// Disconnected; pending orders get no answer. Followed channels stay followed.
     Down,
-    /// A topic is followed from here on; what was published since the last event about it may be missing.
+    /// A topic is followed from here on; publications since the last event about it may be missing.
     Followed(Arc<str>),
     /// An item of the feed. Without a position it was not stored.
     Item {
@@ -189,7 +189,7 @@ pub enum Event {
         /// The state of the channel; `None`: the engine has not answered.
         found: Option<Found>,
     },
-    /// The answer to [`Order::Read`], `None` where it can't be read. Entries are in the order that was asked for.
+    /// The answer to [`Order::Read`], `None` where it can't be read. Entries are in the requested order.
     Entries {
         /// The ticket of the order.
         ticket: u64,
@@ -253,7 +253,7 @@ pub enum Members {
 /// The first byte of encoded publications of this version.
 pub const DATA_VERSION: u8 = 1;
 
-/// Returns the id of an encoded publication: bytes 1 to 8, big-endian. `None`: the bytes are no publication.
+/// Returns the id of an encoded publication: bytes 1 to 8, big-endian. `None`: the bytes are not a publication.
 #[must_use]
 pub fn id_of(data: &[u8]) -> Option<u64> {
     let (version, rest) = data.split_first()?;

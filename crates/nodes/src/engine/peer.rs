@@ -1,5 +1,5 @@
 //! Messages between nodes through an engine: the node's own channel, the channel of all nodes, the numbered control stream,
-//! and the lease that says that the node is alive.
+//! and the lease that shows that the node is alive.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub enum Order {
     /// the lease every [`LEASE_RENEWAL_MS`] by itself from its first connection on; until the first announcement the text is
     /// empty.
     Announce(Bytes),
-    /// Ends the lease, once what was ordered before is carried out. The node's members leave presence with it.
+    /// Ends the lease, after all earlier orders are carried out. The node's members leave presence with it.
     Leave,
     /// Reads all valid leases. Answered by [`Event::Leases`].
     ReadLeases {
@@ -73,7 +73,7 @@ pub const LEASE_RENEWAL_MS: u64 = 3_000;
 /// A lease that was not renewed ends after this time, in milliseconds.
 pub const LEASE_MS: u64 = 9_000;
 
-/// What an engine tells a node.
+/// An event of an engine for a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// There is a connection for orders, or the node's channels are subscribed: each comes by itself, and again after its
@@ -135,7 +135,7 @@ pub struct Entries {
     /// The position of the latest entry.
     pub top: Position,
     /// The offset before the first of these entries, or that of the top without entries. Where it is above the offset that
-    /// was asked for, the entries between are not stored any more.
+    /// was requested, the entries between are not stored any more.
     pub before: u64,
     /// The entries with their offsets, oldest first.
     pub entries: Vec<(u64, Bytes)>,

@@ -15,7 +15,7 @@ use crate::{
 const WORKERS: u16 = 2;
 const SEAT: WorkerId = WorkerId(WORKERS);
 
-/// Entries of the stream, and what every node has to do with them.
+/// Entries of the stream, and their required handling by every node.
 #[derive(Default)]
 struct Cluster {
     nodes: Vec<Member>,
@@ -587,7 +587,7 @@ fn a_stream_that_is_lost_begins_again_and_loses_no_late_command() {
     let mut cluster = Cluster::of(3);
     cluster.cut(2);
     cluster.ask(0, disconnect(1));
-    // The server comes back without data.
+    // The server returns without data.
     cluster.stream.clear();
     cluster.table.clear();
     (cluster.top, cluster.epoch) = (0, 2);

@@ -111,7 +111,7 @@ impl Keys {
         self.named("p", channel)
     }
 
-    /// What keys of leases begin with.
+    /// The prefix of keys of leases.
     pub(super) fn leases(&self) -> Vec<u8> {
         self.named("lease", "")
     }

@@ -43,7 +43,7 @@ impl RedisDialer {
         Self { keyspace }
     }
 
-    /// A connection; `pushed` gets what the server says unasked, and [`PushKind::Disconnection`] at its end.
+    /// A connection; `pushed` receives unsolicited messages, and [`PushKind::Disconnection`] at its end.
     pub(crate) async fn connect(
         &self,
         pushed: impl Fn(PushInfo) + Send + Sync + 'static,

@@ -18,7 +18,7 @@ pub(super) fn payload(data: PublicationData<'_>) -> PayloadRef<'_> {
     let (kind, bytes) = match data {
         PublicationData::Json(json) => (PayloadKind::Json, json.as_bytes()),
         PublicationData::Text(text) => (PayloadKind::Text, text.as_bytes()),
-        // Protobuf does not tell the kind of its bytes.
+        // Protobuf does not distinguish kinds of bytes.
         PublicationData::Binary(bytes) => match PublicationData::of_bytes(bytes) {
             PublicationData::Json(json) => (PayloadKind::Json, json.as_bytes()),
             _ => (PayloadKind::Binary, bytes),
