@@ -14,7 +14,7 @@ use veche_script::{Script, Snapshots};
 use veche_store::Store;
 use veche_types::{ConnectionId, Now};
 
-/// What runs the handlers of one application on one worker.
+/// The runtime of one application on one worker.
 #[expect(
     clippy::large_enum_variant,
     reason = "Lua's is the usual one, and its messages go through no further pointer"

@@ -12,7 +12,7 @@ use veche_runtime::{Runtime, Token};
 use super::app_hosts::AppHosts;
 use super::remote_sends::RemoteAction;
 
-/// The time after which a missing answer is given up, in milliseconds.
+/// The time after which a missing answer is abandoned, in milliseconds.
 const PATIENCE_MS: u64 = 5000;
 
 /// Bytes of a connection's address in a message.

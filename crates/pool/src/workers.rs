@@ -259,7 +259,7 @@ impl Workers {
         }
     }
 
-    /// Effects of a handshake's handler: they take effect once the connection is open.
+    /// Stores the effects of a handshake's handler until the connection is open; replies when the handler ends.
     fn handshake(
         &mut self,
         of: ConnectionId,

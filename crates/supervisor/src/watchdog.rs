@@ -1,4 +1,4 @@
-//! The watchdog of the server process: it is asked for the pulse of its workers periodically, and counts as hung if it
+//! The watchdog of the server process: the pulse of its workers is requested periodically, and counts as hung if it
 //! does not answer, or if a worker stays in the same turn.
 //!
 //! Pure: times and answers in, actions out. [`watching`](super::watching) performs them.

@@ -326,7 +326,7 @@ pub(super) struct ShootoutArgs {
     pub(super) common: CommonArgs,
 }
 
-/// What a shootout times.
+/// The durations of a shootout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum ShootoutKind {
     /// An echo to the sender

@@ -165,7 +165,7 @@ impl EngineState {
     fn grace_until_ns(&mut self) -> u64 {
         let latency_ns = self.tally.latency.times.min_ns();
         let grace_ns = (self.until_ns.saturating_sub(self.from_ns) / 100).max(GRACE_NS);
-        // Only answers of the measured time tell the shortest latency.
+        // Only answers of the measured time count for the shortest latency.
         *self
             .grace_until_ns
             .get_or_insert(self.until_ns.saturating_add(latency_ns + grace_ns))
@@ -237,7 +237,7 @@ impl EngineState {
         }
     }
 
-    /// Passes `out` to the transport of `who`.
+    /// Passes `out` to the transport of the client `who`.
     #[inline]
     pub(super) fn flush(&mut self, driver: &mut Epoll, who: u32) {
         let client = &mut self.clients[who as usize];

@@ -73,7 +73,7 @@ fn a_slow_reader_is_reported_once<D: Driver>(make: fn(Options) -> D) {
             kept += usize::from(sent.is_none());
             total += bytes.len();
         }
-        assert!(world.driver.unsent(id) > 4 << 20, "nobody reads");
+        assert!(world.driver.unsent(id) > 4 << 20, "the peer does not read");
         world.settle();
         assert!(world.driver.unsent(id) > 1 << 20);
         assert_eq!(world.log.count(&Logged::Drained(id)), round - 1);

@@ -312,7 +312,7 @@ pub(super) fn stop(
     ))
 }
 
-/// Describes what a stop waits for: open connections, and their drain time. `None` without connections.
+/// Describes the connections that a stop waits for, and their drain time. `None` without connections.
 fn waits_for(status: &Value, wait: Duration) -> Option<String> {
     let open = status["status"]["report"]["connections"]
         .as_u64()

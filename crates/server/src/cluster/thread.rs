@@ -44,7 +44,7 @@ pub(crate) struct Identity {
     pub(crate) settings: u64,
 }
 
-/// What the thread owns.
+/// The state of the thread.
 struct Thread {
     cluster: Arc<Cluster>,
     node: Node,

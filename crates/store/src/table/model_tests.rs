@@ -220,7 +220,7 @@ fn each_change_is_reported_once_or_counted_as_missed() {
         // A waiter on the queue is woken by a new entry, not by a count.
         assert!(
             !changes.sleeps_with_missed(),
-            "nobody would be told: {told:?}"
+            "a change was not reported: {told:?}"
         );
         sum += count(&changes, &mut told);
         assert_eq!(sum, 6, "{told:?}");

@@ -1,4 +1,4 @@
-//! What a stranger must be able to read, and what must never be there.
+//! Reports that must be readable without further knowledge, and texts that must not appear.
 
 use super::super::fixture::full;
 use super::super::model::*;

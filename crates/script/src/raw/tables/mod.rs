@@ -256,7 +256,7 @@ unsafe extern "C-unwind" fn get(state: *mut lua_State) -> c_int {
             if ffi::lua_checkstack(state, top) == 0 {
                 return Err(FaultSubject::argument("get", 2, "too many columns"));
             }
-            // Most calls ask for one column, which needs no list.
+            // Most calls read one column, which needs no list.
             let (one, many);
             let columns = match top {
                 3 => {
