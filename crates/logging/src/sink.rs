@@ -228,7 +228,7 @@ impl LogSink {
             drop(state);
             // If the new file can't be opened, the old one stays in use.
             if reopen && let Err(error) = output.reopen() {
-                self.tell("can't open the log file anew", &error, &mut batch);
+                self.tell("can't reopen the log file", &error, &mut batch);
             }
             if let Err(error) = output.prepare(batch.len()) {
                 // Reported once; it is retried with each batch.
