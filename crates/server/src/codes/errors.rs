@@ -85,7 +85,7 @@ pub(super) const STATUSES: &[CodeEntry] = &[
     ),
     row(
         Status::UNAUTHORIZED.0,
-        "the back end does not know the client",
+        "the back end does not know who connects",
         "the hook responded with 401",
         &["route.identity"],
         HANDSHAKES,
@@ -328,7 +328,7 @@ pub(super) const STATUSES: &[CodeEntry] = &[
     ),
     row(
         Status::SERVICE_UNAVAILABLE.0,
-        "the back end can't identify the client",
+        "the back end can't be asked who connects",
         "the hook fails, is too slow or has too many requests waiting",
         &[
             "identity_hook.timeout",

@@ -68,13 +68,13 @@ pub enum AuthError {
     #[error("no token can be checked at the moment")]
     KeysUnavailable,
     /// The back end rejected the client: 401.
-    #[error("the back end does not know the client")]
+    #[error("the back end does not know who connects")]
     RejectedByHook,
     /// The back end denied access: 403.
     #[error("the back end does not let this client in")]
     ForbiddenByHook,
     /// The back end gave no valid answer, or its hook is paused.
-    #[error("the back end can't identify the client")]
+    #[error("the back end can't be asked who connects")]
     HookUnavailable,
     /// No name and password.
     #[error("no name and password")]
