@@ -231,7 +231,7 @@ mod tests {
     fn missing_accounts_are_reported() {
         let error = |run_as| {
             let found = Account::of(Some(&run_as));
-            found.expect_err("nobody").to_string()
+            found.expect_err("an error").to_string()
         };
         assert_eq!(
             error(run_as("veche-has-no-such-user", None)),

@@ -242,7 +242,7 @@ fn a_request_says_which_application_and_client_it_is_of() {
     );
     assert!(
         !format!("{request:?}").contains("key\""),
-        "a key shows itself to nobody"
+        "debug output hides the key"
     );
     assert!(
         world

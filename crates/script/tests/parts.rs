@@ -30,7 +30,7 @@ fn token(effects: &[(String, Effect)]) -> Token {
         Effect::Subscribe { token, .. } => Some(*token),
         _ => None,
     });
-    token.unwrap_or_else(|| panic!("nobody waits: {effects:?}"))
+    token.unwrap_or_else(|| panic!("no wait: {effects:?}"))
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn publishing_to_a_full_channel_waits() {
         ["to free", "to free", "two", "to #bob", "false\tcancelled"]
     );
     assert_eq!(bench.told(), [""; 0]);
-    assert_eq!(bench.vm.deadline_ms(), u64::MAX, "nobody asks meanwhile");
+    assert_eq!(bench.vm.deadline_ms(), u64::MAX, "no timer is due");
     bench.refused.set_refused("#ann", false);
     assert_eq!(bench.told(), [""; 0]);
     bench.refused.set_refused("full", false);

@@ -86,7 +86,7 @@ fn killing_the_server_refuses_no_connection() {
                 let mut connects = 0;
                 while !done.load(Ordering::Relaxed) {
                     // A refused connection is a failure; one of a killed server may be reset.
-                    let mut client = veche.connect().expect("nobody is refused");
+                    let mut client = veche.connect().expect("no connection is refused");
                     let _ = client
                         .write_all(veche::REQUEST)
                         .and_then(|()| client.read_to_string(&mut String::new()));
@@ -111,7 +111,7 @@ fn killing_the_server_refuses_no_connection() {
     done.store(true, Ordering::Relaxed);
     let connects: usize = clients
         .into_iter()
-        .map(|client| client.join().expect("nobody was refused"))
+        .map(|client| client.join().expect("no connection was refused"))
         .sum();
     assert!(
         connects > 20,

@@ -124,7 +124,7 @@ fn the_101_waits_for_the_home_and_what_comes_in_between_follows_it() {
         handshake(&format!("/ws?user={user}&channel=news"), "").as_bytes(),
     );
     world.turn(0);
-    assert_eq!(world.take(peer), b"", "nobody has registered it");
+    assert_eq!(world.take(peer), b"", "it is not registered");
     // The user's home registers it and orders a push before the other home has received its mail.
     world.turn(1);
     push(

@@ -88,7 +88,7 @@ impl HttpPool {
             Err(_) => {
                 let _wait = figures.wait();
                 let permit = seats.acquire_owned().await;
-                permit.expect("nobody closes the semaphore")
+                permit.expect("the semaphore is never closed")
             }
         };
         ConnectionPermit {

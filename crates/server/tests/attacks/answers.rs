@@ -184,7 +184,7 @@ fn unread_recoveries() {
         }
         assert!(
             heard.windows(5).any(|some| some == b"xxxxx"),
-            "it is told something"
+            "it receives something"
         );
         target.landed();
         target.outlast();

@@ -37,7 +37,7 @@ fn subscribers_that_do_not_read() {
             let line = json!({"channel": room, "data": data, "ack": true});
             let answer = lines.ask(&line);
             assert!(answer["result"]["handed"].as_u64() >= Some(1), "{answer}");
-            assert_eq!(reader.text(), data, "whoever reads gets all of it");
+            assert_eq!(reader.text(), data, "a reader gets all of it");
             target.landed();
         }
         drop(sockets);

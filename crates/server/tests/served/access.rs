@@ -57,7 +57,7 @@ fn networks_that_are_not_let_in_are_closed_before_they_speak() {
         server.configure(&options("allow = [\"127.0.0.2\"]"));
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
         // Workers apply it one after the other.
-        until("everybody else to be kept out", || {
+        until("other clients to be rejected", || {
             is_closed(TcpStream::connect(server.public).expect("a connection"))
         });
         until("the one to be let in", || {

@@ -257,7 +257,9 @@ fn a_briefly_empty_room_sends_no_vacated_event() {
     drop(here);
     let nobody = json!({ "num_clients": 0, "num_users": 0 });
     until("they are given up", || stats() == nobody);
-    until("that is told", || told().contains(&"vacated".to_owned()));
+    until("the event is sent", || {
+        told().contains(&"vacated".to_owned())
+    });
     assert_eq!(
         told(),
         ["occupied", "joined", "joined", "left", "left", "vacated"]

@@ -98,9 +98,7 @@ fn a_back_end_receives_joins_and_leaves() {
         drop(ann);
         until("the room to be empty", || count("vacated room:1") == 1);
         let ann = Socket::open(server.public, "/hear?user=ann&channel=room:1");
-        until("the room to have somebody", || {
-            count("occupied room:1") == 2
-        });
+        until("the room to be occupied", || count("occupied room:1") == 2);
         drop(ann);
         until("her to have gone", || count("offline ann") == 1);
         assert_eq!(count("online ann"), 1);

@@ -267,7 +267,7 @@ fn a_slow_back_end_does_not_delay_other_clients() {
         drop(echo);
         server.await_connections(0);
         go.send(()).expect("it waits");
-        until("nobody to wait", || {
+        until("no request to wait", || {
             Metrics::scrape(server.internal).sum("veche_identity_hook_waiting", &[]) == 0.0
         });
         server.await_connections(0);

@@ -35,7 +35,7 @@ fn a_killed_server_restarts_without_refusing_connections() {
                         let mut opened = 0;
                         while !done.load(Ordering::Relaxed) {
                             let connected = std::net::TcpStream::connect(server.public);
-                            let socket = connected.expect("nobody is refused");
+                            let socket = connected.expect("no connection is refused");
                             // Reset by the kill, which is expected. It reconnects as clients do.
                             opened += u32::from(
                                 Socket::upgrade(socket, &format!("/ws?user=u{i}"), &[]).is_ok(),
@@ -55,7 +55,7 @@ fn a_killed_server_restarts_without_refusing_connections() {
             let mut again = loop {
                 match Socket::try_open(server.public, "/ws?user=one") {
                     Ok(socket) => break socket,
-                    Err(_) => assert!(now() - killed < Duration::from_secs(10), "nobody answers"),
+                    Err(_) => assert!(now() - killed < Duration::from_secs(10), "no answer"),
                 }
             };
             let took = now() - killed;
@@ -69,7 +69,7 @@ fn a_killed_server_restarts_without_refusing_connections() {
             done.store(true, Ordering::Relaxed);
             let opened = clients
                 .into_iter()
-                .map(|client| client.join().expect("nobody was refused"));
+                .map(|client| client.join().expect("no connection was refused"));
             let opened: u32 = opened.sum();
             assert!(
                 opened > 5,
@@ -452,5 +452,5 @@ fn stopped_at_once_it_ends_as_killed() {
         server.log()
     );
     let stopped = stop.wait().expect("it ends");
-    assert_eq!(stopped.code(), Some(0), "the stop did what it was told");
+    assert_eq!(stopped.code(), Some(0), "the stop succeeded");
 }

@@ -201,7 +201,7 @@ fn closing_connections_receive_no_pushes() {
         );
         // The closing handshake is in progress: the client has not answered. If the session is on another worker than
         // the user's home, the home is notified a little later.
-        until("a push that is handed to nobody", || {
+        until("a push without receivers", || {
             let answer = call(server.internal, "push", &json!({"user": "u", "data": 1}));
             answer == json!({"result": {"handed": 0, "note": "the user has no connection"}})
         });

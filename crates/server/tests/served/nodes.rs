@@ -39,7 +39,7 @@ impl Client {
     fn on(path: &str, server: &Server, user: &str, channel: &str) -> Self {
         let target = format!("{path}?user={user}&channel={channel}");
         let client = Self(Socket::open(server.public, &target));
-        // Not every subscription is told to its client.
+        // Not every subscription is announced to its client.
         until("the subscription", || {
             let all = call(server.internal, "channels", &json!({}));
             !all["result"]["channels"][channel].is_null()

@@ -403,7 +403,7 @@ fn a_slow_module_does_not_delay_other_clients() {
     drop(echo);
     server.await_connections(0);
     rules.go();
-    until("nobody to wait", || {
+    until("no request to wait", || {
         gauge(&server, "veche_pam_waiting") == 0.0
     });
     // Idle helpers end.

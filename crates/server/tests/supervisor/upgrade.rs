@@ -72,7 +72,7 @@ fn an_upgrade_replaces_both_processes_without_refusing_connections() {
         (&status["upgrades"], &status["restarts"]),
         (&1.into(), &0.into())
     );
-    until("nobody to drain", || {
+    until("no process to drain", || {
         veche.status()["draining"] == Value::Array(Vec::new())
     });
     assert!(later.is_alive());
@@ -305,7 +305,7 @@ impl Load {
             thread::spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
                     let mut client =
-                        std::net::TcpStream::connect(address).expect("nobody is refused");
+                        std::net::TcpStream::connect(address).expect("no connection is refused");
                     let asked = client.write_all(veche::REQUEST);
                     let mut answer = String::new();
                     if asked
@@ -337,7 +337,7 @@ impl Load {
     fn end(self) {
         self.is_over.store(true, Ordering::Relaxed);
         for client in self.clients {
-            client.join().expect("nobody was refused");
+            client.join().expect("no connection was refused");
         }
     }
 }

@@ -512,7 +512,7 @@ fn a_drain_tells_applications_then_clients_over_time() {
     assert!(worker.poll_request().is_none() && !worker.has_stopped_servers());
     worker.handle_services_ended();
     worker.finish_turn();
-    assert_eq!(until_ms(&mut worker).len(), 1, "they are told once");
+    assert_eq!(until_ms(&mut worker).len(), 1, "they are notified once");
     assert!(worker.has_stopped_servers(), "nothing needs them any more");
 }
 

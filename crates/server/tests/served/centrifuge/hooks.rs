@@ -421,7 +421,7 @@ fn a_client_that_leaves_during_a_hook_request_leaves_no_state() {
         drop(ann);
         // The end of a paused client is noticed with the response, at the latest.
         go.send(()).expect("it waits");
-        until("nobody to wait", || waiting(&server) == 0.0);
+        until("no request to wait", || waiting(&server) == 0.0);
         server.await_connections(0);
         let mut bob = connect(&server, "bob");
         assert_eq!(bob.ask(rpc(2, "m"))["rpc"]["data"]["user"], "bob");

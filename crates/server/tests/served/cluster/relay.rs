@@ -22,7 +22,7 @@ pub(crate) enum Fault {
     Stall,
     /// Bytes to the engine are taken and lost; nothing comes back. Connections are closed when the fault ends.
     HalfOpen,
-    /// Each piece waits so many milliseconds.
+    /// Each piece waits this many milliseconds.
     Delay(u64),
 }
 

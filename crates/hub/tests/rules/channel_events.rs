@@ -131,7 +131,7 @@ fn an_empty_channel_is_reported_once_a_second_however_often_clients_subscribe() 
     node.unsubscribe(0, "open:1");
     node.at(START_MS + 2 * EMPTY_MS);
     node.hub.maintain();
-    assert_eq!(empty(&mut node), [""; 0], "nobody waits for it");
+    assert_eq!(empty(&mut node), [""; 0], "no timer is set");
     node.subscribe(0, "open:1");
     assert_eq!(empty(&mut node), ["open:1 Empty at 2000"]);
 }
