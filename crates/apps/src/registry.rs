@@ -21,9 +21,8 @@ use super::service::Lifecycle;
 /// One application that can be run.
 #[derive(Clone, Debug)]
 pub struct AppBundle {
-    /// What runs.
     pub(super) program: Program,
-    /// What lies below may be answered with.
+    /// The folder of files that responses may contain.
     pub files: Option<Arc<Path>>,
     /// The instance, for a service.
     pub slot: Option<InstanceSlot>,
@@ -348,7 +347,7 @@ impl AppRegistry {
     }
 }
 
-/// What a script was warned of while it was loaded.
+/// Warnings from the loading of a script.
 fn warnings_of(runtime: &mut HostedRuntime) -> Vec<String> {
     let mut effects = Effects::default();
     runtime.take_effects(&mut effects);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::Secret;
 
-/// A script behind a FastCGI server, and how it is asked. Equal ones share their limits and connections.
+/// A script behind a FastCGI server, and the settings of its requests. Equal ones share their limits and connections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FastcgiPool {
     /// Address of the server: `unix:/PATH` or `HOST:PORT`.
@@ -36,11 +36,11 @@ pub struct Fastcgi {
     pub client: FastcgiClient,
     /// Further variables of the script, of which one may be a key.
     pub variables: Vec<(&'static str, Secret)>,
-    /// The body, which is no form.
+    /// The body, which is not a form.
     pub body: Vec<u8>,
 }
 
-/// What a script learns of the client whose event it handles.
+/// Properties of the client whose event a script handles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FastcgiClient {
     /// Path of its request.
@@ -60,6 +60,6 @@ pub struct FastcgiReply {
     pub status: u16,
     /// The body of the response.
     pub body: Vec<u8>,
-    /// What came on STDERR.
+    /// The script's output on STDERR.
     pub log: Vec<u8>,
 }

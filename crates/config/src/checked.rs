@@ -346,7 +346,7 @@ impl Checker<'_> {
         } else if table.has("log_rotate") {
             self.warn(
                 table.key_at("log_rotate"),
-                "log_rotate: there is no log_file to rotate",
+                "log_rotate: log_file is not set, so nothing is rotated",
             );
         }
         let snapshots = text(table, "snapshots").map(|folder| self.base.join(folder));
@@ -409,7 +409,7 @@ impl Checker<'_> {
         {
             self.problems.add(
                 table.value_at(name),
-                format!("{name}: there is no folder {}", folder.display()),
+                format!("{name}: the folder {} does not exist", folder.display()),
             );
         }
     }
@@ -517,7 +517,7 @@ impl Checker<'_> {
         if self.has_admin && !listeners.iter().any(|listener| may_be(listener.role)) {
             self.warn(
                 table.value_at("keys"),
-                "keys: no [[listen]] has role \"internal\", so there is no admin page",
+                "keys: no [[listen]] has role \"internal\", so the admin page is not served",
             );
         }
     }

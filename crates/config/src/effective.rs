@@ -31,7 +31,7 @@ pub(crate) struct Setting {
 /// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// The default.
+    /// No line sets the directive: its default applies.
     Default,
     /// A line of the file.
     Line(u32),

@@ -39,7 +39,7 @@ use super::value::WORKERS_MAX;
 pub struct Config {
     /// The file that it was read from, as named by the user.
     pub file: PathBuf,
-    /// `[server]`
+    /// `[server]`: workers, account, log and control socket of the process.
     pub server: ServerConfig,
     /// `[[listen]]` in the file's order; at least one.
     pub listeners: Vec<ListenerConfig>,
@@ -53,33 +53,33 @@ pub struct Config {
     pub namespaces: Vec<NamespaceConfig>,
     /// `[history]`, if history is stored on disk.
     pub history: Option<HistoryStore>,
-    /// `[engine]`
+    /// `[engine]`: where channels are ordered and stored.
     pub engine: Engine,
     /// Of `[node]`: the name of this server among others; `None`: that of the machine.
     pub node_name: Option<String>,
-    /// `[access_log]`, if enabled.
+    /// `[access_log]`; `None` if requests are not logged.
     pub access_log: Option<AccessLogConfig>,
-    /// `[limits]`
+    /// `[limits]`: bounds of connections, memory, times and rates.
     pub limits: LimitsConfig,
-    /// `[acme]`
+    /// `[acme]`: how certificates of listeners with `acme` are ordered.
     pub acme: AcmeConfig,
     /// `[jwt]`; `None` without keys, in which case no route needs any.
     pub jwt: Option<JwtConfig>,
     /// `[subscription_jwt]`; `None`: `[jwt]` applies to subscriptions too.
     pub subscription_jwt: Option<JwtConfig>,
-    /// `[identity_hook]`
+    /// `[identity_hook]`: timeouts, cache and concurrency of identity requests.
     pub identity_hook: IdentityHookConfig,
     /// The index in `apps` of the app that receives events.
     pub listener: Option<usize>,
     /// `[hooks]`; `None` without any hook.
     pub hooks: Option<HooksConfig>,
-    /// `[pam]`
+    /// `[pam]`: how names and passwords are checked.
     pub pam: PamConfig,
     /// `[events]`; `None` without event webhooks.
     pub events: Option<EventsConfig>,
-    /// `[api]`
+    /// `[api]`: the keys and limits of the server API.
     pub api: ApiConfig,
-    /// `[admin]`
+    /// `[admin]`: the admin page and its access.
     pub admin: AdminConfig,
     /// The namespaces with wildcard subscriptions.
     pub wildcards: Vec<String>,
@@ -171,7 +171,7 @@ pub struct HistoryStore {
 pub enum Fsync {
     /// Before they are acknowledged.
     Commit,
-    /// At an interval.
+    /// At this interval: a power cut loses at most what was published within it.
     Interval(Duration),
     /// Whenever the system flushes them.
     Never,
@@ -296,9 +296,9 @@ pub struct ListenerTls {
 /// The origin of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CertificateOrigin {
-    /// Existing files.
+    /// Existing files of a chain and its key.
     Files(PairFiles),
-    /// Ordered by ACME.
+    /// Ordered and renewed by ACME.
     Acme(AcmeCertificate),
 }
 
@@ -358,7 +358,7 @@ pub struct AppConfig {
     pub files: Option<PathBuf>,
     /// The options passed to the script.
     pub options: toml::Table,
-    /// Whom to ask where the script is not run here.
+    /// The FastCGI server that runs the script; `None` where the script runs in this server.
     pub fastcgi: Option<Fastcgi>,
     /// The processes that run it, where the server itself does not.
     pub processes: Option<Processes>,
@@ -375,7 +375,7 @@ impl AppConfig {
 /// An application behind FastCGI.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fastcgi {
-    /// Whom to ask, and the limits.
+    /// The FastCGI server, and the limits of requests.
     pub pool: Arc<FastcgiPool>,
     /// Names of the events that the script handles.
     pub events: Vec<String>,
@@ -402,7 +402,7 @@ pub struct Processes {
     pub queue_timeout: Duration,
     /// The time from the start of a process until it takes events.
     pub start_timeout: Duration,
-    /// The time of a process to end after it is asked to.
+    /// The time that a process has to end after a request to stop.
     pub stop_timeout: Duration,
     /// The time of one event.
     pub event_timeout: Duration,
@@ -424,11 +424,11 @@ pub struct ServiceConfig {
 /// When an instance whose `run` has ended is restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestartPolicy {
-    /// After a failure.
+    /// Only after it ended with an error.
     OnFailure,
-    /// After every end.
+    /// After an error, and after a normal end.
     Always,
-    /// Not at all.
+    /// Not at all: it runs once.
     Never,
 }
 
@@ -463,7 +463,7 @@ pub struct RouteConfig {
 pub enum RouteHandler {
     /// Sessions of a client protocol.
     Session {
-        /// The protocol.
+        /// The client protocol that sessions of this route speak.
         protocol: &'static ClientProtocol,
         /// The index in [`Config::apps`] of the app that decides on clients' commands, if any.
         app: Option<usize>,
@@ -473,10 +473,10 @@ pub enum RouteHandler {
         channels: Vec<ChannelPattern>,
         /// The route's own hook settings.
         hooks: RouteHooks,
-        /// WebSocket options.
+        /// Limits and options of the route's WebSocket connections.
         websocket: WebSocketConfig,
     },
-    /// Static files.
+    /// Files of a folder, or the built-in demo page.
     Static {
         /// The source of the files.
         root: StaticRoot,
@@ -485,16 +485,16 @@ pub enum RouteHandler {
     },
     /// The server API, besides the one on internal listeners.
     Api {
-        /// WebSocket options.
+        /// Limits and options of the route's WebSocket connections.
         websocket: WebSocketConfig,
     },
-    /// A Lua application.
+    /// Requests and WebSocket connections of an application.
     Lua {
         /// The index in [`Config::apps`].
         app: usize,
         /// The source of the user's name.
         identity: IdentitySource,
-        /// WebSocket options.
+        /// Limits and options of the route's WebSocket connections.
         websocket: WebSocketConfig,
     },
 }
@@ -525,7 +525,7 @@ impl RouteHandler {
 pub struct WebSocketConfig {
     /// The allowed origins of browsers; never empty.
     pub origins: Vec<OriginRule>,
-    /// Compression of messages.
+    /// Whether permessage-deflate (RFC 7692) is negotiated, and with which memory.
     pub compression: CompressionMode,
     /// The longest message after inflation, in bytes.
     pub message_bytes_max: u64,
@@ -631,7 +631,7 @@ pub struct EventsConfig {
     pub timeout: Duration,
     /// The most queued events.
     pub queue: u32,
-    /// The certificates to trust, as of [`Published::ca`](super::Published::ca).
+    /// The certificates to trust, as of [`PublishedKeySet::ca`](super::PublishedKeySet::ca).
     pub ca: Option<PathBuf>,
 }
 

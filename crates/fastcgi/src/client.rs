@@ -38,16 +38,16 @@ pub struct Limits {
 /// Why a request has no response.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// All processes are busy and the backlog is full, or the server says that it has too much to do. Nothing was done.
+    /// All processes are busy and the backlog is full, or the server reports overload. The script has not run.
     #[error("all processes of the FastCGI server are busy")]
     Overloaded,
-    /// There is no connection. Nothing was done.
+    /// The connection failed. The script has not run.
     #[error("not connected: {0}")]
     Unreachable(#[source] io::Error),
     /// The connection ended before the response did. The script may have run.
     #[error("the connection ended before the response did")]
     Lost(#[source] io::Error),
-    /// The answer is no response of FastCGI.
+    /// The response is not valid FastCGI.
     #[error("{0}")]
     Malformed(String),
     /// The response is longer than this.
@@ -108,7 +108,7 @@ impl Client {
     /// Nothing else is repeated.
     ///
     /// # Errors
-    /// There is no response. Whether the script may have run depends on the error.
+    /// No response was received. Whether the script may have run depends on the error.
     pub async fn request(&self, params: Params, body: &[u8]) -> Result<Response, Error> {
         let is_kept = !self.0.limits.idle_timeout.is_zero();
         let mut request = Vec::with_capacity(body.len() + 4096);

@@ -8,7 +8,7 @@ use crate::record::{Decoder, Kind, NoRecord, Record};
 const COMPLETE: u8 = 0;
 const OVERLOADED: u8 = 2;
 
-/// What a script has answered.
+/// The response of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
     /// The status, 200 where the script named none.
@@ -17,13 +17,13 @@ pub struct Response {
     pub headers: Vec<(String, String)>,
     /// The body of the response.
     pub body: Vec<u8>,
-    /// What came on STDERR, cut off at the limit.
+    /// The script's output on STDERR, truncated at the limit.
     pub log: Vec<u8>,
     /// Bytes of STDERR beyond the limit.
     pub log_lost_bytes: usize,
 }
 
-/// A response of which not all has come.
+/// An incomplete response.
 #[derive(Debug, Default)]
 pub(crate) struct Partial {
     decoder: Decoder,
@@ -72,12 +72,12 @@ impl Partial {
         Ok(false)
     }
 
-    /// Returns whether anything has come.
+    /// Returns whether any output was received.
     pub(crate) fn has_begun(&self) -> bool {
         self.has_begun
     }
 
-    /// Returns whether nothing came behind the end.
+    /// Returns whether no bytes followed the end.
     pub(crate) fn is_clean(&self) -> bool {
         self.decoder.is_empty()
     }

@@ -29,7 +29,7 @@ pub enum SubscribeError {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Subscribes a session. The outcome is [`RequestOutcome::Ready`] if the channel's home is here and has counted it.
+    /// Subscribes a session. The outcome is [`RequestOutcome::Done`] if the channel's home is here and has counted it.
     /// Otherwise [`HubReply::Subscribed`] follows, unless the session unsubscribes or closes first, or
     /// [`HubReply::Failed`], which ends the subscription: the engine can't follow the channel. Once counted, the session
     /// gets every publication.
@@ -238,7 +238,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Local: ends a subscription, live or pending, and tells the home.
+    /// Local: ends a subscription, live or pending, and notifies the home.
     fn remove(&mut self, slot: u32, outlet: &mut impl Outlet) {
         let removed = self.subscriptions.remove(slot);
         let client = match self.presence.members.is_empty() {

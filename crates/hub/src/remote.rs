@@ -1,17 +1,17 @@
-//! An engine outside this process, seen from a home: which orders it gets, and what its events mean.
+//! An engine outside this process, as used by a home: its orders, and the handling of its events.
 //!
 //! This is the part without sockets: the owner carries [orders](RemoteEngine::take_orders) to the engine and its
 //! [events](RemoteEngine::handle) back. Offsets need not be dense here.
 //!
 //! * *Publishing.* Publications wait until they are answered. When the connection is lost those that are stored are ordered
 //!   again, marked as repetitions: the store finds the first by its id. Those that are not stored fail, unless they have a
-//!   key. What the engine does not answer for [`PATIENCE`] without a connection fails.
-//! * *Following.* A topic is subscribed first, then the position of its channels is looked up: the feed goes on there, and
+//!   key. Requests that are unanswered for [`PATIENCE`] without a connection fail.
+//! * *Following.* A topic is subscribed first, then the position of its channels is looked up: the feed continues there, and
 //!   items that arrive meanwhile are held.
-//! * *Gaps.* Each loss of the feed, and each [`LOOK_TICKS`] without an item, the top is compared with what was seen; a
+//! * *Gaps.* Each loss of the feed, and each [`LOOK_TICKS`] without an item, the top is compared with the last seen item; a
 //!   later one is reported as an item, so that the hub heals the gap.
 //! * *Epochs.* An item of another epoch ends the one before it: the position is lost. After a restart of the store each
-//!   channel in use is compared before anything is published, and begins a new epoch where what was seen is not stored.
+//!   channel in use is compared before anything is published, and starts a new epoch if its last seen item is not stored.
 
 mod calls;
 mod data;
@@ -52,7 +52,7 @@ const UNKNOWN: Position = Position {
     offset: 0,
 };
 
-/// See the [module](self).
+/// The state of the channels of this worker whose engine is shared with other nodes.
 #[derive(Debug)]
 pub struct RemoteEngine {
     entries: Entries,
@@ -83,7 +83,7 @@ struct Topic {
     is_live: bool,
 }
 
-/// What waits for an answer.
+/// A request that waits for an answer.
 #[derive(Debug)]
 enum Task {
     Publish {
@@ -232,7 +232,7 @@ impl RemoteEngine {
         self.orders.push(order);
     }
 
-    /// Compares the top of a channel with what was seen.
+    /// Compares the top of a channel with its last seen item.
     fn check(&mut self, place: u32, is_verifying: bool) {
         let Some(entry) = self.entries.get(place) else {
             return;
@@ -263,7 +263,7 @@ impl RemoteEngine {
         self.order(Task::Check(Box::new(check)));
     }
 
-    /// Looks up where the feed of a channel goes on, which is subscribed. Returns whether that is known.
+    /// Looks up the position at which the feed of a subscribed channel continues. Returns whether it is known.
     fn place(&mut self, place: u32) -> bool {
         let ticks = self.ticks;
         let Some(entry) = self.entries.get_mut(place) else {
@@ -278,7 +278,7 @@ impl RemoteEngine {
         false
     }
 
-    /// Gives up what has waited for too long.
+    /// Fails requests that have waited for too long.
     fn lose_patience(&mut self) {
         if self.connection.is_none() {
             let ticks = self.ticks;
@@ -371,7 +371,7 @@ impl RemoteEngine {
             return;
         }
         self.topics.remove(&name);
-        // Channels that were heard among others are not any more.
+        // Channels that a wildcard channel covered are not covered any more.
         for place in 0..self.entries.end() {
             let entry = self.entries.get(place);
             let is_of = entry.is_some_and(|one| self.topic(&one.name) == Some(&*name));

@@ -46,10 +46,10 @@ pub fn is_running(pid: u32) -> bool {
     resource_usage::is_running(pid)
 }
 
-/// Why there is no report.
+/// The reason for a missing report.
 #[derive(Debug)]
 pub enum RunError {
-    /// There is no process with this number.
+    /// No process has this number.
     NoProcess(u32),
     /// A system error, also for named files.
     System(io::Error),

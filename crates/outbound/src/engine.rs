@@ -40,7 +40,7 @@ impl Outbound {
     /// Connects to an engine and examines it: its version, its role, and the rights of the account.
     ///
     /// # Errors
-    /// One line that says what to do.
+    /// One line for the operator with the required action.
     pub fn engine(&self, settings: EngineSettings) -> Result<RemoteStore, CallError> {
         let runtime = self.runtime().map_err(|error| {
             let words = format!("no threads for an engine: {error}");
@@ -76,7 +76,7 @@ impl RemoteStore {
     /// Returns a port for the home of channels. `wake` is called from another thread when there are events.
     ///
     /// # Errors
-    /// There are no threads.
+    /// The runtime has no threads.
     pub fn channels(
         &self,
         wake: impl Fn() + Send + Sync + 'static,
@@ -108,7 +108,7 @@ impl RemoteStore {
     /// when there are events.
     ///
     /// # Errors
-    /// There are no threads.
+    /// The runtime has no threads.
     pub fn peers(
         &self,
         wake: impl Fn() + Send + Sync + 'static,
@@ -135,7 +135,7 @@ impl RemoteStore {
         Ok(port)
     }
 
-    /// Returns the counts.
+    /// Returns the counters for metrics.
     #[must_use]
     pub fn figures(&self) -> &EngineFigures {
         &self.shared.figures

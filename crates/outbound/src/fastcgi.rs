@@ -1,4 +1,4 @@
-//! Scripts behind FastCGI: at most so many requests at once, and those beyond wait in order.
+//! Scripts behind FastCGI: the number of concurrent requests is limited, and others wait in order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,13 @@ const LOG_BYTES_MAX: usize = 64 << 10;
 /// After a refusal of a socket whose backlog is full the next attempt follows this much later.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What the script's body is.
+/// The content type of a request's body.
 const CONTENT_TYPE: &str = "application/octet-stream";
 
-/// A script, and those who wait for it.
+/// A FastCGI server, and the requests that wait for it.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// `None`: the address is none, which the configuration has checked.
+    /// `None` if the address is invalid, which the configuration excludes.
     client: Option<veche_fastcgi::Client>,
     free: Semaphore,
     figures: Arc<ClientMetrics>,
@@ -46,7 +46,7 @@ impl Client {
         }
     }
 
-    /// Performs one request.
+    /// Performs one request and reads its complete response.
     pub(crate) async fn perform(&self, call: Fastcgi) -> CallOutcome {
         let pool = Arc::clone(&call.pool);
         let params =

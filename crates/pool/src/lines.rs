@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read};
 
 use rustix::fd::AsFd;
 
-/// The longest line; what is longer is cut.
+/// The longest line in bytes; longer ones are truncated.
 const LINE_BYTES_MAX: usize = 16 << 10;
 
 /// One output of a process, read without waiting.
@@ -27,7 +27,7 @@ impl<R: Read + AsFd> Lines<R> {
         self.pipe.as_ref()
     }
 
-    /// Reads what there is and hands over each line.
+    /// Reads the available bytes and passes on each line.
     pub(crate) fn read(&mut self, mut line: impl FnMut(&str)) {
         let mut buffer = [0; 8192];
         // Output without end leaves time for other processes.

@@ -17,7 +17,7 @@ use crate::program::Options;
 use crate::queue::Queue;
 use crate::shared::{Job, Mail, Order, Outlet, ProcessKey, Shared, Unanswered, bit};
 
-/// What log lines of applications go by.
+/// The target of log lines of applications.
 const LOG: &str = "veche::app";
 
 /// The wait after a process that failed to start, which doubles up to the maximum.
@@ -50,7 +50,7 @@ struct Manager {
     has_users: bool,
 }
 
-/// Starts a pool on a thread of its own.
+/// Starts a pool on a separate thread.
 pub(crate) fn start(options: &Options) -> Result<Arc<Shared>, String> {
     let shared = Shared::new().map_err(|error| format!("no pool of processes: {error}"))?;
     let shared = Arc::new(shared);
@@ -143,7 +143,7 @@ impl Manager {
         }
     }
 
-    /// Ends what is late, and looks after processes that are worn.
+    /// Ends overdue events and processes, and replaces worn processes.
     fn tend(&mut self, now: Instant) {
         while let Some(job) = self.queue.pop_late(self.options.queue_timeout, now) {
             let timeout = self.options.queue_timeout;
@@ -299,7 +299,7 @@ impl Manager {
         }
     }
 
-    /// Asks a process to end.
+    /// Requests a process to stop.
     fn stop(&mut self, index: usize, now: Instant) {
         let timeout = self.options.stop_timeout;
         let process = &mut self.processes[index];
@@ -319,7 +319,7 @@ impl Manager {
             return;
         }
         process.close(now + GRACE);
-        // What it has written last may say why.
+        // Its last output may have the reason.
         show_output(process, &self.options.name, false);
         let (app, instance, pid) = (&self.options.name, process.instance, process.pid());
         if !why.is_empty() {
@@ -431,7 +431,7 @@ impl Manager {
     }
 }
 
-/// A head as far as it says which server thread a frame is for.
+/// The part of a head that names the server thread of a frame.
 #[derive(Debug, Deserialize)]
 struct Envelope {
     #[serde(rename = "type")]
@@ -440,13 +440,13 @@ struct Envelope {
     event: Option<Value>,
 }
 
-/// What the frames of one read have led to.
+/// The results of the frames of one read.
 #[derive(Debug, Default)]
 struct News {
     is_ready: bool,
 }
 
-/// The reason of a process that was asked to end.
+/// The reason of a process that was requested to stop.
 const ASKED: &str = "asked to end";
 
 /// Returns why a process has to be replaced by the number of its events.

@@ -31,7 +31,7 @@ const AHEAD_TIME: Duration = Duration::from_millis(1);
 /// A handler that takes longer gets its events one at a time.
 const QUICK: Duration = Duration::from_micros(200);
 
-/// What a frame of an event begins with, before its id.
+/// The beginning of an event's frame, before its id.
 const HEAD: &[u8] = br#"{"type":"event","id":"#;
 
 /// How far a process is.
@@ -39,9 +39,9 @@ const HEAD: &[u8] = br#"{"type":"event","id":"#;
 pub(crate) enum State {
     /// It has until then to say hello and to answer the event `start`.
     Starting { until: Instant },
-    /// It takes events.
+    /// It has answered the event `start` and takes events.
     Ready,
-    /// It was asked to end, and is ended then.
+    /// It was requested to stop, and is killed at that time.
     Stopping { until: Instant },
     /// Its socket is closed, and it is killed then.
     Over { until: Instant },
@@ -88,7 +88,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a process.
+    /// Starts the command with a socket to this process.
     pub(crate) fn start(
         options: &Options,
         key: ProcessKey,
@@ -162,12 +162,12 @@ impl Process {
         (self.concurrency + ahead).saturating_sub(self.in_hand.len())
     }
 
-    /// Puts a whole frame behind what is to be written.
+    /// Appends a whole frame to the output.
     pub(crate) fn write_frame(&mut self, frame: &[u8]) {
         self.output.extend_from_slice(frame);
     }
 
-    /// Hands over an event, whose frame has an id of 0, and whose outcome goes where the job says.
+    /// Sends an event, whose frame has an id of 0, and whose outcome goes to the origin in the job.
     pub(crate) fn hand(&mut self, name: EventName, frame: &[u8], job: Option<Job>, now: Instant) {
         self.last_id += 1;
         let id = self.last_id.to_string();
@@ -209,7 +209,7 @@ impl Process {
         begun.min_by_key(|(since, _)| *since)
     }
 
-    /// Writes what the socket has room for; `false` where it is broken.
+    /// Writes as much as the socket accepts; `false` if it is broken.
     pub(crate) fn flush(&mut self) -> bool {
         let Some(socket) = &mut self.socket else {
             return true;
@@ -275,7 +275,7 @@ impl Process {
         result
     }
 
-    /// Closes the socket.
+    /// Closes the socket; the process is killed at `until` unless it has ended.
     pub(crate) fn close(&mut self, until: Instant) {
         self.socket = None;
         self.output.clear();

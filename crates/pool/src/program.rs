@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::manager;
 use crate::shared::Shared;
 
-/// What an application's configuration says about its processes.
+/// An application's settings of its processes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// The application's name.
+    /// Name of the application in the configuration.
     pub name: String,
     /// The program and its arguments.
     pub command: Vec<String>,
@@ -30,7 +30,7 @@ pub struct Options {
     pub queue_timeout: Duration,
     /// The time from the start of a process to its first answer.
     pub start_timeout: Duration,
-    /// The time of a process to end after it is asked to.
+    /// The time that a process has to end after a request to stop.
     pub stop_timeout: Duration,
     /// The time of one event.
     pub event_timeout: Duration,
@@ -56,7 +56,7 @@ impl Program {
         Self(Arc::new(Inner { options, pool }))
     }
 
-    /// Returns what the configuration says.
+    /// Returns the configured options.
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.0.options

@@ -58,7 +58,7 @@ impl Queue {
         self.jobs.pop_front().map(|(_, job)| job)
     }
 
-    /// Forgets an event whose answer is not wanted.
+    /// Removes an event whose answer is no longer needed.
     pub(crate) fn cancel(&mut self, number: u64, outlet: &Arc<Outlet>) -> bool {
         let before = self.jobs.len();
         let is_it = |job: &Job| job.number == number && Arc::ptr_eq(&job.outlet, outlet);

@@ -1,4 +1,4 @@
-//! What lies between the server threads and the thread of a pool.
+//! The queues between the server threads and the thread of a pool.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -25,12 +25,12 @@ pub(crate) struct Job {
     pub(crate) frame: Vec<u8>,
 }
 
-/// What a server thread wants of the pool.
+/// A request of a server thread to the pool.
 #[derive(Debug)]
 pub(crate) enum Order {
     /// An event is to be handled.
     Job(Job),
-    /// The answer to an event is not wanted any more.
+    /// The answer to an event is no longer needed.
     Cancel(u64, Arc<Outlet>),
     /// A whole frame for a process, if it still runs.
     Frame(ProcessKey, Vec<u8>),
@@ -51,14 +51,14 @@ pub(crate) enum Unanswered {
     Unhandled,
 }
 
-/// What a pool has for a server thread.
+/// A message of a pool for a server thread.
 #[derive(Debug)]
 pub(crate) enum Mail {
     /// A frame of a process; `event` is the event's number and id, where there is one.
     Frame {
         process: ProcessKey,
         event: Option<(u64, u64)>,
-        /// Head and payload.
+        /// The frame's head and payload.
         bytes: Vec<u8>,
         head_bytes: usize,
     },

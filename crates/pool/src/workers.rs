@@ -153,7 +153,7 @@ impl Workers {
         self.effects.log(Level::Error, text, None);
     }
 
-    /// Takes what pools have for this thread.
+    /// Takes the messages of pools for this thread.
     fn take_mail(&mut self, now: Now) {
         self.now_ms = now.mono_ms;
         for place in 0..self.links().count() {
@@ -259,7 +259,7 @@ impl Workers {
         }
     }
 
-    /// The handler of a handshake has got so far: what it wants done counts once the connection is open.
+    /// Stores the effects of a handshake's handler until the connection is open; replies when the handler ends.
     fn handshake(
         &mut self,
         of: ConnectionId,
@@ -288,7 +288,7 @@ impl Workers {
         }
     }
 
-    /// Carries out what the handler of a handshake wanted, now that the connection is open.
+    /// Applies the effects of a handshake's handler, now that the connection is open.
     fn opened(&mut self, of: ConnectionId) {
         for (bytes, head_bytes) in self.opening.remove(&of).unwrap_or_default() {
             let read = FromWorker::read(frame_of(&bytes, head_bytes), |_| Some(EventName::Open));
@@ -301,7 +301,7 @@ impl Workers {
         }
     }
 
-    /// Leaves what a handler wants done among the effects; `false` where they have no room.
+    /// Adds a handler's effects; `false` if they exceed the limits.
     fn carry(&mut self, handled: HandlerOutput<'_>, origin: EventOrigin) -> bool {
         let carrier = EffectBuilder {
             worker: self.worker,
@@ -414,7 +414,7 @@ impl Workers {
         self.done(origin);
     }
 
-    /// Goes on as if the application had no handler, which it has not.
+    /// Continues without a handler, since the application has none.
     fn pass(&mut self, origin: EventOrigin) {
         match origin {
             EventOrigin::Handshake(of) => {
@@ -493,7 +493,7 @@ impl Workers {
         self.connections.remove(&id);
     }
 
-    /// Gives up an event whose answer is not wanted any more.
+    /// Cancels an event whose answer is no longer needed.
     fn give_up(&mut self, is_it: impl Fn(EventOrigin) -> bool) {
         let found = self.in_hand.iter_mut().find(|(_, one)| is_it(one.origin));
         let Some((&number, in_hand)) = found else {
@@ -515,7 +515,7 @@ impl Workers {
             || calls.any(|one| one.generation == generation)
     }
 
-    /// Goes over to a newer generation that is ready, and leaves older ones that have nothing in hand.
+    /// Switches to a newer generation that is ready, and drops older ones without pending events.
     fn switch(&mut self) {
         if self.newer.as_ref().is_some_and(|link| link.pool.is_ready()) {
             let newer = self.newer.take();
@@ -531,7 +531,7 @@ impl Workers {
     }
 }
 
-/// Where a frame came from.
+/// The process that a frame came from.
 #[derive(Clone, Copy, Debug)]
 struct Source {
     process: ProcessKey,

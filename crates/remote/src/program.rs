@@ -8,11 +8,11 @@ use veche_runtime::wire::{EventName, VERSION};
 /// An application as its configuration describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
-    /// The application's name.
+    /// Name of the application in the configuration.
     pub name: String,
     /// Its options, a JSON object.
     pub options: String,
-    /// Whom to ask.
+    /// The FastCGI server that runs the script.
     pub pool: Arc<FastcgiPool>,
     /// Events that the script handles; others do not reach it.
     pub events: Vec<EventName>,

@@ -1,6 +1,6 @@
 -- `req:events`: a response of server-sent events (WHATWG HTML, section 9.2).
 --
--- While a script has nothing to send, comments are: proxies keep the connection, and a client that has gone is noticed.
+-- While a script sends nothing, comments are sent: proxies keep the connection, and a closed client is noticed.
 local inner = ...
 
 local await, native, spawn, pcall = inner.await, inner.native, inner.spawn, inner.pcall
@@ -21,7 +21,7 @@ local function check(self, name)
   end
 end
 
--- The lines of one field; or nil and what is expected.
+-- Returns the lines of one field; or nil and the expected type.
 local fields = {}
 
 local function line(name)
@@ -110,7 +110,7 @@ function inner.request_methods.events(request, f)
   local headers = {
     ["Content-Type"] = "text/event-stream",
     ["Cache-Control"] = "no-store",
-    -- nginx in front is not to gather what is to arrive at once.
+    -- nginx must not buffer the response.
     ["X-Accel-Buffering"] = "no",
   }
   return 200, headers, function(write)

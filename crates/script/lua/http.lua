@@ -1,4 +1,4 @@
--- The HTTP client: requests, and answers as objects. Rust checks what is asked for and makes the answers.
+-- The HTTP client: requests, and responses as objects. Rust checks the arguments and creates the responses.
 local inner = ...
 local await_reply, native = inner.await_reply, inner.native
 local begin, read, close, decode = native.http, native.http_read, native.http_close, native.modules.json.decode
@@ -16,7 +16,7 @@ end
 
 function http.request(options) return await_reply(begin, "request", nil, nil, options) end
 
--- The number of an answer's stream.
+-- The number of a response's stream.
 local function stream_of(name, answer)
   local number = type(answer) == "table" and rawget(answer, "stream") or nil
   if type(number) == "number" then return number end

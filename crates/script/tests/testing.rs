@@ -105,7 +105,7 @@ fn cases_are_listed_with_their_lines() {
 }
 
 #[test]
-fn what_is_wrong_while_loading_is_told_with_its_line() {
+fn loading_errors_are_reported_with_their_line() {
     for (script, words) in [
         ("local x = ", "a_test.lua:1:"),
         (

@@ -52,7 +52,7 @@ impl Cluster {
         self.seen.read().has(id)
     }
 
-    /// Says to the other nodes that this one ends.
+    /// Announces to the other nodes that this one ends.
     pub(crate) fn leave(&self) {
         self.is_leaving.store(true, Relaxed);
         self.bell.ring();

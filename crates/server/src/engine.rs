@@ -10,7 +10,7 @@ use veche_nodes::engine::channel::{Event, Order};
 use veche_outbound::Outbound;
 use veche_outbound::engine::{EnginePort, EngineSettings, Notice, RemoteStore, Sentinel};
 
-/// What log lines of an engine go by.
+/// The target of log lines of an engine.
 const LOG: &str = "veche::engine";
 
 /// The end of a worker that leads to an engine outside the process.

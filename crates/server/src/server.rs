@@ -251,7 +251,7 @@ pub(crate) fn start(
     })
 }
 
-/// A hub for each worker, with its part of what channels remember.
+/// A hub for each worker, with its part of the stored history.
 fn hubs(config: &Config, workers: usize, seed: u64, is_remote: bool) -> Result<Vec<Hub>, String> {
     let namespaces = Arc::new(veche_config::namespaces(config));
     let bytes_max = site::history_bytes_max(config);

@@ -137,7 +137,7 @@ impl FuzzStage<Simulated> {
         self.network().dial(ListenerId(listener), from)
     }
 
-    /// Returns what a client has received, and whether more may come.
+    /// Returns the data received by a client, and whether more may follow.
     pub(crate) fn read(&mut self, id: ConnectionId) -> (Vec<u8>, RemoteState) {
         let mut bytes = Vec::new();
         let state = self.network().read(id, &mut bytes);
@@ -203,7 +203,7 @@ impl FuzzStage<Simulated> {
             self.network().reset(id);
         }
         self.settle();
-        assert_eq!(self.common.connections(), 0, "connections that nobody has");
+        assert_eq!(self.common.connections(), 0, "connections without an owner");
         let stats = &self.common.stats[0];
         assert_eq!(stats.connections.read(), 0, "connections that are counted");
         assert_eq!(stats.sessions.read(), 0, "sessions that are counted");

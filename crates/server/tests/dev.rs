@@ -210,7 +210,7 @@ fn the_log_is_in_local_time_and_in_colours() {
 }
 
 #[test]
-fn pages_show_what_is_wrong() {
+fn pages_show_errors() {
     let dev = Dev::start("dev", "dev-pages");
     dev.until("the start", || dev.says().as_deref() == Some("one"));
     let page = dev.get("/site/");
@@ -279,7 +279,7 @@ fn pages_show_what_is_wrong() {
 }
 
 #[test]
-fn who_serves_shows_nothing() {
+fn serve_shows_no_errors_on_pages() {
     let serve = Dev::start("serve", "dev-not");
     serve.until("the start", || serve.says().as_deref() == Some("one"));
     assert_eq!(serve.get("/site/").text(), PAGE);
@@ -289,7 +289,7 @@ fn who_serves_shows_nothing() {
 }
 
 #[test]
-fn what_is_saved_runs() {
+fn saved_changes_take_effect() {
     let dev = Dev::start("dev", "dev");
     dev.until("the start", || dev.says().as_deref() == Some("one"));
     // As editors save: a new file replaces the old one.
@@ -319,7 +319,7 @@ fn an_interrupt_ends_it_though_a_page_is_open() {
 }
 
 #[test]
-fn a_stop_says_what_it_waits_for() {
+fn a_stop_reports_what_it_waits_for() {
     let serve = Dev::start("serve", "stop-waits");
     serve.until("the start", || serve.says().is_some());
     let _open = Http::connect(serve.address);

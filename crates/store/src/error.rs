@@ -23,7 +23,7 @@ pub enum Error {
     /// A key is too long.
     #[error("a key has at most 1024 bytes")]
     Key,
-    /// There is no room within the limit. Nothing is evicted.
+    /// The limit leaves no room. Nothing is evicted.
     #[error("it is full: {needed} bytes more would exceed its limit of {bytes_max}")]
     Full {
         /// The additional bytes needed.

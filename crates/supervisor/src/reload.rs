@@ -47,7 +47,7 @@ impl LoadedConfig {
     }
 }
 
-/// A configuration that the server process was asked to apply.
+/// A configuration that was sent to the server process.
 pub(super) struct PendingReload {
     id: u64,
     loaded: LoadedConfig,
@@ -56,7 +56,7 @@ pub(super) struct PendingReload {
     kept: Vec<String>,
     /// The client of the control socket that waits for the result.
     client: Option<u64>,
-    /// When it is given up; `None` once it is.
+    /// When it is abandoned; `None` afterwards.
     pub(super) deadline: Option<Instant>,
 }
 

@@ -31,7 +31,7 @@ pub struct TlsStream {
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "all but a moment of a connection's life it is going, and whoever has many of them boxes them"
+    reason = "all but a moment of a connection's life it is going, and owners of many of them box them"
 )]
 enum Stage {
     /// A server that has not received the client hello yet.

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_of_redis_is_refused() {
+    fn invalid_redis_urls_are_rejected() {
         for (text, words) in [
             ("", "relative URL"),
             ("http://h", "found http://"),

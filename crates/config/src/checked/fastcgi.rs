@@ -1,4 +1,4 @@
-//! `[[app]]` with `runtime = "fastcgi"`: whom to ask, and how many at once.
+//! `[[app]]` with `runtime = "fastcgi"`: the FastCGI server, and the limits of requests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::raw::RawTable;
 use crate::secret::{SecretSource, SecretValue};
 use crate::types::{AppConfig, Fastcgi};
 
-/// What scripts in Lua have alone, as far as it has no default.
+/// Directives without a default that only scripts in Lua have.
 const OF_LUA: [&str; 1] = ["files"];
 
-/// What scripts behind FastCGI have alone, as far as it has no default.
+/// Directives without a default that only scripts behind FastCGI have.
 pub(super) const OF_FASTCGI: [&str; 3] = ["address", "api_url", "api_key_file"];
 
 /// Events that a script may handle.
@@ -43,7 +43,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const RESPONSE_BYTES_MAX: usize = 34 << 20;
 
 impl Checker<'_> {
-    /// An application whose script php-fpm runs; `None`: something is wrong with it.
+    /// An application whose script php-fpm runs; `None` if a value is invalid.
     pub(super) fn fastcgi(
         &mut self,
         table: &RawTable,
@@ -103,7 +103,7 @@ impl Checker<'_> {
         for (index, event) in events.iter().enumerate() {
             if !EVENTS.contains(&event.as_str()) {
                 let nearest = nearest_hint(event, EVENTS);
-                let why = format!("events: there is no event {event:?}{nearest}");
+                let why = format!("events: unknown event {event:?}{nearest}");
                 self.problems.add(table.item_at("events", index), why);
                 is_sound = false;
             }
@@ -137,7 +137,7 @@ impl Checker<'_> {
     }
 }
 
-/// Judges an address by what the client of FastCGI takes.
+/// Checks that the FastCGI client accepts an address.
 fn check_address(text: &str) -> Result<(), String> {
     let parsed: Result<veche_fastcgi::Address, _> = text.parse();
     parsed

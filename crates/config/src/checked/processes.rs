@@ -8,10 +8,10 @@ use crate::raw::RawTable;
 use crate::types::{AppConfig, Processes};
 use crate::value::DirectiveValue;
 
-/// What scripts in Lua have alone, as far as it has no default.
+/// Directives without a default that only scripts in Lua have.
 const OF_LUA: [&str; 1] = ["script"];
 
-/// What processes have alone, as far as it has no default.
+/// Directives without a default that only processes have.
 pub(super) const OF_PROCESSES: [&str; 1] = ["command"];
 
 impl Checker<'_> {
@@ -25,7 +25,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Reports what is said of an app that its runtime has no use for.
+    /// Reports directives that the app's runtime does not use.
     pub(super) fn of_another_runtime(&mut self, table: &RawTable, names: &[&str], runtime: &str) {
         for name in names.iter().filter(|name| table.has(name)) {
             let why = format!("{name}: it means nothing with runtime = {runtime:?}");
@@ -33,7 +33,7 @@ impl Checker<'_> {
         }
     }
 
-    /// An application in processes of its own; `None`: something is wrong with it.
+    /// An application in processes of its own; `None` if a value is invalid.
     pub(super) fn processes(
         &mut self,
         table: &RawTable,

@@ -28,14 +28,14 @@ pub(super) const REQUEST_TIMEOUT: DirectiveKind = DirectiveKind::Duration {
     off: true,
 };
 
-/// What time limits of events and processes are made of.
+/// The range of time limits of events and processes.
 const TIME: DirectiveKind = DirectiveKind::Duration {
     min: Duration::from_millis(1),
     max: seconds(86_400),
     off: false,
 };
 
-/// What `files` is made of.
+/// The kind of value of `files`.
 pub(super) const FILES: DirectiveKind = DirectiveKind::Text {
     expected: "a folder",
 };
@@ -122,7 +122,7 @@ pub(super) static APP: &[Directive] = &[
             words: &[],
         },
         DefaultValue::Toml("2"),
-        "With `runtime = \"php\"` and `\"worker\"`: the number of processes. Each handles one event at a time unless it says that it handles more. With `\"fastcgi\"`: the most events at once, at most `pm.max_children` of the pool, less what others need.",
+        "With `runtime = \"php\"` and `\"worker\"`: the number of processes. Each handles one event at a time unless it announces a higher concurrency. With `\"fastcgi\"`: the most events at once, at most `pm.max_children` of the pool, less what others need.",
     ),
     Section::App.row(
         "max_jobs",
@@ -168,25 +168,25 @@ pub(super) static APP: &[Directive] = &[
         "queue_timeout",
         TIME,
         DefaultValue::Toml("\"5s\""),
-        "The longest wait of an event for a process. Beyond it a handshake or request gets 503, and the connection of a message is closed with 1013. The event `close` waits on.",
+        "The longest wait of an event for a process. Beyond it a handshake or request gets 503, and the connection of a message is closed with 1013. The event `close` waits without a limit.",
     ),
     Section::App.row(
         "event_timeout",
         TIME,
         DefaultValue::Toml("\"30s\""),
-        "The time limit of an event. Beyond it the process is killed, and all events in its hands fail: a connection is closed with 1011, a handshake or request gets 500.",
+        "The time limit of an event. Beyond it the process is killed, and all events that it was handling fail: a connection is closed with 1011, a handshake or request gets 500.",
     ),
     Section::App.row(
         "start_timeout",
         TIME,
         DefaultValue::Toml("\"10s\""),
-        "The time from the start of a process until it takes events. Beyond it the process is killed, and another one starts after a growing delay.",
+        "The time from the start of a process until it accepts events. Beyond it the process is killed, and another one starts after a growing delay.",
     ),
     Section::App.row(
         "stop_timeout",
         TIME,
         DefaultValue::Toml("\"10s\""),
-        "The time of a process to end after it is asked to. Beyond it the process is killed.",
+        "The time that a process has to end after a request to stop. Beyond it the process is killed.",
     ),
     Section::App.row(
         "memory",

@@ -205,7 +205,7 @@ impl Section {
     }
 }
 
-/// A directive.
+/// A directive of the configuration file: its type, default, and the texts of the reference.
 #[derive(Debug)]
 pub(crate) struct Directive {
     pub section: Section,
@@ -298,7 +298,7 @@ pub(crate) enum ReloadEffect {
     Restart,
 }
 
-/// Handlers that are no client protocols.
+/// Handlers other than client protocols.
 const OTHER_HANDLERS: [&str; 4] = ["static", "api", "lua", "app"];
 
 /// The number of client protocols listed before those in the reference.

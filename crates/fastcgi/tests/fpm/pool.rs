@@ -9,7 +9,7 @@ use crate::fpm::Fpm;
 use crate::now::now;
 use crate::support::{CHILDREN, KEPT, LIMITS, start};
 
-/// Asks as many at once as there are processes, each for that long.
+/// Sends one request per process at once, each of that duration.
 async fn all_busy(fpm: &Fpm, client: &Client, ms: &str) {
     let requests = (0..CHILDREN).map(|_| fpm.ask(client, "sleep", ms.as_bytes()));
     let mut requests: Vec<_> = requests.map(Box::pin).collect();
@@ -84,7 +84,7 @@ async fn without_keeping_every_process_is_free_between_requests() {
 }
 
 #[tokio::test]
-async fn processes_that_leave_after_some_requests_cost_none() {
+async fn processes_with_max_requests_lose_no_event() {
     let Some(fpm) = start("max-requests", "pm.max_requests = 3") else {
         return;
     };

@@ -23,7 +23,7 @@ pub(crate) const KEPT: Limits = Limits {
     ..LIMITS
 };
 
-/// Does what the parameter `X_DO` says.
+/// A script that executes the action in the parameter `X_DO`.
 const SCRIPT: &str = r#"<?php
 ini_set('display_errors', '0');
 $body = file_get_contents('php://input');
@@ -45,7 +45,7 @@ switch ($_SERVER['X_DO'] ?? '') {
 const EAGER: &str =
     "<?php echo str_repeat('y', 4 << 20); flush(); echo strlen(file_get_contents('php://input'));";
 
-/// Starts a php-fpm whose pool has these lines too; `None` where none is installed, after a line that says so.
+/// Starts a php-fpm whose pool has these lines too; `None` if php-fpm is not installed, which it prints.
 pub(crate) fn start(name: &str, pool: &str) -> Option<Fpm> {
     let fpm = Fpm::start(&format!("client-{name}"), pool);
     match &fpm {

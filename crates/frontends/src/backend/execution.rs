@@ -256,7 +256,7 @@ impl Backend {
             // The others have it in force before they close his connections.
             nodes::block(block, None, &mut shared.requests);
         }
-        // In force by now: who comes after that is not let in.
+        // In force by now: later connections are rejected.
         let (code, reason) = CloseCode::Blocked.parts();
         let reason = Arc::from(reason);
         let closing = AddressedCommand {

@@ -24,7 +24,7 @@ pub const QUEUED_BYTES_HIGH: usize = 64 << 10;
 pub enum MaybeDeferred<T> {
     /// The result is available.
     Ready(T),
-    /// It follows exactly once in [`Requests::app_answers`](crate::Requests::app_answers), unless [`Apps::gone`] comes first:
+    /// It follows exactly once in [`Requests::app_answers`](crate::Requests::app_answers), unless [`Apps::abandoned`] comes first:
     /// as a whole, or as head, chunks and end, in this order.
     Deferred,
 }

@@ -370,7 +370,7 @@ impl<S: Session> WebSocketStage<S> {
         }
     }
 
-    /// Pings the client while its input is delayed: its silence means nothing, since the kernel of a vanished client's
+    /// Pings the client while its input is delayed: its silence does not count, since the kernel of a vanished client's
     /// machine may still answer.
     pub(crate) fn ping_while_throttled(&mut self, id: ConnectionId, shared: &mut Context) {
         if self.session.has_pings() {
@@ -589,7 +589,7 @@ impl<S: Session> WebSocketStage<S> {
         since(self.messaged_ms, shared.now).max(since(sent_ms, shared.now)) + timeout_ms
     }
 
-    /// Pings a silent peer and gives up on a dead one. Returns `false` if the transport is to be closed.
+    /// Pings a silent peer and closes a dead one. Returns `false` if the transport is to be closed.
     pub(crate) fn handle_timeout(&mut self, id: ConnectionId, shared: &mut Context) -> bool {
         shared.requests.outboxes.release_idle_context(id);
         if self.deadline_ms(id, shared) > shared.now.mono_ms {

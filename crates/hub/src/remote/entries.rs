@@ -11,7 +11,7 @@ use crate::{Epoch, Payload, Position};
 /// The most items of a channel that wait until its position is known; later ones are dropped, and show as a gap.
 const HELD_MAX: usize = 1024;
 
-/// A channel.
+/// How far a channel's feed was followed, and what it needs.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) name: Arc<str>,
@@ -20,7 +20,7 @@ pub(super) struct Entry {
     pub(super) feed: Feed,
     /// Whether the hub follows it by itself.
     pub(super) is_followed: bool,
-    /// Whether a message of it came since the last look.
+    /// Whether a message of it arrived since the last look.
     pub(super) is_fresh: bool,
     /// Receipts that were not settled.
     pub(super) waiting: u32,
@@ -42,16 +42,16 @@ pub(super) struct Entry {
     pub(super) previous: Option<Box<Payload>>,
 }
 
-/// How far the feed of a channel is.
+/// The state of a channel's feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Feed {
-    /// There is none.
+    /// The channel is not subscribed.
     Off,
-    /// It is subscribed since this tick.
+    /// The subscription was ordered in this tick and is not confirmed yet.
     Begun(u32),
-    /// It is being looked up where it goes on, since this tick.
+    /// Subscribed; the position was requested in this tick.
     Placing(u32),
-    /// It is live.
+    /// Items are delivered as they arrive.
     Live,
 }
 

@@ -1,4 +1,4 @@
-//! What waits for answers of an engine, by ticket.
+//! Requests that wait for answers of an engine, by ticket.
 
 use std::collections::VecDeque;
 

@@ -353,7 +353,7 @@ impl Model {
     }
 }
 
-/// Where nothing is stored either: a repetition is not answered before it is known what became of the first.
+/// Also where nothing is stored: a repetition is not answered before the outcome of the first is known.
 #[test]
 fn a_repetition_waits_for_the_first() {
     for seed in 0..20 {

@@ -94,7 +94,7 @@ impl Load for StormLoad {
     }
 
     fn is_done(&self, net: &EngineState) -> bool {
-        // Answers not received by then are given up.
+        // Answers not received by then count as lost.
         let given_up = net
             .tally
             .settled_ns

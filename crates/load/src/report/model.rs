@@ -22,7 +22,7 @@ pub struct Report {
     pub started: String,
     /// The machine and the program that measured.
     pub machine: Machine,
-    /// What was asked for.
+    /// The parameters of the run.
     pub settings: Settings,
     /// Length of the measured time, without warm-up.
     pub seconds: f64,
@@ -38,9 +38,9 @@ pub struct Report {
     pub incomplete: bool,
     /// How the connections fared.
     pub connections: Connections,
-    /// What went to and fro while it was measured.
+    /// The traffic of the measured time.
     pub messages: Messages,
-    /// What went wrong, by cause, over the whole run.
+    /// Errors by cause, over the whole run.
     pub errors: Errors,
     /// From the intended (open loop) or actual (closed loop) send time to the answer or delivery, without error
     /// responses. Absent without answers.
@@ -85,7 +85,7 @@ pub struct Report {
     /// absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_ended: Option<u32>,
-    /// What the tester itself used, and whether it was the bottleneck.
+    /// The resources that the tester used, and whether it was the bottleneck.
     pub generator: GeneratorUse,
     /// The phases of a scenario, each a report of this format.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -439,7 +439,7 @@ pub struct HttpTally {
     pub unexpected_bodies: Option<u64>,
 }
 
-/// Lengths of bodies that are told apart.
+/// The most distinct body lengths.
 const BODY_LENGTHS_MAX: usize = 16;
 
 impl HttpTally {
@@ -621,7 +621,7 @@ pub struct GeneratorUse {
     /// 10 % of the sends late.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
-    /// Its processes that were lost; what they had counted is in no figure.
+    /// Its processes that were lost; no figure includes their counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<LostProcess>,
 }

@@ -1,5 +1,5 @@
 //! Messages between nodes through an engine: the node's own channel, the channel of all nodes, the numbered control stream,
-//! and the lease that says that the node is alive.
+//! and the lease that shows that the node is alive.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ pub enum Order {
     /// Sends bytes to the channel of a node, or of all nodes (this one included) where `to` is `None`. At most once, without
     /// an answer; lost while there is no connection.
     Send {
-        /// The receiver.
+        /// The receiving node; `None`: all nodes.
         to: Option<NodeId>,
-        /// An encoded envelope.
+        /// The encoded envelope to send.
         bytes: Bytes,
     },
     /// Appends an entry to the control stream, which all nodes receive as [`Event::Control`], this one included. Answered by
@@ -25,7 +25,7 @@ pub enum Order {
     Append {
         /// Names the order in its answer.
         ticket: u64,
-        /// An encoded envelope.
+        /// The encoded envelope to append.
         bytes: Bytes,
     },
     /// Reads the control stream behind an offset, or its position alone without one. Answered by [`Event::ControlRead`].
@@ -39,7 +39,7 @@ pub enum Order {
     /// the lease every [`LEASE_RENEWAL_MS`] by itself from its first connection on; until the first announcement the text is
     /// empty.
     Announce(Bytes),
-    /// Ends the lease, once what was ordered before is carried out. The node's members leave presence with it.
+    /// Ends the lease, after all earlier orders are carried out. The node's members leave presence with it.
     Leave,
     /// Reads all valid leases. Answered by [`Event::Leases`].
     ReadLeases {
@@ -55,7 +55,7 @@ pub enum Order {
         table: Arc<str>,
         /// The name of the value.
         name: Bytes,
-        /// The value.
+        /// The value to store; `None` removes it.
         value: Option<Bytes>,
     },
     /// Reads all values of a table. Answered by [`Event::Table`].
@@ -73,7 +73,7 @@ pub const LEASE_RENEWAL_MS: u64 = 3_000;
 /// A lease that was not renewed ends after this time, in milliseconds.
 pub const LEASE_MS: u64 = 9_000;
 
-/// What an engine tells a node.
+/// An event of an engine for a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// There is a connection for orders, or the node's channels are subscribed: each comes by itself, and again after its
@@ -89,7 +89,7 @@ pub enum Event {
         position: Position,
         /// The offset of the entry before it, in the same epoch.
         before: u64,
-        /// Its bytes.
+        /// The encoded envelope that was appended.
         bytes: Bytes,
     },
     /// The answer to [`Order::Append`]: the position of the entry, or `None` where it is not known whether it was stored.
@@ -117,7 +117,7 @@ pub enum Event {
     Stored {
         /// The ticket of the order.
         ticket: u64,
-        /// Whether it is.
+        /// Whether the value is stored.
         is_stored: bool,
     },
     /// The answer to [`Order::ReadTable`]: names and values, or `None` where they can't be read.
@@ -135,7 +135,7 @@ pub struct Entries {
     /// The position of the latest entry.
     pub top: Position,
     /// The offset before the first of these entries, or that of the top without entries. Where it is above the offset that
-    /// was asked for, the entries between are not stored any more.
+    /// was requested, the entries between are not stored any more.
     pub before: u64,
     /// The entries with their offsets, oldest first.
     pub entries: Vec<(u64, Bytes)>,

@@ -20,7 +20,7 @@ const SOURCES_MAX: usize = 1024;
 /// Numbers of one source that may come out of order.
 const APART_MAX: usize = 1024;
 
-/// What becomes of an entry.
+/// The handling of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Take,
@@ -38,7 +38,7 @@ pub(super) struct Commands {
     own: VecDeque<(u64, Bytes)>,
     /// It is not known whether a command of this node is stored.
     pub(super) is_unsure: bool,
-    /// Entries came by the feed while the stream was read: they may be behind what was read.
+    /// Entries arrived by the feed during a read: they may be behind the read ones.
     pub(super) has_skipped: bool,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Commands {
 struct CarriedOut {
     /// All up to this one.
     floor: u64,
-    /// Those above it.
+    /// Commands above the floor that were carried out.
     above: BTreeSet<u64>,
 }
 

@@ -53,14 +53,14 @@ pub const ANSWER_MS: u64 = 5_000;
 /// The table of the engine that stores blocks.
 pub const BLOCKS: &str = "blocks";
 
-/// A node that has not heard its own announcements for this time is cut off, in milliseconds. Less than a lease, so
+/// A node that has not received its own announcements for this time, in milliseconds, is cut off. Less than a lease, so
 /// that the leases of others do not end before.
 const DEAF_MS: u64 = 2 * LEASE_RENEWAL_MS + 500;
 
 /// Questions of other nodes that may be open here.
 const TASKS_MAX: usize = 4_096;
 
-/// See the [module](self).
+/// This node's part in the cluster, without sockets and clocks.
 #[derive(Debug)]
 pub struct Node {
     id: NodeId,
@@ -134,7 +134,7 @@ impl Node {
         self.peers.iter()
     }
 
-    /// Returns the counters.
+    /// Returns the counters for metrics.
     #[must_use]
     pub fn counts(&self) -> NodeCounts {
         self.counts
@@ -305,7 +305,7 @@ impl Node {
         all.min().unwrap_or(self.announce_at_ms)
     }
 
-    /// Ends what is due.
+    /// Handles expired requests and leases.
     pub fn handle_timeout(&mut self) {
         let now_ms = self.now_ms;
         if now_ms >= self.announce_at_ms {
@@ -347,7 +347,7 @@ impl Node {
         self.finish_questions();
     }
 
-    /// Reads what the control stream has behind the last known entry. Without one: its end, and then the stored blocks.
+    /// Reads the control stream behind the last known entry. Without one: its end, and then the stored blocks.
     fn begin_reading(&mut self) {
         self.is_current = false;
         self.read_on();
@@ -476,7 +476,7 @@ impl Node {
         }
     }
 
-    /// Reads behind the last known entry, while the node goes on.
+    /// Reads behind the last known entry, while the node continues.
     fn read_on(&mut self) {
         let ticket = self.ticket();
         self.commands.read(ticket);

@@ -25,11 +25,11 @@ impl Coverage {
 /// Work that a [`Node`] hands to its owner.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output {
-    /// For the engine.
+    /// An order for the engine, to be carried there.
     Order(Order),
     /// Have the workers of this node carry out a message. Its caller, if it has one, is the one for [`Node::handle_part`].
     Perform(NodeMessage),
-    /// A caller's answer.
+    /// The answer for a caller, and whether all nodes have contributed.
     Answer(Caller, NodeAnswer, Coverage),
     /// The announcement of this node is due: [`Node::announce`].
     Announce,

@@ -22,7 +22,7 @@ use crate::redis::values::call_error;
 const BATCH_MAX: usize = 512;
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// Codes with which a server says that it does not serve: the connection is of no use.
+/// Error codes of servers that do not serve: the connection is closed.
 const USELESS: [&str; 5] = [
     "READONLY",
     "LOADING",
@@ -31,11 +31,11 @@ const USELESS: [&str; 5] = [
     "CLUSTERDOWN",
 ];
 
-/// The client of a port: what its orders are in commands, and what replies mean.
+/// The client of a port: converts orders to commands, and replies to events.
 pub(super) trait Client: Send + 'static {
     type Order: Send;
     type Event: Send;
-    /// A command and what its reply is for.
+    /// A command and the use of its reply.
     type Job: Send;
 
     /// The time between two calls of [`timed`](Self::timed).
@@ -50,7 +50,7 @@ pub(super) trait Client: Send + 'static {
     /// Takes an order; `None` if there is no command to it. `is_up`: there is a connection.
     fn take(&mut self, order: Self::Order, is_up: bool) -> Option<Self::Job>;
 
-    /// Returns what is due at times, while there is a connection.
+    /// Returns the periodic commands that are due, while connected.
     fn timed(&mut self) -> Vec<Self::Job>;
 
     /// Returns the job of a probe of the feed.
@@ -71,7 +71,7 @@ pub(super) trait Client: Send + 'static {
     );
 }
 
-/// What a task of commands works with.
+/// The state of a task that runs commands.
 struct Commands<C: Client> {
     shared: Arc<Shared>,
     client: C,
@@ -317,7 +317,7 @@ impl<C: Client> Commands<C> {
             return Err(End::Lost(CallError::new(CallErrorKind::Refused, words)));
         }
         if !again.is_empty() {
-            // Somebody has emptied the server's cache: none of these was run.
+            // The server's script cache was emptied: none of these was run.
             session.load().await.map_err(End::Lost)?;
             for job in again.into_iter().rev() {
                 self.pending.push_front(job);

@@ -1,4 +1,4 @@
-//! The connection of a port for its feed: subscribed to what is followed, again after each loss, and probed.
+//! The connection of a port for its feed: subscribed to the followed topics, again after each loss, and probed.
 //!
 //! A subscription may die while its connection looks alive. So a feed that was silent for [`PROBE`] has a message published
 //! to a channel of its own, the way that publications go, and is connected again if that does not arrive.
@@ -25,13 +25,13 @@ use crate::redis::values::call_error;
 /// Topics in one command.
 const BATCH_MAX: usize = 512;
 
-/// A feed that was silent for so long is probed, and given up after the same time.
+/// A feed that was silent for this time is probed, and reconnected after the same time.
 const PROBE: Duration = Duration::from_secs(5);
 
 /// The longest message; longer ones are ignored.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
-/// A change of what is followed.
+/// A change of the followed topics.
 #[derive(Debug)]
 pub(super) enum Change {
     Follow(Arc<str>),
@@ -45,7 +45,7 @@ pub(super) enum Into {
     Peers(Arc<Events<peer::Event>>),
 }
 
-/// What the reader of a connection works with.
+/// The state of a connection's reader.
 struct Reader {
     shared: Arc<Shared>,
     into: Into,
@@ -55,7 +55,7 @@ struct Reader {
     is_alive: AtomicBool,
 }
 
-/// A subscribed connection.
+/// A connection that has subscribed to the feed.
 struct Feed {
     session: Session,
     reader: Arc<Reader>,
@@ -74,7 +74,7 @@ pub(super) async fn serve(
     loop {
         let mut feed = match Feed::connect(&shared, &into).await {
             Ok(feed) => feed,
-            // Said of the connection for commands.
+            // Logged for the connection for commands.
             Err(_) => {
                 let until = Instant::now() + pause;
                 pause = (pause * 2).min(longest);
@@ -153,7 +153,7 @@ impl Feed {
             .map_err(|error| call_error(&error))
     }
 
-    /// Subscribes to topics, and says so of each batch.
+    /// Subscribes to topics, and reports each batch.
     async fn follow(&mut self, topics: &[Arc<str>]) -> Result<(), Option<CallError>> {
         for batch in topics.chunks(BATCH_MAX) {
             let channels: Vec<_> = batch.iter().map(|topic| self.channel(topic)).collect();

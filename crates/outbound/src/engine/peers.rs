@@ -48,14 +48,14 @@ pub(super) async fn serve(
 struct Peers {
     /// The feed lasts as long as it.
     _changes: UnboundedSender<Change>,
-    /// What is published with the lease.
+    /// The announcement published with the lease.
     text: Bytes,
     /// The lease was there.
     has_lease: bool,
     has_left: bool,
 }
 
-/// An order, or what is due at times.
+/// An order, or a periodic command.
 pub(super) enum Job {
     Order(Order),
     Renew,
@@ -272,7 +272,7 @@ fn table(reply: Value) -> Option<Vec<(Bytes, Bytes)>> {
     Some(values)
 }
 
-/// Tells homes of members that were removed.
+/// Notifies homes of removed members.
 fn departed(shared: &Shared, reply: Option<Value>) {
     let Some(mut parts) = reply.and_then(list) else {
         return;

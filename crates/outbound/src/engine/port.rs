@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// Bytes of items that a client has not taken; beyond that they are dropped, and the client is told which feeds miss some.
+/// Bytes of items that a client has not taken; beyond that they are dropped, and the client learns which feeds miss some.
 const BYTES_MAX: usize = 64 << 20;
 
 /// Bytes that an event takes beside its data.
 const EVENT_BYTES: usize = 128;
 
-/// A client's end, for orders `O` and events `E`. The client bounds its orders: it knows what is unanswered.
+/// A client's end, for orders `O` and events `E`. The client bounds its orders: it counts the unanswered ones.
 #[derive(Debug)]
 pub struct EnginePort<O, E> {
     orders: Vec<O>,
@@ -33,7 +33,7 @@ pub(super) struct Events<E> {
 struct Arrived<E> {
     list: Vec<E>,
     bytes: usize,
-    /// By feeds of which something was dropped: what the client has to hear of each.
+    /// The notice for the client, by feed of which items were dropped.
     missed: HashMap<Vec<u8>, E>,
 }
 
@@ -113,7 +113,7 @@ impl<E> Events<E> {
         self.wake();
     }
 
-    /// Adds an item of a feed, unless too much waits: then the client hears of the feed. Returns whether it was added.
+    /// Adds an item of a feed, unless too much waits: then the client is notified of the feed. Returns whether it was added.
     pub(super) fn push_item(
         &self,
         event: E,
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_that_takes_nothing_hears_what_it_missed() {
+    fn a_slow_reader_learns_how_many_messages_were_dropped() {
         let (mut port, _orders, events) = EnginePort::<(), u32>::new(|| {});
         let add = |number| events.push_item(number, BYTES_MAX / 2, || (b"feed".to_vec(), 1_000));
         assert!(add(1) && add(2));

@@ -3,7 +3,7 @@
 use redis::Cmd;
 use veche_nodes::NodeId;
 
-/// A script.
+/// A script that Redis runs atomically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Script {
     Publish,
@@ -123,7 +123,7 @@ impl Keys {
         self.named("p", channel)
     }
 
-    /// What keys of leases begin with.
+    /// The prefix of keys of leases.
     pub(super) fn leases(&self) -> Vec<u8> {
         self.named("lease", "")
     }

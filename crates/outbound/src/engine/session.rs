@@ -36,7 +36,7 @@ pub(super) struct Session {
     info: String,
 }
 
-/// What a port knows of the server that it was connected to.
+/// The properties of the server that a port was connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     replication: String,
@@ -131,7 +131,7 @@ impl Session {
             None => Store::Same,
             Some(known) if *known == now => Store::Same,
             Some(known) if known.generation != now.generation => Store::Promoted,
-            // Another node may have said so already.
+            // Another node may have recorded it already.
             Some(known) if trusts && known.replication == before => Store::Same,
             Some(_) => {
                 shared.restarted(&now.replication);
@@ -142,7 +142,7 @@ impl Session {
         Ok(store)
     }
 
-    /// Loads the scripts.
+    /// Loads the scripts into Redis and reads its properties.
     pub(super) async fn load(&mut self) -> Result<(), CallError> {
         let mut pipeline = Pipeline::new();
         pipeline.add_command(info("server"));
@@ -175,7 +175,7 @@ impl Session {
     /// Finds out, before anything depends on it, whether the server can be used.
     ///
     /// # Errors
-    /// One line that says what to do.
+    /// One line for the operator with the required action.
     pub(super) async fn examine(&mut self, shared: &Shared) -> Result<(), CallError> {
         self.find_missing_rights(shared).await?;
         self.load().await?;
@@ -281,7 +281,6 @@ impl Session {
         Err(CallError::new(CallErrorKind::Refused, words))
     }
 
-    /// Runs one command.
     pub(super) async fn query(&mut self, command: &Cmd) -> Result<Value, CallError> {
         query(&mut self.connection, command).await
     }
@@ -370,7 +369,7 @@ async fn ask_sentinel(
     let server = ServerAccount {
         host: host.to_owned(),
         port,
-        // Sentinels have accounts of their own; as a rule they ask for none.
+        // Sentinels have accounts of their own; usually they require none.
         user: None,
         password: None,
         ..settings.keyspace.server.clone()

@@ -27,7 +27,7 @@ pub(super) struct ConnectionTarget {
     /// A host name or an address, without brackets.
     pub(super) host: String,
     pub(super) port: u16,
-    /// Irrelevant without TLS.
+    /// The trusted certificates; without effect where TLS is not used.
     pub(super) trust: CertificateTrust,
     pub(super) connections_max: u32,
 }
@@ -88,7 +88,7 @@ impl HttpPool {
             Err(_) => {
                 let _wait = figures.wait();
                 let permit = seats.acquire_owned().await;
-                permit.expect("nobody closes the semaphore")
+                permit.expect("the semaphore is never closed")
             }
         };
         ConnectionPermit {

@@ -185,7 +185,7 @@ fn a_silent_feed_is_replaced() {
     while bench.desk.texts(1).len() < 2 {
         assert!(
             begin.elapsed() < Duration::from_secs(30),
-            "nobody has noticed"
+            "the loss was not noticed"
         );
         bench.settle();
     }

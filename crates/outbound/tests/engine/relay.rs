@@ -14,11 +14,11 @@ pub(crate) struct Relay {
     pub(crate) port: u16,
     pipes: Arc<Mutex<Vec<Arc<Pipe>>>>,
     is_stalled: Arc<AtomicBool>,
-    /// Connections so far.
+    /// Number of connections so far.
     pub(crate) count: Arc<AtomicU32>,
 }
 
-/// A connection.
+/// A connection through the relay.
 #[derive(Default)]
 struct Pipe {
     /// It has subscribed to something.

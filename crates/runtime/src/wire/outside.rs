@@ -76,7 +76,7 @@ impl<'a> Outside<'a> {
     /// Returns the call as the outbound side performs it.
     ///
     /// # Errors
-    /// There is no such pool, or the command is none that connections can share.
+    /// The pool is unknown, or connections can't share the command.
     pub fn call(self, pools: &impl Pools) -> Result<Call, CallError> {
         let invalid = |words: String| CallError::new(CallErrorKind::Invalid, words);
         let unknown = |name: &str| invalid(format!("there is no pool {name:?} of this kind"));

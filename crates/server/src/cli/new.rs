@@ -21,7 +21,7 @@ pub(super) struct NewArgs {
     /// The folder to create; it must not exist
     #[arg(value_name = "NAME")]
     folder: PathBuf,
-    /// The template
+    /// The example to start from
     #[arg(long, value_enum, default_value_t = Template::Echo)]
     template: Template,
 }

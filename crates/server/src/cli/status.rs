@@ -8,7 +8,7 @@ use veche_terminal::exit::{CommandFailure, Exit, print, print_line};
 
 use super::control::ControlTarget;
 
-/// The output format.
+/// The output format of `veche status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutputFormat {
     Table,
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_listed_with_what_is_wrong_with_them() {
+    fn nodes_are_listed_with_their_disagreements() {
         let node = |name: &str, is_own: bool, disagrees: Value| {
             json!({
                 "name": name, "id": "00000000000000aa", "version": "0.1.0", "sessions": 12, "users": 3,

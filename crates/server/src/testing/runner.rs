@@ -173,7 +173,7 @@ impl TestRunner<'_> {
         }
     }
 
-    /// Handles what the script itself logs and publishes.
+    /// Handles log lines and publications of the script itself.
     fn note(&mut self, effects: &mut Effects) -> Result<(), String> {
         let (list, bytes) = effects.drain();
         for effect in list {

@@ -103,7 +103,7 @@ fn handles_all_events() {
     on_all(|setup| {
         let server = serve(setup, "workers = 2");
         let refused = Socket::try_open(server.public, "/php");
-        assert!(refused.is_err(), "nobody is let in without a name");
+        assert!(refused.is_err(), "a client without a name is rejected");
         let mut ann = Socket::open(server.public, "/php?user=ann");
         let mut bob = Socket::open(server.public, "/php?user=bob");
         for text in ["hello", "", "вече 🔔", &"x".repeat(50_000)] {

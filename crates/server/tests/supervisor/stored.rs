@@ -181,7 +181,7 @@ fn connections_between_two_runs_are_served_by_the_second() {
 
 /// Clients would hang on a socket without a listener, instead of being refused.
 #[test]
-fn sockets_of_addresses_that_are_gone_are_given_up() {
+fn sockets_of_removed_addresses_are_closed() {
     let mut manager = Manager::new("stored-moved");
     let mut veche = Veche::prepare("stored-moved", "drain_time = \"0\"");
     manager.start(&mut veche);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{process, until};
 
-/// A running service.
+/// A running database server, stopped when it is dropped.
 pub(crate) struct Backing {
     folder: PathBuf,
     kind: Kind,

@@ -76,7 +76,7 @@ pub trait KeyProvider: Send + Sync + fmt::Debug {
     fn keys(&self) -> Option<Arc<Keys>>;
 
     /// Requests newer keys than those `seen`, for a token signed with an unknown key. Returns whether there are newer
-    /// ones or a fetch is in progress: then [`IdentityResult::Keys`](super::IdentityResult::Keys) follows once.
+    /// ones or a fetch is in progress: then [`IdentityResult::KeysFetched`](super::IdentityResult::KeysFetched) follows once.
     fn fetch(
         &self,
         id: ConnectionId,
