@@ -18,7 +18,7 @@ const CLIENTS = [
   ["Messages dropped, as they came too fast", (worker) => worker.messages_dropped],
   ["Commands of back ends that were too fast, or too much for the memory", (worker) => added(worker.pushes_turned_away)],
 ];
-const KINDS = { turn: "Turns of workers", handler: "Handlers of apps", request: "Requests", consumer: "Clients that did not read, and how long they had been silent" };
+const KINDS = { turn: "Turns of workers", handler: "Handlers of apps", request: "Requests", consumer: "Clients that did not read, and how long they had sent nothing" };
 
 let timer = 0;
 let isSeen = false;

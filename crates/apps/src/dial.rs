@@ -30,7 +30,7 @@ pub struct OutgoingConnection {
 pub enum DialAction {
     /// Opens a connection.
     Dial(Box<OutgoingConnection>),
-    /// Abandons a connection that is no longer wanted.
+    /// Abandons a connection that is no longer needed.
     HangUp(DialId),
 }
 

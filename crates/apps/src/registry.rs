@@ -23,7 +23,7 @@ use super::service::Lifecycle;
 pub struct AppBundle {
     /// What runs.
     pub(super) program: Program,
-    /// What lies below may be answered with.
+    /// The folder whose files handlers may send in responses.
     pub files: Option<Arc<Path>>,
     /// The instance, for a service.
     pub slot: Option<InstanceSlot>,
@@ -99,7 +99,7 @@ pub fn seeded(shelf: &AppSet, seed: u64, services: Option<&[String]>) -> Result<
     for name in services.unwrap_or_default() {
         let mut volumes = shelf.iter().flatten();
         if !volumes.any(|volume| is_of(volume, name)) {
-            return Err(format!("the configuration has no service {name:?}"));
+            return Err(format!("there is no service {name:?} in the configuration"));
         }
     }
     let runs = |volume: &AppBundle| match services {
@@ -294,7 +294,7 @@ impl AppRegistry {
 }
 
 impl AppRegistry {
-    /// An application whose script another server runs.
+    /// Creates an application whose script runs behind FastCGI.
     fn behind_fastcgi(&self, app: &config::AppConfig, fastcgi: &config::Fastcgi) -> AppBundle {
         let is_named = |event: &&EventName| fastcgi.events.iter().any(|name| name == event.name());
         let options = serde_json::to_string(&app.options).unwrap_or_else(|_| "{}".to_owned());

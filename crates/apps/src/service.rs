@@ -43,7 +43,7 @@ enum LifecycleState {
 /// Whether the services of a worker may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServicePhase {
-    /// Not yet: services of another process of this server may still run.
+    /// The service has not started: services of another process of this server may still run.
     Held,
     Open,
     /// Services have been told to stop, and are aborted at a time.

@@ -56,7 +56,7 @@ pub fn open(folder: &Path, options: &Options) -> Result<(Archive, LoadedStreams)
     if last == LastRun::Damaged {
         return Err(Error::Damaged {
             path: folder.into(),
-            reason: "the previous run could not write to it".to_owned(),
+            reason: "the previous run could not write to the archive".to_owned(),
         });
     }
     let is_new = !Database::is_in(folder);

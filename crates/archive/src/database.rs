@@ -343,7 +343,7 @@ impl Database {
     /// Moves everything into the tables and closes the file.
     pub(crate) fn close(self) -> Result<(), Error> {
         self.checkpoint("truncate")?;
-        // Without its log the file can be copied alone.
+        // Without its WAL the database can be copied as a single file.
         let is_kept = self
             .connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);

@@ -39,7 +39,7 @@ pub(crate) struct WriterThread {
     /// Changes from the start that must be written first.
     opening: Option<Opening>,
     shared: Arc<SharedState>,
-    /// The lane that comes first in the next group.
+    /// The lane that goes first in the next group.
     first_lane: usize,
     /// When to sync, if something was written since.
     sync_at: Option<Instant>,
@@ -92,7 +92,7 @@ impl WriterThread {
             folder: folder.into(),
             fsync: options.fsync,
             boot: options.boot.clone(),
-            // Without any pause it would do nothing but fail.
+            // Without a pause the thread would retry without end.
             retry: options.retry.max(Duration::from_millis(1)),
             database,
             index,
@@ -373,7 +373,7 @@ impl WriterThread {
         }
     }
 
-    /// Nothing has arrived: does or waits for what is due.
+    /// No job has arrived: performs the work that is due, or waits for it.
     fn idle(&mut self) {
         match [self.sync_at, self.maintain_at].into_iter().flatten().min() {
             Some(at) => thread::park_timeout(at.saturating_duration_since(now())),
@@ -468,7 +468,7 @@ fn payload_bytes(record: &Record) -> u64 {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "this thread has a life of its own: nothing that decides asks for the time"
+    reason = "this thread reads the time itself: no decision depends on it"
 )]
 fn now() -> Instant {
     Instant::now()

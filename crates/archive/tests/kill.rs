@@ -76,7 +76,7 @@ fn kill_again_and_again(kills: u32, fsync: &str) {
             .stdout(Stdio::piped())
             .spawn()
             .expect("a child");
-        // From its first output on it may be killed at any moment.
+        // From its first output on, the process may be killed at any moment.
         let mut left = random.u32(1..150);
         let mut its_checkpoints = 0;
         let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();

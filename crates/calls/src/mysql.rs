@@ -95,7 +95,7 @@ pub enum MysqlValue {
 pub enum MysqlReply {
     /// The answer for [`ResultMode::Rows`].
     Rows(Rows),
-    /// Answers [`ResultMode::Row`] with at most one row.
+    /// The answer to [`ResultMode::Row`], at most one row.
     Row(Rows),
     /// The answer for [`ResultMode::Value`].
     Value(Option<MysqlValue>),

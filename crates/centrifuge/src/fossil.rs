@@ -136,7 +136,7 @@ impl<'a> DeltaWriter<'a> {
     }
 
     fn end(mut self) -> Option<Vec<u8>> {
-        // If the rest is too long, it need not be copied to see that.
+        // If the rest is too long for the limit, there is no need to copy it.
         let left = self.new.len() - self.written;
         if self.out.len() + left >= self.new.len() {
             return None;

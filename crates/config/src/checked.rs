@@ -113,7 +113,7 @@ pub(super) fn check(
         tables
             .iter()
             .find(|table| table.section == section)
-            .expect("raw makes one of each")
+            .expect("raw creates one of each")
     };
     let all = |section| tables.iter().filter(move |table| table.section == section);
 
@@ -249,7 +249,7 @@ pub(super) fn control_of(file: &Path, text: &str) -> PathBuf {
     let tables = raw::read(text, &mut Problems::new(file, text));
     let server = tables.iter().find(|table| table.section == Section::Server);
     let control = server.and_then(|table| self::text(table, "control"));
-    base_of(file).join(control.expect("raw makes the section, and the directive has a default"))
+    base_of(file).join(control.expect("raw creates the section, and the directive has a default"))
 }
 
 /// Returns the folder that relative paths start at.

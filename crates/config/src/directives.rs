@@ -134,7 +134,7 @@ static SERVER: &[Directive] = &[
         default: DefaultValue::Toml("8"),
         handlers: &[],
         change: ReloadEffect::Reload,
-        doc: "How many old files `log_rotate` leaves.",
+        doc: "The number of old files that `log_rotate` keeps.",
     },
     Directive {
         section: Section::Server,
@@ -153,7 +153,7 @@ static SERVER: &[Directive] = &[
         kind: DirectiveKind::Text {
             expected: "the name or number of a user",
         },
-        default: DefaultValue::Unset("whoever starts the server"),
+        default: DefaultValue::Unset("the user that starts the server"),
         handlers: &[],
         change: ReloadEffect::Restart,
         doc: "The user of the server process, where the server is started as root: the supervisor binds ports and stays root, and the process that serves the network is unprivileged. Without supplementary groups. That user must be able to read scripts, pages, certificates and keys, and to rename files in the folders of rotated logs; log files are given to it.",

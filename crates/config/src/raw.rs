@@ -137,7 +137,7 @@ impl RawReader<'_, '_> {
             self.misspelt.extend(meant);
             let hint = match meant {
                 Some(meant) if Section::formerly(name) == Some(meant) => {
-                    format!("; it is called {} now", meant.header())
+                    format!("; it was renamed to {}", meant.header())
                 }
                 Some(meant) => did_you_mean(meant.name()),
                 None => {
@@ -152,7 +152,7 @@ impl RawReader<'_, '_> {
                     format!("unknown directive {name:?} outside of any section")
                 }
                 homes => {
-                    format!("{name:?} stands outside of any section; it belongs under {homes}")
+                    format!("{name:?} is outside of any section; it belongs under {homes}")
                 }
             }
         };
@@ -345,7 +345,7 @@ impl RawTable {
     fn directive(&self, name: &str) -> &'static Directive {
         let mut all = self.section.directives();
         all.find(|directive| directive.name == name)
-            .expect("checked asks for directives of the table only")
+            .expect("checked reads directives of the table only")
     }
 }
 

@@ -212,7 +212,7 @@ pub const CONTROL_PATH_BYTES_MAX: usize = 107;
 /// The number of worker threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerCount {
-    /// One for each core that the process may use.
+    /// One worker for each core available to the process.
     Auto,
     /// A fixed number; at most [`WORKERS_MAX`].
     Count(NonZeroU16),
@@ -314,7 +314,7 @@ pub struct PairFiles {
 /// The requirements for client certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificates {
-    /// The file of the authorities that sign them.
+    /// The PEM file of the CA certificates that sign them.
     pub ca: PathBuf,
     /// Whether clients without one are rejected.
     pub is_required: bool,
@@ -358,7 +358,7 @@ pub struct AppConfig {
     pub files: Option<PathBuf>,
     /// The options passed to the script.
     pub options: toml::Table,
-    /// Whom to ask where the script is not run here.
+    /// The FastCGI server that runs the script; `None`: the script runs in this server.
     pub fastcgi: Option<Fastcgi>,
     /// The processes that run it, where the server itself does not.
     pub processes: Option<Processes>,
@@ -375,7 +375,7 @@ impl AppConfig {
 /// An application behind FastCGI.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fastcgi {
-    /// Whom to ask, and the limits.
+    /// The FastCGI server and its limits.
     pub pool: Arc<FastcgiPool>,
     /// Names of the events that the script handles.
     pub events: Vec<String>,
@@ -400,9 +400,9 @@ pub struct Processes {
     pub queue: usize,
     /// The longest wait of an event for a process.
     pub queue_timeout: Duration,
-    /// The time from the start of a process until it takes events.
+    /// The time from the start of a process until it accepts events.
     pub start_timeout: Duration,
-    /// The time of a process to end after it is asked to.
+    /// The time that a process has to end after it is asked to.
     pub stop_timeout: Duration,
     /// The time of one event.
     pub event_timeout: Duration,
@@ -558,7 +558,7 @@ pub struct NamespaceConfig {
     pub force_push_join_leave: bool,
     /// Which events are sent to the back end.
     pub told: EventLevel,
-    /// How long a disconnected user may take to reconnect without a leave event; 0: not at all.
+    /// The time in which a disconnected user may reconnect without a leave event; 0: none.
     pub leave_delay: Duration,
     /// Whether clients may receive deltas.
     pub differences: veche_hub::DeltaMode,

@@ -1,4 +1,4 @@
-//! Where a FastCGI server listens, as a configuration names it.
+//! The configured address of a FastCGI server.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ pub enum Address {
     Tcp(String),
 }
 
-/// A text that is no address.
+/// An invalid address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected unix:/PATH or HOST:PORT")]
 pub struct AddressError;

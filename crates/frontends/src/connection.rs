@@ -148,7 +148,7 @@ impl Connection {
     pub(crate) fn info(&self) -> SessionInfo<'_> {
         match &self.stage {
             Stage::Socket(socket) => socket.info(),
-            // Its session is still being opened.
+            // The session is still being opened.
             _ => SessionInfo::default(),
         }
     }
@@ -358,7 +358,7 @@ impl Connection {
         has_come
     }
 
-    /// Applies the step of a stage whose wait is over.
+    /// Applies the step of a stage whose wait has ended.
     fn apply_step(&mut self, id: ConnectionId, then: NextStep<Stage>, shared: &mut Context) {
         let was_blocked = self.blocked.take().is_some();
         match then {
@@ -405,7 +405,7 @@ impl Connection {
     fn count_client(&mut self, id: ConnectionId, client: Option<IpAddr>, shared: &mut Context) {
         let Some(client) = client else { return };
         if shared.config.listeners[self.listener as usize].role != ListenerRole::Public {
-            // It may have been counted before its peer was identified as a proxy.
+            // The address may have been counted before its peer was identified as a proxy.
             self.uncount_address(shared);
             self.peer = client;
         } else if !self.count_address(client, shared) {
@@ -442,7 +442,7 @@ impl Connection {
             shared.log(
                 id,
                 NoteLevel::Warn,
-                "closed: the client accepted no data for write_timeout",
+                "closed: the client accepted no data within write_timeout",
             );
             if let Stage::Socket(socket) = &mut self.stage {
                 let why = "it took nothing for too long";

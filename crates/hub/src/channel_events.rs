@@ -124,7 +124,7 @@ impl EmptyReports {
         true
     }
 
-    /// Removes the next channel whose interval is over, with whether it was found empty again.
+    /// Removes the next channel whose interval has ended, and whether it was found empty again.
     fn pop(&mut self, now_ms: u64) -> Option<(Arc<str>, bool)> {
         let (_, channel) = self
             .expiries

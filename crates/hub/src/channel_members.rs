@@ -212,7 +212,7 @@ pub(crate) struct Presence {
     pub(crate) members: HashMap<u32, Arc<ClientInfo>, RandomState>,
     /// Home: by name of the channel, which may have no subscriber any more, but members who may come back. None is empty.
     pub(crate) channels: HashMap<Arc<str>, ChannelMembers, RandomState>,
-    /// Home: users that have gone and may come back, by when they are given up; the second number tells them apart.
+    /// Home: users who have left and may return, by the end of their leave delay; the second number distinguishes them.
     pub(crate) leaving: BTreeMap<Due, (Arc<str>, Arc<ClientInfo>)>,
     pub(crate) serial: u64,
 }

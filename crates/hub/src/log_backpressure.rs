@@ -1,9 +1,9 @@
 //! Back pressure of homes whose log is full.
 //!
-//! A publication for a channel with history that finds its home's log full is stalled like one without credit, but
-//! returns its credit, because channels without history need the lane too. To bound the number of such publications,
-//! the home tells all other workers to hold theirs back, and tells them again when its log has room. Until a worker has
-//! received that, its credits limit what it still sends.
+//! A publication for a channel with history whose home's log is full is stalled like one without credit, but returns
+//! its credit, because channels without history need the lane too. To limit the number of such publications, the home
+//! notifies all other workers to hold theirs back, and again when its log has room. Until a worker has received the
+//! notification, its credits limit what it still sends.
 
 use std::mem;
 
@@ -17,7 +17,7 @@ const WITHOUT_CREDIT_MAX: u32 = 1024;
 pub(crate) struct LogBackpressure {
     /// As publisher: the homes whose log is full, by worker.
     full_homes: Box<[bool]>,
-    /// As home: the other workers were told that the log is full.
+    /// As home: the other workers were notified that the log is full.
     is_announced: bool,
     /// As home: stalled publications without credit, by worker.
     stalled: Box<[u32]>,

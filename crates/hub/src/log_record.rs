@@ -1,4 +1,4 @@
-//! What hubs and the log of their streams hand to each other: plain data.
+//! The plain data exchanged between hubs and the log of their streams.
 
 use std::sync::Arc;
 

@@ -121,7 +121,8 @@ impl<E: Engine> Hub<E> {
         self.subscriptions.end(session);
     }
 
-    /// Home: counts a subscriber of another worker and returns what it joins; with [`EngineReply::Deferred`] it is counted later.
+    /// Home: counts a subscriber of another worker and returns the channel's state for it; with
+    /// [`EngineReply::Deferred`] it is counted later.
     pub(crate) fn register_subscriber(
         &mut self,
         from: WorkerId,

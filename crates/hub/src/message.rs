@@ -51,7 +51,7 @@ pub enum HubMessage {
         /// The options of the subscription.
         joining: SubscribeOptions,
     },
-    /// From the home: the subscriber is counted; the next publication reaches it.
+    /// From the home: the subscriber is counted and receives all further publications.
     Subscribed {
         /// Copied from `Subscribe`.
         session: ConnectionId,
@@ -97,7 +97,7 @@ pub enum HubMessage {
         channel: Arc<str>,
         /// The publication.
         publication: Publication,
-        /// The preceding payload, if a delta is wanted.
+        /// The preceding payload, if a delta is needed.
         previous: Option<Payload>,
     },
     /// To the home: a query about a channel.

@@ -22,7 +22,7 @@ pub(crate) struct PublicationLog {
     durable: u64,
     /// Requests that wait for a batch, in order.
     pending: VecDeque<Pending>,
-    /// Requests whose batch is durable and that were not reported yet, in order.
+    /// Requests whose batch is durable and that are not reported yet, in order.
     ready: VecDeque<Pending>,
     /// The number of requests in both queues, plus those reported that wait for room.
     count: usize,
@@ -92,7 +92,7 @@ impl PublicationLog {
 
     /// A batch and all earlier ones are durable.
     pub(crate) fn batch_durable(&mut self, batch: u64) {
-        debug_assert!(batch <= self.taken, "it was never handed over");
+        debug_assert!(batch <= self.taken, "it was never delivered");
         self.durable = self.durable.max(batch);
         let count = self
             .pending

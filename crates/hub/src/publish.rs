@@ -19,12 +19,12 @@ use crate::{
 #[error("the channel can't accept a publication now")]
 pub struct NoCredit;
 
-/// What prevents a publication from being ordered now.
+/// The reason why a publication can't be ordered now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blocked {
     /// An earlier publication of its channel is stalled.
     BehindEarlier,
-    /// There is no credit for a worker with subscribers, or an earlier stalled publication needs that lane.
+    /// A worker with subscribers has no credit, or an earlier stalled publication needs that lane.
     Lane,
     /// The channel's queue on this worker, or all its queues together, are full.
     Queue,

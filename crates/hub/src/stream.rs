@@ -196,7 +196,7 @@ impl Stream {
             let is_known = since.offset == self.top;
             let missed = match (is_known, latest_max) {
                 (true, _) => Some(0),
-                // A subscriber that filters the publications wants none that it already has.
+                // A subscriber that filters publications receives none that it already has.
                 (false, 2..) => self.missed_since(since.offset),
                 (false, _) => None,
             };

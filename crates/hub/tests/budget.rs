@@ -37,7 +37,7 @@ fn remembering() -> Arc<Namespaces> {
     namespaces(None)
 }
 
-/// All channels have history; those of the namespace `own` have the given budget.
+/// Returns namespaces in which all channels have history; the namespace `own` has the given budget.
 fn namespaces(own: Option<usize>) -> Arc<Namespaces> {
     let mut namespaces = Namespaces::new();
     let own = own.map(|bytes| namespaces.add_budget("own", bytes));

@@ -46,14 +46,14 @@ pub enum KeyError {
     #[error("this is a private key; extract the public key with `openssl pkey -in FILE -pubout`")]
     Private,
     /// A malformed block, by number.
-    #[error("key {0} can't be read")]
+    #[error("key {0} can't be parsed")]
     Unreadable(usize),
     /// A key type without a supported algorithm, by number.
     #[error(
         "key {0} has an unsupported type: expected RSA (2048 to 8192 bits), P-256, P-384, P-521 or Ed25519"
     )]
     Unsupported(usize),
-    /// Not JSON, or not a key set (RFC 7517 section 5).
+    /// The input is not JSON, or not a key set (RFC 7517 section 5).
     #[error("not a JSON Web Key Set")]
     NotASet,
     /// A set without a usable key.

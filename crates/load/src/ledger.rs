@@ -190,7 +190,7 @@ impl DeliveryTracker {
 /// A period in which a receiver was disconnected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AbsencePeriod {
-    /// By publisher, the next expected number at its start.
+    /// By publisher, the expected number of the first message.
     next: BTreeMap<u32, u32>,
     /// Time from which on everything is expected again; absent if it did not return.
     pub(crate) until_ns: Option<u64>,
@@ -438,7 +438,7 @@ impl DeliveryLedger {
         line.unsure_delivered += unsure_delivered;
         if line.first.is_none() && stream.duplicated + stream.reordered > 0 {
             line.first = Some(format!(
-                "publisher {publisher}: {} again, {} late",
+                "publisher {publisher}: {} duplicated, {} out of order",
                 stream.duplicated, stream.reordered
             ));
         }
@@ -648,7 +648,7 @@ mod tests {
             (5..10).for_each(|number| own.receive(note(number)));
         });
         assert_eq!((ledger.delivered, ledger.away, ledger.lost), (8, 2, 0));
-        // It never returned and got no report.
+        // The receiver never returned and has no report.
         let ledger = settle_with(&[], &[], returns(), |own| *own = away());
         assert_eq!((ledger.delivered, ledger.away, ledger.lost), (3, 0, 7));
     }

@@ -88,7 +88,7 @@ pub(crate) struct Tally {
     pub(crate) sent: u64,
     /// Answers to messages due in the measured time, whenever they arrived.
     pub(crate) received: u64,
-    /// Answers that arrived by its end, or so soon after it that the server kept up.
+    /// Answers that arrived before its end, or so soon after it that the server kept up.
     pub(crate) in_time: u64,
     /// Answers that arrived in the measured time, whenever they were due.
     pub(crate) came: u64,

@@ -62,7 +62,7 @@ pub fn serve(orders: impl io::Read + Send + 'static, mut news: impl Write) -> io
                 Err(_) => break,
             }
         }
-        // The coordinator is gone.
+        // The coordinator has ended.
         control.stop();
         control.stop();
     });
@@ -174,7 +174,7 @@ fn exit_description(status: ExitStatus, said: &io::Error) -> String {
     match (status.signal(), status.code()) {
         (Some(signal), _) => format!("killed by signal {signal}"),
         (None, Some(code)) if said.kind() == io::ErrorKind::UnexpectedEof => {
-            format!("ended with exit code {code} before its time")
+            format!("ended early with exit code {code}")
         }
         _ => said.to_string(),
     }
@@ -182,7 +182,7 @@ fn exit_description(status: ExitStatus, said: &io::Error) -> String {
 
 impl Drop for WorkerProcess {
     fn drop(&mut self) {
-        // Without orders it ends by itself.
+        // Without commands the process ends on its own.
         self.orders = None;
     }
 }

@@ -54,7 +54,7 @@ impl LogFile {
             self.open_next()?;
         }
         if self.is_full(rotation, length)? {
-            // Until it is closed, which happens when the next one has been opened.
+            // The lock lasts until the file is closed, which happens when the next one has been opened.
             flock(&self.file, FlockOperation::LockExclusive)?;
             // Another process may have rotated first.
             if self.is_in_place()? {

@@ -228,7 +228,7 @@ impl LogSink {
             drop(state);
             // If the new file can't be opened, the old one stays in use.
             if reopen && let Err(error) = output.reopen() {
-                self.tell("can't open the log file anew", &error, &mut batch);
+                self.tell("can't reopen the log file", &error, &mut batch);
             }
             if let Err(error) = output.prepare(batch.len()) {
                 // Reported once; it is retried with each batch.
@@ -316,7 +316,7 @@ fn escape(line: &[u8], out: &mut Vec<u8>) {
         match code {
             b'\n' => out.extend_from_slice(b"\\n"),
             b'\t' => out.extend_from_slice(b"\\t"),
-            _ => write!(out, "\\u{code:04x}").expect("a Vec takes every write"),
+            _ => write!(out, "\\u{code:04x}").expect("writes to a Vec never fail"),
         }
         at += length;
         from = at;

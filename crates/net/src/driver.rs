@@ -48,7 +48,7 @@ impl From<Errno> for CloseReason {
     }
 }
 
-/// A connection taken out of its driver; see [`Driver::detach`].
+/// A connection detached from its driver; see [`Driver::detach`].
 #[derive(Debug)]
 pub struct Detached {
     /// The connected socket, non-blocking.
@@ -89,7 +89,7 @@ pub enum Event<'a> {
     Received {
         /// The transport's id.
         id: ConnectionId,
-        /// Lent for the call; the receiver may overwrite them (unmask in place).
+        /// Lent for the call; the receiver may overwrite the bytes (unmask in place).
         bytes: &'a mut [u8],
     },
     /// The peer sent FIN: it will send no more, but may still receive.
@@ -97,8 +97,8 @@ pub enum Event<'a> {
         /// The transport's id.
         id: ConnectionId,
     },
-    /// A buffer kept by [`Driver::send`] is done: the kernel has taken all of it. Buffers come back in the order of the
-    /// sends.
+    /// A buffer passed to [`Driver::send`] is complete: the kernel has accepted all of it. Buffers are returned in the
+    /// order of the sends.
     Sent {
         /// The transport's id.
         id: ConnectionId,

@@ -45,7 +45,7 @@ pub struct Simulated {
     rng: Option<Rng>,
     waker: Waker,
     now_ms: u64,
-    /// By listener: whether it accepts.
+    /// Whether each listener accepts connections.
     listeners: Vec<bool>,
     /// Transports by index; `None` is free.
     local_ends: Vec<Option<LocalEnd>>,
@@ -403,7 +403,8 @@ impl LocalEnd {
 }
 
 impl Driver for Simulated {
-    /// Real sockets have no clients here: this one is closed, and the listener is one of [`Simulated::add_listener`].
+    /// Real sockets have no clients here: the socket is closed, and the returned listener is one of
+    /// [`Simulated::add_listener`].
     fn listen(&mut self, _: OwnedFd) -> io::Result<ListenerId> {
         Ok(self.add_listener())
     }

@@ -123,7 +123,7 @@ impl Transports {
         })
     }
 
-    /// As [`live`](Self::live), for reading only.
+    /// Returns a transport like [`live`](Self::live), for reading only.
     #[inline]
     pub(crate) fn peek(&self, id: ConnectionId) -> Option<&Transport> {
         self.slots.get(id.index as usize).filter(|slot| {

@@ -81,7 +81,7 @@ fn flood(peer: &mut TcpStream, sent: &[u8]) {
     });
 }
 
-/// One connection, that ends in one of many ways.
+/// Opens one connection, which ends in one of many ways.
 fn visit(addr: SocketAddr, random: &mut fastrand::Rng) {
     let mut peer = TcpStream::connect(addr).expect("the listener listens");
     let sent = message(random, 20_000);
@@ -114,7 +114,7 @@ fn visit(addr: SocketAddr, random: &mut fastrand::Rng) {
     reset(peer);
 }
 
-/// All of that at once, while another peer stays and is served throughout.
+/// Does all of that at once, while another peer stays connected and is served throughout.
 fn trouble<D: Driver>(driver: D, lasts: Duration) {
     const VISITORS: u64 = 4;
     let mut world = World::new(driver, ignore);

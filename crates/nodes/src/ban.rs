@@ -45,6 +45,6 @@ pub enum BanError {
     #[error("too many users and tokens are banned")]
     TooMany,
     /// The ban is in force, but could not be saved: the next process may not know it.
-    #[error("it is in force, but could not be saved and ends with the server process: {0}")]
+    #[error("the ban is in force, but could not be saved and ends with the server process: {0}")]
     NotWritten(String),
 }

@@ -50,7 +50,7 @@ pub enum GlobError {
     /// A `}` without its start.
     #[error("a }} without an opening {{")]
     Close,
-    /// A range whose end comes before its beginning.
+    /// A range whose end precedes its start.
     #[error("a range ends before it begins")]
     Range,
     /// A `\` at the end.

@@ -13,7 +13,7 @@ pub struct ListConnections {
     /// The channel name.
     #[serde(with = "wire::text")]
     pub channel: Arc<str>,
-    /// Only clients that sent this name.
+    /// Only clients that reported this name.
     pub name: Option<Box<str>>,
     /// The caller that waits for the answers.
     pub caller: Caller,

@@ -32,7 +32,7 @@ pub trait NodeTransport {
     /// Sends a message to a node.
     ///
     /// # Errors
-    /// There is no credit or no room.
+    /// The lane has no credit or no room.
     fn send(&mut self, to: NodeId, envelope: Envelope) -> Result<(), NodeTransportFull>;
 
     /// Returns the next received message.

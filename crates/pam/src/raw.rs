@@ -4,7 +4,7 @@
 //! same on all Linux platforms. A [`Transaction`] spans a `pam_start(3)` and its `pam_end(3)`. No decisions are made
 //! here.
 
-#![allow(unsafe_code, reason = "libpam is C, and is found at run time")]
+#![allow(unsafe_code, reason = "libpam is a C library, loaded at run time")]
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -356,7 +356,7 @@ fn forget(given: *mut Response, made: usize) {
         }
         // SAFETY: a string from strdup.
         let length = unsafe { libc::strlen(text) };
-        // SAFETY: it has that many bytes.
+        // SAFETY: the text has that many bytes.
         unsafe { libc::explicit_bzero(text.cast(), length) };
         // SAFETY: allocated by strdup.
         unsafe { libc::free(text.cast()) };

@@ -1,4 +1,4 @@
-//! An application as its configuration describes it, and the pool that runs it.
+//! An application's configuration, and the pool that runs it.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -7,32 +7,32 @@ use std::time::Duration;
 use crate::manager;
 use crate::shared::Shared;
 
-/// What an application's configuration says about its processes.
+/// The processes' part of an application's configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// The application's name.
     pub name: String,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// The folder in which the processes begin.
+    /// The working directory of the processes.
     pub folder: PathBuf,
     /// The application's own options, one JSON object.
     pub options: String,
     /// The number of processes, at least 1.
     pub workers: u32,
-    /// Events after which a process is replaced; 0 for any number.
+    /// The number of events after which a process is replaced; 0: unlimited.
     pub jobs_max: u64,
     /// The age at which a process is replaced.
     pub ttl: Option<Duration>,
-    /// Handshakes and requests that wait for a process at most.
+    /// The maximum number of handshakes and requests that wait for a process.
     pub queue: usize,
     /// The longest wait of an event for a process.
     pub queue_timeout: Duration,
-    /// The time from the start of a process to its first answer.
+    /// The time limit for the start of a process, until it answers `start`.
     pub start_timeout: Duration,
-    /// The time of a process to end after it is asked to.
+    /// The time that a process has to end after it is asked to.
     pub stop_timeout: Duration,
-    /// The time of one event.
+    /// The time limit of one event.
     pub event_timeout: Duration,
     /// Resident memory in bytes at which a process is replaced.
     pub rss_bytes_max: Option<u64>,
@@ -49,14 +49,14 @@ struct Inner {
 }
 
 impl Program {
-    /// Returns an application none of whose processes has begun.
+    /// Creates an application without processes.
     #[must_use]
     pub fn new(options: Options) -> Self {
         let pool = OnceLock::new();
         Self(Arc::new(Inner { options, pool }))
     }
 
-    /// Returns what the configuration says.
+    /// Returns the configured options.
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.0.options
@@ -68,7 +68,7 @@ impl Program {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Returns the pool, whose processes begin with the first call.
+    /// Returns the pool, whose processes start with the first call.
     pub(crate) fn pool(&self) -> Result<&Arc<Shared>, String> {
         let pool = self.0.pool.get_or_init(|| manager::start(&self.0.options));
         pool.as_ref().map_err(Clone::clone)

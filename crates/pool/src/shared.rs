@@ -1,4 +1,4 @@
-//! What lies between the server threads and the thread of a pool.
+//! The interface between the server threads and the thread of a pool.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
 /// An event on its way to a process.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// Where its outcome goes.
+    /// The recipient of the outcome.
     pub(crate) outlet: Arc<Outlet>,
-    /// By which the server thread knows it.
+    /// The number by which the server thread identifies the event.
     pub(crate) number: u64,
     pub(crate) name: EventName,
     /// The frame, with an id of 0.
     pub(crate) frame: Vec<u8>,
 }
 
-/// What a server thread wants of the pool.
+/// An order of a server thread to the pool.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// An event is to be handled.
+    /// Requests the handling of an event.
     Job(Job),
-    /// The answer to an event is not wanted any more.
+    /// The answer to an event is no longer needed.
     Cancel(u64, Arc<Outlet>),
-    /// A whole frame for a process, if it still runs.
+    /// A complete frame for a process, ignored if the process has ended.
     Frame(ProcessKey, Vec<u8>),
 }
 
@@ -38,21 +38,21 @@ pub(crate) enum Order {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ProcessKey(pub(crate) u64);
 
-/// Why an event has no answer.
+/// The reason why an event has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unanswered {
-    /// Its process ended, or was ended.
+    /// The process ended or was killed.
     Failed,
-    /// It found no room in the queue, or no process in time.
+    /// The queue was full, or no process was free in time.
     Busy,
     /// The application has no handler for it.
     Unhandled,
 }
 
-/// What a pool has for a server thread.
+/// A message of a pool to a server thread.
 #[derive(Debug)]
 pub(crate) enum Mail {
-    /// A frame of a process; `event` is the event's number and id, where there is one.
+    /// A frame of a process; `event` is the event's number and id, if any.
     Frame {
         process: ProcessKey,
         event: Option<(u64, u64)>,
@@ -60,11 +60,11 @@ pub(crate) enum Mail {
         bytes: Vec<u8>,
         head_bytes: usize,
     },
-    /// An event ends without an answer; the text is for the log.
+    /// An event has ended without an answer; the text is for the log.
     Unanswered(u64, Unanswered, Option<String>),
 }
 
-/// Mail for one server thread.
+/// The queue of messages for one server thread.
 pub(crate) struct Outlet {
     mail: Mutex<Vec<Mail>>,
     has_mail: AtomicBool,
@@ -90,7 +90,7 @@ impl Outlet {
         *self.wake.lock() = Some(wake);
     }
 
-    /// Leaves mail; the first in an empty box wakes the server thread.
+    /// Adds a message; the first one in an empty queue wakes the server thread.
     pub(crate) fn put(&self, mail: Mail) {
         self.mail.lock().push(mail);
         if !self.has_mail.swap(true, Ordering::AcqRel) {
@@ -105,20 +105,20 @@ impl Outlet {
         self.has_mail.load(Ordering::Acquire)
     }
 
-    /// Takes all mail in exchange for an empty vector.
+    /// Swaps all messages for an empty vector.
     pub(crate) fn take(&self, empty: &mut Vec<Mail>) {
         self.has_mail.store(false, Ordering::Release);
         std::mem::swap(&mut *self.mail.lock(), empty);
     }
 }
 
-/// One pool, as its users know it.
+/// A pool as seen by its users.
 #[derive(Debug)]
 pub(crate) struct Shared {
     orders: Mutex<Vec<Order>>,
-    /// Counts up when there is something in an empty inbox.
+    /// Wakes the pool's thread when an order arrives in an empty queue.
     waker: OwnedFd,
-    /// The boxes of all server threads that have joined.
+    /// The queues of all server threads that have joined.
     users: Mutex<Vec<Arc<Outlet>>>,
     /// Bit `n` stands for the event `EventName::ALL[n]`; meaningful once a process is ready.
     events: AtomicU32,
@@ -151,11 +151,11 @@ impl Shared {
     }
 
     fn wake(&self) {
-        // A counter that is full wakes as well.
+        // A counter at its maximum wakes as well.
         let _ = rustix::io::write(&self.waker, &1_u64.to_ne_bytes());
     }
 
-    /// Takes all orders in exchange for an empty vector.
+    /// Swaps all orders for an empty vector.
     pub(crate) fn take(&self, empty: &mut Vec<Order>) {
         std::mem::swap(&mut *self.orders.lock(), empty);
     }
@@ -170,12 +170,12 @@ impl Shared {
         self.wake();
     }
 
-    /// Returns the box of the server thread that joined first.
+    /// Returns the queue of the server thread that joined first.
     pub(crate) fn first_user(&self) -> Option<Arc<Outlet>> {
         self.users.lock().first().cloned()
     }
 
-    /// Notes the events that processes handle, the first of which is ready now.
+    /// Sets the events that processes handle; the first process is ready now.
     pub(crate) fn set_ready(&self, events: u32) {
         self.events.store(events, Ordering::Release);
         self.is_ready.store(true, Ordering::Release);
@@ -185,7 +185,7 @@ impl Shared {
         self.is_ready.load(Ordering::Acquire)
     }
 
-    /// Returns whether such events are handled; true as long as that is not known.
+    /// Returns whether such events are handled; true until that is known.
     pub(crate) fn handles(&self, event: EventName) -> bool {
         !self.is_ready() || self.events.load(Ordering::Acquire) & bit(event) != 0
     }

@@ -1,4 +1,4 @@
-//! Events as requests, and what their responses lead to.
+//! Events as requests, and the effects of their responses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,9 +50,9 @@ fn program() -> Program {
 /// An application, and what it wants done.
 struct World {
     runtime: PerEvent,
-    /// What was left by the last call, but requests.
+    /// The outputs of the last call, except requests.
     told: Vec<String>,
-    /// Requests that have no outcome yet.
+    /// Requests without an outcome.
     asked: Vec<(Token, Box<Fastcgi>)>,
 }
 

@@ -72,7 +72,7 @@ pub struct AppHookCaller<'a> {
     pub id: &'a str,
     /// The user; empty for an anonymous client.
     pub user: &'a str,
-    /// What carries its messages.
+    /// The transport of its messages.
     pub transport: &'a str,
     /// The message format: `json` or `protobuf`.
     pub protocol: &'a str,

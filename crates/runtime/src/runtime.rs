@@ -105,7 +105,7 @@ pub trait Runtime: Sized {
     /// Delivers the outcome of the call with a token.
     fn handle_outcome(&mut self, token: Token, outcome: CallOutcome, now: Now);
 
-    /// Reports that an outgoing connection is open; returns `false` if it is no longer wanted.
+    /// Reports that an outgoing connection is open; returns `false` if it is no longer needed.
     fn client_opened(
         &mut self,
         token: Token,

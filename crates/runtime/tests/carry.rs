@@ -464,6 +464,6 @@ fn what_has_no_room_is_said() {
     };
     assert_eq!(
         (taken, no_room.to_string()),
-        (4, "too much is sent at once".to_owned())
+        (4, "too much data is sent at once".to_owned())
     );
 }

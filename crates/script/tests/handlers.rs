@@ -1,4 +1,4 @@
-//! Tests of handlers: what starts them, in which order, and what they can do.
+//! Tests of handlers: their triggers, their order and their effects.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Tests of repeating timers: what stops them and what does not.
+//! Tests of repeating timers: when they stop and when they continue.
 
 mod support;
 

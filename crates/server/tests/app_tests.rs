@@ -311,7 +311,7 @@ fn each_expectation_fails_in_its_own_words() {
         ),
         (
             "test.connect('/w'):send('price')",
-            "the application logged an error (test.expect_error expects one):\n  the test has no answer to GET https://api.example/price?of=tea: test.stub_http(\"GET\", \"https://api.example/price?of=tea\", …)\nlog:\n  error  the test has no answer to GET https://api.example/price?of=tea: test.stub_http(\"GET\", \"https://api.example/price?of=tea\", …)\n",
+            "the application logged an error (test.expect_error expects one):\n  the test has no stub for GET https://api.example/price?of=tea: test.stub_http(\"GET\", \"https://api.example/price?of=tea\", …)\nlog:\n  error  the test has no stub for GET https://api.example/price?of=tea: test.stub_http(\"GET\", \"https://api.example/price?of=tea\", …)\n",
         ),
         (
             "veche.channel():receive()",
@@ -463,7 +463,7 @@ fn what_is_run_and_how_it_exits() {
         (
             &["-c", "other.toml"],
             1,
-            "other.toml: can't be read: there is no such file; name another one with -c FILE",
+            "other.toml: can't be read: there is no such file; use another one with -c FILE",
         ),
         (
             &["--junit", "no/such/folder.xml"],
@@ -510,7 +510,7 @@ fn a_run_that_does_not_end_is_ended() {
     let (code, out, _) = folder.run(&["--timeout", "1s"]);
     assert_eq!(code, 1);
     assert!(
-        out.contains("it took longer than 1 s of real time"),
+        out.contains("this took longer than 1 s of real time"),
         "{out}"
     );
 }

@@ -360,7 +360,7 @@ fn a_server_that_says_why_it_cannot_start_ends_the_first_start() {
     let output = shell.stdin(Stdio::null()).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), REFUSED_BY_SYSTEM, "{said}");
-    assert!(said.contains("veche: a worker can't start: "), "{said}");
+    assert!(said.contains("veche: can't start a worker: "), "{said}");
 }
 
 #[test]

@@ -42,9 +42,9 @@ const REHEARSAL: &str = "rehearsal";
 /// The purpose of a program, if it is not to start a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartRole {
-    /// To verify that it could take over: it reads the state and exits.
+    /// To verify that it could take over: the process reads the state and exits.
     Rehearsal,
-    /// To take over, in this process.
+    /// To take over from the previous supervisor in this process.
     Successor,
 }
 
@@ -131,7 +131,7 @@ pub(super) fn rehearsal(binary: &Path, text: &str) -> io::Result<Child> {
         .spawn()
 }
 
-/// Runs the rehearsal: everything that has to work before there is no way back.
+/// Runs the rehearsal: every step that must work before the point of no return.
 pub(super) fn rehearse(file: &Path) -> Result<SupervisorEnd, ServeError> {
     let mut text = String::new();
     io::stdin().read_to_string(&mut text)?;

@@ -28,14 +28,14 @@ pub(super) const REQUEST_TIMEOUT: DirectiveKind = DirectiveKind::Duration {
     off: true,
 };
 
-/// What time limits of events and processes are made of.
+/// The kind of the time limits of events and processes.
 const TIME: DirectiveKind = DirectiveKind::Duration {
     min: Duration::from_millis(1),
     max: seconds(86_400),
     off: false,
 };
 
-/// What `files` is made of.
+/// The kind of the directive `files`.
 pub(super) const FILES: DirectiveKind = DirectiveKind::Text {
     expected: "a folder",
 };
@@ -96,7 +96,7 @@ pub(super) static APP: &[Directive] = &[
             expected: "a URL such as \"http://127.0.0.1:8081\"",
         },
         DefaultValue::Unset("the script has no client for the API"),
-        "With `runtime = \"fastcgi\"`: the address of an internal listener, which the script calls the API at.",
+        "With `runtime = \"fastcgi\"`: the address of an internal listener, where the script calls the API.",
     ),
     Section::App.row(
         "api_key_file",
@@ -104,7 +104,7 @@ pub(super) static APP: &[Directive] = &[
             expected: "the path of a file",
         },
         DefaultValue::Unset("no key"),
-        "With `runtime = \"fastcgi\"`: a file with the key of the API for the script.",
+        "With `runtime = \"fastcgi\"`: a file with the API key for the script.",
     ),
     Section::App.row(
         "command",
@@ -180,13 +180,13 @@ pub(super) static APP: &[Directive] = &[
         "start_timeout",
         TIME,
         DefaultValue::Toml("\"10s\""),
-        "The time from the start of a process until it takes events. Beyond it the process is killed, and another one starts after a growing delay.",
+        "The time from the start of a process until it accepts events. Beyond it the process is killed, and another one starts after a growing delay.",
     ),
     Section::App.row(
         "stop_timeout",
         TIME,
         DefaultValue::Toml("\"10s\""),
-        "The time of a process to end after it is asked to. Beyond it the process is killed.",
+        "The time that a process has to end after it is asked to. Beyond it the process is killed.",
     ),
     Section::App.row(
         "memory",

@@ -212,7 +212,7 @@ pub(crate) struct Directive {
     pub name: &'static str,
     pub kind: DirectiveKind,
     pub default: DefaultValue,
-    /// For `[[route]]`: the handlers that use it, see [`Directive::handlers`]; empty for all.
+    /// For `[[route]]`: the handlers to which it applies, see [`Directive::handlers`]; empty for all.
     pub handlers: &'static [&'static str],
     pub change: ReloadEffect,
     /// The description, one paragraph of Markdown.

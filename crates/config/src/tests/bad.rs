@@ -68,7 +68,7 @@ fn sections() {
     );
     says(
         "workers = 2\n",
-        &["1:1: \"workers\" stands outside of any section; it belongs under [server] or [[app]]"],
+        &["1:1: \"workers\" is outside of any section; it belongs under [server] or [[app]]"],
     );
     says(
         "[listen]\naddress = \"127.0.0.1:1\"\n",
@@ -94,7 +94,7 @@ fn sections() {
     );
     says_after_listen(
         "[hook]\ntimeout = \"1s\"\n",
-        &["3:2: unknown section \"hook\"; it is called [identity_hook] now"],
+        &["3:2: unknown section \"hook\"; it was renamed to [identity_hook]"],
     );
     says(
         "server = 3\n",
@@ -144,7 +144,7 @@ fn secrets_and_users() {
 fn syntax() {
     says_after_listen(
         "[server]\nworkers = 2\nworkers = 3\n",
-        &["5:1: not TOML: duplicate key: \"workers\" was there before"],
+        &["5:1: not TOML: duplicate key: \"workers\" was set before"],
     );
     says_after_listen(
         "[limits]\nheaders_max = 1.5.5\nheader_timeout = \"x\"\n",
@@ -155,7 +155,7 @@ fn syntax() {
     );
     says_after_listen(
         "[server]\nlog = info\n",
-        &["4:7: not TOML: text stands in quotes: \"info\""],
+        &["4:7: not TOML: strings need quotes: \"info\""],
     );
 }
 
@@ -224,11 +224,11 @@ fn listeners() {
     address("example.com:80", "");
     says_after_listen(
         "[[listen]]\naddress = \"127.0.0.1:8080\"\n",
-        &["4:11: address: another [[listen]] has 127.0.0.1:8080 already"],
+        &["4:11: address: another [[listen]] already uses 127.0.0.1:8080"],
     );
     says_after_listen(
         "name = \"a\"\n[[listen]]\naddress = \"127.0.0.1:1\"\nname = \"a\"\n",
-        &["6:8: name: another [[listen]] is called \"a\" already"],
+        &["6:8: name: another [[listen]] is already called \"a\""],
     );
     says_after_listen(
         "name = \"push\"\n",
@@ -267,25 +267,25 @@ fn routes() {
     echo("", &["3:1: [[route]] without \"path\", which is required"]);
     for (path, why) in [
         ("a", "a path starts with \"/\""),
-        ("/a//b", "two slashes follow each other"),
+        ("/a//b", "the path has two slashes in a row"),
         (
             "/a*",
-            "\"*\" stands alone as the last piece only, as in \"/app/*\"",
+            "\"*\" may only be the whole last segment, as in \"/app/*\"",
         ),
         (
             "/*/a",
-            "\"*\" stands alone as the last piece only, as in \"/app/*\"",
+            "\"*\" may only be the whole last segment, as in \"/app/*\"",
         ),
         (
             "/:",
-            "a parameter is \":\" and letters, digits or \"_\", not \":\"",
+            "a parameter consists of \":\" and letters, digits or \"_\", not \":\"",
         ),
-        ("/:a/:a", "two parameters are called \":a\""),
+        ("/:a/:a", "two parameters have the name \":a\""),
         ("/a<b", "'<' can't be in a path"),
         ("/a?b", "'?' can't be in a path"),
         (
             "/a/../b",
-            "a piece \"..\" never arrives: clients resolve it",
+            "the segment \"..\" would never match: clients resolve it before they send a request",
         ),
     ] {
         echo(
@@ -313,7 +313,9 @@ fn routes() {
     );
     echo(
         "path = \"/\"\nlisten = \"push\"",
-        &["6:10: listen: a push listener accepts lines, not requests, so it has no routes"],
+        &[
+            "6:10: listen: a push listener accepts lines of JSON, not HTTP requests, so it has no routes",
+        ],
     );
     echo(
         "path = \"/\"\ncompression = \"takover\"",
@@ -367,9 +369,7 @@ fn handlers() {
     );
     route(
         "handler = \"static\"\nroot = \"builtin:dmo\"",
-        &[
-            "6:8: root: nothing inside Veche is called \"builtin:dmo\"; did you mean \"builtin:demo\"?",
-        ],
+        &["6:8: root: Veche has no built-in files \"builtin:dmo\"; did you mean \"builtin:demo\"?"],
     );
     route(
         "handler = \"static\"\nroot = \"/srv/www\"\nmethods = [\"get\", \"POST\"]",
@@ -387,21 +387,23 @@ fn handlers() {
     route(
         "handler = \"push\"\nidentity = \"jot\"",
         &[
-            "6:12: identity: it is \"jwt\", \"http:URL\", \"pam:SERVICE\", \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\", found \"jot\"",
+            "6:12: identity: expected \"jwt\", \"http:URL\", \"pam:SERVICE\", \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\", found \"jot\"",
         ],
     );
     route(
         "handler = \"push\"\nidentity = \"cookie:\"",
-        &["6:12: identity: \"\" is no name of a parameter, cookie or header, found \"cookie:\""],
+        &[
+            "6:12: identity: \"\" is not a valid name of a parameter, cookie or header, found \"cookie:\"",
+        ],
     );
     route(
         "handler = \"push\"\nchannels = [\"#me\", \"a*b\", \"a b\", \"\", \"chat:$*\"]",
         &[
-            "6:13: channels: channels that start with \"#\" are the users' own, found \"#me\"",
-            "6:20: channels: \"*\" stands at the end only, found \"a*b\"",
+            "6:13: channels: channels that start with \"#\" are personal channels of users, found \"#me\"",
+            "6:20: channels: \"*\" is allowed only at the end, found \"a*b\"",
             "6:27: channels: ' ' can't be in a channel's name, found \"a b\"",
             "6:34: channels: a channel's name has 1 to 255 bytes, found \"\"",
-            "6:38: channels: private channels (\"$\") are let in by their whole name only, found \"chat:$*\"",
+            "6:38: channels: private channels (\"$\") can only be allowed by their full name, found \"chat:$*\"",
         ],
     );
 }
@@ -415,11 +417,11 @@ fn routes_against_each_other() {
     };
     says(
         &two("/a", "/a"),
-        &["7:8: path: \"/a\" is taken for GET by route 1 (\"/a\")"],
+        &["7:8: path: \"/a\" for GET is already used by route 1 (\"/a\")"],
     );
     says(
         &two("/room/:id", "/room/:name"),
-        &["7:8: path: \"/room/:name\" is taken for GET by route 1 (\"/room/:id\")"],
+        &["7:8: path: \"/room/:name\" for GET is already used by route 1 (\"/room/:id\")"],
     );
     assert!(checked(&two("/a", "/a/*")).is_ok());
     // Together with other problems of either route, of the listener and of the rest.
@@ -435,7 +437,7 @@ fn routes_against_each_other() {
             "2:11: address: expected an IP address and a port such as \"127.0.0.1:8080\", found \"127.0.0.1\"; did you mean \"127.0.0.1:8080\"?",
             "3:8: role: expected \"public\", \"internal\" or \"push\", found \"pubic\"; did you mean \"public\"?",
             "7:8: root: there is no folder /nowhere",
-            "9:8: path: \"/a\" is taken for GET by route 1 (\"/a\")",
+            "9:8: path: \"/a\" for GET is already used by route 1 (\"/a\")",
             "10:11: handler: expected \"push\", \"echo\", \"static\", \"api\", \"lua\", \"app\" or \"centrifuge\", found \"psuh\"; did you mean \"push\"?",
             "15:12: methods: handler \"static\" serves GET and HEAD, not POST",
             "17:14: drain_time: expected a duration from \"0\" to \"1d\", found 3; write \"3s\"",
@@ -572,7 +574,7 @@ fn apps() {
         &[
             "7:12: methods: expected some of \"GET\", \"HEAD\", \"POST\", \"PUT\", \"DELETE\", \"OPTIONS\", \"PATCH\", found \"get\"; did you mean \"GET\"?",
             "8:1: channels: has no effect with handler \"lua\", only with \"push\"",
-            "9:12: identity: it is \"jwt\", \"http:URL\", \"pam:SERVICE\", \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\", found \"jot\"",
+            "9:12: identity: expected \"jwt\", \"http:URL\", \"pam:SERVICE\", \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\", found \"jot\"",
         ],
     );
     let app = "[[app]]\nname = \"chat\"\nscript = \"api.lua\"\n";
@@ -615,7 +617,7 @@ fn apps() {
     led(
         &app.repeat(2),
         "app = \"chat\"",
-        &["7:8: name: another [[app]] is called \"chat\" already"],
+        &["7:8: name: another [[app]] is already called \"chat\""],
     );
     says_after_listen(
         "[app]\nname = \"chat\"\n",
@@ -626,14 +628,14 @@ fn apps() {
     says_after_listen(
         &format!("{same}{}", same.replace("/a", "/b").replace("2MiB", "3MiB")),
         &[
-            "12:10: memory: route 1 runs the same script with another; write [[app]] twice to have it run twice",
+            "12:10: memory: route 1 runs the same script with another value; configure two [[app]] to run it twice",
         ],
     );
     // A path, like that of any route, is claimed once for each method.
     led(
         app,
         "app = \"chat\"\n[[route]]\npath = \"/\"\nhandler = \"echo\"",
-        &["11:8: path: \"/\" is taken for GET by route 1 (\"/\")"],
+        &["11:8: path: \"/\" for GET is already used by route 1 (\"/\")"],
     );
 }
 

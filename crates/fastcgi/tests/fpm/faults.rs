@@ -16,7 +16,7 @@ fn params() -> Params {
     params
 }
 
-/// A server that answers each connection's first bytes by one of these, in order, and closes it.
+/// Starts a server that answers the first bytes of each connection with the next of these responses and closes it.
 async fn server(answers: Vec<Vec<u8>>) -> Client {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address").to_string();

@@ -143,7 +143,7 @@ impl BackendCall {
                 } else {
                     "POST"
                 };
-                let why = format!("this call takes {allow}");
+                let why = format!("this call requires {allow}");
                 return Err(api_error::of_api(
                     Status::METHOD_NOT_ALLOWED,
                     ErrorCode::BadRequest,

@@ -231,7 +231,7 @@ fn answer_id(id: &RawValue) -> Result<&str, BadCommand> {
     let is_start = |sign: char| sign == '"' || sign == '-' || sign.is_ascii_digit();
     match id.len() <= 128 && id.starts_with(is_start) {
         true => Ok(id),
-        false => bad("\"id\" is a number or a string of at most 126 bytes"),
+        false => bad("\"id\" must be a number or a string of at most 126 bytes"),
     }
 }
 
@@ -271,7 +271,7 @@ fn options(
     for (name, text) in [("idempotency_key", key), ("version_epoch", version_epoch)] {
         if text.is_some_and(|text| text.0.is_empty() || text.0.len() > OPTION_BYTES_MAX) {
             return Err(BadCommand::new(format!(
-                "\"{name}\" has 1 to {OPTION_BYTES_MAX} bytes"
+                "\"{name}\" must have 1 to {OPTION_BYTES_MAX} bytes"
             )));
         }
     }
@@ -304,7 +304,7 @@ fn info(
         .sum();
     if tags.len() > TAGS_MAX || bytes > TAGS_BYTES_MAX {
         return Err(BadCommand::new(format!(
-            "\"tags\" has at most {TAGS_MAX} names, and {TAGS_BYTES_MAX} bytes in all"
+            "\"tags\" may have at most {TAGS_MAX} names and {TAGS_BYTES_MAX} bytes in all"
         )));
     }
     let boxed = |text: &JsonText<'_>| text.0.as_ref().into();

@@ -49,7 +49,7 @@ pub struct ConnectionLimits {
     pub body_timeout_ms: u64,
     /// Between two requests of a kept-alive connection.
     pub idle_timeout_ms: u64,
-    /// Without a message in either direction on an open session; 0: unlimited while it answers pings.
+    /// The longest time without a message in either direction on an open session; 0: unlimited while it answers pings.
     pub session_idle_timeout_ms: u64,
     /// Without progress while bytes wait to be sent.
     pub write_timeout_ms: u64,
@@ -96,7 +96,7 @@ impl Default for ConnectionLimits {
 pub struct FrontendConfig {
     /// Listeners in the order of their indexes.
     pub listeners: Vec<FrontendListener>,
-    /// By the index that routers return.
+    /// The routes, by the index that routers return.
     pub routes: Vec<Arc<Route>>,
     /// Limits of every connection.
     pub limits: ConnectionLimits,

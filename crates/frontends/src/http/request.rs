@@ -343,7 +343,7 @@ impl<A: UpperLayer> HttpStage<A> {
                     let (lock, client) = (CredentialKind::Api, self.client);
                     refused.refusal = wrong_key::refuse_wrong_key(head, lock, client, id, shared);
                 }
-                // It may be a request other than a handshake, with a body.
+                // The request may be other than a handshake, with a body.
                 refused.note(id, shared);
                 self.refuse(id, head, refused.refusal, shared)
             }

@@ -42,7 +42,7 @@ pub struct FileLocation<'a> {
 pub struct FileAnswer {
     /// The status of the response.
     pub status: Status,
-    /// Its body. HEAD requests get its length only.
+    /// The file's body. HEAD requests get only its length.
     pub body: FileBody,
     /// The number of variants of the file that were looked up.
     pub variants_tried: u32,

@@ -48,7 +48,7 @@ pub(crate) struct PendingUpgrade<'a, 'b, S> {
     refusal: Option<(u16, &'static str)>,
     /// Requested channels in addition to the user's personal channel.
     channels: Vec<String>,
-    /// The positions up to which the client knows them.
+    /// The last positions known to the client.
     since: Option<Arc<[Since]>>,
 }
 
@@ -177,7 +177,7 @@ impl RefusedUpgrade {
 }
 
 impl<S: OpenSession> PendingUpgrade<'_, '_, S> {
-    /// Returns the application that it is for.
+    /// Returns the application of the handshake.
     pub(crate) fn app(&self) -> Option<AppId> {
         self.route.handler.app()
     }

@@ -105,7 +105,7 @@ pub struct Dropped {
     pub oldest: u64,
     /// Replaced by a later one of their channel.
     pub replaced: u64,
-    /// Of channels whose namespace drops them for slow clients.
+    /// Missed publications of channels whose namespace drops them for slow clients.
     pub missed: u64,
 }
 

@@ -18,7 +18,7 @@ impl Outboxes {
             ("buffered bytes", buffered as u64),
             ("unsent bytes", unsent),
             ("backlogs", backlogs as u64),
-            ("backlogs to be looked at", unwatched as u64),
+            ("backlogs to check", unwatched as u64),
             ("early pushes", self.push_state.sessions_with_early() as u64),
         ]
         .into_iter()

@@ -46,13 +46,13 @@ pub(crate) use subscription_options::{
 /// The most channels that the configuration may allow one client, so that the marks of an SSE client have a bound.
 pub const CHANNELS_PER_CLIENT_MAX: usize = 1024;
 
-/// Above this many bytes on their way out a connection's input is not worked on: whoever asks must also read.
+/// Above this many unsent bytes a connection's input is paused, so that a client that sends must also read.
 pub const ANSWERS_BYTES_HIGH: usize = 64 << 10;
 
 /// Bytes of a long answer encoded at a time, when less than [`ANSWERS_BYTES_HIGH`] is unsent.
 pub(crate) const SLICE_BYTES: usize = 32 << 10;
 
-/// What happens to the transport once everything is sent.
+/// The fate of the transport once everything is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TransportEnd {
     /// The transport stays open.

@@ -29,7 +29,7 @@ impl BufferPool {
         buffer
     }
 
-    /// Keeps a buffer for the next [`BufferPool::take`], cleared.
+    /// Stores a buffer for the next [`BufferPool::take`], cleared.
     #[inline]
     pub(crate) fn give(&mut self, mut buffer: Vec<u8>) {
         if (1..=BUFFER_BYTES_MAX).contains(&buffer.capacity()) && self.spare.len() < SPARE_MAX {

@@ -52,7 +52,7 @@ fn calls_come_in_order_and_answers_go_out_in_order() {
 /// A way in which a session ends.
 type Way = fn(&mut World, Peer);
 
-/// Also behind a suspended handler, with queued messages, and with input that waits.
+/// Also with a suspended handler, with queued messages, and with unread input.
 #[test]
 fn every_end_has_its_code_and_reason_and_is_told_once() {
     let ways: &[(&str, Way, u16, &str, bool)] = &[
@@ -137,7 +137,7 @@ fn every_end_has_its_code_and_reason_and_is_told_once() {
                 let caller = world.connect(0, INTERNAL);
                 world.ask(caller, post("/api/push", r#"{"user":"ann","data":1}"#));
                 world.advance(29_999);
-                // The silence alone would end it as well.
+                // The missing pong alone would end the connection as well.
                 world.send(peer, &control(Opcode::Pong, b""));
                 world.advance(2);
             },
@@ -270,7 +270,7 @@ fn after_an_application_has_closed_a_session_it_hears_nothing_more_of_it() {
         world.reset_all();
         world.check_empty();
     }
-    // Also where it did so when the session opened.
+    // The same applies if it did so when the session opened.
     let mut world = World::new(Options::default());
     let peer = world.connect(0, PUBLIC);
     let handshake = handshake("/app/x?open=close", "");

@@ -141,7 +141,7 @@ fn a_part_of_a_large_file_ends_where_it_ends() {
         // A round of 256 begins at the first byte of each piece.
         assert_eq!(bytes[end], expected[0], "{range}");
     }
-    // Two ranges, or two headers, are answered whole.
+    // Requests with two ranges or two headers get the whole file.
     let head = "HEAD /files/large.bin HTTP/1.1\r\nHost: a\r\nRange: bytes=0-0\r\n\r\n";
     let bytes = world.ask(peer, head);
     assert_eq!(response(&bytes, false).0.status, 200);
@@ -565,7 +565,7 @@ fn a_token_among_subprotocols_is_never_said_back_and_what_is_beside_it_is() {
         let got = (head.status, head.header("sec-websocket-protocol"));
         assert_eq!(got, (status, chosen), "{offered}");
     }
-    // Without a token nothing is chosen.
+    // Without a token no subprotocol is selected.
     let peer = world.connect(0, PUBLIC);
     let offer = "Sec-WebSocket-Protocol: chat\r\n";
     let bytes = world.ask(peer, handshake("/echo", offer));

@@ -402,7 +402,7 @@ fn blocks_are_the_process_s_and_close_whoever_is_there() {
     assert_eq!(answer["error"]["code"], 100, "{answer}");
     assert_eq!(
         process.take()[1],
-        "trouble: block: it is in force, but could not be saved and ends with the server process: disk full"
+        "trouble: block: the ban is in force, but could not be saved and ends with the server process: disk full"
     );
     // A user who can't be stored is disconnected all the same, on all workers.
     let dans = [0, 1].map(|worker| world.open(worker, "/ws?user=dan"));

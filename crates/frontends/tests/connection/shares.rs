@@ -174,7 +174,7 @@ fn input_that_waits_for_its_turn_is_worked_on_in_order_and_whole() {
 fn answered_at_once(target: &str, accepted: &str) -> usize {
     let mut world = World::new(Options::default());
     let peer = world.connect(0, PUBLIC);
-    // Responses so short that they leave room for all that one turn has time for.
+    // The responses are short enough for all requests that one turn has time for.
     let condition = format!("If-None-Match: *\r\nAccept-Encoding: {accepted}\r\n");
     let head = format!("GET {target} HTTP/1.1\r\nHost: a\r\n{condition}\r\n");
     world.send(peer, &flood(head.as_bytes()));

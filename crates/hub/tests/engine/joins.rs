@@ -296,7 +296,7 @@ fn join_without_history() {
     assert_eq!(pair.offsets(1).0.len(), 1);
 }
 
-/// If only the latest publication is kept, a subscriber gets it, whatever it knows.
+/// If only the latest publication is stored, a subscriber receives it, whatever its position.
 #[test]
 fn join_where_the_latest_is_kept() {
     let mut pair = Pair::new(5);
@@ -327,8 +327,8 @@ fn join_of_a_channel_that_remembers_no_more() {
     assert!(matches!(pair.heard(1), [Heard::Joined(None), ..]));
 }
 
-/// Whatever is lost, late, reordered, published here or elsewhere: a subscriber that recovers completely gets
-/// everything missed and everything that follows, in order and once.
+/// Publications are lost, late, reordered, or published here or elsewhere: a subscriber that recovers completely
+/// receives each missed and each following publication once and in order.
 #[test]
 fn join_in_any_order() {
     let mut whole = 0;

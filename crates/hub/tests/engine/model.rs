@@ -54,7 +54,7 @@ pub(crate) struct Model {
     )]
     members: BTreeMap<(Arc<str>, Box<str>), (Box<str>, Bytes)>,
     topics: BTreeSet<Arc<str>>,
-    /// Topics whose subscription is on its way.
+    /// Topics whose subscription is in progress.
     following: VecDeque<Arc<str>>,
     orders: VecDeque<Order>,
     answers: VecDeque<Event>,
@@ -175,7 +175,7 @@ impl Model {
             self.following.extend(topics);
             return Vec::new();
         }
-        // Some of the orders were carried out, whose answers are lost.
+        // Some of the orders were executed, but their answers are lost.
         for _ in 0..self.rng.usize(..=self.orders.len()) {
             if let Some(order) = self.orders.pop_front() {
                 self.carry_out(order);
@@ -351,7 +351,7 @@ impl Model {
     }
 }
 
-/// Where nothing is stored either: a repetition is not answered before it is known what became of the first.
+/// Also without history: a repetition is not answered before the outcome of the first publication is known.
 #[test]
 fn a_repetition_waits_for_the_first() {
     for seed in 0..20 {

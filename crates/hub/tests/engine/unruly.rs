@@ -49,7 +49,7 @@ struct Channel {
     version: u64,
     /// The offset of the last delivered item.
     last: u64,
-    /// Requests whose report was not handled yet.
+    /// Requests whose report is not handled yet.
     waiting: u32,
     /// Positions of publications by key.
     keys: BTreeMap<String, Position>,

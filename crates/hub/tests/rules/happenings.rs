@@ -229,7 +229,7 @@ fn channels_beyond_the_limit_are_reported_vacated_at_once() {
         node.unsubscribe(0, &channel);
         node.hub.take_channel_events(&mut Vec::new());
         if number + 1 == EMPTY_MAX {
-            // One more is reported at once.
+            // One more is reported immediately.
             node.join(session(0), "late:next", &stay);
             node.unsubscribe(0, "late:next");
             let expected = ["late:next Occupied at 0", "late:next Vacated at 0"];

@@ -23,7 +23,7 @@ use port::Port;
 pub(crate) enum Lanes {
     /// A pool for each class.
     Apart { credits: usize },
-    /// One pool; publications leave half of it to deliveries.
+    /// One shared pool; publications leave half of it to deliveries.
     Shared { credits: usize },
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Life {
     received: Vec<u64>,
     /// The positions of what it received.
     positions: Vec<Option<Position>>,
-    /// The offset that it sent as known.
+    /// The offset that the subscriber reported as known.
     asked: Option<u64>,
     joined: Option<Box<SubscribeOutcome>>,
     ended: bool,
@@ -147,7 +147,7 @@ pub(crate) struct Wires {
     pub(crate) current: BTreeMap<Member, Ticket>,
     /// The worker that published each number; numbers increase per worker.
     pub(crate) sources: BTreeMap<u64, WorkerId>,
-    /// Publications in flight: their channel and number, and whether their home took them.
+    /// Publications in flight: their channel and number, and whether their home accepted them.
     pub(crate) published: BTreeMap<Ticket, (String, u64, bool)>,
     /// The last reply to a publication.
     pub(crate) answered: Option<PublishOutcome>,
@@ -418,7 +418,7 @@ impl World {
         assert_eq!(found, totals, "channels, users, subscriptions");
     }
 
-    /// A user's connections receive a command, are counted and, once closed, are gone.
+    /// A user's connections receive a command, are counted and, once closed, are removed.
     pub(crate) fn check_disconnect(&mut self, random: &mut fastrand::Rng) {
         for worker in self.workers() {
             let channel = if worker.0 % 2 == 0 {

@@ -48,7 +48,7 @@ pub(super) trait CheckObserver: Send + Sync {
     fn checked(&self, ticket: CheckTicket, outcome: Result<PamReply, CheckError>);
 }
 
-/// The reason why there is no answer.
+/// The reason why there is no result.
 #[derive(Debug)]
 pub(super) enum CheckError {
     /// Not checked: the address has to wait.
@@ -66,7 +66,7 @@ pub(super) enum CheckError {
 impl From<HelperError> for CheckError {
     fn from(error: HelperError) -> Self {
         match error {
-            HelperError::Unsent => Self::Helper("the helper has ended before a check".to_owned()),
+            HelperError::Unsent => Self::Helper("the helper ended before a check".to_owned()),
             HelperError::Unanswered => Self::Unanswered,
             HelperError::Gone => Self::Gone,
         }
@@ -218,13 +218,13 @@ impl Inner {
             Some(ready) => ready,
             None => helper.insert(self.start()?),
         };
-        // Its start may have taken long; it stays for the next check.
+        // The helper's start may have taken long; it is kept for the next check.
         if now() >= job.until {
             return Err(CheckError::Late);
         }
         let answer = ready.ask(&job.question, job.until);
         if answer.is_err() {
-            // It is still blocked in a module, or gone.
+            // The helper is still blocked in a module, or has ended.
             self.end(helper);
         }
         Ok(answer?)
@@ -233,7 +233,7 @@ impl Inner {
     fn start(&self) -> Result<Helper, CheckError> {
         let now_ms = || self.clock.now_ms();
         if !self.breaker.lock().may_ask(now_ms()) {
-            let why = "helpers could not be started a moment ago".to_owned();
+            let why = "the last start of a helper failed a moment ago".to_owned();
             return Err(CheckError::Helper(why));
         }
         let started = Helper::start(START_WAIT);

@@ -131,7 +131,7 @@ pub(super) fn broadcast(args: &BroadcastArgs) -> Result<Plan, CommandFailure> {
 
 pub(super) fn push(args: &PushArgs) -> Result<Plan, CommandFailure> {
     if !args.body.contains("{i}") {
-        return Err(usage("--body: {i} is missing, the number of the receiver"));
+        return Err(usage("--body: lacks {i}, the number of the receiver"));
     }
     let plan = fanout(&args.url, &args.publish, &args.body, true, &args.common)?;
     Ok(lasting(&args.span, plan))
@@ -152,7 +152,7 @@ fn fanout(
         ..endpoint(&args.publish, |_| None, common)?
     };
     if !body.contains("{data}") {
-        return Err(usage("--body: {data} is missing, the message"));
+        return Err(usage("--body: lacks {data}, the message"));
     }
     if args.size <= NOTE_BYTES_MIN {
         let words = format!("--size {}: at least {}", args.size, NOTE_BYTES_MIN + 1);

@@ -33,7 +33,7 @@ pub(crate) struct EngineState {
     /// The measured time; `u64::MAX` before it has begun.
     pub(crate) from_ns: u64,
     pub(crate) until_ns: u64,
-    /// Time until which answers are in time; determined by the first one after the measured time.
+    /// The deadline of answers that count as in time; determined by the first answer after the measured time.
     pub(super) grace_until_ns: Option<u64>,
     /// Whether heartbeats are configured.
     pub(super) has_heartbeats: bool,
@@ -97,7 +97,7 @@ impl EngineState {
         }
     }
 
-    /// Returns the next due time of an open loop; late ones are counted.
+    /// Returns the next due time of an open loop; counts late ones.
     pub(crate) fn take_due(&mut self, pace: &mut Schedule) -> Option<u64> {
         let due = pace.pass(self.now_ns, self.until_ns)?;
         if self.now_ns - due > MILLISECOND && self.is_measured(due) {
@@ -165,7 +165,7 @@ impl EngineState {
     fn grace_until_ns(&mut self) -> u64 {
         let latency_ns = self.tally.latency.times.min_ns();
         let grace_ns = (self.until_ns.saturating_sub(self.from_ns) / 100).max(GRACE_NS);
-        // Only answers of the measured time tell the shortest latency.
+        // Only answers within the measured time determine the shortest latency.
         *self
             .grace_until_ns
             .get_or_insert(self.until_ns.saturating_add(latency_ns + grace_ns))

@@ -97,7 +97,7 @@ impl EchoLoad {
         flight.sent.push_back(at_ns);
     }
 
-    /// Sends what is due (open loop), while a client can take it.
+    /// Sends due messages (open loop) while a client can accept them.
     fn send_due(&mut self, io: &mut LoadIo<'_>) {
         let Some(mut open_loop) = self.open_loop.take() else {
             return;
@@ -190,7 +190,7 @@ impl EchoLoad {
             }
             Recognized::Altered(found) => found.or(Some(flight.answered)),
         };
-        // The message that it answers gets no other answer.
+        // The message has no other answer.
         if let Some(number) = wrong {
             flight.take(number);
             self.unanswered += flight.forget_some(io.net);
@@ -227,7 +227,7 @@ impl EchoLoad {
         }
     }
 
-    /// Sends for clients whose think time is over.
+    /// Sends for clients whose think time has ended.
     fn send_thought(&mut self, io: &mut LoadIo<'_>) {
         while let Some(thinkers) = &mut self.thinkers
             && let Some(who) = thinkers.next(io.net.now_ns)

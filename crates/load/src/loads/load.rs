@@ -61,7 +61,7 @@ pub(crate) trait Load {
         let _ = (io, who, was_open);
     }
 
-    /// Does what is due; returns when to call it again.
+    /// Performs the work that is due; returns when to call it again.
     fn due(&mut self, io: &mut LoadIo<'_>) -> u64 {
         let _ = io;
         u64::MAX

@@ -5,7 +5,7 @@ use crate::engine::EngineState;
 use crate::schedule::Schedule;
 use crate::tally::{ErrorCase, ErrorCause};
 
-/// The open loop of one thread. Waiting messages are not stored: the schedule stands still and knows their due times.
+/// The open loop of one thread. Waiting messages are not stored: the schedule stops and determines their due times.
 #[derive(Debug)]
 pub(crate) struct OpenLoop {
     pace: Schedule,

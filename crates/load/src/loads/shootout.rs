@@ -162,7 +162,7 @@ impl Load for ShootoutLoad {
             _ => {
                 self.errors += 1;
                 let words = format!(
-                    "not of the shootout's protocol: {}",
+                    "not a message of the shootout's protocol: {}",
                     crate::payload::excerpt(data)
                 );
                 io.net

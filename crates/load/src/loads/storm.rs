@@ -1,4 +1,4 @@
-//! Many connections at once, and one message and its answer on each.
+//! Many connections at once, with one message and its answer on each.
 
 use veche_proto::websocket::MessageKind;
 
@@ -94,7 +94,7 @@ impl Load for StormLoad {
     }
 
     fn is_done(&self, net: &EngineState) -> bool {
-        // Answers not received by then are given up.
+        // Missing answers are counted as lost from here on.
         let given_up = net
             .tally
             .settled_ns

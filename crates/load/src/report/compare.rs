@@ -49,7 +49,7 @@ pub struct Group {
 pub struct ComparisonRow {
     /// Its key in the report: `latency_us.p99`; for a phase of a scenario after `phases[N].`.
     pub metric: String,
-    /// Its title for people.
+    /// The title for people.
     pub title: String,
     /// The unit of the figure.
     pub unit: Unit,
@@ -94,7 +94,7 @@ pub enum Verdict {
     Worse,
     /// The interval contains 1: the runs of one group differ as much as the groups do.
     Noise,
-    /// There are too few runs, or one group fails more often than the other.
+    /// The runs are too few, or one group fails more often than the other.
     Unjudged,
 }
 

@@ -22,7 +22,7 @@ pub struct Report {
     pub started: String,
     /// The machine and the program that measured.
     pub machine: Machine,
-    /// What was asked for.
+    /// The requested settings.
     pub settings: Settings,
     /// Length of the measured time, without warm-up.
     pub seconds: f64,
@@ -38,9 +38,9 @@ pub struct Report {
     pub incomplete: bool,
     /// How the connections fared.
     pub connections: Connections,
-    /// What went to and fro while it was measured.
+    /// The messages within the measured time.
     pub messages: Messages,
-    /// What went wrong, by cause, over the whole run.
+    /// Errors by cause, over the whole run.
     pub errors: Errors,
     /// From the intended (open loop) or actual (closed loop) send time to the answer or delivery, without error
     /// responses. Absent without answers.
@@ -158,8 +158,8 @@ pub struct Connections {
     /// Connections reopened because of `--chaos` or `--churn`, or with `--recover` after an unexpected end.
     #[serde(default)]
     pub reconnected: u64,
-    /// With `echo`: connections open at the end that received nothing more after an answer was missing for `--timeout`.
-    /// With `http`: connections closed for that reason and reopened.
+    /// With `echo`: connections open at the end that received no data after an answer was missing for `--timeout`. With
+    /// `http`: connections closed for that reason and reopened.
     #[serde(default)]
     pub dead: u64,
     /// With `--connect-rate`: connections started more than a millisecond late, because `--opening` handshakes were
@@ -200,7 +200,7 @@ pub struct Messages {
     /// Unsolicited messages, such as a greeting; over the whole run, with warm-up.
     #[serde(default)]
     pub unasked: u64,
-    /// Server messages answered as `--answer` specifies; over the whole run. No other figure includes them.
+    /// Messages of the server that `--answer` specifies, answered over the whole run. No other figure includes them.
     #[serde(default)]
     pub heartbeats: u64,
     /// Answers received more than once. This and the next two apply to `echo`, `storm` and `shootout`, over the whole
@@ -322,7 +322,7 @@ pub struct Point {
     pub to_us: f64,
     /// Share of values up to it, from 0 to 1.
     pub quantile: f64,
-    /// How many they are.
+    /// The number of values.
     pub count: u64,
 }
 
@@ -361,7 +361,7 @@ pub struct Ledger {
     pub published: u64,
     /// Number of publications times receivers.
     pub expected: u64,
-    /// Of these, deliveries that arrived, each counted once.
+    /// The deliveries of them that arrived, each counted once.
     pub delivered: u64,
     /// Of these, deliveries that did not arrive although the receiver was connected.
     pub lost: u64,
@@ -418,9 +418,9 @@ pub struct LedgerPage {
     pub duplicated: u64,
     /// As above, for this receiver.
     pub reordered: u64,
-    /// As above, for this receiver.
+    /// Corrupted messages of this receiver, as above.
     pub corrupted: u64,
-    /// Its first fault as text.
+    /// The receiver's first fault as text.
     pub first: String,
 }
 
@@ -621,7 +621,7 @@ pub struct GeneratorUse {
     /// 10 % of the sends late.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
-    /// Its processes that were lost; what they had counted is in no figure.
+    /// The tester's processes that were lost; no figure includes their counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<LostProcess>,
 }

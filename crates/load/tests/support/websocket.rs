@@ -18,7 +18,7 @@ const LIMITS: MessageLimits = MessageLimits {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Message(MessageKind, Vec<u8>),
-    /// Nothing within the socket's read timeout.
+    /// No data arrived within the socket's read timeout.
     Quiet,
     /// It has disconnected, with or without a close frame.
     Gone,

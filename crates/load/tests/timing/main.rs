@@ -180,7 +180,7 @@ fn a_tester_with_time_to_spare_does_not_blame_itself() {
             seen.last()
                 .is_some_and(|last| !last.bottleneck && last.reasons.is_empty())
         });
-        // Other load of the machine is no fault of the verdict: then the kernel delayed every run.
+        // If other load on the machine delayed every run, the test can't judge the verdict.
         if !is_quiet && seen.iter().all(|one| one.waited > 0.01) {
             return skip::skip("others keep the core of the tester busy");
         }

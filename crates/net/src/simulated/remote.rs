@@ -1,4 +1,4 @@
-//! The remote end of a simulated transport: what it wrote, what it was sent, and its state.
+//! The remote end of a simulated transport: the data it wrote, the data it was sent, and its state.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ pub enum RemoteState {
     Open,
     /// FIN came: nothing more will.
     Ended,
-    /// The transport is gone.
+    /// The transport no longer exists.
     Closed,
 }
 

@@ -29,8 +29,8 @@ pub(super) enum Ready {
     Listener(ListenerId),
     /// An outgoing connection is established.
     Connected(ConnectionId),
-    /// A transport with input, or whose socket has to be checked. Nearly all have one part, which is stored here;
-    /// further ones are in [`Uring::later_parts`].
+    /// A transport with input, or one whose socket has to be checked. Nearly all have one part, which is stored here;
+    /// further parts are in [`Uring::later_parts`].
     Transport(ConnectionId, Option<FilledBuffer>),
 }
 
@@ -109,7 +109,7 @@ impl Uring {
         }
     }
 
-    /// Queues a transport whose bytes no operation reports: its socket is checked when its turn comes.
+    /// Queues a transport whose bytes no operation reports: its socket is checked in its turn.
     pub(super) fn disarmed(&mut self, index: u32) {
         match self.at(index) {
             Some((id, transport)) if transport.paused => self.watch_changes(id),
@@ -150,8 +150,8 @@ impl Uring {
         let parts = self.later_parts.entry(id.index);
         let parts = parts.or_insert_with(|| self.spare.pop().unwrap_or_default());
         parts.push_back(part);
-        // It receives faster than it can be served: further bytes stay in its socket, and the buffers are left to
-        // others.
+        // The transport receives faster than it can be served: further bytes stay in its socket, and the buffers are
+        // left to others.
         if transport.interest & (RECEIVING | CANCELLING | POLLING) == RECEIVING
             && parts.iter().map(Part::len).sum::<usize>() > self.base.options.receive_bytes
         {

@@ -1,4 +1,4 @@
-//! The connection of a port for commands: it is made, verified and made again, and carries out batch after batch.
+//! A port's connection for commands: opens, verifies and reopens it, and executes batches.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::shared::{EngineFigures, Shared};
 use crate::redis::PAUSES;
 use crate::redis::values::call_error;
 
-/// Commands in one batch, and the bytes of their data.
+/// The maximum number of commands in a batch.
 const BATCH_MAX: usize = 512;
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
@@ -30,14 +30,14 @@ const USELESS: [&str; 5] = [
     "CLUSTERDOWN",
 ];
 
-/// The client of a port: what its orders are in commands, and what replies mean.
+/// The client of a port: encodes its orders as commands, and interprets the replies.
 pub(super) trait Client: Send + 'static {
     type Order: Send;
     type Event: Send;
-    /// A command and what its reply is for.
+    /// A command with the purpose of its reply.
     type Job: Send;
 
-    /// The time between two calls of [`timed`](Self::timed).
+    /// The interval between two calls of [`timed`](Self::timed).
     const EVERY: Duration;
 
     /// Returns the event of a new connection with this number.
@@ -46,10 +46,10 @@ pub(super) trait Client: Send + 'static {
     /// Returns the event of a lost connection.
     fn lost(&mut self) -> Self::Event;
 
-    /// Takes an order; `None` if there is no command to it. `is_up`: there is a connection.
+    /// Accepts an order; returns `None` if it needs no command. `is_up`: the engine is connected.
     fn take(&mut self, order: Self::Order, is_up: bool) -> Option<Self::Job>;
 
-    /// Returns what is due at times, while there is a connection.
+    /// Returns periodic jobs that are due while connected.
     fn timed(&mut self) -> Vec<Self::Job>;
 
     /// Returns the job of a probe of the feed.
@@ -60,7 +60,7 @@ pub(super) trait Client: Send + 'static {
 
     fn command(&self, shared: &Shared, scripts: &Loaded, job: &Self::Job) -> Cmd;
 
-    /// Takes the reply to a job; `None`: the server has refused it.
+    /// Handles the reply to a job; `None`: the server has rejected it.
     fn answer(
         &mut self,
         shared: &Shared,
@@ -82,12 +82,12 @@ struct Commands<C: Client> {
 
 /// Why a connection is not used any more.
 enum End {
-    /// The port is gone.
+    /// The port was dropped.
     Closed,
     Lost(CallError),
 }
 
-/// Carries out the orders of a port until it is gone.
+/// Executes the orders of a port until the port is dropped.
 pub(super) async fn run<C: Client>(
     shared: Arc<Shared>,
     client: C,
@@ -142,7 +142,7 @@ pub(super) async fn run<C: Client>(
 }
 
 impl<C: Client> Commands<C> {
-    /// Connects and verifies. Orders that come meanwhile are taken.
+    /// Connects and verifies the server. Accepts orders that arrive meanwhile.
     async fn connect(&mut self, known: &mut Option<Known>) -> Result<(Session, Store), End> {
         let shared = Arc::clone(&self.shared);
         let connecting = async {
@@ -171,7 +171,7 @@ impl<C: Client> Commands<C> {
         }
     }
 
-    /// Waits. Returns whether the port is gone.
+    /// Waits. Returns whether the port was dropped.
     async fn pass(&mut self, pause: Duration) -> bool {
         let until = Instant::now() + pause;
         loop {
@@ -215,7 +215,7 @@ impl<C: Client> Commands<C> {
                 }
                 continue;
             }
-            // Under load nothing else would be waited for.
+            // Under load the select below would never get to probes.
             if let Ok(channel) = self.probes.try_recv() {
                 self.pending.push_back(C::probe(channel));
             }
@@ -233,7 +233,7 @@ impl<C: Client> Commands<C> {
         }
     }
 
-    /// Carries out the next batch; orders that come meanwhile are taken for the one behind it.
+    /// Executes the next batch; orders that arrive meanwhile join the following one.
     async fn carry_out(&mut self, session: &mut Session) -> Result<(), End> {
         let mut pipeline = Pipeline::new();
         let (mut jobs, mut bytes) = (Vec::new(), 0);

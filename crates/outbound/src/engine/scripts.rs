@@ -17,7 +17,7 @@ pub(super) enum Script {
     Leases,
 }
 
-/// Their texts, in the order of the enumeration.
+/// The scripts' texts, in the order of the enumeration.
 const TEXTS: [&str; 9] = [
     include_str!("scripts/publish.lua"),
     include_str!("scripts/check.lua"),
@@ -30,12 +30,12 @@ const TEXTS: [&str; 9] = [
     include_str!("scripts/leases.lua"),
 ];
 
-/// The hashes by which a server knows the scripts.
+/// The hashes by which a server identifies the scripts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Loaded(Vec<String>);
 
 impl Loaded {
-    /// Returns the commands that load them.
+    /// Returns the commands that load the scripts.
     pub(super) fn commands() -> impl Iterator<Item = Cmd> {
         TEXTS.iter().map(|text| {
             let mut command = redis::cmd("SCRIPT");
@@ -44,7 +44,7 @@ impl Loaded {
         })
     }
 
-    /// Takes the replies to these.
+    /// Creates the list from the replies to these commands.
     pub(super) fn new(hashes: impl Iterator<Item = String>) -> Self {
         Self(hashes.collect())
     }
@@ -61,7 +61,7 @@ impl Loaded {
     }
 }
 
-/// Names in the server, all with one prefix.
+/// Names of keys and channels in the server, all with one prefix.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     prefix: String,
@@ -111,12 +111,12 @@ impl Keys {
         self.named("p", channel)
     }
 
-    /// What keys of leases begin with.
+    /// The prefix of the keys of leases.
     pub(super) fn leases(&self) -> Vec<u8> {
         self.named("lease", "")
     }
 
-    /// A key with a part for this node.
+    /// Returns a key that contains the id of a node.
     pub(super) fn of_node(&self, kind: &str, node: NodeId) -> Vec<u8> {
         self.named(kind, &node.to_string())
     }

@@ -1,4 +1,4 @@
-//! A connection whose server is known: its role, its version, its identity.
+//! A connection with a verified server: its role, its version and its identity.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use super::shared::{EngineFigures, EngineSettings, Notice, Sentinel, Shared};
 use crate::redis::shared_connection::RedisDialer;
 use crate::redis::values::call_error;
 
-/// The oldest server with all that is used.
+/// The oldest server version with all commands used here.
 const VERSION_MIN: (u32, u32) = (6, 2);
 
-/// Codes of errors that only nodes of a cluster have.
+/// Error codes that only nodes of a Redis Cluster return.
 const CLUSTER_CODES: [&str; 4] = ["CLUSTERDOWN", "CROSSSLOT", "MOVED", "ASK "];
 
-/// See the module's text.
+/// A connection whose server is verified before commands are executed.
 pub(super) struct Session {
     pub(super) connection: MultiplexedConnection,
     pub(super) scripts: Loaded,
@@ -31,7 +31,7 @@ pub(super) struct Session {
     info: String,
 }
 
-/// What a port knows of the server that it was connected to.
+/// The identity of the server that a port was connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     replication: String,
@@ -48,7 +48,7 @@ impl Session {
         let within = keyspace.connect_timeout;
         let connect = timeout(within, Self::connect_now(shared, pushed));
         connect.await.unwrap_or_else(|_| {
-            let words = format!("redis: not connected within {within:?}");
+            let words = format!("redis: no connection within {within:?}");
             Err(CallError::new(CallErrorKind::Unreachable, words))
         })
     }
@@ -70,7 +70,7 @@ impl Session {
         let role = list(query(&mut connection, &redis::cmd("ROLE")).await?);
         let role = role.and_then(|mut role| text(role.next()?));
         if role.as_deref() != Some("master") {
-            let words = "redis: the server is a read-only replica: name the primary, or Sentinels";
+            let words = "redis: the server is a read-only replica: use the primary or Sentinels";
             return Err(CallError::new(CallErrorKind::Refused, words));
         }
         Ok(Self {
@@ -81,7 +81,7 @@ impl Session {
         })
     }
 
-    /// Makes sure that commands of this engine can be run, and learns the state of the store.
+    /// Checks that commands of this engine can be executed, and reads the state of the store.
     pub(super) async fn verify(
         &mut self,
         shared: &Shared,
@@ -93,7 +93,7 @@ impl Session {
         let replication = self.field("master_replid").to_owned();
         let before = self.field("master_replid2").to_owned();
         let mut command = self.scripts.run(Script::Verify, &[&identity, &generation]);
-        // Its own id names the generation that a promotion begins.
+        // The replication id names the generation that a promotion begins.
         let begun = if trusts { "" } else { &*replication };
         command.arg(&replication).arg(&before).arg(begun);
         let reply = self.query(&command).await?;
@@ -117,7 +117,7 @@ impl Session {
             None => Store::Same,
             Some(known) if *known == now => Store::Same,
             Some(known) if known.generation != now.generation => Store::Promoted,
-            // Another node may have said so already.
+            // Another node may have recorded this already.
             Some(known) if trusts && known.replication == before => Store::Same,
             Some(_) => {
                 shared.restarted(&now.replication);
@@ -158,10 +158,10 @@ impl Session {
         Ok(())
     }
 
-    /// Finds out, before anything depends on it, whether the server can be used.
+    /// Checks that the server is usable before anything depends on it.
     ///
     /// # Errors
-    /// One line that says what to do.
+    /// One line that describes what to do.
     pub(super) async fn examine(&mut self, shared: &Shared) -> Result<(), CallError> {
         self.find_missing_rights(shared).await?;
         self.load().await?;
@@ -172,7 +172,7 @@ impl Session {
             let (major, minor) = VERSION_MIN;
             let found = self.field("redis_version");
             let words = format!(
-                "redis: the server has version {found}, and {major}.{minor} or later is needed"
+                "redis: the server has version {found}, but {major}.{minor} or later is required"
             );
             return Err(CallError::new(CallErrorKind::Refused, words));
         }
@@ -182,7 +182,7 @@ impl Session {
         }
     }
 
-    /// Runs each command that scripts use by itself: for these, errors of the server name the right that is missing.
+    /// Executes each command that scripts use separately, since the server's errors then name the missing permission.
     async fn find_missing_rights(&mut self, shared: &Shared) -> Result<(), CallError> {
         let (hash, stream) = (shared.keys.single("check:h"), shared.keys.single("check:s"));
         let (value, set) = (shared.keys.single("check:v"), shared.keys.single("check:z"));
@@ -279,7 +279,7 @@ impl Session {
     }
 }
 
-/// Returns an error of the server, in other words where it is one of a cluster.
+/// Returns a server's error, with a clearer text for a node of Redis Cluster.
 fn examined(fault: CallError) -> CallError {
     let is_of_cluster = |code: &&str| fault.words.contains(*code);
     match CLUSTER_CODES.iter().any(is_of_cluster) {
@@ -289,7 +289,7 @@ fn examined(fault: CallError) -> CallError {
 }
 
 fn is_cluster() -> CallError {
-    let words = "redis: the server is a node of a Redis Cluster, which is not supported: name one server, or Sentinels";
+    let words = "redis: the server is a node of a Redis Cluster, which is not supported: use one server or Sentinels";
     CallError::new(CallErrorKind::Refused, words)
 }
 
@@ -304,7 +304,7 @@ async fn query(connection: &mut MultiplexedConnection, command: &Cmd) -> Result<
     said(reply.map_err(|error| call_error(&error))?)
 }
 
-/// Returns a reply, or the server's error in it.
+/// Returns a reply, or the server's error contained in it.
 fn said(reply: Value) -> Result<Value, CallError> {
     match reply {
         Value::ServerError(error) => {
@@ -356,7 +356,7 @@ async fn ask_sentinel(
     let server = ServerAccount {
         host: host.to_owned(),
         port,
-        // Sentinels have accounts of their own; as a rule they ask for none.
+        // Sentinels have separate accounts; most need none.
         user: None,
         password: None,
         ..settings.keyspace.server.clone()
@@ -378,7 +378,7 @@ async fn ask_sentinel(
     });
     let unknown = || {
         let words = format!(
-            "redis: the Sentinel at {host}:{port} knows no primary with the name {}",
+            "redis: the Sentinel at {host}:{port} knows no primary named {}",
             sentinel.primary
         );
         CallError::new(CallErrorKind::Refused, words)

@@ -1,4 +1,4 @@
-//! What all ports of an engine have in common: settings, names, counts, and what was said of its connections.
+//! Shared by all ports of an engine: settings, names, counters, and the states already logged.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use veche_nodes::engine::channel;
 use super::port::Events;
 use super::scripts::Keys;
 
-/// Where an engine is, and how this node uses it.
+/// The location of an engine, and its use by this node.
 #[derive(Clone)]
 pub struct EngineSettings {
-    /// The server, or a Sentinel that names it; with the time limit of commands.
+    /// The server, or a Sentinel that knows it; with the time limit of commands.
     pub keyspace: Arc<RedisDatabase>,
-    /// How the primary is found by Sentinels; `None`: the server is the one of the keyspace.
+    /// How Sentinels find the primary; `None`: the server is the one of the keyspace.
     pub sentinel: Option<Sentinel>,
     /// What all keys and channels begin with.
     pub prefix: String,
@@ -25,7 +25,7 @@ pub struct EngineSettings {
     pub trusts_failover: bool,
     /// This node.
     pub node: NodeId,
-    /// Is told of changes, from threads of the runtime.
+    /// Called with changes, from threads of the runtime.
     pub notice: Arc<dyn Fn(&Notice) + Send + Sync>,
 }
 
@@ -41,9 +41,9 @@ pub struct Sentinel {
 /// A change of the connection to an engine, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// All connections are there again.
+    /// All connections are open again.
     Connected,
-    /// A connection is lost or was not made; said once until there is one.
+    /// A connection was lost or could not be opened; logged once until one is open.
     Lost(String),
     /// The server has been started again: positions are compared.
     Restarted,
@@ -51,7 +51,7 @@ pub enum Notice {
     Promoted,
     /// A replica was promoted, and positions are trusted.
     Trusted,
-    /// The server refuses commands; said once until it takes one.
+    /// The server rejects commands; logged once until it accepts one.
     Refused(String),
 }
 
@@ -62,15 +62,15 @@ pub struct EngineFigures {
     pub losses: AtomicU64,
     /// Commands, scripts included.
     pub commands: AtomicU64,
-    /// Batches in which they went out.
+    /// Batches of commands sent.
     pub batches: AtomicU64,
     /// Messages of the feed.
     pub messages: AtomicU64,
-    /// Messages of the feed that were ignored: foreign, too long or of another version.
+    /// Ignored messages of the feed: foreign, too long or of another version.
     pub ignored: AtomicU64,
-    /// Messages of the feed that were dropped for lack of room; their channels are compared.
+    /// Dropped messages of the feed, for lack of memory; their channels are compared.
     pub dropped: AtomicU64,
-    /// Connections of the feed that brought no probe.
+    /// Connections of the feed that did not deliver a probe.
     pub silent: AtomicU64,
 }
 
@@ -80,7 +80,7 @@ impl EngineFigures {
     }
 }
 
-/// What all ports have in common.
+/// Data shared by all ports.
 pub(super) struct Shared {
     pub(super) settings: EngineSettings,
     pub(super) keys: Keys,
@@ -90,14 +90,14 @@ pub(super) struct Shared {
     pub(super) homes: Mutex<Vec<Arc<Events<channel::Event>>>>,
 }
 
-/// What was said for the log: each change is said once, whatever the number of ports.
+/// States already logged: each change is logged once, whatever the number of ports.
 #[derive(Default)]
 pub(super) struct Said {
     /// Ports without a connection.
     lost: AtomicUsize,
     /// The server refuses commands.
     is_refused: AtomicBool,
-    /// The replication id of the server that was started again.
+    /// The replication id of the server that was restarted.
     restarted: Mutex<String>,
 }
 
@@ -112,21 +112,21 @@ impl Shared {
         (self.settings.notice)(notice);
     }
 
-    /// A port has lost its connection, or could make none.
+    /// Handles a port that has lost its connection or could not open one.
     pub(super) fn lost(&self, why: String) {
         if self.said.lost.fetch_add(1, Ordering::Relaxed) == 0 {
             self.notice(&Notice::Lost(why));
         }
     }
 
-    /// Such a port has a connection again.
+    /// Handles a port that is connected again.
     pub(super) fn found(&self) {
         if self.said.lost.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.notice(&Notice::Connected);
         }
     }
 
-    /// The server has refused a command, or taken one.
+    /// Handles a command that the server has rejected or accepted.
     pub(super) fn refused(&self, why: Option<String>) {
         let was_refused = self.said.is_refused.load(Ordering::Relaxed);
         if was_refused == why.is_some() {
@@ -138,7 +138,7 @@ impl Shared {
         }
     }
 
-    /// The server with this replication id was started again.
+    /// Handles a restart of the server with this replication id.
     pub(super) fn restarted(&self, replication: &str) {
         let known = &mut *self.said.restarted.lock();
         if known != replication {
@@ -147,7 +147,7 @@ impl Shared {
         }
     }
 
-    /// Tells all homes of channels on this node.
+    /// Sends an event to all homes of channels on this node.
     pub(super) fn tell_homes(&self, event: &channel::Event) {
         for home in self.homes.lock().iter() {
             home.push(event.clone());

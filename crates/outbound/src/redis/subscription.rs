@@ -27,7 +27,7 @@ pub(super) struct RedisSubscription {
     queue: Arc<MessageQueue>,
     /// Held while receiving, so that messages are delivered in order of requests.
     turn: tokio::sync::Mutex<()>,
-    /// Keeps it connected even while nothing is received.
+    /// Keeps the subscription connected even while no messages are received.
     keeper: JoinHandle<()>,
 }
 

@@ -1,4 +1,4 @@
-//! What a server that goes, comes back or loses data means for channels.
+//! Effects on channels of a server that ends, returns or loses data.
 
 use std::sync::Arc;
 use std::thread;
@@ -16,7 +16,7 @@ use crate::relay::Relay;
 use crate::server::Server;
 use crate::{node, node_with};
 
-/// A restart without persistence: subscribers hear that their position is void, and go on in a new epoch.
+/// A restart without persistence: subscribers are notified that their position is void, and continue in a new epoch.
 #[test]
 fn a_server_that_lost_all_begins_new_epochs() {
     let server = Arc::new(Server::start(&[]));
@@ -60,7 +60,7 @@ fn a_server_that_lost_nothing_goes_on() {
     assert_eq!(bench.desk.texts(1), ["a", "b"]);
 }
 
-/// A restart from an older file: offsets that were seen are given out again only in another epoch.
+/// A restart from an older file: known offsets are reused only in another epoch.
 #[test]
 fn a_server_that_lost_the_end_begins_new_epochs() {
     let server = Arc::new(Server::start(&[]));
@@ -165,7 +165,7 @@ fn behind(relay: &Relay, server: &Arc<Server>) -> Bench<RemoteEngine> {
     node_with(server, settings)
 }
 
-/// A subscription whose connection looks alive and brings nothing any more is found out by probes, and its gap is healed.
+/// A subscription whose connection is open but delivers nothing is detected by probes, and its gap is recovered.
 #[test]
 fn a_silent_feed_is_replaced() {
     let server = Arc::new(Server::start(&[]));

@@ -1,4 +1,4 @@
-//! A relay between a node and its server that can stall what goes through it.
+//! A relay between a node and its server that can stall the traffic.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -20,7 +20,7 @@ pub(crate) struct Relay {
 /// A connection.
 #[derive(Default)]
 struct Pipe {
-    /// It has subscribed to something.
+    /// The connection has subscribed to a channel.
     is_feed: AtomicBool,
     /// Nothing reaches the node any more, and the connection stays.
     is_silent: AtomicBool,
@@ -69,7 +69,7 @@ impl Relay {
         }
     }
 
-    /// Holds everything back, or lets it go on.
+    /// Holds all data back, or releases it.
     pub(crate) fn stall(&self, is_stalled: bool) {
         self.is_stalled.store(is_stalled, Ordering::Relaxed);
     }

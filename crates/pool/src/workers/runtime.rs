@@ -184,7 +184,7 @@ impl Runtime for Workers {
         self.take_mail(now);
         self.switch();
         if self.is_stopping && self.connections.is_empty() && self.in_hand.is_empty() {
-            // The last one has the processes end.
+            // The last reference ends the processes.
             self.newer = None;
             self.older.extend(self.link.take());
             self.older.clear();

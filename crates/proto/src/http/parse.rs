@@ -53,7 +53,7 @@ pub fn parse_head<'b>(bytes: &'b [u8], limits: &HeadLimits) -> Result<Head<'b>, 
     }
     match parse_front(bytes, limits)? {
         Some((head, end)) if end == bytes.len() => Ok(head),
-        _ => Err(HttpError::bad("the head does not end where it should")),
+        _ => Err(HttpError::bad("bytes after the end of the head")),
     }
 }
 
@@ -177,7 +177,7 @@ struct Fields<'b> {
 impl<'b> Fields<'b> {
     #[inline]
     fn take(&mut self, name: &'b [u8], value: &'b [u8]) -> Result<(), HttpError> {
-        // The length is compared first, since most headers are none of these.
+        // The length is compared first, since most headers match none of these.
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"host") => self.host(value),
             6 if name.eq_ignore_ascii_case(b"expect") => {

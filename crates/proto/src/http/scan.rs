@@ -103,7 +103,7 @@ impl HeadScan {
 /// Checks what is known of a request line before its end, so that splits do not affect the result.
 fn check_request_start(line: &[u8], limits: &HeadLimits) -> Result<(), HttpError> {
     if !line.first().copied().is_some_and(is_token_byte) {
-        return Err(HttpError::bad("this is not HTTP"));
+        return Err(HttpError::bad("not an HTTP request"));
     }
     if line.strip_suffix(b"\r").unwrap_or(line).len()
         > limits.target_bytes_max + REQUEST_LINE_EXTRA_BYTES

@@ -51,7 +51,7 @@ pub struct Codecs {
     compressed: Vec<u8>,
     #[expect(
         clippy::vec_box,
-        reason = "decoders hold boxes, and take these as they are"
+        reason = "decoders hold boxes, and take codecs as they are"
     )]
     spare: Vec<Box<Partial>>,
     inflate: Option<Box<Decompress>>,
@@ -252,7 +252,7 @@ fn compress(deflate: &mut Compress, mut data: &[u8], out: &mut Vec<u8>) {
         }
     }
     debug_assert!(data.is_empty());
-    debug_assert!(out.ends_with(&TAIL), "there was something to flush");
+    debug_assert!(out.ends_with(&TAIL), "there was data to flush");
     out.truncate(out.len() - TAIL.len());
 }
 

@@ -280,7 +280,7 @@ impl Decoder {
                 none => none.insert(Box::new(DeflateContext::new(None))),
             };
             let kept = context.push(codecs.message(), agreed.peer_window_bytes(self.role));
-            debug_assert!(kept, "its room is reserved, or not limited");
+            debug_assert!(kept, "its memory is reserved, or not limited");
         }
         if kind == MessageKind::Text {
             utf8::check(codecs.message())

@@ -434,7 +434,7 @@ pub struct ReplyHead<'a> {
     /// The subprotocol of an accepted handshake.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Cow<'a, str>>,
-    /// What a hook grants.
+    /// The hook's grant.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub result: Option<GrantHead<'a>>,
     /// The error that a hook returns instead of a grant.
@@ -576,7 +576,7 @@ pub struct CallHead<'a> {
     /// Names and values of the request's headers.
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-    /// The longest that it may take, in seconds.
+    /// The time limit in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
     /// The part with a body, or with values.
@@ -631,7 +631,7 @@ pub struct ResultHead<'a> {
     /// The status of an HTTP response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Its headers, with names in lower case.
+    /// The headers, with names in lower case.
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     /// The address that it came from after all redirects.

@@ -69,7 +69,7 @@ fn begin(desk: &HostContext, method: &str, body: &[u8]) -> mlua::Result<f64> {
     let token = desk.command(method.to_owned(), body);
     let full = || {
         tagged(
-            "too much is sent at once: wait between messages",
+            "too much data is sent at once: wait between messages",
             FULL,
             None,
         )

@@ -38,8 +38,7 @@ pub(super) fn function(lua: &Lua) -> mlua::Result<Function> {
         if !value.iter().all(|&byte| is_octet(byte)) {
             return Err(arguments.bad(
                 2,
-                "a value has printable ASCII only, without space, quotes, comma, semicolon and backslash: \
-                 encode it first, for example with veche.base64",
+                "a value must be printable ASCII without space, quotes, comma, semicolon and backslash: encode it first, for example with veche.base64",
             ));
         }
         let mut attributes = Attributes::default();
@@ -54,7 +53,7 @@ pub(super) fn function(lua: &Lua) -> mlua::Result<Function> {
             _ => return Err(arguments.expected(3, "a table of options")),
         }
         if attributes.is_for_all && !attributes.is_secure {
-            return Err(arguments.bad(3, "same_site = \"none\" needs secure = true"));
+            return Err(arguments.bad(3, "same_site = \"none\" requires secure = true"));
         }
         // Both are ASCII.
         let (name, value) = (String::from_utf8_lossy(&name), String::from_utf8_lossy(&value));
@@ -67,7 +66,10 @@ pub(super) fn function(lua: &Lua) -> mlua::Result<Function> {
 }
 
 fn too_long(arguments: &Arguments) -> mlua::Error {
-    arguments.bad(2, "a cookie has at most 4096 bytes, its options included")
+    arguments.bad(
+        2,
+        "a cookie may have at most 4096 bytes, its options included",
+    )
 }
 
 impl Attributes {

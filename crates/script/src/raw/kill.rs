@@ -34,11 +34,11 @@ pub(crate) fn kill_run(state: *mut lua_State, why: KillReason) {
 /// run.
 #[derive(Clone, Copy)]
 enum GracePeriod {
-    /// It starts with the next instruction.
+    /// The run ends with the next instruction.
     Asked,
     /// The time of its start, and the instructions executed since.
     Runs { since_ns: u64, instructions: u32 },
-    /// It is over, or the run has none.
+    /// The run has ended, or there is none.
     Over,
 }
 
@@ -116,7 +116,7 @@ const OVER_MEMORY: &CStr = c"not enough memory: the application is over its limi
 
 const SHORT_OF_MEMORY: &CStr = c"not enough memory: the server is over its memory_limit";
 
-/// The hook. Once it raises an error it does so at every instruction, so that no `pcall` keeps the run alive.
+/// The hook. Once it has raised an error it raises it at every instruction, so that no `pcall` keeps the run alive.
 unsafe extern "C-unwind" fn end_run(state: *mut lua_State, _: *mut ffi::lua_Debug) {
     if matches!(REPRIEVE.get(), GracePeriod::Asked) {
         // The grace period applies to the run; the collector continues afterwards. SAFETY: sets the collector's

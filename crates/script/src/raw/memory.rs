@@ -92,8 +92,8 @@ impl VmMemory {
             before: (function, data),
         });
         let address = Rc::as_ptr(&memory).cast_mut().cast();
-        // SAFETY: `allocate` takes blocks of `mlua`'s allocator, which has Rust's too; its owner calls
-        // `leave` before it lets go of it.
+        // SAFETY: `allocate` handles blocks of `mlua`'s allocator, which are Rust's too; its owner calls `leave` before
+        // it drops the allocator.
         unsafe { ffi::lua_setallocf(main, allocate, address) };
         Ok(memory)
     }

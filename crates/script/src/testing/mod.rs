@@ -108,7 +108,7 @@ impl TestVm {
         self.vm.turn(now);
     }
 
-    /// Resumes coroutines whose sleep is over.
+    /// Resumes coroutines whose sleep has ended.
     pub fn turn(&mut self, now: Now) {
         self.vm.turn(now);
     }

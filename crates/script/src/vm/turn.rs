@@ -87,7 +87,7 @@ impl Vm {
         }
     }
 
-    /// Runs what is due. The first call starts `app.start`, before which nothing runs.
+    /// Runs all coroutines and timers that are due. The first call starts `app.start`, before which nothing runs.
     pub fn turn(&mut self, now: Now) {
         self.set_now(now);
         self.slice.open(self.desk.clock.ticks());
@@ -339,7 +339,7 @@ impl Vm {
     /// Cancels a spawned coroutine: its wait fails.
     pub(super) fn cancel(&mut self, number: u64) {
         let Some(task) = self.tasks.take_spawned(number) else {
-            // It may not have started.
+            // The task may not have started.
             if let Some(spawned) = self.desk.withdraw_spawned(number) {
                 self.machine.discard(spawned.coroutine);
                 self.failed(Owner::Spawned(number), LuaError::error_message("cancelled"));

@@ -36,7 +36,7 @@ function t.options()
   check.fails("bad argument #3 to 'post': a table of options expected", http.post, URL, "x", 7)
   check.fails("bad options to 'get': there is no option \"timout\"", http.get, URL, { timout = 1 })
   check.fails("bad options to 'get': there is no option \"url\"", http.get, URL, { url = URL })
-  check.fails("bad options to 'get': their names are strings", http.get, URL, { 1 })
+  check.fails("bad options to 'get': option names must be strings", http.get, URL, { 1 })
   local function bad(name, what, ...)
     for index = 1, select("#", ...) do
       local value = select(index, ...)
@@ -77,13 +77,13 @@ function t.headers()
   bad("their names are strings", { "x" })
   for _, name in ipairs { "", "a b", "a:b", "a\r\nb", "a\0b", "ä", "a\n" } do bad("", { [name] = "x" }) end
   for _, value in ipairs { "a\r\nx: y", "a\n", "\r", "a\0b", "\127", "\27" } do
-    bad("x: a value has no line breaks and control characters", { x = value })
-    bad("x: a value has no line breaks and control characters", { x = { "good", value } })
+    bad("x: a value must not have line breaks and control characters", { x = value })
+    bad("x: a value must not have line breaks and control characters", { x = { "good", value } })
   end
   bad("x: a string, a number or a list of them expected", { x = tostring })
   bad("x: a string, a number or a list of them expected", { x = { {} } })
   for _, name in ipairs { "Connection", "content-length", "Transfer-Encoding", "upgrade", "TE", "Expect" } do
-    bad(name:lower() .. " is the client's own", { [name] = "x" })
+    bad(name:lower() .. " is set by the client itself", { [name] = "x" })
   end
   bad("at most 65536 bytes expected", { x = ("y"):rep(65536) })
 end

@@ -58,7 +58,7 @@ function t.options()
     end
   end
   contains(both(url, { tiemout = 1 }), 'there is no option "tiemout"')
-  contains(both(url, { 1 }), "the names of options are strings")
+  contains(both(url, { 1 }), "the names of options must be strings")
   check.fails('there is no option "onopen"', websocket.connect, url, { onopen = print })
   contains(both(url, 1), "bad argument #2 to 'websocket.connect': a table of options expected")
 end

@@ -143,7 +143,7 @@ enum Command {
     },
 }
 
-/// What can be done with the history on disk.
+/// Subcommands for the history on disk.
 #[derive(Debug, Subcommand)]
 enum HistoryCommand {
     /// Give all channels new epochs at the next start: for a folder restored from a backup

@@ -83,7 +83,7 @@ fn what_is_not_there_is_said_with_what_is() {
     let expected = "there is no table \"user\": there is \"users\"";
     assert_eq!(end.error.as_deref(), Some(expected));
     let (_, end) = dump(&Arc::default(), wanted("user"));
-    let expected = "there is no table \"user\": there is no table at all";
+    let expected = "there is no table \"user\": no table exists";
     assert_eq!(end.error.as_deref(), Some(expected));
     let of_index = DumpRequest {
         index: Some("by_name".to_owned()),

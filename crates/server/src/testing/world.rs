@@ -269,7 +269,7 @@ impl TestWorld {
             return Ok(());
         }
         Err(format!(
-            "it took longer than {} s of real time",
+            "this took longer than {} s of real time",
             self.within.as_secs()
         ))
     }

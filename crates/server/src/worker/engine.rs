@@ -3,7 +3,7 @@
 use super::{WorkerApps, WorkerState};
 
 impl<A: WorkerApps> WorkerState<A> {
-    /// Takes what the engine has sent.
+    /// Handles the engine's events.
     pub(super) fn hear_engine(&mut self) {
         let Some(port) = &mut self.engine else {
             return;

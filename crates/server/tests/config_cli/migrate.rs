@@ -276,7 +276,7 @@ fn configurations_of_centrifugo_become_those_of_veche() {
     assert_eq!(text, EXPECTED_5);
     for note in [
         "/health and /metrics are on the internal listener, port 9000",
-        "allowed_origins: \"not an origin\" is no origin here",
+        "allowed_origins: \"not an origin\" is not a valid origin",
         "engine redis: this is one node",
         "no counterpart: redis_address",
         "namespace orders: allow_subscribe_for_anonymous: without allow_…_for_client it has no effect",
@@ -371,7 +371,7 @@ fn migrate_overwrites_nothing_and_says_what_it_can_t_read() {
     let (code, out, err) = folder.run(&["migrate", "centrifugo", "five.json"]);
     assert_eq!(code, 0, "{err}");
     assert!(out.ends_with(EXPECTED_5), "{out}");
-    assert!(err.contains("write api_key into the file api.key"), "{err}");
+    assert!(err.contains("write api_key to the file api.key"), "{err}");
     assert!(!out.contains("0123456789abcdef") && !err.contains("0123456789abcdef"));
     for (text, why) in [
         ("port: 8000\n", "YAML can be converted"),

@@ -158,7 +158,9 @@ fn the_cache_of_certificates_is_given_to_the_user() {
     let server = Server::with(USUAL, &options);
     let cache = server.folder.join("acme/127.0.0.1-1-dir");
     until("the first try", || {
-        server.log().contains("there is none to show; 1 failure")
+        server
+            .log()
+            .contains("there is no certificate to present; 1 failure")
     });
     for path in [&cache, &cache.join("a.veche.test-9646ee1a.attempts")] {
         assert_eq!(fs::metadata(path).expect("there").uid(), NOBODY, "{path:?}");

@@ -478,7 +478,7 @@ fn a_check_that_takes_too_long_is_given_up_and_is_charged() {
         "{}",
         server.log()
     );
-    // One was charged; a helper that dies over another costs as much.
+    // A failed check was charged; one whose helper dies costs as much.
     assert_eq!(status(&server, "eve:crash"), 503);
     assert_eq!(status(&server, "dan:right:dan"), 429);
     // Cached results cause no check.
@@ -583,7 +583,7 @@ fn a_helper_has_nothing_and_outlives_nobody() {
     assert_eq!(status(&server, "ann:right:ann"), 101);
     let helper = helpers(server.pid())[0];
     if is_root {
-        // Its process exposes nothing to other users.
+        // The helper's process exposes nothing to other users.
         let folder = PathBuf::from(format!("/proc/{helper}"));
         let descriptors = fs::read_dir(folder.join("fd")).expect("it runs");
         let leads_to = |path: PathBuf| fs::read_link(path).unwrap_or_default();

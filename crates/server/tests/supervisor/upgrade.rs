@@ -77,7 +77,7 @@ fn server_and_supervisor_are_replaced_and_nobody_is_refused() {
     });
     assert!(later.is_alive());
 
-    // It works as before: it reloads, restarts processes, and stops.
+    // The supervisor works as before: it reloads, restarts processes, and stops.
     ask(&veche.control(), RELOAD).expect("in force");
     kill(new, Signal::KILL);
     let revived = veche.await_another_than(new);

@@ -32,7 +32,7 @@ pub(crate) enum Seen {
     End,
     /// RST.
     Reset,
-    /// Nothing arrived in time.
+    /// No frame arrived in time.
     Nothing,
 }
 

@@ -35,7 +35,7 @@ pub enum Type {
     String(usize),
     /// At most this many arbitrary bytes.
     Bytes(usize),
-    /// One of these words.
+    /// One of a list of words.
     Enum(Arc<[Box<str>]>),
 }
 
@@ -217,9 +217,9 @@ pub struct IndexSchema {
 /// Which rows are evicted when a table is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evict {
-    /// None: a change that needs more room fails.
+    /// No eviction: a change that needs more room fails.
     Nothing,
-    /// Those with the lowest key.
+    /// The rows with the lowest key.
     Key,
     /// The first ones of the index at this place.
     Index(usize),
@@ -280,12 +280,12 @@ impl SchemaDraft {
         }
         if matches!(key.kind, Type::Bool | Type::F32 | Type::F64 | Type::Enum(_)) {
             return Err(format!(
-                "a key is an integer, a string or bytes, not {}",
+                "a key must be an integer, a string or bytes, not {}",
                 key.kind
             ));
         }
         if self.columns.len() > COLUMNS_MAX {
-            return Err(format!("a table has at most {COLUMNS_MAX} columns"));
+            return Err(format!("a table may have at most {COLUMNS_MAX} columns"));
         }
         let mut columns = vec![key];
         for (name, kind) in &self.columns {
@@ -301,7 +301,7 @@ impl SchemaDraft {
             }
         }
         if self.indexes.len() > INDEXES_MAX {
-            return Err(format!("a table has at most {INDEXES_MAX} indexes"));
+            return Err(format!("a table may have at most {INDEXES_MAX} indexes"));
         }
         let mut indexes = Vec::new();
         for (name, names, is_unique) in self.indexes {

@@ -310,7 +310,7 @@ impl<K: Key> Tree<K> {
         }
         let cut = if new + 1 == len { new } else { len / 2 };
         let behind = leaves.split_off(cut);
-        // It has doubled its capacity for a single item.
+        // Its capacity was doubled for a single item.
         leaves.shrink_to_fit();
         let branch = Branch {
             first: behind[0].first.clone(),

@@ -144,7 +144,7 @@ pub fn parse_disconnect(bytes: &[u8]) -> Result<AddressedCommand<'_>, BadCommand
     let whitelist = wire.whitelist.unwrap_or_default();
     if whitelist.len() > EXCEPT_MAX {
         return Err(BadCommand::new(format!(
-            "\"whitelist\" has at most {EXCEPT_MAX} names"
+            "\"whitelist\" may have at most {EXCEPT_MAX} names"
         )));
     }
     let (code, reason) = CloseCode::Disconnected.parts();

@@ -7,7 +7,7 @@ use super::ContentCoding;
 /// Metadata of one version of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileMetadata {
-    /// Its length in bytes.
+    /// The length of the file in bytes.
     pub len_bytes: u64,
     /// Its media type by extension, with `charset=utf-8` for text.
     pub content_type: Box<str>,

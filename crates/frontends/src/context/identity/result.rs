@@ -62,7 +62,7 @@ pub enum AuthError {
     #[error("what the back end says of this client is over")]
     Expired,
     /// A channel token of Centrifugo's protocol, which can't open a connection.
-    #[error("the token is refused: it is for a channel")]
+    #[error("the token is refused: it is a subscription token")]
     ChannelToken,
     /// No keys to verify a token.
     #[error("no token can be checked at the moment")]

@@ -109,7 +109,7 @@ impl DialingStage {
         }
     }
 
-    /// Handles the 101; returns `None` if the connection is no longer wanted.
+    /// Handles the 101 response; returns `None` if the connection is no longer needed.
     fn open(
         &mut self,
         id: ConnectionId,

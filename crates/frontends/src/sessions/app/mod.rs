@@ -241,7 +241,7 @@ impl Session for AppSession {
     ) -> Flow {
         match &instruction.action {
             UserAction::Subscribe(wanted) => {
-                // Applications have tickets of their own, and this is none of them.
+                // Tickets of applications are separate, and this ticket is not one of them.
                 cx.shared
                     .subscribe_by_backend(cx.id, wanted, Ticket(u32::MAX));
             }

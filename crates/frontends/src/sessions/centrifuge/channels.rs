@@ -1,5 +1,5 @@
-//! What a client may do in a channel by itself, by the options of the namespace and the users that its name admits
-//! ([`Audience`]).
+//! The permissions of clients in a channel, determined by the options of the namespace and the users that its name
+//! admits ([`Audience`]).
 
 use veche_centrifuge::ErrorCode;
 use veche_hub::{
@@ -7,7 +7,7 @@ use veche_hub::{
     SubscribeAccess,
 };
 
-/// What a permission additionally requires.
+/// An additional requirement of a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Permission {
     Granted,

@@ -86,7 +86,7 @@ impl Centrifuge {
                     None
                 }
                 RenewalOutcome::Later => {
-                    // It may have been extended in the meantime.
+                    // The token may have been extended in the meantime.
                     let lease = cx.lease.as_deref();
                     if let Some(until_ms) = lease.and_then(|lease| lease.validity.until_ms) {
                         self.prolong(Some(until_ms.max(now_ms + AGAIN_MS)), cx);

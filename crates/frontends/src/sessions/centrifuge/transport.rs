@@ -65,7 +65,7 @@ impl CentrifugeTransport {
         self.methods().split(", ").any(|one| one == method)
     }
 
-    /// Returns whether its clients are one-way.
+    /// Returns whether the transport's clients are one-way.
     pub(crate) fn is_one_way(self) -> bool {
         matches!(
             self,

@@ -187,7 +187,7 @@ fn an_override_hides_a_member_or_the_token_is_refused() {
         !heard.iter().any(|line| line.to_string().contains("ann")),
         "{heard:?}"
     );
-    // She gets join events without requesting them.
+    // The user gets join events without requesting them.
     let (eve, _) = connect(&mut world, 0, "/centrifuge/named?user=eve", &json!({}));
     ask(
         &mut world,

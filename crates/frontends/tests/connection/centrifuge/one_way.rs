@@ -100,7 +100,7 @@ fn they_get_bare_pushes_and_need_not_answer() {
             assert_eq!(names, ["#ann", "chat:1", "news", "open:1"]);
             assert_eq!(subs["chat:1"]["data"], "welcome");
             assert_eq!(subs["chat:1"]["recoverable"], true);
-            // Her own join event may be sent, and so are those of others.
+            // The client's own join event may be received, and so are those of others.
             let own = |one: &Value| one["join"]["info"]["client"] == reply["client"];
             assert!(said[1..].iter().all(own), "{said:?}");
 
@@ -124,7 +124,7 @@ fn they_get_bare_pushes_and_need_not_answer() {
             assert_eq!((&said[0]["channel"], said.len()), (&json!("chat:1"), 1));
             assert_eq!(said[0]["join"]["info"]["user"], "bob");
 
-            // Its messages are ignored, and it need not send any.
+            // The client's messages are ignored, and it need not send any.
             if by == By::WebSocket {
                 world.send(peer, &text(r#"{"id":9,"ping":{}}"#));
                 world.send(peer, &text("hello"));
@@ -402,7 +402,7 @@ fn a_browser_comes_back_by_itself_and_has_missed_nothing_in_any_channel() {
         );
         assert_eq!(subs["chat:3"]["recovered"], true);
         assert_eq!(said[1..], [publication("chat:3", 32, 2)]);
-        // It continues from there.
+        // The stream continues from there.
         world.reset(peer);
         publish(&mut world, back_end, "chat:1", 18);
         browser.connect(&mut world, worker, &request);
@@ -512,7 +512,7 @@ fn a_browser_that_gets_too_much_while_it_connects_hears_nothing_twice() {
     assert_eq!(moved, said.len(), "each event says where it is");
     world.settle();
     assert!(!world.is_open(peer));
-    // It continues after what it has.
+    // The stream continues after the last received event.
     let mut heard = said.split_off(1);
     browser.connect(&mut world, 0, &request);
     heard.extend(browser.take().split_off(1));
@@ -561,7 +561,7 @@ fn an_id_that_is_none_of_ours_is_answered_with_the_truth() {
     publish(&mut world, back_end, "chat:1", 2);
     browser.connect(&mut world, 0, &old);
     assert_eq!(browser.take()[1..], [publication("chat:1", 2, 2)]);
-    // Without one the request counts, on any transport; also for a channel that it requests itself.
+    // Without such a token the request counts, on any transport; also for a channel that the client requests itself.
     for by in ALL {
         for asks in [&old, &json!({ "subs": old["subs"] })] {
             let route = if asks["token"].is_null() {

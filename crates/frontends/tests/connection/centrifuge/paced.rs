@@ -106,7 +106,7 @@ fn each_command_of_a_message_is_counted() {
                 world.blocked(peer),
                 (over == "delay").then_some(veche_frontends::WaitReason::RateLimit)
             );
-            // One every four seconds; dropped ones never arrive.
+            // One message passes every four seconds; dropped ones never arrive.
             world.advance(4_000);
             let later = usize::from(over == "delay");
             assert_eq!(delivered(&mut world, listener).len(), later, "{what}");
@@ -165,7 +165,7 @@ fn commands_beside_a_response_are_counted_too() {
         let goes_on = over == "drop";
         assert_eq!(is_over(&said), !goes_on, "{over}");
 
-        // With a request of their own.
+        // Each client has its own request.
         let (peer, said) = open(
             &mut world,
             1,

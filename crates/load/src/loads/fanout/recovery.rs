@@ -24,7 +24,7 @@ struct Receiver {
     has_complained: bool,
 }
 
-/// What a receiver was told on its connection.
+/// The reply to a receiver's subscription.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum SubscribeStatus {
     #[default]

@@ -35,7 +35,7 @@ pub enum EstimateMethod {
     Unpaired,
     /// One run each: from parts of their times. The variation between runs is unknown.
     WithinRuns,
-    /// One run each without parts.
+    /// One run of each group, not split into parts.
     Single,
 }
 

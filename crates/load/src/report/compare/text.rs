@@ -32,7 +32,7 @@ pub fn text(comparison: &Comparison, style: Style) -> String {
         page.blank();
         page.text(
             Tone::Bad,
-            "There is only one group, since all runs have the same label; its spread:",
+            "All runs have the same label, so there is only one group; its spread:",
         );
         scatter(&mut page, comparison);
     }

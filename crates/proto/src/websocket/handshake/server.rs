@@ -40,7 +40,7 @@ pub fn read<'a, 'b>(head: &'a Head<'b>) -> Result<Option<UpgradeRequest<'a, 'b>>
         return Err(refusal("a WebSocket handshake is a GET"));
     }
     if !head.header_has_token("connection", "upgrade") {
-        return Err(refusal("Connection does not say upgrade"));
+        return Err(refusal("Connection does not contain upgrade"));
     }
     // A body would have to be told apart from the first frame, which readers might do differently.
     if !matches!(head.framing, Framing::None | Framing::Sized(0)) {
@@ -48,9 +48,9 @@ pub fn read<'a, 'b>(head: &'a Head<'b>) -> Result<Option<UpgradeRequest<'a, 'b>>
     }
     match only(head, "sec-websocket-version") {
         Some(VERSION) => {}
-        None => return Err(refusal("Sec-WebSocket-Version missing or doubled")),
+        None => return Err(refusal("Sec-WebSocket-Version missing or repeated")),
         Some(_) => {
-            let reason = "only version 13 of WebSocket is spoken here";
+            let reason = "only version 13 of WebSocket is supported";
             return Err(HttpError {
                 status: Status::UPGRADE_REQUIRED,
                 reason,
@@ -58,7 +58,7 @@ pub fn read<'a, 'b>(head: &'a Head<'b>) -> Result<Option<UpgradeRequest<'a, 'b>>
         }
     }
     let key =
-        only(head, "sec-websocket-key").ok_or(refusal("Sec-WebSocket-Key missing or doubled"))?;
+        only(head, "sec-websocket-key").ok_or(refusal("Sec-WebSocket-Key missing or repeated"))?;
     if !is_key(key) {
         return Err(refusal("Sec-WebSocket-Key is not 16 bytes in base64"));
     }

@@ -90,7 +90,7 @@ impl HttpAnswer {
             }
             Some(other) => {
                 return Err(fault(format!(
-                    "request: a body is a string, a table for JSON, a file or a function that writes it, not a {}",
+                    "request: a body must be a string, a table for JSON, a file or a function that writes it, not a {}",
                     other.type_name()
                 )));
             }
@@ -110,7 +110,7 @@ impl HttpAnswer {
 fn pairs(table: &Table) -> mlua::Result<Vec<(String, String)>> {
     let mut headers = Vec::new();
     for pair in table.pairs::<String, Value>() {
-        let (name, value) = pair.map_err(|_| fault("request: a header's name is a string"))?;
+        let (name, value) = pair.map_err(|_| fault("request: a header's name must be a string"))?;
         match value {
             Value::Table(values) => {
                 for value in values.sequence_values::<String>() {

@@ -134,7 +134,7 @@ impl Call {
         }
     }
 
-    /// Returns a row's time to live in milliseconds, if it is given.
+    /// Returns a row's time to live in milliseconds, if set.
     fn ttl(&self, index: c_int) -> Result<Option<u64>, FaultSubject> {
         // SAFETY: as above.
         match unsafe { row::given(self.state, index) } {
@@ -206,7 +206,7 @@ unsafe fn method(
 
 /// `new(number, names)` → an object.
 unsafe extern "C-unwind" fn new(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; `lua/table.lua` gives a number of the desk and a list; the stack has room.
+    // SAFETY: created by `closure`; `lua/table.lua` passes a table's number and a list; the stack has room.
     unsafe {
         let index = ffi::lua_tonumber(state, 1) as u32;
         ffi::lua_settop(state, 2);
