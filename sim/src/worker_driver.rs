@@ -133,7 +133,7 @@ pub enum WorkerOutput {
     },
     /// FIN from the server after the sent bytes.
     ShutDown(ConnectionId),
-    /// A transport is to be closed; [`Told::Closed`] follows.
+    /// A transport is to be closed; `Closed` follows.
     Closing(ConnectionId),
     /// A hook request for the back end.
     Asked(HookRequest),

@@ -34,7 +34,7 @@ pub struct Fastcgi {
     pub pool: Arc<FastcgiPool>,
     /// The client's request that it belongs to.
     pub client: FastcgiClient,
-    /// Further variables of the script, of which one may be a key.
+    /// Additional variables of the script; a value may be a secret.
     pub variables: Vec<(&'static str, Secret)>,
     /// The body, not form-encoded.
     pub body: Vec<u8>,

@@ -50,7 +50,7 @@
 //! Reading
 //!
 //! * `join`: a new subscriber joins at the position reached by the feed and gets what it missed up to there. An engine
-//!   that does not hold this in the process returns [`Step::Deferred`] and feeds only by reports. The home then reads once
+//!   that does not hold this in the process returns [`EngineReply::Deferred`] and feeds only by reports. The home then reads once
 //!   for all waiting subscribers of a channel and keeps the items delivered meanwhile. Until then a subscription is
 //!   pending: it is not counted and receives nothing.
 //! * `chain`: a read returns a [`Chain`]: publications linked without a gap, up to the top. It joins a position only if
@@ -134,7 +134,7 @@ pub trait Engine {
     fn unfollow(&mut self, _name: &Arc<str>, _slot: Option<u32>) {}
 
     /// Returns what a new subscriber joins: the position reached by the feed, and the publications missed up to there.
-    /// Returns [`Step::Deferred`] if this process does not hold them; the home then reads a [`Chain`].
+    /// Returns [`EngineReply::Deferred`] if this process does not hold them; the home then reads a [`Chain`].
     fn join(
         &mut self,
         kept: StoredChannel<'_>,

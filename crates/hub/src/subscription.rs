@@ -135,7 +135,7 @@ impl Subscriptions {
         })
     }
 
-    /// Adds a pending subscription for a session that is [`Open`](Standing::Open) and not subscribed to the channel.
+    /// Adds a pending subscription for a session that is [`Open`](SessionState::Open) and not subscribed to the channel.
     pub(crate) fn insert(&mut self, session: ConnectionId, channel: u32) -> Registration {
         let place = session.index as usize;
         while self.sessions.len() <= place {

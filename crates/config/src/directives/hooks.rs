@@ -22,7 +22,7 @@ pub(super) static HOOKS: &[Directive] = &[
     Section::Hooks.row(
         "refresh",
         URL,
-        DefaultValue::Unset("clients show a new token"),
+        DefaultValue::Unset("clients have to send a new token"),
         "The URL that extends a connection whose `expire_at` has come, without involving the client. After an error it is asked again in a minute.",
     ),
     Section::Hooks.row(
@@ -34,7 +34,7 @@ pub(super) static HOOKS: &[Directive] = &[
     Section::Hooks.row(
         "sub_refresh",
         URL,
-        DefaultValue::Unset("clients show a new token"),
+        DefaultValue::Unset("clients have to send a new token"),
         "The URL that extends a subscription whose `expire_at` has come, as `refresh` does for connections.",
     ),
     Section::Hooks.row(

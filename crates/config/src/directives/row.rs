@@ -171,7 +171,7 @@ impl Section {
                 "Storage of history on disk, beyond the life of the server process. See [the guide](../guide/history.md#on-disk)."
             }
             Self::Engine => {
-                "The engine: what orders publications, stores history and connects several servers into one service."
+                "The engine, which orders publications, stores history and connects several servers into one service."
             }
             Self::Node => "This server among those that share an engine.",
             Self::Limits => {

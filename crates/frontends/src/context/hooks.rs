@@ -4,7 +4,7 @@
 //! [`HookRequest`] is plain data: it leaves through [`Requests::questions`](crate::Requests::questions), and the worker sends it
 //! after the call. The [`HookDecision`] returns with the session, which may be gone by then, and the request's number,
 //! through [`Connection::judged`](crate::Connection::judged). Meanwhile the command waits as bytes, with those behind
-//! it ([`WaitReason::HookDecision`](crate::WaitReason::Verdict)); then it is parsed again, with the decision. So no parsed state is
+//! it ([`WaitReason::HookDecision`](crate::WaitReason::HookDecision)); then it is parsed again, with the decision. So no parsed state is
 //! held, and changes in between count. No other client waits.
 //!
 //! # Adding a target

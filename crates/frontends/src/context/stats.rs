@@ -167,7 +167,7 @@ pub struct Stats {
     pub accepts_rejected: [SharedCounter; AcceptRejection::ALL.len()],
     /// Number of handshakes by outcome.
     pub handshakes: [SharedCounter; HandshakeOutcome::ALL.len()],
-    /// Wrong keys by [`CredentialKind`](crate::context::guessing::CredentialKind).
+    /// Wrong keys by [`CredentialKind`](crate::context::credential_kind::CredentialKind).
     pub wrong_api_keys: [SharedCounter; CredentialKind::ALL.len()],
     /// Invalid tokens at handshakes and renewals, in the order of [`TokenError::ALL`](veche_jwt::Refusal::ALL).
     pub tokens_refused: [SharedCounter; TokenError::ALL.len()],

@@ -41,7 +41,7 @@ pub(crate) enum NextStep<N> {
     End,
 }
 
-/// The next stage of a stage without one.
+/// The type of the next stage for stages that have none.
 pub(crate) enum NoNextStage {}
 
 impl<N> StageStep<N> {

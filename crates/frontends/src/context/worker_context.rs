@@ -427,7 +427,7 @@ pub struct Requests {
     pub list_requests: Vec<ListConnections>,
     /// Sessions to disconnect, with code and reason.
     pub disconnects: Vec<(ConnectionId, u16, String)>,
-    /// Commands of back ends for sessions; the worker calls [`Connection::command_dispatched`](crate::Connection::instructed).
+    /// Commands of back ends for sessions; the worker calls [`Connection::handle_user_command`](crate::Connection::handle_user_command).
     pub user_commands: Vec<(ConnectionId, Arc<UserCommand>)>,
     /// Sessions that lost publications of a channel; the worker calls [`Connection::lost`](crate::Connection::lost).
     pub lost_histories: Vec<(ConnectionId, Arc<str>)>,
