@@ -136,7 +136,7 @@ impl CertificateInfo {
         self.is_for(names) && now_s <= self.valid_until_s
     }
 
-    /// Checks that the certificate is what was ordered. Storing another one would cause the next order at once.
+    /// Checks that the certificate matches the order. Storing another one would cause the next order at once.
     pub(super) fn check_issued(&self, names: &[String], now_s: i64) -> Result<(), String> {
         let why = match () {
             () if !self.is_for(names) => format!("it is for {:?}", self.names),

@@ -24,7 +24,7 @@ pub(super) enum HostedRuntime {
     Script(Script),
     /// A script behind FastCGI.
     PerEvent(Box<PerEvent>),
-    /// Processes of its own.
+    /// Separate processes.
     Workers(Box<Workers>),
 }
 
@@ -35,7 +35,7 @@ pub(super) enum Program {
     Script(Box<veche_script::Program>),
     /// Requests to a script.
     PerEvent(Arc<veche_remote::Program>),
-    /// A command that is run in processes of its own.
+    /// A command that runs in separate processes.
     Workers(veche_pool::Program),
 }
 

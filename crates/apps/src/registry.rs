@@ -319,7 +319,7 @@ impl AppRegistry {
         }
     }
 
-    /// An application that runs in processes of its own. Each time it is read it is another generation of them.
+    /// Creates an application that runs in separate processes. Each load creates another generation of them.
     fn in_processes(&self, app: &config::AppConfig, processes: &config::Processes) -> AppBundle {
         let options = serde_json::to_string(&app.options).unwrap_or_else(|_| "{}".to_owned());
         let program = veche_pool::Program::new(veche_pool::Options {

@@ -302,7 +302,7 @@ impl Database {
     pub(crate) fn sync(&self) -> Result<(), Error> {
         let path = self.log();
         match File::open(&path).and_then(|file| file.sync_data()) {
-            // Everything is in the tables.
+            // The log is gone: all its content is in the tables.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             synced => synced.map_err(|source| Error::Io { path, source }),
         }

@@ -95,7 +95,7 @@ impl Index {
         self.streams.insert(Arc::clone(&head.name), stream);
     }
 
-    /// Adds a publication that was read; older ones come first.
+    /// Adds a publication that was read from the database; older ones come first.
     pub(crate) fn load_row(
         &mut self,
         name: &Arc<str>,

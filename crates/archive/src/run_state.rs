@@ -102,7 +102,7 @@ pub(crate) fn renew(folder: &Path) -> io::Result<()> {
 
 /// Makes the next start ignore the database.
 pub(crate) fn damaged(folder: &Path) {
-    // If this fails, the next start detects it by itself.
+    // If this fails, the next start detects the damage itself.
     let _ = write(folder, DAMAGED);
 }
 

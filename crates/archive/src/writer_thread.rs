@@ -1,5 +1,5 @@
-//! The writer thread: commits the batches that have arrived as one group, reports them as durable, and keeps the files
-//! small. Failed writes are retried until they succeed; meanwhile batches queue up as far as there is room.
+//! The writer thread: commits the waiting batches as one group, reports them as durable, and keeps the files small.
+//! Failed writes are retried until they succeed; meanwhile batches queue up to the limit.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -204,7 +204,7 @@ impl WriterThread {
         }
         let reason = self.shared.counters.last_error.lock().clone();
         let closed = match self.database.take() {
-            // The next start has to find what this one found.
+            // The next start must find the same state as this one.
             Some(_) if self.opening.is_some() => Ok(()),
             Some(database) => database.close().inspect(|()| {
                 if unwritten == 0 {

@@ -49,7 +49,7 @@ pub enum CertificateTrust {
     System,
     /// The certificates in a PEM file.
     File(PathBuf),
-    /// All certificates, without verification.
+    /// All certificates are accepted without verification.
     Anybody,
 }
 

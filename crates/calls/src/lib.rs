@@ -93,7 +93,7 @@ pub struct CallError {
 /// The kinds of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallErrorKind {
-    /// There was no reply within the time limit: the call may have had an effect.
+    /// No reply arrived within the time limit: the call may have had an effect.
     Timeout,
     /// All connections of a pool were in use until the wait limit: the call was not sent.
     PoolFull,

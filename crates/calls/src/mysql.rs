@@ -67,7 +67,7 @@ pub enum MysqlAction {
 /// The part of a result that is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultMode {
-    /// All rows of the result.
+    /// Requests all rows of the result.
     Rows,
     /// The first row only, if any.
     Row,

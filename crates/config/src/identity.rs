@@ -29,7 +29,7 @@ pub struct JwtConfig {
 pub struct PreviousSecret {
     /// The source of the secret.
     pub keys: KeySource,
-    /// The end of its validity in seconds since 1970; `None`: as long as it is configured.
+    /// The end of its validity in seconds since 1970; `None`: no end.
     pub until_s: Option<u64>,
 }
 

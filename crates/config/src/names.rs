@@ -342,7 +342,7 @@ impl ChannelPattern {
 /// The source of a connection's user name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdentitySource {
-    /// None: the connection is anonymous.
+    /// No user: the connection is anonymous.
     None,
     /// A query parameter.
     Query(String),

@@ -38,7 +38,7 @@ struct RawValue {
 /// The most repetitions of one section; more are a mistake of a generator.
 pub(super) const TABLES_MAX: usize = 1_024;
 
-/// Reads `text`. The sections come in their order; those that can't be repeated always exist.
+/// Parses `text`. The sections keep their order; those that can't be repeated always exist.
 pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Vec<RawTable> {
     let header = |name: &str| Section::named(name).map(Section::header);
     let (document, broken_lines) = document(text, header, problems);

@@ -383,12 +383,12 @@ pub struct Fastcgi {
     pub api: Option<(String, Option<SecretValue>)>,
 }
 
-/// An application that runs in processes of its own.
+/// An application that runs in separate processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Processes {
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// The folder in which they begin: that of the configuration.
+    /// The working directory of the processes: the folder of the configuration.
     pub folder: PathBuf,
     /// The number of processes, at least 1.
     pub workers: u32,
@@ -443,8 +443,8 @@ pub struct RouteConfig {
     pub methods: MethodSet,
     /// The name or role of the listeners that have this route, as in the file.
     pub listen: String,
-    /// Their indexes in [`Config::listeners`]; none has role push. Empty only after [`Config::on_top_of`] while they
-    /// wait for a restart.
+    /// The indexes of its listeners in [`Config::listeners`]; none has role push. Empty only after
+    /// [`Config::on_top_of`] while they wait for a restart.
     pub listeners: Vec<usize>,
     /// The client networks that are allowed.
     pub networks: NetworkRules,

@@ -238,8 +238,8 @@ impl<E: Engine> Hub<E> {
         self.channel_events.push(channel, self.now.wall_ms, what);
     }
 
-    /// Home: a subscriber joins a channel that keeps its latest publication, but has none. Reported at once, and again
-    /// after [`EMPTY_INTERVAL_MS`] if another subscriber found it empty meanwhile and it still is.
+    /// Home: a subscriber joins a channel that stores its latest publication, but has none. Reported at once, and again
+    /// after [`EMPTY_INTERVAL_MS`] if another subscriber meanwhile joined and it is still empty.
     pub(crate) fn record_empty(&mut self, index: u32) {
         let name = &self.channels[index].name;
         let namespace = self.namespaces.of(name);

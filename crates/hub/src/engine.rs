@@ -110,7 +110,7 @@ pub trait Engine {
         false
     }
 
-    /// Whether other nodes may have subscribers: publications without any on this node are handed over too.
+    /// Whether other nodes may have subscribers: then publications without a subscriber on this node are ordered too.
     fn reaches_others(&self) -> bool {
         false
     }

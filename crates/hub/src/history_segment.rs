@@ -9,7 +9,7 @@ use crate::{Position, Publication, RECOVERED_MAX, Recovered, Since};
 pub enum ReadStart {
     /// To the publication after this offset, or as far as possible.
     Since(u64),
-    /// Only the top position.
+    /// Only the top position is known.
     TopOnly,
 }
 

@@ -68,7 +68,7 @@ pub enum HubMessage {
         channel: Arc<str>,
         /// The member as whom the session appeared.
         client: Option<Arc<ClientInfo>>,
-        /// Copied from `Subscribe`, if that was not answered yet.
+        /// Copied from `Subscribe`, if its reply is pending.
         registration: Option<Registration>,
     },
     /// From the home: the engine can't follow the channel; the worker removes the subscription.

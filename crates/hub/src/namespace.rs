@@ -140,8 +140,8 @@ pub struct NamespaceOptions {
     pub join_leave: bool,
     /// Whether clients get joins and leaves without requesting them.
     pub force_push_join_leave: bool,
-    /// How long after a user's last connection has gone the user leaves, unless it returns, in milliseconds; 0:
-    /// connections rather than users join and leave.
+    /// The delay after a user's last connection has closed until the user leaves, unless it returns, in milliseconds;
+    /// 0: connections rather than users join and leave.
     pub leave_delay_ms: u64,
     /// The events that the back end receives.
     pub event_level: EventLevel,

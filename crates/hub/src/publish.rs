@@ -139,7 +139,8 @@ impl<E: Engine> Hub<E> {
         Some(self.entry(hash, name))
     }
 
-    /// Home: returns what a publication of this channel has to wait for, if anything. `skip_history`: it is not stored.
+    /// Home: returns the reason why a publication of this channel has to wait, if any. `skip_history`: it is not
+    /// stored.
     pub(crate) fn blocked(
         &self,
         index: u32,

@@ -46,7 +46,7 @@ impl LentBytes {
 #[derive(Debug)]
 struct Block {
     records: Vec<Record>,
-    /// Where its bytes are counted once its stream has dropped it.
+    /// The account to which its bytes count once its stream has dropped it.
     lent: LentBytes,
     is_dropped: AtomicBool,
 }

@@ -176,7 +176,7 @@ impl<E: Engine> Hub<E> {
     }
 }
 
-/// Returns whether there are few enough subscribers and nothing is queued that must come first.
+/// Returns whether there are few subscribers and no earlier publication is queued.
 fn is_immediate(channel: &Channel) -> bool {
     channel.queue.is_none() && channel.subscribers.len() <= IMMEDIATE_MAX
 }

@@ -101,7 +101,7 @@ fn publish_as(hub: &mut Hub, user: &str, channel: &str, bytes: &[u8]) {
     assert!(matches!(outcome, Ok(RequestOutcome::Done(_))));
 }
 
-/// Returns the position that is joined, and what was recovered if a position was known.
+/// Returns the position at which the subscriber joins, and the recovered publications if a position was known.
 fn join(
     hub: &mut Hub,
     index: u32,

@@ -225,7 +225,7 @@ fn nothing_is_delivered_before_it_is_durable() {
     world.publish(2, "b", None).expect("room");
     assert_eq!(world.take(), ["published 1", "published 2"]);
     world.publish(3, "c", None).expect("room");
-    // A subscriber in between joins what was delivered, and sees no more of it.
+    // A subscriber in between gets the delivered publications with its subscription, and not again.
     world.subscribe(3);
     assert_eq!(world.desk.take(), ["joined at 0"]);
     assert_eq!(world.offsets(), []);

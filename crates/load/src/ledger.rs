@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::model;
 
-/// Marks the start of a numbered message within whatever a server puts around it.
+/// Marks the start of a numbered message within the server's envelope.
 const MARK: &[u8] = b"vb:";
 /// Length of mark, run, publisher, number, time and checksum, each in hexadecimal followed by a colon.
 pub const NOTE_BYTES_MIN: usize = 3 + 9 + 9 + 9 + 17 + 9;
@@ -351,7 +351,7 @@ impl DeliveryLedger {
             for publisher in &publishers {
                 self.reconcile_stream(page, *publisher, &mut line);
             }
-            // A corrupted message is missing too, but its fate is known.
+            // A corrupted message is missing too, but it is already counted.
             let corrupted = page.corrupted.min(line.missing);
             let lost = line.missing - corrupted;
             ledger.expected += line.expected;

@@ -439,7 +439,7 @@ const BUSY: f64 = 0.9;
 /// Shares of the time in which a thread may wait for a core: above the first it is a remark; above the second the
 /// tester competes with the server for a core.
 const WAITED: [f64; 2] = [0.05, 0.25];
-/// Shares of late sends, likewise.
+/// Shares of late sends: the first is a remark, the second a bottleneck.
 const LATE: [f64; 2] = [0.01, 0.1];
 
 /// Fewer late sends are ignored.

@@ -238,7 +238,7 @@ mod tests {
             ("kill -9 $$", "killed by signal 9"),
             // In the middle of a line.
             ("printf '{\"Live\":'; kill -15 $$", "killed by signal 15"),
-            ("exit 3", "ended with exit code 3 before its time"),
+            ("exit 3", "ended early with exit code 3"),
             ("echo '{\"Failed\":\"no descriptors\"}'", "no descriptors"),
         ] {
             assert_eq!(member(script).dismiss().unwrap_err(), how, "{script}");

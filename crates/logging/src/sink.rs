@@ -49,7 +49,7 @@ impl Output for io::Sink {}
 /// The buffer and its state.
 pub(super) struct LogSink {
     json: AtomicBool,
-    /// Whether its own messages are among its lines; otherwise they go to the server's log.
+    /// Whether the log contains its own errors; otherwise they go to the server's log.
     speaks: bool,
     /// Lines lost since the start: the buffer was full, or a write failed.
     lost: AtomicU64,

@@ -221,7 +221,7 @@ impl<T> Mailbox<T> {
             self.mesh.lane(from, self.me).take(batch);
             self.incoming_count += batch.len();
         }
-        // Not always from worker 0: a flood of its messages would starve the others.
+        // The start rotates: otherwise a flood of worker 0 would starve the others.
         self.cursor = (self.cursor + 1) % self.mesh.workers;
         self.incoming_count != 0
     }

@@ -141,7 +141,7 @@ fn is_for_client(shown: &str, what: &str, options: &mut Settings, draft: &mut Co
 }
 
 fn access(shown: &str, options: &mut Settings, around: &NamespaceContext, draft: &mut ConfigDraft) {
-    // Both names, old and new.
+    // Both the old and the new name are supported.
     let asks = |options: &mut Settings, old, new| options.flag(old) | options.flag(new);
     let asks_to_subscribe = asks(options, "proxy_subscribe", "subscribe_proxy_enabled");
     let asks_to_publish = asks(options, "proxy_publish", "publish_proxy_enabled");

@@ -27,7 +27,7 @@ pub struct ListenerId(pub u32);
 pub enum CloseReason {
     /// [`Driver::close`] was called.
     Requested,
-    /// The peer reset the connection, or was gone when we sent.
+    /// The peer reset the connection, or had closed it when data was sent.
     Reset,
     /// No process listens at the address of [`Driver::connect`].
     Refused,
@@ -72,8 +72,8 @@ pub enum Event<'a> {
         /// The peer's address.
         peer: SocketAddr,
     },
-    /// A listener can't accept connections because descriptors or memory have run out. It is paused and retries by
-    /// itself after [`Options::accept_retry_ms`]; this event comes once for each attempt.
+    /// A listener can't accept connections because descriptors or memory have run out. It pauses and retries after
+    /// [`Options::accept_retry_ms`]; this event is reported once for each attempt.
     AcceptStalled {
         /// The affected listener.
         listener: ListenerId,
@@ -159,10 +159,11 @@ pub trait Driver: Sized {
         self.connect_from(addr, None)
     }
 
-    /// As [`connect`](Self::connect), from a given local address: each has its own ports towards `addr`.
+    /// Like [`connect`](Self::connect), from a given local address: each has its own ports towards `addr`.
     ///
     /// # Errors
-    /// As `connect`, or `from` is not a local address.
+    ///
+    /// Those of `connect`, or `from` is not a local address.
     fn connect_from(&mut self, addr: SocketAddr, from: Option<IpAddr>) -> io::Result<ConnectionId>;
 
     /// Sends all of `buffer` after earlier sends. The buffer is returned immediately if all of it went out, otherwise

@@ -16,7 +16,7 @@ pub(crate) enum State {
     /// The kernel is connecting.
     Connecting,
     Open,
-    /// The socket is gone, `Closed` is still to be delivered.
+    /// The socket is closed, and `Closed` is still to be delivered.
     Closed,
 }
 

@@ -103,7 +103,7 @@ fn visit(addr: SocketAddr, random: &mut fastrand::Rng) {
             peer.write_all(&[CLOSE]).expect("open");
             assert_eq!(peer.read(&mut [0]).expect("an end"), 0);
         }
-        // Reads none of its echo.
+        // The client reads none of its echoes.
         _ => {
             peer.set_nonblocking(true).expect("a socket");
             // Short writes may be accepted as fast as they come.

@@ -293,7 +293,7 @@ impl Dial for MysqlDialer {
         connection.ping().await.is_ok()
     }
 
-    /// A server continues a statement although the client is gone, so it is killed.
+    /// A server continues a statement after its client has disconnected, so the statement is killed.
     async fn abort(&self, connection: Conn) {
         let connection = UnreadConnection(Some(connection));
         if let (Some(unheard), Ok(mut other)) =

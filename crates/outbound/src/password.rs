@@ -219,10 +219,13 @@ mod tests {
         let digest = "c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc";
         let of = |head: &str| format!("${head}${digest}");
         for (bad, why) in [
-            (String::new(), "no PHC string"),
-            ("secret".to_owned(), "no PHC string"),
-            ("$argon2id$v=19$m=19456,t=2,p=1".to_owned(), "no PHC string"),
-            (of("scrypt$ln=4,r=8,p=1"), "not one of Argon2"),
+            (String::new(), "not a PHC string"),
+            ("secret".to_owned(), "not a PHC string"),
+            (
+                "$argon2id$v=19$m=19456,t=2,p=1".to_owned(),
+                "not a PHC string",
+            ),
+            (of("scrypt$ln=4,r=8,p=1"), "not an Argon2 hash"),
             (of("argon2id$v=19$m=1,t=2,p=1"), "does not allow"),
             (of("argon2id$v=19$m=65537,t=1,p=1"), "more memory or work"),
             (of("argon2id$v=19$m=4194304,t=1,p=1"), "more memory or work"),

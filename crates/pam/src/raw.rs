@@ -395,7 +395,7 @@ pub(crate) fn account_name(name: CString) -> CString {
 /// Closes every descriptor except the first three. Kernels before 5.9 don't support this; all of ours are
 /// close-on-exec.
 pub(crate) fn close_others() {
-    // SAFETY: this process has not opened any descriptor yet, so none of them has an owner.
+    // SAFETY: this process has not opened any descriptor yet, so the closed ones have no owner.
     unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
 }
 

@@ -533,7 +533,7 @@ fn work_is_counted() {
     let (too_far, error) = work_of(&zeros(65_001));
     assert_eq!(error, Some(ProtocolError::MessageTooBig));
     assert!((65_000..80_000).contains(&too_far), "{too_far}");
-    // Plain messages cost nothing here.
+    // Messages without compression have no context.
     let mut plain = Vec::new();
     encode_message(&mut plain, MessageKind::Binary, &[0; 1000], None);
     let mut decoder = Decoder::new(Role::Client, Some(agreed));

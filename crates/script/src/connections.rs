@@ -41,7 +41,7 @@ pub(crate) enum SendRoom {
     No,
 }
 
-/// Bytes sent to one client in one run from which the connection may be full; its actual backlog is known after the
+/// The bytes sent to one client in one run from which the connection may be full; its actual backlog is known after the
 /// effects are executed.
 const RUN_BYTES_HIGH: usize = 64 << 10;
 

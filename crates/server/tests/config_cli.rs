@@ -164,7 +164,7 @@ fn neither_check_nor_a_start_serves_what_the_configuration_names() {
                 "veche.toml:13:8: root: clients could read files that the configuration names: ";
             assert!(err.starts_with(line), "{err}");
             assert!(
-                err.contains(holds) && err.contains("serve a folder that holds nothing else\n"),
+                err.contains(holds) && err.contains("serve a folder without them\n"),
                 "{err}"
             );
         }

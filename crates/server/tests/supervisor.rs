@@ -296,7 +296,8 @@ fn what_the_server_refuses_is_not_in_force() {
         asking.join().expect("no panic").expect_err("refused")
     });
     assert!(
-        refused.contains("the server process refused it") && refused.contains("no folder"),
+        refused.contains("the server process refused the configuration")
+            && refused.contains("no folder"),
         "{refused}"
     );
     kill(old, Signal::KILL);

@@ -272,7 +272,7 @@ mod tests {
             .to_string();
         assert!(now() - begun < 2 * LOCK_WAIT);
         let expected = format!(
-            "process {} holds the lock {}",
+            "process {} has held the lock {}",
             std::process::id(),
             lock.display()
         );

@@ -192,7 +192,7 @@ mod tests {
             ("", "relative URL"),
             ("http://h", "found http://"),
             ("redis://", "host is missing"),
-            ("redis://h/x", "number of a database"),
+            ("redis://h/x", "a database number"),
             ("redis://h?tls=true", "unknown option"),
             ("redis://h?ca=/a", "without TLS"),
             ("redis+sentinel://h", "name of the primary"),

@@ -65,7 +65,7 @@ fn mistakes_in_hooks_are_told() {
     says_after_listen(
         "[hooks]\nrpc = \"127.0.0.1:3000\"\ntimeout = \"1m\"\nheaders = [\"host\"]\nsubscrib = \"x\"\n",
         &[
-            "4:7: rpc: \"127.0.0.1:3000\" is no URL: relative URL without a base",
+            "4:7: rpc: \"127.0.0.1:3000\" is not a valid URL: relative URL without a base",
             "5:11: timeout: expected a duration from \"1ms\" to \"20s\", found \"1m\"",
             "6:12: headers: this header can't be passed on, found \"host\"",
             "7:1: unknown directive \"subscrib\" in [hooks]; did you mean \"subscribe\"?",
@@ -75,7 +75,7 @@ fn mistakes_in_hooks_are_told() {
         "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\n[route.hooks]\nconect = \"off\"\nrpc = \"no\"\n",
         &[
             "7:1: hooks: there are connect, refresh, subscribe, sub_refresh, publish, rpc, found \"conect\"; did you mean \"connect\"?",
-            "8:1: hooks: rpc: \"no\" is no URL: relative URL without a base",
+            "8:1: hooks: rpc: \"no\" is not a valid URL: relative URL without a base",
         ],
     );
 }

@@ -148,7 +148,7 @@ fn what_is_risky_is_said() {
     warns("jwks = \"http://a.example/keys\"", "use https://");
     warns(
         "secret_env = \"S\"\ntoken = [\"cookie:t\"]",
-        "keep \"origins\"",
+        "keep the routes' \"origins\"",
     );
 }
 
@@ -220,7 +220,7 @@ fn what_is_wrong() {
         ),
         (
             "jwks = \"keys.json\"",
-            &["4:8: jwks: \"keys.json\" is no URL: relative URL without a base"],
+            &["4:8: jwks: \"keys.json\" is not a valid URL: relative URL without a base"],
         ),
         (
             "jwks = \"https://ann:secret@a.example/\"",

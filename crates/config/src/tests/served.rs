@@ -18,7 +18,7 @@ fn served(root: &str) -> String {
 #[test]
 fn a_folder_that_is_served_holds_nothing_that_the_configuration_names() {
     const WHY: &str = "clients could read files that the configuration names:";
-    const OTHER: &str = "serve a folder that holds nothing else";
+    const OTHER: &str = "serve a folder without them";
     for root in [".", "/etc/veche", "/"] {
         let found = problem(&served(root));
         assert!(found.starts_with(&format!("6:8: root: {WHY} ")), "{found}");

@@ -310,7 +310,7 @@ fn what_is_wrong_with_orders() {
         ),
         (
             "[acme]\ndirectory = \"letsencrypt\"",
-            &["4:13: directory: \"letsencrypt\" is no URL: relative URL without a base"],
+            &["4:13: directory: \"letsencrypt\" is not a valid URL: relative URL without a base"],
         ),
         (
             "[acme]\ncontact = [\"a@example.org\", \"nobody\"]\nca = \"lost.pem\"",

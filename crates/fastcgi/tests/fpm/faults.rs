@@ -83,9 +83,9 @@ async fn what_is_no_response() {
         ),
         (
             answer(&[(Stdout, b"hello"), (EndRequest, complete)]),
-            "end of its headers",
+            "headers have no end",
         ),
-        (answer(&[(EndRequest, complete)]), "end of its headers"),
+        (answer(&[(EndRequest, complete)]), "headers have no end"),
         (cut_off[..cut_off.len() - 1].to_vec(), "ended before"),
         (Vec::new(), "ended before"),
     ];

@@ -154,7 +154,7 @@ pub struct PublishCommand<'a> {
     pub data: Option<PublishData<'a>>,
     /// Publish options that differ from the default.
     pub options: Option<Arc<PublishOptions>>,
-    /// Whether an answer is requested where answers are optional.
+    /// Whether a reply is requested where replies are optional.
     pub ack: bool,
     /// The caller's id for the answer: compact JSON text, a number or a string.
     pub id: Option<&'a str>,
@@ -472,7 +472,10 @@ mod tests {
             (r#"{"users":[],"data":1}"#, "1 to 1024"),
             (r#"{"user":7,"data":1}"#, "expected a string"),
             (r#"{"user":"u","data":"\ud800"}"#, ""),
-            (r#"{"user":"u","data":1,"id":{}}"#, "\"id\" is a number"),
+            (
+                r#"{"user":"u","data":1,"id":{}}"#,
+                "\"id\" must be a number",
+            ),
             ("[1]", "expected a JSON object"),
         ] {
             let error = pushed(line).unwrap_err();

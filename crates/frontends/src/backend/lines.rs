@@ -37,7 +37,7 @@ pub(crate) struct LineStage {
 /// Whether the peer has proved to be a back end.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Phase {
-    /// Only empty lines so far.
+    /// Only empty lines were received so far.
     #[default]
     Unknown,
     /// The first line was a JSON object.

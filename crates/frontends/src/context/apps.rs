@@ -111,7 +111,8 @@ pub trait Apps: std::any::Any {
     fn written(&mut self, app: AppId, id: ConnectionId, shared: &mut Context);
 
     /// Handles the opening of a connection that this application dialed: the first call for its id. Later calls are
-    /// those of a session: `message`, `drained`, `closed`. Returns `None` if it is no longer wanted; it is then closed.
+    /// those of a session: `message`, `drained`, `closed`. Returns `None` if the connection is no longer needed; it is
+    /// then closed.
     fn client_opened(
         &mut self,
         app: AppId,

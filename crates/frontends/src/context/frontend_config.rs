@@ -32,7 +32,7 @@ pub struct FrontendListener {
     pub role: ListenerRole,
     /// Whether connections use TLS.
     pub is_tls: bool,
-    /// Which peers may connect.
+    /// The peers that may connect.
     pub access: ListenerAccess,
     /// Its routes; empty for [`ListenerRole::Push`].
     pub router: Router,
@@ -146,7 +146,7 @@ impl FrontendConfig {
             return (!is_page).then(PublisherKey::default);
         }
         let mut shown = api_keys(head);
-        // With two keys, one may be valid and the other added by a proxy.
+        // Of two keys, one may be valid and the other added by a proxy.
         match (shown.next(), shown.next()) {
             (Some(key), None) => number_of(&key, &self.api_keys).map(PublisherKey::with_key),
             _ => None,

@@ -49,7 +49,7 @@ pub enum HookKind {
     Publish,
     /// The result of a method.
     Rpc,
-    /// A message without a reply: the client learns nothing of the decision, unless that closes it.
+    /// A message without a reply: the client does not learn the decision, unless it closes the connection.
     Message,
     /// The end of a connected client. The decision is ignored.
     Disconnect,

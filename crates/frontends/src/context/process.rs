@@ -69,7 +69,7 @@ pub trait Process {
         let _ = id;
         false
     }
-    /// How often a user's connections were ended so far, by the word of a back end.
+    /// Returns the number of times that a back end has ended the user's connections.
     fn disconnect_count(&self) -> u64 {
         0
     }

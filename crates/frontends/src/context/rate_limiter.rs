@@ -9,7 +9,7 @@ pub struct RateLimits {
     pub messages: Option<Rate>,
     /// Inflated payload bytes per connection.
     pub bytes: Option<Rate>,
-    /// How excess messages are handled.
+    /// The handling of excess messages.
     pub over_limit: OverLimit,
 }
 

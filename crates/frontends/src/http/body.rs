@@ -29,7 +29,7 @@ pub(super) enum BodyPurpose<C> {
     App(AppId, PendingRequest),
     /// The body opens a session whose messages are parts of the response.
     Stream(PendingRequest),
-    /// A client protocol answers it.
+    /// A client protocol responds to it.
     Answer(BodyHandler),
     /// The body is discarded before this response.
     Dropped(DeferredAnswer),

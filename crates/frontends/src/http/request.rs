@@ -281,7 +281,7 @@ impl<A: UpperLayer> HttpStage<A> {
         self.has_memory(shared)?;
         let listener = &shared.config.listeners[self.listener as usize];
         let is_proxied = self.client != self.peer;
-        // Back ends share one address; so do clients behind a proxy that does not name them.
+        // Back ends share one address; so do clients behind a proxy that does not report them.
         if listener.role != ListenerRole::Public || !is_proxied && listener.access.trusts(self.peer)
         {
             return Ok(());

@@ -54,7 +54,7 @@ pub struct AccessLogEntry {
     pub user: Option<Box<str>>,
     /// The route of the request, if any.
     pub route: Option<Box<str>>,
-    /// 101 for a session, [`CLIENT_LEFT`] if there was no answer.
+    /// The status: 101 for a session, [`CLIENT_LEFT`] if there was no response.
     pub status: u16,
     /// Bytes of the request, or of message payloads.
     pub bytes_in: u64,

@@ -93,7 +93,7 @@ impl Backlog {
 #[derive(Debug, Default)]
 pub(super) struct Backlogs {
     by_index: HashMap<u32, Backlog>,
-    /// Backlogs for which the transport may not report room: they are checked after the flush.
+    /// Sessions with a backlog for which the transport may not report room: they are checked after the flush.
     unflushed: Vec<ConnectionId>,
     dropped: Dropped,
 }

@@ -3,7 +3,7 @@
 use super::Outboxes;
 
 impl Outboxes {
-    /// Returns nonempty queues with their sizes. There are none once the worker has finished its work and clients have
+    /// Returns nonempty queues with their sizes. All are empty once the worker has finished its work and clients have
     /// read everything.
     pub fn queue_lengths(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let live = || self.boxes.iter().filter(|one| one.generation != u32::MAX);

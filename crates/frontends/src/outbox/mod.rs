@@ -148,7 +148,7 @@ impl Outbox {
         self.messaged_ms
     }
 
-    /// Returns whether everything was sent and nothing follows, so that the transport may close. `false` while output
+    /// Returns whether all output was sent and none follows, so that the transport may be closed. `false` while output
     /// of this turn waits for [`Outboxes::take`].
     pub fn is_over(&self) -> bool {
         self.end == TransportEnd::Shutdown && !self.touched && !self.corked && self.queued() == 0
@@ -322,8 +322,8 @@ impl Outboxes {
         &mut self.boxes[index].buffer
     }
 
-    /// Writes an answer or echo to the client. It does not count against the limit for publications: the connection
-    /// stops reading while too much is unsent.
+    /// Writes a reply or echo to the client. It does not count against the limit for publications: the connection stops
+    /// reading while too many bytes are unsent.
     pub fn message(&mut self, id: ConnectionId, kind: MessageKind, data: &[u8]) {
         self.sent.messages += 1;
         self.sent.bytes += data.len() as u64;

@@ -135,7 +135,7 @@ fn methods_are_those_of_the_api_and_looks() {
             answer[0].body
         );
     }
-    // They are not methods of the back end's API.
+    // These are not methods of the back end's API.
     let caller = world.connect(0, INTERNAL);
     let answer = world.ask(
         caller,

@@ -79,7 +79,7 @@ fn so_many_messages_are_kept_and_then_input_waits() {
     for n in QUEUED_MESSAGES_MAX..100 {
         world.send(peer, &text(&format!("{n}")));
     }
-    // Nothing is received because of us: no ping, no timeout.
+    // No input is delayed by the server itself: no ping, no timeout.
     world.advance(600_000);
     assert!(world.is_open(peer));
     assert_eq!(world.take(peer), b"");
@@ -166,7 +166,7 @@ fn an_unread_answer_stops_what_is_kept_as_well() {
 fn a_full_outbox_is_told_and_then_that_it_has_room() {
     let mut world = World::new(Options::default());
     let peer = world.open(0, "/app/x");
-    // The client reads at once: room comes back with the flush of the turn.
+    // The client reads at once: the flush of the turn makes room.
     world.ask(peer, text("flood"));
     let told_of_it = world.told(peer);
     assert_eq!(told_of_it[2], Told::Flooded(66, SendResult::Full));

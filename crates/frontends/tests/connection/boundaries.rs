@@ -206,7 +206,7 @@ fn a_batch_asks_for_much_only_so_many_times() {
     assert_eq!(codes.len(), 2, "{answer}");
 }
 
-/// Returns a client of Centrifugo's protocol that has sent this, and what it received.
+/// Returns a client of Centrifugo's protocol that has sent these commands, and the data it received.
 fn sdk(world: &mut World, target: &str, commands: &[Value]) -> (Peer, Vec<Value>) {
     let peer = world.open(0, target);
     let commands: Vec<String> = commands.iter().map(Value::to_string).collect();
@@ -359,7 +359,7 @@ fn a_session_is_renewed_by_a_token_of_its_own_user_only() {
         .map(|cell| cell.read())
         .sum();
     assert_eq!((refusals, world.stats(0).tokens_renewed.read()), (1, 1));
-    // It is checked when the shorter one ends: after 10 seconds and the grace period.
+    // The token is checked when the shorter limit ends: after 10 seconds and the grace period.
     world.advance(25_000);
     world.ask(peer, text("{}"));
     world.advance(9_999);

@@ -223,7 +223,7 @@ fn a_caller_that_goes_away_leaves_nothing_behind() {
     world.send(caller, post("/api/batch", &body.to_string()).as_bytes());
     world.turn(0);
     world.reset(caller);
-    // Another connection has its index when the answers arrive.
+    // Another connection has the same index when the answers arrive.
     let next = world.connect(0, INTERNAL);
     let answer = world.ask(next, post("/api/presence_stats", r#"{"channel":"chat:1"}"#));
     assert_eq!(responses(&answer).len(), 1);

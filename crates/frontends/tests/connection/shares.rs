@@ -11,7 +11,7 @@ const RECEIVE_BYTES: usize = 64 * 1024;
 
 const FLOODERS: usize = 20;
 
-/// Turns until a client that sends one message gets its answer, regardless of floods.
+/// The maximum number of turns until a client that sends one message gets its reply, regardless of floods.
 const TURNS_MAX: usize = 1;
 
 /// Opens a connection that floods.

@@ -1,5 +1,5 @@
-//! A store outside the process for [`RemoteEngine`], as a model: its feed may overtake its answers, and where it is lossy,
-//! connections are cut at any moment, with orders, answers and items on their way.
+//! A model of a store outside the process for [`RemoteEngine`]: its feed may overtake its answers, and if it is lossy,
+//! connections are cut at any moment, with orders, answers and items in flight.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};

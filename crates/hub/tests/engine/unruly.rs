@@ -228,7 +228,7 @@ impl Unruly {
         self.delays_chains = true;
     }
 
-    /// Returns whether anything other than replies to reads is in flight.
+    /// Returns whether any message other than a reply to a read is in flight.
     pub(crate) fn has_more_than_chains(&self) -> bool {
         self.under_way.iter().any(|one| !is_chain(one))
     }

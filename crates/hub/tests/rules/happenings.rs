@@ -17,7 +17,7 @@ const EMPTY_MS: u64 = 1_000;
 
 const DELAY_MS: u64 = 5_000;
 
-/// Namespaces by level: `quiet` reports nothing; `open` and `missed` occupancy, `shut` with a delay; `full` members,
+/// Namespaces by level: `quiet` reports no events; `open` and `missed` occupancy, `shut` with a delay; `full` members,
 /// `late` with a delay.
 fn node() -> Node {
     let mut node = Node::alone();

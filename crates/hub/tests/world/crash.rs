@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    /// When everything is written, the disk has no more than is to be kept.
+    /// Checks that the disk stores no more than required once everything is written.
     pub(super) fn check_disk(&self) {
         self.check_disk_of_all();
         let streams = self.disk.iter().flat_map(|disk| &disk.streams);

@@ -153,7 +153,7 @@ pub(crate) struct Wires {
     pub(crate) answered: Option<PublishOutcome>,
     pub(crate) disconnected: Vec<(WorkerId, ConnectionId)>,
     pub(crate) disconnects: BTreeMap<Ticket, CommandDispatch>,
-    /// Workers whose sessions have yet to execute a command.
+    /// Workers whose sessions have not executed a command yet.
     pub(crate) settling: Vec<(WorkerId, Caller, Arc<UserCommand>)>,
     /// The number of acknowledgements per ticket.
     pub(crate) settled: BTreeMap<Ticket, u32>,
@@ -283,7 +283,7 @@ impl World {
         }
     }
 
-    /// Lets everything in flight arrive. Fails if anything is stuck.
+    /// Delivers all messages in flight. Fails if any is stuck.
     pub(crate) fn settle(&mut self, random: &mut fastrand::Rng) {
         // Far more than a case can take; each round makes progress.
         for _ in 0..200_000 {
@@ -508,7 +508,7 @@ impl World {
         }
     }
 
-    /// Returns an offset that a subscriber may know: within what was published so far, or beyond.
+    /// Returns an offset that a subscriber may know: within the published range, or beyond it.
     fn any_offset(&self, channel: &str, random: &mut fastrand::Rng) -> Option<u64> {
         let is_known = self.wires.epochs.contains_key(channel);
         let count = self.wires.orders.get(channel).map_or(0, Vec::len) as u64;

@@ -162,7 +162,7 @@ impl Inner {
     /// The main function of a thread.
     fn work(&self) {
         // Drops the capability to bind low ports, which a systemd unit gives to all its processes, so that helpers
-        // don't inherit it. It applies to this thread only. An error means that there is none.
+        // don't inherit it. It applies to this thread only. An error means that the thread does not have it.
         let _ = rustix::thread::clear_ambient_capability_set();
         let mut helper = None;
         while let Some(job) = self.next() {
@@ -180,7 +180,7 @@ impl Inner {
         self.end(&mut helper);
     }
 
-    /// Takes the next check; `None` tells the thread to end.
+    /// Takes the next check; `None` ends the thread.
     fn next(&self) -> Option<PasswordCheck> {
         let mut state = self.state.lock();
         loop {

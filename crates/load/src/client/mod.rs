@@ -28,7 +28,7 @@ pub(crate) struct LoadClient {
 /// Which of its endpoint's two address families a client connects to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AddressFamilyChoice {
-    /// The first client, or the one that answered last.
+    /// The first family, or the one that answered last.
     First,
     Second,
     /// The first, after the second did not answer.

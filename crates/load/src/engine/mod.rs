@@ -214,8 +214,8 @@ impl<'l> Engine<'l> {
                         if self.net.until_ns == u64::MAX {
                             self.net.until_ns = now;
                         } else {
-                            // Messages due before the end are sent even if late, so that a delayed tester does not hide
-                            // them.
+                            // Messages due before the end are sent even if late, so that a delay of the tester remains
+                            // visible.
                             self.load.due(&mut LoadIo {
                                 driver,
                                 net: &mut self.net,

@@ -116,8 +116,8 @@ impl EngineState {
         answer
     }
 
-    /// Returns the time that decides whether an answer arriving now counts: in an open loop its due time, in a closed
-    /// one the current time.
+    /// Returns the time that determines whether an answer arriving now counts: in an open loop its due time, in a
+    /// closed one the current time.
     #[inline]
     pub(crate) fn counts_from(&self, since_ns: u64, is_open_loop: bool) -> u64 {
         if is_open_loop { since_ns } else { self.now_ns }

@@ -200,7 +200,7 @@ impl EchoLoad {
             .fault(&ErrorCase::new(ErrorCause::WrongAnswer, words));
     }
 
-    /// Sends as many messages as may be in flight.
+    /// Sends messages until the limit in flight is reached.
     fn fill(&mut self, io: &mut LoadIo<'_>, who: u32) {
         for _ in self.flights[who as usize].sent.len()..self.inflight as usize {
             self.send(io, who, io.net.now_ns);

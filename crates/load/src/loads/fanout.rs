@@ -192,7 +192,7 @@ impl FanoutLoad {
         self.count / u64::from(self.plan.burst)
     }
 
-    /// Publishes what is due while a publisher is available.
+    /// Publishes due messages while a publisher is available.
     fn publish_patiently(&mut self, io: &mut LoadIo<'_>, due: &mut OpenLoop) {
         loop {
             let from = self.receivers + self.turn();

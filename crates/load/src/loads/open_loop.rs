@@ -9,7 +9,7 @@ use crate::tally::{ErrorCase, ErrorCause};
 #[derive(Debug)]
 pub(crate) struct OpenLoop {
     pace: Schedule,
-    /// In the last check a message was due and no client could take it.
+    /// Whether in the last check a message was due and no client could send it.
     is_held_up: bool,
     /// Messages due until then have waited for a connection, so their delay is not the tester's.
     excused_until_ns: u64,

@@ -25,7 +25,7 @@ pub(crate) struct ShootoutLoad {
     is_over: bool,
     times: Times,
     errors: u64,
-    /// By client, numbers and send times of its messages.
+    /// The numbers and send times of messages in flight, by client.
     flights: Vec<VecDeque<(u32, u64)>>,
     /// Messages of all steps so far.
     number: u32,
@@ -139,7 +139,7 @@ impl Load for ShootoutLoad {
             Ok(answer) if answer.r#type == due => {
                 let flight = &mut self.flights[who as usize];
                 let stamp = answer.payload["sendTime"].as_str();
-                // A server that does not return it answers in order.
+                // A server that does not return the number answers in order.
                 let at = match stamp.and_then(|stamp| stamp.parse::<u32>().ok()) {
                     Some(number) => flight.iter().position(|one| one.0 == number),
                     None => Some(0),

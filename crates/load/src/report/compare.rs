@@ -47,7 +47,7 @@ pub struct Group {
 /// One figure of all groups.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparisonRow {
-    /// Its key in the report: `latency_us.p99`; for a phase of a scenario after `phases[N].`.
+    /// The figure's key in the report: `latency_us.p99`; for a phase of a scenario after `phases[N].`.
     pub metric: String,
     /// The title for people.
     pub title: String,

@@ -36,7 +36,7 @@ pub struct Report {
     /// processes and the exit code is 8.
     #[serde(default)]
     pub incomplete: bool,
-    /// How the connections fared.
+    /// The numbers of connections by outcome.
     pub connections: Connections,
     /// The messages within the measured time.
     pub messages: Messages,
@@ -46,7 +46,8 @@ pub struct Report {
     /// responses. Absent without answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<Latency>,
-    /// Why `latency_us` is missing although answers arrived: messages without a stamp whose counts do not match.
+    /// The reason why `latency_us` is missing although answers arrived: messages without a stamp whose counts do not
+    /// match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_refused: Option<String>,
     /// From the start of the connect, or with `--connect-rate` from its due time, to the end of the handshake; fields
@@ -631,7 +632,7 @@ pub struct GeneratorUse {
 pub struct LostProcess {
     /// Number of a lost process of the tester, from 1; its counts are lost as well.
     pub process: u64,
-    /// How it ended, as text: `killed by signal 9`.
+    /// The reason of the end as text: `killed by signal 9`.
     pub how: String,
 }
 

@@ -20,7 +20,7 @@ pub(crate) enum Next {
     Message(MessageKind, Vec<u8>),
     /// No data arrived within the socket's read timeout.
     Quiet,
-    /// It has disconnected, with or without a close frame.
+    /// The client has disconnected, with or without a close frame.
     Gone,
 }
 

@@ -28,7 +28,7 @@ fn echo(rate: f64, churn: Option<f64>) -> LoadPlan {
     })
 }
 
-/// One connection that is closed repeatedly and is slow to reopen; the end may find it in any state.
+/// One connection is closed repeatedly and is slow to reopen; the run may end in any state of it.
 #[test]
 fn messages_wait_for_a_connection_that_comes_back() {
     let address = serve(|_, socket| {
@@ -79,7 +79,7 @@ fn messages_that_no_connection_is_left_for_are_unanswered() {
     assert!((18..=20).contains(&messages.received), "{messages:?}");
     let errors = &report.errors;
     assert_eq!(report.connections.disconnected, 2);
-    // Each unsent message, and each connection whose end was not taken for a reset.
+    // The faults are unsent messages, and connections whose end was not counted as a reset.
     let never_sent = 80 - messages.sent;
     assert!(never_sent > 40, "{messages:?}");
     assert_eq!(errors.closed + errors.reset, never_sent + 2, "{errors:?}");

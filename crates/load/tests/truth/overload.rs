@@ -1,4 +1,4 @@
-//! Servers slower than the requested rate: their real throughput, and that they fell behind.
+//! Servers slower than the requested rate: the report has their real throughput, and that they fell behind.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread;

@@ -231,8 +231,8 @@ impl Ring {
         self.push(&entry.user_data(cancel_tag(kind, index)));
     }
 
-    /// Sends as much of a queue as the socket accepts at once. The queue comes back with the completion, which is
-    /// available once a [`wait`](Self::wait) has returned and [`has_in_flight`](Self::has_in_flight) is `false`.
+    /// Sends as much of a queue as the socket accepts at once. The completion returns the queue; it is available once a
+    /// [`wait`](Self::wait) has returned and [`has_in_flight`](Self::has_in_flight) is `false`.
     pub(crate) fn send(&mut self, id: ConnectionId, socket: &OwnedFd, queue: Box<SendQueue>) {
         const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let fd = Fd(socket.as_raw_fd());
@@ -409,8 +409,8 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // Nothing writes into buffers after this returns. If it fails, the memory is leaked: better than letting the
-        // kernel write into memory that is reused.
+        // The kernel writes no buffers after this returns. If it fails, the memory is leaked, which is better than
+        // reusing memory that the kernel still writes.
         let cancelled = self
             .ring
             .submitter()

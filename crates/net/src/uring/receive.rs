@@ -269,7 +269,7 @@ impl Uring {
         }
     }
 
-    /// Receives by a call, as with epoll: none of its bytes are in the ring's buffers or on their way there.
+    /// Receives by a system call, as with epoll: none of the bytes are in the ring's buffers or in flight to them.
     fn receive_now(&mut self, id: ConnectionId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
         let Some(transport) = self.base.transports.live(id) else {
             return;

@@ -87,7 +87,7 @@ fn a_slow_reader_is_reported_once<D: Driver>(make: fn(Options) -> D) {
             }
         });
         world.until("drained", |log| log.count(&Logged::Drained(id)) == round);
-        // Bytes below the low-water mark still have to go out.
+        // Bytes below the low-water mark still have to be sent.
         let sent = Logged::Sent(id, bytes.len());
         world.until("sent", |log| log.count(&sent) == kept);
         reads.join().expect("the peer got all");

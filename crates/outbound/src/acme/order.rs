@@ -172,7 +172,7 @@ async fn reasons(order: &mut instant_acme::Order) -> Vec<String> {
     reasons
 }
 
-/// Formats a problem on one line, whatever it contains.
+/// Formats a problem on one line.
 pub(super) fn problem_text(problem: &Problem) -> String {
     let mut words = problem
         .detail

@@ -161,7 +161,8 @@ impl Session {
     /// Checks that the server is usable before anything depends on it.
     ///
     /// # Errors
-    /// One line that describes what to do.
+    ///
+    /// One line that describes the remedy.
     pub(super) async fn examine(&mut self, shared: &Shared) -> Result<(), CallError> {
         self.find_missing_rights(shared).await?;
         self.load().await?;

@@ -188,7 +188,7 @@ fn a_silent_feed_is_replaced() {
     assert_eq!(bench.desk.lost, [0; 0]);
 }
 
-/// Nothing reaches the server for longer than the time limit: publications fail or are stored once.
+/// The server receives no data for longer than the time limit: publications fail or are stored once.
 #[test]
 fn a_stall_doubles_and_loses_nothing() {
     let server = Arc::new(Server::start(&[]));

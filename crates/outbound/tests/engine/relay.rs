@@ -22,7 +22,7 @@ pub(crate) struct Relay {
 struct Pipe {
     /// The connection has subscribed to a channel.
     is_feed: AtomicBool,
-    /// Nothing reaches the node any more, and the connection stays.
+    /// Whether no data reaches the node any more while the connection stays open.
     is_silent: AtomicBool,
 }
 

@@ -26,7 +26,7 @@ fn a_dead_connection_is_never_handed_out() {
     for _ in 0..200 {
         assert_eq!(bench.text(get(&server.url("/"))), "once");
     }
-    // It closes just when the second request has arrived.
+    // The server closes the connection just when the second request has arrived.
     let server = Server::new(|mut stream, _| {
         head(&mut stream);
         let _ = stream.write_all(ok("first").as_bytes());
@@ -42,7 +42,7 @@ fn a_dead_connection_is_never_handed_out() {
     assert!(
         fault
             .words
-            .contains("closed the connection without an answer"),
+            .contains("closed the connection without a response"),
         "{fault:?}"
     );
     assert_eq!(server.accepted(), before);
@@ -96,7 +96,7 @@ fn servers_that_do_not_answer() {
     assert!(
         fault
             .words
-            .contains("closed the connection without an answer"),
+            .contains("closed the connection without a response"),
         "{fault:?}"
     );
 
@@ -156,7 +156,7 @@ fn answers_that_are_none() {
         (&many, "malformed response of"),
         (
             "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nshort",
-            "closed in the middle of the answer",
+            "closed in the middle of the response",
         ),
         (
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nab",
@@ -168,19 +168,19 @@ fn answers_that_are_none() {
         ),
         (
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\nab\r\n",
-            "has broken off",
+            "was interrupted",
         ),
         (
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nabcd\r\n0\r\n\r\n",
-            "has broken off",
+            "was interrupted",
         ),
         (
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nffffffffffffffffff\r\n",
-            "has broken off",
+            "was interrupted",
         ),
         (
             "HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-encoding: gzip\r\n\r\nabc",
-            "is gzip but is not",
+            "but is not gzip",
         ),
     ] {
         let server = Server::saying_once(answer);

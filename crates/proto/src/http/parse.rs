@@ -111,7 +111,7 @@ fn parse_front<'b>(
     let mut fields = Fields::default();
     for (span, header) in spans.iter_mut().zip(request.headers.iter()) {
         let (name, value) = (header.name.as_bytes(), header.value);
-        // All four are below HEAD_BYTES_MAX.
+        // All four lengths are below HEAD_BYTES_MAX.
         *span = Span {
             name_at: place(name) as u16,
             name_len: name.len() as u16,

@@ -30,7 +30,7 @@ pub enum ProxyHeaderError {
     /// It does not begin like a header: the peer does not use the PROXY protocol.
     #[error("no PROXY header")]
     Missing,
-    /// It begins like a header and violates the format.
+    /// The input begins like a header but violates the format.
     #[error("malformed PROXY header")]
     Broken,
     /// The header is longer than [`V1_BYTES_MAX`] or [`V2_BYTES_MAX`].

@@ -22,7 +22,7 @@ pub enum FrameEvent<'a> {
         /// The payload. Mutable, so that it can be masked or changed in place.
         data: &'a mut [u8],
     },
-    /// To be answered by a pong with the same payload, at most 125 bytes.
+    /// A ping, which requires a pong with the same payload of at most 125 bytes.
     Ping(&'a [u8]),
     /// The answer to a ping, or unsolicited.
     Pong(&'a [u8]),

@@ -29,7 +29,7 @@ pub enum FromWorker<'a> {
     Handled(HandlerOutput<'a>),
     /// A call of a handler.
     Call(WorkerCall<'a>),
-    /// The result of a call is no longer needed.
+    /// Cancels a call whose result is no longer needed.
     Cancel(u64),
 }
 

@@ -323,7 +323,7 @@ pub struct EventHead<'a> {
     /// The token sent with the command.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Cow<'a, str>>,
-    /// Channels that a reconnecting client says it was subscribed to.
+    /// Channels that a reconnecting client reports as subscribed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub channels: Vec<Cow<'a, str>>,
     /// The close code of a connection.
@@ -634,7 +634,7 @@ pub struct ResultHead<'a> {
     /// The headers, with names in lower case.
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-    /// The address that it came from after all redirects.
+    /// The final address after all redirects.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub url: Option<Cow<'a, str>>,
     /// The part with a body, or with values.

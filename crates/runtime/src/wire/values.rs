@@ -16,7 +16,7 @@ mod tag {
     pub(super) const LIST: u8 = 5;
     /// The same, with a key before each value.
     pub(super) const MAP: u8 = 6;
-    /// As bytes: why one of several commands has failed.
+    /// Like bytes: the reason why one of several commands has failed.
     pub(super) const ERROR: u8 = 7;
 }
 

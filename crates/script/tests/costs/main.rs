@@ -242,7 +242,7 @@ fn what_is_too_long_is_refused() {
         "base64.encode: the text would be longer than 16 MiB",
         "base64.decode: the text is longer than 16 MiB",
         "a message may have at most 16 MiB",
-        "a source has at most 128 KiB",
+        "a source may have at most 128 KiB",
         "the name of a module may have at most 1024 bytes",
     ];
     assert_eq!(told.len(), expected.len(), "{told:?}");

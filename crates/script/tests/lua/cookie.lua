@@ -31,7 +31,7 @@ function t.bad_characters_are_errors()
     check.fails("bad argument #1 to 'cookie': a name", veche.cookie, name, "x")
   end
   for _, value in ipairs { "a b", "a;b", "a,b", '"a"', "a\\b", "\0", "é", "a\r\nSet-Cookie: b" } do
-    check.fails("bad argument #2 to 'cookie': a value has printable ASCII only", veche.cookie, "a", value)
+    check.fails("bad argument #2 to 'cookie': a value must be printable ASCII", veche.cookie, "a", value)
   end
   check.fails("bad argument #2 to 'cookie': a string expected", veche.cookie, "a")
   check.fails("at most 4096 bytes", veche.cookie, "a", ("x"):rep(5000))
@@ -48,7 +48,7 @@ function t.bad_characters_are_errors()
     [{ http_only = 1 }] = "http_only as true or false",
     [{ secure = "yes" }] = "secure as true or false",
     [{ same_site = "Lax" }] = "same_site as",
-    [{ same_site = "none" }] = "needs secure = true",
+    [{ same_site = "none" }] = "requires secure = true",
     [{ maxage = 1 }] = "the options are path,",
     [{ "x" }] = "the options are path,",
   } do

@@ -16,7 +16,7 @@ function t.urls()
     for _, bad in ipairs { "", "example.org", "ftp://a/", "file:///etc/passwd", "//a/", "http:/a", "javascript:1" } do
       check.fails(shape, http[name], bad)
     end
-    local plain = first .. "a URL has no spaces and no control characters"
+    local plain = first .. "a URL must be UTF-8 of at most 16384 bytes, without spaces and control characters"
     for _, bad in ipairs {
       "http://a/ b", "http://a/\r\nx: y", "http://a/\n", "http://a\0/", "http://a/\255", " http://a/", "http://a/\t",
       "http://a/\127", "http://a/\194\133", "http://" .. ("a"):rep(16384),
@@ -56,15 +56,15 @@ function t.options()
   bad("form", "a table of fields", 1, "a=b")
   bad("form", "names with strings, numbers, booleans or lists", { a = tostring }, { [true] = 1 })
   bad("body", "a string", 1, {}, true)
-  check.fails("no form in JSON", http.get, URL, { json = tostring })
+  check.fails("can't be represented in JSON", http.get, URL, { json = tostring })
   check.fails("NaN and infinity", http.post, URL, { json = 0 / 0 })
-  check.fails("bad options to 'post': one body only", http.post, URL, "x", { json = 1 })
-  check.fails("bad options to 'post': one body only", http.post, URL, { json = 1, form = {} })
+  check.fails("bad options to 'post': only one of json, form and body", http.post, URL, "x", { json = 1 })
+  check.fails("bad options to 'post': only one of json, form and body", http.post, URL, { json = 1, form = {} })
   check.fails("bad option query to 'get': the URL is longer", http.get, URL, { query = { a = ("x"):rep(20000) } })
 end
 
 function t.methods()
-  local what = "bad option method to 'request': a word as GET or POST"
+  local what = "bad option method to 'request': a method such as GET or POST"
   for _, bad in ipairs { 7, "", "a b", "GET\r\n", "G\0T", "CONNECT", "connect", "TRACE", ("x"):rep(33), "ÄÖ" } do
     check.fails(what, http.request, { url = URL, method = bad })
   end
@@ -74,7 +74,7 @@ function t.headers()
   local what = "bad option headers to 'get': "
   local function bad(words, headers) check.fails(what .. words, http.get, URL, { headers = headers }) end
   bad("a table of names and values expected", 7)
-  bad("their names are strings", { "x" })
+  bad("their names must be strings", { "x" })
   for _, name in ipairs { "", "a b", "a:b", "a\r\nb", "a\0b", "ä", "a\n" } do bad("", { [name] = "x" }) end
   for _, value in ipairs { "a\r\nx: y", "a\n", "\r", "a\0b", "\127", "\27" } do
     bad("x: a value must not have line breaks and control characters", { x = value })

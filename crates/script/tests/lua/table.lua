@@ -98,7 +98,7 @@ function t.mistakes_name_table_column_value_and_limit()
     ["unknown type \"u7\""] = { key = "id:u32", columns = { a = "u7" } },
     ["column id occurs twice"] = { key = "id:u32", columns = { id = "u8" } },
     ["no column b"] = { key = "id:u32", columns = { a = "u8" }, indexes = { x = { "b" } } },
-    ["there is no \"kei\" in a schema"] = { kei = "id:u32" },
+    ["a schema has no \"kei\""] = { kei = "id:u32" },
     ["evict: there is no index"] = { key = "id:u32", evict = "x" },
   } do
     fails(expected, veche.table, "bad", schema)

@@ -294,7 +294,7 @@ fn nodes_that_disagree_say_so_once() {
     );
     knows(&a, 2);
     knows(&b, 2);
-    let what = "another node has other settings";
+    let what = "another node has different values of settings";
     until("the log to say so", || {
         a.log().contains(what) && b.log().contains(what)
     });

@@ -199,7 +199,7 @@ fn tables_are_saved_in_a_sandbox_where_the_config_says() {
     with("", &|server| {
         let said = ask(server, "save", "t.table");
         assert!(
-            said.contains("name a folder for them in server.snapshots"),
+            said.contains("set a folder for them in server.snapshots"),
             "{said}"
         );
     });

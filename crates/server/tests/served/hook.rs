@@ -202,7 +202,7 @@ fn a_back_end_that_fails_is_left_alone() {
         assert_eq!(asked(&server, "named"), 1.0);
         assert_eq!(back_end.count(), 4);
         assert!(asked(&server, "paused") > 0.0);
-        until("a word of that", || server.log().contains("not asked for"));
+        until("a word of that", || server.log().contains("paused for"));
         let log = server.log();
         assert!(!log.contains("sid=ann"), "{log}");
     });

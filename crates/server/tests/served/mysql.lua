@@ -146,7 +146,7 @@ function t.bad_arguments()
     check.fails(first .. "a string expected, not table", db[name], db, {})
     check.fails(first .. "a statement expected", db[name], db, "")
     check.fails(first .. "a statement expected", db[name], db, "select\0 1")
-    check.fails(first .. "a statement is UTF-8", db[name], db, "select '\255'")
+    check.fails(first .. "a statement must be UTF-8", db[name], db, "select '\255'")
     local second = "bad argument #2 to '" .. name .. "': "
     local what = second .. "a string, a number, a boolean or veche.null expected, not "
     check.fails(what .. "table", db[name], db, "select ?", {})

@@ -452,7 +452,7 @@ fn a_helper_that_dies_is_replaced() {
         until("it to be gone", || !process::is_alive(before[0]));
         assert_eq!(status(&server, "bob:right:bob"), 101);
         assert!(
-            server.log().contains("the helper has ended"),
+            server.log().contains("the helper ended"),
             "{}",
             server.log()
         );

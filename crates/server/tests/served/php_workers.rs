@@ -165,7 +165,7 @@ fn a_failure_ends_what_it_belongs_to_and_says_where() {
         ("exit", "by exit or die"),
         ("die", "signal: 9"),
         ("sleep 3000", "the event message took longer than 1s"),
-        ("rubbish", "it does not speak the protocol"),
+        ("rubbish", "its output is not the runtime protocol"),
         ("half", "its output ended within a frame"),
         (
             "huge",

@@ -391,7 +391,7 @@ fn other_columns_are_named() {
         ),
     ] {
         assert!(
-            error.starts_with("f: it has other columns") && error.contains(expected),
+            error.starts_with("f: other columns") && error.contains(expected),
             "{error}"
         );
     }

@@ -298,7 +298,7 @@ mod tests {
         };
         assert_eq!(command.command.action, expected);
         assert!(command.command.applies_to("c1") && !command.command.applies_to("c2"));
-        // As sent by gocent.
+        // In the form that gocent sends.
         let text = br#"{"user":"ann","Disconnect":{"reason":"out","reconnect":true},"ClientWhitelist":null,"client":""}"#;
         let all = parse_disconnect(text).expect("good");
         assert!(all.command.applies_to_all());

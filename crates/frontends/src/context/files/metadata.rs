@@ -9,7 +9,7 @@ use super::ContentCoding;
 pub struct FileMetadata {
     /// The length of the file in bytes.
     pub len_bytes: u64,
-    /// Its media type by extension, with `charset=utf-8` for text.
+    /// The media type by extension, with `charset=utf-8` for text.
     pub content_type: Box<str>,
     /// The entity tag, quoted.
     pub etag: Box<str>,

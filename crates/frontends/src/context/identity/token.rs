@@ -30,7 +30,7 @@ pub struct TokenAuth {
     pub connections: TokenVerifier,
     /// Verifies subscription tokens; `None`: like those of connections.
     pub subscriptions: Option<TokenVerifier>,
-    /// Which clients may be anonymous.
+    /// The clients that may be anonymous.
     pub anonymous: Anonymous,
 }
 
@@ -51,7 +51,7 @@ pub enum Anonymous {
     None,
     /// Clients with a token without a user.
     Token,
-    /// Also clients without a token.
+    /// All clients may be anonymous, also those without a token.
     All,
 }
 
@@ -75,8 +75,8 @@ pub trait KeyProvider: Send + Sync + fmt::Debug {
     /// Returns the current keys; `None` if there have never been any.
     fn keys(&self) -> Option<Arc<Keys>>;
 
-    /// Requests newer keys than those `seen`, for a token signed with an unknown key. Returns whether there are newer
-    /// ones or a fetch is in progress: then [`IdentityResult::Keys`](super::IdentityResult::Keys) follows once.
+    /// Requests newer keys than those `seen`, for a token signed with an unknown key. Returns whether newer keys exist
+    /// or a fetch is in progress: then [`IdentityResult::Keys`](super::IdentityResult::Keys) follows once.
     fn fetch(
         &self,
         id: ConnectionId,

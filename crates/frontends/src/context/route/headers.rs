@@ -23,7 +23,7 @@ pub enum HeaderError {
     /// The value of the header is empty.
     #[error("the value is empty")]
     Empty,
-    /// It belongs to the connection or to message framing.
+    /// The header belongs to the connection or to message framing.
     #[error("the server sets this header itself: it describes the connection, not the response")]
     Connection,
     /// The header differs between responses.

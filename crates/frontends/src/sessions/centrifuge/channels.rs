@@ -122,7 +122,7 @@ mod tests {
     fn names_say_who_may_subscribe() {
         use Permission::{Granted, WithToken};
         const NO: Result<Permission, ErrorCode> = Err(ErrorCode::PermissionDenied);
-        // With "client", with "token".
+        // Subscribes as a client, and with a token.
         for (name, user, client, token) in [
             ("news", "", Ok(Granted), Ok(WithToken)),
             ("chat:1", "ann", Ok(Granted), Ok(WithToken)),

@@ -123,7 +123,7 @@ pub(crate) struct Centrifuge {
     address: Option<Box<EmulationAddress>>,
     /// Name and version that the client sent.
     kind: [Box<str>; 2],
-    /// The client is one-way.
+    /// The state of a one-way client; `None` for other clients.
     one_way: Option<OneWayState>,
     /// The handshake's claims, until the client has connected.
     claims: Option<Box<Map<String, Value>>>,
@@ -169,7 +169,7 @@ enum CommandStatus {
     Waits(PendingTicket),
     /// Its reply is written in slices, after earlier ones.
     Answers(Box<UnfinishedReply>),
-    /// It was not executed and has to be retried.
+    /// The command was not executed and has to be retried.
     Not(WaitReason),
     Close(DisconnectCode),
     /// The session has to be closed with a code and reason other than the server's.
@@ -254,7 +254,7 @@ impl Centrifuge {
     pub(crate) fn begin_emulation(&mut self, address: EmulationAddress, commands: &[u8]) {
         self.address = Some(Box::new(address));
         self.message = commands.to_vec();
-        // Also for an empty message.
+        // An empty message needs a buffer too.
         self.message.reserve(1);
     }
 

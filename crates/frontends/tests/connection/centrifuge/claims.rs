@@ -197,7 +197,7 @@ fn an_override_hides_a_member_or_the_token_is_refused() {
     let heard = take(&mut world, peer).lines;
     assert_eq!(heard[0]["push"]["join"]["info"]["user"], "eve", "{heard:?}");
     assert_eq!(presence(&mut world, bob, "chat:1"), 2);
-    // So it is where the connection's token names the channel.
+    // The same applies if the connection's token names the channel.
     let (_, reply) = connected(&mut world, json!({ "subs": { "chat:1": hidden } }));
     assert!(reply["subs"]["chat:1"].is_object(), "{reply}");
     assert_eq!(presence(&mut world, bob, "chat:1"), 2);

@@ -286,7 +286,7 @@ fn publications_wait_behind_it_within_the_limit_of_an_outbox() {
     // The overhead of pushes displaces some of them.
     (0..3).for_each(|_| drop(world.ask(back_end, &line)));
     assert_eq!(world.stats(0).slow_consumers.read(), 1);
-    // It is closed in the middle of the reply.
+    // The connection is closed in the middle of the reply.
     world.read_at_most(peer, usize::MAX);
     world.settle();
     let bytes = world.take(peer);

@@ -20,7 +20,7 @@ fn world() -> World {
 #[test]
 fn channels_are_counted_and_names_measured_when_a_client_subscribes() {
     let mut world = world();
-    // Her personal channel counts.
+    // The user's personal channel counts.
     let peer = ann(&mut world, 0);
     let mut ask = |command: Value| ask(&mut world, peer, &command.to_string()).lines[0].clone();
     for (channel, code) in [

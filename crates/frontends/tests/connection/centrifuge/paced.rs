@@ -154,7 +154,7 @@ fn commands_beside_a_response_are_counted_too() {
     for (over, at_once) in [("delay", 2), ("drop", 1), ("close", 1)] {
         let (mut world, listener) = world_and_listener();
         let target = format!("/paced/{over}");
-        // With the request itself.
+        // The publication is in the same request as connect.
         let commands = format!("{CONNECT}\n{}", publications(MANY - 1));
         let (_, said) = open(
             &mut world,

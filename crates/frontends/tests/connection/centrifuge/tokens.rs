@@ -74,7 +74,7 @@ fn tokens_end_and_are_renewed() {
         heard.lines.last(),
         Some(&json!({ "id": 5, "sub_refresh": { "expires": true, "ttl": 20 } }))
     );
-    // It has expired, and so has the grace period.
+    // The token has expired, and so has the grace period.
     assert!(pass(&mut world, peer, 44_999).is_empty());
     let lines = pass(&mut world, peer, 1);
     let push = json!({ "push": { "channel": "token:1",

@@ -255,7 +255,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
                 self.add(*at, message);
             }
         }
-        // A missing key may be one that could not be read.
+        // A missing key may be one that could not be parsed.
         if !is_readable {
             return None;
         }

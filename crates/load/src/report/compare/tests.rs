@@ -122,7 +122,7 @@ fn drift_of_the_machine_cancels_where_runs_took_turns() {
         comparison
             .warnings
             .iter()
-            .any(|warning| warning.contains("take turns")),
+            .any(|warning| warning.contains("did not alternate")),
         "{:?}",
         comparison.warnings
     );

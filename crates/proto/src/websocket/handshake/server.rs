@@ -26,9 +26,10 @@ impl<'a, 'b> UpgradeRequest<'a, 'b> {
     }
 }
 
-/// Parses an upgrade; `None` if the request is not one to WebSocket and is to be answered as HTTP.
+/// Parses an upgrade; `None` if the request does not ask for a WebSocket and needs an HTTP response.
 ///
 /// # Errors
+///
 /// An upgrade that violates RFC 6455 section 4.2.1: 400, or 426 for another version of the protocol, whose response
 /// includes `Sec-WebSocket-HttpVersion` with [`VERSION`].
 pub fn read<'a, 'b>(head: &'a Head<'b>) -> Result<Option<UpgradeRequest<'a, 'b>>, HttpError> {

@@ -259,7 +259,7 @@ impl Draft<'_> {
             let (name, value) = pair?;
             let name = match &name {
                 Value::String(name) => name.to_string_lossy().to_ascii_lowercase(),
-                _ => return Err(self.bad(WHAT, "option names must be strings")),
+                _ => return Err(self.bad(WHAT, "their names must be strings")),
             };
             if name.is_empty() || !name.bytes().all(is_token) {
                 return Err(self.bad(WHAT, &format!("{name:?} is not a header name")));

@@ -487,7 +487,7 @@ fn one_that_says_nothing_is_given_up() {
         // The log is written by another thread.
         until("the log to say it", || {
             let log = server.log();
-            log.contains("hook rpc http://") && log.contains("not asked for")
+            log.contains("hook rpc http://") && log.contains("paused for")
         });
         // Requests of other kinds are still made.
         connect(&server, "eva");

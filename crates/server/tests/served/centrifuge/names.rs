@@ -270,7 +270,7 @@ fn a_script_decides_itself_but_for_users_own_channels() {
         }
         eve.say("#bob");
         let why = eve.text();
-        assert!(why.contains("where users' own channels begin"), "{why}");
+        assert!(why.contains("marks personal channels"), "{why}");
         // So this user is not mistaken for bob.
         let request = json!({ "user": "bob" });
         let answer = call(server.internal, "user_status", &request);
