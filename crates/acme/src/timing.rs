@@ -299,7 +299,7 @@ mod tests {
     fn other_names_and_other_clocks_wait_for_nothing() {
         let (own, other) = (names(&["a.example"]), names(&["a.example", "b.example"]));
         let issued = OrderHistory::issued(&own, NOW_S);
-        // An authority that issues unusable certificates is not asked again at once.
+        // An authority that issues unusable certificates gets no further order at once.
         assert_eq!(due_s(&own, None, &issued, NOW_S, 0.0), NOW_S + 3600);
         assert!(due_s(&other, None, &issued, NOW_S, 0.0) <= NOW_S);
         let failed = issued.failed(&own, None, NOW_S, 0.0);

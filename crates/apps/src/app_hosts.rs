@@ -595,7 +595,7 @@ fn only_websocket() -> AppResponse {
             ("Content-Type".into(), "text/plain; charset=utf-8".into()),
             ("Sec-WebSocket-Version".into(), handshake::VERSION.into()),
         ],
-        body: AppBody::Bytes(b"this path speaks WebSocket\n".to_vec()),
+        body: AppBody::Bytes(b"this path requires a WebSocket\n".to_vec()),
     }
 }
 

@@ -128,8 +128,8 @@ impl AppHosts {
         });
     }
 
-    /// Continues the shutdown of a removed application: closes its clients, and drops it once it is idle or its time is
-    /// over.
+    /// Continues the shutdown of a removed application: closes its clients, and drops it once it is idle or its time
+    /// limit has passed.
     pub(super) fn continue_shutdown(&mut self, id: AppId, shared: &mut Context) {
         let now_ms = shared.now.mono_ms;
         let Some(app) = self.app(id) else { return };

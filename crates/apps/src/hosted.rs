@@ -17,7 +17,7 @@ use veche_types::{ConnectionId, Now};
 /// Runs the handlers of one application on one worker.
 #[expect(
     clippy::large_enum_variant,
-    reason = "Lua's is the usual one, and its messages go through no further pointer"
+    reason = "most applications use Lua, whose messages should need no further pointer"
 )]
 pub(super) enum HostedRuntime {
     /// A virtual machine of Lua.

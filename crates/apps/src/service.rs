@@ -244,9 +244,9 @@ impl AppHosts {
         let at_ms = now_ms + wait_ms;
         life.state = LifecycleState::Due { at_ms };
         if has_failed {
-            warn!(target: LOG, app = name, "the service {how}: again in {wait_ms} ms");
+            warn!(target: LOG, app = name, "the service {how}: restarting in {wait_ms} ms");
         } else {
-            info!(target: LOG, app = name, "the service {how}: again in {wait_ms} ms");
+            info!(target: LOG, app = name, "the service {how}: restarting in {wait_ms} ms");
         }
     }
 }

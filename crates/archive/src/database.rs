@@ -370,7 +370,7 @@ impl Database {
         wal_tail::cut(&path, frames, PAGE_BYTES).map_err(|source| Error::Io { path, source })
     }
 
-    /// Returns the number of whole frames in the log, and how many of them are in the tables.
+    /// Returns the number of complete frames in the log, and how many of them are in the tables.
     fn log_frames(&self) -> Result<(u64, u64), Error> {
         self.checkpoint("noop")
     }

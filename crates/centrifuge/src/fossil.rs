@@ -53,7 +53,7 @@ struct DeltaWriter<'a> {
     /// Cuts must be between characters.
     is_text: bool,
     out: Vec<u8>,
-    /// Offset up to which it is written.
+    /// The offset up to which the input is written.
     written: usize,
 }
 

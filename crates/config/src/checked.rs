@@ -395,7 +395,7 @@ impl Checker<'_> {
             snapshots,
         };
         if table.has("group") && !table.has("user") {
-            let message = "group: needs user, which is not set";
+            let message = "group: requires user, which is not set";
             self.problems.add(table.key_at("group"), message);
         }
         (self.problems.count() == before).then_some(server)

@@ -241,7 +241,7 @@ static LISTEN: &[Directive] = &[
         kind: DirectiveKind::Text {
             expected: "the path of a PEM file",
         },
-        default: DefaultValue::Unset("clients show no certificates"),
+        default: DefaultValue::Unset("clients need no certificates"),
         handlers: &[],
         change: ReloadEffect::Reload,
         doc: "CA certificates for client certificates: clients need a certificate signed by one of them. Routes with `identity = \"mtls\"` use it to determine the user.",

@@ -299,7 +299,7 @@ pub(crate) fn parse_client_address(text: &str) -> Result<ClientAddress, String> 
     }
 }
 
-/// Channels that clients of a route may subscribe to: one (`news`), or all with a prefix (`room:*`).
+/// Channels that clients of a route may subscribe to: a single one (`news`), or all with a prefix (`room:*`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChannelPattern {
     /// A single channel.

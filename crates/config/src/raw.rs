@@ -113,9 +113,9 @@ impl RawReader<'_, '_> {
                     other => format!("{name} = {}", describe(other)),
                 };
                 let why = if section.repeats() {
-                    ": there may be several"
+                    ": it can be repeated"
                 } else {
-                    ": there is only one"
+                    ": it can't be repeated"
                 };
                 self.add(
                     key.span().start,

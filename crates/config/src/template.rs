@@ -20,7 +20,7 @@ pub(crate) struct TemplateField {
     pub name: &'static str,
     #[cfg_attr(
         not(test),
-        expect(dead_code, reason = "a test writes the guide's table from it")
+        expect(dead_code, reason = "a test writes the reference from it")
     )]
     pub doc: &'static str,
     read: fn(&AccessLogEntry) -> FieldSource,
@@ -59,7 +59,7 @@ const fn field(
 pub(crate) static FIELDS: &[TemplateField] = &[
     field(
         "time_iso8601",
-        "when it ended, UTC: `2026-03-01T12:00:00.123Z`",
+        "the time when the request or session ended, in UTC: `2026-03-01T12:00:00.123Z`",
         |e| FieldSource::Own(humantime::format_rfc3339_millis(ended(e)).to_string()),
     ),
     field(
@@ -79,7 +79,7 @@ pub(crate) static FIELDS: &[TemplateField] = &[
     ),
     field(
         "request",
-        "method, path as a URL has it, and version: `GET /chat HTTP/1.1`",
+        "method, path in URL encoding, and version: `GET /chat HTTP/1.1`",
         |e| {
             let version = if e.is_http10 { "1.0" } else { "1.1" };
             match e.method.is_empty() {
@@ -96,7 +96,7 @@ pub(crate) static FIELDS: &[TemplateField] = &[
     }),
     field(
         "uri",
-        "the path that the request was routed by, decoded, without a query",
+        "the path by which the request was routed, decoded, without the query",
         |e| FieldSource::from(Some(&e.path)),
     ),
     field("host", "the `Host` that the client requested", |e| {

@@ -1,7 +1,7 @@
 //! The types of a checked configuration, which can't hold invalid values.
 //!
-//! Nothing here knows TOML, files or defaults; `checked` builds these types from the output of `raw`, and the server
-//! takes them as its options.
+//! They know no TOML, files or defaults; `checked` builds them from the output of `raw`, and the server uses them as
+//! its options.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -458,7 +458,7 @@ pub struct RouteConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "there are as many as routes, and most are sessions"
+    reason = "there is one per route, and most are sessions"
 )]
 pub enum RouteHandler {
     /// Sessions of a client protocol.

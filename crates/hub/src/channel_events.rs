@@ -64,7 +64,7 @@ impl ChannelEvent {
     #[must_use]
     pub fn fields(&self) -> EventFields<'_> {
         let channel = &*self.channel;
-        // A personal channel stands for its user.
+        // A personal channel represents its user.
         let user = channel.strip_prefix(USERS);
         let (kind, client): (_, Option<&ClientInfo>) = match &self.kind {
             ChannelEventKind::Occupied if user.is_some() => ("online", None),

@@ -66,7 +66,7 @@ pub enum HubMessage {
     Unsubscribe {
         /// The channel name.
         channel: Arc<str>,
-        /// The member as whom the session appeared.
+        /// The member that the session was counted as.
         client: Option<Arc<ClientInfo>>,
         /// Copied from `Subscribe`, if its reply is pending.
         registration: Option<Registration>,

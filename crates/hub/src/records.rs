@@ -118,7 +118,7 @@ impl Records {
             let older = self.older.get_or_insert_default();
             older.blocks.push_back(Arc::new(block));
         }
-        // Grows by at most half, because budgets do not count spare capacity.
+        // Grows by at most half, because budgets do not include spare capacity.
         if self.latest.len() == self.latest.capacity() {
             let more = (self.latest.len() / 2).max(1);
             self.latest

@@ -94,7 +94,7 @@ impl<E: Engine> Hub<E> {
         outlet: &mut impl Outlet,
     ) {
         let channel = &mut self.channels[index];
-        // A publication with a position must not be lost, whatever this worker knows of the namespace by now.
+        // A publication with a position must not be lost, even if the namespace has changed meanwhile.
         let slow_miss =
             ordered.position.is_none() && self.namespaces.drops_when_slow(&channel.name);
         if is_immediate(channel) {

@@ -485,7 +485,7 @@ fn restored_streams_continue_at_their_position() {
     world.publish(1, "b", None).expect("room");
     assert_eq!(world.take(), ["published 4"]);
     assert_eq!(world.durable(), ["1: to 0 at 4"]);
-    // A gap: what follows it is complete.
+    // There is a gap; publications after it are complete.
     let mut world = World::new();
     let mut torn = restored.clone();
     torn.publications[0].position = publications[0].position;

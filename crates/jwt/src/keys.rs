@@ -35,7 +35,7 @@ pub enum KeyError {
     #[error("the secret is empty")]
     EmptySecret,
     /// A public key in place of a secret: anyone could sign with it.
-    #[error("this is a PEM key, not a secret")]
+    #[error("this is a PEM key, not a shared secret")]
     PemAsSecret,
     /// The file has no "PUBLIC KEY" block.
     #[error(
@@ -199,7 +199,7 @@ impl Keys {
 
     /// Returns the number of keys.
     #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "there is always one")]
+    #[expect(clippy::len_without_is_empty, reason = "the list is never empty")]
     pub fn len(&self) -> usize {
         self.keys.len()
     }

@@ -112,7 +112,7 @@ pub(crate) struct Tally {
     pub(crate) http: Option<HttpTally>,
     pub(crate) books: Option<DeliveryLedger>,
     pub(crate) steps: Vec<Step>,
-    /// Of the busiest thread, and of all.
+    /// The CPU time of the busiest thread, and of all.
     pub(crate) cpu_ns_max: u64,
     pub(crate) cpu_ns: u64,
     /// Time ready to run without a core: the maximum over threads.

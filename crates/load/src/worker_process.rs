@@ -164,7 +164,7 @@ impl WorkerProcess {
         match tally {
             Some(Ok(Ok(tally))) => Ok(tally),
             Some(Ok(Err(error))) => Err(exit_description(status, &error)),
-            _ => Err("its reader has panicked".to_owned()),
+            _ => Err("the reader of its output has panicked".to_owned()),
         }
     }
 }

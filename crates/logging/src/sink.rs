@@ -396,7 +396,7 @@ mod tests {
         assert_eq!(texts(0), ["one", "two\\u001b"]);
         assert_eq!(texts(1), ["two\\u001b"]);
         assert_eq!(texts(2), [""; 0]);
-        // The number is of another process.
+        // The number belongs to another process.
         assert_eq!(texts(99), ["one", "two\\u001b"]);
         for number in 0..RECENT_LINES_MAX {
             sink.push(format!("{number}\n").as_bytes());

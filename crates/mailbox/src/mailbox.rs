@@ -85,7 +85,7 @@ pub struct Mailbox<T> {
 
 impl<T> Mailbox<T> {
     /// Creates the ends of `workers` workers, each connected to each, including itself; end `i` belongs to worker `i`.
-    /// Other threads that post or receive take ends of their own.
+    /// Other threads that send or receive messages use ends of their own.
     #[must_use]
     pub fn mesh(workers: usize, options: &Options) -> Vec<Self> {
         let mesh = Arc::new(Mesh {

@@ -24,7 +24,7 @@ mod namespaces;
 mod old_names;
 mod settings;
 
-/// The server that the configuration is from.
+/// The server whose configuration is migrated.
 #[derive(Debug, Subcommand)]
 pub enum MigrationSource {
     /// From Centrifugo 5 or 6; options without a counterpart are listed on standard error and at the head of the file

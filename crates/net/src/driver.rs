@@ -31,7 +31,7 @@ pub enum CloseReason {
     Reset,
     /// No process listens at the address of [`Driver::connect`].
     Refused,
-    /// Connecting, keep-alive or retransmission timed out.
+    /// Connecting, a keep-alive probe or a retransmission timed out.
     TimedOut,
     /// Any other error of the operating system, by its number.
     Error(i32),
@@ -162,7 +162,6 @@ pub trait Driver: Sized {
     /// Like [`connect`](Self::connect), from a given local address: each has its own ports towards `addr`.
     ///
     /// # Errors
-    ///
     /// Those of `connect`, or `from` is not a local address.
     fn connect_from(&mut self, addr: SocketAddr, from: Option<IpAddr>) -> io::Result<ConnectionId>;
 
@@ -236,11 +235,11 @@ pub trait Driver: Sized {
         self.turn_within(timeout_ms.map(Duration::from_millis), sink)
     }
 
-    /// As [`turn`](Self::turn), with a timeout of finer resolution than a millisecond, for senders that keep a rate.
+    /// Like [`turn`](Self::turn), with a timeout of finer resolution than a millisecond, for senders at a fixed rate.
     /// May cost a second system call.
     ///
     /// # Errors
-    /// As `turn`.
+    /// Those of `turn`.
     fn turn_within(
         &mut self,
         timeout: Option<Duration>,

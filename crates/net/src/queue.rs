@@ -89,7 +89,10 @@ impl SendQueue {
 /// Spare queues, so that a slow reader does not cause an allocation each time.
 #[derive(Debug)]
 pub(crate) struct Queues {
-    #[expect(clippy::vec_box, reason = "transports hold the box: it moves as it is")]
+    #[expect(
+        clippy::vec_box,
+        reason = "transports hold the box, which moves unchanged"
+    )]
     spare: Vec<Box<SendQueue>>,
     spare_max: usize,
 }

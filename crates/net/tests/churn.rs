@@ -214,7 +214,7 @@ fn nothing_is_left_behind() {
     };
     let usual = || Uring::new(small()).expect("a kernel that allows io_uring");
     let four = || uring(4, 4096, true);
-    // Each receive takes one of eight.
+    // Each receive uses one of eight buffers.
     let eight = || uring(1, 8 * 4096, false);
     churn(usual(), 20_000);
     churn(four(), 5_000);

@@ -353,7 +353,7 @@ mod tests {
                 assert!(!glob.matches(name), "{name} {pattern}");
             }
         }
-        // Patterns that take exponential time with backtracking.
+        // These patterns take exponential time with backtracking.
         let name = "a".repeat(250);
         for pattern in ["*a".repeat(100) + "b", "{a,a}".repeat(150) + "b"] {
             assert!(!Glob::new(&pattern).expect("a pattern").matches(&name));

@@ -33,7 +33,7 @@ pub enum SequenceCheck {
     Repeated,
     /// Commands after this number, up to that of the message, are missing. From now on they count as seen.
     Gap {
-        /// The last number that was seen.
+        /// The last received number.
         after: u64,
     },
 }

@@ -127,7 +127,7 @@ impl Functions {
         self.start_in.is_some()
     }
 
-    /// Starts a transaction, in which `talk` answers. The error is PAM's code.
+    /// Starts a transaction, whose conversation is handled by `talk`. The error is PAM's code.
     pub(crate) fn start<'t>(
         &'t self,
         service: &CStr,
@@ -347,7 +347,7 @@ extern "C" fn converse(
 /// Wipes and frees the first `made` answers.
 fn forget(given: *mut Response, made: usize) {
     for place in 0..made {
-        // SAFETY: one of those that were allocated.
+        // SAFETY: points to one of the allocated responses.
         let response = unsafe { given.add(place) };
         // SAFETY: as above.
         let text = unsafe { (*response).text };

@@ -428,7 +428,7 @@ impl Workers {
                 });
             }
             EventOrigin::Connection(of) => self.effects.list.push(Effect::Ready { of }),
-            _ => self.refuse(origin, 426, "this path speaks WebSocket\n"),
+            _ => self.refuse(origin, 426, "this path requires a WebSocket\n"),
         }
     }
 

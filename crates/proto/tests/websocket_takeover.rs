@@ -447,7 +447,7 @@ fn contexts_stay_within_their_budget() {
     );
     assert_eq!(Decoder::accept(None, &receiving).deflate(), None);
 
-    // 1,808 bytes are left: the window grows to 1 KiB, and is dropped where it would need more.
+    // 1,808 bytes are left: the window grows to 1 KiB, and is dropped if it would need more.
     let mut encoder = Encoder::new(Role::Server, Some(agreed));
     let mut receiver = Receiver::new(15);
     let mut largest = 0;

@@ -547,7 +547,7 @@ impl HostContext {
             .map(|(_, what)| what)
     }
 
-    /// Drops an outcome that was not taken.
+    /// Drops an outcome that was not consumed.
     pub(crate) fn clear_outcome(&self) {
         self.caller.take();
         self.outcome.take();

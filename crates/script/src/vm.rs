@@ -2,7 +2,7 @@
 //!
 //! A handler that does not wait costs a pooled coroutine and its message's string. One that waits becomes a [`Task`];
 //! further calls of its connection queue behind it, so that a connection's events are handled one by one and in order,
-//! independently of others.
+//! independently of other connections.
 
 mod clients;
 mod departed;

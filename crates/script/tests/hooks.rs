@@ -386,7 +386,7 @@ fn what_a_handler_does_wrong_is_told_and_fails_the_command() {
         (
             Hook::Rpc,
             "while true do end",
-            "it ran too long without waiting and was stopped",
+            "the code ran too long without waiting and was stopped",
         ),
     ] {
         let (ruling, told) = decided(hook, body);

@@ -79,7 +79,7 @@ fn who_writes_much_waits_for_room() {
     );
     bench.vm.request(ANN, request("GET", "/x", ""), bench.now);
     let effects = bench.effects();
-    // It writes up to slightly more than 32 KiB and then waits.
+    // The handler writes up to slightly more than 32 KiB and then waits.
     assert_eq!(effects.len(), 1 + 33);
     bench.answer(token(&effects), WaitResult::Done);
     let told = bench.told();

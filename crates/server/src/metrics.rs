@@ -185,7 +185,7 @@ const COUNTERS: &[(&str, &str, Read)] = &[
     ),
     (
         "veche_push_fan_out",
-        "Connections that publications ordered here were delivered to",
+        "Deliveries of publications ordered here to connections",
         |s| &s.fanned_out,
     ),
     (

@@ -512,8 +512,7 @@ fn random(bytes: &mut [u8]) {
 }
 
 fn random_u64() -> Result<u64, String> {
-    getrandom::u64()
-        .map_err(|error| format!("the system gives no source of random numbers: {error}"))
+    getrandom::u64().map_err(|error| format!("no source of random numbers: {error}"))
 }
 
 /// Returns the name of this machine.

@@ -178,7 +178,7 @@ impl FuzzStage<Simulated> {
                 return;
             }
         }
-        panic!("the worker does not come to rest");
+        panic!("the worker does not become idle");
     }
 
     /// Advances the clock and runs all due work.
@@ -205,8 +205,8 @@ impl FuzzStage<Simulated> {
         self.settle();
         assert_eq!(self.common.connections(), 0, "connections without an owner");
         let stats = &self.common.stats[0];
-        assert_eq!(stats.connections.read(), 0, "connections that are counted");
-        assert_eq!(stats.sessions.read(), 0, "sessions that are counted");
+        assert_eq!(stats.connections.read(), 0, "counted connections");
+        assert_eq!(stats.sessions.read(), 0, "counted sessions");
     }
 }
 

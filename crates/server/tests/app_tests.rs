@@ -303,7 +303,7 @@ fn each_expectation_fails_in_its_own_words() {
         ),
         (
             "test.connect('/w', { remote = 'home' })",
-            "app_test.lua:4: test.connect: remote: \"home\" is no IP address\n",
+            "app_test.lua:4: test.connect: remote: \"home\" is not an IP address\n",
         ),
         (
             "test.request { path = '/w', headers = { a = 'b\\r\\nc: d' } }",
@@ -315,7 +315,7 @@ fn each_expectation_fails_in_its_own_words() {
         ),
         (
             "veche.channel():receive()",
-            "the test waits for something that will never happen\n",
+            "the test waits for an event that will never happen\n",
         ),
         (
             "local ann = test.connect('/w') ann:send('spin') test.advance(1)",
@@ -344,7 +344,7 @@ fn an_error_that_nobody_expected_fails_the_test() {
     assert_eq!(told, format!("app_test.lua:4: here\n{calls}"));
     let told = failure("while true do end");
     assert!(
-        told.starts_with("app_test.lua:4: it ran too long"),
+        told.starts_with("app_test.lua:4: the code ran too long"),
         "{told}"
     );
 }

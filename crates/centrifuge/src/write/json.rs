@@ -67,7 +67,7 @@ fn base64(out: &mut Vec<u8>, quote: &[u8], bytes: &[u8]) {
     out.resize(start + length, 0);
     STANDARD
         .encode_slice(bytes, &mut out[start..])
-        .expect("the room was made for it");
+        .expect("the space was reserved before");
     out.extend_from_slice(quote);
 }
 

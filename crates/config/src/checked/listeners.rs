@@ -259,7 +259,7 @@ fn role_of(word: &str) -> ListenerRole {
     }
 }
 
-/// Returns the address that was probably meant.
+/// Returns the most similar address.
 fn nearest_address(text: &str) -> String {
     let meant = if text.parse::<u16>().is_ok() {
         format!("127.0.0.1:{text}")

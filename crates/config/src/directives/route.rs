@@ -66,7 +66,7 @@ pub(super) static ROUTE: &[Directive] = &[
         kind: DirectiveKind::List {
             expected: "methods such as [\"GET\", \"POST\"]",
         },
-        default: DefaultValue::Unset("all that the handler serves"),
+        default: DefaultValue::Unset("all methods that the handler supports"),
         handlers: &["static", "api", "lua", "app"],
         change: ReloadEffect::Reload,
         doc: "The methods of this route, in capitals; GET includes HEAD. A path can have one route per method. WebSockets are opened by GET only.",
@@ -144,7 +144,7 @@ pub(super) static ROUTE: &[Directive] = &[
         kind: DirectiveKind::Text {
             expected: "the name of an [[app]]",
         },
-        default: DefaultValue::Unset("`script` says what is run"),
+        default: DefaultValue::Unset("the app of `script`"),
         handlers: APP_HANDLERS,
         change: ReloadEffect::Reload,
         doc: "The app of this route, by the `name` of its `[[app]]`. Several routes may share one app. With `\"centrifuge\"` it decides on commands of clients, as far as it has [handlers](../guide/hooks.md#in-lua).",

@@ -244,7 +244,7 @@ impl Directive {
 }
 
 impl Section {
-    /// Makes a row of this section that takes effect at a reload.
+    /// Creates a row of this section that takes effect at a reload.
     pub(super) const fn row(
         self,
         name: &'static str,

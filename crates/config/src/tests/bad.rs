@@ -72,11 +72,11 @@ fn sections() {
     );
     says(
         "[listen]\naddress = \"127.0.0.1:1\"\n",
-        &["1:2: expected [[listen]], found [listen]: there may be several"],
+        &["1:2: expected [[listen]], found [listen]: it can be repeated"],
     );
     says_after_listen(
         "[[server]]\nworkers = 2\n",
-        &["3:3: expected [server], found [[server]]: there is only one"],
+        &["3:3: expected [server], found [[server]]: it can't be repeated"],
     );
     says(
         "[listen]\n[listen]\n",
@@ -98,7 +98,7 @@ fn sections() {
     );
     says(
         "server = 3\n",
-        &["1:1: expected [server], found server = 3: there is only one"],
+        &["1:1: expected [server], found server = 3: it can't be repeated"],
     );
 }
 
@@ -135,7 +135,7 @@ fn secrets_and_users() {
         &[
             "4:9: keys: /etc/veche/gone: there is no such file",
             "4:28: keys: the environment has no GONE",
-            "6:1: group: needs user, which is not set",
+            "6:1: group: requires user, which is not set",
         ],
     );
 }
@@ -518,7 +518,7 @@ fn a_misspelt_name_is_one_problem() {
     );
     says(
         &format!("{exposed}[[api]]\nkeys = [\"a-secret-of-some-length\"]\n"),
-        &["9:3: expected [api], found [[api]]: there is only one"],
+        &["9:3: expected [api], found [[api]]: it can't be repeated"],
     );
     says(
         "[[lisen]]\naddress = \"127.0.0.1:8080\"\n[[route]]\npath = \"/\"\nhandler = \"echo\"\n",
@@ -621,7 +621,7 @@ fn apps() {
     );
     says_after_listen(
         "[app]\nname = \"chat\"\n",
-        &["3:2: expected [[app]], found [app]: there may be several"],
+        &["3:2: expected [[app]], found [app]: it can be repeated"],
     );
     let same =
         "[[route]]\npath = \"/a\"\nhandler = \"lua\"\nscript = \"api.lua\"\nmemory = \"2MiB\"\n";

@@ -1,4 +1,4 @@
-//! `[[namespace]]`, and routes that tell positions.
+//! `[[namespace]]`, and routes with positions.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `[[listen]] tls` and what belongs to it.
+//! `[[listen]] tls` and its sections.
 
 use super::bad::says;
 use super::{checked, good};

@@ -81,7 +81,7 @@ impl LineStage {
             self.searched = 0;
             let progress = self.line(id, &rest[..length], shared);
             taken += length + 1;
-            // Written answers count as queued and make room for further commands.
+            // Written replies count as queued and make room for further commands.
             self.write_answers(id, shared);
             if self.phase == Phase::Over {
                 break NextStep::End;

@@ -96,7 +96,7 @@ pub enum AppAnswer {
     Head(AppResponseHead),
     /// A part of the response.
     Chunk {
-        /// Written as it is; may be empty.
+        /// The body, written unchanged; may be empty.
         data: Vec<u8>,
         /// Whether to call [`Apps::written`] when there is room for more.
         asks: bool,

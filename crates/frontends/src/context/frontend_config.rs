@@ -47,7 +47,7 @@ pub struct ConnectionLimits {
     pub handshake_timeout_ms: u64,
     /// From the end of a request's head to the end of its body.
     pub body_timeout_ms: u64,
-    /// Between two requests of a kept-alive connection.
+    /// The time limit between two requests of a kept-alive connection.
     pub idle_timeout_ms: u64,
     /// The longest time without a message in either direction on an open session; 0: unlimited while it answers pings.
     pub session_idle_timeout_ms: u64,

@@ -308,7 +308,7 @@ pub enum HookDecision {
         /// From 3000 to 4999, an application's own from 4000 on. SDKs reconnect except after 3500 to 3999 and 4500 to
         /// 4999.
         code: u16,
-        /// For people; at most 123 bytes reach the client.
+        /// A text for people; at most 123 bytes are sent to the client.
         reason: Box<str>,
     },
     /// No decision: the command fails with error 100, which is temporary.

@@ -32,7 +32,7 @@ pub const USER_BYTES_MAX: usize = 254;
 /// How a route determines the user.
 #[derive(Clone, Debug)]
 pub enum Identity {
-    /// Not at all: connections are anonymous and can't be pushed to by user.
+    /// No user: connections are anonymous, and pushes to users don't reach them.
     None,
     /// `?NAME=` of the handshake's target.
     Query(String),

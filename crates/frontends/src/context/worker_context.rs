@@ -548,7 +548,7 @@ impl Outlet for Requests {
     }
 }
 
-/// Outgoing mail of this turn for other workers, with the remaining credit.
+/// Outgoing messages of this turn for other workers, with the remaining credit.
 pub struct HubMailer {
     /// Lanes by worker index.
     pub lanes: Vec<WorkerLane>,

@@ -101,7 +101,7 @@ impl<A: UpperLayer> HttpStage<A> {
         shared: &mut Context,
     ) -> Result<StageStep<OpenedSession<A::Session>>, HttpError> {
         let State::Body(body) = &mut self.state else {
-            unreachable!("called in this state only")
+            unreachable!("called only in this state")
         };
         let piece = body.decoder.decode(input)?;
         if !matches!(body.purpose, BodyPurpose::Dropped(_)) {

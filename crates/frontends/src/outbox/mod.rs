@@ -72,7 +72,7 @@ enum PushMode {
     Refused,
     /// An open session with WebSocket frames.
     Framed,
-    /// With the position of each publication.
+    /// Each publication has its position.
     Positioned,
     /// For a client that may lose publications.
     Lossy(DropPolicy),
@@ -209,7 +209,9 @@ impl Outboxes {
             outbox_bytes_max,
             sent: SentCounts::default(),
             now_ms: 0,
-            masks: MaskSource::new(|_| panic!("no random source: dialing is unavailable")),
+            masks: MaskSource::new(|_| {
+                panic!("no random numbers available: connections to other servers can't be opened")
+            }),
             access_log: AccessLogBuffer::default(),
         }
     }
@@ -282,7 +284,7 @@ impl Outboxes {
     /// Returns the outbox of a live connection.
     ///
     /// # Panics
-    /// If `id` is stale: only the connection itself uses this, while it lives.
+    /// If `id` is stale: only the connection itself calls this, while it is open.
     pub fn of(&self, id: ConnectionId) -> &Outbox {
         let outbox = &self.boxes[id.index as usize];
         assert_eq!(

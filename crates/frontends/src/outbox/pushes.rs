@@ -384,7 +384,7 @@ mod tests {
         assert!(formats.iter().all(|format| *format < OTHERS_FROM));
         let frames: HashSet<u32> = all.iter().map(|keys| keys.frame).collect();
         assert_eq!(frames.len(), all.len());
-        // Lower keys are those of plain publications and of those with positions.
+        // Lower keys are for plain publications and for those with positions.
         assert!(
             frames
                 .iter()

@@ -137,7 +137,7 @@ fn who_is_slow_misses_publications_of_namespaces_that_say_so_from_half_on() {
     };
     for hears in [DeliveryMode::Reliable, DeliveryMode::WithPositions] {
         let mut all = outboxes(1_000, hears);
-        // Alone it fits regardless of its length.
+        // A single message is accepted regardless of its length.
         deliver(&mut all, "a", &"x".repeat(800), late);
         assert!(!bytes(&mut all).is_empty());
         all.set_unsent(ID, 400);

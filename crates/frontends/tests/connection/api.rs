@@ -96,7 +96,7 @@ fn results_are_as_documented() {
         ),
     ];
     for worker in [0, 1, 2, 0] {
-        // On one kept-alive connection; clients disconnected in the last round reconnect.
+        // All requests use one kept-alive connection; clients disconnected in the last round reconnect.
         for (worker, ann) in anns.iter_mut().enumerate() {
             world.reset(*ann);
             *ann = world.open(worker, "/ws?user=ann&channel=news");

@@ -142,7 +142,7 @@ fn every_end_has_its_code_and_reason_and_is_told_once() {
                 world.advance(2);
             },
             1006,
-            "it took nothing for too long",
+            "the client accepted no data for too long",
             true,
         ),
         (

@@ -132,7 +132,7 @@ fn more_than_can_be_told_is_an_error_and_not_a_part() {
     let answer = of_both(&mut world);
     assert_eq!(answer["error"]["code"], 106, "{answer}");
     assert_eq!(answer["result"], Value::Null);
-    // More than that on one worker alone.
+    // One worker alone exceeds the limit.
     for _ in 0..501 {
         world.open(1, "/ws?channel=news&user=ann");
     }

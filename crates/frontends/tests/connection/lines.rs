@@ -323,7 +323,7 @@ fn bad_lines_behind_an_open_ack_do_not_pile_up() {
     let back_end = world.connect(0, PUSH);
     let input = format!("{{\"user\":\"{user}\",\"data\":1,\"ack\":true}}\n") + &"x\n".repeat(5000);
     world.send(back_end, input.as_bytes());
-    // The other worker takes no turns.
+    // The other worker runs no turns.
     while world.blocked(back_end) == Some(WaitReason::Turn) {
         world.turn(0);
     }

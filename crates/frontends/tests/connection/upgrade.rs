@@ -125,7 +125,7 @@ fn the_101_waits_for_the_home_and_what_comes_in_between_follows_it() {
     );
     world.turn(0);
     assert_eq!(world.take(peer), b"", "nobody has registered it");
-    // The user's home registers it and orders a push before the other home has received its mail.
+    // The user's home registers the connection and orders a push before the other home has received its message.
     world.turn(1);
     push(
         &mut world,

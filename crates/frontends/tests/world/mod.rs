@@ -308,7 +308,7 @@ impl World {
         self.tell_time();
     }
 
-    /// Advances the time of one worker while the others take no turns.
+    /// Advances the time of one worker while the others run no turns.
     pub fn advance_alone(&mut self, worker: usize, ms: u64) {
         self.now_ms += ms;
         self.tell_time();

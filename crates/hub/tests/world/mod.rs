@@ -49,7 +49,7 @@ pub(crate) struct Life {
     /// Length of the channel's order when the home registered it.
     since: Option<usize>,
     received: Vec<u64>,
-    /// The positions of what it received.
+    /// The positions of the received publications.
     positions: Vec<Option<Position>>,
     /// The offset that the subscriber reported as known.
     asked: Option<u64>,
@@ -142,7 +142,7 @@ pub(crate) struct Wires {
     pub(crate) returning: Vec<(WorkerId, WorkerId, Class2)>,
     /// Each channel's publications in the order of its home.
     pub(crate) orders: BTreeMap<String, Vec<u64>>,
-    /// By the ticket of the subscribe request.
+    /// The subscriptions by the ticket of their request.
     pub(crate) lives: BTreeMap<Ticket, Life>,
     pub(crate) current: BTreeMap<Member, Ticket>,
     /// The worker that published each number; numbers increase per worker.

@@ -51,11 +51,11 @@ pub(super) trait CheckObserver: Send + Sync {
 /// The reason why there is no result.
 #[derive(Debug)]
 pub(super) enum CheckError {
-    /// Not checked: the address has to wait.
+    /// The password was not checked: the address has to wait.
     Barred { wait_s: u32 },
     /// Not checked: the deadline passed before a helper was free.
     Late,
-    /// Not checked: no helper could be started.
+    /// The password was not checked: no helper could be started.
     Helper(String),
     /// A helper did not answer before the deadline.
     Unanswered,
@@ -141,7 +141,7 @@ impl HelperPool {
         if state.threads > 0 {
             return;
         }
-        // No thread would ever take them.
+        // No thread would process these jobs.
         let jobs = std::mem::take(&mut state.queue);
         drop(state);
         for PasswordCheck { ticket, asker, .. } in jobs {

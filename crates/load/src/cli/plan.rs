@@ -211,7 +211,7 @@ fn usage(words: impl Into<String>) -> CommandFailure {
 /// Default for connections being opened at a time.
 const OPENING_MAX: u32 = 256;
 
-/// Creates a plan that ends by itself.
+/// Creates a plan without a duration.
 fn plan(endpoints: Vec<Endpoint>, load: LoadPlan, common: &CommonArgs) -> Plan {
     Plan {
         sources: sources(&endpoints, common),
@@ -293,7 +293,7 @@ pub(super) fn settings(common: &CommonArgs, plan: &Plan) -> Settings {
     };
     let seconds = |ns: u64| Duration::from_nanos(ns).as_secs_f64();
     Settings {
-        // Without the program's name and "bench".
+        // The arguments without the program's name and "bench".
         command: super::mask::mask(std::env::args().skip(2)),
         label: common.output.label.clone(),
         connections: u64::from(plan.clients()),

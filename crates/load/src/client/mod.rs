@@ -71,7 +71,7 @@ pub(crate) enum State {
     Handshaking(Box<WebSocketHandshake>),
     WebSocket(Decoder, Encoder),
     Http(Box<ResponseReader>),
-    /// Lines, of which one may be incomplete.
+    /// Lines, the last of which may be incomplete.
     Lines(Vec<u8>),
     /// Closed by us, or about to be.
     Leaving,

@@ -138,7 +138,7 @@ impl EngineState {
         }
     }
 
-    /// Counts a failed answer, such as a status of 500, which is in no latency and no throughput.
+    /// Counts a failed answer, such as a status of 500, which is excluded from latency and throughput.
     pub(crate) fn failed(&mut self, counts_from: u64, bytes: usize) {
         self.received(counts_from, bytes);
     }

@@ -75,7 +75,7 @@ impl ShootoutLoad {
             let (kind, number) = (self.kind, self.number);
             self.number = self.number.wrapping_add(1);
             self.flights[who as usize].push_back((number, now));
-            // As in the original, but with a number in place of the time, which is stored here.
+            // Like the original message, but with a number in place of the time, which is stored here.
             let message =
                 format!("{{\"type\":\"{kind}\",\"payload\":{{\"sendTime\":\"{number}\"}}}}");
             io.net.sent(now, message.len());

@@ -53,7 +53,7 @@ pub struct ComparisonRow {
     pub title: String,
     /// The unit of the figure.
     pub unit: Unit,
-    /// The direction in which it improves.
+    /// The direction of improvement.
     pub better: Better,
     /// One entry per group; absent if none of its runs has the figure.
     pub values: Vec<Option<GroupValue>>,
@@ -322,7 +322,7 @@ fn pairs(first: &[&Report], other: &[&Report]) -> Option<Vec<(usize, usize)>> {
     took_turns.then_some(order)
 }
 
-/// Returns whether a time has the format whose order is alphabetical: `2026-11-21T06:00:00Z`.
+/// Returns whether a time has this format, whose order is alphabetical: `2026-11-21T06:00:00Z`.
 fn is_rfc3339(time: &str) -> bool {
     time.len() >= 20
         && time.is_char_boundary(10)

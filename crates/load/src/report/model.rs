@@ -304,7 +304,7 @@ pub struct Bucket {
 /// A distribution of microseconds by percentiles.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Distribution {
-    /// How many were measured, at least 1.
+    /// The number of measured values, at least 1.
     pub count: u64,
     /// The arithmetic mean of all values, not of the points.
     pub mean_us: f64,
@@ -366,7 +366,7 @@ pub struct Ledger {
     pub delivered: u64,
     /// Of these, deliveries that did not arrive although the receiver was connected.
     pub lost: u64,
-    /// Of these, publications sent while the receiver was disconnected, or cut off on the way to it.
+    /// Of these, publications sent while the receiver was disconnected, or lost when its connection was closed.
     pub away: u64,
     /// Deliveries received more than once.
     pub duplicated: u64,
@@ -440,7 +440,7 @@ pub struct HttpTally {
     pub unexpected_bodies: Option<u64>,
 }
 
-/// Lengths of bodies that are told apart.
+/// The maximum number of distinct body lengths that are reported.
 const BODY_LENGTHS_MAX: usize = 16;
 
 impl HttpTally {

@@ -326,8 +326,8 @@ fn without_stamps_there_are_no_latencies_once_counts_disagree() {
     }
 }
 
-/// A closed loop continues after a lost message, with or without others in flight; one answered after its time limit is
-/// late, and unanswered all the same.
+/// A closed loop continues after a lost message, with or without others in flight; a message answered after its time
+/// limit is late, but counts as unanswered.
 #[test]
 fn a_closed_loop_goes_on_when_an_answer_is_not_there_in_time() {
     at_once([1, 2], |inflight| {

@@ -237,7 +237,7 @@ impl Ring {
         const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let fd = Fd(socket.as_raw_fd());
         let pieces = queue.slices().count();
-        // Lists that entries point into must not move, so they never grow.
+        // Lists referenced by entries must not move, so they never grow.
         let is_full = |ring: &Self| {
             ring.slices.len() + pieces > SLICES_MAX
                 || ring.messages.len() == ring.messages.capacity()

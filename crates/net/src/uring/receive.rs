@@ -212,7 +212,7 @@ impl Uring {
             }
             self.ring.give_back(filled);
         }
-        // Most have no further parts, and the kernel reports what comes next.
+        // Most have no further parts, and the kernel reports the next input.
         if let Some(transport) = self.base.transports.live(id)
             && transport.interest & (RECEIVING | HAS_LATER_PARTS) != RECEIVING
         {

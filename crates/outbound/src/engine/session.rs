@@ -385,7 +385,7 @@ async fn ask_sentinel(
         CallError::new(CallErrorKind::Refused, words)
     };
     let reply = asked.await.unwrap_or_else(|_| {
-        let words = format!("redis: the Sentinel at {host}:{port} has not answered");
+        let words = format!("redis: the Sentinel at {host}:{port} did not reply");
         Err(CallError::new(CallErrorKind::Unreachable, words))
     })?;
     let mut parts = list(reply).ok_or_else(unknown)?.filter_map(bytes);

@@ -136,7 +136,7 @@ impl SubscriptionSource {
         let [first, longest] = PAUSES;
         loop {
             feed.lost.notified().await;
-            let words = "redis: the subscription's connection was lost; what is published meanwhile is missed";
+            let words = "redis: the subscription's connection was lost; messages published meanwhile are lost";
             queue.tell(CallError::new(CallErrorKind::ConnectionLost, words));
             let mut pause = Duration::ZERO;
             feed = loop {

@@ -61,7 +61,7 @@ impl Relay {
         relay
     }
 
-    /// Lets nothing more reach the node on the feeds that there are.
+    /// Stops all data to the node on the current feeds.
     pub(crate) fn silence_feeds(&self) {
         for pipe in self.pipes.lock().iter() {
             let is_feed = pipe.is_feed.load(Ordering::Relaxed);

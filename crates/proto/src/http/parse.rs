@@ -131,7 +131,7 @@ fn parse_front<'b>(
     if fields.host.is_none() && version == HttpVersion::Http11 {
         // RFC 9112 section 3.2: required even if the target contains the host.
         return Err(HttpError::bad(if has_authority {
-            "Host is missing beside the URL"
+            "Host is missing in a request with a full URL"
         } else {
             "Host is missing"
         }));
@@ -140,7 +140,7 @@ fn parse_front<'b>(
     if fields.expects_other && version == HttpVersion::Http11 {
         return Err(HttpError::new(
             Status::EXPECTATION_FAILED,
-            "only 100-continue can be expected",
+            "the only supported expectation is 100-continue",
         ));
     }
     let head = Head {

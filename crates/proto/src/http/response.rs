@@ -16,7 +16,7 @@ pub enum ResponseBody {
     Sized(u64),
     /// By an empty chunk, with [`write_chunk`] and [`finish_chunks`].
     Chunked,
-    /// By closing the connection: streams to HTTP/1.0.
+    /// The body ends when the connection is closed: streams to HTTP/1.0.
     UntilClose,
 }
 

@@ -111,7 +111,7 @@ impl Partial {
         }
     }
 
-    /// Returns whether nothing is in progress.
+    /// Returns whether no message is in progress.
     pub(super) fn is_idle(&self) -> bool {
         self.message.is_none() && self.frame.is_none() && self.header.is_empty()
     }

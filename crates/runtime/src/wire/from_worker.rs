@@ -264,7 +264,7 @@ impl<'a> FromWorker<'a> {
     /// Parses a frame. `event` returns the event that an id belongs to; `None` if the worker is not processing it.
     ///
     /// # Errors
-    /// The frame is malformed; the error's scope says what that ends.
+    /// The frame is malformed; the error has the scope.
     pub fn read(
         frame: Frame<'a>,
         event: impl Fn(u64) -> Option<EventName>,
@@ -670,7 +670,7 @@ fn call<'a>(
             data: written(head.data, &parts)?,
         },
         "part" => return Err("only a handler of a request can respond in parts".to_owned()),
-        other => return Err(format!("there is no call {other:?}")),
+        other => return Err(format!("unknown call {other:?}")),
     };
     Ok(WorkerCall {
         id: head.id,

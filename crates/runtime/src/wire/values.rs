@@ -91,7 +91,7 @@ pub(super) fn read(mut bytes: &[u8]) -> Result<Vec<MysqlValue>, String> {
                 let (bytes, rest) = rest.split_at_checked(length).ok_or("a truncated value")?;
                 (MysqlValue::Bytes(bytes.to_vec()), rest)
             }
-            other => return Err(format!("a value of kind {other}")),
+            other => return Err(format!("a value of unknown type {other}")),
         };
         values.push(value);
         bytes = rest;

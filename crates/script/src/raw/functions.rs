@@ -101,7 +101,7 @@ unsafe fn refused(state: *mut lua_State, why: &CStr) -> c_int {
 /// `conn:send(data, kind)` → `true`, or `nil, "closed"`; `false, "full"` if it is sent but the sender should wait; to
 /// another server `nil, "full"`.
 pub(super) unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; what raises errors does so before anything is borrowed.
+    // SAFETY: created by `closure`; errors are raised before any value is borrowed.
     unsafe {
         let to = connection(state);
         let Some(data) = bytes(state, 2) else {
@@ -146,7 +146,7 @@ pub(super) unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
             }
             SendResult::TooMuch => fail(
                 state,
-                c"too much data is sent at once: wait between messages, so that it can leave (veche.sleep(0))",
+                c"too much data is sent at once: wait between messages, so that it can be sent (veche.sleep(0))",
             ),
         }
         ffi::lua_pushboolean(state, 1);
@@ -312,7 +312,7 @@ pub(super) unsafe extern "C-unwind" fn capture(state: *mut lua_State) -> c_int {
 
 /// `traceback(coroutine, level)` → its traceback, or that of the caller, from that level on.
 pub(super) unsafe extern "C-unwind" fn traceback(state: *mut lua_State) -> c_int {
-    // SAFETY: the coroutine lives as long as the argument stays on the stack; nothing here owns anything.
+    // SAFETY: the coroutine lives as long as the argument stays on the stack; no value here owns memory.
     unsafe {
         let of = ffi::lua_tothread(state, 1);
         let level = ffi::lua_tonumber(state, 2).clamp(0.0, 1e6) as c_int;

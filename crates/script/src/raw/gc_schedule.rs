@@ -32,7 +32,7 @@ pub(super) struct GcSchedule {
     cycles: u8,
     /// The memory in use when it started.
     began_bytes: usize,
-    /// The last collection freed too little; the time from which another may start.
+    /// The time from which another collection may start, after one that freed too little.
     again_ms: u64,
 }
 
@@ -75,7 +75,7 @@ impl GcSchedule {
             return;
         }
         self.began_bytes = used_bytes;
-        // A cycle that had already started misses what has become garbage since.
+        // A cycle that had already started misses newer garbage.
         self.cycles = if used_bytes >= bytes_max { 2 } else { 1 };
         // SAFETY: sets a number of the VM's.
         unsafe { ffi::lua_gc(main, ffi::LUA_GCSETSTEPMUL, SPEED) };

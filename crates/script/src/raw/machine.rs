@@ -316,7 +316,7 @@ impl LuaVm {
         debug_assert!(arguments.len() <= ARGUMENTS_MAX);
         let pooled = self.pool.pop();
         let coroutine = pooled.unwrap_or_else(|| new_coroutine(self.main));
-        // SAFETY: the stack of a coroutine that has not begun is empty and has room; nothing refuses memory.
+        // SAFETY: the stack of a coroutine that has not started is empty and has room; the memory limit is off.
         unsafe { ffi::lua_rawgeti(coroutine.state, ffi::LUA_REGISTRYINDEX, function.0.into()) };
         push_all(coroutine.state, arguments);
         coroutine
@@ -497,8 +497,7 @@ impl Drop for LuaVm {
     }
 }
 
-const STRAY_YIELD: &str = "coroutine.yield outside of a coroutine: only one that was made by \
-    coroutine.create or coroutine.wrap can yield";
+const STRAY_YIELD: &str = "coroutine.yield outside of a coroutine: only coroutines created by coroutine.create or coroutine.wrap can yield";
 
 fn new_coroutine(main: *mut lua_State) -> Coroutine {
     // SAFETY: one value on the main stack, which is taken off again; nothing refuses memory.

@@ -52,7 +52,7 @@ pub(crate) struct VmMemory {
     looks_next: Cell<usize>,
     /// The memory limit of the VM, in bytes.
     bytes_max: usize,
-    /// Runs that take more are ended.
+    /// Runs that allocate more are ended.
     run_bytes_max: usize,
     /// The VM's limit while the process is short of memory.
     short_bytes_max: Cell<usize>,

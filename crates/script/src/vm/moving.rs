@@ -98,8 +98,8 @@ impl Vm {
         }
     }
 
-    /// Withdraws a hook request that waits for the end of `app.start`, so that another VM can be asked; returns whether
-    /// it did.
+    /// Withdraws a hook request that waits for the end of `app.start`, so that another VM can handle it; returns
+    /// whether it was withdrawn.
     pub fn cancel_hook(&mut self, number: u64) -> bool {
         let is_it = |owner| matches!(owner, Owner::Question(of, _) if of == number);
         let Some(gate) = &mut self.gate else {

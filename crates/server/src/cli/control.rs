@@ -82,7 +82,9 @@ impl ControlTarget {
         let (line, connection) =
             exchange(socket, request, descriptor).map_err(|error| self.not_responding(&error))?;
         let answer: Value = serde_json::from_str(&line).map_err(|_| {
-            self.not_responding(&io::Error::other("it did not answer like a Veche server"))
+            self.not_responding(&io::Error::other(
+                "its response is not that of a Veche server",
+            ))
         })?;
         if answer["ok"] != true {
             let why = answer["error"]
@@ -273,7 +275,7 @@ pub(super) fn stop_wait(file: &Path, now: bool) -> Duration {
     }
 }
 
-/// `veche stop`: requests a stop, then waits until the process is gone.
+/// `veche stop`: requests a stop, then waits until the process has ended.
 pub(super) fn stop(
     control: &ControlTarget,
     now: bool,

@@ -15,7 +15,7 @@ use rust_embed::Embed;
 use veche_terminal::exit::{CommandFailure, Exit, print};
 use veche_terminal::plain;
 
-/// Where to make it, and of which kind.
+/// The name and the template of the application.
 #[derive(Args, Debug)]
 pub(super) struct NewArgs {
     /// The folder to create; it must not exist

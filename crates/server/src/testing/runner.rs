@@ -232,7 +232,7 @@ impl TestRunner<'_> {
         let waits = self.waits.iter().map(|wait| wait.until_ms);
         let patience_ms = waits.chain([script_ms]).min().unwrap_or(u64::MAX);
         if patience_ms == u64::MAX {
-            return Err("the test waits for something that will never happen".to_owned());
+            return Err("the test waits for an event that will never happen".to_owned());
         }
         let next_ms = self.world.next_ms().min(patience_ms);
         self.world.set_now_ms(next_ms)

@@ -397,7 +397,7 @@ fn without_keys_nobody_gets_in_until_there_are_some() {
         let token = signer.token(&claims("ann"));
         assert_eq!(status(&server, &token), 101);
         until("a word of it in the log", || {
-            server.log().contains("no token can be checked")
+            server.log().contains("no tokens can be verified")
         });
     });
 }

@@ -269,7 +269,7 @@ fn pam_says_who_it_is() {
         }
         until("a word of who was refused", || {
             let log = server.log();
-            log.contains("refused: ") && log.contains("name or password is wrong")
+            log.contains("refused: ") && log.contains("wrong user name or password")
         });
         drop((ann, bob));
     });

@@ -53,7 +53,7 @@ fn a_process_that_hangs_is_replaced() {
     );
     let how = veche.status()["last_exit"]["how"].to_string();
     assert!(
-        how.contains("SIGKILL") && how.contains("has not answered"),
+        how.contains("SIGKILL") && how.contains("no response for"),
         "{how}"
     );
 }

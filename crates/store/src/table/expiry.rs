@@ -73,7 +73,7 @@ impl State {
             return 0;
         };
         let Some(IndexKey::Medium(now)) = index.key_of(|_| Cell::Bits(now_ms)) else {
-            unreachable!("a time that may be missing has 72 bits");
+            unreachable!("an optional time has 72 bits");
         };
         let tree = u128::tree(&index.tree);
         let keys = index.keys(&table.shape, &self.rows);

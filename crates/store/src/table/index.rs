@@ -46,7 +46,7 @@ macro_rules! formed {
             fn tree(tree: &AnyTree) -> &Tree<Self> {
                 match tree {
                     AnyTree::$form(tree) => tree,
-                    _ => unreachable!("an index keeps its form"),
+                    _ => unreachable!("an index never changes its key type"),
                 }
             }
         }

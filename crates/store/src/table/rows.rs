@@ -167,7 +167,7 @@ impl Rows {
         let before = branch.leaves[place].bytes();
         let leaf = &mut branch.leaves[place];
         let Err(spot) = leaf.find(number) else {
-            unreachable!("the row is not there");
+            unreachable!("the row does not exist");
         };
         leaf.insert(shape, spot, number, row);
         let new = leaf

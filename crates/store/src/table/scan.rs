@@ -200,7 +200,7 @@ impl State {
             None => Ok(self
                 .keys
                 .as_ref()
-                .expect("keys that are no row numbers have an index")),
+                .expect("keys other than row numbers have an index")),
             Some(_) if self.is_loading => Err(TableError::Loading),
             Some(place) => Ok(&self.indexes[place]),
         }

@@ -325,7 +325,7 @@ impl<K: Key> Tree<K> {
         let leaf = &mut self.branches[at.branch].leaves[at.leaf];
         let before = leaf.bytes();
         let removed = leaf.rows.remove(at.place);
-        debug_assert_eq!(removed, entry.1, "the entry is there");
+        debug_assert_eq!(removed, entry.1, "the entry exists");
         release_room(&mut leaf.rows, STEP);
         self.count -= 1;
         self.bytes = self.bytes - before + leaf.bytes();

@@ -31,7 +31,7 @@ impl ApiAnswerBody {
         }
     }
 
-    /// Creates the answer to one command.
+    /// Creates the reply to a single command.
     pub(super) fn one(exchanges: VecDeque<Exchange>) -> Self {
         debug_assert_eq!(exchanges.len(), 1, "a single command has one reply");
         Self {

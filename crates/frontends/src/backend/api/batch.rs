@@ -22,7 +22,7 @@ pub(super) struct ApiBatch {
     waiting: VecDeque<(ApiMethod, BatchCommand)>,
     /// Methods of commands with unwritten answers, in order.
     methods: VecDeque<ApiMethod>,
-    /// Commands wait for the answer to the last one that was begun.
+    /// Whether commands wait for the reply to the last started one.
     is_barrier: bool,
     are_lines: bool,
 }

@@ -247,7 +247,7 @@ impl TokenVerifier {
     /// Verifies a token with these keys and returns its claims; the token may have no user.
     ///
     /// # Errors
-    /// It is invalid or revoked, or there are no keys.
+    /// The token is invalid or revoked, or there are no keys.
     pub(crate) fn judge(
         &self,
         keys: Option<&Keys>,

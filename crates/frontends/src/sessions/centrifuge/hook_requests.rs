@@ -297,7 +297,7 @@ impl Centrifuge {
         }
     }
 
-    /// Handles a decision; returns what happens next if something waited for it.
+    /// Handles a decision; returns the next step if a command waited for it.
     pub(crate) fn handle_hook_decision(
         &mut self,
         question: HookRequestId,

@@ -30,7 +30,7 @@ enum RenewalOutcome {
 }
 
 impl Centrifuge {
-    /// Returns whether a hook has to be asked when the connection expires, and is not being asked yet.
+    /// Returns whether a hook has to be called when the connection expires, and no call is pending yet.
     pub(crate) fn renews_by_hook(&self, route: &Route) -> bool {
         self.state == State::Connected
             && self.hooks.refresh.is_none()

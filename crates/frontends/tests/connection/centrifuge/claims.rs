@@ -62,7 +62,7 @@ fn expire_at_says_how_long_a_connection_lasts_and_exp_only_how_long_its_token_ho
     );
     seconds_closed(&mut world, peer, 3005, 1 + 25);
 
-    // It may also be later than the token's expiry, or never.
+    // The expiry may also be later than the token's, or never.
     let at = in_seconds(&world, 5000);
     let (late, reply) = connected(&mut world, json!({ "expire_at": at }));
     assert_eq!(reply["ttl"], 5000);

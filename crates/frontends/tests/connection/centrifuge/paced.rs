@@ -12,7 +12,7 @@ use crate::world::{INTERNAL, PUBLIC, Peer, World};
 /// Commands in one message, the maximum.
 const MANY: u32 = 1_024;
 
-/// Returns a world in which commands also go to a channel of another worker, and a counting subscriber.
+/// Returns a world in which commands also go to a channel of another worker, and a subscriber that counts.
 fn world_and_listener() -> (World, Peer) {
     let mut world = super::world(3);
     let listener = connect(&mut world, 0, "/centrifuge", &json!({})).0;

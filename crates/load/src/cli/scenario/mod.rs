@@ -120,7 +120,7 @@ fn run_together(
     interrupts: &AtomicUsize,
     line: &mut ProgressLine,
 ) -> Vec<Result<Report, CommandFailure>> {
-    let (first, others) = group.split_first().expect("no group is empty");
+    let (first, others) = group.split_first().expect("groups are never empty");
     let stop = &AtomicBool::new(false);
     thread::scope(|scope| {
         let others: Vec<_> = others
@@ -157,7 +157,10 @@ fn run_one(
     mut line: Option<&mut ProgressLine>,
 ) -> Result<Report, CommandFailure> {
     let Some((kind, common, _)) = phase.question.plan() else {
-        return Err(CommandFailure::new(Exit::Usage, "no phase of a scenario"));
+        return Err(CommandFailure::new(
+            Exit::Usage,
+            "not a phase of a scenario",
+        ));
     };
     let promises = phase.promises.iter().chain(&scenario.promises);
     let mut about_errors: Vec<Slo> = promises

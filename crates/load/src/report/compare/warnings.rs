@@ -70,7 +70,9 @@ pub(super) fn of(groups: &[(Group, Vec<&Report>)]) -> Vec<String> {
         if is_bottleneck(run) {
             push(
                 &mut warnings,
-                format!("{file}: the tester was the bottleneck, so its figures are the tester's."),
+                format!(
+                    "{file}: the tester was the bottleneck, so the figures describe the tester."
+                ),
             );
         }
         if run.interrupted {

@@ -408,7 +408,7 @@ unsafe extern "C-unwind" fn delete(state: *mut lua_State) -> c_int {
     }
 }
 
-/// `see(table, key)` → a row, and the snapshot that `update_seen` compares it with.
+/// `see(table, key)` → a row, and the snapshot with which `update_seen` compares it.
 unsafe extern "C-unwind" fn see(state: *mut lua_State) -> c_int {
     // SAFETY: made by `functions`.
     unsafe {

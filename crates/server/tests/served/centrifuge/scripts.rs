@@ -223,7 +223,7 @@ fn what_goes_wrong_in_a_handler_is_told_and_ends_nothing_else() {
             "attempt to index local 't' (a nil value)",
             "stack traceback:",
             "centrifuge.rpc returned nothing: a table expected",
-            "it ran too long without waiting and was stopped",
+            "the code ran too long without waiting and was stopped",
             "longer than request_timeout",
         ];
         for why in whys {
