@@ -334,7 +334,7 @@ impl Checker<'_> {
             .join(text(table, "control").expect("has a default"));
         if control.as_os_str().len() > CONTROL_PATH_BYTES_MAX {
             let message = format!(
-                "control: the path of a socket has at most {CONTROL_PATH_BYTES_MAX} bytes, found {} with the file's folder in front",
+                "control: the path of a socket may have at most {CONTROL_PATH_BYTES_MAX} bytes, found {} including the folder of the configuration",
                 control.as_os_str().len()
             );
             self.problems.add(table.value_at("control"), message);
@@ -532,7 +532,7 @@ impl Checker<'_> {
             files.extend(file);
             let key = secret.expose();
             if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-                self.problems.add(at, "keys: a key is made of visible ASCII characters without spaces, because it is sent in a header");
+                self.problems.add(at, "keys: a key must consist of visible ASCII characters without spaces, because it is sent in a header");
             } else if key.len() < KEY_BYTES_SAFE {
                 self.warn(
                     at,

@@ -197,7 +197,7 @@ impl OriginRule {
         }
         let text = text.to_ascii_lowercase();
         let Some((scheme, rest)) = text.split_once("://") else {
-            return Err("an origin starts with its scheme, as in \"https://\"".to_owned());
+            return Err("an origin must start with its scheme, as in \"https://\"".to_owned());
         };
         if scheme.is_empty()
             || !scheme
@@ -207,7 +207,9 @@ impl OriginRule {
             return Err(format!("{scheme:?} is not a scheme"));
         }
         if rest.contains('/') {
-            return Err("an origin ends after host and port: no path, no slash".to_owned());
+            return Err(
+                "an origin must end after host and port, without a path or slash".to_owned(),
+            );
         }
         let (host, port) = split_port(rest)?;
         if let Some(parent) = host.strip_prefix("*.") {
@@ -316,7 +318,7 @@ impl ChannelPattern {
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() || text.len() > CHANNEL_BYTES_MAX {
             return Err(format!(
-                "a channel's name has 1 to {CHANNEL_BYTES_MAX} bytes"
+                "a channel's name must have 1 to {CHANNEL_BYTES_MAX} bytes"
             ));
         }
         if text.starts_with('#') {

@@ -132,7 +132,11 @@ impl<E: Engine> Hub<E> {
         joining: &SubscribeOptions,
     ) -> EngineReply<Option<Box<SubscribeOutcome>>> {
         let hash = self.channels.hash(&name);
-        debug_assert_eq!(self.home(hash, &name), self.me, "all workers have one seed");
+        debug_assert_eq!(
+            self.home(hash, &name),
+            self.me,
+            "all workers share one seed"
+        );
         let index = match self.channels.find(hash, &name) {
             Some(index) => index,
             None => self.channels.insert(hash, name, Home::LOCAL),

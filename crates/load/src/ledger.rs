@@ -192,7 +192,7 @@ impl DeliveryTracker {
 pub(crate) struct AbsencePeriod {
     /// By publisher, the expected number of the first message.
     next: BTreeMap<u32, u32>,
-    /// Time from which on everything is expected again; absent if it did not return.
+    /// The time from which all messages are expected again; absent if the receiver did not return.
     pub(crate) until_ns: Option<u64>,
 }
 

@@ -57,7 +57,7 @@ pub enum GlobError {
     #[error("nothing follows the last \\")]
     Escape,
     /// More than [`PATTERN_BYTES_MAX`] bytes.
-    #[error("a pattern has at most {PATTERN_BYTES_MAX} bytes")]
+    #[error("a pattern may have at most {PATTERN_BYTES_MAX} bytes")]
     Long,
 }
 

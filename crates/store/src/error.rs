@@ -6,7 +6,7 @@ use crate::value::ValueKind;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
     /// A name is empty or too long.
-    #[error("a name has 1 to 255 bytes")]
+    #[error("a name must have 1 to 255 bytes")]
     Name,
     /// The maximum number is reached.
     #[error("the limit of {most} is reached")]
@@ -21,7 +21,7 @@ pub enum Error {
         bytes_max: usize,
     },
     /// A key is too long.
-    #[error("a key has at most 1024 bytes")]
+    #[error("a key may have at most 1024 bytes")]
     Key,
     /// The limit leaves no room. Nothing is evicted.
     #[error("full: {needed} bytes more would exceed its limit of {bytes_max}")]

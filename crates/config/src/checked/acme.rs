@@ -55,7 +55,7 @@ impl Checker<'_> {
             }
         }
         if names.len() > NAMES_MAX {
-            let message = format!("tls: acme: a certificate has at most {NAMES_MAX} names");
+            let message = format!("tls: acme: a certificate may have at most {NAMES_MAX} names");
             self.problems.add(at, message);
         }
         if self.problems.count() != before {

@@ -338,8 +338,8 @@ fn routes() {
     echo(
         "path = \"/\"\norigins = [\"x.example\", \"https://x.example/\",\n  \"https://*x.example\", \"https://x.example:0\"]",
         &[
-            "6:12: origins: an origin starts with its scheme, as in \"https://\", found \"x.example\"",
-            "6:25: origins: an origin ends after host and port: no path, no slash, found \"https://x.example/\"",
+            "6:12: origins: an origin must start with its scheme, as in \"https://\", found \"x.example\"",
+            "6:25: origins: an origin must end after host and port, without a path or slash, found \"https://x.example/\"",
             "7:3: origins: \"*x.example\" is not a host name (\"*\" is allowed only in front of a dot), found \"https://*x.example\"",
             "7:25: origins: \"0\" is not a port, found \"https://x.example:0\"",
         ],
@@ -402,7 +402,7 @@ fn handlers() {
             "6:13: channels: channels that start with \"#\" are personal channels of users, found \"#me\"",
             "6:20: channels: \"*\" is allowed only at the end, found \"a*b\"",
             "6:27: channels: ' ' can't be in a channel's name, found \"a b\"",
-            "6:34: channels: a channel's name has 1 to 255 bytes, found \"\"",
+            "6:34: channels: a channel's name must have 1 to 255 bytes, found \"\"",
             "6:38: channels: private channels (\"$\") can only be allowed by their full name, found \"chat:$*\"",
         ],
     );
@@ -484,7 +484,7 @@ fn server_and_api() {
     says_after_listen(
         &long,
         &[
-            "4:11: control: the path of a socket has at most 107 bytes, found 108 with the file's folder in front",
+            "4:11: control: the path of a socket may have at most 107 bytes, found 108 including the folder of the configuration",
         ],
     );
     says_after_listen(
@@ -495,8 +495,8 @@ fn server_and_api() {
     says_after_listen(
         "[api]\nkeys = [\"\", \"two words\"]\n",
         &[
-            "4:9: keys: a key is made of visible ASCII characters without spaces, because it is sent in a header",
-            "4:13: keys: a key is made of visible ASCII characters without spaces, because it is sent in a header",
+            "4:9: keys: a key must consist of visible ASCII characters without spaces, because it is sent in a header",
+            "4:13: keys: a key must consist of visible ASCII characters without spaces, because it is sent in a header",
         ],
     );
 }

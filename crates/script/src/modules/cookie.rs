@@ -87,21 +87,21 @@ impl Attributes {
         let text = text.as_deref().filter(|text| is_attribute(text));
         match (name.as_str(), text, value) {
             ("path", Some(path), _) if path.starts_with('/') => self.write("Path", path),
-            ("path", ..) => return bad("path as a string that begins with / expected, without ;"),
+            ("path", ..) => return bad("path: a string that begins with / expected, without ;"),
             ("domain", Some(domain), _) if !domain.is_empty() => self.write("Domain", domain),
-            ("domain", ..) => return bad("domain as a string expected, without ;"),
+            ("domain", ..) => return bad("domain: a string expected, without ;"),
             ("max_age", _, value) => match as_number(value) {
                 Some(age) if age.abs() <= WHOLE_MAX && age.fract() == 0.0 => {
                     self.write("Max-Age", age as i64);
                 }
-                _ => return bad("max_age as a whole number of seconds expected"),
+                _ => return bad("max_age: a whole number of seconds expected"),
             },
             ("expires", _, value) => match as_number(value) {
                 Some(at) if (0.0..=EXPIRES_MAX).contains(&at) => {
                     let at = UNIX_EPOCH + Duration::from_secs(at as u64);
                     self.write("Expires", httpdate::fmt_http_date(at));
                 }
-                _ => return bad("expires as seconds since 1970 expected"),
+                _ => return bad("expires: seconds since 1970 expected"),
             },
             ("http_only", _, Value::Boolean(is_set)) => self.flag("HttpOnly", *is_set),
             ("secure", _, Value::Boolean(is_set)) => {
@@ -109,7 +109,7 @@ impl Attributes {
                 self.flag("Secure", *is_set);
             }
             ("http_only" | "secure", ..) => {
-                return bad(&format!("{name} as true or false expected"));
+                return bad(&format!("{name}: true or false expected"));
             }
             ("same_site", Some("strict"), _) => self.write("SameSite", "Strict"),
             ("same_site", Some("lax"), _) => self.write("SameSite", "Lax"),
@@ -118,7 +118,7 @@ impl Attributes {
                 self.write("SameSite", "None");
             }
             ("same_site", ..) => {
-                return bad("same_site as \"strict\", \"lax\" or \"none\" expected");
+                return bad("same_site: \"strict\", \"lax\" or \"none\" expected");
             }
             _ => {
                 return bad(

@@ -112,7 +112,7 @@ fn publish(lua: &Lua, desk: &Rc<HostContext>, what: &'static str) -> mlua::Resul
             let is_json = data.is_table();
             if is_json && kind == MessageKind::Binary {
                 return Err(fault(format!(
-                    "bad argument #2 to '{what}': a table is published as JSON, which is text"
+                    "bad argument #2 to '{what}': a table can only be published as text (JSON)"
                 )));
             }
             let (borrowed, made);

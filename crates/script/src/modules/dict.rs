@@ -69,7 +69,7 @@ fn named<T>(
 }
 
 fn options(arguments: &Arguments) -> mlua::Result<Option<Options>> {
-    const WHAT: &str = "bytes_max as a whole number of at least 1024";
+    const WHAT: &str = "bytes_max: a whole number of at least 1024";
     let table = match arguments.at(2) {
         Value::Nil => return Ok(None),
         Value::Table(table) => table,

@@ -185,17 +185,17 @@ function t.counters()
   check.fails("bad argument #1 to 'counter:get': a counter expected", counter.get)
   check.fails("a counter expected", counter.add, veche.dict("x"), 1)
   check.fails("bad argument #1 to 'counter': a string expected, not nil", veche.counter)
-  check.fails("bad argument #1 to 'counter': a name has 1 to 255 bytes", veche.counter, "")
+  check.fails("bad argument #1 to 'counter': a name must have 1 to 255 bytes", veche.counter, "")
 end
 
 function t.bad_arguments()
   local dict = veche.dict("bad")
   for _, bad in ipairs { "", ("x"):rep(256) } do
-    check.fails("bad argument #1 to 'dict': a name has 1 to 255 bytes", veche.dict, bad)
+    check.fails("bad argument #1 to 'dict': a name must have 1 to 255 bytes", veche.dict, bad)
   end
   check.fails("bad argument #1 to 'dict': a string expected, not table", veche.dict, {})
   check.fails("bad argument #1 to 'dict:set': a string expected, not number", dict.set, dict, 5, 1)
-  check.fails("bad argument #1 to 'dict:set': a key has at most 1024 bytes", dict.set, dict, ("x"):rep(1025), 1)
+  check.fails("bad argument #1 to 'dict:set': a key may have at most 1024 bytes", dict.set, dict, ("x"):rep(1025), 1)
   check.fails("bad argument #2 to 'dict:set': a string, a number or a boolean expected, not table", dict.set, dict, "k", {})
   check.fails("bad argument #2 to 'dict:add': a string, a number or a boolean expected, not nil", dict.add, dict, "k")
   for _, bad in ipairs { 0, -1, 0 / 0, 1 / 0, "1", {} } do

@@ -9,9 +9,9 @@ local URL = "http://example.org/"
 function t.urls()
   for _, name in ipairs { "get", "head", "delete", "post", "put", "patch" } do
     local first = "bad argument #1 to '" .. name .. "': "
-    check.fails(first .. "a URL, as a string, expected", http[name])
-    check.fails(first .. "a URL, as a string, expected", http[name], 7)
-    check.fails(first .. "a URL, as a string, expected", http[name], {})
+    check.fails(first .. "a URL string expected", http[name])
+    check.fails(first .. "a URL string expected", http[name], 7)
+    check.fails(first .. "a URL string expected", http[name], {})
     local shape = first .. "a URL that begins with http:// or https:// expected"
     for _, bad in ipairs { "", "example.org", "ftp://a/", "file:///etc/passwd", "//a/", "http:/a", "javascript:1" } do
       check.fails(shape, http[name], bad)
@@ -25,7 +25,7 @@ function t.urls()
     end
   end
   check.fails("bad option url to 'request': it is missing", http.request, {})
-  check.fails("bad option url to 'request': a URL, as a string, expected", http.request, { url = 7 })
+  check.fails("bad option url to 'request': a URL string expected", http.request, { url = 7 })
   check.fails("bad argument #1 to 'request': a table of options expected", http.request)
   check.fails("bad argument #1 to 'request': a table of options expected", http.request, URL)
 end

@@ -102,7 +102,7 @@ fn a_worker_that_hangs_is_named_and_its_process_replaced() {
 }
 
 /// Stops the worker for a while. Returns whether the process was killed; otherwise the worker was waiting for events,
-/// which is no turn.
+/// which is not a turn.
 fn stop_worker(veche: &Veche, worker: Pid) -> bool {
     let all = Some(WaitPidFlag::__WALL);
     ptrace::seize(worker, ptrace::Options::empty()).expect("a process of ours");

@@ -95,7 +95,7 @@ impl Type {
             return Err(format!("\"{text}\": words expected, as in enum(m,f)"));
         }
         if words.len() > ENUM_WORDS_MAX {
-            return Err(format!("an enum has at most {ENUM_WORDS_MAX} words"));
+            return Err(format!("an enum may have at most {ENUM_WORDS_MAX} words"));
         }
         for (place, word) in words.iter().enumerate() {
             if words[..place].contains(word) {

@@ -202,7 +202,7 @@ fn file_option(
         ("download" | "content_type", Some(text)) => file.raw_set(name, text),
         ("download" | "content_type", None) => Err(arguments.bad(
             2,
-            &format!("{name} as a string of 1 to 255 bytes without control characters expected"),
+            &format!("{name}: a string of 1 to 255 bytes without control characters expected"),
         )),
         _ => Err(arguments.bad(2, "the options are download and content_type")),
     }

@@ -231,7 +231,7 @@ impl Draft<'_> {
 
     fn url(&self, value: &Value, what: &str) -> mlua::Result<String> {
         let Value::String(url) = value else {
-            return Err(self.bad(what, "a URL, as a string, expected"));
+            return Err(self.bad(what, "a URL string expected"));
         };
         let is_scheme = |url: &String| {
             let start = url.get(..8).unwrap_or(url).to_ascii_lowercase();
