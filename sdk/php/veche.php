@@ -7088,7 +7088,7 @@ final class Values
     {
         $taken = substr($this->bytes, $this->at, $length);
         $this->at += $length;
-        return strlen($taken) === $length ? $taken : throw new ServerException('a value that is cut off');
+        return strlen($taken) === $length ? $taken : throw new ServerException('a truncated value');
     }
 }
 

@@ -98,7 +98,7 @@ pub fn seeded(shelf: &AppSet, seed: u64, services: Option<&[String]>) -> Result<
     for name in services.unwrap_or_default() {
         let mut volumes = shelf.iter().flatten();
         if !volumes.any(|volume| is_of(volume, name)) {
-            return Err(format!("the configuration has no service {name:?}"));
+            return Err(format!("there is no service {name:?} in the configuration"));
         }
     }
     let runs = |volume: &AppBundle| match services {
@@ -293,7 +293,7 @@ impl AppRegistry {
 }
 
 impl AppRegistry {
-    /// An application whose script another server runs.
+    /// Creates an application whose script runs behind FastCGI.
     fn behind_fastcgi(&self, app: &config::AppConfig, fastcgi: &config::Fastcgi) -> AppBundle {
         let is_named = |event: &&EventName| fastcgi.events.iter().any(|name| name == event.name());
         let options = serde_json::to_string(&app.options).unwrap_or_else(|_| "{}".to_owned());
@@ -318,7 +318,7 @@ impl AppRegistry {
         }
     }
 
-    /// An application that runs in processes of its own. Each time it is read it is another generation of them.
+    /// Creates an application that runs in separate processes. Each load creates another generation of them.
     fn in_processes(&self, app: &config::AppConfig, processes: &config::Processes) -> AppBundle {
         let options = serde_json::to_string(&app.options).unwrap_or_else(|_| "{}".to_owned());
         let program = veche_pool::Program::new(veche_pool::Options {

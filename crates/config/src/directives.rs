@@ -134,7 +134,7 @@ static SERVER: &[Directive] = &[
         default: DefaultValue::Toml("8"),
         handlers: &[],
         change: ReloadEffect::Reload,
-        doc: "How many old files `log_rotate` leaves.",
+        doc: "The number of old files that `log_rotate` keeps.",
     },
     Directive {
         section: Section::Server,

@@ -1,4 +1,4 @@
-//! The thread of a pool: it starts processes, gives them events, and ends those that fail.
+//! The thread of a pool: it starts processes, assigns events to them, and ends those that fail.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,20 +20,20 @@ use crate::shared::{Job, Mail, Order, Outlet, ProcessKey, Shared, Unanswered, bi
 /// The target of log lines of applications.
 const LOG: &str = "veche::app";
 
-/// The wait after a process that failed to start, which doubles up to the maximum.
+/// The delay after a process that failed to start, doubled each time up to the maximum.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(30);
 
-/// Memory and age of processes are looked at so often.
+/// The interval of checking the processes' memory and age.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// A process whose socket is closed has so long to end by itself.
+/// The time that a process has to end by itself once its socket is closed.
 const GRACE: Duration = Duration::from_millis(300);
 
 /// The longest wait of the thread.
 const NAP: Duration = Duration::from_secs(1);
 
-/// See the module's text.
+/// The state of the thread.
 struct Manager {
     options: Options,
     shared: Arc<Shared>,
@@ -42,7 +42,7 @@ struct Manager {
     orders: Vec<Order>,
     buffer: Vec<u8>,
     last_key: u64,
-    /// Starts that failed, one after the other.
+    /// The number of consecutive failed starts.
     failures: u32,
     /// No process is started before.
     again_at: Option<Instant>,
@@ -52,7 +52,8 @@ struct Manager {
 
 /// Starts a pool on a separate thread.
 pub(crate) fn start(options: &Options) -> Result<Arc<Shared>, String> {
-    let shared = Shared::new().map_err(|error| format!("no pool of processes: {error}"))?;
+    let shared =
+        Shared::new().map_err(|error| format!("can't create the process pool: {error}"))?;
     let shared = Arc::new(shared);
     let manager = Manager {
         options: options.clone(),
@@ -69,7 +70,7 @@ pub(crate) fn start(options: &Options) -> Result<Arc<Shared>, String> {
     };
     let thread = std::thread::Builder::new().name("pool".to_owned());
     let result = thread.spawn(move || manager.run());
-    result.map_err(|error| format!("no thread for a pool: {error}"))?;
+    result.map_err(|error| format!("can't start a thread for the pool: {error}"))?;
     Ok(shared)
 }
 
@@ -118,7 +119,7 @@ impl Manager {
             return reply(&job, Unanswered::Unhandled, None);
         }
         if let Some(job) = self.queue.push(job, self.options.queue, now) {
-            let why = "more events than \"queue\" wait for a process";
+            let why = "the queue of events for a process is full (\"queue\")";
             reply(&job, Unanswered::Busy, Some(why.to_owned()));
         }
     }
@@ -147,7 +148,7 @@ impl Manager {
     fn tend(&mut self, now: Instant) {
         while let Some(job) = self.queue.pop_late(self.options.queue_timeout, now) {
             let timeout = self.options.queue_timeout;
-            let why = format!("no process had time for it within {timeout:?}");
+            let why = format!("no process was free for the event within {timeout:?}");
             reply(&job, Unanswered::Busy, Some(why));
         }
         let looks = now.saturating_duration_since(self.looked) >= LOOK_EVERY;
@@ -160,14 +161,18 @@ impl Manager {
             match process.state {
                 State::Starting { until } if now >= until => {
                     let timeout = self.options.start_timeout;
-                    let why = format!("it has not begun within {timeout:?}");
+                    let why = format!("the process was not ready within {timeout:?}");
                     process.kill();
                     self.ended(index, why, now);
                 }
                 State::Stopping { until } if now >= until => {
                     process.kill();
                     let timeout = self.options.stop_timeout;
-                    self.ended(index, format!("it has not stopped within {timeout:?}"), now);
+                    self.ended(
+                        index,
+                        format!("the process has not stopped within {timeout:?}"),
+                        now,
+                    );
                 }
                 State::Over { until } => {
                     if now >= until {
@@ -198,7 +203,7 @@ impl Manager {
         }
     }
 
-    /// Logs how a process has ended and forgets it, once it has.
+    /// Logs how a process has ended, and removes it.
     fn bury(&mut self, index: usize) {
         let process = &mut self.processes[index];
         let Some(status) = process.reap() else { return };
@@ -220,7 +225,7 @@ impl Manager {
         self.is_leaving() && self.queue.is_empty() && self.processes.is_empty()
     }
 
-    /// Starts processes where some are missing or worn.
+    /// Starts processes if some are missing or worn.
     fn fill(&mut self, now: Instant) {
         if self.is_leaving() && self.queue.is_empty() {
             return;
@@ -251,7 +256,7 @@ impl Manager {
         }
     }
 
-    /// Starts a process; `false` where that failed.
+    /// Starts a process; returns `false` on failure.
     fn begin(&mut self, replaces: Option<ProcessKey>, now: Instant) -> bool {
         self.last_key += 1;
         let key = ProcessKey(self.last_key);
@@ -267,7 +272,7 @@ impl Manager {
             }
             Err(why) => {
                 let app = &self.options.name;
-                error!(target: LOG, app, "no process can be started: {why}");
+                error!(target: LOG, app, "can't start a process: {why}");
                 self.back_off(now);
                 false
             }
@@ -280,7 +285,7 @@ impl Manager {
         self.again_at = Some(now + wait.min(AGAIN_AFTER_MAX));
     }
 
-    /// Gives events to the processes with the fewest in their hands.
+    /// Assigns events to the processes with the fewest current events.
     fn dispatch(&mut self, now: Instant) {
         while !self.queue.is_empty() {
             let free = self.processes.iter_mut().filter(|one| one.room() > 0);
@@ -310,7 +315,7 @@ impl Manager {
         hand_own(process, EventName::Stop, now);
     }
 
-    /// The socket of a process is at its end, or is to be: events in its hands fail.
+    /// Handles a process whose socket has ended or has to be closed: its events fail.
     fn ended(&mut self, index: usize, why: String, now: Instant) {
         let process = &mut self.processes[index];
         let was_starting = matches!(process.state, State::Starting { .. });
@@ -323,14 +328,14 @@ impl Manager {
         show_output(process, &self.options.name, false);
         let (app, instance, pid) = (&self.options.name, process.instance, process.pid());
         if !why.is_empty() {
-            warn!(target: LOG, app, instance, pid, "a process is ended: {why}");
+            warn!(target: LOG, app, instance, pid, "ending a process: {why}");
         }
         let in_hand = std::mem::take(&mut process.in_hand);
         let jobs = in_hand.into_values().filter_map(|one| one.job);
         let why = if why.is_empty() { "it ended" } else { &why };
         for job in jobs {
             let name = job.name.name();
-            let text = format!("{name}: process {instance} ({pid}) has not answered: {why}");
+            let text = format!("{name}: process {instance} ({pid}) has not responded: {why}");
             reply(&job, Unanswered::Failed, Some(text));
         }
         if was_starting || (!was_asked && self.processes[index].jobs <= 1) {
@@ -362,13 +367,13 @@ impl Manager {
             );
         }
         let due = self.due(now).saturating_duration_since(now).min(NAP);
-        // A moment later, so that it is due then.
+        // Slightly later, so that it is certainly due then.
         let due = due + Duration::from_micros(100);
         let timeout = Timespec::try_from(due).ok();
         let _ = poll(&mut fds, timeout.as_ref());
     }
 
-    /// Returns when something is to be done next.
+    /// Returns the time of the next work.
     fn due(&self, now: Instant) -> Instant {
         let mut due = now + NAP;
         due = due.min(self.queue.due(self.options.queue_timeout).unwrap_or(due));
@@ -417,7 +422,7 @@ impl Manager {
         self.buffer = buffer;
     }
 
-    /// Has a process end whose successor is ready.
+    /// Ends a process whose successor is ready.
     fn retire(&mut self, key: ProcessKey, now: Instant) {
         let index = self.processes.iter().position(|one| one.key == key);
         let Some(index) = index else { return };
@@ -425,7 +430,7 @@ impl Manager {
             let process = &self.processes[index];
             let (app, instance, pid) = (&self.options.name, process.instance, process.pid());
             let why = process.worn.unwrap_or_default();
-            info!(target: LOG, app, instance, pid, "a process is replaced: {why}");
+            info!(target: LOG, app, instance, pid, "replacing a process: {why}");
             self.stop(index, now);
         }
     }
@@ -449,13 +454,13 @@ struct News {
 /// The reason of a process that was requested to stop.
 const ASKED: &str = "asked to end";
 
-/// Returns why a process has to be replaced by the number of its events.
+/// Returns the reason for replacing a process because of its number of events.
 fn spent(process: &Process, options: &Options) -> Option<&'static str> {
     let is_spent = options.jobs_max > 0 && process.jobs > options.jobs_max;
     is_spent.then_some("max_jobs")
 }
 
-/// Returns why a process has to be replaced by its age or memory.
+/// Returns the reason for replacing a process because of its age or memory.
 fn worn(process: &Process, options: &Options, now: Instant) -> Option<&'static str> {
     let age = now.saturating_duration_since(process.started);
     if options.ttl.is_some_and(|ttl| age >= ttl) {
@@ -484,7 +489,7 @@ fn reply(job: &Job, why: Unanswered, text: Option<String>) {
         .push(Mail::Unanswered(job.number, why, text));
 }
 
-/// Hands over one of the events of the process itself.
+/// Assigns one of the process's own events.
 fn hand_own(process: &mut Process, name: EventName, now: Instant) {
     let mut frame = Vec::new();
     if encode(&mut frame, Limits::default(), &EventHead::new(0, name), &[]).is_ok() {
@@ -492,7 +497,7 @@ fn hand_own(process: &mut Process, name: EventName, now: Instant) {
     }
 }
 
-/// Takes a frame of a process.
+/// Handles a frame of a process.
 fn frame(
     process: &mut Process,
     head: &[u8],
@@ -510,7 +515,7 @@ fn frame(
         (FrameKind::Answer, true) => {
             let id = envelope.id.unwrap_or_default();
             let Some(in_hand) = process.answered(id, now) else {
-                return Err(format!("it answered event {id}, which is not in its hands"));
+                return Err(format!("it answered event {id}, which it was not given"));
             };
             match (in_hand.name, in_hand.job) {
                 (_, Some(job)) => put(process.key, &job.outlet, Some((job.number, id)), read),
@@ -536,7 +541,7 @@ fn frame(
                     }
                 }
                 None if id.is_some() && !is_call => {
-                    return Err("it names an event that is not in its hands".to_owned());
+                    return Err("it names an event that it was not given".to_owned());
                 }
                 None => {
                     if let Some(outlet) = shared.first_user() {
@@ -546,13 +551,13 @@ fn frame(
             }
             Ok(())
         }
-        // The result of the call goes to a process that passes it over.
+        // The process ignores the result of the call.
         (FrameKind::Cancel, true) => Ok(()),
-        _ => Err("a frame that has no place there".to_owned()),
+        _ => Err("an unexpected frame".to_owned()),
     }
 }
 
-/// Leaves a frame with a server thread.
+/// Passes a frame to a server thread.
 fn put(process: ProcessKey, outlet: &Outlet, event: Option<(u64, u64)>, frame: Frame<'_>) {
     outlet.mail.push(Mail::Frame {
         process,
@@ -562,7 +567,7 @@ fn put(process: ProcessKey, outlet: &Outlet, event: Option<(u64, u64)>, frame: F
     });
 }
 
-/// Returns an error where the handler of the process's own event has failed.
+/// Returns an error if the handler of the process's own event has failed.
 fn own_failure(frame: Frame<'_>, id: u64, name: EventName) -> Result<(), String> {
     let read = FromWorker::read(frame, |one| (one == id).then_some(name));
     match read.map_err(|error| error.message)? {
@@ -584,7 +589,7 @@ fn hello(
 ) -> Result<(), String> {
     let read = FromWorker::read(frame, |_| None).map_err(|error| error.message)?;
     let FromWorker::Hello(hello) = read else {
-        return Err("its first frame is no hello".to_owned());
+        return Err("its first frame is not hello".to_owned());
     };
     let own = RawValue::from_string(options.options.clone()).ok();
     let offer = AppDescription {
@@ -608,7 +613,7 @@ fn hello(
     process.write_frame(&bytes);
     if let Some(why) = refused {
         process.flush();
-        return Err(format!("it is refused: {why}"));
+        return Err(format!("the process is refused: {why}"));
     }
     let names = EventName::ALL.iter();
     let handled = names.filter(|name| hello.events.iter().any(|one| one == name.name()));

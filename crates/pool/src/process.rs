@@ -1,4 +1,4 @@
-//! One process: its socket, its output, and the events in its hands.
+//! One process: its socket, its output and its current events.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -18,7 +18,7 @@ use crate::shared::{Job, ProcessKey};
 /// Moves the socket from standard input to descriptor 3, then becomes the command.
 const SHELL: &str = r#"exec "$0" "$@" 3<&0 </dev/null"#;
 
-/// Bytes of one read.
+/// The maximum number of bytes of one read.
 const READ_BYTES: usize = 256 << 10;
 
 /// Most events that wait in the socket of a process.
@@ -28,50 +28,50 @@ const AHEAD_MAX: u128 = 256;
 /// the process handles in this time, and none waits much longer behind others than its own handler takes.
 const AHEAD_TIME: Duration = Duration::from_millis(1);
 
-/// A handler that takes longer gets its events one at a time.
+/// A process with slower handlers gets its events one at a time.
 const QUICK: Duration = Duration::from_micros(200);
 
 /// The beginning of an event's frame, before its id.
 const HEAD: &[u8] = br#"{"type":"event","id":"#;
 
-/// How far a process is.
+/// The state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It has until then to say hello and to answer the event `start`.
+    /// The deadline for the process to send hello and to answer the event `start`.
     Starting { until: Instant },
     /// It has answered the event `start` and takes events.
     Ready,
     /// It was requested to stop, and is killed at that time.
     Stopping { until: Instant },
-    /// Its socket is closed, and it is killed then.
+    /// The process's socket is closed; it is killed at this time.
     Over { until: Instant },
 }
 
-/// An event in the hands of a process.
+/// An event assigned to a process.
 #[derive(Debug)]
 pub(crate) struct InHand {
     /// `None` for the events `start` and `stop`.
     pub(crate) job: Option<Job>,
     pub(crate) name: EventName,
-    /// When the process could begin with it; `None`: it is behind others.
+    /// When the process could begin with the event; `None`: other events come first.
     pub(crate) since: Option<Instant>,
 }
 
-/// See the module's text.
+/// One process of a pool.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) key: ProcessKey,
     pub(crate) instance: u32,
     pub(crate) state: State,
-    /// The process that ends once this one is ready.
+    /// The process that is ended once this one is ready.
     pub(crate) replaces: Option<ProcessKey>,
-    /// Why another one is to take its place.
+    /// The reason why the process has to be replaced.
     pub(crate) worn: Option<&'static str>,
     pub(crate) started: Instant,
     pub(crate) in_hand: BTreeMap<u64, InHand>,
-    /// Events that were answered.
+    /// The number of answered events.
     pub(crate) jobs: u64,
-    /// Set of the events that it handles.
+    /// The set of events that the process handles.
     pub(crate) events: u32,
     pub(crate) concurrency: usize,
     child: Child,
@@ -82,7 +82,7 @@ pub(crate) struct Process {
     output: Vec<u8>,
     written: usize,
     last_id: u64,
-    /// The time that an event takes, of late.
+    /// The recent average duration of an event.
     pace: Duration,
     answered: Option<Instant>,
 }
@@ -145,12 +145,12 @@ impl Process {
         self.socket.as_ref()
     }
 
-    /// Returns whether there are bytes that the socket had no room for.
+    /// Returns whether the socket has not accepted all bytes.
     pub(crate) fn has_output(&self) -> bool {
         self.written < self.output.len()
     }
 
-    /// Returns how many more events it takes now.
+    /// Returns how many more events the process accepts now.
     pub(crate) fn room(&self) -> usize {
         if self.state != State::Ready {
             return 0;
@@ -174,7 +174,7 @@ impl Process {
         let (prefix, rest) = frame.split_at(PREFIX_BYTES);
         let mut head = [0; 4];
         head.copy_from_slice(&prefix[..4]);
-        // The id of one digit makes way for another one.
+        // The id of one digit is replaced by the real one.
         let head_bytes = u32::from_le_bytes(head) + id.len() as u32 - 1;
         self.output.extend_from_slice(&head_bytes.to_le_bytes());
         self.output.extend_from_slice(&prefix[4..]);
@@ -187,7 +187,7 @@ impl Process {
             .insert(self.last_id, InHand { job, name, since });
     }
 
-    /// Takes an event out of the hands of the process.
+    /// Removes an answered event from the process.
     pub(crate) fn answered(&mut self, id: u64, now: Instant) -> Option<InHand> {
         let taken = self.in_hand.remove(&id)?;
         self.jobs += 1;
@@ -202,7 +202,7 @@ impl Process {
         Some(taken)
     }
 
-    /// Returns the event that has been handled for longest, and since when.
+    /// Returns the event that has been handled for the longest time, and its start.
     pub(crate) fn oldest(&self) -> Option<(Instant, EventName)> {
         let begun = self.in_hand.values().take(self.concurrency);
         let begun = begun.filter_map(|one| Some((one.since?, one.name)));
@@ -230,7 +230,8 @@ impl Process {
         true
     }
 
-    /// Reads once and hands over each frame, head and payload; an error ends the process, and is empty at the socket's end.
+    /// Reads once and passes on each frame, head and payload; an error ends the process, and is empty at the end of the
+    /// socket.
     pub(crate) fn read(
         &mut self,
         buffer: &mut Vec<u8>,
@@ -244,7 +245,7 @@ impl Process {
             Ok(0) => {
                 let is_within = self.decoder.is_within_frame();
                 let why = if is_within {
-                    "it ended within a frame"
+                    "its output ended within a frame"
                 } else {
                     ""
                 };
@@ -268,7 +269,9 @@ impl Process {
                         break Err(why);
                     }
                 }
-                Err(error) => break Err(format!("it does not speak the protocol: {error}")),
+                Err(error) => {
+                    break Err(format!("its output is not the runtime protocol: {error}"));
+                }
             }
         };
         self.decoder = decoder;
@@ -283,12 +286,12 @@ impl Process {
         self.state = State::Over { until };
     }
 
-    /// Kills the process with all that it has started.
+    /// Kills the process and all its children.
     pub(crate) fn kill(&self) {
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
     }
 
-    /// Returns how the process has ended, once it has.
+    /// Returns the process's exit status, once it has ended.
     pub(crate) fn reap(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }

@@ -1,4 +1,4 @@
-//! An application as its configuration describes it, and the pool that runs it.
+//! An application's configuration, and the pool that runs it.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -14,25 +14,25 @@ pub struct Options {
     pub name: String,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// The folder in which the processes begin.
+    /// The working directory of the processes.
     pub folder: PathBuf,
     /// The application's own options, one JSON object.
     pub options: String,
     /// The number of processes, at least 1.
     pub workers: u32,
-    /// Events after which a process is replaced; 0 for any number.
+    /// The number of events after which a process is replaced; 0: unlimited.
     pub jobs_max: u64,
     /// The age at which a process is replaced.
     pub ttl: Option<Duration>,
-    /// Handshakes and requests that wait for a process at most.
+    /// The maximum number of handshakes and requests that wait for a process.
     pub queue: usize,
     /// The longest wait of an event for a process.
     pub queue_timeout: Duration,
-    /// The time from the start of a process to its first answer.
+    /// The time limit for the start of a process, until it answers `start`.
     pub start_timeout: Duration,
     /// The time that a process has to end after a request to stop.
     pub stop_timeout: Duration,
-    /// The time of one event.
+    /// The time limit of one event.
     pub event_timeout: Duration,
     /// Resident memory in bytes at which a process is replaced.
     pub rss_bytes_max: Option<u64>,
@@ -49,7 +49,7 @@ struct Inner {
 }
 
 impl Program {
-    /// Returns an application none of whose processes has begun.
+    /// Creates an application without processes.
     #[must_use]
     pub fn new(options: Options) -> Self {
         let pool = OnceLock::new();
@@ -68,7 +68,7 @@ impl Program {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Returns the pool, whose processes begin with the first call.
+    /// Returns the pool, whose processes start with the first call.
     pub(crate) fn pool(&self) -> Result<&Arc<Shared>, String> {
         let pool = self.0.pool.get_or_init(|| manager::start(&self.0.options));
         pool.as_ref().map_err(Clone::clone)

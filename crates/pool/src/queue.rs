@@ -8,23 +8,24 @@ use veche_runtime::wire::EventName;
 use crate::shared::{Job, Outlet};
 use std::sync::Arc;
 
-/// See the module's text. Events of one connection never wait together, so only the time of arrival orders them.
+/// The events that wait for a process. Events of one connection never wait together, so they are ordered by arrival
+/// only.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     jobs: VecDeque<(Instant, Job)>,
-    /// Ends of connections, which wait for as long as it takes.
+    /// Closes of connections, which wait without a time limit.
     ends: VecDeque<(Instant, Job)>,
 }
 
 impl Queue {
-    /// Adds an event; gives back one that has to be refused since the queue is full.
+    /// Adds an event; returns one that must be refused because the queue is full.
     pub(crate) fn push(&mut self, job: Job, max: usize, now: Instant) -> Option<Job> {
         let is_end = matches!(job.name, EventName::Close | EventName::Disconnect);
         if is_end {
             self.ends.push_back((now, job));
             return None;
         }
-        // A message was read already, and its connection is not read meanwhile.
+        // A message was already read, and its connection is paused meanwhile.
         let must_wait = matches!(job.name, EventName::Message | EventName::ClientMessage);
         if !must_wait && self.jobs.len() >= max {
             return Some(job);
@@ -33,7 +34,7 @@ impl Queue {
         None
     }
 
-    /// Takes the event that has waited for longest.
+    /// Removes and returns the oldest event.
     pub(crate) fn pop(&mut self) -> Option<Job> {
         let (first, end) = (self.jobs.front(), self.ends.front());
         let takes_end = match (first, end) {
@@ -49,7 +50,7 @@ impl Queue {
         queue.pop_front().map(|(_, job)| job)
     }
 
-    /// Takes an event that has waited for too long.
+    /// Removes and returns an event that has waited for too long.
     pub(crate) fn pop_late(&mut self, patience: Duration, now: Instant) -> Option<Job> {
         let (at, _) = self.jobs.front()?;
         if now.saturating_duration_since(*at) < patience {
@@ -66,7 +67,7 @@ impl Queue {
         self.jobs.len() < before
     }
 
-    /// Returns when the next event has waited for too long.
+    /// Returns the time at which the next event will have waited for too long.
     pub(crate) fn due(&self, patience: Duration) -> Option<Instant> {
         self.jobs.front().map(|(at, _)| *at + patience)
     }

@@ -67,7 +67,7 @@ impl Snapshots {
         }
         let Some(allowed) = &self.folder else {
             let words =
-                "server.sandbox lets no table be saved: name a folder for them in server.snapshots";
+                "server.sandbox prevents saving tables: set a folder for them in server.snapshots";
             return Err(words.to_owned());
         };
         let is_name = |piece: Component<'_>| matches!(piece, Component::Normal(_));
@@ -75,7 +75,7 @@ impl Snapshots {
         match beneath.is_ok_and(|path| path.components().all(is_name)) {
             true => Ok(place),
             false => Err(format!(
-                "server.sandbox lets tables be saved below {} (server.snapshots), not as {}",
+                "server.sandbox allows saving tables only below {} (server.snapshots), not as {}",
                 allowed.display(),
                 place.display()
             )),

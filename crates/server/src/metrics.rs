@@ -185,12 +185,12 @@ const COUNTERS: &[(&str, &str, Read)] = &[
     ),
     (
         "veche_push_fan_out",
-        "Connections that publications ordered here were delivered to",
+        "Deliveries of publications ordered here to connections",
         |s| &s.fanned_out,
     ),
     (
         "veche_paced",
-        "Times that a client over its rate was not read from",
+        "Times that reading from a client over its rate was delayed",
         |s| &s.throttled,
     ),
     (
@@ -220,7 +220,7 @@ const COUNTERS: &[(&str, &str, Read)] = &[
     ),
     (
         "veche_silent_closed",
-        "Connections closed because they were silent",
+        "Connections closed because they sent nothing",
         |s| &s.pong_timeouts,
     ),
     (
@@ -285,7 +285,7 @@ const GAUGES: &[(&str, &str, Read)] = &[
     ),
     (
         "veche_history_pending",
-        "Publications, and what follows them in their channels, that wait for the disk",
+        "Publications and channel events that wait for the disk",
         |s| &s.history_pending,
     ),
     (
@@ -310,7 +310,7 @@ const GAUGES: &[(&str, &str, Read)] = &[
     ),
     (
         "veche_mailbox_depth",
-        "Messages of other workers taken in the last turn",
+        "Messages of other workers processed in the last turn",
         |s| &s.mailbox_depth,
     ),
 ];

@@ -152,7 +152,7 @@ fn pages_show_what_looks_wrong() {
         dev.until("the new code", || dev.says().as_deref() == Some(key));
     };
     app("mesage");
-    // A page that connects late receives it too.
+    // A page that connects late receives the error too.
     thread::sleep(Duration::from_secs(4));
     let warning = notice(&mut dev.listen(), "warning");
     let text = warning["text"].as_str().expect("text");
@@ -313,7 +313,7 @@ fn an_interrupt_ends_it_though_a_page_is_open() {
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("it runs");
     dev.until("the end", || !dev.folder.join("veche.sock").exists());
     assert!(dev.child.wait().expect("a status").success());
-    // Not after `drain_time`, which the client would take since it does not answer close frames.
+    // The process ends before `drain_time`, which the client would use up since it does not answer close frames.
     let log = dev.log();
     assert!(log.contains("closing the remaining connections"), "{log}");
 }

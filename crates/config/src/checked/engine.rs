@@ -28,7 +28,7 @@ impl Checker<'_> {
         if !is_remote {
             for name in ["url", "prefix", "on_failover"] {
                 if table.has(name) {
-                    let why = format!("{name}: without type = \"redis\" it means nothing");
+                    let why = format!("{name}: has no effect without type = \"redis\"");
                     self.warn(table.key_at(name), why);
                 }
             }
@@ -76,7 +76,7 @@ impl Checker<'_> {
 /// The name of the primary and further Sentinels.
 type Sentinels = Option<(String, Vec<(String, u16)>)>;
 
-/// Reads a URL. Errors repeat nothing of it: it has a password.
+/// Parses a URL. Errors don't contain any part of it, because it has a password.
 fn read(url: &str) -> Result<(RedisDatabase, Sentinels), String> {
     let url = Url::parse(url).map_err(|error| error.to_string())?;
     let (is_sentinel, mut has_tls) = match url.scheme() {
@@ -113,14 +113,14 @@ fn read(url: &str) -> Result<(RedisDatabase, Sentinels), String> {
         (true, Some(file)) => TlsMode::Authority(file),
         (true, None) => TlsMode::Public,
         (false, None) => TlsMode::Off,
-        (false, Some(_)) => return Err("ca: without TLS it means nothing".to_owned()),
+        (false, Some(_)) => return Err("ca: has no effect without TLS".to_owned()),
     };
     let database = match &*path {
         _ if is_sentinel => 0,
         "" => 0,
         number => {
             let number = number.parse();
-            number.map_err(|_| "expected the number of a database after the host")?
+            number.map_err(|_| "expected a database number after the host")?
         }
     };
     if is_sentinel && path.is_empty() {
@@ -192,7 +192,7 @@ mod tests {
             ("", "relative URL"),
             ("http://h", "found http://"),
             ("redis://", "host is missing"),
-            ("redis://h/x", "number of a database"),
+            ("redis://h/x", "a database number"),
             ("redis://h?tls=true", "unknown option"),
             ("redis://h?ca=/a", "without TLS"),
             ("redis+sentinel://h", "name of the primary"),

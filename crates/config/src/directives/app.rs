@@ -96,7 +96,7 @@ pub(super) static APP: &[Directive] = &[
             expected: "a URL such as \"http://127.0.0.1:8081\"",
         },
         DefaultValue::Unset("the script has no client for the API"),
-        "With `runtime = \"fastcgi\"`: the address of an internal listener, which the script calls the API at.",
+        "With `runtime = \"fastcgi\"`: the address of an internal listener, where the script calls the API.",
     ),
     Section::App.row(
         "api_key_file",
@@ -104,7 +104,7 @@ pub(super) static APP: &[Directive] = &[
             expected: "the path of a file",
         },
         DefaultValue::Unset("no key"),
-        "With `runtime = \"fastcgi\"`: a file with the key of the API for the script.",
+        "With `runtime = \"fastcgi\"`: a file with the API key for the script.",
     ),
     Section::App.row(
         "command",

@@ -171,7 +171,7 @@ impl Section {
                 "Storage of history on disk, beyond the life of the server process. See [the guide](../guide/history.md#on-disk)."
             }
             Self::Engine => {
-                "The engine: what orders publications, stores history and connects several servers into one service."
+                "The engine, which orders publications, stores history and connects several servers into one service."
             }
             Self::Node => "This server among those that share an engine.",
             Self::Limits => {
@@ -212,7 +212,7 @@ pub(crate) struct Directive {
     pub name: &'static str,
     pub kind: DirectiveKind,
     pub default: DefaultValue,
-    /// For `[[route]]`: the handlers that use it, see [`Directive::handlers`]; empty for all.
+    /// For `[[route]]`: the handlers to which it applies, see [`Directive::handlers`]; empty for all.
     pub handlers: &'static [&'static str],
     pub change: ReloadEffect,
     /// The description, one paragraph of Markdown.
@@ -244,7 +244,7 @@ impl Directive {
 }
 
 impl Section {
-    /// Makes a row of this section that takes effect at a reload.
+    /// Creates a row of this section that takes effect at a reload.
     pub(super) const fn row(
         self,
         name: &'static str,

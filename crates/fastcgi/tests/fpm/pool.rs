@@ -1,4 +1,4 @@
-//! Connections that are kept, and processes that are busy.
+//! Idle connections, and busy processes.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ async fn all_busy(fpm: &Fpm, client: &Client, ms: &str) {
     let requests = (0..CHILDREN).map(|_| fpm.ask(client, "sleep", ms.as_bytes()));
     let mut requests: Vec<_> = requests.map(Box::pin).collect();
     for request in &mut requests {
-        // Both are under way before the first has ended.
+        // Both requests are in progress before the first has ended.
         assert!(
             timeout(Duration::from_millis(20), request.as_mut())
                 .await
@@ -55,7 +55,7 @@ async fn a_kept_connection_occupies_a_process_until_its_time_is_over() {
     let keeping = fpm.client(limits);
     all_busy(&fpm, &keeping, "100").await;
     assert_eq!(keeping.idle_connections(), CHILDREN);
-    // Another client finds no process: its connection waits in the backlog.
+    // Another client gets no process: its connection waits in the backlog.
     let other = fpm.client(LIMITS);
     let mut asked = Box::pin(fpm.text(&other, "echo", b"a"));
     assert!(
@@ -120,7 +120,7 @@ async fn a_process_that_leaves_while_its_connection_is_kept_may_cost_one_request
                 );
                 answered += 1;
             }
-            // The process closes some time after the end of its last answer.
+            // The process closes the connection some time after the end of its last response.
             Err(Error::Lost(_)) => assert_eq!(client.idle_connections(), 0),
             Err(error) => panic!("{error:?}"),
         }

@@ -1,4 +1,4 @@
-//! A php-fpm of a test, with scripts of its own.
+//! A php-fpm for a test, with scripts of its own.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(crate) const LIMITS: Limits = Limits {
     log_bytes_max: 64 << 10,
 };
 
-/// Limits with connections that are kept.
+/// Limits with idle connections.
 pub(crate) const KEPT: Limits = Limits {
     idle_timeout: Duration::from_secs(2),
     ..LIMITS
@@ -41,7 +41,7 @@ switch ($_SERVER['X_DO'] ?? '') {
 }
 "#;
 
-/// Answers before it reads the body.
+/// Responds before it reads the body.
 const EAGER: &str =
     "<?php echo str_repeat('y', 4 << 20); flush(); echo strlen(file_get_contents('php://input'));";
 
@@ -63,7 +63,7 @@ impl Fpm {
         Client::new(Address::Unix(self.socket()), limits)
     }
 
-    /// Has the script do one thing.
+    /// Makes the script perform one action.
     pub(crate) async fn ask(
         &self,
         client: &Client,
@@ -75,7 +75,7 @@ impl Fpm {
             .await
     }
 
-    /// The same, where it has to succeed.
+    /// Like `ask`, for an action that must succeed.
     pub(crate) async fn text(&self, client: &Client, what: &str, body: &[u8]) -> String {
         let response = self.ask(client, what, body).await.expect(what);
         String::from_utf8(response.body).expect("text")

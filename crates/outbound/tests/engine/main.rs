@@ -1,4 +1,4 @@
-//! What the contract of engines promises (`hub/src/engine.rs`), on the engine on Redis, with a real server.
+//! The contract of engines (`hub/src/engine.rs`) on the engine on Redis, with a real server.
 
 #[path = "../../../hub/tests/common/mod.rs"]
 mod common;
@@ -46,7 +46,7 @@ thread_local! {
 /// After this time without an event nothing is on its way.
 const QUIET: Duration = Duration::from_millis(150);
 
-/// The same where an answer is known to be missing.
+/// The time limit for operations whose answer must be missing.
 const ANSWERED: Duration = Duration::from_secs(15);
 
 impl Driven for RemoteEngine {

@@ -11,13 +11,13 @@ use veche_nodes::engine::peer::{LEASE_MS, LEASE_RENEWAL_MS, Order};
 use crate::server::Server;
 use crate::{WORLD, node};
 
-/// What a subscriber of the room has heard of this client.
+/// The events of this client that a subscriber of the room has received.
 fn heard(texts: &[&str], client: u32) -> Vec<String> {
     let of = |text: &&&str| text.ends_with(&format!(" {client}"));
     texts.iter().filter(of).map(ToString::to_string).collect()
 }
 
-/// Has a second node with a member end. Returns how long it takes until nothing of it is left.
+/// Ends a second node with a member. Returns the time until its members are removed.
 fn end_of_a_node(is_clean: bool) -> Duration {
     let server = Arc::new(Server::start(&[]));
     let mut bench = node(&server, 1);
@@ -37,7 +37,7 @@ fn end_of_a_node(is_clean: bool) -> Duration {
                 world.peers.flush();
                 thread::sleep(Duration::from_millis(200));
             }
-            // Without a word: its connections are cut.
+            // The node ends without leaving: its connections are cut.
         });
     });
     told.recv().expect("it has entered");

@@ -73,7 +73,7 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Returns the call as the outbound side performs it.
+    /// Returns the call for the outbound side.
     ///
     /// # Errors
     /// The pool is unknown, or connections can't share the command.
@@ -145,7 +145,7 @@ fn http<'a>(head: &mut CallHead<'a>, parts: &PayloadParts<'a>) -> Result<HttpReq
     let timeout = head.timeout.unwrap_or(TIMEOUT_S);
     if !(timeout > 0.0 && timeout <= TIMEOUT_MAX_S) {
         return Err(format!(
-            "timeout: more than 0 and at most {TIMEOUT_MAX_S} seconds"
+            "timeout: must be more than 0 and at most {TIMEOUT_MAX_S} seconds"
         ));
     }
     Ok(HttpRequest {
@@ -189,7 +189,7 @@ fn command<'a>(head: &mut CallHead<'a>, parts: &PayloadParts<'a>) -> Result<Outs
             MysqlValue::Number(number) if number.is_finite() && !command.is_empty() => {
                 command.push(number.to_string().as_bytes());
             }
-            _ => return Err("a command consists of its name, bytes and numbers".to_owned()),
+            _ => return Err("a command must consist of its name, bytes and numbers".to_owned()),
         }
     }
     if command.is_empty() {

@@ -112,7 +112,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
             let name = arguments.bytes(number)?;
             bytes += name.len();
             if bytes > NAMES_BYTES_MAX {
-                return Err(arguments.bad(number, "names of channels of at most 1 MiB expected"));
+                return Err(arguments.bad(number, "channel names of at most 1 MiB in all expected"));
             }
             names.push(name.to_vec());
         }
@@ -128,7 +128,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
         let keyspace = keyspaces.find_first(&mut values)?;
         let lease = values.pop_front().as_ref().and_then(as_number);
         let lease = lease.and_then(|lease| own.leases.get(lease));
-        let lease = lease.ok_or_else(|| fault("redis: the subscription is over"))?;
+        let lease = lease.ok_or_else(|| fault("redis: the subscription has ended"))?;
         let arguments = Arguments::new("subscription:receive", values);
         let what = "seconds from 0 to 31536000";
         let within = arguments.number(1, [0.0, WAIT_MAX_S], what)?;
@@ -185,7 +185,7 @@ fn connect(keyspaces: &GrowingList<RedisDatabase>, argument: &Value) -> mlua::Re
         queue: options.whole("queue", [1, 1_000_000], 10_000)?,
     };
     let number = keyspaces.keep_equal(keyspace, KEYSPACES_MAX);
-    number.ok_or_else(|| fault("redis.connect: 256 different servers already"))
+    number.ok_or_else(|| fault("redis.connect: the limit of 256 different servers is reached"))
 }
 
 /// Adds an argument; the error describes the expected types.
@@ -194,7 +194,7 @@ fn push(lua: &Lua, command: &mut RedisCommand, value: &Value) -> Result<(), Stri
         Value::String(text) => {
             let bytes = text.as_bytes();
             if command.bytes() + bytes.len() > COMMANDS_BYTES_MAX {
-                return Err("a command has at most 16 MiB".to_owned());
+                return Err("a command may have at most 16 MiB".to_owned());
             }
             command.push(&bytes);
             return Ok(());
@@ -229,7 +229,7 @@ fn commands(lua: &Lua, arguments: &Arguments) -> mlua::Result<Vec<RedisCommand>>
         return Err(arguments.bad(1, WHAT));
     }
     if count > COMMANDS_MAX {
-        return Err(arguments.bad(1, "a pipeline has at most 10000 commands"));
+        return Err(arguments.bad(1, "a pipeline may have at most 10000 commands"));
     }
     let mut commands = Vec::with_capacity(count);
     let mut bytes = 0;
@@ -255,14 +255,14 @@ fn commands(lua: &Lua, arguments: &Arguments) -> mlua::Result<Vec<RedisCommand>>
             Fate::Shared => {}
             Fate::Blocking => {
                 return Err(bad(
-                    "it would block the commands behind it: call it separately",
+                    "it would block the commands after it: call it separately",
                 ));
             }
             Fate::Refused(why) => return Err(bad(why)),
         }
         bytes += command.bytes();
         if bytes > COMMANDS_BYTES_MAX {
-            return Err(bad("a pipeline has at most 16 MiB"));
+            return Err(bad("a pipeline may have at most 16 MiB"));
         }
         commands.push(command);
     }

@@ -155,7 +155,7 @@ impl NamedOptions {
             value => match (as_number(value), text(value)) {
                 (Some(number), _) => OptionValue::Number(number),
                 (None, Some(text)) => OptionValue::Text(text),
-                (None, None) => return Err(self.bad(&name, "text, a number or a boolean")),
+                (None, None) => return Err(self.bad(&name, "a string, a number or a boolean")),
             },
         };
         self.put(&name, value)

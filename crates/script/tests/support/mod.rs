@@ -252,7 +252,7 @@ impl Bench {
         }
     }
 
-    /// Advances the time until there are no more effects, at most one hour.
+    /// Advances the time until no more effects arrive, at most one hour.
     pub(crate) fn pass_time(&mut self) {
         for round in 0..50_000 {
             // Files are read in threads, which need real time.

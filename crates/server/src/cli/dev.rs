@@ -22,7 +22,7 @@ const TOGETHER: Duration = Duration::from_millis(60);
 /// A file watcher, active until it is dropped.
 #[derive(Debug)]
 pub(super) struct FileWatch {
-    #[expect(dead_code, reason = "watches as long as it lives")]
+    #[expect(dead_code, reason = "watches until dropped")]
     watcher: notify::RecommendedWatcher,
 }
 

@@ -15,7 +15,7 @@ use rust_embed::Embed;
 use veche_terminal::exit::{CommandFailure, Exit, print};
 use veche_terminal::plain;
 
-/// Where to make it, and of which kind.
+/// The name and the template of the application.
 #[derive(Args, Debug)]
 pub(super) struct NewArgs {
     /// The folder to create; it must not exist
@@ -124,8 +124,7 @@ impl Template {
                 "veche.toml is the configuration. api.key is the key of your back end; .gitignore keeps it out of git.\n"
             }
             false => {
-                "app.lua is the application. What you save runs at once under veche dev; under veche serve say in the same \
-                 folder: veche reload\napp_test.lua tests it: veche test\n"
+                "app.lua is the application. Changes take effect at once under veche dev; under veche serve run in the same folder: veche reload\napp_test.lua has its tests: veche test\n"
             }
         }
     }
@@ -137,8 +136,8 @@ pub(super) fn run(args: &NewArgs) -> Result<(), CommandFailure> {
     // Also fails for existing inaccessible folders and dangling links.
     fs::create_dir(folder).map_err(|error| {
         let why = match error.kind() {
-            io::ErrorKind::AlreadyExists => "it exists already: choose another name".to_owned(),
-            io::ErrorKind::NotFound => "the folder that it would be in does not exist".to_owned(),
+            io::ErrorKind::AlreadyExists => "it already exists: choose another name".to_owned(),
+            io::ErrorKind::NotFound => "its parent folder does not exist".to_owned(),
             _ => plain(&error),
         };
         failed(folder, &why)
@@ -169,7 +168,7 @@ pub(super) fn run(args: &NewArgs) -> Result<(), CommandFailure> {
 fn write_key(path: &Path) -> Result<(), CommandFailure> {
     let mut key = [0; KEY_BYTES];
     getrandom::fill(&mut key)
-        .map_err(|error| failed(path, &format!("no random numbers: {error}")))?;
+        .map_err(|error| failed(path, &format!("no source of random numbers: {error}")))?;
     let mut options = fs::File::options();
     options.write(true).create_new(true).mode(0o600);
     let line = format!("{}\n", URL_SAFE_NO_PAD.encode(key));

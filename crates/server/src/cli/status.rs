@@ -102,15 +102,15 @@ fn slow(kinds: &Value) -> String {
         ),
         (
             "handler",
-            " above 4 ms without a wait, in which they did as well",
+            " above 4 ms without a wait, in which all connections of the worker waited",
         ),
         (
             "request",
-            " above 100 ms until an application answered, waits included",
+            " above 100 ms until an application responded, waits included",
         ),
         (
             "consumer",
-            " that did not read, and how long they had been silent",
+            " that did not read, and how long they had sent nothing",
         ),
     ] {
         text += &format!("{kind}s{from}:\n");
@@ -131,7 +131,7 @@ fn slow(kinds: &Value) -> String {
     text
 }
 
-/// The rows that come first, by their path in the response; the rest follows in its order.
+/// The first rows, by their path in the response; the others follow in its order.
 const ROWS: [(&str, &str); 12] = [
     ("state", "/state"),
     ("pid", "/pid"),
@@ -315,11 +315,11 @@ this node is cut off from the others
         let expected = "\
 turns above 5 ms, in which all connections of a worker waited:
     none in the last minutes
-handlers above 4 ms without a wait, in which they did as well:
+handlers above 4 ms without a wait, in which all connections of the worker waited:
       12 ms     7 s ago  worker 1    chat: message\u{20}
-requests above 100 ms until an application answered, waits included:
+requests above 100 ms until an application responded, waits included:
      900 ms    61 s ago  worker 0    GET /a
-consumers that did not read, and how long they had been silent:
+consumers that did not read, and how long they had sent nothing:
     2000 ms     3 s ago  worker 1    ann at 10.0.0.1 on /ws: closed with 1024 KiB unsent
 ";
         assert_eq!(slow(&kinds), expected);

@@ -239,7 +239,7 @@ fn a_run_against_itself() {
         std::fs::write(file, &report).expect("a temporary folder");
     }
     let [one, copy] = [&one, &copy].map(|file| file.to_str().expect("UTF-8"));
-    for (other, words) in [(one, "is given twice"), (copy, "is the same run as")] {
+    for (other, words) in [(one, "is listed twice"), (copy, "is the same run as")] {
         let outcome = bench(&["compare", one, other]);
         assert_ends(&outcome, CONFUSED, &[one, words]);
         assert!(outcome.report.is_none(), "{outcome:#?}");

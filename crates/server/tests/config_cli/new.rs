@@ -55,7 +55,7 @@ fn new_makes_what_the_examples_are() {
         let config = format!("{name}/veche.toml");
         let (code, out, err) = folder.run(&["check", "-c", &config]);
         assert_eq!((code, err.as_str()), (0, ""), "{out}");
-        // Its tests pass in any order of events.
+        // The tests pass in any order of events.
         let (code, out, err) = folder.run(&["test", "-c", &config, "--runs", "20"]);
         assert_eq!((code, err.as_str()), (0, ""), "{out}");
         assert!(out.starts_with("ok      app_test.lua  "), "{out}");
@@ -110,7 +110,7 @@ fn new_touches_nothing_that_is_there() {
     fs::write(folder.0.join("file"), "mine").expect("writable");
     std::os::unix::fs::symlink("nowhere", folder.0.join("link")).expect("writable");
     for name in ["empty", "file", "link"] {
-        let told = format!("veche: {name}: it exists already: choose another name\n");
+        let told = format!("veche: {name}: it already exists: choose another name\n");
         assert_eq!(folder.run(&["new", name]), (5, String::new(), told));
     }
     assert_eq!(
@@ -123,7 +123,7 @@ fn new_touches_nothing_that_is_there() {
         fs::read_to_string(folder.0.join("file")).expect("a file"),
         "mine"
     );
-    let told = "veche: no/where: the folder that it would be in does not exist\n".to_owned();
+    let told = "veche: no/where: its parent folder does not exist\n".to_owned();
     assert_eq!(folder.run(&["new", "no/where"]), (5, String::new(), told));
     let (code, _, err) = folder.run(&["new", "x", "--template", "cat"]);
     assert!(

@@ -199,7 +199,7 @@ fn where_all_processes_are_busy_events_wait_and_then_are_refused() {
         "other routes go on"
     );
     for socket in &mut busy {
-        // What others said of those who left comes too.
+        // Events of members that left are received too.
         while socket.text() != "slept 900" {}
     }
     // The end of a connection is never dropped.

@@ -82,7 +82,7 @@ fn program(app: &str) -> String {
     format!("<?php require '{}';\n{app}", sdk.display())
 }
 
-/// Returns whether PHP is there, after a line that says so where it is not.
+/// Returns whether PHP is installed; prints a line if it is not.
 fn has_php() -> bool {
     let is_there = Path::new("/usr/bin/php").exists();
     if !is_there {
@@ -165,11 +165,11 @@ fn a_failure_ends_what_it_belongs_to_and_says_where() {
         ("exit", "by exit or die"),
         ("die", "signal: 9"),
         ("sleep 3000", "the event message took longer than 1s"),
-        ("rubbish", "it does not speak the protocol"),
-        ("half", "it ended within a frame"),
+        ("rubbish", "its output is not the runtime protocol"),
+        ("half", "its output ended within a frame"),
         (
             "huge",
-            "it does not speak the protocol: a payload of 16777217",
+            "its output is not the runtime protocol: a payload of 16777217",
         ),
     ] {
         let mut socket = Socket::open(server.public, "/php?user=ann");
@@ -214,7 +214,7 @@ fn where_all_processes_are_busy_events_wait_and_then_are_refused() {
         "other routes go on"
     );
     for socket in &mut busy {
-        // What others said of those who left comes too.
+        // Events of members that left are received too.
         while socket.text() != "slept 900" {}
     }
     // The end of a connection is never dropped.
@@ -264,7 +264,7 @@ fn worn_processes_are_replaced_and_connections_stay() {
             while socket.text() == "hello" {}
             server
                 .log()
-                .contains(&format!("a process is replaced: {why}"))
+                .contains(&format!("replacing a process: {why}"))
         });
         until("another process", || {
             socket.say("pid");
@@ -284,7 +284,9 @@ fn processes_that_never_begin_are_killed_and_start_after_growing_delays() {
     let server = Server::serving(USUAL, &routes, &[("app.php", "<?php sleep(60);")]);
     assert_eq!(get(server.public, "/plain/a").status, 503);
     until("a reason", || {
-        server.log().contains("it has not begun within 200ms")
+        server
+            .log()
+            .contains("the process was not ready within 200ms")
     });
     let crash = "<?php fwrite(STDERR, \"as I like\\n\"); exit(3);";
     let server = Server::serving(USUAL, &routes, &[("app.php", crash)]);

@@ -77,7 +77,7 @@ fn an_upgrade_replaces_both_processes_without_refusing_connections() {
     });
     assert!(later.is_alive());
 
-    // It works as before: it reloads, restarts processes, and stops.
+    // The supervisor works as before: it reloads, restarts processes, and stops.
     ask(&veche.control(), RELOAD).expect("in force");
     kill(new, Signal::KILL);
     let revived = veche.await_another_than(new);

@@ -174,7 +174,7 @@ impl Backing {
                     "--skip-name-resolve",
                     "--innodb-log-file-size=8M",
                     "--innodb-buffer-pool-size=32M",
-                    // Its rings count towards the account's locked memory, which other runs use too.
+                    // Its rings count towards the account's locked memory, which other test runs use too.
                     "--innodb-use-native-aio=0",
                     "--innodb-flush-log-at-trx-commit=0",
                     "--thread-cache-size=0",
