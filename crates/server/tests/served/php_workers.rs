@@ -83,7 +83,7 @@ fn program(app: &str) -> String {
 }
 
 /// Returns whether PHP is there, after a line that says so where it is not.
-fn has_php() -> bool {
+pub(super) fn has_php() -> bool {
     let is_there = Path::new("/usr/bin/php").exists();
     if !is_there {
         skip("php is not installed");
