@@ -13,8 +13,8 @@
 
 declare(strict_types=1);
 
-require __DIR__ . '/veche.php';
-require __DIR__ . '/accounts.php';
+require_once __DIR__ . '/veche.php';
+require_once __DIR__ . '/accounts.php';
 
 const ROOM = 'room:lobby';
 const LOGIN_SECONDS = 12 * 3600;
