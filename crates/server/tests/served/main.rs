@@ -49,6 +49,7 @@ mod pam;
 mod paths;
 mod peer;
 mod php_fpm;
+mod php_templates;
 mod php_workers;
 mod planted;
 mod present;

@@ -83,7 +83,7 @@ fn program(app: &str) -> String {
 }
 
 /// Returns whether PHP is installed; prints a line if it is not.
-fn has_php() -> bool {
+pub(super) fn has_php() -> bool {
     let is_there = Path::new("/usr/bin/php").exists();
     if !is_there {
         skip("php is not installed");
