@@ -8,6 +8,7 @@ use veche_calls::Secret;
 use veche_frontends::AppId;
 use veche_frontends::hooks::HookKinds;
 use veche_outbound::Outbound;
+use veche_pool::PoolRegistry;
 use veche_runtime::wire::EventName;
 use veche_runtime::{Effect, Effects, Host, Level, Runtime};
 use veche_script::{AppRole, LoadRun, ScriptApp, ScriptLimits, Snapshots, SourceCode};
@@ -134,6 +135,8 @@ pub struct AppRegistry {
     pub store: Arc<Store>,
     /// Performs the calls of applications.
     pub outbound: Outbound,
+    /// Figures of applications in processes.
+    pub pools: PoolRegistry,
     /// The load test whose users the services play.
     load_run: Option<Arc<dyn LoadRun>>,
 }
@@ -322,7 +325,7 @@ impl AppRegistry {
     /// An application that runs in processes of its own. Each time it is read it is another generation of them.
     fn in_processes(&self, app: &config::AppConfig, processes: &config::Processes) -> AppBundle {
         let options = serde_json::to_string(&app.options).unwrap_or_else(|_| "{}".to_owned());
-        let program = veche_pool::Program::new(veche_pool::Options {
+        let options = veche_pool::Options {
             name: app.name.clone(),
             command: processes.command.clone(),
             folder: processes.folder.clone(),
@@ -330,13 +333,15 @@ impl AppRegistry {
             workers: processes.workers,
             jobs_max: processes.jobs_max,
             ttl: processes.ttl,
+            idle_ttl: processes.idle_ttl,
             queue: processes.queue,
             queue_timeout: processes.queue_timeout,
             start_timeout: processes.start_timeout,
             stop_timeout: processes.stop_timeout,
             event_timeout: processes.event_timeout,
             rss_bytes_max: processes.rss_bytes_max,
-        });
+        };
+        let program = veche_pool::Program::new(options, self.pools.of(&app.name));
         AppBundle {
             warnings: Vec::new(),
             program: Program::Workers(program),

@@ -396,6 +396,8 @@ pub struct Processes {
     pub jobs_max: u64,
     /// The age at which a process is replaced.
     pub ttl: Option<Duration>,
+    /// Time without an event after which a process is replaced.
+    pub idle_ttl: Option<Duration>,
     /// Handshakes and requests that wait for a process at most.
     pub queue: usize,
     /// The longest wait of an event for a process.

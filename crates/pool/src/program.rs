@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use crate::figures::PoolFigures;
 use crate::manager;
 use crate::shared::Shared;
 
@@ -34,6 +35,8 @@ pub struct Options {
     pub stop_timeout: Duration,
     /// The time of one event.
     pub event_timeout: Duration,
+    /// Time without an event after which a process is replaced.
+    pub idle_ttl: Option<Duration>,
     /// Resident memory in bytes at which a process is replaced.
     pub rss_bytes_max: Option<u64>,
 }
@@ -45,15 +48,20 @@ pub struct Program(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     options: Options,
+    figures: Arc<PoolFigures>,
     pool: OnceLock<Result<Arc<Shared>, String>>,
 }
 
 impl Program {
-    /// Returns an application none of whose processes has begun.
+    /// Returns an application none of whose processes has begun, and which counts in these figures.
     #[must_use]
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: Options, figures: Arc<PoolFigures>) -> Self {
         let pool = OnceLock::new();
-        Self(Arc::new(Inner { options, pool }))
+        Self(Arc::new(Inner {
+            options,
+            figures,
+            pool,
+        }))
     }
 
     /// Returns what the configuration says.
@@ -70,7 +78,9 @@ impl Program {
 
     /// Returns the pool, whose processes begin with the first call.
     pub(crate) fn pool(&self) -> Result<&Arc<Shared>, String> {
-        let pool = self.0.pool.get_or_init(|| manager::start(&self.0.options));
+        let inner = &self.0;
+        let start = || manager::start(&inner.options, Arc::clone(&inner.figures));
+        let pool = inner.pool.get_or_init(start);
         pool.as_ref().map_err(Clone::clone)
     }
 }

@@ -33,8 +33,8 @@ impl Queue {
         None
     }
 
-    /// Takes the event that has waited for longest.
-    pub(crate) fn pop(&mut self) -> Option<Job> {
+    /// Takes the event that has waited for longest, and the time of its arrival.
+    pub(crate) fn pop(&mut self) -> Option<(Instant, Job)> {
         let (first, end) = (self.jobs.front(), self.ends.front());
         let takes_end = match (first, end) {
             (Some((at, _)), Some((end_at, _))) => end_at <= at,
@@ -46,7 +46,7 @@ impl Queue {
         } else {
             &mut self.jobs
         };
-        queue.pop_front().map(|(_, job)| job)
+        queue.pop_front()
     }
 
     /// Takes an event that has waited for too long.
@@ -69,6 +69,11 @@ impl Queue {
     /// Returns when the next event has waited for too long.
     pub(crate) fn due(&self, patience: Duration) -> Option<Instant> {
         self.jobs.front().map(|(at, _)| *at + patience)
+    }
+
+    /// Returns the number of waiting events.
+    pub(crate) fn len(&self) -> usize {
+        self.jobs.len() + self.ends.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -103,7 +108,7 @@ mod tests {
         let later = now + patience;
         let mut late = || queue.pop_late(patience, later).map(|job| job.number);
         assert_eq!((late(), late(), late()), (Some(1), Some(3), None));
-        assert_eq!(queue.pop().map(|job| job.number), Some(4));
+        assert_eq!(queue.pop().map(|(_, job)| job.number), Some(4));
         assert!(queue.is_empty());
     }
 
@@ -117,7 +122,7 @@ mod tests {
             assert!(queue.push(job(name, number as u64), 9, at).is_none());
         }
         for number in 0..3 {
-            assert_eq!(queue.pop().map(|job| job.number), Some(number));
+            assert_eq!(queue.pop().map(|(_, job)| job.number), Some(number));
         }
     }
 }

@@ -62,6 +62,7 @@ impl Checker<'_> {
             workers: number(table, "workers"),
             jobs_max: whole("max_jobs"),
             ttl: Some(duration(table, "ttl")).filter(|ttl| *ttl > Duration::ZERO),
+            idle_ttl: Some(duration(table, "idle_ttl")).filter(|ttl| *ttl > Duration::ZERO),
             queue: number(table, "queue") as usize,
             queue_timeout: duration(table, "queue_timeout"),
             start_timeout: duration(table, "start_timeout"),

@@ -169,9 +169,12 @@ async fn a_request_that_is_dropped_is_aborted() {
     };
     let client = fpm.client(KEPT);
     assert!(
-        timeout(Duration::from_millis(50), fpm.ask(&client, "sleep", b"2000"))
-            .await
-            .is_err()
+        timeout(
+            Duration::from_millis(50),
+            fpm.ask(&client, "sleep", b"2000")
+        )
+        .await
+        .is_err()
     );
     assert_eq!(
         client.idle_connections(),
