@@ -390,6 +390,8 @@ pub struct Processes {
     pub command: Vec<String>,
     /// The folder in which they begin: that of the configuration.
     pub folder: PathBuf,
+    /// Files and folders that `veche dev` watches; if empty, the sources in `folder`.
+    pub watch: Vec<PathBuf>,
     /// The number of processes, at least 1.
     pub workers: u32,
     /// Events after which a process is replaced; 0 for any number.

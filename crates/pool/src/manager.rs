@@ -27,6 +27,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A process whose socket is closed has so long to end by itself.
 const GRACE: Duration = Duration::from_millis(300);
 
+/// Error output of a process that starts, as far as it is shown to developers.
+const START_ERRORS_BYTES: usize = 4096;
+
 /// The longest wait of the thread.
 const NAP: Duration = Duration::from_secs(1);
 
@@ -343,9 +346,9 @@ impl Manager {
         if matches!(process.state, State::Over { .. }) {
             return;
         }
-        process.close(now + GRACE);
         // What it has written last may say why.
         show_output(process, &self.options.name, false);
+        process.close(now + GRACE);
         let (app, instance, pid) = (&self.options.name, process.instance, process.pid());
         if !why.is_empty() {
             warn!(target: LOG, app, instance, pid, "a process is ended: {why}");
@@ -364,6 +367,14 @@ impl Manager {
                 true => RestartReason::Start,
                 false => reason,
             });
+        }
+        if was_starting {
+            let process = &mut self.processes[index];
+            let errors = std::mem::take(&mut process.start_errors);
+            let text = format!("a process has not started: {why}\n{errors}");
+            if let Some(user) = self.shared.first_user() {
+                user.mail.push(Mail::NotStarted(text.trim_end().to_owned()));
+            }
         }
         if was_starting || (!was_asked && self.processes[index].jobs <= 1) {
             self.back_off(now);
@@ -497,11 +508,20 @@ fn show_output(process: &mut Process, app: &str, is_over: bool) {
     let (instance, pid) = (process.instance, process.pid());
     let out = |line: &str| info!(target: LOG, app, instance, pid, "{line}");
     let err = |line: &str| warn!(target: LOG, app, instance, pid, "{line}");
+    let is_starting = matches!(process.state, State::Starting { .. });
+    let errors = &mut process.start_errors;
+    let mut err = |line: &str| {
+        err(line);
+        if is_starting && errors.len() < START_ERRORS_BYTES {
+            errors.push_str(line);
+            errors.push('\n');
+        }
+    };
     process.stdout.read(out);
-    process.stderr.read(err);
+    process.stderr.read(&mut err);
     if is_over {
         process.stdout.flush(out);
-        process.stderr.flush(err);
+        process.stderr.flush(&mut err);
     }
 }
 

@@ -82,6 +82,8 @@ pub(crate) struct Process {
     child: Child,
     pub(crate) stdout: Lines<ChildStdout>,
     pub(crate) stderr: Lines<ChildStderr>,
+    /// The latest lines of its error output, while it starts.
+    pub(crate) start_errors: String,
     socket: Option<UnixStream>,
     decoder: Decoder,
     output: Vec<u8>,
@@ -133,6 +135,7 @@ impl Process {
             concurrency: 1,
             stdout: Lines::new(child.stdout.take()),
             stderr: Lines::new(child.stderr.take()),
+            start_errors: String::new(),
             child,
             socket: Some(ours),
             decoder: Decoder::new(Limits::default()),

@@ -64,6 +64,8 @@ pub(crate) enum Mail {
     },
     /// An event ends without an answer; the text is for the log.
     Unanswered(u64, Unanswered, Option<String>),
+    /// A process has not begun to take events; the text is for the log.
+    NotStarted(String),
 }
 
 /// Mail for one server thread.

@@ -180,6 +180,7 @@ impl Workers {
                     self.unanswered(in_hand, why, text);
                 }
             }
+            Mail::NotStarted(text) => self.effects.log(Level::Error, text, None),
             Mail::Frame {
                 process,
                 event,

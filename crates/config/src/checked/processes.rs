@@ -12,7 +12,7 @@ use crate::value::DirectiveValue;
 const OF_LUA: [&str; 1] = ["script"];
 
 /// What processes have alone, as far as it has no default.
-pub(super) const OF_PROCESSES: [&str; 1] = ["command"];
+pub(super) const OF_PROCESSES: [&str; 2] = ["command", "watch"];
 
 impl Checker<'_> {
     /// Reports apps that run processes, which a sandbox lets nothing start.
@@ -59,6 +59,10 @@ impl Checker<'_> {
         let processes = Processes {
             command,
             folder: self.base.clone(),
+            watch: list(table, "watch")
+                .iter()
+                .map(|path| self.base.join(path))
+                .collect(),
             workers: number(table, "workers"),
             jobs_max: whole("max_jobs"),
             ttl: Some(duration(table, "ttl")).filter(|ttl| *ttl > Duration::ZERO),

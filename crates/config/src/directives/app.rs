@@ -115,6 +115,14 @@ pub(super) static APP: &[Directive] = &[
         "The program of a process and its arguments, without a shell. It begins in the folder of the configuration, with the user of the server.",
     ),
     Section::App.row(
+        "watch",
+        DirectiveKind::List {
+            expected: "files and folders such as [\"src\"]",
+        },
+        DefaultValue::Unset("the sources in the folder of the configuration: `.php`, `.py`, `.rb`, `.js`, `.mjs`, `.ts`"),
+        "With `runtime = \"php\"` and `\"worker\"`: files and folders whose changes start new processes under `veche dev`. Folders count with all that is below them.",
+    ),
+    Section::App.row(
         "workers",
         DirectiveKind::Integer {
             min: 1,
