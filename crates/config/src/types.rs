@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use veche_calls::{FastcgiPool, SecretUrl};
+use veche_calls::{Databases, FastcgiPool, SecretUrl};
 use veche_frontends::access::{ListenerAccess, NetworkRules};
 use veche_frontends::outbox::DropPolicy;
 use veche_frontends::rate::Rate;
@@ -47,6 +47,8 @@ pub struct Config {
     pub apps: Vec<AppConfig>,
     /// `[[service]]`, in the file's order.
     pub services: Vec<ServiceConfig>,
+    /// `[[database]]`, by name.
+    pub databases: Arc<Databases>,
     /// `[[route]]`, in the file's order; `routes[i].index == i`.
     pub routes: Vec<RouteConfig>,
     /// `[[namespace]]` in the file's order.

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use veche_calls::Databases;
+
 use crate::figures::PoolFigures;
 use crate::manager;
 use crate::shared::Shared;
@@ -19,6 +21,8 @@ pub struct Options {
     pub folder: PathBuf,
     /// The application's own options, one JSON object.
     pub options: String,
+    /// The databases that handlers may call.
+    pub databases: Arc<Databases>,
     /// The number of processes, at least 1.
     pub workers: u32,
     /// Events after which a process is replaced; 0 for any number.

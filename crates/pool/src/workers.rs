@@ -346,6 +346,17 @@ impl Workers {
             self.result(waiting, &head, &[]);
             return;
         }
+        if let CallRequest::Outside(outside) = call.request {
+            match outside.call(&self.program.options().databases) {
+                Ok(call) => {
+                    let (token, call) = (self.token(), Box::new(call));
+                    self.effects.list.push(Effect::Call { call, token });
+                    self.calls.insert(token.0, waiting);
+                }
+                Err(error) => self.result(waiting, &ResultHead::failed(waiting.id, &error), &[]),
+            }
+            return;
+        }
         let token = self.token();
         let carrier = EffectBuilder {
             worker: self.worker,
