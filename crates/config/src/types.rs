@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use veche_calls::{FastcgiPool, SecretUrl};
+use veche_calls::{Databases, FastcgiPool, SecretUrl};
 use veche_frontends::access::{ListenerAccess, NetworkRules};
 use veche_frontends::outbox::DropPolicy;
 use veche_frontends::rate::Rate;
@@ -47,6 +47,8 @@ pub struct Config {
     pub apps: Vec<AppConfig>,
     /// `[[service]]`, in the file's order.
     pub services: Vec<ServiceConfig>,
+    /// `[[database]]`, by name.
+    pub databases: Arc<Databases>,
     /// `[[route]]`, in the file's order; `routes[i].index == i`.
     pub routes: Vec<RouteConfig>,
     /// `[[namespace]]` in the file's order.
@@ -390,12 +392,16 @@ pub struct Processes {
     pub command: Vec<String>,
     /// The working directory of the processes: the folder of the configuration.
     pub folder: PathBuf,
+    /// Files and folders that `veche dev` watches; if empty, the sources in `folder`.
+    pub watch: Vec<PathBuf>,
     /// The number of processes, at least 1.
     pub workers: u32,
     /// Events after which a process is replaced; 0 for any number.
     pub jobs_max: u64,
     /// The age at which a process is replaced.
     pub ttl: Option<Duration>,
+    /// Time without an event after which a process is replaced.
+    pub idle_ttl: Option<Duration>,
     /// Handshakes and requests that wait for a process at most.
     pub queue: usize,
     /// The longest wait of an event for a process.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 use veche_runtime::wire::{Decoder, EventName, Limits, PREFIX_BYTES};
 
+use crate::figures::RestartReason;
 use crate::lines::Lines;
 use crate::program::Options;
 use crate::shared::{Job, ProcessKey};
@@ -65,11 +66,15 @@ pub(crate) struct Process {
     pub(crate) state: State,
     /// The process that is ended once this one is ready.
     pub(crate) replaces: Option<ProcessKey>,
-    /// The reason why the process has to be replaced.
-    pub(crate) worn: Option<&'static str>,
+    /// Why another one is to take its place.
+    pub(crate) worn: Option<RestartReason>,
+    /// Whether it was asked to end.
+    pub(crate) is_asked: bool,
     pub(crate) started: Instant,
     pub(crate) in_hand: BTreeMap<u64, InHand>,
-    /// The number of answered events.
+    /// Resident memory when it was last looked at.
+    pub(crate) rss_bytes: u64,
+    /// Events that were answered.
     pub(crate) jobs: u64,
     /// The set of events that the process handles.
     pub(crate) events: u32,
@@ -77,6 +82,8 @@ pub(crate) struct Process {
     child: Child,
     pub(crate) stdout: Lines<ChildStdout>,
     pub(crate) stderr: Lines<ChildStderr>,
+    /// The latest lines of its error output, while it starts.
+    pub(crate) start_errors: String,
     socket: Option<UnixStream>,
     decoder: Decoder,
     output: Vec<u8>,
@@ -119,6 +126,8 @@ impl Process {
             },
             replaces: None,
             worn: None,
+            is_asked: false,
+            rss_bytes: 0,
             started: now,
             in_hand: BTreeMap::new(),
             jobs: 0,
@@ -126,6 +135,7 @@ impl Process {
             concurrency: 1,
             stdout: Lines::new(child.stdout.take()),
             stderr: Lines::new(child.stderr.take()),
+            start_errors: String::new(),
             child,
             socket: Some(ours),
             decoder: Decoder::new(Limits::default()),
@@ -187,8 +197,8 @@ impl Process {
             .insert(self.last_id, InHand { job, name, since });
     }
 
-    /// Removes an answered event from the process.
-    pub(crate) fn answered(&mut self, id: u64, now: Instant) -> Option<InHand> {
+    /// Takes an event out of the hands of the process. Returns it and the time that it took.
+    pub(crate) fn answered(&mut self, id: u64, now: Instant) -> Option<(InHand, Duration)> {
         let taken = self.in_hand.remove(&id)?;
         self.jobs += 1;
         let begun = taken.since.unwrap_or(now);
@@ -199,7 +209,13 @@ impl Process {
         for next in self.in_hand.values_mut().take(self.concurrency) {
             next.since.get_or_insert(now);
         }
-        Some(taken)
+        Some((taken, took))
+    }
+
+    /// Returns when the process last had an event in hand; `None` while it has one.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        let is_idle = self.in_hand.is_empty();
+        is_idle.then(|| self.answered.unwrap_or(self.started))
     }
 
     /// Returns the event that has been handled for the longest time, and its start.
@@ -296,8 +312,8 @@ impl Process {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Returns the resident memory in bytes.
-    pub(crate) fn rss_bytes(&self) -> Option<u64> {
+    /// Returns the resident memory in bytes now.
+    pub(crate) fn read_rss_bytes(&self) -> Option<u64> {
         let path = format!("/proc/{}/statm", self.pid());
         let text = std::fs::read_to_string(path).ok()?;
         let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;

@@ -64,6 +64,8 @@ pub(crate) enum Mail {
     },
     /// An event has ended without an answer; the text is for the log.
     Unanswered(u64, Unanswered, Option<String>),
+    /// A process has not begun to take events; the text is for the log.
+    NotStarted(String),
 }
 
 /// The queue of messages for one server thread.

@@ -180,6 +180,7 @@ impl Workers {
                     self.unanswered(in_hand, why, text);
                 }
             }
+            Mail::NotStarted(text) => self.effects.log(Level::Error, text, None),
             Mail::Frame {
                 process,
                 event,
@@ -343,6 +344,17 @@ impl Workers {
                 .map(|(name, value)| (name.to_owned(), value.into()))
                 .collect();
             self.result(waiting, &head, &[]);
+            return;
+        }
+        if let CallRequest::Outside(outside) = call.request {
+            match outside.call(&self.program.options().databases) {
+                Ok(call) => {
+                    let (token, call) = (self.token(), Box::new(call));
+                    self.effects.list.push(Effect::Call { call, token });
+                    self.calls.insert(token.0, waiting);
+                }
+                Err(error) => self.result(waiting, &ResultHead::failed(waiting.id, &error), &[]),
+            }
             return;
         }
         let token = self.token();

@@ -35,6 +35,7 @@ impl Refusing {
             name: "full".into(),
             options: serde_json::Value::Null,
             has_files: false,
+            databases: Arc::default(),
             limits: limits(),
             role: AppRole::Clients,
         };

@@ -14,6 +14,7 @@ fn app() -> ScriptApp {
         name: "test".into(),
         options: serde_json::Value::Null,
         has_files: false,
+        databases: Arc::default(),
         limits: limits(),
         role: veche_script::AppRole::Clients,
     }

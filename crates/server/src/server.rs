@@ -118,6 +118,7 @@ pub(crate) fn start(
         false => None,
     };
     let report = report.with_engine(engine.clone());
+    let report = report.with_pools(library.pools.clone());
     let report = Arc::new(report.with_dev(dev.clone()));
     report.configured(&config);
     // Control messages are bounded by sessions' requests; this is far above that.

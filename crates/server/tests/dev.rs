@@ -4,7 +4,7 @@
 mod support;
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use support::http::Response;
-use support::{Http, Socket};
+use support::{Http, Socket, free_address, skip};
 
 struct Dev {
     folder: PathBuf,
@@ -43,9 +43,7 @@ impl Dev {
         fs::create_dir_all(folder.join("lib")).expect("a folder");
         fs::create_dir_all(folder.join("site")).expect("a folder");
         fs::write(folder.join("site/index.html"), PAGE).expect("written");
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address");
-        drop(listener);
+        let address = free_address();
         fs::write(
             folder.join("veche.toml"),
             format!(
@@ -302,6 +300,44 @@ fn saved_changes_take_effect() {
     assert_eq!(dev.says().as_deref(), Some("two"));
     fs::write(&words, "return 'three'").expect("written");
     dev.until("the mended code", || dev.says().as_deref() == Some("three"));
+}
+
+#[test]
+fn programs_that_are_saved_run_in_new_processes() {
+    if !std::path::Path::new("/usr/bin/php").exists() {
+        return skip("php is not installed");
+    }
+    let dev = Dev::start("dev", "dev-php");
+    dev.until("the start", || dev.says().is_some());
+    let sdk = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk/php/veche.php");
+    let save = |answer: &str| {
+        let text = format!(
+            "<?php require '{sdk}';\n$app = Veche\\App::create();\n\
+             $app->request(fn (Veche\\Request $request) => {answer});\n$app->run();\n"
+        );
+        fs::write(dev.folder.join("app.php"), text).expect("written");
+    };
+    save("'one in PHP'");
+    let config = dev.folder.join("veche.toml");
+    let mut text = fs::read_to_string(&config).expect("a config");
+    text += "[[app]]\nname = \"php\"\nruntime = \"php\"\ncommand = [\"php\", \"app.php\"]\n\
+             [[route]]\npath = \"/php/*\"\nhandler = \"app\"\napp = \"php\"\n";
+    fs::write(&config, text).expect("written");
+    let answers = |text: &str| dev.get("/php/").text() == text;
+    dev.until("the program", || answers("one in PHP"));
+    save("'two in PHP'");
+    dev.until("the new program", || answers("two in PHP"));
+    let mut page = dev.listen();
+    save("'three");
+    let error = notice(&mut page, "error");
+    let text = error["text"].as_str().unwrap_or_default();
+    assert!(
+        text.contains("app.php on line 4") || text.contains("app.php:"),
+        "{text}"
+    );
+    assert!(answers("two in PHP"), "the old program goes on");
+    save("'three in PHP'");
+    dev.until("the mended program", || answers("three in PHP"));
 }
 
 #[test]

@@ -11,8 +11,8 @@ use crate::value::DirectiveValue;
 /// Directives without a default that only scripts in Lua have.
 const OF_LUA: [&str; 1] = ["script"];
 
-/// Directives without a default that only processes have.
-pub(super) const OF_PROCESSES: [&str; 1] = ["command"];
+/// What processes have alone, as far as it has no default.
+pub(super) const OF_PROCESSES: [&str; 2] = ["command", "watch"];
 
 impl Checker<'_> {
     /// Reports apps that run processes, which a sandbox prevents.
@@ -59,9 +59,14 @@ impl Checker<'_> {
         let processes = Processes {
             command,
             folder: self.base.clone(),
+            watch: list(table, "watch")
+                .iter()
+                .map(|path| self.base.join(path))
+                .collect(),
             workers: number(table, "workers"),
             jobs_max: whole("max_jobs"),
             ttl: Some(duration(table, "ttl")).filter(|ttl| *ttl > Duration::ZERO),
+            idle_ttl: Some(duration(table, "idle_ttl")).filter(|ttl| *ttl > Duration::ZERO),
             queue: number(table, "queue") as usize,
             queue_timeout: duration(table, "queue_timeout"),
             start_timeout: duration(table, "start_timeout"),

@@ -35,7 +35,7 @@ switch ($_SERVER['X_DO'] ?? '') {
     case 'stderr': for ($i = 0; $i < 4000; $i++) { error_log(str_repeat('e', 100)); } echo 'logged'; break;
     case 'flood': echo str_repeat('x', (int) $body); break;
     case 'status': http_response_code(404); header('X-Two: 1'); header('X-Two: 2', false); echo 'no'; break;
-    case 'finish': echo 'early'; fastcgi_finish_request(); usleep(300000); break;
+    case 'finish': echo 'early'; fastcgi_finish_request(); usleep(3000000); break;
     case 'kill': exec('kill -9 ' . getmypid()); break;
     case 'fatal': str_repeat('x', 1 << 40); break;
 }

@@ -12,6 +12,8 @@ mod failover;
 mod faults;
 mod losses;
 mod members;
+#[path = "../../../../tests/ports.rs"]
+mod ports;
 mod relay;
 mod server;
 

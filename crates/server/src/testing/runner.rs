@@ -48,6 +48,7 @@ pub(super) fn load(code: &Arc<SourceCode>, seed: u64) -> Result<TestVm, String> 
         name: "test".to_owned(),
         options: serde_json::Value::Null,
         has_files: false,
+        databases: Arc::default(),
         limits: ScriptLimits {
             cpu_budget: CPU_BUDGET,
             ..ScriptLimits::default()

@@ -48,6 +48,7 @@ mod nodes;
 mod pam;
 mod paths;
 mod peer;
+mod php_calls;
 mod php_fpm;
 mod php_templates;
 mod php_workers;

@@ -20,7 +20,7 @@ $app->open(function (Veche\Connection $conn) {
     $conn->set('said', 0);
     $conn->subscribe('room');
     if ($conn->request->query('slow') !== null) {
-        usleep(800000);
+        usleep(3000000);
     }
 });
 $app->message(function (Veche\Connection $conn, string $data, bool $isBinary) use ($app) {
