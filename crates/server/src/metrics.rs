@@ -285,7 +285,7 @@ const GAUGES: &[(&str, &str, Read)] = &[
     ),
     (
         "veche_history_pending",
-        "Publications, and what follows them in their channels, that wait for the disk",
+        "Publications that wait for the disk, and later ones of their channels",
         |s| &s.history_pending,
     ),
     (
