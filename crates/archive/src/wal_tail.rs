@@ -19,7 +19,7 @@ pub(crate) struct WalTail {
     pub(crate) bytes: u64,
     /// The number of whole frames in it that end a commit.
     pub(crate) commits: u64,
-    /// It has a frame of neither the current nor an earlier round.
+    /// Whether the log has a frame of neither the current nor an earlier round.
     is_garbled: bool,
 }
 

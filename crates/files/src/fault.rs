@@ -27,7 +27,7 @@ pub enum FileFault {
     /// The owner, by numeric id, is neither root, nor the caller, nor the user that the file is opened for.
     #[error("it is owned by another user ({0})")]
     Owner(u32),
-    /// It was a different file at each attempt.
+    /// The path led to a different file at each attempt.
     #[error("it was replaced repeatedly while being opened")]
     Unstable,
 }

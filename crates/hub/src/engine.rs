@@ -259,7 +259,7 @@ pub enum MaintenanceScope {
 pub struct EngineGauges {
     /// Pending requests that were not reported yet.
     pub waiting: usize,
-    /// Those of them that are ready to be polled.
+    /// The number of those that are ready to be polled.
     pub ready: usize,
     /// Payload bytes of the pending requests.
     pub waiting_bytes: usize,

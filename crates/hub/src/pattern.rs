@@ -19,10 +19,10 @@ enum Segment {
 /// Why a text is not a valid pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// It does not begin with a slash.
+    /// The pattern does not begin with a slash.
     #[error("a pattern begins with a slash")]
     Start,
-    /// It has a double or a trailing slash.
+    /// The pattern has a double or a trailing slash.
     #[error("a segment is empty")]
     Empty,
     /// A parameter name is not a letter or `_` followed by letters, digits and `_`.

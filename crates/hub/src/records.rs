@@ -68,7 +68,7 @@ impl Drop for Block {
 /// The stored publications, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
-    /// Those before the latest, if there are many.
+    /// The publications before the latest, if there are many.
     older: Option<Box<Older>>,
     latest: VecDeque<Record>,
 }

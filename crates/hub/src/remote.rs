@@ -37,10 +37,10 @@ use waiting::Waiting;
 /// Calls of [`Engine::maintain`](crate::Engine::maintain) with [`MaintenanceScope::Full`](crate::engine::MaintenanceScope::Full), about seconds, for which orders wait for a connection.
 const PATIENCE: u32 = 5;
 
-/// Such calls after which the top of a channel is compared that had no item meanwhile.
+/// The number of such calls without an item after which the top of a channel is compared.
 const LOOK_TICKS: u32 = 60;
 
-/// Such calls within which all slots are looked at for those that are not needed.
+/// The number of such calls within which all slots are checked for unneeded ones.
 const SPARE_TICKS: u32 = 15;
 
 /// The shortest time for which positions are stored: subscribed channels are looked at more often.
@@ -84,7 +84,7 @@ enum Task {
         receipt: RequestContext,
         slot: Option<u32>,
         publish: Box<wire::Publish>,
-        /// It was handed over, when the channel had this offset at least.
+        /// The offset that the channel had at least when the publication was sent; `None` before that.
         sent_at: Option<u64>,
     },
     Fence(RequestContext),

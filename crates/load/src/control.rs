@@ -26,7 +26,7 @@ pub(crate) struct ThreadProgress {
     pub(crate) ready: AtomicBool,
     /// Its measurement has ended.
     pub(crate) done: AtomicBool,
-    /// It has nothing left to do.
+    /// Whether the thread has finished its work.
     pub(crate) finished: AtomicBool,
     pub(crate) asked: AtomicU64,
     pub(crate) opened: AtomicU64,

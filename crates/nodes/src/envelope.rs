@@ -85,7 +85,7 @@ pub struct EnvelopeHeader {
 /// Why a message can't be encoded.
 #[derive(Debug, Error)]
 pub enum EncodeError {
-    /// It would be longer than [`MESSAGE_BYTES_MAX`].
+    /// The message would be longer than [`MESSAGE_BYTES_MAX`].
     #[error("a node message has at most {MESSAGE_BYTES_MAX} bytes, this one has {0}")]
     TooLarge(usize),
     /// The serialiser failed, with its error.

@@ -33,11 +33,11 @@ const HEAD: &[u8] = br#"{"type":"event","id":"#;
 /// How far a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It has until then to say hello and to answer the event `start`.
+    /// Started; it has until then to send `hello` and to answer the event `start`.
     Starting { until: Instant },
-    /// It has answered the event `start` and takes events.
+    /// Ready: it has answered the event `start` and takes events.
     Ready,
-    /// It was requested to stop, and is killed at that time.
+    /// Requested to stop, and killed at that time.
     Stopping { until: Instant },
     /// Its socket is closed, and it is killed then.
     Over { until: Instant },

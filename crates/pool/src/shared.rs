@@ -43,7 +43,7 @@ pub(crate) struct ProcessKey(pub(crate) u64);
 pub(crate) enum Unanswered {
     /// Its process ended, or was ended.
     Failed,
-    /// It found no room in the queue, or no process in time.
+    /// The event found no room in the queue, or no process in time.
     Busy,
     /// The application has no handler for it.
     Unhandled,

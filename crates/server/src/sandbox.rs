@@ -191,7 +191,7 @@ fn config_ports(config: &Config) -> BTreeSet<u16> {
         .collect()
 }
 
-/// That of the engine outside the process.
+/// Returns the port of the engine outside the process.
 fn engine_port(config: &Config) -> Option<u16> {
     match &config.engine {
         Engine::Redis(redis) => Some(redis.keyspace.server.port),

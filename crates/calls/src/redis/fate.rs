@@ -5,11 +5,11 @@ use super::RedisCommand;
 /// How a command can be carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It goes over the connection that all share.
+    /// The command is sent over the connection that all share.
     Shared,
-    /// It waits in the server, so it needs a connection for itself.
+    /// The command waits in the server, so it needs a connection for itself.
     Blocking,
-    /// It would change the connection for all; the text names what scripts have in its place.
+    /// The command would change the connection for all; the text names what scripts use instead.
     Refused(&'static str),
 }
 

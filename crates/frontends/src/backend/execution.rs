@@ -43,7 +43,7 @@ pub const EXCHANGES_MAX: usize = 1024;
 pub enum Rejection {
     /// The command is invalid.
     Bad(BadCommand),
-    /// It is rejected for now.
+    /// The publication is rejected for now.
     Busy(PublishError),
 }
 

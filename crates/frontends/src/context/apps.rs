@@ -18,7 +18,7 @@ use crate::context::worker_context::Context;
 pub enum HandlerProgress {
     /// The handler has ended.
     Done,
-    /// It is suspended. The session gets no further message until its id is in [`Context::app_ready`].
+    /// The handler is suspended. The session gets no further message until its id is in [`Context::app_ready`].
     Suspended,
 }
 

@@ -148,7 +148,7 @@ pub struct HookTargets {
     app: Option<(HookTarget, Arc<HookKinds>)>,
     /// Lower-case names of the handshake headers included in requests.
     pub headers: Vec<String>,
-    /// Those of them that a client may also send in its connect command, since pages can't set headers of a WebSocket.
+    /// The headers that a client may also send in its connect command, since pages cannot set those of a WebSocket.
     /// Headers of the handshake take precedence.
     pub emulated: Vec<String>,
 }

@@ -70,7 +70,7 @@ pub struct IdentityLease {
     pub user: String,
     /// How long it is valid.
     pub validity: Validity,
-    /// It can't be renewed by a token.
+    /// Whether the identity can't be renewed by a token.
     pub is_final: bool,
 }
 

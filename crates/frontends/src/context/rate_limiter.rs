@@ -16,10 +16,10 @@ pub struct RateLimits {
 /// How messages over the limit are handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OverLimit {
-    /// They wait, as does all later input, until the client's socket is full.
+    /// Messages wait, as does all later input, until the client's socket is full.
     #[default]
     Delay,
-    /// They are dropped and counted.
+    /// Messages are dropped and counted.
     Drop,
     /// The connection is closed with 1008.
     Close,
@@ -45,7 +45,7 @@ pub(crate) enum RateDecision {
     Allow,
     /// Process it; later input waits until `wait_until_ms`.
     AllowThenWait,
-    /// It has to wait until then and is not counted yet.
+    /// The message has to wait until then and is not counted yet.
     Wait,
     Drop,
     Close,

@@ -35,9 +35,9 @@ pub(crate) enum NextStep<N> {
     Continue,
     NeedInput,
     Wait(WaitReason),
-    /// It belongs to the next stage.
+    /// The input belongs to the next stage.
     Become(N),
-    /// It is ignored, as is all further input.
+    /// The input is ignored, as is all further input.
     End,
 }
 

@@ -27,11 +27,11 @@ pub(super) enum BodyPurpose<C> {
     Call(Box<C>),
     /// A request to an application.
     App(AppId, PendingRequest),
-    /// It opens a session whose messages are parts of the response.
+    /// The body opens a session whose messages are parts of the response.
     Stream(PendingRequest),
     /// A client protocol answers it.
     Answer(BodyHandler),
-    /// It is discarded before this response.
+    /// The body is discarded before this response.
     Dropped(DeferredAnswer),
 }
 

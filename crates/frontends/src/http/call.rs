@@ -64,9 +64,9 @@ pub(crate) trait AnswerBody {
 
 /// The status of an executed call.
 pub(crate) enum CallStatus<A> {
-    /// It has a response body.
+    /// The call has a response body.
     Answered(A),
-    /// It is refused for now.
+    /// The call is refused for now; the client may retry.
     Refused(Refusal),
     Pending(WaitReason),
 }

@@ -30,7 +30,7 @@ pub(crate) struct StreamedBody {
 
 /// The progress of a stream.
 pub(crate) enum StreamProgress {
-    /// It is completely written.
+    /// The response is completely written.
     Whole,
     /// The client has to read first.
     Full,

@@ -64,7 +64,8 @@ pub struct Publish {
     pub key: Option<Box<str>>,
     /// The version of the state in the publication.
     pub version: Option<Version>,
-    /// It may have been stored before, behind this offset: it is published only if it is certain that it was not.
+    /// The publication may have been stored before, behind this offset: it is published only if it is certain that it
+    /// was not.
     pub repeats_since: Option<u64>,
 }
 
@@ -90,9 +91,9 @@ pub enum Published {
     /// Its version is not newer, or its key was used: with the position of the channel or of its first publication, where
     /// that is stored.
     Skipped(Option<Position>),
-    /// It is not known whether it is stored.
+    /// Whether the publication is stored is not known.
     Unknown,
-    /// It was refused and is not stored.
+    /// The publication was refused and is not stored.
     Refused,
 }
 
@@ -235,7 +236,7 @@ pub struct Found {
     pub top: Position,
     /// The id of the publication there, 0 where that is not known.
     pub id: u64,
-    /// That publication and the offset before it, if it is stored and is behind the one that was seen.
+    /// The latest publication and the offset before it, if it is stored and is behind the one that was seen.
     pub latest: Option<(u64, Bytes)>,
 }
 

@@ -36,7 +36,7 @@ pub(super) struct Commands {
     carried_out: HashMap<NodeId, CarriedOut>,
     /// Commands of this node, with the time of each.
     own: VecDeque<(u64, Bytes)>,
-    /// It is not known whether a command of this node is stored.
+    /// Whether it is unknown if a command of this node is stored.
     pub(super) is_unsure: bool,
     /// Entries arrived by the feed during a read: they may be behind the read ones.
     pub(super) has_skipped: bool,
@@ -45,7 +45,7 @@ pub(super) struct Commands {
 /// The numbers of a source's commands that were carried out.
 #[derive(Debug)]
 struct CarriedOut {
-    /// All up to this one.
+    /// All commands up to this number were carried out.
     floor: u64,
     /// Commands above the floor that were carried out.
     above: BTreeSet<u64>,

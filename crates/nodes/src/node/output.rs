@@ -64,7 +64,7 @@ pub struct NodeCounts {
     pub ignored: DecodeErrorCounts,
     /// Questions and commands of this node.
     pub asked: u64,
-    /// Those whose answer did not cover all nodes.
+    /// Answers that did not cover all nodes.
     pub partial: u64,
     /// Commands of other nodes that were carried out.
     pub commands: u64,

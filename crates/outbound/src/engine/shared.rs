@@ -119,7 +119,7 @@ impl Shared {
         }
     }
 
-    /// Such a port has a connection again.
+    /// Notes that such a port has a connection again.
     pub(super) fn found(&self) {
         if self.said.lost.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.notice(&Notice::Connected);

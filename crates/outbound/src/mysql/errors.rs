@@ -10,7 +10,7 @@ const ROLLED_BACK: [&str; 2] = ["mysql: 1213 ", "mysql: 1180 "];
 /// packet that the server does not read completely (1153); 1317 ends only a statement.
 const LAST_WORDS: [u16; 5] = [1053, 1927, 4031, 1153, 1159];
 
-/// Those that are not caused by the statement.
+/// Error codes that are not caused by the statement.
 const GOODBYES: [u16; 3] = [1053, 1927, 4031];
 
 /// Converts an error of a statement.

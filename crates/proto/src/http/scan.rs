@@ -15,7 +15,7 @@ const REQUEST_LINE_EXTRA_BYTES: usize = METHOD_BYTES_MAX + "  HTTP/1.1".len();
 /// Finds the end of a request's head. Remembers how far it scanned, so a head that arrives byte by byte costs no more
 /// in total than a complete one. One per connection while it waits for a head; use `default()` for the next request.
 ///
-/// It refuses early what can't become a request: a bare LF, a first line without a version (HTTP/0.9), bytes that begin
+/// Rejects early what can't become a request: a bare LF, a first line without a version (HTTP/0.9), bytes that begin
 /// no method (TLS on a plain port), anything too long. What it accepts still has to be parsed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeadScan {

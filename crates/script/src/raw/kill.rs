@@ -34,11 +34,11 @@ pub(crate) fn kill_run(state: *mut lua_State, why: KillReason) {
 /// run.
 #[derive(Clone, Copy)]
 enum GracePeriod {
-    /// It starts with the next instruction.
+    /// The grace period starts with the next instruction.
     Asked,
     /// The time of its start, and the instructions executed since.
     Runs { since_ns: u64, instructions: u32 },
-    /// It is over, or the run has none.
+    /// The grace period is over, or the run has none.
     Over,
 }
 

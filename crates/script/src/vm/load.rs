@@ -32,10 +32,10 @@ pub enum LoadError {
     /// The source can't be read.
     #[error(transparent)]
     Code(#[from] CodeError),
-    /// It does not compile or fails while loading; with a traceback.
+    /// The script does not compile or fails while loading; with a traceback.
     #[error("{0}")]
     Script(String),
-    /// It does not return a table of handlers.
+    /// The script does not return a table of handlers.
     #[error(
         "{script}: returns {what}; a table of handlers is expected, with at least one of open, message, request, start"
     )]

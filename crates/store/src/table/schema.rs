@@ -219,7 +219,7 @@ pub struct IndexSchema {
 pub enum Evict {
     /// None: a change that needs more room fails.
     Nothing,
-    /// Those with the lowest key.
+    /// The rows with the lowest key.
     Key,
     /// The first ones of the index at this place.
     Index(usize),

@@ -165,11 +165,11 @@ enum PendingTicket {
 /// The status of one command.
 enum CommandStatus {
     Yes,
-    /// It waits for something.
+    /// The command waits for an answer.
     Waits(PendingTicket),
     /// Its reply is written in slices, after earlier ones.
     Answers(Box<UnfinishedReply>),
-    /// It was not executed and has to be retried.
+    /// The command was not executed and has to be retried.
     Not(WaitReason),
     Close(DisconnectCode),
     /// The session has to be closed with a code and reason other than the server's.

@@ -120,7 +120,7 @@ impl OpenSession for Box<Centrifuge> {
         [PROTOBUF, JSON].into_iter().find(|known| offers(known))
     }
 
-    /// It is subscribed by the connect command, after the handshake.
+    /// Sets the identity; the personal channel is subscribed later, by the connect command.
     fn set_identity(&mut self, client: SessionIdentity<'_, '_>) -> bool {
         self.set_user(client.user);
         self.set_source(client.claims, client.disconnects_seen);
