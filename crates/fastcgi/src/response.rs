@@ -23,7 +23,7 @@ pub struct Response {
     pub log_lost_bytes: usize,
 }
 
-/// An incomplete response.
+/// A response that is being received.
 #[derive(Debug, Default)]
 pub(crate) struct Partial {
     decoder: Decoder,

@@ -9,7 +9,7 @@ pub(crate) struct RunWording {
     pub(crate) sent: &'static str,
     /// The received items, plural.
     pub(crate) received: &'static str,
-    /// The latency's meaning.
+    /// The interval that a latency measures.
     pub(crate) latency: &'static str,
 }
 
