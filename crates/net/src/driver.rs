@@ -97,7 +97,7 @@ pub enum Event<'a> {
         /// Transport that will receive no more.
         id: ConnectionId,
     },
-    /// A buffer kept by [`Driver::send`] is done: the kernel has taken all of it. Buffers come back in the order of the
+    /// A buffer kept by [`Driver::send`] is done: the kernel has taken all of it. Buffers are returned in the order of the
     /// sends.
     Sent {
         /// Transport that the buffer was sent on.

@@ -143,7 +143,7 @@ impl RedisClient {
                 Err(call_error(&error))
             }
             Err(_) => {
-                // Other commands may be waiting in vain too.
+                // Other commands may be waiting for a dead connection too.
                 if connection.is_silent() {
                     self.link.lost(&connection);
                 }

@@ -1,7 +1,7 @@
 //! Handlers that run in worker processes, behind the contract of [`veche_runtime`].
 //!
 //! [`Workers`] is the runtime of one application on one server thread; a thread of its own has the processes. The page of
-//! the crate describes who does what.
+//! the crate describes the parts.
 
 #![forbid(unsafe_code)]
 

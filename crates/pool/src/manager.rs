@@ -309,7 +309,7 @@ impl Manager {
         hand_own(process, EventName::Stop, now);
     }
 
-    /// The socket of a process is at its end, or is to be: events in its hands fail.
+    /// The socket of a process is at its end, or is to be: its pending events fail.
     fn ended(&mut self, index: usize, why: String, now: Instant) {
         let process = &mut self.processes[index];
         let was_starting = matches!(process.state, State::Starting { .. });

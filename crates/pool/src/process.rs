@@ -1,4 +1,4 @@
-//! One process: its socket, its output, and the events in its hands.
+//! One process: its socket, its output, and its pending events.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};

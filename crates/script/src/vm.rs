@@ -247,7 +247,7 @@ impl Vm {
         };
         local.is_ending = true;
         let (object, wait) = (local.object, local.wait);
-        // Coroutines that wait for room, possibly in a handler, wait in vain.
+        // Coroutines that wait for room, possibly in a handler, will not be resumed.
         self.desk.wake_senders(id);
         if let Some(token) = wait {
             self.fail_wait_of(id, token);

@@ -166,7 +166,7 @@ fn an_unread_response_stops_reading() {
 fn a_full_outbox_and_its_relief_are_reported() {
     let mut world = World::new(Options::default());
     let peer = world.open(0, "/app/x");
-    // The client reads at once: room comes back with the flush of the turn.
+    // The client reads at once: the flush of the turn makes room.
     world.ask(peer, text("flood"));
     let told_of_it = world.told(peer);
     assert_eq!(told_of_it[2], Told::Flooded(66, SendResult::Full));

@@ -231,7 +231,7 @@ impl Ring {
         self.push(&entry.user_data(cancel_tag(kind, index)));
     }
 
-    /// Sends as much of a queue as the socket accepts at once. The queue comes back with the completion, which is
+    /// Sends as much of a queue as the socket accepts at once. The queue is returned with the completion, which is
     /// available once a [`wait`](Self::wait) has returned and [`has_in_flight`](Self::has_in_flight) is `false`.
     pub(crate) fn send(&mut self, id: ConnectionId, socket: &OwnedFd, queue: Box<SendQueue>) {
         const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;

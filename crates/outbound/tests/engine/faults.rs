@@ -8,7 +8,7 @@ use crate::server::Server;
 use crate::{WORLD, node};
 use tokio::time::Instant;
 
-/// A server without room refuses publications: they fail, the connection stays, and all goes on once there is room.
+/// A server without room refuses publications: they fail, the connection stays, and all continues once there is room.
 #[test]
 fn a_server_without_memory_refuses_and_goes_on() {
     let server = Arc::new(Server::start(&[]));

@@ -1,4 +1,4 @@
-//! What a server that goes, comes back or loses data means for channels.
+//! Effects of a server's loss, return or loss of data on channels.
 
 use std::sync::Arc;
 use std::thread;

@@ -100,7 +100,7 @@ impl HeadScan {
     }
 }
 
-/// Checks what is known of a request line before its end, so that splits do not affect the result.
+/// Checks the received part of a request line before its end, so that splits do not affect the result.
 fn check_request_start(line: &[u8], limits: &HeadLimits) -> Result<(), HttpError> {
     if !line.first().copied().is_some_and(is_token_byte) {
         return Err(HttpError::bad("this is not HTTP"));

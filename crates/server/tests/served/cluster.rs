@@ -230,7 +230,7 @@ fn a_cut_off_node_applies_missed_commands() {
     let answer = result(&a, "block_user", json!({"user": "ann"}));
     assert_eq!(answer["partial"], "1 of 2", "{answer}");
     assert!(ann.is_alive(), "it can't know");
-    // To the other one it is alone, and says so.
+    // Without the other one its answers are partial.
     let answer = result(&b, "user_status", json!({"user": "bob"}));
     assert_eq!(answer["partial"], "1 of 2", "{answer}");
     assert_eq!(answer["connections"], 1, "{answer}");

@@ -10,7 +10,7 @@ use crate::history::Follower;
 use crate::support::backing::Backing;
 use crate::support::{Options, Server, Setup, Socket, USUAL, USUAL_ONE, call, until};
 
-/// Chats keep much, rooms show who is there.
+/// Chats have a long history, rooms have presence.
 const CONFIG: &str = "[[route]]\npath = \"/follow\"\nhandler = \"push\"\nidentity = \"query:user\"\n\
     channels = [\"chat:*\", \"live:*\", \"room:*\"]\npositions = true\n\
     [[namespace]]\nname = \"chat\"\nhistory_size = 1000\n\
@@ -52,7 +52,7 @@ impl Client {
         serde_json::from_str(&text).unwrap_or(Value::String(text))
     }
 
-    /// The next message that is none about a subscription.
+    /// The next message that is not about a subscription.
     fn next(&mut self) -> Value {
         loop {
             let mut said = self.said();

@@ -82,7 +82,7 @@ fn program(app: &str) -> String {
     format!("<?php require '{}';\n{app}", sdk.display())
 }
 
-/// Returns whether PHP is there, after a line that says so where it is not.
+/// Returns whether PHP is installed; prints a line if it is not.
 fn has_php() -> bool {
     let is_there = Path::new("/usr/bin/php").exists();
     if !is_there {

@@ -608,7 +608,7 @@ fn a_publication_is_encoded_once_for_all_that_only_listen() {
 fn one_way_protobuf_is_spoken_where_it_is_asked_for() {
     let mut world = super::world(1);
     let back_end = world.connect(0, PUSH);
-    // A connect request with `subs` (3), a map of name (1) and what is asked of it (2).
+    // A connect request with `subs` (3), a map of name (1) and its options (2).
     let connect = b"\x1a\x0a\x0a\x06open:1\x12\x00";
     let peer = world.open(0, "/centrifuge/all/uni_websocket?cf_protocol=protobuf");
     let binary = veche_proto::websocket::MessageKind::Binary;
