@@ -30,7 +30,7 @@ pub enum Kind {
     Stderr = 7,
 }
 
-/// A decoded record that borrows its content.
+/// A received record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// One of [`Kind`], or another number.

@@ -23,7 +23,7 @@ pub struct Response {
     pub log_lost_bytes: usize,
 }
 
-/// A response that is being received.
+/// An incomplete response.
 #[derive(Debug, Default)]
 pub(crate) struct Partial {
     decoder: Decoder,

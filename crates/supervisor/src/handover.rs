@@ -256,7 +256,7 @@ pub(super) fn take() -> io::Result<InheritedState> {
     link.receive()?;
     no_stdin()?;
     let mut one = || link.take_descriptors(1)?.pop();
-    let memory = one().ok_or_else(|| bad("no descriptor was received"))?;
+    let memory = one().ok_or_else(|| bad("nothing came"))?;
     let mut text = String::new();
     let mut memory = File::from(memory);
     memory.rewind()?;

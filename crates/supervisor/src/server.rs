@@ -214,7 +214,7 @@ impl ServerChild {
             self.ended = match waitpid(Some(self.pid), WaitOptions::NOHANG) {
                 Ok(ended) => ended.map(|(_, status)| describe(status)),
                 // Reaped by the previous program in this process.
-                Err(Errno::CHILD) => Some("no exit status".to_owned()),
+                Err(Errno::CHILD) => Some("no word".to_owned()),
                 Err(error) => return Err(error.into()),
             };
         }

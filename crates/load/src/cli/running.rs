@@ -145,7 +145,7 @@ pub(super) fn verdict(report: &Report) -> Result<(), CommandFailure> {
     let counts = [
         (report.errors.count(), "errors"),
         (report.messages.unanswered, "without an answer"),
-        (report.messages.duplicated, "duplicated answers"),
+        (report.messages.duplicated, "answers that came again"),
         (faults, "faults in the ledger"),
     ];
     let mut said: Vec<String> = counts

@@ -174,7 +174,7 @@ fn shown(step: &SearchStep) -> String {
     let p99 = step.p99_us.map_or_else(|| "-".to_owned(), show_time);
     let verdict = match (step.held, step.broken.is_empty()) {
         (true, _) => "held".to_owned(),
-        (false, true) => "no answers".to_owned(),
+        (false, true) => "no answer came".to_owned(),
         (false, false) => step.broken.join("; "),
     };
     format!(

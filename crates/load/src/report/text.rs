@@ -88,7 +88,7 @@ pub(crate) fn doubts(report: &Report) -> Vec<String> {
         ));
     }
     if let Some(why) = &report.latency_refused {
-        doubts.push(format!("No latencies: {}.", clean(why)));
+        doubts.push(format!("There are no latencies: {}.", clean(why)));
     }
     if let Some(redirects) = report.http.as_ref().map(HttpTally::redirects)
         && redirects > 0
@@ -150,7 +150,7 @@ pub(crate) fn rate_not_reached(report: &Report) -> Option<String> {
     let words = wording::RunWording::of(&report.kind, true);
     (report.messages.rate_reached == Some(false)).then(|| {
         format!(
-            "RATE NOT REACHED: {} {} a second were requested, {} {} a second were reached",
+            "RATE NOT REACHED: {} {} a second were asked for, {} {} a second came",
             rate(asked),
             words.sent,
             rate(report.messages.per_second),

@@ -9,7 +9,7 @@ pub(crate) struct RunWording {
     pub(crate) sent: &'static str,
     /// The received items, plural.
     pub(crate) received: &'static str,
-    /// The interval that a latency measures.
+    /// The latency's meaning.
     pub(crate) latency: &'static str,
 }
 

@@ -107,7 +107,7 @@ fn receivers_pause_before_they_reconnect() {
     row(
         "broadcast",
         "accepts no connection of a receiver that was cut off",
-        &[("rejected attempts", refused, report.errors.count())],
+        &[("attempts turned away", refused, report.errors.count())],
     );
     // The pauses are at least 50, 100, 200, 400 and 800 ms.
     assert!((2..=4).contains(&refused), "{refused} attempts");

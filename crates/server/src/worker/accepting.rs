@@ -31,7 +31,7 @@ impl<A: WorkerApps> WorkerState<A> {
         };
         if let Err(why) = may_come {
             // Nothing is read from it or stored for it.
-            debug!(target: LOG, %peer, ?why, "rejected");
+            debug!(target: LOG, %peer, ?why, "turned away");
             stats.reject_accept(why);
             return driver.close(id);
         }

@@ -140,7 +140,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
     fn phases(&mut self, value: Option<&'a Spanned<DeValue<'i>>>) -> Vec<Phase> {
         let Some(value) = value else {
             if self.problems.is_empty() {
-                self.problems.add(None, "[[phase]] is missing");
+                self.problems.add(None, "there is no [[phase]]");
             }
             return Vec::new();
         };

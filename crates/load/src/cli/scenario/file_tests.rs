@@ -124,7 +124,7 @@ allow_bottleneck = 1
 
 #[test]
 fn files_that_are_no_scenarios() {
-    assert_eq!(problems(""), ["x.toml: [[phase]] is missing"]);
+    assert_eq!(problems(""), ["x.toml: there is no [[phase]]"]);
     assert_eq!(
         problems("[phase]\nkind = \"echo\"\n"),
         ["x.toml:1:1: expected tables [[phase]], found a table"]

@@ -279,7 +279,7 @@ pub(super) fn rate_reached(report: &Report) -> Check {
     Check {
         promise: "the requested rate is reached".to_owned(),
         measured: format!(
-            "{:.0} a second were reached, {rate:.0} a second were requested",
+            "{:.0} a second came, {rate:.0} a second were asked for",
             report.messages.per_second
         ),
         passed: false,

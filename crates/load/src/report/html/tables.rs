@@ -114,9 +114,12 @@ fn traffic(out: &mut String, report: &Report, words: &RunWording) {
     for (name, number) in [
         ("unsolicited messages", messages.unasked),
         ("heartbeats answered", messages.heartbeats),
-        ("duplicated answers", messages.duplicated),
-        ("answers out of order", messages.late),
-        ("missing answers before later ones", messages.lost),
+        ("answers that came again", messages.duplicated),
+        ("answers that came behind a later one", messages.late),
+        (
+            "answers that never came, though later ones did",
+            messages.lost,
+        ),
         ("without an answer at the end", messages.unanswered),
     ] {
         if number > 0 {

@@ -162,7 +162,7 @@ pub(super) fn throughput(page: &mut TextPage, report: &Report) {
             Tone::Plain
         };
         let text = format!(
-            "of {}: {} duplicated, {} out of order, {} missing",
+            "of {}: {} came again, {} late behind a later one, {} never",
             words.received,
             count(messages.duplicated),
             count(messages.late),
