@@ -161,7 +161,7 @@ impl CertificateManager {
                     Some(format!("the certificate for {names} has expired"))
                 }
                 _ => Some(format!(
-                    "no certificate for {names} yet: clients of these names get the listener's first other certificate, or an alert"
+                    "no certificate for {names} yet: clients that ask for that get the listener's first other one, or an alert if there is none"
                 )),
             };
             if let Some(what) = what {
@@ -313,7 +313,7 @@ impl ManagedCertificate {
             Ok(read) => return Some(held(&read)),
             Err(why) => why,
         };
-        warn!(target: TARGET, "acme: a cached certificate is invalid, another is ordered: {why}");
+        warn!(target: TARGET, "acme: a certificate of the cache is no good, another is ordered: {why}");
         None
     }
 }

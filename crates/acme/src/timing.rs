@@ -146,7 +146,7 @@ impl CertificateInfo {
             () => return Ok(()),
         };
         Err(format!(
-            "the issued certificate is invalid: {why} (is the clock right?)"
+            "what was issued is no good: {why} (is the clock right?)"
         ))
     }
 

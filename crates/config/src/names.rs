@@ -328,7 +328,7 @@ impl ChannelPattern {
         match text.strip_suffix('*') {
             Some(start) if start.contains('*') => Err("\"*\" stands at the end only".to_owned()),
             Some(start) if Audience::of(start, &Namespaces::new()).is_private() => {
-                Err("private channels (\"$\") are allowed only by their whole name".to_owned())
+                Err("private channels (\"$\") are let in by their whole name only".to_owned())
             }
             Some(start) => Ok(Self::Prefix(start.to_owned())),
             None if text.contains('*') => Err("\"*\" stands at the end only".to_owned()),

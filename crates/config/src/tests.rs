@@ -65,7 +65,7 @@ fn checked(text: &str) -> Result<Config, ProblemReport> {
             certificate: &certificate,
             client_ca: &|path| match path.ends_with("ca.pem") {
                 true => Ok(()),
-                false => Err(format!("{}: no such file", path.display())),
+                false => Err(format!("{}: there is no such file", path.display())),
             },
             pam: &|service| match service.name() {
                 "veche" => Ok(()),
@@ -75,7 +75,7 @@ fn checked(text: &str) -> Result<Config, ProblemReport> {
                 KeySource::SecretFile(path) | KeySource::PublicFile(path)
                     if !path.ends_with("key.pem") =>
                 {
-                    Err(format!("{}: no such file", path.display()))
+                    Err(format!("{}: there is no such file", path.display()))
                 }
                 KeySource::SecretVariable(name) if name == "SHORT" => Ok(Some(6)),
                 _ => Ok(None),
@@ -85,7 +85,9 @@ fn checked(text: &str) -> Result<Config, ProblemReport> {
                 SecretSource::File(path) if path.to_string_lossy().ends_with("key") => {
                     Ok(SecretValue::new("a-key-from-a-file-of-its-own".to_owned()))
                 }
-                SecretSource::File(path) => Err(format!("{}: no such file", path.display())),
+                SecretSource::File(path) => {
+                    Err(format!("{}: there is no such file", path.display()))
+                }
                 SecretSource::Variable(name) => Err(format!("the environment has no {name}")),
             },
             state_folder: None,
@@ -110,7 +112,7 @@ fn certificate(certificate: &Path, key: &Path) -> Result<CertificateFacts, Strin
         Some("old") => Ok(facts(-100, -10)),
         Some("soon") => Ok(facts(-80, 13)),
         Some("early") => Ok(facts(1, 90)),
-        _ => Err(format!("{}: no such file", certificate.display())),
+        _ => Err(format!("{}: there is no such file", certificate.display())),
     }
 }
 

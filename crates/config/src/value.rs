@@ -305,7 +305,7 @@ impl DirectiveKind {
             Self::Flag { .. } => vec!["true".to_owned(), "false".to_owned()],
             Self::Text { expected } => vec![(*expected).to_owned()],
             Self::Namespace => vec![
-                "the part before the \":\" of its channels".to_owned(),
+                "what stands before the \":\" of its channels".to_owned(),
                 "\"\" for channels without one".to_owned(),
                 "\"#\" for users' own".to_owned(),
                 "a pattern such as \"/users/:user\"".to_owned(),

@@ -24,7 +24,7 @@ pub enum HeadError {
     #[error("the answer has a header without a colon")]
     NoColon,
     /// The status is not a number from 100 to 599.
-    #[error("the response has an invalid status")]
+    #[error("the answer has a status that is none")]
     NoStatus,
 }
 

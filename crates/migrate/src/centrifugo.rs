@@ -145,7 +145,7 @@ fn address(settings: &mut Settings, path: &str, usual: IpAddr, draft: &mut Confi
         Some(text) => text.parse().unwrap_or_else(|_| {
             let name = settings.name(path);
             draft.note(format!(
-                "{name}: {text:?} is not an IP address; {usual} is used"
+                "{name}: {text:?} is no IP address; {usual} is taken"
             ));
             usual
         }),
@@ -418,7 +418,7 @@ fn clients(settings: &mut Settings, identity: &str, draft: &mut ConfigDraft) {
     let is_origin = |origin: &String| origin == "*" || OriginPattern::parse(origin).is_some();
     let (origins, others): (Vec<_>, Vec<_>) = origins.into_iter().partition(is_origin);
     for other in others {
-        draft.note(format!("allowed_origins: {other:?} is not a valid origin"));
+        draft.note(format!("allowed_origins: {other:?} is no origin here"));
     }
     let anonymous = anonymous(settings);
     let compression = settings.flag("websocket.compression");
@@ -519,14 +519,14 @@ fn rest(settings: &mut Settings, draft: &mut ConfigDraft) {
         .take("client.subscribe_to_user_personal_channel.personal_channel_namespace")
         .is_some()
     {
-        draft.note("personal channels are named #USER; they have no namespace");
+        draft.note("users' own channels are called #USER; there is no namespace for them");
     }
     let engine = settings
         .text("engine.type")
         .or_else(|| settings.text("engine"));
     if let Some(engine) = engine.filter(|engine| engine != "memory") {
         draft.note(format!(
-            "engine {engine}: this is one node; [history] stores history on disk"
+            "engine {engine}: this is one node; [history] keeps what channels remember on disk"
         ));
     }
     for left in settings.left() {

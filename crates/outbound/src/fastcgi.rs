@@ -52,7 +52,7 @@ impl Client {
         let params =
             params(&call).map_err(|words| CallError::new(CallErrorKind::Invalid, words))?;
         let Some(client) = &self.client else {
-            let words = format!("fastcgi: {:?} is not an address", pool.address);
+            let words = format!("fastcgi: {:?} is no address", pool.address);
             return Err(CallError::new(CallErrorKind::Invalid, words));
         };
         let since = Instant::now();

@@ -81,7 +81,7 @@ fn parse(hash: &str) -> Result<PasswordHash, CallError> {
     let hash = PasswordHash::new(hash)
         .ok()
         .filter(|hash| hash.salt.is_some() && hash.hash.is_some())
-        .ok_or_else(|| invalid("the hash is not a PHC string with a salt and a digest"))?;
+        .ok_or_else(|| invalid("the hash is no PHC string with a salt and a digest"))?;
     Algorithm::try_from(hash.algorithm.as_str())
         .map_err(|_| invalid("the hash is not one of Argon2"))?;
     let params = Params::try_from(&hash)
@@ -219,12 +219,9 @@ mod tests {
         let digest = "c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc";
         let of = |head: &str| format!("${head}${digest}");
         for (bad, why) in [
-            (String::new(), "not a PHC string"),
-            ("secret".to_owned(), "not a PHC string"),
-            (
-                "$argon2id$v=19$m=19456,t=2,p=1".to_owned(),
-                "not a PHC string",
-            ),
+            (String::new(), "no PHC string"),
+            ("secret".to_owned(), "no PHC string"),
+            ("$argon2id$v=19$m=19456,t=2,p=1".to_owned(), "no PHC string"),
             (of("scrypt$ln=4,r=8,p=1"), "not one of Argon2"),
             (of("argon2id$v=19$m=1,t=2,p=1"), "does not allow"),
             (of("argon2id$v=19$m=65537,t=1,p=1"), "more memory or work"),

@@ -581,7 +581,7 @@ fn hello(
 ) -> Result<(), String> {
     let read = FromWorker::read(frame, |_| None).map_err(|error| error.message)?;
     let FromWorker::Hello(hello) = read else {
-        return Err("its first frame is not hello".to_owned());
+        return Err("its first frame is no hello".to_owned());
     };
     let own = RawValue::from_string(options.options.clone()).ok();
     let offer = AppDescription {

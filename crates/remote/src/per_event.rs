@@ -322,11 +322,11 @@ fn frames(body: &[u8], id: u64, name: EventName) -> Result<(), String> {
     loop {
         let frame = decoder.decode(&mut input).map_err(|error| {
             let start: String = String::from_utf8_lossy(body).chars().take(80).collect();
-            format!("the response is not of the runtime protocol: {error}: {start:?}")
+            format!("the response is none of the runtime protocol: {error}: {start:?}")
         })?;
         let Some(frame) = frame else { break };
         if has_ended {
-            return Err("the response continues after the answer".to_owned());
+            return Err("the response goes on behind the answer".to_owned());
         }
         match read(frame, id, name)? {
             FromWorker::Handled(handled) => has_ended = handled.end.is_some(),

@@ -144,7 +144,7 @@ local stubs = setmetatable({}, { __mode = "k" })
 local function read_websocket(options, name, number, level)
   for key in pairs(options) do
     if not SERVER_OPTIONS[key] then
-      error("bad argument #" .. number .. " to '" .. name .. "': unknown option '" .. tostring(key) .. "'", level + 1)
+      error("bad argument #" .. number .. " to '" .. name .. "': there is no option '" .. tostring(key) .. "'", level + 1)
     end
   end
   local protocol, body = options.protocol, options.body

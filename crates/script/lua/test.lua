@@ -23,7 +23,7 @@ local function services_of(function_name, options)
   if type(options) ~= "table" then bad(function_name, 3, "a table of options", 4) end
   for key in pairs(options) do
     if key ~= "services" then
-      error("bad argument #3 to '" .. function_name .. "': unknown option '" .. tostring(key) .. "'", 4)
+      error("bad argument #3 to '" .. function_name .. "': there is no option '" .. tostring(key) .. "'", 4)
     end
   end
   local services = options.services
@@ -92,7 +92,7 @@ local function check_options(name, number, options, allowed)
   if type(options) ~= "table" then bad(name, number, "a table of options", 3) end
   for key in pairs(options) do
     if not (OPTIONS_OF_ALL[key] or allowed[key]) then
-      error("bad argument #" .. number .. " to '" .. name .. "': unknown option '" .. tostring(key) .. "'", 3)
+      error("bad argument #" .. number .. " to '" .. name .. "': there is no option '" .. tostring(key) .. "'", 3)
     end
   end
   return options

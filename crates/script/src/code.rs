@@ -110,7 +110,7 @@ impl SourceCode {
         Ok((name, self.file(&self.script)?))
     }
 
-    /// Returns a module's source and its name in tracebacks; `None` if the file is missing.
+    /// Returns a module's source and its name in tracebacks; `None` if there is no such file.
     pub(crate) fn module(&self, name: &str) -> Result<Option<(String, Arc<str>)>, CodeError> {
         if !is_module_name(name) {
             return Err(CodeError::BadName(name.to_owned()));

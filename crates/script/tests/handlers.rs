@@ -364,7 +364,7 @@ fn publishing() {
         "#2 to 'publish': a table is published as JSON, which is text",
         "#3 to 'publish': \"text\", \"binary\" or a table of options expected",
         "#4 to 'publish': no more arguments expected",
-        "#3 to 'publish': unknown option 'tag'",
+        "#3 to 'publish': there is no option 'tag'",
         "#2 to 'publish': a table is published as JSON, which is text",
         "users' own channels",
         "users' own channels",

@@ -187,7 +187,7 @@ fn each_assertion_fails_with_its_line_and_both_values() {
         ),
         (
             "test.connect('/chat', { haeders = {} })",
-            "a_test.lua:3: bad argument #2 to 'test.connect': unknown option 'haeders'",
+            "a_test.lua:3: bad argument #2 to 'test.connect': there is no option 'haeders'",
         ),
         (
             "test.request { path = '/x', headers = { a = {}, b = true } }",

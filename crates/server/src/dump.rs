@@ -158,7 +158,7 @@ fn find(store: &Store, wanted: &DumpRequest) -> Result<(Arc<Table>, Scan), Strin
         let tables = store.tables();
         let names = tables.iter().map(|table| table.name());
         return Err(format!(
-            "unknown table {:?}: {}",
+            "there is no table {:?}: {}",
             wanted.table,
             listed("table", names)
         ));

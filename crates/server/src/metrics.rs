@@ -285,7 +285,7 @@ const GAUGES: &[(&str, &str, Read)] = &[
     ),
     (
         "veche_history_pending",
-        "Publications that wait for the disk, and later ones of their channels",
+        "Publications, and what follows them in their channels, that wait for the disk",
         |s| &s.history_pending,
     ),
     (

@@ -113,7 +113,7 @@ fn a_call_without_a_stub_says_how_to_have_one() {
         (
             "option",
             "test.stub_websocket('ws://a.example/', { protocols = {} })",
-            "app_test.lua:4: bad argument #2 to 'test.stub_websocket': unknown option 'protocols'",
+            "app_test.lua:4: bad argument #2 to 'test.stub_websocket': there is no option 'protocols'",
         ),
         (
             "nil",

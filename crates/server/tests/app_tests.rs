@@ -303,7 +303,7 @@ fn each_expectation_fails_in_its_own_words() {
         ),
         (
             "test.connect('/w', { remote = 'home' })",
-            "app_test.lua:4: test.connect: remote: \"home\" is not an IP address\n",
+            "app_test.lua:4: test.connect: remote: \"home\" is no IP address\n",
         ),
         (
             "test.request { path = '/w', headers = { a = 'b\\r\\nc: d' } }",
@@ -449,7 +449,7 @@ fn selected_tests_and_exit_codes() {
             2,
             "veche: no test has \"nothing has it\" in its name\n",
         ),
-        (&["none.lua"], 2, "veche: none.lua: no such file\n"),
+        (&["none.lua"], 2, "veche: none.lua: there is no such file\n"),
         (
             &["--seed", "x"],
             2,
@@ -463,12 +463,12 @@ fn selected_tests_and_exit_codes() {
         (
             &["-c", "other.toml"],
             1,
-            "other.toml: can't be read: no such file; name another one with -c FILE",
+            "other.toml: can't be read: there is no such file; name another one with -c FILE",
         ),
         (
             &["--junit", "no/such/folder.xml"],
             5,
-            "veche: no/such/folder.xml: no such file\n",
+            "veche: no/such/folder.xml: there is no such file\n",
         ),
     ] {
         let (got, _, err) = folder.run(args);

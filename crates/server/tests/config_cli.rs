@@ -77,7 +77,7 @@ root = \"builtin:demo\"
 fn check() {
     let folder = Folder::new("check");
     let (code, out, err) = folder.run(&["check"]);
-    let missing = "veche.toml: can't be read: no such file; name another one with -c FILE, or make a new application with `veche new NAME`\n";
+    let missing = "veche.toml: can't be read: there is no such file; name another one with -c FILE, or make a new application with `veche new NAME`\n";
     assert_eq!((code, out.as_str(), err.as_str()), (1, "", missing));
     folder.write(GOOD);
     let fine = "veche.toml: ok (2 listeners, 1 route)\n".to_owned();

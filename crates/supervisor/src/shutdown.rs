@@ -65,7 +65,7 @@ impl Supervisor {
         if let Some(server) = &mut self.server
             && let Err(error) = server.send(&ToServer::drain_to_stop(lame_duck, drain_time))
         {
-            warn!(target: TARGET, %error, "can't start the drain of the server process");
+            warn!(target: TARGET, %error, "can't tell the server process to drain");
         }
     }
 

@@ -370,7 +370,7 @@ impl Supervisor {
         };
         let old_pid = self.server.replace(upgrade.candidate).map(|mut old| {
             if let Err(error) = old.send(&ToServer::drain_replaced(drain_time)) {
-                warn!(target: TARGET, %error, "can't start the drain of the old server process");
+                warn!(target: TARGET, %error, "can't tell the old server process to drain");
             }
             let pid = old.pid();
             self.retiring
@@ -517,7 +517,7 @@ impl Supervisor {
             return;
         };
         if let Err(error) = server.send(&ToServer::StartServices) {
-            warn!(target: TARGET, %error, "can't start the services of the server process");
+            warn!(target: TARGET, %error, "can't tell the server process to start its services");
             return;
         }
         server.holds_services = false;

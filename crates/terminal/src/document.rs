@@ -63,7 +63,7 @@ pub fn unreadable(error: &io::Error) -> String {
 #[must_use]
 pub fn plain(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound => "no such file".to_owned(),
+        io::ErrorKind::NotFound => "there is no such file".to_owned(),
         io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
         io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
         io::ErrorKind::InvalidData => "it is not UTF-8 text".to_owned(),
@@ -108,7 +108,7 @@ fn not_toml(
     if message == "duplicate key" {
         return match header(word).filter(|header| header.starts_with("[[")) {
             Some(header) => format!("duplicate key; write {header}"),
-            None => format!("duplicate key: {word:?} is already set"),
+            None => format!("duplicate key: {word:?} was there before"),
         };
     }
     let (before, rest) = (

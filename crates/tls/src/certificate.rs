@@ -147,7 +147,7 @@ fn read_whole(path: &Path, opened: io::Result<File>) -> Result<Vec<u8>, Error> {
 /// Formats a system error in plain words.
 fn plain(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound => "no such file".to_owned(),
+        io::ErrorKind::NotFound => "there is no such file".to_owned(),
         io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
         io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
         _ => error.to_string(),

@@ -172,7 +172,7 @@ fn a_certificate_has_names_and_validity() {
     assert_eq!(read.valid_until_s(), 2_019_686_400);
     assert_eq!(read.file(), certificate);
     let missing = Certificate::read(Path::new("/nowhere/x.pem"), &key).expect_err("no file");
-    assert_eq!(missing.to_string(), "/nowhere/x.pem: no such file");
+    assert_eq!(missing.to_string(), "/nowhere/x.pem: there is no such file");
 }
 
 /// Returns the result of a client that offers these protocols.

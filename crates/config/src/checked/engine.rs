@@ -28,7 +28,7 @@ impl Checker<'_> {
         if !is_remote {
             for name in ["url", "prefix", "on_failover"] {
                 if table.has(name) {
-                    let why = format!("{name}: has no effect without type = \"redis\"");
+                    let why = format!("{name}: without type = \"redis\" it means nothing");
                     self.warn(table.key_at(name), why);
                 }
             }
@@ -113,7 +113,7 @@ fn read(url: &str) -> Result<(RedisDatabase, Sentinels), String> {
         (true, Some(file)) => TlsMode::Authority(file),
         (true, None) => TlsMode::Public,
         (false, None) => TlsMode::Off,
-        (false, Some(_)) => return Err("ca: has no effect without TLS".to_owned()),
+        (false, Some(_)) => return Err("ca: without TLS it means nothing".to_owned()),
     };
     let database = match &*path {
         _ if is_sentinel => 0,

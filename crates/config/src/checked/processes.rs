@@ -28,7 +28,7 @@ impl Checker<'_> {
     /// Reports directives that the app's runtime does not use.
     pub(super) fn of_another_runtime(&mut self, table: &RawTable, names: &[&str], runtime: &str) {
         for name in names.iter().filter(|name| table.has(name)) {
-            let why = format!("{name}: has no effect with runtime = {runtime:?}");
+            let why = format!("{name}: it means nothing with runtime = {runtime:?}");
             self.problems.add(table.key_at(name), why);
         }
     }

@@ -133,7 +133,7 @@ fn secrets_and_users() {
     says_after_listen(
         "[api]\nkeys = [{ file = \"gone\" }, { env = \"GONE\" }]\n[server]\ngroup = \"www\"\n",
         &[
-            "4:9: keys: /etc/veche/gone: no such file",
+            "4:9: keys: /etc/veche/gone: there is no such file",
             "4:28: keys: the environment has no GONE",
             "6:1: group: needs user, which is not set",
         ],
@@ -144,7 +144,7 @@ fn secrets_and_users() {
 fn syntax() {
     says_after_listen(
         "[server]\nworkers = 2\nworkers = 3\n",
-        &["5:1: not TOML: duplicate key: \"workers\" is already set"],
+        &["5:1: not TOML: duplicate key: \"workers\" was there before"],
     );
     says_after_listen(
         "[limits]\nheaders_max = 1.5.5\nheader_timeout = \"x\"\n",
@@ -403,7 +403,7 @@ fn handlers() {
             "6:20: channels: \"*\" stands at the end only, found \"a*b\"",
             "6:27: channels: ' ' can't be in a channel's name, found \"a b\"",
             "6:34: channels: a channel's name has 1 to 255 bytes, found \"\"",
-            "6:38: channels: private channels (\"$\") are allowed only by their whole name, found \"chat:$*\"",
+            "6:38: channels: private channels (\"$\") are let in by their whole name only, found \"chat:$*\"",
         ],
     );
 }

@@ -72,11 +72,11 @@ address = "unix:/run/fpm.sock"
         &[
             "3:1: [[app]] with runtime \"fastcgi\" without \"address\", which it has to have",
             "6:10: script: expected a whole path, as the FastCGI server sees it",
-            "7:1: files: has no effect with runtime = \"fastcgi\"",
+            "7:1: files: it means nothing with runtime = \"fastcgi\"",
             "8:19: events: unknown event \"mesage\"; did you mean \"message\"?",
             "13:11: address: expected unix:/PATH or HOST:PORT, found \"/run/fpm.sock\"",
             "14:1: api_key_file: without \"api_url\" there is nothing that it is for",
-            "18:1: address: has no effect with runtime = \"lua\"",
+            "18:1: address: it means nothing with runtime = \"lua\"",
         ],
     );
 }

@@ -184,7 +184,7 @@ fn what_is_wrong() {
         ),
         (
             "key_file = \"none.pem\"",
-            &["4:12: key_file: /etc/veche/none.pem: no such file"],
+            &["4:12: key_file: /etc/veche/none.pem: there is no such file"],
         ),
         (
             "secret_env = \"S\"\njwks_ca = \"ca.pem\"",

@@ -86,7 +86,7 @@ fn invalid_settings_are_reported() {
         ),
         (
             "tls = [\n{ certificate = \"good.pem\", key = \"good.key\" },\n{ certificate = \"lost.pem\", key = \"good.key\" }]",
-            &["5:1: tls: /etc/veche/lost.pem: no such file"],
+            &["5:1: tls: /etc/veche/lost.pem: there is no such file"],
         ),
         (
             "client_ca = \"ca.pem\"",
@@ -98,7 +98,7 @@ fn invalid_settings_are_reported() {
         ),
         (
             &format!("tls = {certificate}\nclient_ca = \"lost.pem\""),
-            &["4:13: client_ca: /etc/veche/lost.pem: no such file"],
+            &["4:13: client_ca: /etc/veche/lost.pem: there is no such file"],
         ),
     ];
     for (lines, expected) in bad {
@@ -314,7 +314,7 @@ fn invalid_acme_settings_are_reported() {
             "[acme]\ncontact = [\"a@example.org\", \"nobody\"]\nca = \"lost.pem\"",
             &[
                 "4:29: contact: it is a mail address such as \"ops@example.org\", found \"nobody\"",
-                "5:6: ca: /etc/veche/lost.pem: no such file",
+                "5:6: ca: /etc/veche/lost.pem: there is no such file",
             ],
         ),
     ];

@@ -59,7 +59,7 @@ pub struct Authenticated {
     pub lease: Option<Box<IdentityLease>>,
     /// All claims of its token.
     pub claims: Option<Box<Map<String, Value>>>,
-    /// The [`disconnect_count`](crate::Process::disconnect_count) when authentication began.
+    /// The [`disconnect_count`](crate::Process::endings) when authentication began.
     pub disconnects_seen: Option<u64>,
 }
 

@@ -129,7 +129,7 @@ pub(super) fn unwritable(error: serde_json::Error) -> CommandFailure {
 /// Fails if the run was interrupted.
 pub(super) fn was_whole(report: &Report) -> Result<(), CommandFailure> {
     if report.interrupted {
-        let words = "interrupted: the report covers the time until then";
+        let words = "interrupted: the report is partial, of what was measured until then";
         return Err(CommandFailure::new(Exit::Interrupted, words));
     }
     Ok(())

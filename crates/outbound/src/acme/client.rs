@@ -64,7 +64,7 @@ impl AcmeClient {
         let url = head.uri.to_string();
         let shown = masked(&url);
         if !is_https(&url) {
-            return Err(unreachable_error(format!("{shown:?} is not an https URL")));
+            return Err(unreachable_error(format!("{shown:?} is no URL of https")));
         }
         let fetch = HttpRequest {
             method: head.method.as_str().to_owned(),
@@ -130,7 +130,7 @@ fn check_directory(url: &str, body: &[u8]) -> Result<(), Error> {
     let directory: serde_json::Value = serde_json::from_slice(body)?;
     for name in ["newNonce", "newAccount", "newOrder"] {
         if !directory[name].as_str().is_some_and(is_https) {
-            let words = format!("{url}: its {name} is not an https URL");
+            let words = format!("{url}: its {name} is no URL of https");
             return Err(unreachable_error(words));
         }
     }

@@ -86,7 +86,7 @@ async fn account(
 ) -> Result<Account, OrderError> {
     // The library does not check this.
     if !is_https(&order.directory) {
-        let words = format!("{:?} is not an https URL", order.directory);
+        let words = format!("{:?} is no URL of https", order.directory);
         return Err(OrderError::Unreachable(words));
     }
     let builder = Account::builder_with_http(Box::new(client));

@@ -136,7 +136,7 @@ impl IncomingBody {
 }
 
 fn no_gzip(error: std::io::Error) -> CallError {
-    let words = format!("the response is labelled gzip but is not: {error}");
+    let words = format!("the answer says it is gzip but is not: {error}");
     fault(CallErrorKind::Broken, words)
 }
 

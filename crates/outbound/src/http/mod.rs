@@ -143,11 +143,11 @@ fn first(fetch: &HttpRequest) -> Result<Hop, CallError> {
     let mut headers = HeaderMap::new();
     for (name, value) in &fetch.headers {
         let name = HeaderName::from_bytes(name.as_bytes());
-        let name = name.map_err(|_| invalid("a header has an invalid name"))?;
+        let name = name.map_err(|_| invalid("a header's name is none"))?;
         let value = HeaderValue::from_bytes(value);
         headers.append(
             name,
-            value.map_err(|_| invalid("a header has an invalid value"))?,
+            value.map_err(|_| invalid("a header's value is none"))?,
         );
     }
     let mut url = Url::parse(&fetch.url).map_err(|error| {
@@ -158,7 +158,7 @@ fn first(fetch: &HttpRequest) -> Result<Hop, CallError> {
     })?;
     url.set_fragment(None);
     Ok(Hop {
-        method: method.map_err(|_| invalid("the method is invalid"))?,
+        method: method.map_err(|_| invalid("the method is none"))?,
         url,
         headers,
         body: Bytes::copy_from_slice(&fetch.body),

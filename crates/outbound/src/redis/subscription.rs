@@ -136,8 +136,7 @@ impl SubscriptionSource {
         let [first, longest] = PAUSES;
         loop {
             feed.lost.notified().await;
-            let words =
-                "redis: the subscription's connection was lost; publications meanwhile are missed";
+            let words = "redis: the subscription's connection was lost; what is published meanwhile is missed";
             queue.tell(CallError::new(CallErrorKind::ConnectionLost, words));
             let mut pause = Duration::ZERO;
             feed = loop {
@@ -230,7 +229,7 @@ impl MessageQueue {
                 if come.dropped > 0 {
                     let dropped = std::mem::take(&mut come.dropped);
                     let words = format!(
-                        "redis: {dropped} messages were dropped: they arrived faster than they were received"
+                        "redis: {dropped} messages were dropped: they came faster than they were received"
                     );
                     return Err(CallError::new(CallErrorKind::Broken, words));
                 }

@@ -105,7 +105,7 @@ fn a_directory_leads_to_https_and_nowhere_else() {
                 Some(said.clone())
             });
             let why = failed(ended);
-            let expected = format!("its {name} is not an https URL");
+            let expected = format!("its {name} is no URL of https");
             assert!(
                 matches!(&why, OrderError::Unreachable(why) if why.ends_with(&expected)),
                 "{bad:?}: {why:?}"
@@ -118,7 +118,7 @@ fn a_directory_leads_to_https_and_nowhere_else() {
         (asked == "POST /orders").then(|| say("201 Created", &location, &plain))
     }));
     assert!(
-        matches!(&why, OrderError::Unreachable(why) if why.ends_with("is not an https URL")),
+        matches!(&why, OrderError::Unreachable(why) if why.ends_with("is no URL of https")),
         "{why:?}"
     );
 }

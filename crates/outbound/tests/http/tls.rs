@@ -135,7 +135,7 @@ fn certificates_are_looked_at() {
     let fault = bench.fault(ask(&server, "localhost", missing));
     assert_eq!(fault.kind, CallErrorKind::Invalid);
     assert!(
-        fault.words.contains("/nowhere.pem: no such file"),
+        fault.words.contains("/nowhere.pem: there is no such file"),
         "{fault:?}"
     );
     // A connection made without verification is not reused for a call that verifies.

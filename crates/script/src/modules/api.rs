@@ -122,7 +122,7 @@ fn publication(lua: &Lua, arguments: &Arguments, field: &str) -> mlua::Result<Ta
             }
             ("kind", _) => return Err(arguments.bad(3, "kind: \"text\" or \"binary\" expected")),
             (other, _) => {
-                return Err(arguments.bad(3, &format!("unknown option '{other}'")));
+                return Err(arguments.bad(3, &format!("there is no option '{other}'")));
             }
         }
     }

@@ -81,7 +81,7 @@ fn wanted(arguments: &Arguments) -> mlua::Result<ChannelRequest> {
             }
             (other, _) => {
                 return Err(fault(format!(
-                    "bad argument #2 to 'history': unknown option '{other}'"
+                    "bad argument #2 to 'history': there is no option '{other}'"
                 )));
             }
         }

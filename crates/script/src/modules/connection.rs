@@ -145,7 +145,7 @@ fn wanted_place(options: &Value) -> mlua::Result<Option<PositionRequest>> {
             key => {
                 let key = key.to_string()?;
                 return Err(fault(format!(
-                    "bad argument #2 to 'subscribe': unknown option '{key}'"
+                    "bad argument #2 to 'subscribe': there is no option '{key}'"
                 )));
             }
         }

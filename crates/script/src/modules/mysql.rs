@@ -148,11 +148,11 @@ fn value(lua: &Lua, arguments: &Arguments, number: usize) -> mlua::Result<mysql:
     Ok(match value {
         Value::Boolean(value) => mysql::MysqlValue::Boolean(*value),
         Value::String(text) => mysql::MysqlValue::Bytes(text.as_bytes().to_vec()),
-        Value::Nil => return Err(arguments.bad(number, "nil is not a value: NULL is veche.null")),
+        Value::Nil => return Err(arguments.bad(number, "nil is no value: NULL is veche.null")),
         value if *value == lua.null() => mysql::MysqlValue::Null,
         value => match as_number(value) {
             Some(value) if value.is_finite() => mysql::MysqlValue::Number(value),
-            Some(_) => return Err(arguments.bad(number, "NaN and infinity are not values")),
+            Some(_) => return Err(arguments.bad(number, "NaN and infinity are no values")),
             None => {
                 let what = "a string, a number, a boolean or veche.null";
                 return Err(arguments.expected(number, what));

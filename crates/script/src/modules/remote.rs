@@ -137,7 +137,7 @@ fn wanted(options: &Value) -> mlua::Result<(String, usize)> {
             }
             (other, _) => {
                 return Err(fault(format!(
-                    "bad argument #1 to 'connections': unknown option '{other}'"
+                    "bad argument #1 to 'connections': there is no option '{other}'"
                 )));
             }
         }

@@ -62,7 +62,7 @@ function t.the_same_name_is_the_same_table()
   check.equal(1, veche.table("same"):count())
   check.equal(true, visits("same") == v)
   fails("it exists with another schema: its column id is u32", veche.table, "same", { key = "id:u64", columns = {} })
-  fails("the table does not exist", veche.table, "nobody")
+  fails("there is no such table", veche.table, "nobody")
 end
 
 function t.mistakes_name_table_column_value_and_limit()
@@ -76,7 +76,7 @@ function t.mistakes_name_table_column_value_and_limit()
   fails("table mistakes: column mark: 1.5: a whole number (u8) expected", v.insert, v, row { mark = 1.5 })
   fails("table mistakes: column mark: \"x\": a whole number (u8) expected", v.insert, v, row { mark = "x" })
   fails("table mistakes: column mark: a table: a whole number", v.insert, v, row { mark = {} })
-  fails("table mistakes: unknown column \"marks\"", v.insert, v, row { marks = 5 })
+  fails("table mistakes: there is no column \"marks\"", v.insert, v, row { marks = 5 })
   fails("table mistakes: column mark: nothing: a value is missing", v.insert, v, row { mark = veche.null })
   fails("table mistakes: column user: nothing: a value is missing", v.insert, v, { id = 1, mark = 1, location = 1, visited_at = 1 })
   fails("bad argument #1 to 'table:insert': a table expected", v.insert, v, 5)
@@ -86,8 +86,8 @@ function t.mistakes_name_table_column_value_and_limit()
   check.equal(true, v:update(1, { id = 1, mark = 4 }))
   fails("bad argument #1 to 'table:get': a key expected", v.get, v)
   fails("table mistakes: column id: \"x\": a whole number (u32) expected", v.get, v, "x")
-  fails("unknown column \"nope\"", v.get, v, 1, "nope")
-  fails("unknown index \"nope\"", v.scan, v, "nope")
+  fails("there is no column \"nope\"", v.get, v, 1, "nope")
+  fails("there is no index \"nope\"", v.scan, v, "nope")
   fails("from, to, above and below apply to the next column", v.scan, v, "by_location", 1, { from = 1 })
   fails("the options are from, to", v.scan, v, "by_user", 1, { form = 1 })
   fails("a table of veche.table expected", v.get, {}, 1)
@@ -99,7 +99,7 @@ function t.mistakes_name_table_column_value_and_limit()
     ["column id occurs twice"] = { key = "id:u32", columns = { id = "u8" } },
     ["no column b"] = { key = "id:u32", columns = { a = "u8" }, indexes = { x = { "b" } } },
     ["there is no \"kei\" in a schema"] = { kei = "id:u32" },
-    ["evict: unknown index"] = { key = "id:u32", evict = "x" },
+    ["evict: there is no index"] = { key = "id:u32", evict = "x" },
   } do
     fails(expected, veche.table, "bad", schema)
   end
@@ -268,7 +268,7 @@ function t.batches_are_whole_or_nothing()
   end)
   check.equal("1 3", ids(v:scan("key")))
   check.equal(5, v:get(1, "mark"))
-  fails("no row has the key 9", v.batch, v, function(batch)
+  fails("there is no row with the key 9", v.batch, v, function(batch)
     batch:delete(1)
     batch:upsert(row(3))
     batch:insert(row(4))

@@ -57,9 +57,9 @@ function t.options()
       refused(name .. ": ", url, { [name] = value })
     end
   end
-  contains(both(url, { tiemout = 1 }), 'unknown option "tiemout"')
+  contains(both(url, { tiemout = 1 }), 'there is no option "tiemout"')
   contains(both(url, { 1 }), "the names of options are strings")
-  check.fails('unknown option "onopen"', websocket.connect, url, { onopen = print })
+  check.fails('there is no option "onopen"', websocket.connect, url, { onopen = print })
   contains(both(url, 1), "bad argument #2 to 'websocket.connect': a table of options expected")
 end
 

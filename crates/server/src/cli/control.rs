@@ -112,7 +112,7 @@ impl ControlTarget {
             }
             io::ErrorKind::PermissionDenied => CommandFailure::new(
                 Exit::NoServer,
-                format!("{socket}: permission denied: run this as the user of the server"),
+                format!("{socket}: permission denied: ask as the user who runs the server"),
             ),
             _ => CommandFailure::new(Exit::NoServer, format!("{socket}: {error}")),
         }

@@ -9,7 +9,7 @@ use veche_terminal::exit::{self, CommandFailure, Exit};
 pub(super) fn renew_epochs(file: &Path) -> Result<(), CommandFailure> {
     let config = config::load(file)?;
     let Some(history) = &config.history else {
-        let why = "history is not stored on disk: [history] path is not set";
+        let why = "there is no history on disk: [history] path is not set";
         return Err(CommandFailure::new(Exit::Config, why));
     };
     let renewed = veche_archive::renew_epochs(&history.path);

@@ -80,10 +80,10 @@ fn unknown_names_are_reported_with_the_known_ones() {
     let store = store();
     let (text, end) = dump(&store, wanted("user"));
     assert_eq!((text.as_str(), end.rows), ("", 0));
-    let expected = "unknown table \"user\": there is \"users\"";
+    let expected = "there is no table \"user\": there is \"users\"";
     assert_eq!(end.error.as_deref(), Some(expected));
     let (_, end) = dump(&Arc::default(), wanted("user"));
-    let expected = "unknown table \"user\": there is no table at all";
+    let expected = "there is no table \"user\": there is no table at all";
     assert_eq!(end.error.as_deref(), Some(expected));
     let of_index = DumpRequest {
         index: Some("by_name".to_owned()),

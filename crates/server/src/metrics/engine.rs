@@ -54,7 +54,7 @@ const COUNTERS: &[Counter] = &[
     ),
     (
         "veche_engine_feeds_silent",
-        "Feed connections of the engine that were closed because a probe did not arrive",
+        "Connections of the engine's feed that were given up because a probe did not arrive",
         |figures| &figures.silent,
     ),
 ];

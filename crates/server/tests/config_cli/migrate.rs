@@ -276,7 +276,7 @@ fn configurations_of_centrifugo_become_those_of_veche() {
     assert_eq!(text, EXPECTED_5);
     for note in [
         "/health and /metrics are on the internal listener, port 9000",
-        "allowed_origins: \"not an origin\" is not a valid origin",
+        "allowed_origins: \"not an origin\" is no origin here",
         "engine redis: this is one node",
         "no counterpart: redis_address",
         "namespace orders: allow_subscribe_for_anonymous: without allow_…_for_client it has no effect",

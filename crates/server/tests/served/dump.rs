@@ -120,7 +120,7 @@ fn unknown_tables_are_reported_in_one_line() {
     for (arguments, expected) in [
         (
             &["dump", "user"][..],
-            "veche: unknown table \"user\": there is \"users\"\n",
+            "veche: there is no table \"user\": there is \"users\"\n",
         ),
         (
             &["dump", "users", "--index", "by_name"],

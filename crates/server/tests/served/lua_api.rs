@@ -157,7 +157,7 @@ fn a_publication_with_options_is_answered() {
         assert_eq!(history["result"]["publications"], json!([]), "{history}");
 
         for (options, expected) in [
-            (json!({ "tag": {} }), "unknown option 'tag'"),
+            (json!({ "tag": {} }), "there is no option 'tag'"),
             (json!({ "version": "7" }), "invalid type: string"),
             (
                 json!({ "version": 7, "skip_history": true }),

@@ -158,7 +158,7 @@ fn invalid_arguments_are_errors() {
                 r#"{"since":{"offset":1}}"#,
                 "sends its clients no positions",
             ),
-            (r#"{"sinse":1}"#, "unknown option 'sinse'"),
+            (r#"{"sinse":1}"#, "there is no option 'sinse'"),
             (
                 r#"{"since":{"offset":-1}}"#,
                 "offset: a whole number expected",

@@ -79,7 +79,10 @@ fn secrets_open_the_api_and_are_never_said() {
     // An unavailable secret is reported by its source, and the old ones stay.
     fs::remove_file(&key_file).expect("removed");
     let refused = ask(&server.control(), RELOAD).expect_err("refused");
-    assert!(refused.contains("api.key: no such file"), "{refused}");
+    assert!(
+        refused.contains("api.key: there is no such file"),
+        "{refused}"
+    );
     assert_eq!(push(address, NEW), 200);
     fs::write(&key_file, NEW).expect("written");
 

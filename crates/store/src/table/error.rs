@@ -10,7 +10,7 @@ pub enum TableError {
     #[error("it exists with another schema: {0}")]
     Differs(String),
     /// The table does not exist, and no schema was given.
-    #[error("the table does not exist; pass a schema to create it")]
+    #[error("there is no such table; pass a schema to create it")]
     Missing,
     /// The maximum number of tables is reached.
     #[error("there are {most} tables already")]
@@ -19,10 +19,10 @@ pub enum TableError {
         most: usize,
     },
     /// The column does not exist.
-    #[error("unknown column \"{0}\"")]
+    #[error("there is no column \"{0}\"")]
     Column(String),
     /// The index does not exist.
-    #[error("unknown index \"{0}\"")]
+    #[error("there is no index \"{0}\"")]
     Index(String),
     /// A value does not fit its column.
     #[error("column {column}: {value}: {why}")]
@@ -51,7 +51,7 @@ pub enum TableError {
         values: String,
     },
     /// No row has the key.
-    #[error("no row has the key {0}")]
+    #[error("there is no row with the key {0}")]
     NoRow(String),
     /// The table is full, and nothing may be evicted.
     #[error(

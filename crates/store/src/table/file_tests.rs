@@ -189,7 +189,7 @@ fn mistakes_are_named_with_their_place() {
         (
             json,
             r#"[{"idd":1}]"#,
-            "row 1, at byte 2: unknown column \"idd\"",
+            "row 1, at byte 2: there is no column \"idd\"",
         ),
         (
             json,
@@ -232,7 +232,7 @@ fn mistakes_are_named_with_their_place() {
             "line 1: unexpected end of file",
         ),
         (LoadFormat::Csv, "", "line 1: it is empty"),
-        (LoadFormat::Csv, "id,x", "line 1: unknown column \"x\""),
+        (LoadFormat::Csv, "id,x", "line 1: there is no column \"x\""),
         (LoadFormat::Csv, "id,id", "line 1: id occurs twice"),
         (
             LoadFormat::Csv,

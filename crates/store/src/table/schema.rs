@@ -331,7 +331,7 @@ impl SchemaDraft {
             Some("ttl") => return Err("evict: rows don't expire without ttl".to_owned()),
             Some(name) => match indexes.iter().position(|index| &*index.name == name) {
                 Some(place) => Evict::Index(place),
-                None => return Err(format!("evict: unknown index \"{name}\"")),
+                None => return Err(format!("evict: there is no index \"{name}\"")),
             },
         };
         let bytes_max = self.bytes_max.unwrap_or(TABLE_BYTES_DEFAULT);
@@ -365,7 +365,7 @@ fn index(
     let mut places = Vec::new();
     for column in names {
         let place = columns.iter().position(|other| *other.name == **column);
-        let place = place.ok_or_else(|| format!("index {name}: unknown column {column}"))?;
+        let place = place.ok_or_else(|| format!("index {name}: there is no column {column}"))?;
         if places.contains(&place) {
             return Err(format!("index {name} has the column {column} twice"));
         }

@@ -449,7 +449,7 @@ fn a_batch_is_done_whole_or_not_at_all() {
     let mut batch = Batch::default();
     batch.update(Cell::Text(b"nobody"), &[]).expect("not long");
     let error = table.apply(&batch, 0).expect_err("an error").to_string();
-    assert_eq!(error, "no row has the key \"nobody\"");
+    assert_eq!(error, "there is no row with the key \"nobody\"");
     table.check();
 }
 

@@ -196,7 +196,7 @@ fn payload(
 ) -> Result<Option<Payload>, String> {
     if let Some(text) = base64.filter(|text| !text.is_empty()) {
         let bytes = STANDARD.decode(text);
-        let bytes = bytes.map_err(|error| format!("b64{name} is not base64: {error}"))?;
+        let bytes = bytes.map_err(|error| format!("b64{name} is no base64: {error}"))?;
         return Ok(Some(hooks::bytes(bytes)));
     }
     let Some(json) = json else { return Ok(None) };

@@ -256,7 +256,7 @@ impl Figure {
             Some("latency") if report.latency_refused.is_some() => {
                 "not measured: messages carry no stamp and can't be matched with their answers"
             }
-            Some("latency") => "not measured: no answers",
+            Some("latency") => "not measured: no answer came",
             Some("handshake") => "not measured: no connection was opened",
             _ => "not measured",
         }

@@ -178,7 +178,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
                 self.add(at, message);
             }
             if phase.together && std::ptr::eq(item, &list[0]) {
-                self.add(at, "together: no phase precedes this one");
+                self.add(at, "together: there is no phase before this one");
             }
             phases.push(phase);
             places.push(at);

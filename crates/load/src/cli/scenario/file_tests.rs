@@ -169,7 +169,7 @@ fn files_that_are_no_scenarios() {
     let first = "[[phase]]\nkind = \"storm\"\nurl = \"ws://127.0.0.1:1/\"\ntogether = true\n";
     assert_eq!(
         problems(first),
-        ["x.toml:1:1: together: no phase precedes this one"]
+        ["x.toml:1:1: together: there is no phase before this one"]
     );
 }
 

@@ -206,7 +206,7 @@ impl Draft<'_> {
                     }
                     _ => return Err(expected("a table of fields")),
                 },
-                _ => return Err(self.bad("options", &format!("unknown option {key:?}"))),
+                _ => return Err(self.bad("options", &format!("there is no option {key:?}"))),
             }
         }
         if is_insecure {

@@ -114,7 +114,7 @@ impl Options {
                     _ => return Err(wrong("the path of a PEM file")),
                 },
                 _ => {
-                    return Err(arguments.bad(2, &format!("unknown option {name:?}")));
+                    return Err(arguments.bad(2, &format!("there is no option {name:?}")));
                 }
             }
         }

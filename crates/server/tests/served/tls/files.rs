@@ -131,8 +131,8 @@ fn check_reports_invalid_certificate_files() {
             "a.key",
             "a.key: the key belongs to certificate 2 of",
         ),
-        ("lost.pem", "a.key", "lost.pem: no such file"),
-        ("a.pem", "lost.key", "lost.key: no such file"),
+        ("lost.pem", "a.key", "lost.pem: there is no such file"),
+        ("a.pem", "lost.key", "lost.key: there is no such file"),
         (
             "a.key",
             "a.key",

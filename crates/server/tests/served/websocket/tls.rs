@@ -67,7 +67,7 @@ fn a_certificate_that_is_not_believed() {
             (
                 address,
                 "{ ca_file = 'none.pem' }",
-                "none.pem: no such file",
+                "none.pem: there is no such file",
             ),
             (
                 address,

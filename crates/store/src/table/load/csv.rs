@@ -79,7 +79,7 @@ fn columns(schema: &Schema, names: &csv::ByteRecord) -> Result<Vec<usize>, Strin
     for name in names {
         let shown = String::from_utf8_lossy(name);
         match schema.column(name.trim_ascii()) {
-            None => return Err(format!("unknown column \"{shown}\"")),
+            None => return Err(format!("there is no column \"{shown}\"")),
             Some(place) if order.contains(&place) => {
                 return Err(format!("{shown} occurs twice"));
             }

@@ -115,7 +115,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         }
         match (found, self.list) {
             (Some(_), _) => Ok(()),
-            (None, Some(list)) => bad(begin, format!("unknown list \"{list}\"")),
+            (None, Some(list)) => bad(begin, format!("there is no list \"{list}\"")),
             (None, None) => bad(begin, "it has no field that is a list"),
         }
     }

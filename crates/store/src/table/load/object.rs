@@ -271,7 +271,7 @@ impl<'a> Objects<'a> {
                 let place = columns.iter().position(is_it);
                 let place = place.ok_or_else(|| {
                     let name = String::from_utf8_lossy(&name);
-                    Stop::Bad(begin, format!("unknown column \"{name}\""))
+                    Stop::Bad(begin, format!("there is no column \"{name}\""))
                 })?;
                 self.order.truncate(field);
                 self.order.push(place);
