@@ -330,7 +330,7 @@ test("slow things, the configuration and the log", async () => {
   assert.ok(keys.includes("****") && !keys.includes(KEY) && !keys.includes(API_KEY), keys);
   await go("log");
   await has("#log", "workers are up");
-  await has("#log", "a call of the admin page with a wrong key");
+  await has("#log", "wrong key for the admin page");
   await page.selectOption("#log-level", "2");
   assert.doesNotMatch(await page.textContent("#log"), /workers are up/);
   await page.selectOption("#log-level", "0");
@@ -411,7 +411,7 @@ test("on a phone nothing is cut off, values can be read, and every tab is in rea
   await unlock(phone);
   await phone.waitForSelector("body[data-state=live]");
   const views = await phone.locator("#nav a").evaluateAll((links) => links.map((link) => link.hash.slice(1)));
-  assert.equal(views.length, 7);
+  assert.equal(views.length, 8);
   for (const view of views) {
     const tab = phone.locator(`#nav a[href='#${view}']`);
     // As it stands, without anything being scrolled into sight.
@@ -457,7 +457,7 @@ test("pictures, light and dark, large and small", { timeout: 120_000 }, async ()
     for (const [name, on] of Object.entries({ desktop: page, phone })) {
       for (const colorScheme of ["light", "dark"]) {
         await on.emulateMedia({ colorScheme });
-        for (const view of ["overview", "channels/chat:tea", "users/guest1", "slow", "tables/users", "config", "log"]) {
+        for (const view of ["overview", "channels/chat:tea", "users/guest1", "slow", "tables/users", "nodes", "config", "log"]) {
           await on.evaluate((view) => (location.hash = view), view);
           await on.waitForSelector(`#view-${view.split("/")[0]}:not([hidden])`);
           await on.waitForTimeout(600);

@@ -4,6 +4,7 @@ import { Charts } from "./charts.js";
 import { fill, find, heads, make, say } from "./dom.js";
 import { compare, Lines, WORKERS_DRAWN_MAX } from "./figures.js";
 import { bytes, lasted, milliseconds, percent, perSecond, short, whole } from "./format.js";
+import * as pools from "./pools.js";
 import { pulse } from "./pulse.js";
 
 /** A pause longer than this is a hole in the lines. */
@@ -51,6 +52,7 @@ export function begin() {
     return { value, more };
   });
   heads(find("workers"), ...COLUMNS.map(([heading], at) => (at === 0 ? heading : [heading, "number"])));
+  pools.begin();
   charts = new Charts(find("charts"), lines);
   const show = () => charts.show(Number(document.querySelector("[name=span]:checked").value), find("by-worker").checked);
   find("span").addEventListener("change", show);

@@ -89,7 +89,7 @@ impl DeferredPublishes {
         self.sessions.push_back((self.last, session));
     }
 
-    /// Takes the sessions whose messages can be resumed.
+    /// Takes the sessions whose messages can continue.
     pub(super) fn take_resumed(&mut self, into: &mut Vec<ConnectionId>) {
         let first = self.waiting.first().copied().unwrap_or(u64::MAX);
         while let Some((_, session)) = self.sessions.pop_front_if(|one| one.0 < first) {
@@ -129,7 +129,7 @@ impl DeferredPublishes {
         }
     }
 
-    /// Passes on the publications that are accepted now. `home` returns the worker of a channel's home if that is
+    /// Passes on the publications that the hub accepts now. `home` returns the worker of a channel's home if that is
     /// another worker, whose lane is then tried only once. `take` returns whether the hub accepted a publication.
     pub(super) fn publish_ready(
         &mut self,

@@ -30,7 +30,7 @@ pub struct OutgoingConnection {
 pub enum DialAction {
     /// Opens a connection, which then reports success or failure.
     Dial(Box<OutgoingConnection>),
-    /// Abandons a connection that is no longer wanted.
+    /// Abandons a connection that is no longer needed.
     HangUp(DialId),
 }
 

@@ -43,7 +43,7 @@ enum LifecycleState {
 /// Whether the services of a worker may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServicePhase {
-    /// Not yet: services of another process of this server may still run.
+    /// The service has not started: services of another process of this server may still run.
     Held,
     Open,
     /// Services have been requested to stop, and are aborted at a time.
@@ -244,9 +244,9 @@ impl AppHosts {
         let at_ms = now_ms + wait_ms;
         life.state = LifecycleState::Due { at_ms };
         if has_failed {
-            warn!(target: LOG, app = name, "the service {how}: again in {wait_ms} ms");
+            warn!(target: LOG, app = name, "the service {how}: restarting in {wait_ms} ms");
         } else {
-            info!(target: LOG, app = name, "the service {how}: again in {wait_ms} ms");
+            info!(target: LOG, app = name, "the service {how}: restarting in {wait_ms} ms");
         }
     }
 }

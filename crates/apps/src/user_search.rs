@@ -152,7 +152,7 @@ impl AppHosts {
             .extract_if(|_, find| find.until_ms <= now_ms);
         let late = late.map(|((app, token), _)| {
             let seconds = PATIENCE_MS / 1000;
-            let words = format!("connections: a worker has not answered within {seconds} s");
+            let words = format!("connections: a worker has not responded within {seconds} s");
             (
                 app,
                 token,

@@ -13,7 +13,7 @@ pub enum Error {
     InUse {
         /// Path of the archive's folder.
         path: PathBuf,
-        /// The id of that process, if known.
+        /// The id of the other process, if known.
         pid: Option<u32>,
     },
     /// The file was written by a later version.

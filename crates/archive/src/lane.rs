@@ -187,7 +187,7 @@ impl Lane {
         queue.batches.len() as u64
     }
 
-    /// Returns whether the writer is gone and nothing is left.
+    /// Returns whether the writer has ended and all of its entries are consumed.
     pub(crate) fn is_over(&self) -> bool {
         self.is_abandoned.load(Ordering::Acquire) && self.queue.lock().batches.is_empty()
     }

@@ -17,9 +17,9 @@ const ROUNDS_MAX: u32 = 1 << 20;
 pub(crate) struct WalTail {
     /// The length in bytes.
     pub(crate) bytes: u64,
-    /// The number of whole frames in it that end a commit.
+    /// The number of complete frames that end a commit.
     pub(crate) commits: u64,
-    /// Whether the log has a frame of neither the current nor an earlier round.
+    /// Whether a frame belongs neither to the current nor to an earlier round.
     is_garbled: bool,
 }
 

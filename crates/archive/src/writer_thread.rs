@@ -1,5 +1,5 @@
-//! The writer thread: commits the batches that have arrived as one group, reports them as durable, and keeps the files
-//! small. Failed writes are retried until they succeed; meanwhile batches queue up as far as there is room.
+//! The writer thread: commits the waiting batches as one group, reports them as durable, and keeps the files small.
+//! Failed writes are retried until they succeed; meanwhile batches queue up to the limit.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(crate) struct WriterThread {
     /// Changes from the start that must be written first.
     opening: Option<Opening>,
     shared: Arc<SharedState>,
-    /// The lane that comes first in the next group.
+    /// The lane that goes first in the next group.
     first_lane: usize,
     /// When to sync, if something was written since.
     sync_at: Option<Instant>,
@@ -92,7 +92,7 @@ impl WriterThread {
             folder: folder.into(),
             fsync: options.fsync,
             boot: options.boot.clone(),
-            // Without any pause it would do nothing but fail.
+            // Without a pause the thread would retry without end.
             retry: options.retry.max(Duration::from_millis(1)),
             database,
             index,
@@ -468,7 +468,7 @@ fn payload_bytes(record: &Record) -> u64 {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "this thread has a life of its own: nothing that decides asks for the time"
+    reason = "this thread reads the time itself: no decision depends on it"
 )]
 fn now() -> Instant {
     Instant::now()

@@ -32,7 +32,7 @@ enum Change {
         version: Option<(u64, bool)>,
         has_extra: bool,
     },
-    /// Keeps only the given number.
+    /// Trims the history to the given number.
     Trim(u8, u64),
     Clear(u8),
     Drop(u8),

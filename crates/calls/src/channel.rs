@@ -17,7 +17,7 @@ pub enum ChannelRequest {
     Presence,
     /// The number of members.
     PresenceStats,
-    /// The status of the user whose personal channel it is.
+    /// The status of the user of a personal channel.
     UserStatus,
 }
 

@@ -17,9 +17,9 @@ pub struct FastcgiPool {
     pub size: usize,
     /// For opening a connection.
     pub connect_timeout: Duration,
-    /// How long a request may wait for another one to end.
+    /// The longest wait of a request for the end of another one.
     pub wait_timeout: Duration,
-    /// How long a request may take.
+    /// The time limit of a request.
     pub timeout: Duration,
     /// For how long a connection is kept without a request; zero: not at all.
     pub idle_timeout: Duration,
@@ -34,7 +34,7 @@ pub struct Fastcgi {
     pub pool: Arc<FastcgiPool>,
     /// The client's request that it belongs to.
     pub client: FastcgiClient,
-    /// Further variables of the script, of which one may be a key.
+    /// Additional variables of the script; a value may be a secret.
     pub variables: Vec<(&'static str, Secret)>,
     /// The body, which is not a form.
     pub body: Vec<u8>,
@@ -47,7 +47,7 @@ pub struct FastcgiClient {
     pub path: String,
     /// Query of its request without the `?`, encoded.
     pub query: String,
-    /// Its address, where it is known.
+    /// The client's address, if known.
     pub remote: Option<IpAddr>,
     /// Headers of its request.
     pub headers: Vec<(String, String)>,

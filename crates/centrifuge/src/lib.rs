@@ -7,18 +7,19 @@
 //!
 //! ```
 //! use veche_centrifuge::{
-//!     Data, Encoding, Limits, Outcome, Publication, Push, PushBody, Reply, Request, SubscribeResult,
+//!     DecodeLimits, Encoding, Outcome, Publication, PublicationData, Push, PushBody, Reply, Request,
+//!     SubscribeResult,
 //! };
 //!
 //! let message = br#"{"id":2,"subscribe":{"channel":"chat:1"}}"#;
-//! let command = Encoding::Json.commands(message, Limits::default()).next().unwrap()?;
+//! let command = Encoding::Json.commands(message, DecodeLimits::default()).next().unwrap()?;
 //! assert!(matches!(command.request, Request::Subscribe(request) if request.channel == "chat:1"));
 //!
 //! let mut out = Vec::new();
 //! let outcome = Outcome::Subscribe(SubscribeResult::default());
 //! Encoding::Json.write_reply(&mut out, &Reply { id: command.id, outcome });
 //! out.push(b'\n');
-//! let publication = Publication { offset: 6, ..Publication::new(Data::Json(r#"{"a":1}"#)) };
+//! let publication = Publication { offset: 6, ..Publication::new(PublicationData::Json(r#"{"a":1}"#)) };
 //! let body = PushBody::Publication(publication);
 //! Encoding::Json.write_push(&mut out, &Push { channel: "chat:1", body });
 //! assert_eq!(

@@ -117,8 +117,8 @@ impl Account {
         owned.fold(Ok(()), io::Result::and)
     }
 
-    /// Creates missing folders for ordered certificates, history and tables, owned by the account. Existing ones keep
-    /// their owner, so that a wrong path gives nothing away.
+    /// Creates missing folders for ordered certificates, history and tables, owned by the account. Existing folders
+    /// keep their owner, so that a wrong path exposes no other folder.
     pub fn own_cache(&self, config: &Config) -> io::Result<()> {
         if !config.ordered().is_empty() {
             make_folder(&config.acme.folder(), Some(self.owner()))?;
@@ -138,7 +138,7 @@ impl Account {
         match self.may(AccessRight::Write, about.uid(), about.gid(), about.mode()) {
             true => Ok(()),
             false => Err(io::Error::other(format!(
-                "server.user can't write it, it belongs to user {}: give it away (chown) or remove it",
+                "server.user can't write it, it belongs to user {}: change its owner (chown) or remove it",
                 about.uid()
             ))),
         }

@@ -10,6 +10,7 @@ use row::{KEEP, NETWORKS, ROTATE};
 mod access_log;
 mod acme;
 mod app;
+mod database;
 mod engine;
 mod events;
 mod history;
@@ -40,6 +41,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Directive> {
         .chain(acme::ACME)
         .chain(app::APP)
         .chain(service::SERVICE)
+        .chain(database::DATABASE)
         .chain(route::ROUTE)
         .chain(namespace::NAMESPACE)
         .chain(history::HISTORY)
@@ -134,7 +136,7 @@ static SERVER: &[Directive] = &[
         default: DefaultValue::Toml("8"),
         handlers: &[],
         change: ReloadEffect::Reload,
-        doc: "How many old files `log_rotate` leaves.",
+        doc: "The number of old files that `log_rotate` keeps.",
     },
     Directive {
         section: Section::Server,

@@ -207,7 +207,10 @@ impl Setting {
         matches!(
             (self.directive.section, self.directive.name),
             (Section::Listen, "address")
-                | (Section::App | Section::Service | Section::Namespace, "name")
+                | (
+                    Section::App | Section::Service | Section::Database | Section::Namespace,
+                    "name",
+                )
                 | (Section::Route, "path")
         )
     }

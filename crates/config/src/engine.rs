@@ -18,7 +18,7 @@ pub enum Engine {
 pub struct RedisEngine {
     /// The server, or the first Sentinel.
     pub keyspace: Arc<RedisDatabase>,
-    /// The name by which Sentinels know the primary, with further Sentinels; `None`: there are none.
+    /// The name of the primary among the Sentinels, with further Sentinels; `None` without Sentinels.
     pub sentinels: Option<(String, Vec<(String, u16)>)>,
     /// The beginning of all names in Redis.
     pub prefix: String,

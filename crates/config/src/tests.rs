@@ -1,4 +1,4 @@
-//! Checks of whole files: configurations with the exact lines that they produce.
+//! Checks of complete files: configurations with the exact lines that they produce.
 
 use std::path::Path;
 use std::time::Duration;

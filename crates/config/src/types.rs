@@ -1,7 +1,7 @@
 //! The types of a checked configuration, which can't hold invalid values.
 //!
-//! Nothing here knows TOML, files or defaults; `checked` builds these types from the output of `raw`, and the server
-//! takes them as its options.
+//! They know no TOML, files or defaults; `checked` builds them from the output of `raw`, and the server uses them as
+//! its options.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use veche_calls::{FastcgiPool, SecretUrl};
+use veche_calls::{Databases, FastcgiPool, SecretUrl};
 use veche_frontends::access::{ListenerAccess, NetworkRules};
 use veche_frontends::outbox::DropPolicy;
 use veche_frontends::rate::Rate;
@@ -47,6 +47,8 @@ pub struct Config {
     pub apps: Vec<AppConfig>,
     /// `[[service]]`, in the file's order.
     pub services: Vec<ServiceConfig>,
+    /// `[[database]]`, by name.
+    pub databases: Arc<Databases>,
     /// `[[route]]`, in the file's order; `routes[i].index == i`.
     pub routes: Vec<RouteConfig>,
     /// `[[namespace]]` in the file's order.
@@ -212,7 +214,7 @@ pub const CONTROL_PATH_BYTES_MAX: usize = 107;
 /// The number of worker threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerCount {
-    /// One for each core that the process may use.
+    /// One worker for each core available to the process.
     Auto,
     /// A fixed number; at most [`WORKERS_MAX`].
     Count(NonZeroU16),
@@ -314,7 +316,7 @@ pub struct PairFiles {
 /// The requirements for client certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificates {
-    /// The file of the authorities that sign them.
+    /// The PEM file of the CA certificates that sign them.
     pub ca: PathBuf,
     /// Whether clients without one are rejected.
     pub is_required: bool,
@@ -383,24 +385,28 @@ pub struct Fastcgi {
     pub api: Option<(String, Option<SecretValue>)>,
 }
 
-/// An application that runs in processes of its own.
+/// An application that runs in separate processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Processes {
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// The folder in which they begin: that of the configuration.
+    /// The working directory of the processes: the folder of the configuration.
     pub folder: PathBuf,
+    /// Files and folders that `veche dev` watches; if empty, the sources in `folder`.
+    pub watch: Vec<PathBuf>,
     /// The number of processes, at least 1.
     pub workers: u32,
     /// Events after which a process is replaced; 0 for any number.
     pub jobs_max: u64,
     /// The age at which a process is replaced.
     pub ttl: Option<Duration>,
+    /// Time without an event after which a process is replaced.
+    pub idle_ttl: Option<Duration>,
     /// Handshakes and requests that wait for a process at most.
     pub queue: usize,
     /// The longest wait of an event for a process.
     pub queue_timeout: Duration,
-    /// The time from the start of a process until it takes events.
+    /// The time from the start of a process until it accepts events.
     pub start_timeout: Duration,
     /// The time that a process has to end after a request to stop.
     pub stop_timeout: Duration,
@@ -443,8 +449,8 @@ pub struct RouteConfig {
     pub methods: MethodSet,
     /// The name or role of the listeners that have this route, as in the file.
     pub listen: String,
-    /// Their indexes in [`Config::listeners`]; none has role push. Empty only after [`Config::on_top_of`] while they
-    /// wait for a restart.
+    /// The indexes of its listeners in [`Config::listeners`]; none has role push. Empty only after
+    /// [`Config::on_top_of`] while they wait for a restart.
     pub listeners: Vec<usize>,
     /// The client networks that are allowed.
     pub networks: NetworkRules,
@@ -458,7 +464,7 @@ pub struct RouteConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "there are as many as routes, and most are sessions"
+    reason = "there is one per route, and most are sessions"
 )]
 pub enum RouteHandler {
     /// Sessions of a client protocol.
@@ -558,7 +564,7 @@ pub struct NamespaceConfig {
     pub force_push_join_leave: bool,
     /// Which events are sent to the back end.
     pub told: EventLevel,
-    /// How long a disconnected user may take to reconnect without a leave event; 0: not at all.
+    /// The time in which a disconnected user may reconnect without a leave event; 0: none.
     pub leave_delay: Duration,
     /// Whether clients may receive deltas.
     pub differences: veche_hub::DeltaMode,

@@ -1,4 +1,4 @@
-//! Where a FastCGI server listens, as a configuration names it.
+//! The configured address of a FastCGI server.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The parameters that PHP makes `$_SERVER` of, as web servers set them.
+//! The parameters from which PHP builds `$_SERVER`, as web servers set them.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,7 +7,7 @@ use crate::params::{ParamTooLong, Params};
 /// A request for a script.
 #[derive(Clone, Copy, Debug)]
 pub struct Cgi<'a> {
-    /// Path of the script as the FastCGI server sees it. It comes from the configuration and never from a client.
+    /// Path of the script as the FastCGI server sees it. It comes from the configuration, never from a client.
     pub script: &'a str,
     /// Length of the body in bytes.
     pub body_bytes: usize,
@@ -15,11 +15,11 @@ pub struct Cgi<'a> {
     pub content_type: &'a str,
     /// Path of the client's request.
     pub path: &'a str,
-    /// Query of the client's request without its `?`, still encoded.
+    /// Query of the client's request without `?`, still encoded.
     pub query: &'a str,
-    /// Address of the client, where it is known.
+    /// Address of the client, if known.
     pub remote: Option<IpAddr>,
-    /// Address that the client has connected to, where it is known.
+    /// Address that the client has connected to, if known.
     pub local: Option<SocketAddr>,
     /// Whether the client's connection uses TLS.
     pub is_tls: bool,
@@ -33,7 +33,7 @@ impl Cgi<'_> {
     /// Returns the parameters, with the client's headers as `HTTP_…`.
     ///
     /// # Errors
-    /// One of them is longer than a record.
+    /// A parameter is longer than a record.
     pub fn params<'h>(
         &self,
         headers: impl IntoIterator<Item = (&'h str, &'h str)>,
@@ -57,7 +57,7 @@ impl Cgi<'_> {
         push("SERVER_PROTOCOL", "HTTP/1.1")?;
         push("GATEWAY_INTERFACE", "CGI/1.1")?;
         push("SERVER_SOFTWARE", "veche")?;
-        // PHP built with force-cgi-redirect serves nothing without it.
+        // PHP built with force-cgi-redirect refuses requests without it.
         push("REDIRECT_STATUS", "200")?;
         if let Some(remote) = self.remote {
             push("REMOTE_ADDR", &remote.to_string())?;
@@ -104,7 +104,7 @@ fn merged<'h>(headers: impl IntoIterator<Item = (&'h str, &'h str)>) -> Vec<(Str
     found
 }
 
-/// The host of a `Host` header without its port.
+/// Returns the host of a `Host` header without its port.
 fn host(value: &str) -> &str {
     match value.rfind(':') {
         Some(at) if !value[at..].contains(']') => &value[..at],

@@ -1,4 +1,4 @@
-//! A response, put together from the records of a connection.
+//! A response, assembled from the records of a connection.
 
 use crate::client::{Error, Limits};
 use crate::head::Head;
@@ -13,7 +13,7 @@ const OVERLOADED: u8 = 2;
 pub struct Response {
     /// The status, 200 where the script named none.
     pub status: u16,
-    /// Names as the script wrote them, and values.
+    /// Headers with their names as the script wrote them.
     pub headers: Vec<(String, String)>,
     /// The body of the response.
     pub body: Vec<u8>,
@@ -34,7 +34,7 @@ pub(crate) struct Partial {
 }
 
 impl Partial {
-    /// Takes bytes; returns whether the response has ended.
+    /// Adds bytes; returns whether the response is complete.
     pub(crate) fn take(&mut self, bytes: &[u8], limits: &Limits) -> Result<bool, Error> {
         self.has_begun = true;
         self.decoder.feed(bytes);
@@ -52,7 +52,7 @@ impl Partial {
             } else if kind == Kind::EndRequest as u8 {
                 let &[_, _, _, _, status, ..] = content else {
                     return Err(Error::Malformed(
-                        "the answer has an end that is cut off".into(),
+                        "the end record of the response is truncated".into(),
                     ));
                 };
                 return match status {
@@ -65,7 +65,7 @@ impl Partial {
                 };
             } else {
                 return Err(Error::Malformed(format!(
-                    "the answer has a record of type {kind}"
+                    "the response has an unexpected record of type {kind}"
                 )));
             }
         }
@@ -100,7 +100,7 @@ impl Partial {
         })
     }
 
-    /// php-fpm writes why it has nothing to say to STDERR, such as "Primary script unknown".
+    /// Returns an error with STDERR, where php-fpm writes its reason, such as "Primary script unknown".
     fn no_head(&self, error: impl std::fmt::Display) -> Error {
         let log = String::from_utf8_lossy(&self.log);
         Error::Malformed(match log.trim() {

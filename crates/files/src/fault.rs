@@ -21,7 +21,7 @@ pub enum FileFault {
     /// The file is of this type; only regular files are read and written.
     #[error("it is a {0}, not a regular file")]
     NotRegular(&'static str),
-    /// Another name of the file may be one that must not be written.
+    /// The file has other names, one of which may be a protected file.
     #[error("it has several names (hard links)")]
     HardLinked,
     /// The owner, by numeric id, is neither root, nor the caller, nor the user that the file is opened for.

@@ -45,7 +45,7 @@ pub struct OpenedFile {
 }
 
 impl WriteOptions {
-    /// Creates new files with this mode; existing ones keep theirs.
+    /// Creates new files with this mode; existing files keep theirs.
     #[must_use]
     pub const fn new(mode: u32) -> Self {
         Self {

@@ -31,7 +31,7 @@ pub struct Audience<'c> {
 pub enum EntryRequirement {
     /// Any grant, including one for a pattern or a whole namespace.
     AnyGrant,
-    /// Only a grant for this very channel.
+    /// Only a grant for the channel itself.
     NamedGrant,
     /// No grant that a client can request.
     Never,

@@ -12,7 +12,7 @@ use crate::{Caller, Engine, Hub, HubMessage, HubReply, Outlet, UserAction, UserC
 
 /// The homes affected by a command.
 enum AffectedHomes<'i> {
-    /// None: the command changes only sessions.
+    /// The command changes only sessions, so no home has to acknowledge it.
     NoHomes,
     /// The home of one channel.
     Channel(&'i str),

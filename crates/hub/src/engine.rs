@@ -110,7 +110,7 @@ pub trait Engine {
         false
     }
 
-    /// Whether other nodes may have subscribers: publications without any on this node are handed over too.
+    /// Whether other nodes may have subscribers: then publications without a subscriber on this node are ordered too.
     fn reaches_others(&self) -> bool {
         false
     }
@@ -259,7 +259,7 @@ pub enum MaintenanceScope {
 pub struct EngineGauges {
     /// Pending requests that were not reported yet.
     pub waiting: usize,
-    /// The number of those that are ready to be polled.
+    /// The number of them that are ready to be polled.
     pub ready: usize,
     /// Payload bytes of the pending requests.
     pub waiting_bytes: usize,
@@ -434,7 +434,7 @@ pub enum OrderResult {
     Ordered {
         /// The position, if stored.
         position: Option<Position>,
-        /// The preceding payload, if a delta is wanted.
+        /// The preceding payload, if a delta is needed.
         previous: Option<Payload>,
     },
     /// Stale, and not stored; with the channel's position.
@@ -468,8 +468,8 @@ pub struct FeedItem {
 pub enum EngineReport {
     /// An item of the feed. It has a context if this worker submitted it and was not answered yet.
     Item(Box<FeedItem>, Option<RequestContext>),
-    /// A publication is ordered; its item comes by itself. With its position where it is stored, and the number of nodes
-    /// with subscribers, where the engine knows it. How many subscribers it has is not known.
+    /// A publication was ordered; it will be delivered as an item. Contains its position if it is stored, and the
+    /// number of nodes with subscribers, if the engine knows it. The number of subscribers is unknown.
     Published(RequestContext, Option<Position>, Option<u32>),
     /// The engine did not answer: whether a publication was stored is unknown.
     Failed(RequestContext),
@@ -499,7 +499,7 @@ pub enum EngineReport {
 }
 
 impl EngineReport {
-    /// The channel whose subscribers need room for it.
+    /// The channel whose subscribers need room for the entry.
     pub(crate) fn channel(&self) -> Option<u32> {
         match self {
             Self::Item(_, receipt) => receipt.as_ref().map(|receipt| receipt.channel),

@@ -69,7 +69,7 @@ pub struct Hub<E = NodeEngine> {
     /// Encodings of deliveries that are not queued.
     pub(crate) scratch: Encodings,
     /// Empty queues for reuse.
-    #[expect(clippy::vec_box, reason = "channels hold them by a thin pointer")]
+    #[expect(clippy::vec_box, reason = "channels refer to them by a thin pointer")]
     pub(crate) spare_queues: Vec<Box<SweepQueue>>,
     /// As home: channels with subscribers on any worker, and how many of them are personal.
     pub(crate) occupied: u32,

@@ -49,7 +49,7 @@ impl Hub {
     /// The name is not a valid channel name; nothing is changed.
     pub fn restore(&mut self, restored: RestoredStream) -> Result<bool, NameError> {
         let name = ChannelName::new(&restored.channel)?;
-        debug_assert_eq!(self.home_of(name), self.me, "all workers have one seed");
+        debug_assert_eq!(self.home_of(name), self.me, "all workers share one seed");
         let channel = Arc::clone(&restored.channel);
         let Some(history) = self.namespaces.of(&channel).history else {
             let changes = self

@@ -51,7 +51,7 @@ impl<E: Engine> Hub<E> {
             && has_history(&self.namespaces, channel.as_str())
     }
 
-    /// Home: called before a publication of another worker is stalled. Returns whether it keeps its credit.
+    /// Home: must be called before a publication of another worker is stalled. Returns whether it keeps its credit.
     pub(crate) fn announce_full_log(
         &mut self,
         index: u32,

@@ -121,7 +121,8 @@ impl<E: Engine> Hub<E> {
         self.subscriptions.end(session);
     }
 
-    /// Home: counts a subscriber of another worker and returns what it joins; with [`EngineReply::Deferred`] it is counted later.
+    /// Home: counts a subscriber of another worker and returns the channel's state for it; with
+    /// [`EngineReply::Deferred`] it is counted later.
     pub(crate) fn register_subscriber(
         &mut self,
         from: WorkerId,
@@ -131,7 +132,11 @@ impl<E: Engine> Hub<E> {
         joining: &SubscribeOptions,
     ) -> EngineReply<Option<Box<SubscribeOutcome>>> {
         let hash = self.channels.hash(&name);
-        debug_assert_eq!(self.home(hash, &name), self.me, "all workers have one seed");
+        debug_assert_eq!(
+            self.home(hash, &name),
+            self.me,
+            "all workers share one seed"
+        );
         let index = match self.channels.find(hash, &name) {
             Some(index) => index,
             None => self.channels.insert(hash, name, Home::LOCAL),

@@ -51,7 +51,7 @@ pub enum HubMessage {
         /// The options of the subscription.
         joining: SubscribeOptions,
     },
-    /// From the home: the subscriber is counted; the next publication reaches it.
+    /// From the home: the subscriber is counted and receives all further publications.
     Subscribed {
         /// The session of the request.
         session: ConnectionId,
@@ -68,7 +68,7 @@ pub enum HubMessage {
         channel: Arc<str>,
         /// The member entry of the session.
         client: Option<Arc<ClientInfo>>,
-        /// Copied from `Subscribe`, if that was not answered yet.
+        /// Copied from `Subscribe`, if its reply is pending.
         registration: Option<Registration>,
     },
     /// From the home: the engine can't follow the channel; the worker removes the subscription.
@@ -97,7 +97,7 @@ pub enum HubMessage {
         channel: Arc<str>,
         /// The publication, with its position if the channel has history.
         publication: Publication,
-        /// The preceding payload, if a delta is wanted.
+        /// The preceding payload, if a delta is needed.
         previous: Option<Payload>,
     },
     /// To the home: a query about a channel.

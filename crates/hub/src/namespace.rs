@@ -30,9 +30,9 @@ pub struct HistoryOptions {
     pub size: u32,
     /// Lifetime of a publication in milliseconds.
     pub ttl_ms: u64,
-    /// How long a channel without subscribers keeps its position after its last publication, in milliseconds.
+    /// The time for which a channel without subscribers keeps its position after its last publication, in milliseconds.
     pub position_ttl_ms: u64,
-    /// What a returning subscriber gets.
+    /// The publications that a returning subscriber receives.
     pub recovery: RecoveryMode,
     /// The budget to which the history counts.
     pub budget: Budget,
@@ -52,7 +52,7 @@ impl Budget {
     }
 }
 
-/// What a returning subscriber gets.
+/// The publications that a returning subscriber receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RecoveryMode {
     /// All missed publications, or a notice that some are no longer available.
@@ -62,7 +62,7 @@ pub enum RecoveryMode {
     Latest,
 }
 
-/// What clients may do with channels on their own. Back ends are not restricted.
+/// Permissions of clients for channels. Back ends are not restricted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelAccess {
     /// The clients that may subscribe.
@@ -115,7 +115,7 @@ pub enum PublishAccess {
     Hook,
 }
 
-/// Which publications carry their predecessor, so that subscribers that have it can receive a delta.
+/// Which publications contain their predecessor, so that subscribers that have it can receive a delta.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeltaMode {
     /// No publication carries its predecessor.
@@ -132,7 +132,7 @@ pub enum DeltaMode {
 pub struct NamespaceOptions {
     /// The history options; `None` without history.
     pub history: Option<HistoryOptions>,
-    /// What clients may do on their own.
+    /// The permissions of clients.
     pub access: ChannelAccess,
     /// Whether presence can be queried.
     pub presence: bool,
@@ -140,8 +140,8 @@ pub struct NamespaceOptions {
     pub join_leave: bool,
     /// Whether clients get joins and leaves without requesting them.
     pub force_push_join_leave: bool,
-    /// How long after a user's last connection has gone the user leaves, unless it returns, in milliseconds; 0:
-    /// connections rather than users join and leave.
+    /// The delay after a user's last connection has closed until the user leaves, unless it returns, in milliseconds;
+    /// 0: connections rather than users join and leave.
     pub leave_delay_ms: u64,
     /// The events that the back end receives.
     pub event_level: EventLevel,
@@ -318,7 +318,7 @@ impl Wildcards {
 
     /// Returns the wildcard channel of a channel's namespace, which may be the channel itself.
     pub fn channel_for(&self, channel: &str) -> Option<&str> {
-        // A name that may match a pattern belongs to no such namespace, whether a pattern exists or not.
+        // A name that may match a pattern belongs to no named namespace, whether a pattern exists or not.
         if self.0.is_empty() || channel.starts_with('/') {
             return None;
         }

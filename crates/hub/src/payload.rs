@@ -16,7 +16,7 @@ pub(crate) struct OrderedPublication<'a> {
     pub(crate) at_ms: u64,
     pub(crate) event: FeedEvent,
     pub(crate) info: Option<Arc<PublicationInfo>>,
-    /// The preceding payload, if a delta is wanted.
+    /// The preceding payload, if a delta is needed.
     pub(crate) previous: Option<Payload>,
 }
 
@@ -37,7 +37,7 @@ impl OrderedPublication<'_> {
     /// Returns an owned publication; the bytes are copied on the first call only.
     #[expect(
         clippy::wrong_self_convention,
-        reason = "copies the bytes the first time only"
+        reason = "only the first call copies the bytes"
     )]
     pub(crate) fn to_publication(&mut self) -> Publication {
         Publication {
@@ -75,7 +75,7 @@ impl<'a> PayloadSource<'a> {
     /// Returns an owned payload; the bytes are copied on the first call only.
     #[expect(
         clippy::wrong_self_convention,
-        reason = "copies the bytes the first time only"
+        reason = "only the first call copies the bytes"
     )]
     pub(crate) fn to_payload(&mut self) -> Payload {
         if let PayloadSource::Borrowed(payload) = self {
@@ -83,7 +83,7 @@ impl<'a> PayloadSource<'a> {
         }
         match self {
             PayloadSource::Owned(payload) => payload.clone(),
-            PayloadSource::Borrowed(_) => unreachable!("it was kept above"),
+            PayloadSource::Borrowed(_) => unreachable!("it was stored above"),
         }
     }
 }
@@ -111,7 +111,7 @@ pub enum FeedEvent {
     Published,
     /// The client in the metadata has joined the channel; there is no payload.
     Joined,
-    /// That client has left.
+    /// The client has left.
     Left,
 }
 

@@ -34,17 +34,25 @@ use crate::{
 use entries::{Entries, Entry, Feed};
 use waiting::Waiting;
 
-/// Calls of [`Engine::maintain`](crate::Engine::maintain) with [`MaintenanceScope::Full`](crate::engine::MaintenanceScope::Full), about seconds, for which orders wait for a connection.
+/// The number of calls of [`Engine::maintain`](crate::Engine::maintain) with
+/// [`MaintenanceScope::Full`](crate::engine::MaintenanceScope::Full), about one a second, for which orders wait for a
+/// connection.
 const PATIENCE: u32 = 5;
 
 /// The number of such calls without an item after which the top of a channel is compared.
 const LOOK_TICKS: u32 = 60;
 
-/// The number of such calls within which all slots are checked for unneeded ones.
+/// The number of calls within which all slots are checked and unused ones freed.
 const SPARE_TICKS: u32 = 15;
 
-/// The shortest time for which positions are stored: subscribed channels are looked at more often.
+/// The shortest time for which positions are stored: subscribed channels are checked more often.
 const POSITION_TTL_MS_MIN: u64 = 5 * 60 * 1000;
+
+/// The position of a channel of which none is known.
+const UNKNOWN: Position = Position {
+    epoch: Epoch::UNKNOWN,
+    offset: 0,
+};
 
 /// The state of the channels of this worker whose engine is shared with other nodes.
 #[derive(Debug)]
@@ -55,16 +63,16 @@ pub struct RemoteEngine {
     orders: Vec<wire::Order>,
     reports: VecDeque<EngineReport>,
     rng: fastrand::Rng,
-    /// The number of the connection, while there is one.
+    /// The number of the current connection, if any.
     connection: Option<u64>,
     namespaces: Namespaces,
-    /// Wildcard topics that are followed.
+    /// Followed wildcard topics.
     topics: HashMap<Arc<str>, Topic, RandomState>,
-    /// Channels whose feed was begun and is not live, each with the time of that.
+    /// Channels whose feed has started and is not live, each with its start tick.
     begun: VecDeque<(u32, Arc<str>)>,
     ticks: u32,
     now_ms: u64,
-    /// The places that are looked at next: for items that were missed, and for slots that are spare.
+    /// The next indices to check: for missed items, and for unused slots.
     looks: [u32; 2],
     ignored: u64,
     /// The store has lost members of this home.
@@ -84,8 +92,8 @@ enum Task {
         receipt: RequestContext,
         slot: Option<u32>,
         publish: Box<wire::Publish>,
-        /// The offset that the channel had at least when the publication was sent; `None` before that.
-        sent_at: Option<u64>,
+        /// It was handed over, when the channel had this position at least.
+        sent_at: Option<Position>,
     },
     Fence(RequestContext),
     Check(Box<wire::Check>),
@@ -139,12 +147,12 @@ impl RemoteEngine {
         }
     }
 
-    /// Returns the orders to be carried out, in sequence; the owner takes them out.
+    /// Returns the pending orders, in sequence; the owner removes and executes them.
     pub fn take_orders(&mut self) -> &mut Vec<wire::Order> {
         &mut self.orders
     }
 
-    /// Returns the number of messages that were ignored since they could not be read or belong to no channel here.
+    /// Returns the number of messages ignored because they were malformed or belong to no channel here.
     #[must_use]
     pub fn ignored(&self) -> u64 {
         self.ignored
@@ -160,12 +168,12 @@ impl RemoteEngine {
         }
     }
 
-    /// The topic of a channel that has another one than itself.
+    /// Returns the topic of a channel if it differs from the channel's name.
     fn topic(&self, name: &str) -> Option<&str> {
         self.namespaces.wildcards().channel_for(name)
     }
 
-    /// Orders, now or once there is a connection.
+    /// Orders a task now or once the engine is connected.
     fn order(&mut self, task: Task) {
         let ticket = self.waiting.next();
         self.waiting.push((self.ticks, task));
@@ -191,7 +199,8 @@ impl RemoteEngine {
                 publish.repeats_since = sent_at.filter(|_| publish.keep.is_some());
                 if sent_at.is_none() {
                     let entry = slot.and_then(|slot| self.entries.get(slot));
-                    *sent_at = Some(entry.map_or(0, |entry| entry.known.0));
+                    let latest = entry.and_then(|entry| entry.latest());
+                    *sent_at = Some(latest.map_or(UNKNOWN, |(position, _)| position));
                 }
                 wire::Order::Publish(publish)
             }
@@ -289,7 +298,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Refuses to follow a channel whose feed has not begun in time.
+    /// Refuses to follow a channel whose feed has not started in time.
     fn lose_patience_with(&mut self, name: Arc<str>) {
         let entry = self.entries.find_mut(&name);
         let Some(Feed::Begun(since) | Feed::Placing(since)) = entry.map(|entry| entry.feed) else {
@@ -302,7 +311,7 @@ impl RemoteEngine {
         self.reports.push_back(EngineReport::Following(name, false));
     }
 
-    /// Nothing comes of a task.
+    /// Ends a task without a result.
     fn give_up(&mut self, task: Task) {
         let report = match task {
             Task::Publish {
@@ -375,7 +384,7 @@ impl RemoteEngine {
         self.orders.push(wire::Order::Unfollow(name));
     }
 
-    /// Compares channels that had no item for some time, a part of all at each call.
+    /// Checks channels without recent items, a part of them at each call.
     fn look_for_missed(&mut self) {
         let part = self.entries.end().div_ceil(LOOK_TICKS);
         for _ in 0..part {
@@ -390,7 +399,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Closes slots that are not needed, a part of all at each call.
+    /// Closes unused slots, a part of them at each call.
     fn look_for_spare(&mut self, catalog: &Catalog<'_>, gone: &mut Vec<u32>) {
         let part = self.entries.end().div_ceil(SPARE_TICKS);
         for _ in 0..part {

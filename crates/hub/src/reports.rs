@@ -119,7 +119,7 @@ impl<E: Engine> Hub<E> {
             || self.pending_of(index) > 0
     }
 
-    /// Home: replies to a repeated publication. `None`: the reply comes after what waits for its channel.
+    /// Home: replies to a repeated publication. `None`: the reply follows the pending requests of the channel.
     pub(crate) fn repeat(
         &mut self,
         index: u32,
@@ -160,7 +160,7 @@ impl<E: Engine> Hub<E> {
     fn handle_report(&mut self, report: EngineReport, outlet: &mut impl Outlet) {
         let (receipt, answer) = match report {
             EngineReport::Item(item, Some(receipt)) if !self.is_next(&receipt, &item) => {
-                // Its subscribers get it through the feed queue.
+                // The subscribers receive it through the feed queue.
                 let published = self.complete_own_publication(&receipt, item.publication.position);
                 self.receive_item(item, outlet);
                 (receipt, HubReply::Published(published))

@@ -178,7 +178,7 @@ impl Stream {
     }
 
     /// Returns the publications that a subscriber missed since the newest of its known positions, or up to `latest_max`
-    /// of the latest if the recovery mode asks for these.
+    /// of the latest ones, depending on the recovery mode.
     pub(crate) fn recover(
         &self,
         since: &[Since],

@@ -33,7 +33,7 @@ struct StreamSlot {
     is_known: bool,
     /// Whether it is among the [`StreamChanges`].
     is_changed: bool,
-    /// Its index in `scan_order`.
+    /// The index of the stream in `scan_order`.
     scan_index: u32,
     /// The account to which it counts while it has publications: that of the publisher of most of its bytes, determined
     /// by Boyer and Moore's majority vote. `lead` is the count of that vote, in bytes.

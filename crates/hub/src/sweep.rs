@@ -94,7 +94,7 @@ impl<E: Engine> Hub<E> {
         outlet: &mut impl Outlet,
     ) {
         let channel = &mut self.channels[index];
-        // A publication with a position must not be lost, whatever this worker knows of the namespace by now.
+        // A publication with a position must not be lost, even if the namespace has changed meanwhile.
         let slow_miss =
             ordered.position.is_none() && self.namespaces.drops_when_slow(&channel.name);
         if is_immediate(channel) {
@@ -176,7 +176,7 @@ impl<E: Engine> Hub<E> {
     }
 }
 
-/// Returns whether there are few enough subscribers and nothing is queued that must come first.
+/// Returns whether there are few subscribers and no earlier publication is queued.
 fn is_immediate(channel: &Channel) -> bool {
     channel.queue.is_none() && channel.subscribers.len() <= IMMEDIATE_MAX
 }

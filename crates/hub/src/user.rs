@@ -1,4 +1,4 @@
-//! Users: their connections, commands to them, and when they were last seen.
+//! Users: their connections, commands for them, and the time when they were last connected.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -456,7 +456,7 @@ fn last_members_may_return() {
     join(&mut world, 0);
     world.settle();
     for generation in 0..3 {
-        // All are gone for a moment.
+        // All clients disconnect for a moment.
         leave(&mut world, generation);
         world.pass(DELAY_MS - 1);
         assert_eq!(present(&mut world), named(generation));

@@ -218,7 +218,7 @@ fn tables_grow_in_few_allocations() {
             subscribe(&mut hub, index as u32, user);
         }
     });
-    // One for each name, the rest for the growth of tables.
+    // One allocation for each name, the rest for the growth of tables.
     let steps = allocated.count_total - u64::from(MANY);
     assert!(steps < 200, "{steps}");
 }

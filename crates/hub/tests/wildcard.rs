@@ -29,7 +29,7 @@ type Who = (WorkerId, u32);
 struct Wires {
     lanes: BTreeMap<(WorkerId, WorkerId), VecDeque<HubMessage>>,
     taken: BTreeMap<(WorkerId, WorkerId), usize>,
-    /// What each received: the channel that was published to, and the number.
+    /// The publications that each session received: the channel and the number.
     given: BTreeMap<Who, Vec<(String, u32)>>,
 }
 

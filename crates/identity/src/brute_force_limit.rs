@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn a_full_table_has_room_again() {
         let guesses = BruteForceLimit::new(Some(Rate::new(1, 60_000)));
-        // All of them arrive before an entry can expire.
+        // All addresses arrive before an entry can expire.
         for number in 0..ADDRESSES_MAX as u32 + 10 {
             guesses.record_failure(IpAddr::V4(number.into()), 0);
         }

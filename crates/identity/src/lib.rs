@@ -81,7 +81,7 @@ impl IdentityProviders {
     /// Reads the configured keys. If that fails, all tokens are rejected until the keys are valid.
     pub fn begin(&self, config: &Config) {
         let keys = self.read(config).unwrap_or_else(|why| {
-            error!(target: TARGET, "jwt: no token can be checked: {why}");
+            error!(target: TARGET, "jwt: no tokens can be verified: {why}");
             [None, None]
         });
         self.reload(config, keys);

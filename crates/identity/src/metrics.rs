@@ -9,7 +9,7 @@ pub enum LookupOutcome {
     Named,
     /// The answer was 401 or 403, or the password was wrong.
     Refused,
-    /// There was no usable answer.
+    /// No usable response was received.
     Failed,
     /// The answer was cached.
     Cached,

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::model;
 
-/// Marks the start of a numbered message within whatever a server puts around it.
+/// Marks the start of a numbered message within the server's envelope.
 const MARK: &[u8] = b"vb:";
 /// Length of mark, run, publisher, number, time and checksum, each in hexadecimal followed by a colon.
 pub const NOTE_BYTES_MIN: usize = 3 + 9 + 9 + 9 + 17 + 9;
@@ -190,9 +190,9 @@ impl DeliveryTracker {
 /// A period in which a receiver was disconnected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AbsencePeriod {
-    /// By publisher, the next expected number at its start.
+    /// By publisher, the expected number of the first message.
     next: BTreeMap<u32, u32>,
-    /// Time from which on everything is expected again; absent if it did not return.
+    /// The time from which all messages are expected again; absent if the receiver did not return.
     pub(crate) until_ns: Option<u64>,
 }
 
@@ -351,7 +351,7 @@ impl DeliveryLedger {
             for publisher in &publishers {
                 self.reconcile_stream(page, *publisher, &mut line);
             }
-            // A corrupted message is missing too, but its fate is known.
+            // A corrupted message is missing too, but it is already counted.
             let corrupted = page.corrupted.min(line.missing);
             let lost = line.missing - corrupted;
             ledger.expected += line.expected;
@@ -438,7 +438,7 @@ impl DeliveryLedger {
         line.unsure_delivered += unsure_delivered;
         if line.first.is_none() && stream.duplicated + stream.reordered > 0 {
             line.first = Some(format!(
-                "publisher {publisher}: {} again, {} late",
+                "publisher {publisher}: {} duplicated, {} out of order",
                 stream.duplicated, stream.reordered
             ));
         }
@@ -648,7 +648,7 @@ mod tests {
             (5..10).for_each(|number| own.receive(note(number)));
         });
         assert_eq!((ledger.delivered, ledger.away, ledger.lost), (8, 2, 0));
-        // It never returned and got no report.
+        // The receiver never returned and has no report.
         let ledger = settle_with(&[], &[], returns(), |own| *own = away());
         assert_eq!((ledger.delivered, ledger.away, ledger.lost), (3, 0, 7));
     }

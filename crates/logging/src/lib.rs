@@ -51,7 +51,7 @@ pub enum LogError {
     #[error("can't start the log thread: {0}")]
     Thread(io::Error),
     /// Logging was already started in this process.
-    #[error("logs were started twice")]
+    #[error("logging was started twice")]
     Twice,
 }
 

@@ -49,7 +49,7 @@ impl Output for io::Sink {}
 /// The buffer and its state.
 pub(super) struct LogSink {
     json: AtomicBool,
-    /// Whether its own messages are among its lines; otherwise they go to the server's log.
+    /// Whether the log contains its own errors; otherwise they go to the server's log.
     speaks: bool,
     /// Lines lost since the start: the buffer was full, or a write failed.
     lost: AtomicU64,
@@ -316,7 +316,7 @@ fn escape(line: &[u8], out: &mut Vec<u8>) {
         match code {
             b'\n' => out.extend_from_slice(b"\\n"),
             b'\t' => out.extend_from_slice(b"\\t"),
-            _ => write!(out, "\\u{code:04x}").expect("a Vec takes every write"),
+            _ => write!(out, "\\u{code:04x}").expect("writes to a Vec never fail"),
         }
         at += length;
         from = at;
@@ -396,7 +396,7 @@ mod tests {
         assert_eq!(texts(0), ["one", "two\\u001b"]);
         assert_eq!(texts(1), ["two\\u001b"]);
         assert_eq!(texts(2), [""; 0]);
-        // The number is of another process.
+        // The number belongs to another process.
         assert_eq!(texts(99), ["one", "two\\u001b"]);
         for number in 0..RECENT_LINES_MAX {
             sink.push(format!("{number}\n").as_bytes());

@@ -5,7 +5,7 @@ use bytes::Bytes;
 /// Bytes to send, owned by one transport or shared by several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Buffer {
-    /// Owned by this transport; the vector is reusable when it is returned.
+    /// Owned by this transport; the vector is reusable once it is returned.
     Owned(Vec<u8>),
     /// Shared by many transports: one encoding of one publication.
     Shared(Bytes),

@@ -27,11 +27,11 @@ pub struct ListenerId(pub u32);
 pub enum CloseReason {
     /// The owner called [`Driver::close`].
     Requested,
-    /// The peer reset the connection, or was gone when we sent.
+    /// The peer reset the connection, or had closed it when data was sent.
     Reset,
     /// No process listens at the address of [`Driver::connect`].
     Refused,
-    /// Connecting, keep-alive or retransmission timed out.
+    /// Connecting, a keep-alive probe or a retransmission timed out.
     TimedOut,
     /// Any other error of the operating system, by its number.
     Error(i32),
@@ -48,7 +48,7 @@ impl From<Errno> for CloseReason {
     }
 }
 
-/// A connection taken out of its driver; see [`Driver::detach`].
+/// A connection detached from its driver; see [`Driver::detach`].
 #[derive(Debug)]
 pub struct Detached {
     /// The connected socket, non-blocking.
@@ -72,8 +72,8 @@ pub enum Event<'a> {
         /// Address of the peer, as seen by the kernel.
         peer: SocketAddr,
     },
-    /// A listener can't accept connections because descriptors or memory have run out. It is paused and retries by
-    /// itself after [`Options::accept_retry_ms`]; this event comes once for each attempt.
+    /// A listener can't accept connections because descriptors or memory have run out. It pauses and retries after
+    /// [`Options::accept_retry_ms`]; this event is reported once for each attempt.
     AcceptStalled {
         /// Id of the paused listener.
         listener: ListenerId,
@@ -89,7 +89,7 @@ pub enum Event<'a> {
     Received {
         /// Transport that received the bytes.
         id: ConnectionId,
-        /// Lent for the call; the receiver may overwrite them (unmask in place).
+        /// Lent for the call; the receiver may overwrite the bytes (unmask in place).
         bytes: &'a mut [u8],
     },
     /// The peer sent FIN: it will send no more, but may still receive.
@@ -97,8 +97,8 @@ pub enum Event<'a> {
         /// Transport that will receive no more.
         id: ConnectionId,
     },
-    /// A buffer kept by [`Driver::send`] is done: the kernel has taken all of it. Buffers are returned in the order of the
-    /// sends.
+    /// A buffer passed to [`Driver::send`] is complete: the kernel has accepted all of it. Buffers are returned in the
+    /// order of the sends.
     Sent {
         /// Transport that the buffer was sent on.
         id: ConnectionId,
@@ -159,10 +159,10 @@ pub trait Driver: Sized {
         self.connect_from(addr, None)
     }
 
-    /// As [`connect`](Self::connect), from a given local address: each has its own ports towards `addr`.
+    /// Like [`connect`](Self::connect), from a given local address: each has its own ports towards `addr`.
     ///
     /// # Errors
-    /// As `connect`, or `from` is not a local address.
+    /// Those of `connect`, or `from` is not a local address.
     fn connect_from(&mut self, addr: SocketAddr, from: Option<IpAddr>) -> io::Result<ConnectionId>;
 
     /// Sends all of `buffer` after earlier sends. The buffer is returned immediately if all of it went out, otherwise
@@ -235,11 +235,11 @@ pub trait Driver: Sized {
         self.turn_within(timeout_ms.map(Duration::from_millis), sink)
     }
 
-    /// As [`turn`](Self::turn), with a timeout of finer resolution than a millisecond, for senders that keep a rate.
+    /// Like [`turn`](Self::turn), with a timeout of finer resolution than a millisecond, for senders at a fixed rate.
     /// May cost a second system call.
     ///
     /// # Errors
-    /// As `turn`.
+    /// Those of `turn`.
     fn turn_within(
         &mut self,
         timeout: Option<Duration>,

@@ -29,12 +29,11 @@ use crate::queue::SendQueue;
 use remote::RemoteEnd;
 pub use remote::RemoteState;
 
-/// How many times out of four a ready transport is served in a turn: the others wait, so that any may overtake any
-/// other.
+/// In how many of four turns a ready transport is served: the others wait, so that transports may overtake each other.
 const SERVED_OF_FOUR: u8 = 3;
 
-/// Maximum number of consecutive turns in which a ready transport is skipped: as with other drivers, each gets its turn
-/// however much others send.
+/// Maximum number of consecutive turns in which a ready transport is skipped: as with other drivers, each is served
+/// regularly, however much others send.
 const SKIPPED_MAX: u8 = 4;
 
 /// A [`Driver`] without an operating system below it.
@@ -45,7 +44,7 @@ pub struct Simulated {
     rng: Option<Rng>,
     waker: Waker,
     now_ms: u64,
-    /// By listener: whether it accepts.
+    /// Whether each listener accepts connections.
     listeners: Vec<bool>,
     /// Transports by index; `None` is free.
     local_ends: Vec<Option<LocalEnd>>,
@@ -72,7 +71,7 @@ struct LocalEnd {
     /// Dialed, but not accepted yet.
     is_connecting: bool,
     is_paused: bool,
-    /// Consecutive turns in which it was skipped.
+    /// Consecutive turns in which the transport was skipped.
     skipped: u8,
     timer: Option<(u64, u64)>,
     /// Sent, but not taken by the remote end, in order.
@@ -80,7 +79,7 @@ struct LocalEnd {
     was_high: bool,
     is_shut_down: bool,
     has_ended: bool,
-    /// To be delivered as the last event.
+    /// The last event to be delivered.
     closing: Option<CloseReason>,
 }
 
@@ -403,7 +402,8 @@ impl LocalEnd {
 }
 
 impl Driver for Simulated {
-    /// Real sockets have no clients here: this one is closed, and the listener is one of [`Simulated::add_listener`].
+    /// Real sockets have no clients here: the socket is closed, and the returned listener is one of
+    /// [`Simulated::add_listener`].
     fn listen(&mut self, _: OwnedFd) -> io::Result<ListenerId> {
         Ok(self.add_listener())
     }

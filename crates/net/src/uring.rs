@@ -47,9 +47,9 @@ const WRITABLE: u8 = 4;
 const CHANGES: u8 = 8;
 /// The transport has entries in `later_parts`.
 const HAS_LATER_PARTS: u8 = 16;
-/// The transport is listed in `unsent`.
+/// The transport is in `unsent`.
 const UNSENT: u8 = 32;
-/// The transport is listed in `ready`.
+/// The transport is in `ready`.
 const READY: u8 = 64;
 /// The operation of `RECEIVING` is a poll.
 const POLLING: u8 = 128;

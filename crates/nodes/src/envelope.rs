@@ -86,7 +86,7 @@ pub struct EnvelopeHeader {
 #[derive(Debug, Error)]
 pub enum EncodeError {
     /// The message would be longer than [`MESSAGE_BYTES_MAX`].
-    #[error("a node message has at most {MESSAGE_BYTES_MAX} bytes, this one has {0}")]
+    #[error("a node message of {0} bytes exceeds the limit of {MESSAGE_BYTES_MAX}")]
     TooLarge(usize),
     /// The serialiser failed, with its error.
     #[error("a node message can't be encoded: {0}")]
@@ -100,7 +100,7 @@ pub enum DecodeError {
     #[error("not a node message")]
     Foreign,
     /// The message is longer than [`MESSAGE_BYTES_MAX`].
-    #[error("a node message of more than {MESSAGE_BYTES_MAX} bytes")]
+    #[error("a node message longer than {MESSAGE_BYTES_MAX} bytes")]
     TooLarge,
     /// The major version differs; with that version.
     #[error("a node message of the unsupported version {0}")]

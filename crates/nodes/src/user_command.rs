@@ -12,7 +12,8 @@ use crate::wire;
 pub struct UserCommand {
     /// Applies only to the connection with this client id.
     pub client: Option<Box<str>>,
-    /// Applies only to the connection whose connect reply had this session id, which is one without a WebSocket.
+    /// Applies only to the connection whose connect reply had this session id, that is, a connection without a
+    /// WebSocket.
     pub session: Option<Box<str>>,
     /// Does not apply to connections with these client ids.
     #[serde(default)]

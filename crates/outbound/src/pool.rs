@@ -154,7 +154,7 @@ impl<D: Dial> ConnectionPool<D> {
         let within = self.limits.connect_timeout;
         let connection = timeout(within, self.dial.dial()).await;
         let connection = connection.unwrap_or_else(|_| {
-            let words = format!("{}: not connected within {within:?}", self.kind);
+            let words = format!("{}: no connection within {within:?}", self.kind);
             Err(CallError::new(CallErrorKind::Unreachable, words))
         })?;
         Ok((connection, self.figures.connected()))
@@ -202,17 +202,13 @@ impl<D: Dial> PooledConnection<D> {
         }
     }
 
-    /// Ends an exchange whose response was read or will not come.
+    /// Ends an exchange whose response was read or is not expected any more.
     pub(crate) fn finish_use(&mut self) {
         self.is_midway = false;
     }
 
     pub(crate) fn connection(&mut self) -> &mut D::Connection {
-        &mut self
-            .of
-            .as_mut()
-            .expect("there until it is dropped")
-            .connection
+        &mut self.of.as_mut().expect("present until dropped").connection
     }
 
     /// Returns the connection for other uses; its session has to be unchanged.

@@ -78,7 +78,7 @@ impl PamService {
         }
     }
 
-    /// Returns a message that none of [`Self::files`] exists.
+    /// Returns an error message for a service without [files](Self::files).
     pub fn missing(&self) -> String {
         let file = &self.files()[0];
         format!(

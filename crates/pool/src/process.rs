@@ -1,4 +1,4 @@
-//! One process: its socket, its output, and its pending events.
+//! One process: its socket, its output and its current events.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 use veche_runtime::wire::{Decoder, EventName, Limits, PREFIX_BYTES};
 
+use crate::figures::RestartReason;
 use crate::lines::Lines;
 use crate::program::Options;
 use crate::shared::{Job, ProcessKey};
@@ -18,67 +19,77 @@ use crate::shared::{Job, ProcessKey};
 /// Moves the socket from standard input to descriptor 3, then becomes the command.
 const SHELL: &str = r#"exec "$0" "$@" 3<&0 </dev/null"#;
 
-/// Bytes of one read.
+/// The maximum number of bytes of one read.
 const READ_BYTES: usize = 256 << 10;
 
-/// A process has no more events than these waiting in its socket.
-const AHEAD_MAX: usize = 32;
+/// Most events that wait in the socket of a process.
+const AHEAD_MAX: u128 = 256;
 
-/// A handler that takes longer gets its events one at a time.
+/// Time that the events waiting in the socket of a process may take together. One write then carries as many events as
+/// the process handles in this time, and none waits much longer behind others than its own handler takes.
+const AHEAD_TIME: Duration = Duration::from_millis(1);
+
+/// A process with slower handlers gets its events one at a time.
 const QUICK: Duration = Duration::from_micros(200);
 
 /// The beginning of an event's frame, before its id.
 const HEAD: &[u8] = br#"{"type":"event","id":"#;
 
-/// How far a process is.
+/// The state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Started; it has until then to send `hello` and to answer the event `start`.
+    /// The deadline for the process to send hello and to answer the event `start`.
     Starting { until: Instant },
     /// Ready: it has answered the event `start` and takes events.
     Ready,
     /// Requested to stop, and killed at that time.
     Stopping { until: Instant },
-    /// Its socket is closed, and it is killed then.
+    /// The process's socket is closed; it is killed at this time.
     Over { until: Instant },
 }
 
-/// An event in the hands of a process.
+/// An event assigned to a process.
 #[derive(Debug)]
 pub(crate) struct InHand {
     /// `None` for the events `start` and `stop`.
     pub(crate) job: Option<Job>,
     pub(crate) name: EventName,
-    /// When the process could begin with it; `None`: it is behind others.
+    /// When the process could begin with the event; `None`: other events come first.
     pub(crate) since: Option<Instant>,
 }
 
-/// See the module's text.
+/// One process of a pool.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) key: ProcessKey,
     pub(crate) instance: u32,
     pub(crate) state: State,
-    /// The process that ends once this one is ready.
+    /// The process that is ended once this one is ready.
     pub(crate) replaces: Option<ProcessKey>,
     /// Why another one is to take its place.
-    pub(crate) worn: Option<&'static str>,
+    pub(crate) worn: Option<RestartReason>,
+    /// Whether it was asked to end.
+    pub(crate) is_asked: bool,
     pub(crate) started: Instant,
     pub(crate) in_hand: BTreeMap<u64, InHand>,
+    /// Resident memory when it was last looked at.
+    pub(crate) rss_bytes: u64,
     /// Events that were answered.
     pub(crate) jobs: u64,
-    /// Set of the events that it handles.
+    /// The set of events that the process handles.
     pub(crate) events: u32,
     pub(crate) concurrency: usize,
     child: Child,
     pub(crate) stdout: Lines<ChildStdout>,
     pub(crate) stderr: Lines<ChildStderr>,
+    /// The latest lines of its error output, while it starts.
+    pub(crate) start_errors: String,
     socket: Option<UnixStream>,
     decoder: Decoder,
     output: Vec<u8>,
     written: usize,
     last_id: u64,
-    /// The time that an event takes, of late.
+    /// The recent average duration of an event.
     pace: Duration,
     answered: Option<Instant>,
 }
@@ -115,6 +126,8 @@ impl Process {
             },
             replaces: None,
             worn: None,
+            is_asked: false,
+            rss_bytes: 0,
             started: now,
             in_hand: BTreeMap::new(),
             jobs: 0,
@@ -122,6 +135,7 @@ impl Process {
             concurrency: 1,
             stdout: Lines::new(child.stdout.take()),
             stderr: Lines::new(child.stderr.take()),
+            start_errors: String::new(),
             child,
             socket: Some(ours),
             decoder: Decoder::new(Limits::default()),
@@ -141,17 +155,20 @@ impl Process {
         self.socket.as_ref()
     }
 
-    /// Returns whether there are bytes that the socket had no room for.
+    /// Returns whether the socket has not accepted all bytes.
     pub(crate) fn has_output(&self) -> bool {
         self.written < self.output.len()
     }
 
-    /// Returns how many more events it takes now.
+    /// Returns how many more events the process accepts now.
     pub(crate) fn room(&self) -> usize {
         if self.state != State::Ready {
             return 0;
         }
-        let ahead = if self.pace < QUICK { AHEAD_MAX } else { 0 };
+        let ahead = match self.pace < QUICK {
+            true => (AHEAD_TIME.as_nanos() / self.pace.as_nanos().max(1)).min(AHEAD_MAX) as usize,
+            false => 0,
+        };
         (self.concurrency + ahead).saturating_sub(self.in_hand.len())
     }
 
@@ -167,7 +184,7 @@ impl Process {
         let (prefix, rest) = frame.split_at(PREFIX_BYTES);
         let mut head = [0; 4];
         head.copy_from_slice(&prefix[..4]);
-        // The id of one digit makes way for another one.
+        // The id of one digit is replaced by the real one.
         let head_bytes = u32::from_le_bytes(head) + id.len() as u32 - 1;
         self.output.extend_from_slice(&head_bytes.to_le_bytes());
         self.output.extend_from_slice(&prefix[4..]);
@@ -180,8 +197,8 @@ impl Process {
             .insert(self.last_id, InHand { job, name, since });
     }
 
-    /// Takes an event out of the hands of the process.
-    pub(crate) fn answered(&mut self, id: u64, now: Instant) -> Option<InHand> {
+    /// Takes an event out of the hands of the process. Returns it and the time that it took.
+    pub(crate) fn answered(&mut self, id: u64, now: Instant) -> Option<(InHand, Duration)> {
         let taken = self.in_hand.remove(&id)?;
         self.jobs += 1;
         let begun = taken.since.unwrap_or(now);
@@ -192,10 +209,16 @@ impl Process {
         for next in self.in_hand.values_mut().take(self.concurrency) {
             next.since.get_or_insert(now);
         }
-        Some(taken)
+        Some((taken, took))
     }
 
-    /// Returns the event that has been handled for longest, and since when.
+    /// Returns when the process last had an event in hand; `None` while it has one.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        let is_idle = self.in_hand.is_empty();
+        is_idle.then(|| self.answered.unwrap_or(self.started))
+    }
+
+    /// Returns the event that has been handled for the longest time, and its start.
     pub(crate) fn oldest(&self) -> Option<(Instant, EventName)> {
         let begun = self.in_hand.values().take(self.concurrency);
         let begun = begun.filter_map(|one| Some((one.since?, one.name)));
@@ -223,7 +246,8 @@ impl Process {
         true
     }
 
-    /// Reads once and hands over each frame, head and payload; an error ends the process, and is empty at the socket's end.
+    /// Reads once and passes on each frame, head and payload; an error ends the process, and is empty at the end of the
+    /// socket.
     pub(crate) fn read(
         &mut self,
         buffer: &mut Vec<u8>,
@@ -237,7 +261,7 @@ impl Process {
             Ok(0) => {
                 let is_within = self.decoder.is_within_frame();
                 let why = if is_within {
-                    "it ended within a frame"
+                    "its output ended within a frame"
                 } else {
                     ""
                 };
@@ -261,7 +285,9 @@ impl Process {
                         break Err(why);
                     }
                 }
-                Err(error) => break Err(format!("it does not speak the protocol: {error}")),
+                Err(error) => {
+                    break Err(format!("its output is not the runtime protocol: {error}"));
+                }
             }
         };
         self.decoder = decoder;
@@ -276,18 +302,18 @@ impl Process {
         self.state = State::Over { until };
     }
 
-    /// Kills the process with all that it has started.
+    /// Kills the process and all its children.
     pub(crate) fn kill(&self) {
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
     }
 
-    /// Returns how the process has ended, once it has.
+    /// Returns the process's exit status, once it has ended.
     pub(crate) fn reap(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Returns the resident memory in bytes.
-    pub(crate) fn rss_bytes(&self) -> Option<u64> {
+    /// Returns the resident memory in bytes now.
+    pub(crate) fn read_rss_bytes(&self) -> Option<u64> {
         let path = format!("/proc/{}/statm", self.pid());
         let text = std::fs::read_to_string(path).ok()?;
         let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;

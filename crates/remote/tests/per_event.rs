@@ -52,7 +52,7 @@ struct World {
     runtime: PerEvent,
     /// The effects of the last call, except requests.
     told: Vec<String>,
-    /// Requests that have no outcome yet.
+    /// Requests without an outcome.
     asked: Vec<(Token, Box<Fastcgi>)>,
 }
 
@@ -389,12 +389,15 @@ fn an_invalid_response_fails_the_event_without_effects() {
             &|_| (200, b"<b>Warning</b> in app.php".to_vec()),
             "<b>Warning",
         ),
-        (&|_| (200, Vec::new()), "no whole answer"),
-        (&|id| (200, good(id, "")[..20].to_vec()), "no whole answer"),
+        (&|_| (200, Vec::new()), "no complete answer"),
+        (
+            &|id| (200, good(id, "")[..20].to_vec()),
+            "no complete answer",
+        ),
         (&|id| (200, good(id + 1, send)), "in hand"),
         (
             &|id| (200, [good(id, send), good(id, "")].concat()),
-            "behind the answer",
+            "after the answer",
         ),
         (
             &|id| (200, good(id, r#","effects":[{"effect":"dance"}]"#)),
@@ -407,7 +410,7 @@ fn an_invalid_response_fails_the_event_without_effects() {
                 body.extend_from_slice(head);
                 (200, body)
             },
-            "no request has room for",
+            "not possible in a response",
         ),
     ];
     for (body, why) in rows {

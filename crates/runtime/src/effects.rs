@@ -341,7 +341,7 @@ impl Effects {
         span.of(&self.bytes)
     }
 
-    /// Takes the effects out in order, with the bytes that their [spans](ByteSpan::of) refer to.
+    /// Drains the effects in order, with the bytes that their [spans](ByteSpan::of) refer to.
     pub fn drain(&mut self) -> (impl Iterator<Item = Effect>, &[u8]) {
         (self.list.drain(..), &self.bytes)
     }

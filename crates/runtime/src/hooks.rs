@@ -1,6 +1,6 @@
 //! Requests of clients of Centrifugo's protocol that an application decides on, and its responses: plain values.
 //!
-//! The front ends know when a command leads to a request and what a response does.
+//! The front ends determine when a command leads to a request and what a response causes.
 
 use std::net::IpAddr;
 

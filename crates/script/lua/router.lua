@@ -217,7 +217,7 @@ local function refuse(self, req, method, allowed)
   end
   local allow = { Allow = allow_line(allowed) }
   if method == "OPTIONS" then return 204, allow, "" end
-  return 405, allow, "this path takes other methods\n"
+  return 405, allow, "method not allowed\n"
 end
 
 -- Runs the middleware, which may answer instead.

@@ -276,7 +276,7 @@ end
 
 local function check_code(code, reason)
   if code ~= nil and not client.is_close_code(code) then
-    error("bad argument #1 to 'close': a close code is one of 1000 to 1003, 1007 to 1014, 3000 to 4999", 3)
+    error("bad argument #1 to 'close': a close code must be 1000 to 1003, 1007 to 1014 or 3000 to 4999", 3)
   end
   if reason ~= nil and (type(reason) ~= "string" or #reason > client.reason_bytes_max) then
     error("bad argument #2 to 'close': a string of at most 123 bytes expected", 3)

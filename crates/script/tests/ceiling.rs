@@ -225,7 +225,7 @@ fn an_allocation_refused_at_the_limit_starts_no_collection() {
     );
     bench.open(ANN);
     bench.open(BOB);
-    // A run may exceed the limit before it is ended; what it has kept stays allocated.
+    // A run may exceed the limit before it is ended; memory that it retains stays allocated.
     bench.text(ANN, "go");
     bench.pass_some_turns(500);
     bench.told();

@@ -371,7 +371,7 @@ fn there_is_no_way_out() {
         print(pcall(load, 'return 1', 'c', 'text', env))",
     );
     assert_eq!(told[0], "7\t7\t7");
-    assert!(told[1].contains("no bytecode is loaded"), "{told:?}");
+    assert!(told[1].contains("bytecode can't be loaded"), "{told:?}");
     assert!(told[2].contains("\"t\" expected"), "{told:?}");
 }
 

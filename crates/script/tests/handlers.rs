@@ -1,4 +1,4 @@
-//! Tests of handlers: what starts them, in which order, and what they can do.
+//! Tests of handlers: their triggers, their order and their effects.
 
 mod support;
 
@@ -361,18 +361,18 @@ fn publishing() {
         "not UTF-8",
         "channel name",
         "channel name",
-        "#2 to 'publish': a table is published as JSON, which is text",
+        "#2 to 'publish': a table can only be published as text (JSON)",
         "#3 to 'publish': \"text\", \"binary\" or a table of options expected",
         "#4 to 'publish': no more arguments expected",
         "#3 to 'publish': there is no option 'tag'",
-        "#2 to 'publish': a table is published as JSON, which is text",
-        "users' own channels",
-        "users' own channels",
-        "users' own channels",
+        "#2 to 'publish': a table can only be published as text (JSON)",
+        "personal channels",
+        "personal channels",
+        "personal channels",
         "#2 to 'api.publish': one table expected",
         "there is no method 'publsh' in veche.api",
         "#1 to 'push': a string expected",
-        "users' own channels",
+        "personal channels",
         "#1 to 'push'",
     ]) {
         assert!(line.starts_with("false") && line.contains(words), "{line}");
@@ -432,7 +432,7 @@ fn requests_and_their_answers() {
     check("return true", "respond ann 500");
     check(
         "local r = req; veche.spawn(function() veche.sleep(1); print(pcall(function() return r.body end)) end) return 'x'",
-        "the request is over",
+        "the request has ended",
     );
 }
 

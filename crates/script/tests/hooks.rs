@@ -290,12 +290,12 @@ fn errors_of_a_handler_are_logged_and_fail_the_command() {
         (
             Hook::Rpc,
             "return { name = 'Ann' }",
-            "centrifuge.rpc: a result has no field \"name\": it may have data, b64data",
+            "centrifuge.rpc: a result has no field \"name\": expected data, b64data",
         ),
         (
             Hook::Message,
             "return { data = 1 }",
-            "centrifuge.message: a result has no field \"data\": it may have nothing",
+            "centrifuge.message: a result has no field \"data\": expected nothing",
         ),
         (
             Hook::Refresh,
@@ -351,7 +351,7 @@ fn errors_of_a_handler_are_logged_and_fail_the_command() {
         (
             Hook::Rpc,
             "return { data = print }",
-            "centrifuge.rpc: data: a function has no form in JSON",
+            "centrifuge.rpc: data: a function can't be represented in JSON",
         ),
         (
             Hook::Rpc,
@@ -386,7 +386,7 @@ fn errors_of_a_handler_are_logged_and_fail_the_command() {
         (
             Hook::Rpc,
             "while true do end",
-            "it ran too long without waiting and was stopped",
+            "the code ran too long without waiting and was stopped",
         ),
     ] {
         let (ruling, told) = decided(hook, body);

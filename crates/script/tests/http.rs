@@ -300,7 +300,7 @@ fn closed_streams_say_so() {
     assert_eq!(told.len(), 4, "{told:?}");
     assert!(
         told.iter()
-            .all(|line| line.contains("the answer is closed")),
+            .all(|line| line.contains("the response is closed")),
         "{told:?}"
     );
 }

@@ -1,5 +1,5 @@
 //! Tests of responses that a function of the script writes in parts, of server-sent events and of files; and of
-//! handlers whose client is gone.
+//! handlers whose client has disconnected.
 
 mod support;
 
@@ -79,7 +79,7 @@ fn a_handler_that_writes_much_waits_for_room() {
     );
     bench.vm.request(ANN, request("GET", "/x", ""), bench.now);
     let effects = bench.effects();
-    // It writes up to slightly more than 32 KiB and then waits.
+    // The handler writes up to slightly more than 32 KiB and then waits.
     assert_eq!(effects.len(), 1 + 33);
     bench.answer(token(&effects), WaitResult::Done);
     let told = bench.told();
@@ -304,7 +304,7 @@ fn files_are_named_below_the_folder() {
             && without[0].contains("files = \"FOLDER\""),
         "{without:?}"
     );
-    // It is an ordinary table: changes after its creation have no effect.
+    // The file is an ordinary table: changes after its creation have no effect.
     let changed = told("local file = veche.file 'a' file.path = '../b' return file");
     assert!(
         changed[0].contains("the path of the file was changed"),

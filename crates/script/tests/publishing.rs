@@ -35,6 +35,7 @@ impl Refusing {
             name: "full".into(),
             options: serde_json::Value::Null,
             has_files: false,
+            databases: Arc::default(),
             limits: limits(),
             role: AppRole::Clients,
         };
@@ -116,7 +117,7 @@ fn where_nothing_can_wait_it_is_an_error_that_names_the_channel() {
         publish 'free'",
         &["full"],
     );
-    let words = "too much waits to be published to \"full\": try again later [full]";
+    let words = "too many publications to \"full\" are waiting: try again later [full]";
     let told = bench.told();
     assert!(
         told[0].starts_with("false") && told[0].ends_with(words),
@@ -144,7 +145,7 @@ fn waiting_publishers_continue_in_order() {
     assert_eq!(order.collect::<Vec<_>>(), (1..=1000).collect::<Vec<_>>());
 }
 
-/// What a turn has published is sent before the VM accepts more.
+/// A turn's publications are sent before the VM accepts more.
 #[test]
 fn a_loop_that_publishes_much_lets_it_leave() {
     let mut bench = Bench::with(

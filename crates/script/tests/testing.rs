@@ -14,6 +14,7 @@ fn app() -> ScriptApp {
         name: "test".into(),
         options: serde_json::Value::Null,
         has_files: false,
+        databases: Arc::default(),
         limits: limits(),
         role: veche_script::AppRole::Clients,
     }
@@ -138,7 +139,10 @@ fn a_case_passes_or_fails() {
     assert!(failure("error({ a = 1 })").contains("an error object, a table"));
     assert!(failure("local x = nil; x.y = 1").contains("attempt to index local 'x'"));
     let told = failure("while true do end");
-    assert!(told.starts_with("a_test.lua:3: it ran too long"), "{told}");
+    assert!(
+        told.starts_with("a_test.lua:3: the code ran too long"),
+        "{told}"
+    );
 }
 
 #[test]

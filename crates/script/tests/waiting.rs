@@ -239,7 +239,7 @@ fn calls_to_the_world_fail_where_the_script_is() {
     );
 }
 
-/// The kind of an error is known whichever way the error takes.
+/// The kind of an error is preserved on every path.
 #[test]
 fn errors_of_calls_are_known_by_their_kind() {
     let tell = "local function tell(why)

@@ -142,7 +142,7 @@ impl Bans {
             .parent()
             .filter(|folder| !folder.as_os_str().is_empty());
         let file = match veche_files::read(path) {
-            // It could not be created yet because the disk is full.
+            // The file could not be created yet because the disk is full.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             file => file,
         };
@@ -179,7 +179,7 @@ impl Bans {
         log.write_pending()
     }
 
-    /// Returns all blocks, also those that are over.
+    /// Returns all bans, including those that have ended.
     pub(crate) fn all(&self) -> Vec<Ban> {
         self.table.read().bans().collect()
     }

@@ -29,7 +29,7 @@ pub(crate) const PAGES_ROOT: &str = "builtin:dev";
 /// The tag added to HTML.
 pub(crate) const TAG: &[u8] = b"\n<script type=\"module\" src=\"/_veche/dev.js\"></script>\n";
 
-/// How long a notice is published, so that a loading page receives it.
+/// The time for which a notice is published, so that a loading page receives it.
 const KEPT: Duration = Duration::from_secs(3);
 /// The most notices kept; a flood of errors needs no more.
 const NOTICES_MAX: usize = 32;

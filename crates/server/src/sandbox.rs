@@ -67,7 +67,7 @@ pub(crate) enum SandboxError {
     Rules(#[from] RulesetError),
     /// A requested sandbox is required.
     #[error(
-        "server.sandbox: this kernel has no Landlock, or it is switched off (see lsm= of the kernel)"
+        "server.sandbox: this kernel has no Landlock, or it is disabled (see the kernel parameter lsm=)"
     )]
     NoLandlock,
 }
@@ -191,7 +191,7 @@ fn config_ports(config: &Config) -> BTreeSet<u16> {
         .collect()
 }
 
-/// Returns the port of the engine outside the process.
+/// Returns the port of an engine outside the process.
 fn engine_port(config: &Config) -> Option<u16> {
     match &config.engine {
         Engine::Redis(redis) => Some(redis.keyspace.server.port),

@@ -303,7 +303,7 @@ fn each_expectation_fails_in_its_own_words() {
         ),
         (
             "test.connect('/w', { remote = 'home' })",
-            "app_test.lua:4: test.connect: remote: \"home\" is no IP address\n",
+            "app_test.lua:4: test.connect: remote: \"home\" is not an IP address\n",
         ),
         (
             "test.request { path = '/w', headers = { a = 'b\\r\\nc: d' } }",
@@ -311,11 +311,11 @@ fn each_expectation_fails_in_its_own_words() {
         ),
         (
             "test.connect('/w'):send('price')",
-            "the application logged an error (test.expect_error expects one):\n  the test has no answer to GET https://api.example/price?of=tea: test.stub_http(\"GET\", \"https://api.example/price?of=tea\", …)\nlog:\n  error  the test has no answer to GET https://api.example/price?of=tea: test.stub_http(\"GET\", \"https://api.example/price?of=tea\", …)\n",
+            "the application logged an error (test.expect_error expects one):\n  the test has no stub for GET https://api.example/price?of=tea: test.stub_http(\"GET\", \"https://api.example/price?of=tea\", …)\nlog:\n  error  the test has no stub for GET https://api.example/price?of=tea: test.stub_http(\"GET\", \"https://api.example/price?of=tea\", …)\n",
         ),
         (
             "veche.channel():receive()",
-            "the test waits for something that will never happen\n",
+            "the test waits for an event that will never happen\n",
         ),
         (
             "local ann = test.connect('/w') ann:send('spin') test.advance(1)",
@@ -344,7 +344,7 @@ fn an_unexpected_error_fails_the_test() {
     assert_eq!(told, format!("app_test.lua:4: here\n{calls}"));
     let told = failure("while true do end");
     assert!(
-        told.starts_with("app_test.lua:4: it ran too long"),
+        told.starts_with("app_test.lua:4: the code ran too long"),
         "{told}"
     );
 }
@@ -463,7 +463,7 @@ fn selected_tests_and_exit_codes() {
         (
             &["-c", "other.toml"],
             1,
-            "other.toml: can't be read: there is no such file; name another one with -c FILE",
+            "other.toml: can't be read: there is no such file; use another one with -c FILE",
         ),
         (
             &["--junit", "no/such/folder.xml"],
@@ -510,7 +510,7 @@ fn a_run_that_does_not_end_is_ended() {
     let (code, out, _) = folder.run(&["--timeout", "1s"]);
     assert_eq!(code, 1);
     assert!(
-        out.contains("it took longer than 1 s of real time"),
+        out.contains("this took longer than 1 s of real time"),
         "{out}"
     );
 }

@@ -296,7 +296,8 @@ fn what_the_server_refuses_is_not_in_force() {
         asking.join().expect("no panic").expect_err("refused")
     });
     assert!(
-        refused.contains("the server process refused it") && refused.contains("no folder"),
+        refused.contains("the server process refused the configuration")
+            && refused.contains("no folder"),
         "{refused}"
     );
     kill(old, Signal::KILL);
@@ -360,7 +361,7 @@ fn a_server_that_says_why_it_cannot_start_ends_the_first_start() {
     let output = shell.stdin(Stdio::null()).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), REFUSED_BY_SYSTEM, "{said}");
-    assert!(said.contains("veche: a worker can't start: "), "{said}");
+    assert!(said.contains("veche: can't start a worker: "), "{said}");
 }
 
 #[test]

@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(bell.take(), [1]);
         queue.cancel_wait(WaitSide::Pop, 1, &bell);
         assert_eq!(bell.take(), [3]);
-        // There is nothing left to wait for.
+        // The queue still has an item, so this does not wait.
         assert_eq!(queue.pop(None), Some(parcel(7)));
         queue.pop(waiter(4, &bell));
         queue.cancel_wait(WaitSide::Pop, 3, &bell);

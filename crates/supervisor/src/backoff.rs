@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-/// A process that served for less time died early: something at its start kills it, and restarting at once would only
+/// A process that served for less time died early: a fault at its start kills it, and restarting at once would only
 /// waste CPU.
 pub(crate) const YOUNG: Duration = Duration::from_secs(5);
 /// The delay after the first early death.

@@ -42,9 +42,9 @@ const REHEARSAL: &str = "rehearsal";
 /// The purpose of a program, if it is not to start a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartRole {
-    /// To verify that it could take over: it reads the state and exits.
+    /// To verify that it could take over: the process reads the state and exits.
     Rehearsal,
-    /// To take over, in this process.
+    /// To take over from the previous supervisor in this process.
     Successor,
 }
 

@@ -18,7 +18,7 @@ use crate::restarts::Restarts;
 pub(crate) const VERSION: u32 = 2;
 
 /// The prefix of the reason why a server process refuses a reload.
-pub const PROCESS_REFUSED: &str = "the server process refused it: ";
+pub const PROCESS_REFUSED: &str = "the server process refused the configuration: ";
 
 /// Messages from the supervisor. The listening sockets precede `StartMessage`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -65,7 +65,7 @@ pub(crate) enum ToServer {
     Pulse,
     /// Writes the rows of a table to the descriptor that precedes it.
     Dump(DumpRequest),
-    /// Writes decisions about clients to the descriptor that precedes it, until its reader is gone.
+    /// Writes decisions about clients to the descriptor that precedes the message, until its reader has gone.
     Watch(DecisionFilter),
 }
 

@@ -2,7 +2,7 @@
 //! protocol, error codes of the server API, and exit codes of commands. No other module defines a code, and
 //! `docs/reference/codes.md` is generated from this one.
 //!
-//! When a code is sent is decided by the code that refers to it.
+//! The modules that refer to a code determine when it is sent.
 
 use std::ops::RangeInclusive;
 use std::process::ExitCode;

@@ -67,7 +67,7 @@ impl FetchResponse {
         match outcome {
             Ok(Reply::Http(reply)) => {
                 let ReplyBody::Whole(body) = reply.body else {
-                    return Err(broken("the answer came in parts"));
+                    return Err(broken("the response was streamed"));
                 };
                 Ok(Self {
                     status: reply.status,
@@ -75,7 +75,7 @@ impl FetchResponse {
                     body,
                 })
             }
-            Ok(_) => Err(broken("no answer of HTTP")),
+            Ok(_) => Err(broken("not an HTTP response")),
             Err(fault) => Err(fault),
         }
     }

@@ -48,7 +48,7 @@ enum AppsStage {
 enum ClientsStage {
     /// This worker may still have clients.
     Connected,
-    /// This worker has no clients left.
+    /// This worker has no clients left; other workers may.
     GoneHere,
     /// No worker has clients left.
     GoneEverywhere,
@@ -153,7 +153,7 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Handles that the last client of all workers is gone.
+    /// Handles the end of the last client of all workers.
     pub fn handle_clients_gone(&mut self) {
         if let Some(drain) = &mut self.drain {
             drain.clients = ClientsStage::GoneEverywhere;

@@ -37,7 +37,7 @@ fn worker_messages_survive_a_round_trip() {
             Ok(between_workers) => {
                 assert!(!is_for_process, "{name}");
                 assert_eq!(between_workers.is_data(), message.is_data(), "{name}");
-                // A request comes from its caller, and its answer goes there.
+                // A request comes from its caller, and the reply returns there.
                 let (from, to) = match message {
                     NodeMessage::Answer(_) => (OTHER, WORKER),
                     _ => (WORKER, OTHER),

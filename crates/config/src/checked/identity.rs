@@ -59,7 +59,7 @@ impl Checker<'_> {
         {
             self.warn(
                 table.value_at("token"),
-                "token: browsers send cookies with connections that pages of other sites open: keep \"origins\" of the routes narrow",
+                "token: browsers also send cookies on connections opened by pages of other sites: keep the routes' \"origins\" narrow",
             );
         }
         Some(JwtConfig {

@@ -18,7 +18,7 @@ impl Checker<'_> {
         if realm.is_empty() || !realm.chars().all(fits) {
             self.problems.add(
                 table.value_at("realm"),
-                "realm: it is made of visible ASCII characters and spaces, without \" and \\",
+                "realm: expected visible ASCII characters and spaces, without \" and \\",
             );
             return None;
         }
@@ -50,7 +50,7 @@ impl Checker<'_> {
             if is_sandboxed {
                 self.problems.add(
                     at,
-                    format!("identity: \"{identity}\" does not go with server.sandbox, which prevents running programs and loading modules: use one of them"),
+                    format!("identity: \"{identity}\" can't be combined with server.sandbox, which prevents running programs and loading modules"),
                 );
             } else if !asked.contains(&service) {
                 asked.push(service);

@@ -61,7 +61,7 @@ pub(super) fn problems(
         };
         (!inside.is_empty()).then(|| {
             let why = format!(
-                "{name}: clients could read what the configuration names: {folder} holds {list}; serve a folder that holds nothing else"
+                "{name}: clients could read files that the configuration names: {folder} contains {list}; serve a folder without them"
             );
             (one.at, why)
         })

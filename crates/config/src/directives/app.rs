@@ -88,7 +88,7 @@ pub(super) static APP: &[Directive] = &[
             off: true,
         },
         DefaultValue::Toml("\"off\""),
-        "With `runtime = \"fastcgi\"`: how long a connection to the FastCGI server is kept for the next event. A kept connection occupies a process of php-fpm, and events are lost with it where the pool has a `pm.max_requests`: set it to 0 there.",
+        "With `runtime = \"php\"` and `\"worker\"`: the time without an event after which a process is replaced, which frees what it has gathered. With `\"fastcgi\"`: how long a connection to the FastCGI server is kept for the next event. A kept connection occupies a process of php-fpm, and events are lost with it where the pool has a `pm.max_requests`: set it to 0 there.",
     ),
     Section::App.row(
         "api_url",
@@ -96,7 +96,7 @@ pub(super) static APP: &[Directive] = &[
             expected: "a URL such as \"http://127.0.0.1:8081\"",
         },
         DefaultValue::Unset("the script has no client for the API"),
-        "With `runtime = \"fastcgi\"`: the address of an internal listener, which the script calls the API at.",
+        "With `runtime = \"fastcgi\"`: the address of an internal listener, where the script calls the API.",
     ),
     Section::App.row(
         "api_key_file",
@@ -104,7 +104,7 @@ pub(super) static APP: &[Directive] = &[
             expected: "the path of a file",
         },
         DefaultValue::Unset("no key"),
-        "With `runtime = \"fastcgi\"`: a file with the key of the API for the script.",
+        "With `runtime = \"fastcgi\"`: a file with the API key for the script.",
     ),
     Section::App.row(
         "command",
@@ -113,6 +113,14 @@ pub(super) static APP: &[Directive] = &[
         },
         DefaultValue::Unset("an error with `runtime = \"php\"` and `\"worker\"`, which need it"),
         "The program of a process and its arguments, without a shell. It begins in the folder of the configuration, with the user of the server.",
+    ),
+    Section::App.row(
+        "watch",
+        DirectiveKind::List {
+            expected: "files and folders such as [\"src\"]",
+        },
+        DefaultValue::Unset("the sources in the folder of the configuration: `.php`, `.py`, `.rb`, `.js`, `.mjs`, `.ts`"),
+        "With `runtime = \"php\"` and `\"worker\"`: files and folders whose changes start new processes under `veche dev`. Folders count with all that is below them.",
     ),
     Section::App.row(
         "workers",

@@ -133,7 +133,7 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
             "require_exp",
             DirectiveKind::Flag { words: &[] },
             DefaultValue::Toml("true"),
-            "Whether a token must have `exp`. One without is valid until its key is replaced or it is [revoked](../guide/identity.md#blocked-users-and-tokens), and so is the connection that it opens, unless it has `expire_at`. Centrifugo accepts tokens without `exp`: `false`.",
+            "Whether a token must have `exp`. One without is valid until its key is replaced or it is [revoked](../guide/identity.md#blocked-users-and-revoked-tokens), and so is the connection that it opens, unless it has `expire_at`. Centrifugo accepts tokens without `exp`: `false`.",
         ),
         section.row(
             "leeway",

@@ -19,7 +19,7 @@ fn keys_come_as_those_of_the_api() {
     says_after_listen(
         "[admin]\nkeys = [\"two words\", { env = \"NONE\" }]\n",
         &[
-            "4:9: keys: a key is made of visible ASCII characters without spaces, because it is sent in a header",
+            "4:9: keys: a key must consist of visible ASCII characters without spaces, because it is sent in a header",
             "4:22: keys: the environment has no NONE",
         ],
     );

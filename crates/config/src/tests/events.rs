@@ -38,7 +38,7 @@ fn an_app_can_receive_events() {
         let config = good(&format!(
             "{LISTEN}{app}{ROOMS}[events]\napp = \"chat\"\n{url}"
         ));
-        // It has no route, and is of use.
+        // It needs no route.
         assert_eq!(config.warnings, []);
         assert_eq!(
             (config.listener, config.events.is_some()),

@@ -75,8 +75,8 @@ address = "unix:/run/fpm.sock"
             "7:1: files: it means nothing with runtime = \"fastcgi\"",
             "8:19: events: unknown event \"mesage\"; did you mean \"message\"?",
             "13:11: address: expected unix:/PATH or HOST:PORT, found \"/run/fpm.sock\"",
-            "14:1: api_key_file: without \"api_url\" there is nothing that it is for",
-            "18:1: address: it means nothing with runtime = \"lua\"",
+            "14:1: api_key_file: has no effect without \"api_url\"",
+            "18:1: address: has no effect with runtime = \"lua\"",
         ],
     );
 }

@@ -67,7 +67,7 @@ fn invalid_hooks_settings_are_reported() {
         &[
             "4:7: rpc: \"127.0.0.1:3000\" is not a URL: relative URL without a base",
             "5:11: timeout: expected a duration from \"1ms\" to \"20s\", found \"1m\"",
-            "6:12: headers: this header is never passed on, found \"host\"",
+            "6:12: headers: this header can't be passed on, found \"host\"",
             "7:1: unknown directive \"subscrib\" in [hooks]; did you mean \"subscribe\"?",
         ],
     );
@@ -90,7 +90,7 @@ fn ineffective_settings_are_warned_of() {
         ),
         (
             format!("[hooks]\nrpc = {url}\n"),
-            "rpc: no route has handler = \"centrifuge\", so it is never called",
+            "rpc: no route has handler = \"centrifuge\", so this hook is never called",
         ),
         (
             format!("{ROUTE}[hooks]\npublish = {url}\n"),

@@ -148,7 +148,7 @@ fn risky_settings_are_warned_of() {
     warns("jwks = \"http://a.example/keys\"", "use https://");
     warns(
         "secret_env = \"S\"\ntoken = [\"cookie:t\"]",
-        "keep \"origins\"",
+        "keep the routes' \"origins\"",
     );
 }
 
@@ -164,7 +164,7 @@ fn what_is_wrong() {
     says(
         &route("http://a.example/who"),
         &[
-            "6:12: identity: a back end that is asked is \"http:URL\": \"http:http://a.example/who\", found \"http://a.example/who\"",
+            "6:12: identity: an identity hook is configured as \"http:URL\": \"http:http://a.example/who\", found \"http://a.example/who\"",
         ],
     );
     says(
@@ -193,7 +193,7 @@ fn what_is_wrong() {
         (
             "secret_env = \"SHORT\"\nshort_secret = \"refuse\"",
             &[
-                "4:14: secret_env: the secret has 6 bytes; one of less than 32 can be guessed by trying: make one with `openssl rand -hex 32`",
+                "4:14: secret_env: the secret has 6 bytes; secrets of less than 32 bytes can be guessed: create one with `openssl rand -hex 32`",
             ],
         ),
         (
@@ -224,12 +224,12 @@ fn what_is_wrong() {
         ),
         (
             "jwks = \"https://ann:secret@a.example/\"",
-            &["4:8: jwks: name and password don't belong into a URL"],
+            &["4:8: jwks: a URL must not contain a name and password"],
         ),
         (
             "secret_env = \"S\"\ntoken = [\"bearer\", \"body\"]",
             &[
-                "5:20: token: it is \"bearer\", \"protocol\", \"query:NAME\", \"cookie:NAME\" or \"header:NAME\", found \"body\"",
+                "5:20: token: expected \"bearer\", \"protocol\", \"query:NAME\", \"cookie:NAME\" or \"header:NAME\", found \"body\"",
             ],
         ),
     ];
@@ -240,8 +240,8 @@ fn what_is_wrong() {
         "[identity_hook]\nheaders = [\"cookie\", \"a b\", \"X-Real-IP\", \"x-original-uri\"]\n",
         &[
             "4:22: headers: not a header name, found \"a b\"",
-            "4:29: headers: this header is never passed on, found \"X-Real-IP\"",
-            "4:42: headers: this header is never passed on, found \"x-original-uri\"",
+            "4:29: headers: this header can't be passed on, found \"X-Real-IP\"",
+            "4:42: headers: this header can't be passed on, found \"x-original-uri\"",
         ],
     );
 }
@@ -270,7 +270,7 @@ fn passwords() {
     );
     let relative = "6:12: identity: a PAM service is the name of a file in /etc/pam.d or an absolute path, found \"pam:rules/veche\"";
     says(&route("pam:rules/veche"), &[relative]);
-    let realm = "realm: it is made of visible ASCII characters and spaces, without \" and \\";
+    let realm = "realm: expected visible ASCII characters and spaces, without \" and \\";
     says_after_listen(
         "[pam]\nrealm = \"the \\\"chat\\\"\"\n",
         &[&format!("4:9: {realm}")],
@@ -279,7 +279,7 @@ fn passwords() {
     says(
         &sandboxed,
         &[
-            "8:12: identity: \"pam:veche\" does not go with server.sandbox, which prevents running programs and loading modules: use one of them",
+            "8:12: identity: \"pam:veche\" can't be combined with server.sandbox, which prevents running programs and loading modules",
         ],
     );
 }

@@ -87,7 +87,7 @@ fine = true
             "13:8: name: expected letters, digits, \"-\" and \"_\", found \"a b\"",
             "15:1: unknown directive \"path\" in [[service]]; it belongs under [[route]] or [history]",
             "19:10: memory: expected a size from \"1MiB\" to \"64GiB\", found \"1B\"",
-            "21:8: name: another [[service]] is called \"feed\" already",
+            "21:8: name: another [[service]] is already called \"feed\"",
             "23:13: instances: expected a whole number from 1 to 1024, found 1025",
             "26:2: unknown section \"servic\"; did you mean \"service\"?",
         ],

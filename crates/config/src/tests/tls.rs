@@ -155,7 +155,7 @@ fn users_by_their_certificates() {
             route.replace("email", "mail").replace("/\"", "/x\"")
         ),
         &[
-            "8:12: identity: a certificate has \"mtls:cn\", \"mtls:email\", \"mtls:dns\" and \"mtls:uri\", found \"mtls:mail\"",
+            "8:12: identity: expected \"mtls:cn\", \"mtls:email\", \"mtls:dns\" or \"mtls:uri\", found \"mtls:mail\"",
         ],
     );
     let config = good(&format!(
@@ -256,7 +256,7 @@ fn certificates_that_are_ordered() {
         said,
         [
             "/etc/veche/veche.toml:3:1: allow: the authority of tls.acme uses addresses that are not public; allow all addresses",
-            "/etc/veche/veche.toml:4:7: tls: acme: the authority connects to port 443 of each name: it has to be forwarded to port 8443 here",
+            "/etc/veche/veche.toml:4:7: tls: acme: the authority connects to port 443 of each name: forward it to port 8443 of this machine",
         ]
     );
 }
@@ -275,7 +275,9 @@ fn invalid_acme_settings_are_reported() {
         ),
         (
             "tls = { acme = [\"a.example\"], key = \"good.key\" }",
-            &["3:7: tls: acme: it stands alone: the server gets certificate and key by itself"],
+            &[
+                "3:7: tls: acme: can't be combined with certificate and key, which the server obtains itself",
+            ],
         ),
         (
             "tls = { acm = [\"a.example\"] }",
@@ -286,13 +288,13 @@ fn invalid_acme_settings_are_reported() {
         (
             "tls = { acme = [\"*.example.org\"] }",
             &[
-                "3:7: tls: acme: \"*.example.org\": a wildcard can be proven by DNS only; list the names, or use the files of a client that does DNS-01",
+                "3:7: tls: acme: \"*.example.org\": a wildcard can only be validated by DNS; list the names, or use the files of an ACME client with DNS-01",
             ],
         ),
         (
             "tls = { acme = [\"192.0.2.1\", \"a.example\", \"A.example\"] }",
             &[
-                "3:7: tls: acme: \"192.0.2.1\": an address is not a name; use a host name",
+                "3:7: tls: acme: \"192.0.2.1\": this is an address; use a host name",
                 "3:7: tls: acme: \"a.example\" is listed twice",
             ],
         ),
@@ -304,7 +306,7 @@ fn invalid_acme_settings_are_reported() {
         ),
         (
             "[acme]\ndirectory = \"http://ca.example/dir\"",
-            &["4:13: directory: authorities speak https only, found \"http://ca.example/dir\""],
+            &["4:13: directory: authorities use https only, found \"http://ca.example/dir\""],
         ),
         (
             "[acme]\ndirectory = \"letsencrypt\"",
@@ -313,7 +315,7 @@ fn invalid_acme_settings_are_reported() {
         (
             "[acme]\ncontact = [\"a@example.org\", \"nobody\"]\nca = \"lost.pem\"",
             &[
-                "4:29: contact: it is a mail address such as \"ops@example.org\", found \"nobody\"",
+                "4:29: contact: expected a mail address such as \"ops@example.org\", found \"nobody\"",
                 "5:6: ca: /etc/veche/lost.pem: there is no such file",
             ],
         ),

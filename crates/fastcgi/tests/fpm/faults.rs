@@ -16,7 +16,7 @@ fn params() -> Params {
     params
 }
 
-/// A server that answers each connection's first bytes by one of these, in order, and closes it.
+/// Starts a server that answers the first bytes of each connection with the next of these responses and closes it.
 async fn server(answers: Vec<Vec<u8>>) -> Client {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
@@ -83,9 +83,9 @@ async fn invalid_responses_fail() {
         ),
         (
             answer(&[(Stdout, b"hello"), (EndRequest, complete)]),
-            "end of its headers",
+            "headers have no end",
         ),
-        (answer(&[(EndRequest, complete)]), "end of its headers"),
+        (answer(&[(EndRequest, complete)]), "headers have no end"),
         (cut_off[..cut_off.len() - 1].to_vec(), "ended before"),
         (Vec::new(), "ended before"),
     ];

@@ -34,7 +34,7 @@ use veche_hub::{ConnectionId, Payload, PayloadKind};
 use veche_proto::http::Head;
 use veche_types::AppId;
 
-/// What a request is about.
+/// The kind of command that a hook decides on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HookKind {
     /// The user of a client without a token, and its channels.
@@ -49,7 +49,7 @@ pub enum HookKind {
     Publish,
     /// The result of a method.
     Rpc,
-    /// A message without a reply: the client learns nothing of the decision, unless that closes it.
+    /// A message without a reply: the client does not learn the decision, unless it closes the connection.
     Message,
     /// The end of a connected client. The decision is ignored.
     Disconnect,
@@ -148,8 +148,8 @@ pub struct HookTargets {
     app: Option<(HookTarget, Arc<HookKinds>)>,
     /// Lower-case names of the handshake headers included in requests.
     pub headers: Vec<String>,
-    /// The headers that a client may also send in its connect command, since pages cannot set those of a WebSocket.
-    /// Headers of the handshake take precedence.
+    /// The headers among them that a client may also send in its connect command, since pages can't set headers of a
+    /// WebSocket. Headers of the handshake take precedence.
     pub emulated: Vec<String>,
 }
 
@@ -181,7 +181,7 @@ pub struct HookRequestId(pub u32);
 pub struct HookRequest {
     /// The id of the session.
     pub session: ConnectionId,
-    /// Its number within the session.
+    /// The number of the request within the session.
     pub id: HookRequestId,
     /// The target of the request.
     pub target: HookTarget,
@@ -210,7 +210,7 @@ pub struct HookRequest {
 pub struct HookCaller {
     /// The id of the connection.
     pub client: Box<str>,
-    /// Its transport: `websocket`, `http_stream` or `sse`.
+    /// The client's transport: `websocket`, `http_stream` or `sse`.
     pub transport: &'static str,
     /// The encoding of its messages.
     pub encoding: Encoding,
@@ -308,14 +308,14 @@ pub enum HookDecision {
         /// From 3000 to 4999, an application's own from 4000 on. SDKs reconnect except after 3500 to 3999 and 4500 to
         /// 4999.
         code: u16,
-        /// For people; at most 123 bytes reach the client.
+        /// A text for people; at most 123 bytes are sent to the client.
         reason: Box<str>,
     },
     /// No decision: the command fails with error 100, which is temporary.
     Failed,
 }
 
-/// What is granted; fields that do not concern the kind are ignored.
+/// The permissions and options granted; fields that do not apply to the kind are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HookGrant {
     /// [`HookKind::Connect`]: the user; empty for anonymous.

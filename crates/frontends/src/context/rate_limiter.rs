@@ -9,7 +9,7 @@ pub struct RateLimits {
     pub messages: Option<Rate>,
     /// Inflated payload bytes per connection.
     pub bytes: Option<Rate>,
-    /// How excess messages are handled.
+    /// The handling of excess messages.
     pub over_limit: OverLimit,
 }
 
@@ -19,7 +19,7 @@ pub enum OverLimit {
     /// Messages wait, as does all later input, until the client's socket is full.
     #[default]
     Delay,
-    /// Messages are dropped and counted.
+    /// Messages over the limit are dropped and counted.
     Drop,
     /// The connection is closed with 1008.
     Close,

@@ -228,7 +228,7 @@ pub struct Stats {
     pub service_restarts: SharedCounter,
     /// Connections closed because of a protocol violation.
     pub protocol_errors: SharedCounter,
-    /// Queued mail of this worker.
+    /// Queued messages of this worker.
     pub mailbox_depth: SharedCounter,
     /// Times that work had to wait for a credit.
     pub credits_refused: SharedCounter,

@@ -23,25 +23,25 @@ pub enum WaitReason {
     Turn,
 }
 
-/// What a stage did with its input. `N` is the next stage, or [`NoNextStage`].
+/// The result of a stage for its input. `N` is the next stage, or [`NoNextStage`].
 pub(crate) struct StageStep<N> {
     /// Number of processed bytes.
     pub(crate) consumed: usize,
     pub(crate) then: NextStep<N>,
 }
 
-/// What happens with the remaining input.
+/// The handling of the remaining input.
 pub(crate) enum NextStep<N> {
     Continue,
     NeedInput,
     Wait(WaitReason),
-    /// The input belongs to the next stage.
+    /// The remaining input belongs to the next stage.
     Become(N),
-    /// The input is ignored, as is all further input.
+    /// The remaining input is ignored, as is all further input.
     End,
 }
 
-/// The next stage of a stage without one.
+/// The type of the next stage for stages that have none.
 pub(crate) enum NoNextStage {}
 
 impl<N> StageStep<N> {

@@ -178,7 +178,7 @@ impl Context {
         self.requests.outboxes.set_context_budget(budget);
     }
 
-    /// Takes the cost of compressing and inflating since the last call; see [`Codecs::take_work`].
+    /// Returns and resets the cost of compressing and inflating since the last call; see [`Codecs::take_work`].
     #[inline]
     pub(crate) fn take_codec_work(&mut self) -> u64 {
         let codecs = self.codecs.as_mut();
@@ -332,8 +332,8 @@ impl Context {
         });
     }
 
-    /// Takes a kind of log message whose limit has room again after messages were dropped: their number and the last
-    /// message before them.
+    /// Takes a kind of log message whose rate limit has room again after messages were dropped: their number and the
+    /// last message before them.
     pub fn take_dropped_log_notes(&mut self) -> Option<(u64, String)> {
         let mut kinds = self.note_kinds.iter_mut();
         let kind = kinds.find(|kind| kind.dropped > 0 && kind.noted < NOTES_PER_SECOND)?;
@@ -438,10 +438,10 @@ pub struct Requests {
     pub relays: VecDeque<EmulationRequest>,
     /// Commands for responses of other nodes.
     pub far_relays: VecDeque<(NodeId, EmulationRequest)>,
-    /// Blocks that other nodes have to put in force, each with the call that waits for it.
+    /// Bans that other nodes have to apply, each with the call that waits for it.
     pub blocks: VecDeque<BanRequest>,
-    /// The lane to the cluster, where this node belongs to one: commands and questions about users, channels and connections
-    /// go there, and the answer covers all nodes.
+    /// The lane to the cluster, if this node belongs to one: commands and queries about users, channels and connections
+    /// are sent there, and the reply covers all nodes.
     pub nodes: Option<WorkerId>,
     /// Tokens that applications hand in for sessions; the worker calls [`Connection::renew_token`](crate::Connection::renew_token) and
     /// reports the result to them.
@@ -548,7 +548,7 @@ impl Outlet for Requests {
     }
 }
 
-/// Outgoing mail of this turn for other workers, with the remaining credit.
+/// Outgoing messages of this turn for other workers, with the remaining credit.
 pub struct HubMailer {
     /// Lanes by worker index.
     pub lanes: Vec<WorkerLane>,
@@ -585,7 +585,7 @@ impl HubMailer {
             // One credit check may cover two messages of a delivery.
             debug_assert!(
                 lane.unfinished + lane.outgoing_data <= self.credits,
-                "data mail without credit"
+                "a data message without credit"
             );
             lane.outgoing_data += 1;
         }

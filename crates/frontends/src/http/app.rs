@@ -70,7 +70,7 @@ impl PendingRequest {
         };
         match http::parse_head(&self.head, &limits) {
             Ok(head) => head,
-            Err(error) => unreachable!("it was read before: {error}"),
+            Err(error) => unreachable!("the head was already parsed: {error}"),
         }
     }
 }

@@ -29,7 +29,7 @@ pub(super) enum BodyPurpose<C> {
     App(AppId, PendingRequest),
     /// The body opens a session whose messages are parts of the response.
     Stream(PendingRequest),
-    /// A client protocol answers it.
+    /// A client protocol responds to it.
     Answer(BodyHandler),
     /// The body is discarded before this response.
     Dropped(DeferredAnswer),
@@ -101,7 +101,7 @@ impl<A: UpperLayer> HttpStage<A> {
         shared: &mut Context,
     ) -> Result<StageStep<OpenedSession<A::Session>>, HttpError> {
         let State::Body(body) = &mut self.state else {
-            unreachable!("called in this state only")
+            unreachable!("called only in this state")
         };
         let piece = body.decoder.decode(input)?;
         if !matches!(body.purpose, BodyPurpose::Dropped(_)) {

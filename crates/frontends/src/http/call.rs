@@ -52,7 +52,7 @@ pub(crate) trait ApiCall: Sized {
     /// Continues after a wait.
     fn resume(&mut self, id: ConnectionId, shared: &mut Context) -> CallStatus<Self::Answers>;
 
-    /// Handles the answer to one of its tickets.
+    /// Handles the reply to one of the call's tickets.
     fn answered(&mut self, ticket: Ticket, answer: HubReply);
 }
 
@@ -66,7 +66,7 @@ pub(crate) trait AnswerBody {
 pub(crate) enum CallStatus<A> {
     /// The call has a response body.
     Answered(A),
-    /// The call is refused for now; the client may retry.
+    /// The call is refused for now.
     Refused(Refusal),
     Pending(WaitReason),
 }

@@ -52,9 +52,9 @@ pub struct AccessLogEntry {
     pub is_http10: bool,
     /// The user, if any.
     pub user: Option<Box<str>>,
-    /// The route that the request took, if any.
+    /// The route of the request, if any.
     pub route: Option<Box<str>>,
-    /// 101 for a session, [`CLIENT_LEFT`] if there was no answer.
+    /// The status: 101 for a session, [`CLIENT_LEFT`] if there was no response.
     pub status: u16,
     /// Bytes of the request, or of message payloads.
     pub bytes_in: u64,
@@ -77,7 +77,7 @@ pub struct SlowEvent {
     pub kind: SlowEventKind,
     /// The name of what was slow.
     pub subject: Box<str>,
-    /// Its duration in milliseconds.
+    /// The duration in milliseconds.
     pub duration_ms: u64,
 }
 
@@ -327,7 +327,7 @@ impl AccessLogBuffer {
         }
     }
 
-    /// Completes an entry when its request is answered or its session is over; `queued` bytes are unsent.
+    /// Completes an entry when its request is answered or its session has ended; `queued` bytes are unsent.
     #[inline]
     pub(crate) fn end(&mut self, id: ConnectionId, client: IpAddr, queued: usize) {
         if let Some(open) = self.open.get_mut(id.index as usize)

@@ -13,7 +13,7 @@ use super::cursors::WorkerCursors;
 use super::subscription_options::{PushForm, SubscriptionOptions, SubscriptionOptionsMap};
 use super::{MessageFraming, Outboxes, PushMode, events};
 
-/// How a client protocol encodes pushes for one kind of its clients. Each is a `static`.
+/// The encoding of pushes for one kind of a protocol's clients. Each is a `static`.
 pub(crate) struct PushFormat {
     /// The kind of message that carries it.
     pub(crate) kind: MessageKind,
@@ -384,7 +384,7 @@ mod tests {
         assert!(formats.iter().all(|format| *format < OTHERS_FROM));
         let frames: HashSet<u32> = all.iter().map(|keys| keys.frame).collect();
         assert_eq!(frames.len(), all.len());
-        // Lower keys are those of plain publications and of those with positions.
+        // Lower keys are for plain publications and for those with positions.
         assert!(
             frames
                 .iter()

@@ -27,7 +27,7 @@ pub(crate) enum DeltaState {
     Off,
     /// From its next publication on, which has to be whole.
     Begun,
-    /// Its last publication is the latest of the channel.
+    /// The session's last publication is the channel's latest.
     Going,
 }
 

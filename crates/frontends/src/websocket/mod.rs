@@ -475,7 +475,8 @@ impl<S: Session> WebSocketStage<S> {
                 .outboxes
                 .close_frame(id, Some(code), &reason);
         }
-        // From now on nothing is delivered to it and counted as such, and its user may open another connection.
+        // From now on no publication is delivered to it or counted as delivered, and its user may open another
+        // connection.
         shared.hub.close(id, &mut shared.requests);
         shared.remove_user_session(id);
         true

@@ -52,7 +52,7 @@ fn calls_come_in_order_and_answers_go_out_in_order() {
 /// A way in which a session ends.
 type Way = fn(&mut World, Peer);
 
-/// Also behind a suspended handler, with queued messages, and with input that waits.
+/// Also with a suspended handler, with queued messages, and with unread input.
 #[test]
 fn every_close_is_reported_once_with_code_and_reason() {
     let ways: &[(&str, Way, u16, &str, bool)] = &[
@@ -137,12 +137,12 @@ fn every_close_is_reported_once_with_code_and_reason() {
                 let caller = world.connect(0, INTERNAL);
                 world.ask(caller, post("/api/push", r#"{"user":"ann","data":1}"#));
                 world.advance(29_999);
-                // The silence alone would end it as well.
+                // The missing pong alone would end the connection as well.
                 world.send(peer, &control(Opcode::Pong, b""));
                 world.advance(2);
             },
             1006,
-            "it took nothing for too long",
+            "the client accepted no data for too long",
             true,
         ),
         (
@@ -270,7 +270,7 @@ fn an_application_gets_no_events_of_sessions_it_closed() {
         world.reset_all();
         world.check_empty();
     }
-    // Also where it did so when the session opened.
+    // The same applies if it did so when the session opened.
     let mut world = World::new(Options::default());
     let peer = world.connect(0, PUBLIC);
     let handshake = handshake("/app/x?open=close", "");

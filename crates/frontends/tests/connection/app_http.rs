@@ -105,7 +105,7 @@ fn responses_are_framed_by_their_kind() {
         assert_eq!(notes.len(), 1, "{path}: {notes:?}");
         assert!(notes[0].text.contains("can't be written"), "{notes:?}");
     }
-    // Kept alive or not, as requested.
+    // The connection is kept alive or closed, as requested.
     let old = "GET /app/x HTTP/1.0\r\n\r\n";
     assert_eq!(
         responses(&world.ask(peer, old))[0].header("connection"),
@@ -241,7 +241,7 @@ fn a_body_that_is_too_long_does_not_reach_the_application() {
     let head = "POST /app/x HTTP/1.1\r\nHost: a\r\nContent-Length: 100001\r\n\r\n";
     assert_eq!(statuses(&world.ask(peer, head)), [413]);
     assert_eq!(world.told(peer), []);
-    // Nor does one that never comes.
+    // The same holds for a response that never arrives.
     let peer = world.connect(0, PUBLIC);
     world.ask(
         peer,

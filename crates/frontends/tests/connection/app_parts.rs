@@ -1,4 +1,4 @@
-//! Responses written in parts by an application, files that it answers with, and its time limits.
+//! Responses in parts and files of an application, and its time limits.
 
 use std::path::Path;
 
@@ -204,7 +204,7 @@ fn publications_are_events_until_the_response_ends() {
     let Ok(RequestOutcome::Done(joined)) = subscribed else {
         panic!("{subscribed:?}");
     };
-    // As an application does.
+    // The application subscribes in this way.
     let answer = HubReply::Subscribed(joined);
     ports.answers.push_back((id, Ticket(7), answer));
     world.settle();

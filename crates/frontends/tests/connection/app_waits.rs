@@ -1,4 +1,4 @@
-//! Suspended handlers: what is queued behind them, in which order, and how much.
+//! Suspended handlers: the queue of messages after them, its order and its limits.
 
 use proptest::prelude::*;
 use veche_frontends::WaitReason;
@@ -79,7 +79,7 @@ fn queued_messages_are_limited_by_count() {
     for n in QUEUED_MESSAGES_MAX..100 {
         world.send(peer, &text(&format!("{n}")));
     }
-    // Nothing is received because of us: no ping, no timeout.
+    // No input is delayed by the server itself: no ping, no timeout.
     world.advance(600_000);
     assert!(world.is_open(peer));
     assert_eq!(world.take(peer), b"");
@@ -126,7 +126,7 @@ fn each_of_many_handlers_may_wait() {
         assert_eq!(messages(&told), [format!("wait {n}")]);
         assert!(world.end_wait(peer));
     }
-    // The last fifteen left room for the Close behind them.
+    // The last fifteen bytes left room for the Close frame after them.
     world.settle();
     let told = world.told(peer);
     assert_eq!(messages(&told).len(), 16);
@@ -171,7 +171,7 @@ fn a_full_outbox_and_its_relief_are_reported() {
     let told_of_it = world.told(peer);
     assert_eq!(told_of_it[2], Told::Flooded(66, SendResult::Full));
     assert_eq!(told_of_it[3], Told::Drained);
-    // It reads nothing: no notification until it has read most of it.
+    // The client reads nothing: no notification until it has read most of the data.
     world.read_at_most(peer, 0);
     world.ask(peer, text("flood"));
     let told_of_it = world.told(peer);

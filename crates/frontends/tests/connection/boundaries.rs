@@ -141,7 +141,7 @@ fn a_part_of_a_large_file_ends_where_it_ends() {
         // A round of 256 begins at the first byte of each piece.
         assert_eq!(bytes[end], expected[0], "{range}");
     }
-    // Two ranges, or two headers, are answered whole.
+    // Requests with two ranges or two headers get the whole file.
     let head = "HEAD /files/large.bin HTTP/1.1\r\nHost: a\r\nRange: bytes=0-0\r\n\r\n";
     let bytes = world.ask(peer, head);
     assert_eq!(response(&bytes, false).0.status, 200);
@@ -206,7 +206,7 @@ fn large_queries_of_a_batch_are_limited() {
     assert_eq!(codes.len(), 2, "{answer}");
 }
 
-/// Returns a client of Centrifugo's protocol that has sent this, and what it received.
+/// Returns a client of Centrifugo's protocol that has sent these commands, and the data it received.
 fn sdk(world: &mut World, target: &str, commands: &[Value]) -> (Peer, Vec<Value>) {
     let peer = world.open(0, target);
     let commands: Vec<String> = commands.iter().map(Value::to_string).collect();
@@ -359,7 +359,7 @@ fn a_session_is_renewed_by_a_token_of_its_own_user_only() {
         .map(|cell| cell.read())
         .sum();
     assert_eq!((refusals, world.stats(0).tokens_renewed.read()), (1, 1));
-    // It is checked when the shorter one ends: after 10 seconds and the grace period.
+    // The token is checked when the shorter limit ends: after 10 seconds and the grace period.
     world.advance(25_000);
     world.ask(peer, text("{}"));
     world.advance(9_999);
@@ -565,7 +565,7 @@ fn a_token_among_subprotocols_is_not_echoed() {
         let got = (head.status, head.header("sec-websocket-protocol"));
         assert_eq!(got, (status, chosen), "{offered}");
     }
-    // Without a token nothing is chosen.
+    // Without a token no subprotocol is selected.
     let peer = world.connect(0, PUBLIC);
     let offer = "Sec-WebSocket-Protocol: chat\r\n";
     let bytes = world.ask(peer, handshake("/echo", offer));

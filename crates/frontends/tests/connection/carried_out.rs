@@ -14,7 +14,7 @@ fn world(workers: usize) -> World {
     })
 }
 
-/// Returns a channel of that namespace whose home is that worker.
+/// Returns a channel of that namespace with its home on that worker.
 fn channel_at(world: &World, worker: usize) -> String {
     (0..)
         .map(|n| format!("chat:{n}"))
@@ -200,7 +200,7 @@ fn publications_of_a_batch_are_pipelined() {
     let say = json!({ "publish": { "channel": channel, "data": 1 } });
     let body = json!({ "commands": vec![say; 100] }).to_string();
     world.send(caller, post("/api/batch", &body).as_bytes());
-    // There and back: all of them go out in one turn.
+    // The command goes to the home and back: all replies are sent in one turn.
     world.turn(0);
     world.turn(1);
     world.turn(0);
@@ -223,7 +223,7 @@ fn a_caller_that_disconnects_leaves_no_state() {
     world.send(caller, post("/api/batch", &body.to_string()).as_bytes());
     world.turn(0);
     world.reset(caller);
-    // Another connection has its index when the answers arrive.
+    // Another connection has the same index when the answers arrive.
     let next = world.connect(0, INTERNAL);
     let answer = world.ask(next, post("/api/presence_stats", r#"{"channel":"chat:1"}"#));
     assert_eq!(responses(&answer).len(), 1);

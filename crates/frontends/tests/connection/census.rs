@@ -132,7 +132,7 @@ fn an_oversized_list_is_an_error_not_a_partial_result() {
     let answer = of_both(&mut world);
     assert_eq!(answer["error"]["code"], 106, "{answer}");
     assert_eq!(answer["result"], Value::Null);
-    // More than that on one worker alone.
+    // One worker alone exceeds the limit.
     for _ in 0..501 {
         world.open(1, "/ws?channel=news&user=ann");
     }

@@ -511,7 +511,7 @@ fn a_text_is_the_same_json_to_clients_of_both_encodings() {
         let push = &take(&mut world, other).lines[0]["push"]["pub"];
         assert_eq!(push["data"], "say \"hi\"");
     }
-    // So it is in the history (10), of which all is asked for (-1, field 7).
+    // So it is in the history (10), of which all entries are requested (-1, field 7).
     let history = b"\x17\x08\x03\x52\x13\x0a\x06chat:1\x38\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01";
     world.send(peer, &binary(history));
     world.settle();

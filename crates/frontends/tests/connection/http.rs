@@ -97,7 +97,7 @@ fn each_request_has_its_status() {
             426,
             true,
         ),
-        // Kept alive or not, by version.
+        // The connection is kept alive or closed, depending on the version.
         (
             INTERNAL,
             "GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",

@@ -142,7 +142,7 @@ fn a_connection_is_closed_with_the_code_that_is_wanted() {
     let got = said(&world.take(peer));
     assert_eq!(got.len(), 1);
     assert!(format!("{got:?}").contains("4321") && format!("{got:?}").contains("enough"));
-    // This kind of client has no name.
+    // Push clients have no name.
     let peer = world.open(1, "/ws?user=bob");
     let another = json!({ "user": "bob", "client": "somebody" });
     assert_eq!(

@@ -136,7 +136,7 @@ fn a_bad_line_gets_one_error_and_the_connection_stays() {
 const GOOD: &str = "{\"user\":\"ann\",\"data\":1,\"ack\":true}\n";
 
 /// Sends this to a push listener in pieces of `step` bytes, `behind` in separate packets, and then FIN. Returns the
-/// answers and what ann received.
+/// replies and the messages that ann received.
 fn spoken(input: &[u8], behind: &[u8], step: usize) -> (Vec<String>, Vec<String>) {
     let mut world = World::new(Options::default());
     let ann = world.open(0, "/ws?user=ann");
@@ -323,7 +323,7 @@ fn bad_lines_behind_an_open_ack_do_not_pile_up() {
     let back_end = world.connect(0, PUSH);
     let input = format!("{{\"user\":\"{user}\",\"data\":1,\"ack\":true}}\n") + &"x\n".repeat(5000);
     world.send(back_end, input.as_bytes());
-    // The other worker takes no turns.
+    // The other worker runs no turns.
     while world.blocked(back_end) == Some(WaitReason::Turn) {
         world.turn(0);
     }

@@ -27,7 +27,7 @@ fn heard(world: &mut World, peer: Peer) -> Vec<Value> {
     values(&world.take(peer))
 }
 
-/// Of all channels except the personal one, which has no history.
+/// Returns the values of all channels except the personal one, which has no history.
 fn values(bytes: &[u8]) -> Vec<Value> {
     let value = |text: &String| serde_json::from_str(text).expect("JSON");
     let values = texts(bytes).iter().map(value).collect::<Vec<Value>>();

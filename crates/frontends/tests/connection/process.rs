@@ -173,7 +173,7 @@ fn addresses_behind_a_proxy_count_and_are_turned_away_for_their_own_reason() {
     assert_eq!(process.take(), [format!("begins 10.0.0.3 at {now_ms}")]);
     world.reset(peer);
     assert_eq!(process.take(), [""; 0], "it was never counted");
-    // The last free place was taken in the meantime.
+    // Meanwhile another connection took the last free slot.
     let peer = world.connect(0, PUBLIC);
     let bytes = world.ask(peer, handshake_for("10.0.0.2"));
     let (head, rest) = response(&bytes, true);
@@ -402,7 +402,7 @@ fn blocks_apply_to_the_process_and_close_connected_users() {
     assert_eq!(answer["error"]["code"], 100, "{answer}");
     assert_eq!(
         process.take()[1],
-        "trouble: block: it is in force, but could not be saved and ends with the server process: disk full"
+        "trouble: block: the ban is in force, but could not be saved and ends with the server process: disk full"
     );
     // A user who can't be stored is disconnected all the same, on all workers.
     let dans = [0, 1].map(|worker| world.open(worker, "/ws?user=dan"));

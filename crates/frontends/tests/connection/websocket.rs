@@ -166,7 +166,7 @@ fn a_session_without_messages_is_closed_where_that_is_wanted() {
         [Said::Close(Some(1001), _)]
     ));
     assert!(world.is_open(spoken) && world.is_open(told));
-    // It does not answer the close.
+    // The client does not answer the close frame.
     world.advance(5_001);
     assert!(world.is_closed(peer));
     world.advance(45_000);
@@ -174,7 +174,7 @@ fn a_session_without_messages_is_closed_where_that_is_wanted() {
         &said(&world.take(told))[..],
         [Said::Text(_), Said::Close(Some(1001), _)]
     ));
-    // It does: the end comes from the server's side.
+    // The client answers it: the server closes the transport.
     world.ask(told, close(Some(1001), ""));
     assert!(!world.is_open(told));
     world.finish(told);

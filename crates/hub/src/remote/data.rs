@@ -1,4 +1,4 @@
-//! The form in which publications and members are stored outside this process.
+//! The stored form of publications and members in an engine outside this process.
 //!
 //! | bytes | publication |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | – | the info: its length in four bytes, big-endian, then the client and the tags |
 //! | – | the payload |
 //!
-//! Within an info, texts and lists have their length before them in four bytes, big-endian; an optional part is a list of
-//! at most one.
+//! Within an info, texts and lists are preceded by their length in four bytes, big-endian; an optional part is a list
+//! of at most one element.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ const EVENTS: [FeedEvent; 3] = [FeedEvent::Published, FeedEvent::Joined, FeedEve
 const HAS_INFO: u8 = 1 << 4;
 const HEAD_BYTES: usize = 18;
 
-/// Most tags that are read.
+/// The maximum number of decoded tags.
 const TAGS_MAX: usize = 1024;
 
 /// Encodes a publication with this id.

@@ -104,7 +104,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Reports fences that nothing precedes any more.
+    /// Reports fences that have no preceding entry left.
     pub(super) fn pass_fences(&mut self) {
         let is_fence = |(_, task): &(u32, Task)| matches!(task, Task::Fence(_));
         while let Some((_, Task::Fence(receipt))) = self.waiting.take_first_if(is_fence) {
@@ -176,7 +176,7 @@ impl RemoteEngine {
         entry.is_fresh = true;
         match entry.feed {
             Feed::Placing(_) => return entry.hold(item),
-            // Nothing is subscribed: a message that was under way.
+            // The channel is not subscribed: the message was in flight.
             Feed::Off | Feed::Begun(_) => return,
             Feed::Live => {}
         }
@@ -392,7 +392,7 @@ fn item_of(
     }
 }
 
-/// Publications of a read with their positions; `None` for one that can't be read.
+/// Returns the publications of a read with their positions; `None` for a malformed one.
 fn publications(
     epoch_of: Position,
     entries: Vec<(u64, Bytes)>,
@@ -404,7 +404,7 @@ fn publications(
     })
 }
 
-/// The longest chain up to the top of publications that can be read and are not expired.
+/// Returns the longest chain up to the top of publications that are valid and not expired.
 fn chain(entries: Entries, expired_ms: u64) -> HistorySegment {
     let mut before = entries.before;
     let mut list = Vec::with_capacity(entries.entries.len());

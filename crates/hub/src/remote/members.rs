@@ -1,4 +1,4 @@
-//! Members of this home in the store.
+//! The stored members of this home.
 
 use std::sync::Arc;
 

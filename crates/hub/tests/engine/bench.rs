@@ -81,7 +81,7 @@ pub(crate) trait Driven: Engine + Sized {
     /// Whether it knows the number of subscribers on all nodes.
     const KNOWS_SUBSCRIBERS: bool;
 
-    /// Delivers something to the engine. Returns `false` if nothing is in flight.
+    /// Delivers a message to the engine. Returns `false` if none is in flight.
     fn drive(hub: &mut Hub<Self>, desk: &mut Desk) -> bool;
 
     /// Makes the external store, if any, lose all members.

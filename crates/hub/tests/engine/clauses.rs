@@ -165,7 +165,7 @@ pub(crate) fn removal_of_what_waits<E: Driven>(mut bench: Bench<E>) {
     assert!(bench.read(query).is_empty());
 }
 
-/// The number of subscribers is returned where it is known.
+/// The number of subscribers is returned if it is known.
 pub(crate) fn handed<E: Driven>(mut bench: Bench<E>) {
     bench.subscribe(1, None);
     bench.subscribe(2, None);

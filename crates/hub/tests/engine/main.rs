@@ -92,7 +92,7 @@ macro_rules! clauses {
 /// Runs of each clause on the model of a store outside the process.
 const SEEDS: u64 = 100;
 
-/// Clauses that hold whatever connections are cut: what is stored is neither lost nor doubled.
+/// Clauses that hold even if connections are cut: stored publications are neither lost nor duplicated.
 macro_rules! cut {
     ($($clause:ident),* $(,)?) => {
         mod remote_and_cut {

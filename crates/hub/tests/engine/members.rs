@@ -1,4 +1,4 @@
-//! Members of several nodes, on an engine that knows them.
+//! Members of several nodes, on an engine that stores them.
 
 use veche_hub::NamespaceOptions;
 

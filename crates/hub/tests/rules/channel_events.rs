@@ -17,7 +17,7 @@ const EMPTY_MS: u64 = 1_000;
 
 const DELAY_MS: u64 = 5_000;
 
-/// Namespaces by level: `quiet` reports nothing; `open` and `missed` occupancy, `shut` with a delay; `full` members,
+/// Namespaces by level: `quiet` reports no events; `open` and `missed` occupancy, `shut` with a delay; `full` members,
 /// `late` with a delay.
 fn node() -> Node {
     let mut node = Node::alone();
@@ -229,7 +229,7 @@ fn channels_beyond_the_limit_are_reported_vacated_at_once() {
         node.unsubscribe(0, &channel);
         node.hub.take_channel_events(&mut Vec::new());
         if number + 1 == EMPTY_MAX {
-            // One more is reported at once.
+            // One more is reported immediately.
             node.join(session(0), "late:next", &stay);
             node.unsubscribe(0, "late:next");
             let expected = ["late:next Occupied at 0", "late:next Vacated at 0"];

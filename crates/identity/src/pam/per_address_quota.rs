@@ -1,4 +1,4 @@
-//! Limits waiting requests by network, so that none can take all places or all helpers.
+//! Limits waiting requests by network, so that no network can take all slots or all helpers.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -108,7 +108,7 @@ fn compare(args: &CompareArgs) -> Result<(), CommandFailure> {
         .collect::<Result<Vec<_>, CommandFailure>>()?;
     if let Some((first, again)) = compare::same_run(&reports) {
         let words = if first == again {
-            format!("{first} is given twice: a run can't be compared with itself")
+            format!("{first} is listed twice: a run can't be compared with itself")
         } else {
             format!("{again} is the same run as {first}: a run can't be compared with itself")
         };

@@ -269,7 +269,7 @@ pub(super) struct BroadcastArgs {
     pub(super) url: String,
     #[command(flatten)]
     pub(super) publish: PublishArgs,
-    /// What a publisher sends; {data} is the message
+    /// Body of a publication; {data} is the message
     #[arg(
         long,
         value_name = "TEXT",
@@ -404,7 +404,7 @@ fn pause(text: &str) -> Result<PauseRange, String> {
     let (min, max) = text.split_once("..").unwrap_or((text, text));
     let (min, max) = (duration(min)?, duration(max)?);
     if min > max {
-        return Err("expected the shortest pause first".to_owned());
+        return Err("expected the shorter pause first".to_owned());
     }
     Ok(PauseRange { min, max })
 }

@@ -33,7 +33,7 @@ pub(crate) struct EngineState {
     /// The measured time; `u64::MAX` before it has begun.
     pub(crate) from_ns: u64,
     pub(crate) until_ns: u64,
-    /// Time until which answers are in time; determined by the first one after the measured time.
+    /// The deadline of answers that count as in time; determined by the first answer after the measured time.
     pub(super) grace_until_ns: Option<u64>,
     /// Whether heartbeats are configured.
     pub(super) has_heartbeats: bool,
@@ -97,7 +97,7 @@ impl EngineState {
         }
     }
 
-    /// Returns the next due time of an open loop; late ones are counted.
+    /// Returns the next due time of an open loop; counts late ones.
     pub(crate) fn take_due(&mut self, pace: &mut Schedule) -> Option<u64> {
         let due = pace.pass(self.now_ns, self.until_ns)?;
         if self.now_ns - due > MILLISECOND && self.is_measured(due) {
@@ -116,8 +116,8 @@ impl EngineState {
         answer
     }
 
-    /// Returns the time that decides whether an answer arriving now counts: in an open loop its due time, in a closed
-    /// one the current time.
+    /// Returns the time that determines whether an answer arriving now counts: in an open loop its due time, in a
+    /// closed one the current time.
     #[inline]
     pub(crate) fn counts_from(&self, since_ns: u64, is_open_loop: bool) -> u64 {
         if is_open_loop { since_ns } else { self.now_ns }
@@ -138,7 +138,7 @@ impl EngineState {
         }
     }
 
-    /// Counts a failed answer, such as a status of 500, which is in no latency and no throughput.
+    /// Counts a failed answer, such as a status of 500, which is excluded from latency and throughput.
     pub(crate) fn failed(&mut self, counts_from: u64, bytes: usize) {
         self.received(counts_from, bytes);
     }

@@ -165,7 +165,7 @@ impl FanoutLoad {
         }
     }
 
-    /// Publishes through the publisher whose turn it is.
+    /// Publishes with the next publisher in turn.
     fn publish_in_turn(&mut self, io: &mut LoadIo<'_>, at_ns: u64) {
         let who = self.receivers + self.turn();
         let fault = match (io.net.is_open(who), io.net.is_full(who)) {
@@ -175,7 +175,7 @@ impl FanoutLoad {
             }
             (true, true) => ErrorCase::new(
                 ErrorCause::TimedOut,
-                "a publication was due, but the server is not reading",
+                "a publication was due, but the server reads nothing",
             ),
             (false, _) => ErrorCase::new(ErrorCause::Closed, "a publisher is not connected"),
         };

@@ -33,7 +33,7 @@ pub(super) struct InflightQueue {
 pub(super) struct OutOfOrderMessage {
     pub(super) number: u32,
     pub(super) sent_ns: u64,
-    /// Whether it expired, so that it is already counted as unanswered.
+    /// The message has expired, so it is already counted as unanswered.
     pub(super) is_expired: bool,
 }
 

@@ -67,7 +67,7 @@ pub(crate) trait Load {
         u64::MAX
     }
 
-    /// Called repeatedly after the measurement: messages due in it that could not be sent yet may still be.
+    /// Called repeatedly after the measurement: sends messages due in it that could not be sent before.
     fn drain(&mut self, io: &mut LoadIo<'_>) {
         let _ = io;
     }

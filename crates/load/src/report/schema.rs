@@ -58,7 +58,7 @@ fn every_field_is_listed_and_no_other() {
         .filter(|path| !is_object(path))
         .collect();
     for path in &found {
-        assert!(leaves.contains(&path.as_str()), "{path} is in no row");
+        assert!(leaves.contains(&path.as_str()), "{path} has no row");
     }
     for path in leaves {
         assert!(

@@ -76,7 +76,7 @@ pub(crate) fn question(report: &Report) -> String {
                 .to_owned()
         }
         "script" => format!(
-            "{} of a script, each at its own pace",
+            "{} of a script, each at its own rate",
             many(settings.connections, "user")
         ),
         "scenario" => format!(
@@ -115,6 +115,6 @@ fn pace(settings: &Settings, what: &str) -> String {
         (Some(asked), _) => format!("open loop at {} {what} a second in all", rate(asked)),
         (None, Some(1)) => "closed loop, one in flight on each".to_owned(),
         (None, Some(inflight)) => format!("closed loop, {inflight} in flight on each"),
-        (None, None) => "as fast as the answers come".to_owned(),
+        (None, None) => "as fast as the answers arrive".to_owned(),
     }
 }

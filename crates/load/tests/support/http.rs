@@ -16,7 +16,7 @@ pub(crate) struct Request {
     pub(crate) is_followed: bool,
 }
 
-/// What happens with the connection after a response.
+/// The state of the connection after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
     Stay,

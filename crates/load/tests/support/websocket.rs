@@ -18,9 +18,9 @@ const LIMITS: MessageLimits = MessageLimits {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Message(MessageKind, Vec<u8>),
-    /// Nothing within the socket's read timeout.
+    /// No data arrived within the socket's read timeout.
     Quiet,
-    /// It has disconnected, with or without a close frame.
+    /// The client has disconnected, with or without a close frame.
     Gone,
 }
 

@@ -56,7 +56,7 @@ fn half_errors_are_seen_as_such() {
     assert_eq!(http.statuses[&200] + http.statuses[&500], received);
     assert_eq!(http.body_bytes[&4], http.statuses[&500]);
     assert_eq!(http.body_bytes[&35], http.statuses[&200]);
-    // Each connection gets them in turn, so they differ by at most one each.
+    // Connections get requests in turn, so the counts differ by at most one each.
     assert!(
         http.statuses[&200].abs_diff(http.statuses[&500]) <= 3,
         "{http:?}"

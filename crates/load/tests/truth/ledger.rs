@@ -232,7 +232,7 @@ impl Server {
 }
 
 impl State {
-    /// `to:NAME …` goes to one receiver, anything else to all.
+    /// Publishes to one receiver (`to:NAME …`), or any other data to all.
     fn publish(&mut self, from: u32, data: &[u8], mischief: Mischief) {
         self.truth.published += 1;
         if let Some(rest) = data.strip_prefix(b"to:") {

@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 pub enum RemoteState {
     /// More bytes may come.
     Open,
-    /// FIN came: nothing more will.
+    /// A FIN arrived: no further data follows.
     Ended,
-    /// The transport is gone.
+    /// The transport no longer exists.
     Closed,
 }
 
@@ -56,7 +56,7 @@ impl RemoteEnd {
         self.finished = true;
     }
 
-    /// Returns the next piece, or as much of it as may be delivered at once.
+    /// Returns the next part, at most the number of bytes that may be delivered at once.
     pub(super) fn take(&mut self, bytes_max: usize) -> Option<Vec<u8>> {
         let mut piece = self.written.pop_front()?;
         if piece.len() > bytes_max {

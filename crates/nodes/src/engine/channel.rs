@@ -14,12 +14,12 @@ use super::peer::Entries;
 /// namespace are covered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The home has taken note of the connection of this number. Until then all orders but follows are dropped: they were
-    /// given before it knew.
+    /// The home has learned of the connection with this number. Until then all orders except follows are dropped: they
+    /// were issued before.
     Begin(u64),
     /// Publishes. Answered by [`Event::Published`].
     Publish(Box<Publish>),
-    /// Begins the feed of a topic. [`Event::Followed`] follows, and again after each loss of the feed.
+    /// Starts the feed of a topic. [`Event::Followed`] is sent then, and again after each loss of the feed.
     Follow(Arc<str>),
     /// Ends the feed of a topic.
     Unfollow(Arc<str>),
@@ -27,14 +27,14 @@ pub enum Order {
     Check(Box<Check>),
     /// Reads publications. Answered by [`Event::Entries`].
     Read(Box<Read>),
-    /// Removes all publications of a channel; its position stays. Answered by [`Event::Removed`].
+    /// Removes all publications of a channel, but not its position. Answered by [`Event::Removed`].
     Remove {
         /// Names the order in its answer.
         ticket: u64,
         /// Name of the channel whose publications are removed.
         channel: Arc<str>,
     },
-    /// Notes a member of this node. Answered by [`Event::Member`].
+    /// Records a member of this node. Answered by [`Event::Member`].
     Member(Box<Member>),
     /// Reads the members of a channel, or their number. Answered by [`Event::Members`].
     Members {
@@ -54,19 +54,19 @@ pub struct Publish {
     pub ticket: u64,
     /// Name of the channel to publish to.
     pub channel: Arc<str>,
-    /// Its topic, if that is another.
+    /// The channel's topic, if it differs.
     pub topic: Option<Arc<str>>,
     /// The encoded publication. Its [id](crate::engine::channel::id_of) distinguishes it from others.
     pub data: Bytes,
-    /// How it is stored; `None`: not at all.
+    /// How the publication is stored; `None`: not stored.
     pub keep: Option<Keep>,
     /// The publisher's idempotency key.
     pub key: Option<Box<str>>,
     /// The version of the state in the publication.
     pub version: Option<Version>,
-    /// The publication may have been stored before, behind this offset: it is published only if it is certain that it
-    /// was not.
-    pub repeats_since: Option<u64>,
+    /// It may have been stored before, behind this position or in another epoch: it is published only if it is certain that
+    /// it was not.
+    pub repeats_since: Option<Position>,
 }
 
 /// How a channel stores publications.
@@ -74,9 +74,9 @@ pub struct Publish {
 pub struct Keep {
     /// The number of publications.
     pub size: u32,
-    /// Milliseconds for which publications are stored.
+    /// The time for which publications are stored, in milliseconds.
     pub ttl_ms: u64,
-    /// Milliseconds for which the position of an unused channel is stored.
+    /// The time for which the position of an unused channel is stored, in milliseconds.
     pub position_ttl_ms: u64,
     /// The epoch to begin with where the channel has none.
     pub epoch: Epoch,
@@ -85,15 +85,15 @@ pub struct Keep {
 /// The result of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Published {
-    /// Published, with its position where it is stored, and the number of nodes that have its channel; that is not known of
-    /// one that was published by an earlier attempt.
+    /// Published, with the position if it is stored, and the number of nodes that have the channel, which is unknown
+    /// for one published by an earlier attempt.
     Done(Option<Position>, Option<u32>),
-    /// Its version is not newer, or its key was used: with the position of the channel or of its first publication, where
-    /// that is stored.
+    /// Not published, because the version is not newer or the key was used; with the position of the channel or of the
+    /// first publication, if it is stored.
     Skipped(Option<Position>),
-    /// Whether the publication is stored is not known.
+    /// The publication may or may not be stored.
     Unknown,
-    /// The publication was refused and is not stored.
+    /// The publication was rejected and is not stored.
     Refused,
 }
 
@@ -106,9 +106,9 @@ pub struct Check {
     pub channel: Arc<str>,
     /// How the channel stores publications.
     pub keep: Keep,
-    /// The latest publication that this node has seen, and its id.
+    /// The latest publication known to this node, and its id.
     pub seen: Option<(Position, u64)>,
-    /// Whether the channel begins a new epoch unless that publication is the stored one at its offset.
+    /// Whether the channel begins a new epoch unless that publication is stored at its offset.
     pub is_verifying: bool,
 }
 
@@ -121,7 +121,7 @@ pub struct Read {
     pub channel: Arc<str>,
     /// How the channel stores publications.
     pub keep: Keep,
-    /// The offset behind which to read, or before which if the latest come first.
+    /// The offset after which to read, or before which if the latest come first.
     pub since: Option<u64>,
     /// The maximum number of publications.
     pub limit: usize,
@@ -143,35 +143,34 @@ pub enum Direction {
 /// Parameters of [`Order::Member`], which adds or removes a member of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Names the order in its answer.
+    /// Identifies the order in its answer.
     pub ticket: u64,
     /// Name of the channel that the member belongs to.
     pub channel: Arc<str>,
-    /// Names the member on its node: the id of its client.
+    /// The id of the member's client, which identifies it on its node.
     pub client: Box<str>,
     /// Name of the member's user.
     pub user: Box<str>,
     /// The encoded member; `None`: it has left.
     pub data: Option<Bytes>,
-    /// Whether it has to be found out if the same user is a member elsewhere.
+    /// Whether to determine if the same user is a member elsewhere.
     pub finds_user: bool,
 }
 
 /// An event of an engine for a home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// There is a connection, with this number. Orders that were not answered may be given again behind
-    /// [`Order::Begin`].
+    /// A connection with this number was opened. Unanswered orders may be repeated after [`Order::Begin`].
     Up(u64, Store),
     /// Disconnected; pending orders get no answer. Followed channels stay followed.
     Down,
     /// A topic is followed from here on; publications since the last event about it may be missing.
     Followed(Arc<str>),
-    /// An item of the feed. Without a position it was not stored.
+    /// An item of the feed. Items without a position are not stored.
     Item {
         /// Name of the channel that was published to.
         channel: Arc<str>,
-        /// Its position and the offset of its predecessor in the same epoch.
+        /// The item's position and the offset of its predecessor in the same epoch.
         place: Option<(Position, u64)>,
         /// The encoded publication, as its node ordered it.
         data: Bytes,
@@ -197,14 +196,14 @@ pub enum Event {
         /// The stored publications; `None` where they can't be read.
         entries: Option<Box<Entries>>,
     },
-    /// The answer to [`Order::Remove`]: whether they are removed.
+    /// The answer to [`Order::Remove`]: whether the publications are removed.
     Removed {
         /// The ticket of the order.
         ticket: u64,
         /// Whether the publications are removed.
         is_removed: bool,
     },
-    /// Members of this node are not stored any more: its lease had ended, or the store has lost them.
+    /// Members of this node are no longer stored: its lease had ended, or the store has lost them.
     Forgotten,
     /// The answer to [`Order::Member`]: whether the same user is a member on another node.
     Member {
@@ -234,9 +233,9 @@ pub enum Event {
 pub struct Found {
     /// Position of the latest publication.
     pub top: Position,
-    /// The id of the publication there, 0 where that is not known.
+    /// The id of the publication there, 0 if unknown.
     pub id: u64,
-    /// The latest publication and the offset before it, if it is stored and is behind the one that was seen.
+    /// The latest publication and the offset before it, if it is stored after the known one.
     pub latest: Option<(u64, Bytes)>,
 }
 
@@ -247,7 +246,7 @@ pub enum Members {
     List(Vec<Bytes>),
     /// The numbers of clients and of users.
     Counts(u32, u32),
-    /// There are too many to be listed.
+    /// There are too many to list.
     TooMany,
 }
 

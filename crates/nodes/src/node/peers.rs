@@ -1,4 +1,4 @@
-//! The other nodes, and until when each counts as alive.
+//! The other nodes, and the time until which each counts as alive.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,18 @@ const PEERS_MAX: usize = 1024;
 pub struct Peer {
     /// The last announcement received from it.
     pub announcement: Announcement,
-    /// The time of that, on the monotonic clock of this node.
+    /// The time of its last announcement, on the monotonic clock of this node.
     pub heard_at_ms: u64,
-    /// In which it differs from this node, though it should not.
+    /// A conflict of the node with this one.
     pub disagreement: Option<Disagreement>,
 }
 
-/// A difference between two nodes that should not be.
+/// A conflict between two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disagreement {
     /// Both have the same name.
     Name,
-    /// Settings differ that have to be the same.
+    /// Settings that must be equal differ.
     Settings,
 }
 
@@ -44,7 +44,7 @@ impl Peers {
         self.0.len()
     }
 
-    /// Takes an announcement. Returns a disagreement that was not there before.
+    /// Handles an announcement. Returns a new disagreement.
     pub(super) fn announced(
         &mut self,
         id: NodeId,
@@ -87,7 +87,7 @@ impl Peers {
         ends.min()
     }
 
-    /// Returns nodes whose lease has ended.
+    /// Removes and returns the nodes whose lease has ended.
     pub(super) fn ended(&mut self, now_ms: u64) -> Vec<NodeId> {
         let ended = self
             .0

@@ -175,7 +175,7 @@ fn a_gap_shows_by_the_next_message<P: Pair>() {
         assert_eq!(a.send(B, numbers.wrap(samples::relay(b"x"), 0)), Ok(()));
     }
     P::cut(&mut a, &mut b);
-    // The first message to arrive is no command, and needs one of the credits returned by the cut.
+    // The first message to arrive is not a command, and needs one of the credits returned by the cut.
     assert_eq!(a.send(B, numbers.wrap(samples::relay(b"y"), 0)), Ok(()));
     assert_eq!(see(&received(&mut b)), SequenceCheck::Gap { after: 1 });
     assert_eq!(a.send(B, numbers.wrap(command(), 0)), Ok(()));

@@ -91,7 +91,7 @@ impl Outbound {
         let runtime = match self.runtime() {
             Ok(runtime) => runtime,
             Err(error) => {
-                let words = format!("no threads for calls to the outside: {error}");
+                let words = format!("can't start threads for outgoing calls: {error}");
                 return done(OrderOutcome {
                     account: None,
                     result: Err(OrderError::Unreachable(words)),
@@ -110,7 +110,7 @@ impl Outbound {
             let result = match tokio::time::timeout(ORDER_TIME, going).await {
                 Ok(result) => result,
                 Err(_) => {
-                    let words = format!("it took longer than {} s", ORDER_TIME.as_secs());
+                    let words = format!("this took longer than {} s", ORDER_TIME.as_secs());
                     Err(OrderError::Unreachable(words))
                 }
             };

@@ -1,4 +1,4 @@
-//! The orders of a node for its messages to others as commands, its lease, and the members of nodes that are gone.
+//! A node's messages to others as commands, its lease, and the members of ended nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,20 +14,21 @@ use super::commands::{self, Client};
 use super::feed::Change;
 use super::port::Events;
 use super::replies::{bytes, entries, list, number, position, text};
-use super::scripts::{Loaded, Script};
+use super::scripts::Script;
+use super::session::Session;
 use super::shared::Shared;
 
-/// Entries that the control stream stores.
+/// The maximum number of stored entries of the control stream.
 const CONTROL_SIZE: u32 = 10_000;
 
-/// How long they are stored, and how long the stream's position is.
+/// The time for which they and the stream's position are stored.
 const CONTROL_TTL: Duration = Duration::from_secs(7 * 86_400);
 const CONTROL_POSITION_TTL: Duration = Duration::from_secs(30 * 86_400);
 
-/// Channels whose members are removed by one script.
+/// The maximum number of channels whose members one script removes.
 const BURIED_MAX: usize = 100;
 
-/// Carries out the orders of a port until it is gone.
+/// Executes the orders of a port until the port is dropped.
 pub(super) async fn serve(
     shared: Arc<Shared>,
     orders: UnboundedReceiver<Vec<Order>>,
@@ -45,11 +46,11 @@ pub(super) async fn serve(
 }
 
 struct Peers {
-    /// The feed lasts as long as it.
+    /// Keeps the feed alive as long as this value.
     _changes: UnboundedSender<Change>,
     /// The announcement published with the lease.
     text: Bytes,
-    /// The lease was there.
+    /// Whether the lease existed before.
     has_lease: bool,
     has_left: bool,
 }
@@ -104,7 +105,8 @@ impl Client for Peers {
         }
     }
 
-    fn command(&self, shared: &Shared, scripts: &Loaded, job: &Job) -> Cmd {
+    fn command(&self, shared: &Shared, session: &Session, job: &Job) -> Cmd {
+        let Session { scripts, fence, .. } = session;
         let (keys, node) = (&shared.keys, shared.settings.node);
         let mut command;
         match job {
@@ -120,14 +122,15 @@ impl Client for Peers {
                 let meta = keys.single("control:m");
                 let stream = keys.single("control:s");
                 let generation = keys.single("generation");
-                let keys_of_it: [&[u8]; 4] = [&meta, &stream, &generation, &meta];
+                let keys_of_it: [&[u8]; 5] = [&meta, &stream, &generation, &meta, &fence.key];
                 command = scripts.run(Script::Publish, &keys_of_it);
                 command.arg(keys.single("control")).arg("").arg(&bytes[..]);
                 command.arg(CONTROL_SIZE);
                 command.arg(CONTROL_TTL.as_millis() as u64);
                 command.arg(CONTROL_POSITION_TTL.as_millis() as u64);
                 command.arg(epoch_of(node));
-                command.arg("").arg("").arg("").arg("");
+                command.arg("").arg("").arg("").arg("").arg("");
+                command.arg(fence.number);
             }
             Job::Order(Order::ReadControl { since, .. }) => {
                 let meta = keys.single("control:m");
@@ -215,7 +218,7 @@ impl Client for Peers {
             },
             Job::Renew => {
                 let had_ended = reply.and_then(|reply| number(&reply)) == Some(1);
-                // Others may have removed its members meanwhile.
+                // Other nodes may have removed its members meanwhile.
                 if std::mem::replace(&mut self.has_lease, true) && had_ended {
                     shared.tell_homes(&channel::Event::Forgotten);
                 }
@@ -229,7 +232,7 @@ impl Client for Peers {
     }
 }
 
-/// The epoch of a control stream that this node begins.
+/// Returns the epoch of a control stream that this node begins.
 fn epoch_of(node: NodeId) -> u64 {
     veche_types::Epoch::from_bits(node.0).bits()
 }
@@ -240,7 +243,7 @@ fn control(reply: Value) -> Option<Entries> {
     let mut entries = entries(parts.next()?)?;
     entries.reverse();
     let before = entries.first().map_or(top.offset, |(first, _)| {
-        // Offsets of this engine are dense.
+        // The offsets of this engine are dense.
         first.saturating_sub(1)
     });
     Some(Entries {

@@ -1,4 +1,4 @@
-//! A client's end of an engine: orders go in, events come out, neither waits.
+//! A client's end of an engine: takes orders and returns events, without blocking.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 /// Bytes of items that a client has not taken; beyond that they are dropped, and the client learns which feeds miss some.
 const BYTES_MAX: usize = 64 << 20;
 
-/// Bytes that an event takes beside its data.
+/// Overhead of an event besides its data, in bytes.
 const EVENT_BYTES: usize = 128;
 
 /// A client's end, for orders `O` and events `E`. The client bounds its orders: it counts the unanswered ones.
@@ -22,10 +22,10 @@ pub struct EnginePort<O, E> {
     events: Arc<Events<E>>,
 }
 
-/// The events that the client has yet to take.
+/// The events that the client has not taken yet.
 pub(super) struct Events<E> {
     arrived: Mutex<Arrived<E>>,
-    /// The client was woken and has not taken them since.
+    /// The client was woken and has not taken events since.
     is_awake: AtomicBool,
     wake: Box<dyn Fn() + Send + Sync>,
 }
@@ -65,18 +65,18 @@ impl<O, E> EnginePort<O, E> {
         self.orders.push(order);
     }
 
-    /// Adds all of these orders, which are taken out.
+    /// Moves all of these orders to the queue.
     pub fn append(&mut self, orders: &mut Vec<O>) {
         self.orders.append(orders);
     }
 
-    /// Hands the orders over; to be called once a turn.
+    /// Submits the orders; must be called once a turn.
     pub fn flush(&mut self) {
         if self.orders.is_empty() {
             return;
         }
         let next = Vec::with_capacity(self.orders.len());
-        // The carrier ends with its process alone.
+        // The carrier ends only with its process.
         let _ = self.task.send(std::mem::replace(&mut self.orders, next));
     }
 
@@ -86,9 +86,9 @@ impl<O, E> EnginePort<O, E> {
         self.events.is_awake.load(Ordering::Relaxed)
     }
 
-    /// Takes all events, behind those that `into` has already.
+    /// Takes all events and appends them to `into`.
     pub fn take(&mut self, into: &mut Vec<E>) {
-        // Cleared before the look: a later event wakes again.
+        // Cleared before the check: a later event wakes again.
         if self.events.is_awake.swap(false, Ordering::AcqRel) {
             let arrived = &mut *self.events.arrived.lock();
             arrived.bytes = 0;

@@ -1,6 +1,7 @@
-//! A connection whose server is known: its role, its version, its identity.
+//! A connection with a verified server: its role, its version and its identity.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, PushInfo, PushKind, Value};
@@ -11,21 +12,25 @@ use veche_calls::{CallError, CallErrorKind, ServerAccount};
 use veche_nodes::engine::Store;
 
 use super::replies::{bytes, list, text};
-use super::scripts::{Loaded, Script};
+use super::scripts::{Fence, Loaded, Script};
 use super::shared::{EngineFigures, EngineSettings, Notice, Sentinel, Shared};
 use crate::redis::shared_connection::RedisDialer;
 use crate::redis::values::call_error;
 
-/// The oldest server with all that is used.
+/// The oldest server version with all commands used here.
 const VERSION_MIN: (u32, u32) = (6, 2);
 
-/// Codes of errors that only nodes of a cluster have.
+/// Error codes that only nodes of a Redis Cluster return.
 const CLUSTER_CODES: [&str; 4] = ["CLUSTERDOWN", "CROSSSLOT", "MOVED", "ASK "];
+
+/// How long a fence is stored: longer than a network holds back what was sent.
+const FENCE_TTL: Duration = Duration::from_secs(3_600);
 
 /// See the module's text.
 pub(super) struct Session {
     pub(super) connection: MultiplexedConnection,
     pub(super) scripts: Loaded,
+    pub(super) fence: Fence,
     /// Notified at the end of the connection.
     pub(super) over: Arc<Notify>,
     info: String,
@@ -48,7 +53,7 @@ impl Session {
         let within = keyspace.connect_timeout;
         let connect = timeout(within, Self::connect_now(shared, pushed));
         connect.await.unwrap_or_else(|_| {
-            let words = format!("redis: not connected within {within:?}");
+            let words = format!("redis: no connection within {within:?}");
             Err(CallError::new(CallErrorKind::Unreachable, words))
         })
     }
@@ -70,32 +75,41 @@ impl Session {
         let role = list(query(&mut connection, &redis::cmd("ROLE")).await?);
         let role = role.and_then(|mut role| text(role.next()?));
         if role.as_deref() != Some("master") {
-            let words = "redis: the server is a read-only replica: name the primary, or Sentinels";
+            let words = "redis: the server is a read-only replica: use the primary or Sentinels";
             return Err(CallError::new(CallErrorKind::Refused, words));
         }
         Ok(Self {
             connection,
             scripts: Loaded::default(),
+            fence: Fence::default(),
             over,
             info: String::new(),
         })
     }
 
-    /// Makes sure that commands of this engine can be run, and learns the state of the store.
+    /// Makes sure that commands of this engine can be run and those of earlier connections can not, and learns the state of
+    /// the store.
     pub(super) async fn verify(
         &mut self,
         shared: &Shared,
         known: &mut Option<Known>,
+        fence: Fence,
     ) -> Result<Store, CallError> {
         self.load().await?;
+        self.fence = fence;
         let (keys, trusts) = (&shared.keys, shared.settings.trusts_failover);
         let (identity, generation) = (keys.single("identity"), keys.single("generation"));
         let replication = self.field("master_replid").to_owned();
         let before = self.field("master_replid2").to_owned();
-        let mut command = self.scripts.run(Script::Verify, &[&identity, &generation]);
+        let mut command = self
+            .scripts
+            .run(Script::Verify, &[&identity, &generation, &self.fence.key]);
         // Its own id names the generation that a promotion begins.
         let begun = if trusts { "" } else { &*replication };
         command.arg(&replication).arg(&before).arg(begun);
+        command
+            .arg(self.fence.number)
+            .arg(FENCE_TTL.as_millis() as u64);
         let reply = self.query(&command).await?;
         let mut parts = list(reply).into_iter().flatten().filter_map(text);
         let (Some(state), Some(generation)) = (parts.next(), parts.next()) else {
@@ -158,7 +172,7 @@ impl Session {
         Ok(())
     }
 
-    /// Finds out, before anything depends on it, whether the server can be used.
+    /// Checks that the server is usable before anything depends on it.
     ///
     /// # Errors
     /// One line for the operator with the required action.
@@ -172,7 +186,7 @@ impl Session {
             let (major, minor) = VERSION_MIN;
             let found = self.field("redis_version");
             let words = format!(
-                "redis: the server has version {found}, and {major}.{minor} or later is needed"
+                "redis: the server has version {found}, but {major}.{minor} or later is required"
             );
             return Err(CallError::new(CallErrorKind::Refused, words));
         }
@@ -182,7 +196,7 @@ impl Session {
         }
     }
 
-    /// Runs each command that scripts use by itself: for these, errors of the server name the right that is missing.
+    /// Executes each command that scripts use separately, since the server's errors then name the missing permission.
     async fn find_missing_rights(&mut self, shared: &Shared) -> Result<(), CallError> {
         let (hash, stream) = (shared.keys.single("check:h"), shared.keys.single("check:s"));
         let (value, set) = (shared.keys.single("check:v"), shared.keys.single("check:z"));
@@ -278,7 +292,7 @@ impl Session {
     }
 }
 
-/// Returns an error of the server, in other words where it is one of a cluster.
+/// Returns a server's error, with a clearer text for a node of Redis Cluster.
 fn examined(fault: CallError) -> CallError {
     let is_of_cluster = |code: &&str| fault.words.contains(*code);
     match CLUSTER_CODES.iter().any(is_of_cluster) {
@@ -288,7 +302,7 @@ fn examined(fault: CallError) -> CallError {
 }
 
 fn is_cluster() -> CallError {
-    let words = "redis: the server is a node of a Redis Cluster, which is not supported: name one server, or Sentinels";
+    let words = "redis: the server is a node of a Redis Cluster, which is not supported: use one server or Sentinels";
     CallError::new(CallErrorKind::Refused, words)
 }
 
@@ -303,7 +317,7 @@ async fn query(connection: &mut MultiplexedConnection, command: &Cmd) -> Result<
     said(reply.map_err(|error| call_error(&error))?)
 }
 
-/// Returns a reply, or the server's error in it.
+/// Returns a reply, or the server's error contained in it.
 fn said(reply: Value) -> Result<Value, CallError> {
     match reply {
         Value::ServerError(error) => {
@@ -377,13 +391,13 @@ async fn ask_sentinel(
     });
     let unknown = || {
         let words = format!(
-            "redis: the Sentinel at {host}:{port} knows no primary with the name {}",
+            "redis: the Sentinel at {host}:{port} knows no primary named {}",
             sentinel.primary
         );
         CallError::new(CallErrorKind::Refused, words)
     };
     let reply = asked.await.unwrap_or_else(|_| {
-        let words = format!("redis: the Sentinel at {host}:{port} has not answered");
+        let words = format!("redis: the Sentinel at {host}:{port} did not reply");
         Err(CallError::new(CallErrorKind::Unreachable, words))
     })?;
     let mut parts = list(reply).ok_or_else(unknown)?.filter_map(bytes);

@@ -12,12 +12,12 @@ use veche_nodes::engine::channel;
 use super::port::Events;
 use super::scripts::Keys;
 
-/// Where an engine is, and how this node uses it.
+/// The location of an engine, and its use by this node.
 #[derive(Clone)]
 pub struct EngineSettings {
-    /// The server, or a Sentinel that names it; with the time limit of commands.
+    /// The server, or a Sentinel that knows it; with the time limit of commands.
     pub keyspace: Arc<RedisDatabase>,
-    /// How the primary is found by Sentinels; `None`: the server is the one of the keyspace.
+    /// How Sentinels find the primary; `None`: the server is the one of the keyspace.
     pub sentinel: Option<Sentinel>,
     /// The prefix of all keys and channels.
     pub prefix: String,
@@ -41,7 +41,7 @@ pub struct Sentinel {
 /// A change of the connection to an engine, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// All connections are there again.
+    /// All connections are open again.
     Connected,
     /// A connection is lost or failed; reported once until one is established.
     Lost(String),
@@ -62,15 +62,15 @@ pub struct EngineFigures {
     pub losses: AtomicU64,
     /// Commands that were sent, scripts included.
     pub commands: AtomicU64,
-    /// Batches in which they went out.
+    /// Batches of commands sent.
     pub batches: AtomicU64,
     /// Messages of the feed.
     pub messages: AtomicU64,
-    /// Messages of the feed that were ignored: foreign, too long or of another version.
+    /// Ignored messages of the feed: foreign, too long or of another version.
     pub ignored: AtomicU64,
-    /// Messages of the feed that were dropped for lack of room; their channels are compared.
+    /// Dropped messages of the feed, for lack of memory; their channels are compared.
     pub dropped: AtomicU64,
-    /// Connections of the feed that brought no probe.
+    /// Connections of the feed that did not deliver a probe.
     pub silent: AtomicU64,
 }
 
@@ -97,7 +97,7 @@ pub(super) struct Said {
     lost: AtomicUsize,
     /// The server refuses commands.
     is_refused: AtomicBool,
-    /// The replication id of the server that was started again.
+    /// The replication id of the server that was restarted.
     restarted: Mutex<String>,
 }
 
@@ -112,21 +112,21 @@ impl Shared {
         (self.settings.notice)(notice);
     }
 
-    /// A port has lost its connection, or could make none.
+    /// Handles a port that has lost its connection or could not open one.
     pub(super) fn lost(&self, why: String) {
         if self.said.lost.fetch_add(1, Ordering::Relaxed) == 0 {
             self.notice(&Notice::Lost(why));
         }
     }
 
-    /// Notes that such a port has a connection again.
+    /// Handles a port that is connected again.
     pub(super) fn found(&self) {
         if self.said.lost.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.notice(&Notice::Connected);
         }
     }
 
-    /// The server has refused a command, or taken one.
+    /// Handles a command that the server has rejected or accepted.
     pub(super) fn refused(&self, why: Option<String>) {
         let was_refused = self.said.is_refused.load(Ordering::Relaxed);
         if was_refused == why.is_some() {
@@ -138,7 +138,7 @@ impl Shared {
         }
     }
 
-    /// The server with this replication id was started again.
+    /// Handles a restart of the server with this replication id.
     pub(super) fn restarted(&self, replication: &str) {
         let known = &mut *self.said.restarted.lock();
         if known != replication {

@@ -44,7 +44,7 @@ impl HttpClient {
             return drive(TokioIo::new(stream), connected).await;
         }
         let broken = |why: &dyn std::fmt::Display| {
-            let words = format!("no TLS with {}: {why}", place.shown());
+            let words = format!("TLS handshake with {} failed: {why}", place.shown());
             fault(CallErrorKind::Broken, words)
         };
         let trust = self.trust_store(tls_config(&place.trust)).await;

@@ -32,7 +32,7 @@ pub(super) struct ConnectionTarget {
     pub(super) connections_max: u32,
 }
 
-/// How long an idle connection is kept: shorter than most servers do.
+/// The time for which an idle connection is kept: shorter than that of most servers.
 const IDLE: Duration = Duration::from_secs(50);
 /// The interval of removing closed connections.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -134,7 +134,7 @@ impl HttpPool {
 }
 
 impl ConnectionPermit {
-    /// Takes an idle connection that is still open as far as known.
+    /// Takes an idle connection that appears to be open.
     pub(super) fn take(&self) -> Option<HttpConnection> {
         let mut idle = self.berth.idle.lock();
         loop {

@@ -31,8 +31,8 @@ impl RequestProgress {
                 format!("waiting for a connection to {place} (max_per_host are in use)")
             }
             Phase::Connecting => format!("connecting to {place}"),
-            Phase::Answer => format!("waiting for the answer of {place}"),
-            Phase::Body => format!("reading the answer of {place}"),
+            Phase::Answer => format!("waiting for the response of {place}"),
+            Phase::Body => format!("reading the response of {place}"),
         }
     }
 }

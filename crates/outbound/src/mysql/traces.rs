@@ -70,7 +70,7 @@ fn is_harmful_call(word: &str, behind: &Tokens<'_>) -> bool {
         return false;
     }
     if word.eq_ignore_ascii_case("last_insert_id") {
-        // With an argument it sets the value.
+        // With an argument the function sets the value.
         return !behind.is_empty_call();
     }
     // After white space some of those names refer to stored functions.

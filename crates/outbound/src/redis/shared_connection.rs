@@ -198,7 +198,7 @@ impl SharedConnection {
         let connection = timeout(self.connect_timeout, connect)
             .await
             .unwrap_or_else(|_| {
-                let words = format!("redis: not connected within {:?}", self.connect_timeout);
+                let words = format!("redis: no connection within {:?}", self.connect_timeout);
                 Err(CallError::new(CallErrorKind::Unreachable, words))
             });
         match connection {

@@ -27,7 +27,7 @@ pub(super) struct RedisSubscription {
     queue: Arc<MessageQueue>,
     /// Held while receiving, so that messages are delivered in order of requests.
     turn: tokio::sync::Mutex<()>,
-    /// Keeps it connected even while nothing is received.
+    /// Keeps the subscription connected even while no messages are received.
     keeper: JoinHandle<()>,
 }
 
@@ -136,7 +136,7 @@ impl SubscriptionSource {
         let [first, longest] = PAUSES;
         loop {
             feed.lost.notified().await;
-            let words = "redis: the subscription's connection was lost; what is published meanwhile is missed";
+            let words = "redis: the subscription's connection was lost; messages published meanwhile are lost";
             queue.tell(CallError::new(CallErrorKind::ConnectionLost, words));
             let mut pause = Duration::ZERO;
             feed = loop {

@@ -35,7 +35,7 @@ fn there_are_never_more_connections_than_allowed() {
     let waits: u64 = figures.waits().iter().sum();
     assert!(waits >= 190 && figures.wait_us() > 0, "{figures:?}");
     assert_eq!(figures.waiting(), 0);
-    // Without a limit all run at once.
+    // Without a limit all calls run at once.
     let all: Vec<CallId> = (0..200)
         .map(|_| {
             bench.fetch(HttpRequest {
@@ -65,7 +65,7 @@ fn a_long_wait_for_a_connection_is_an_error() {
     );
     let fault = bench.outcome(first).expect_err("a timeout");
     assert!(
-        fault.words.contains("waiting for the answer of"),
+        fault.words.contains("waiting for the response of"),
         "{fault:?}"
     );
     server.until_empty();
@@ -135,7 +135,7 @@ fn streams() {
     assert!(
         fault
             .words
-            .contains("timeout after 1 s reading the answer of"),
+            .contains("timeout after 1 s reading the response of"),
         "{fault:?}"
     );
     assert_eq!(

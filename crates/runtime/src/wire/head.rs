@@ -576,7 +576,7 @@ pub struct CallHead<'a> {
     /// Names and values of the request's headers.
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-    /// The longest that it may take, in seconds.
+    /// The time limit in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
     /// The part with a body, or with values.
@@ -631,10 +631,10 @@ pub struct ResultHead<'a> {
     /// The status of an HTTP response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Its headers, with names in lower case.
+    /// The headers, with names in lower case.
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-    /// The address that it came from after all redirects.
+    /// The final address after all redirects.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub url: Option<Cow<'a, str>>,
     /// The part with a body, or with values.

@@ -15,7 +15,7 @@ use veche_runtime::Token;
 pub(crate) struct QueueWaits {
     bell: Arc<Notifier>,
     waits: RefCell<HashMap<Token, Wait>>,
-    /// Signalled waits that their VM has not taken.
+    /// Signalled waits that the VM has not handled yet.
     rung: RefCell<Vec<Token>>,
 }
 

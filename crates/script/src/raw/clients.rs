@@ -43,7 +43,7 @@ pub(super) fn functions(lua: &Lua, desk: &std::rc::Rc<HostContext>) -> mlua::Res
 
 /// `new(table)` → an object without a connection, which owns the table.
 unsafe extern "C-unwind" fn new(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; a table is the one argument, `lua/websocket.lua` sees to that; the stack has room.
+    // SAFETY: created by `closure`; the one argument is a table, which `lua/websocket.lua` ensures; the stack has room.
     unsafe {
         ffi::lua_settop(state, 1);
         ffi::lua_pushvalue(state, ffi::lua_upvalueindex(2));
@@ -89,7 +89,8 @@ unsafe extern "C-unwind" fn expect(state: *mut lua_State) -> c_int {
 
 /// `hang_up(token)`: abandons the connection being opened; returns whether there was one.
 unsafe extern "C-unwind" fn hang_up(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; what is not a number counts as 0, which is no token; nothing here raises an error.
+    // SAFETY: created by `closure`; a value that is not a number counts as 0, which is not a token; nothing here raises
+    // an error.
     unsafe {
         let token = Token(ffi::lua_tonumber(state, 1) as u64);
         let object = desk(state).hang_up(token);

@@ -339,7 +339,7 @@ impl Vm {
     /// Cancels a spawned coroutine: its wait fails.
     pub(super) fn cancel(&mut self, number: u64) {
         let Some(task) = self.tasks.take_spawned(number) else {
-            // It may not have started.
+            // The task may not have started.
             if let Some(spawned) = self.desk.withdraw_spawned(number) {
                 self.machine.discard(spawned.coroutine);
                 self.failed(Owner::Spawned(number), LuaError::error_message("cancelled"));

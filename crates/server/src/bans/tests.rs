@@ -66,7 +66,7 @@ fn a_new_process_knows_them() {
     ] {
         first.add(&block, 1).expect("written");
     }
-    // This ban was never acknowledged: its line is cut short.
+    // This ban was never acknowledged: its line is truncated.
     let mut text = fs::read(&path).expect("a file");
     text.extend_from_slice(&"{\"block\":\"к".as_bytes()[..11]);
     fs::write(&path, &text).expect("written");

@@ -83,7 +83,7 @@ fn unknown_names_are_reported_with_the_known_ones() {
     let expected = "there is no table \"user\": there is \"users\"";
     assert_eq!(end.error.as_deref(), Some(expected));
     let (_, end) = dump(&Arc::default(), wanted("user"));
-    let expected = "there is no table \"user\": there is no table at all";
+    let expected = "there is no table \"user\": no table exists";
     assert_eq!(end.error.as_deref(), Some(expected));
     let of_index = DumpRequest {
         index: Some("by_name".to_owned()),

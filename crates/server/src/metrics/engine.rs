@@ -34,12 +34,12 @@ const COUNTERS: &[Counter] = &[
     ),
     (
         "veche_engine_batches",
-        "Batches in which commands to the engine went out",
+        "Batches of commands sent to the engine",
         |figures| &figures.batches,
     ),
     (
         "veche_engine_messages",
-        "Messages that the engine's feed has brought",
+        "Messages received from the engine's feed",
         |figures| &figures.messages,
     ),
     (
@@ -49,12 +49,12 @@ const COUNTERS: &[Counter] = &[
     ),
     (
         "veche_engine_messages_dropped",
-        "Messages of the engine's feed that were dropped because a worker took none; history makes up for those of channels with history",
+        "Messages of the engine's feed that were dropped because a worker accepted none; channels with history recover them",
         |figures| &figures.dropped,
     ),
     (
         "veche_engine_feeds_silent",
-        "Connections of the engine's feed that were given up because a probe did not arrive",
+        "Connections of the engine's feed that were closed because a probe did not arrive",
         |figures| &figures.silent,
     ),
 ];

@@ -49,7 +49,7 @@ impl Collector for Nodes {
         for (name, help, count) in [
             (
                 "veche_cluster_questions",
-                "Questions and commands of this node for all nodes",
+                "Queries and commands sent by this node to all nodes",
                 counts.asked,
             ),
             (

@@ -1,7 +1,7 @@
 //! `veche test`: runs the tests of an application, each in a simulated world.
 //!
 //! A *world* is a real worker on a simulated network and clock ([`world`]); a *run* is one case with one seed in it
-//! ([`conduct`]). This module finds the files and runs them; [`report`] and [`junit`] format the results.
+//! ([`runner`]). This module finds the files and runs them; [`report`] and [`junit`] format the results.
 
 mod client;
 mod junit;

@@ -64,7 +64,7 @@ impl<A: WorkerApps> WorkerState<A> {
         }
     }
 
-    /// Its thread has died because of a bug: only a new process can recover.
+    /// The archive's thread has died because of a bug: only a new process can recover.
     fn archive_has_ended(&self) -> ! {
         error!(
             worker = self.index(),

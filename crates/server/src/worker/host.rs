@@ -62,7 +62,7 @@ impl HistoryLog for Writer {
     }
 }
 
-/// Decides on clients' commands: see [`HookClient::ask`].
+/// Calls hooks that decide on clients' commands: see [`HookClient::ask`].
 pub(crate) trait HookExecutor {
     fn ask(&self, question: HookRequest, done: OnDecision) -> Option<HookDecision>;
 }

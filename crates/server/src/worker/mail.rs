@@ -63,7 +63,7 @@ impl<A: WorkerApps> WorkerState<A> {
         parting: ShutdownReason,
     ) {
         self.worker.handle_drain(within_ms, parting);
-        // Connections that arrive while the server stops are answered, since no other process would take them.
+        // Connections that arrive while the server stops are served, since no other process would accept them.
         if parting == ShutdownReason::Replaced {
             self.set_accepting(driver, AcceptPolicy::Nothing);
         }

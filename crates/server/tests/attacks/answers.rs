@@ -112,7 +112,7 @@ fn on_both(blow: impl Fn(&Target<'_>) + Sync) {
     }
 }
 
-/// Three hundred clients request the whole history once and read nothing. One that reads gets all of it in the
+/// Three hundred clients request the whole history once and read nothing. A client that reads gets all of it in the
 /// meantime.
 #[test]
 fn unread_histories() {
@@ -192,7 +192,7 @@ fn unread_recoveries() {
 }
 
 /// Subscribers that do not read, whose outboxes together exceed the limit several times. The limit holds, a connected
-/// client is served meanwhile, and once they are gone the server accepts handshakes again without a restart.
+/// client is served meanwhile, and once they have disconnected the server accepts handshakes again without a restart.
 #[test]
 fn outboxes_up_to_the_memory_limit() {
     const SUBSCRIBERS: usize = 40;

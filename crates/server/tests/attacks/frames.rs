@@ -116,7 +116,7 @@ fn announced_and_never_sent() {
     });
 }
 
-/// Its pongs fill its own kernel's buffer, after which the server stops reading from it.
+/// The client's pongs fill its own receive buffer, after which the server stops reading from it.
 #[test]
 fn pings_without_reading() {
     let pings = frame(PING, &[b'?'; 125]).repeat(1000);
@@ -182,7 +182,7 @@ fn closes_that_are_never_answered() {
         for socket in &mut sockets {
             is_closed_with(1002, socket, target);
         }
-        // They stay and send more data occasionally.
+        // The clients stay connected and send more data occasionally.
         while target.lasts() {
             for socket in &mut sockets {
                 let _ = socket.write_all(b"?");

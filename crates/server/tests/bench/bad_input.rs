@@ -49,7 +49,7 @@ fn invalid_urls() {
         (&["http", "ws://127.0.0.1/"], "expected http:// or https://"),
         (
             &["push", "ws://127.0.0.1/", "--publish", "nonsense"],
-            "no URL",
+            "\"nonsense\" can't be tested",
         ),
         // The published data would be undefined.
         (
@@ -239,7 +239,7 @@ fn a_run_against_itself() {
         std::fs::write(file, &report).expect("a temporary folder");
     }
     let [one, copy] = [&one, &copy].map(|file| file.to_str().expect("UTF-8"));
-    for (other, words) in [(one, "is given twice"), (copy, "is the same run as")] {
+    for (other, words) in [(one, "is listed twice"), (copy, "is the same run as")] {
         let outcome = bench(&["compare", one, other]);
         assert_ends(&outcome, CONFUSED, &[one, words]);
         assert!(outcome.report.is_none(), "{outcome:#?}");

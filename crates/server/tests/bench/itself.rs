@@ -91,7 +91,7 @@ fn a_paused_tester_is_reported() {
 #[test]
 fn a_server_that_does_not_read_fills_no_memory() {
     let address = serve_websocket(|websocket| {
-        // It keeps the connection and stops reading.
+        // The server keeps the connection and stops reading.
         thread::sleep(Duration::from_secs(30));
         drop(websocket);
     });

@@ -56,7 +56,7 @@ fn common_mistakes_come_with_the_line_to_write() {
         ("[limits]\ndrain_time = 10", "write \"10s\""),
         (
             "[server]\nlog = \"info",
-            "the text in quotes has no end on its line",
+            "the string is not closed on its line",
         ),
         (
             "[jwt]\nsecret = \"abc\"",

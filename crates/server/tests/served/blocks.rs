@@ -118,7 +118,7 @@ fn a_blocked_user_is_disconnected_and_rejected_until_unblocked() {
         };
         blocked(&server);
 
-        // Nor does a crash admit her.
+        // A crash of the server process does not unblock the user.
         let old = server.pid();
         process::kill(old, Signal::KILL);
         until("another server process", || {
@@ -160,7 +160,7 @@ fn a_revoked_token_opens_nothing() {
         let other = token("bob", "t4", 1);
         assert_eq!(refusal(&server, "/jwt", &bearer(&other)).0, 101);
 
-        // A block that can't be written is in force, and the response says that it may be lost.
+        // A ban that can't be saved is in force, and the response reports that it may be lost.
         let path = server.folder.join("blocked");
         std::fs::remove_file(&path).expect("a file");
         std::fs::create_dir(&path).expect("a folder");
@@ -174,7 +174,7 @@ fn a_revoked_token_opens_nothing() {
 fn a_user_disconnected_while_connecting_is_rejected() {
     on_all(|setup| {
         let server = start(setup);
-        // His handshake is complete, and he has not connected yet.
+        // The handshake is complete, but the client has not sent connect.
         let token = shared(&json!({"sub": "ann", "exp": now_s() + 600}));
         let target = format!("/connection/websocket?token={token}");
         let mut early = Socket::open(server.public, &target);

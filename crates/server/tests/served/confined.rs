@@ -158,7 +158,9 @@ fn the_cache_of_certificates_is_given_to_the_user() {
     let server = Server::with(USUAL, &options);
     let cache = server.folder.join("acme/127.0.0.1-1-dir");
     until("the first try", || {
-        server.log().contains("there is none to show; 1 failure")
+        server
+            .log()
+            .contains("there is no certificate to present; 1 failure")
     });
     for path in [&cache, &cache.join("a.veche.test-9646ee1a.attempts")] {
         assert_eq!(fs::metadata(path).expect("there").uid(), NOBODY, "{path:?}");
@@ -197,7 +199,7 @@ fn tables_are_saved_in_a_sandbox_where_the_config_says() {
     with("", &|server| {
         let said = ask(server, "save", "t.table");
         assert!(
-            said.contains("name a folder for them in server.snapshots"),
+            said.contains("set a folder for them in server.snapshots"),
             "{said}"
         );
     });

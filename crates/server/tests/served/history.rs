@@ -347,11 +347,11 @@ fn applications_read_history_and_presence() {
         );
         assert_eq!(
             ask("what=history&channel=other"),
-            (400, "the channel keeps no history [refused]".to_owned())
+            (400, "the channel has no history [refused]".to_owned())
         );
         assert_eq!(
             ask("what=presence&channel=chat:1"),
-            (400, "the channel keeps no presence [refused]".to_owned())
+            (400, "the channel has no presence [refused]".to_owned())
         );
         assert_eq!(ask("what=status&channel=ann"), (200, "0 false".to_owned()));
         let ann = Socket::open(server.public, "/follow?user=ann");

@@ -105,7 +105,7 @@ fn a_flood_evicts_only_its_own_namespace() {
     let mut mallory = Client::connect(&server, "mallory");
     mallory.flood("dialog");
     assert_eq!(left(), [20; 3]);
-    // In a namespace with its own budget he evicts nothing of others, and most of it is still his.
+    // In a namespace with its own budget a flood evicts nothing of other namespaces.
     mallory.flood("orders");
     assert_eq!(left(), [20; 3]);
     let metrics = Metrics::scrape(server.internal);

@@ -348,7 +348,7 @@ fn a_full_disk_delays_only_stored_publications() {
         until("the status to name the error", || error().is_string());
         let waiting = metric("veche_history_pending");
         assert!(waiting > 0.0);
-        // Nothing else is delayed.
+        // Publications to other channels are not delayed.
         assert_eq!(publish(&server, "news", &json!(1))["handed"], 0);
         let body = json!({ "channel": "chat:2", "data": 1, "skip_history": true });
         let passing = call(server.internal, "publish", &body);

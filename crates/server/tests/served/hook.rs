@@ -112,7 +112,7 @@ fn the_back_end_names_the_user() {
             );
         }
         assert!(!head.contains("sec-websocket"), "{head}");
-        // It decides about the path that was routed.
+        // The hook gets the routed path.
         assert_eq!(status(&server, "/x/..//%68ook?%78", &sid("ann")), 101);
         let head = back_end.heads().pop().expect("a request");
         let head = head.to_ascii_lowercase();
@@ -202,7 +202,7 @@ fn a_back_end_that_fails_is_left_alone() {
         assert_eq!(asked(&server, "named"), 1.0);
         assert_eq!(back_end.count(), 4);
         assert!(asked(&server, "paused") > 0.0);
-        until("a word of that", || server.log().contains("not asked for"));
+        until("a word of that", || server.log().contains("paused for"));
         let log = server.log();
         assert!(!log.contains("sid=ann"), "{log}");
     });
@@ -318,7 +318,7 @@ fn an_answer_from_before_a_disconnect_is_not_used_again() {
             assert_eq!(status(&server, "/hook", &sid(name)), 101);
         }
         assert_eq!(back_end.count(), 2);
-        // Her session is over, and so is the cached answer.
+        // The session has ended, and the cached answer has expired.
         back_end.tell(|_| answer(401, "", ""));
         call(server.internal, "disconnect", &json!({"user": "ann"}));
         assert_eq!(status(&server, "/hook", &sid("ann")), 401);
@@ -362,7 +362,7 @@ fn the_back_end_s_word_holds_until_expire_at() {
                     Seen::Close(Some(3005), "connection expired".to_owned())
                 );
             }
-            // Nor was it cached for longer. Server and test round milliseconds differently.
+            // The answer was not cached for longer either. Server and test round milliseconds differently.
             std::thread::sleep(Duration::from_millis(50));
             let again = open(&server, "/hook", name);
             assert_eq!(back_end.count(), before + 2);

@@ -397,7 +397,7 @@ fn without_keys_clients_are_rejected_until_keys_arrive() {
         let token = signer.token(&claims("ann"));
         assert_eq!(status(&server, &token), 101);
         until("a word of it in the log", || {
-            server.log().contains("no token can be checked")
+            server.log().contains("no tokens can be verified")
         });
     });
 }
@@ -521,7 +521,7 @@ fn a_session_ends_with_its_token_unless_that_is_renewed() {
         assert_eq!(count(&server, "veche_tokens_expired_total", ""), 2.0);
         assert_eq!(count(&server, "veche_tokens_renewed_total", ""), 1.0);
 
-        // Plain requests: known clients have a user, others don't.
+        // Plain requests: known clients have a user, others have none.
         let mut http = Http::connect(server.public);
         let ask = |http: &mut Http, headers: &str, body: &[u8]| {
             let response = http.request("POST", "/lua/x", headers, body);

@@ -113,7 +113,7 @@ fn clients_resume_from_their_position() {
     });
 }
 
-/// Nothing is missing or duplicated, wherever a client lost its connection.
+/// Publications are neither missing nor duplicated, wherever a client lost its connection.
 #[test]
 fn recovery_and_live_publications_leave_no_gap() {
     on_all(|setup| {
@@ -125,7 +125,7 @@ fn recovery_and_live_publications_leave_no_gap() {
             let target = if round == 0 { "/told" } else { &target };
             let mut ann = Socket::open(server.public, target);
             if round == 0 {
-                // Publications before her subscription are not for her.
+                // Publications before the subscription are not delivered.
                 assert_eq!(next(&mut ann)["subscribed"], "kept:1");
             }
             let offset = publish(&server, "x");

@@ -229,7 +229,7 @@ fn frames_of_the_back_end_reach_their_users() {
         );
         let mut back =
             Socket::upgrade(connect(), "/api/socket", &[("X-API-Key", "key")]).expect("a socket");
-        // All at once: responses have their ids and are in order.
+        // All requests are sent at once: responses have their ids and are in order.
         for id in 0..200 {
             let user = format!("tester{:02}", id % 3);
             back.say(&json!({"user": user, "data": format!("number {id}"), "id": id}).to_string());

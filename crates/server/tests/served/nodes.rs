@@ -10,7 +10,7 @@ use crate::history::Follower;
 use crate::support::backing::Backing;
 use crate::support::{Options, Server, Setup, Socket, USUAL, USUAL_ONE, call, until};
 
-/// Chats have a long history, rooms have presence.
+/// Chats store a long history, rooms have presence.
 const CONFIG: &str = "[[route]]\npath = \"/follow\"\nhandler = \"push\"\nidentity = \"query:user\"\n\
     channels = [\"chat:*\", \"live:*\", \"room:*\"]\npositions = true\n\
     [[namespace]]\nname = \"chat\"\nhistory_size = 1000\n\
@@ -92,7 +92,7 @@ fn publications_reach_subscribers_of_all_nodes() {
             assert_eq!(client[1].next(), json!({ "live": number }));
         }
     }
-    // A user wherever he is connected; this node has no connection of his.
+    // The push reaches a user on any node; this node has no connection of the user.
     let body = json!({ "user": "user-1", "data": "hello" });
     call(nodes[0].internal, "push", &body);
     assert_eq!(clients[2].next(), "hello");

@@ -269,7 +269,7 @@ fn pam_names_the_user() {
         }
         until("a word of who was refused", || {
             let log = server.log();
-            log.contains("refused: ") && log.contains("name or password is wrong")
+            log.contains("refused: ") && log.contains("wrong user name or password")
         });
         drop((ann, bob));
     });
@@ -452,7 +452,7 @@ fn a_helper_that_dies_is_replaced() {
         until("it to be gone", || !process::is_alive(before[0]));
         assert_eq!(status(&server, "bob:right:bob"), 101);
         assert!(
-            server.log().contains("the helper has ended"),
+            server.log().contains("the helper ended"),
             "{}",
             server.log()
         );
@@ -478,7 +478,7 @@ fn a_password_check_that_times_out_is_charged() {
         "{}",
         server.log()
     );
-    // One was charged; a helper that dies over another costs as much.
+    // A failed check was charged; one whose helper dies costs as much.
     assert_eq!(status(&server, "eve:crash"), 503);
     assert_eq!(status(&server, "dan:right:dan"), 429);
     // Cached results cause no check.
@@ -580,7 +580,7 @@ fn a_helper_has_no_descriptors_and_ends_with_the_server() {
     assert_eq!(status(&server, "ann:right:ann"), 101);
     let helper = helpers(server.pid())[0];
     if is_root {
-        // Its process exposes nothing to other users.
+        // The helper's process exposes nothing to other users.
         let folder = PathBuf::from(format!("/proc/{helper}"));
         let descriptors = fs::read_dir(folder.join("fd")).expect("it runs");
         let leads_to = |path: PathBuf| fs::read_link(path).unwrap_or_default();

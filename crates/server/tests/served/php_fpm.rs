@@ -20,7 +20,7 @@ $app->open(function (Veche\Connection $conn) {
     $conn->set('said', 0);
     $conn->subscribe('room');
     if ($conn->request->query('slow') !== null) {
-        usleep(800000);
+        usleep(3000000);
     }
 });
 $app->message(function (Veche\Connection $conn, string $data, bool $isBinary) use ($app) {
@@ -199,7 +199,7 @@ fn where_all_processes_are_busy_events_wait_and_then_are_refused() {
         "other routes go on"
     );
     for socket in &mut busy {
-        // What others said of those who left comes too.
+        // Events of members that left are received too.
         while socket.text() != "slept 900" {}
     }
     // The end of a connection is never dropped.

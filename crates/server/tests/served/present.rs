@@ -56,7 +56,7 @@ fn presence_lists_every_subscriber() {
             said = watcher.text();
         }
         let push = Socket::open(server.public, "/push?user=ann&channel=room:1");
-        // His own join may come first.
+        // The user's own join may come first.
         let mut joined = watcher.text();
         if joined.contains("\"eve\"") {
             joined = watcher.text();

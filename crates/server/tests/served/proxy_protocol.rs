@@ -40,7 +40,7 @@ fn proxied(server: &Server, header: &[u8]) -> TcpStream {
     let mut socket = TcpStream::connect(server.public).expect("it listens");
     socket.set_nodelay(true).expect("a socket");
     socket.set_read_timeout(Some(SOON)).expect("a socket");
-    // It may have been closed because of its first bytes.
+    // The server may have closed the connection because of its first bytes.
     let _ = socket.write_all(header);
     socket
 }

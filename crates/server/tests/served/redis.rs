@@ -64,7 +64,7 @@ fn a_redis_that_crashes_and_returns() {
     }
 }
 
-/// Its reader always times out before the delay of the next attempt has passed.
+/// The reader always times out before the delay of the next attempt has passed.
 #[test]
 fn a_subscription_is_restored_with_any_read_timeout() {
     let mut backing = Backing::redis();

@@ -146,7 +146,7 @@ fn applications_have_metrics_of_their_own() {
             let found = page.text().lines().any(|one| one == line);
             assert!(found, "{line}\nin\n{}", page.text());
         }
-        // They survive a reload.
+        // The counters survive a reload.
         std::fs::write(
             server.folder.join("give.lua"),
             GIVE.replace("counted", "again"),

@@ -98,7 +98,7 @@ fn what_a_reload_cannot_change_is_in_force_after_a_restart() {
     for address in [veche.address(), second, third] {
         assert!(Socket::open(address, "/").is_alive(), "{address}");
     }
-    // One is removed, and another added.
+    // One address is removed and another added.
     listen(&[third]);
     restarted(&veche);
     veche.await_status("ready", |status| status["state"] == "ready");

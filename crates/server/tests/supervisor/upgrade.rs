@@ -77,7 +77,7 @@ fn an_upgrade_replaces_both_processes_without_refusing_connections() {
     });
     assert!(later.is_alive());
 
-    // It works as before: it reloads, restarts processes, and stops.
+    // The supervisor works as before: it reloads, restarts processes, and stops.
     ask(&veche.control(), RELOAD).expect("in force");
     kill(new, Signal::KILL);
     let revived = veche.await_another_than(new);
@@ -269,7 +269,7 @@ fn more_workers_than_sockets_take_a_stop() {
     veche.write_config(DRAIN, "workers = 200");
     let error = upgrade(&veche).expect_err("refused");
     assert!(
-        error.contains("workers = 200 takes a stop and a start"),
+        error.contains("workers = 200 needs a stop and a start"),
         "{error}"
     );
 }

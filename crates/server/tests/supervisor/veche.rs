@@ -227,7 +227,7 @@ impl Veche {
         socket
     }
 
-    /// Sends a request on its own connection; returns whether it was answered.
+    /// Sends a request on its own connection; returns whether it gets a response.
     pub(crate) fn is_answering(&self) -> io::Result<bool> {
         let mut client = self.connect()?;
         client.write_all(REQUEST)?;

@@ -32,7 +32,7 @@ pub(crate) enum Seen {
     End,
     /// The peer closed the connection with RST.
     Reset,
-    /// Nothing arrived in time.
+    /// No frame arrived in time.
     Nothing,
 }
 

@@ -178,7 +178,7 @@ fn a_batch_that_is_refused_leaves_expired_rows_as_they_were() {
 
 #[test]
 fn a_full_table_makes_room_of_a_bounded_number_of_expired_rows() {
-    // As many as the first of them takes, which refuses more.
+    // The loop ends at the size that the limit rejects.
     let mut ids_max = 1_000_000;
     for evict in [None, Some("key"), Some("ttl"), Some("by_user")] {
         let table = sessions("id:u32", |draft| {

@@ -348,7 +348,7 @@ impl Drop for ReplaceGuard<'_> {
     }
 }
 
-/// A file written beside the one that it replaces.
+/// A draft file written next to the file that it replaces.
 struct DraftFile {
     file: File,
     path: PathBuf,
@@ -358,7 +358,7 @@ struct DraftFile {
 impl DraftFile {
     fn open(path: &Path) -> io::Result<Self> {
         let Some(name) = path.file_name() else {
-            return Err(io::Error::other("it is not a file name"));
+            return Err(io::Error::other("this is not a file name"));
         };
         let mut hidden = std::ffi::OsString::from(".");
         hidden.push(name);
@@ -374,7 +374,7 @@ impl DraftFile {
                 }
                 Err(TryLockError::Error(error)) => return Err(error),
             }
-            // It may have been renamed after it was opened: then it is no longer a draft.
+            // The file may have been renamed after it was opened and is then no longer a draft.
             let own = file.metadata()?;
             match fs::symlink_metadata(&draft) {
                 Ok(there) if (there.dev(), there.ino()) == (own.dev(), own.ino()) => {}

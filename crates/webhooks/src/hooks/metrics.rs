@@ -18,9 +18,9 @@ pub enum WebhookOutcome {
     TimedOut,
     /// Not sent: requests are suspended after failures.
     Paused,
-    /// Not sent: too many were waiting.
+    /// The request was not sent: too many were waiting.
     Crowded,
-    /// Not sent: it was queued for too long.
+    /// The request was not sent: it was queued for too long.
     Expired,
 }
 

@@ -109,7 +109,7 @@ struct ActiveRequest {
     /// Timeouts of one client count as a single failure.
     client: Box<str>,
     asked: Instant,
-    /// `None` once it is answered.
+    /// `None` once the request is answered.
     done: Option<OnDecision>,
 }
 
@@ -252,8 +252,8 @@ impl HookEndpoint {
             timeout: self.options.timeout,
             body_bytes_max: ANSWER_BYTES_MAX,
             ca: self.options.ca.as_deref(),
-            // A different limit for each kind gives each its own connections, so that a slow one takes none of the
-            // others'.
+            // Each kind has a limit of its own and therefore its own connections, so a slow kind takes none from the
+            // others.
             connections_max: self.options.concurrency + CONNECTIONS_MAX + 1 + self.kind as u32,
         };
         let client = match &*question.user {
@@ -295,7 +295,7 @@ impl HookEndpoint {
         }
         if let Some(refused) = refused {
             let pause = self.options.pause;
-            warn!(target: TARGET, "hook {kind} {url}: not asked for {pause:?}");
+            warn!(target: TARGET, "hook {kind} {url}: paused for {pause:?}");
             figures.not_asked(WebhookOutcome::Paused, refused.len());
         }
         next
@@ -338,6 +338,6 @@ impl Drop for ActiveRequest {
 fn gone() -> CallOutcome {
     Err(veche_calls::CallError::new(
         veche_calls::CallErrorKind::Unreachable,
-        "the server is ending",
+        "the server is shutting down",
     ))
 }

@@ -27,7 +27,7 @@ pub(crate) struct Numbers {
     pub(crate) turns: u32,
     pub(crate) is_stopping: bool,
     pub(crate) has_stopped: bool,
-    /// It holds a client whose last handler has not ended.
+    /// Whether the application holds a client whose last handler has not ended.
     pub(crate) has_clients: bool,
     /// Services continue after the request to stop.
     pub(crate) do_services_go_on: bool,

@@ -203,7 +203,7 @@ fn a_census_asks_all_others_without_a_credit() {
     let (_, state) = turn(&mut worker);
     assert_eq!(state, TurnState::Idle(None));
     assert_eq!(posted(&mut worker), [(1, u32::MAX - 1), (2, u32::MAX - 1)]);
-    // Its own part is answered immediately.
+    // The worker's own part is answered immediately.
     let answers = worker.with_apps(|apps, _| apps.answers.clone());
     assert_eq!(answers, Some(vec![Ticket(9)]));
     // A request of another worker is answered there.

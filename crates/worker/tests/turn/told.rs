@@ -267,7 +267,7 @@ fn a_failed_dial_is_reported_to_its_application() {
     let (writes, _) = turn(&mut worker);
     assert_eq!(writes.len(), 4, "each has a request");
     worker.hang_up(caller(3));
-    assert_eq!(failed(&mut worker), [(3, "not wanted any more".to_owned())]);
+    assert_eq!(failed(&mut worker), [(3, "no longer needed".to_owned())]);
     worker.handle_late(id(4, 1), "too late");
     assert_eq!(failed(&mut worker), [(4, "too late".to_owned())]);
     let (writes, _) = turn(&mut worker);
@@ -332,7 +332,7 @@ fn a_decision_within_a_turn_requires_another_turn() {
     assert_eq!(turn(&mut worker).1, TurnState::Busy);
     assert_eq!(take(&mut worker, |apps| &mut apps.decided), 1);
     assert_eq!(turn(&mut worker).1, TurnState::Idle(None));
-    // So may a session that continues after its decision.
+    // A session that continues after its decision may do the same.
     let verdict = (session, number, HookDecision::Failed);
     worker
         .shared_mut()

@@ -17,7 +17,7 @@ struct Added {
 /// Why a route can't add a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
-    /// Its name or value is invalid.
+    /// The header's name or value is invalid.
     #[error(transparent)]
     Invalid(#[from] InvalidHeader),
     /// The value of the header is empty.

@@ -154,7 +154,7 @@ mod tests {
             (&["identity;q=0"], &[], false),
             (&["identity;q=0, gzip"], &[Gzip], false),
             (&["identity;q=0", "br;q=0.1"], &[Brotli], false),
-            // As browsers request parts of a video.
+            // Requests like those of browsers for parts of a video.
             (&["identity;q=1, *;q=0"], &[], true),
             (&["*"], &[Brotli, Gzip], true),
             (&["*;q=0"], &[], false),

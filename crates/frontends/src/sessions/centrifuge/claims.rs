@@ -56,7 +56,7 @@ impl ConnectionClaims {
     /// A claim has a wrong type or is unsupported.
     pub(super) fn read(claims: &Claims, namespaces: &Namespaces) -> Result<Self, TokenError> {
         if has(claims, "caps") {
-            // They restrict a connection, so it must not be accepted without them.
+            // Capabilities restrict a connection, so it must not be accepted without them.
             return Err(TokenError::Claim("caps: capabilities are not supported"));
         }
         Ok(Self {
@@ -182,7 +182,7 @@ fn one(
     options: &NamespaceOptions,
 ) -> Result<ChannelClaim, TokenError> {
     if has(claims, "allow") {
-        // They restrict the subscription.
+        // Capabilities restrict the subscription.
         return Err(TokenError::Claim("allow: capabilities are not supported"));
     }
     Ok(ChannelClaim {

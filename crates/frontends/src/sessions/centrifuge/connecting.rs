@@ -153,7 +153,7 @@ impl Centrifuge {
         if let Some(deciders) = cx.route().hook_targets.as_deref() {
             let own = self.hooks.headers;
             self.update_caller(|asker| {
-                // Not those of a previous, refused command.
+                // Headers of a previous, refused command are removed.
                 asker.headers.truncate(own);
                 asker.name = request.name.as_ref().into();
                 asker.version = request.version.as_ref().into();
@@ -563,7 +563,7 @@ impl Centrifuge {
             Err(denied) => {
                 denied.note(cx.id, cx.shared);
                 return CommandStatus::Close(match denied {
-                    // A client that reconnects with it is asked for a new one.
+                    // A client that reconnects with the token is asked for a new one.
                     TokenDenied::Expired | TokenDenied::Revoked => DisconnectCode::Expired,
                     _ => DisconnectCode::InvalidToken,
                 });

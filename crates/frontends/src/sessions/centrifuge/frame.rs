@@ -52,7 +52,7 @@ impl ReplyFrame {
                 self.push(&Push { channel: "", body });
             }
             Outcome::Error(error) => self.end = Some(end_of(error.code, error.is_temporary)),
-            _ => debug_assert!(false, "it has asked for nothing else"),
+            _ => debug_assert!(false, "it has no other pending request"),
         }
     }
 
@@ -102,7 +102,7 @@ impl ReplyFrame {
     }
 
     pub(super) fn into_bytes(self) -> Vec<u8> {
-        debug_assert!(self.bytes.is_empty(), "what was not sent is lost");
+        debug_assert!(self.bytes.is_empty(), "unsent data is lost");
         self.bytes
     }
 }

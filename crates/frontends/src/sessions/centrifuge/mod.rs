@@ -107,7 +107,7 @@ pub(crate) struct Centrifuge {
     is_counted: bool,
     /// Commands that arrived in other requests, in order.
     relays: RelayQueue,
-    /// What the next command waits for.
+    /// The ticket that the next command waits for.
     waiting: Option<PendingTicket>,
     /// The last reply while it is being written; no other message precedes its end.
     answering: Option<Box<UnfinishedReply>>,
@@ -123,7 +123,7 @@ pub(crate) struct Centrifuge {
     address: Option<Box<EmulationAddress>>,
     /// Name and version that the client sent.
     kind: [Box<str>; 2],
-    /// The client is one-way.
+    /// The state of a one-way client; `None` for other clients.
     one_way: Option<OneWayState>,
     /// The handshake's claims, until the client has connected.
     claims: Option<Box<Map<String, Value>>>,
@@ -133,7 +133,7 @@ pub(crate) struct Centrifuge {
     deadline_changed: bool,
     /// Start of the session; after the connect reply, time of the last ping.
     pinged_ms: u64,
-    /// Nothing was received since the last ping.
+    /// Whether a ping was sent and no data was received since.
     is_pinged: bool,
 }
 
@@ -146,7 +146,7 @@ enum State {
     Refused(DisconnectCode),
 }
 
-/// What a command waits for: an answer of a home by command, keys, or a decision.
+/// The event that a command waits for: an acknowledgement of a home, keys, or a decision.
 enum PendingTicket {
     Connect(Box<PendingConnect>),
     Subscribe(Box<RequestedSubscription>),
@@ -165,7 +165,7 @@ enum PendingTicket {
 /// The status of one command.
 enum CommandStatus {
     Yes,
-    /// The command waits for an answer.
+    /// The command waits for this ticket.
     Waits(PendingTicket),
     /// Its reply is written in slices, after earlier ones.
     Answers(Box<UnfinishedReply>),
@@ -254,7 +254,7 @@ impl Centrifuge {
     pub(crate) fn begin_emulation(&mut self, address: EmulationAddress, commands: &[u8]) {
         self.address = Some(Box::new(address));
         self.message = commands.to_vec();
-        // Also for an empty message.
+        // An empty message needs a buffer too.
         self.message.reserve(1);
     }
 
@@ -298,14 +298,14 @@ impl Centrifuge {
     ) {
         let mut frame = ReplyFrame::new(self.dialect(), Vec::new());
         let body = PushBody::Disconnect(Disconnect { code, reason });
-        // It contains no data that could be binary.
+        // The frame contains no data that could be binary.
         frame.push(&Push { channel: "", body });
         frame.send(id, &mut shared.requests.outboxes);
     }
 
     /// Handles a complete message; `bytes` are returned to the outboxes.
     pub(crate) fn message(&mut self, bytes: Vec<u8>, cx: &mut SessionContext<'_>) -> Flow {
-        debug_assert!(self.waiting.is_none(), "what comes meanwhile is not read");
+        debug_assert!(self.waiting.is_none(), "no input is processed meanwhile");
         self.is_pinged = false;
         self.message = bytes;
         (self.taken, self.commands) = (0, 0);

@@ -34,7 +34,7 @@ pub(super) const COMPARED_BYTES_MAX: usize = 64 << 10;
 pub(super) struct PublicationBuffer<'a> {
     all: Vec<&'a Publication>,
     tags: Vec<Vec<(&'a str, &'a str)>>,
-    /// Of publications with a form of their own in this encoding.
+    /// The encoded forms of publications that differ in this encoding.
     quoted: Vec<Option<String>>,
     /// With deltas: those from each publication to the next, if shorter.
     patches: Option<Vec<Option<Vec<u8>>>>,

@@ -265,7 +265,7 @@ fn an_identified_client_keeps_its_user() {
     let (_, reply) = super::connect(&mut world, 1, "/centrifuge/asked-jwt", &connect);
     assert!(reply["subs"]["#eve"].is_object());
     assert!(world.questions(1).is_empty());
-    // Without one the hook is asked.
+    // Without a token the hook decides.
     let peer = world.open(1, "/centrifuge/asked-jwt");
     let (_, heard) = decide(&mut world, peer, CONNECT, grant("dan"));
     assert!(heard.lines[0]["connect"]["subs"]["#dan"].is_object());
@@ -545,7 +545,7 @@ fn connections_last_until_expiry_unless_refreshed() {
         let heard = take(&mut world, peer);
         assert_eq!(heard.closed.map(|(code, _)| code), Some(code));
     }
-    // Without any decision it ends after the time that a client has for its own token.
+    // Without a decision the connection ends after the time that a client has for its own token.
     let mut world = world();
     let peer = world.open(1, PATH);
     let verdict = until(&world, 10);
@@ -584,7 +584,7 @@ fn subscriptions_last_until_expiry_unless_refreshed() {
     let heard = take(&mut world, peer);
     let push = json!({"channel": "asked:1", "unsubscribe": {"code": 2501, "reason": "subscription expired"}});
     assert_eq!(heard.lines, [json!({ "push": push })]);
-    // It may subscribe again; a subscription that it left is not renewed.
+    // The client may subscribe again; a subscription that it left is not renewed.
     let verdict = until(&world, 5);
     decide(&mut world, peer, subscribe, verdict);
     let (_, questions) = pass(&mut world, peer, 6);
@@ -662,7 +662,7 @@ fn a_disconnect_is_reported_once_with_the_first_reason() {
     let gone = question(&mut world, 1);
     assert_eq!((gone.kind, &*gone.user), (HookKind::Disconnect, "ann"));
     assert_eq!(gone.disconnect.map(|(code, _)| code), Some(1006));
-    // Its own close is followed by the transport's.
+    // The client's close is followed by the transport's.
     let peer = let_in(&mut world);
     let (_, heard) = decide(
         &mut world,
@@ -675,7 +675,7 @@ fn a_disconnect_is_reported_once_with_the_first_reason() {
     world.settle();
     let gone = question(&mut world, 1);
     assert_eq!(gone.disconnect, Some((4501, "out".into())));
-    // Any decision comes too late.
+    // Any decision arrives too late.
     world.judge(1, &gone, disconnect(4000, "late"));
     world.settle();
     world.reset_all();

@@ -176,11 +176,11 @@ fn unstored_publications_do_not_break_the_delta_chain() {
         for (number, (more, is_delta)) in [
             (&asks, false),
             (&asks, true),
-            // It does not request deltas, but its data are the next base.
+            // This subscriber does not request deltas, but its data are the next base.
             (&Value::Null, false),
             (&asks, true),
-            // It is not stored: the next one is no delta from it, nor from the previous one, which the client no longer
-            // has.
+            // The publication is not stored: the next one is neither a delta from it nor from the previous one, which
+            // the client no longer has.
             (&passes, false),
             (&asks, false),
             (&asks, true),

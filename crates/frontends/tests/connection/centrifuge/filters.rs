@@ -140,10 +140,10 @@ fn where_the_latest_counts_it_is_the_latest_that_passes() {
             (only("buy"), None, true, &[(4, 4)]),
             (only("sell"), None, true, &[(3, 3)]),
             (only("none"), None, true, &[]),
-            // Of another epoch of the channel: earlier matches are unknown.
+            // A position of another epoch of the channel: earlier matches are unknown.
             (only("sell"), Some(99), true, &[(3, 3)]),
             (only("none"), Some(99), false, &[]),
-            // A client with a known position gets nothing twice, and misses nothing if nothing matches.
+            // A client with a known position receives no publication twice, and misses none if none matches.
             (only("sell"), Some(1), true, &[(3, 3)]),
             (only("sell"), Some(2), true, &[(3, 3)]),
             (only("sell"), Some(3), true, &[]),

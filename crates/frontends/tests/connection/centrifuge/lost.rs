@@ -6,7 +6,7 @@ use super::{ann, ask, connect, in_seconds, take};
 use crate::world::wire::{Said, post, response, responses, said, text};
 use crate::world::{INTERNAL, PUBLIC, PUSH, World};
 
-/// Returns a channel of that namespace whose home is that worker.
+/// Returns a channel of that namespace with its home on that worker.
 fn channel_at(world: &World, worker: usize, namespace: &str) -> String {
     (0..)
         .map(|n| format!("{namespace}:{n}"))

@@ -100,7 +100,7 @@ fn they_get_bare_pushes_and_need_not_answer() {
             assert_eq!(names, ["#ann", "chat:1", "news", "open:1"]);
             assert_eq!(subs["chat:1"]["data"], "welcome");
             assert_eq!(subs["chat:1"]["recoverable"], true);
-            // Her own join event may be sent, and so are those of others.
+            // The client's own join event may be received, and so are those of others.
             let own = |one: &Value| one["join"]["info"]["client"] == reply["client"];
             assert!(said[1..].iter().all(own), "{said:?}");
 
@@ -124,7 +124,7 @@ fn they_get_bare_pushes_and_need_not_answer() {
             assert_eq!((&said[0]["channel"], said.len()), (&json!("chat:1"), 1));
             assert_eq!(said[0]["join"]["info"]["user"], "bob");
 
-            // Its messages are ignored, and it need not send any.
+            // The client's messages are ignored, and it need not send any.
             if by == By::WebSocket {
                 world.send(peer, &text(r#"{"id":9,"ping":{}}"#));
                 world.send(peer, &text("hello"));
@@ -402,7 +402,7 @@ fn a_reconnecting_eventsource_recovers_all_channels() {
         );
         assert_eq!(subs["chat:3"]["recovered"], true);
         assert_eq!(said[1..], [publication("chat:3", 32, 2)]);
-        // It continues from there.
+        // The stream continues from there.
         world.reset(peer);
         publish(&mut world, back_end, "chat:1", 18);
         browser.connect(&mut world, worker, &request);
@@ -425,7 +425,7 @@ fn publications_during_connecting_arrive_exactly_once() {
         for channel in &channels {
             publish(&mut world, back_end, channel, 1);
         }
-        // The second ones arrive while homes of other workers are asked.
+        // The second ones arrive while the reads by homes of other workers are pending.
         let target = format!(
             "/centrifuge/tokens/uni_sse?cf_connect={}",
             encoded(&request.to_string())
@@ -512,7 +512,7 @@ fn too_many_publications_during_connecting_are_not_repeated() {
     assert_eq!(moved, said.len(), "each event says where it is");
     world.settle();
     assert!(!world.is_open(peer));
-    // It continues after what it has.
+    // The stream continues after the last received event.
     let mut heard = said.split_off(1);
     browser.connect(&mut world, 0, &request);
     heard.extend(browser.take().split_off(1));
@@ -561,7 +561,7 @@ fn a_foreign_event_id_is_not_recovered() {
     publish(&mut world, back_end, "chat:1", 2);
     browser.connect(&mut world, 0, &old);
     assert_eq!(browser.take()[1..], [publication("chat:1", 2, 2)]);
-    // Without one the request counts, on any transport; also for a channel that it requests itself.
+    // Without such a token the request counts, on any transport; also for a channel that the client requests itself.
     for by in ALL {
         for asks in [&old, &json!({ "subs": old["subs"] })] {
             let route = if asks["token"].is_null() {
@@ -608,7 +608,7 @@ fn a_publication_is_encoded_once_for_all_that_only_listen() {
 fn one_way_protobuf_is_spoken_where_it_is_asked_for() {
     let mut world = super::world(1);
     let back_end = world.connect(0, PUSH);
-    // A connect request with `subs` (3), a map of name (1) and its options (2).
+    // A connect request with `subs` (3), a map of names (1) to options (2).
     let connect = b"\x1a\x0a\x0a\x06open:1\x12\x00";
     let peer = world.open(0, "/centrifuge/all/uni_websocket?cf_protocol=protobuf");
     let binary = veche_proto::websocket::MessageKind::Binary;

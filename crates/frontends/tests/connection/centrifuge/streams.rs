@@ -90,7 +90,7 @@ fn responses_carry_what_sockets_do() {
         publish(&mut world, back_end, "chat:1", 7);
         let push = json!({ "push": { "channel": "chat:1", "pub": { "data": 7, "offset": 1 } } });
         assert_eq!(objects(&mut world, peer), [push]);
-        // Pings have to be answered here too.
+        // Pings have to be answered on this transport too.
         world.advance(25_000);
         assert_eq!(objects(&mut world, peer), [json!({})]);
         assert_eq!(relay(&mut world, 1, reply, "{}"), 204);

@@ -40,7 +40,7 @@ impl CommandFlags {
         all.build();
         let command = all
             .find_subcommand(kind)
-            .expect("each kind is a question")
+            .expect("each kind is a subcommand")
             .clone();
         Self { kind, command }
     }
@@ -354,7 +354,7 @@ mod tests {
             (
                 "think",
                 "\"2s..1s\"",
-                "expected the shortest pause first, found \"2s..1s\"",
+                "expected the shorter pause first, found \"2s..1s\"",
             ),
             (
                 "answer",

@@ -71,7 +71,7 @@ impl UrlOverride {
     /// Redirects a value of the file if its URLs are to be redirected.
     ///
     /// # Errors
-    /// It can't be redirected, or would keep its server while others change.
+    /// The value can't be redirected, or would keep its server while others change.
     pub(super) fn take(&self, word: &mut FlagValue) -> Result<(), String> {
         let places: &[UrlBase] = match word.key.as_str() {
             "url" => self.url.as_slice(),

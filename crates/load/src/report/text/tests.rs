@@ -104,7 +104,7 @@ fn a_rate_that_was_not_reached_stands_beside_the_throughput_and_at_the_end() {
     report.messages.rate_reached = Some(false);
     report.messages.per_second = 2_000.0;
     let text = plain(&report);
-    let words = "RATE NOT REACHED: 100,000 messages a second were asked for, 2,000 answers a";
+    let words = "RATE NOT REACHED: 100,000 messages a second were requested, 2,000 answers a";
     assert_eq!(text.matches("RATE NOT REACHED").count(), 2, "{text}");
     assert!(text.contains(&words[..60]), "{text}");
 }

@@ -41,7 +41,7 @@ impl<'a> Tokens<'a> {
         self.next() == Some(Token::Symbol(b'(')) && self.next() == Some(Token::Symbol(b')'))
     }
 
-    /// Takes a symbol if it follows immediately.
+    /// Consumes a symbol if it follows immediately.
     pub(super) fn take_symbol(&mut self, symbol: u8) -> bool {
         let is_next = self.0.as_bytes().first() == Some(&symbol);
         self.0 = &self.0[usize::from(is_next)..];

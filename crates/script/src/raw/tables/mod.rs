@@ -134,7 +134,7 @@ impl Call {
         }
     }
 
-    /// Returns a row's time to live in milliseconds, if it is given.
+    /// Returns a row's time to live in milliseconds, if set.
     fn ttl(&self, index: c_int) -> Result<Option<u64>, FaultSubject> {
         // SAFETY: as above.
         match unsafe { row::given(self.state, index) } {
@@ -408,7 +408,7 @@ unsafe extern "C-unwind" fn delete(state: *mut lua_State) -> c_int {
     }
 }
 
-/// `see(table, key)` → a row, and the snapshot that `update_seen` compares it with.
+/// `see(table, key)` → a row, and the snapshot with which `update_seen` compares it.
 unsafe extern "C-unwind" fn see(state: *mut lua_State) -> c_int {
     // SAFETY: made by `functions`.
     unsafe {

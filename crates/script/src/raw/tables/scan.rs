@@ -169,7 +169,7 @@ pub(super) unsafe extern "C-unwind" fn columns(state: *mut lua_State) -> c_int {
                 if ffi::lua_type(state, 3) != ffi::LUA_TSTRING {
                     return Err(bad());
                 }
-                // There are at most 65.
+                // A table has at most 65 columns.
                 places.push(call.column(3)? as u8);
                 ffi::lua_settop(state, 2);
             }

@@ -53,7 +53,7 @@ fn clients_get_what_passes_their_filter() {
                 );
                 assert_eq!(publication["tags"]["side"], "sell");
             }
-            // Nothing else arrived before the reply to this.
+            // No other message arrived before the reply to this ping.
             assert_eq!(ann.ask(json!({ "id": 3, "ping": {} }))["ping"], json!({}));
             drop(ann);
             publish(&mut lines, channel, 11..17);

@@ -487,7 +487,7 @@ fn a_silent_back_end_times_out() {
         // The log is written by another thread.
         until("the log to say it", || {
             let log = server.log();
-            log.contains("hook rpc http://") && log.contains("not asked for")
+            log.contains("hook rpc http://") && log.contains("paused for")
         });
         // Requests of other kinds are still made.
         connect(&server, "eva");
@@ -606,7 +606,7 @@ fn a_route_may_have_other_urls() {
         assert_eq!(from("/c"), json!({"from": "rpc", "user": "ann"}));
         assert_eq!(from("/other"), json!({"from": "other", "user": ""}));
         assert_eq!(count(&server, "connect", "granted"), 1.0);
-        // They stay over a reload.
+        // The settings survive a reload.
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
         assert_eq!(from("/other"), json!({"from": "other", "user": ""}));
     });

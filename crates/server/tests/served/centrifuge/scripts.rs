@@ -167,7 +167,7 @@ fn a_script_decides_on_each_kind() {
         let expected = json!({"code": 104, "message": "method not found"});
         assert_eq!(unknown["error"], expected);
         bob.say(&rpc(8, "publish"));
-        // His own publications reach him too.
+        // The publisher receives its own publications too.
         let (mut replies, mut pushes) = (Vec::new(), Vec::new());
         while replies.is_empty() || pushes.is_empty() {
             let line = bob.next();
@@ -223,7 +223,7 @@ fn a_handler_error_is_logged_and_affects_nothing_else() {
             "attempt to index local 't' (a nil value)",
             "stack traceback:",
             "centrifuge.rpc returned nothing: a table expected",
-            "it ran too long without waiting and was stopped",
+            "the code ran too long without waiting and was stopped",
             "longer than request_timeout",
         ];
         for why in whys {

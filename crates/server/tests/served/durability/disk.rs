@@ -30,7 +30,7 @@ pub(super) struct OnDisk {
 
 /// The effect of a power cut on unsynced data.
 pub(super) enum Unsynced<'r> {
-    /// All of it is lost.
+    /// All unsynced data is lost.
     Gone,
     /// Some of its pages are written, others not.
     Partly(&'r mut fastrand::Rng),

@@ -11,7 +11,7 @@ use crate::peer::{Heard, Peer, serve};
 use crate::support::metrics::Metrics;
 use crate::support::{Options, Server, Socket, on_all, setups, until};
 
-/// Returns code that opens one connection at its start.
+/// Returns a script that opens one connection at its start.
 fn keeper(address: std::net::SocketAddr, more: &str) -> String {
     format!(
         "local veche = require 'veche'\nlocal app = {{}}\n\

@@ -70,7 +70,7 @@ impl<'a> Window<'a> {
         }
         if self.to == self.bytes.len() {
             if self.to >= PIECE_MAX {
-                let why = format!("an object or a line has at most {PIECE_MAX} bytes");
+                let why = format!("an object or a line may have at most {PIECE_MAX} bytes");
                 return Err(LoadFault::Text(FilePosition::Byte(self.offset()), why));
             }
             self.bytes.resize(self.to * 2, 0);
