@@ -1,10 +1,10 @@
--- `veche.dict` and `veche.counter`: objects for what Rust keeps under a number.
+-- `veche.dict` and `veche.counter`: objects that refer to Rust's objects by number.
 local inner = ...
 
 local native = inner.shared
 local error, pairs, setmetatable = error, pairs, setmetatable
 
--- A class of objects with these methods, each of which gets the object's number; the result makes one.
+-- Creates a class of objects with these methods, each of which gets the object's number; returns the constructor.
 local function class(kind, methods)
   local numbers = setmetatable({}, { __mode = "k" })
   local index = {}

@@ -1,4 +1,4 @@
--- `veche.metrics`: objects for what Rust keeps under a number.
+-- `veche.metrics`: objects that refer to Rust's objects by number.
 local inner = ...
 local native, class = inner.native.metrics, inner.class
 

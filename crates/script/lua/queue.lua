@@ -1,13 +1,15 @@
--- `veche.queue`: waiting at what Rust keeps under a number as long as somebody has its guard; a handle has both.
+-- `veche.queue`: waiting for queues, which Rust stores by number as long as their guard is referenced; a handle has
+-- both.
 --
--- A wait that ends takes nothing along: whoever goes on tries again, and whoever does not says so, for the next in line.
+-- The end of a wait transfers no value: the coroutine tries again, and one that does not reports this, so that the
+-- next in the queue can try.
 local inner = ...
 local native, class, try_park = inner.native.queue, inner.class, inner.try_park
 local can_wait, cannot_wait, now, give_way = inner.can_wait, inner.cannot_wait, inner.native.now, inner.give_way
 local push, pop, leave, deadline = native.push, native.pop, native.leave, native.deadline
 local error = error
 
--- Waits with the token of a try: true, or false and why not.
+-- Waits with the token of an attempt: returns true, or false and the reason.
 local function wait(token)
   local ok, why = try_park(token)
   leave(token, ok)

@@ -1,6 +1,7 @@
--- Compares a channel with what a node has seen of it.
--- KEYS: meta, stream, generation
--- ARGV: epoch to begin with, position ttl, epoch that was seen ('': none), offset, id, whether to verify ('1')
+-- Compares a channel with the state known to a node.
+--
+-- KEYS: meta, stream, generation. ARGV: epoch to begin with, position ttl, known epoch ('': none), offset, id,
+-- whether to verify ('1').
 local meta = redis.call('HMGET', KEYS[1], 'e', 's', 'g', 'i')
 local generation = redis.call('GET', KEYS[3]) or '0'
 local epoch, top, id = meta[1], meta[2] or '0', meta[4] or ''

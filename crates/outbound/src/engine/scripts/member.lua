@@ -1,7 +1,7 @@
--- Notes a member of a node. Returns whether the same user is a member on another node.
--- KEYS: members of the channel, channels with members of the node, nodes with members
--- ARGV: node (16 digits), client, user, data ('': it has left), channel, whether to look for the user ('1'), what leases
---       begin with
+-- Records a member of a node. Returns whether the same user is a member on another node.
+--
+-- KEYS: members of the channel, channels with members of the node, nodes with members. ARGV: node (16 digits),
+-- client, user, data ('': it has left), channel, whether to look for the user ('1'), prefix of leases.
 local field = ARGV[1] .. ARGV[2]
 local is_elsewhere = 0
 if ARGV[6] == '1' then

@@ -1,11 +1,12 @@
 -- Assigns the offset, stores and publishes.
--- KEYS: meta, stream, generation, result of the key
--- ARGV: topic, head, data, size ('': not stored), ttl, position ttl, epoch to begin with, ttl of the key ('': none),
---       version ('': none) of 20 digits, epoch of the version, offset behind which it may be stored already ('': nowhere)
+--
+-- KEYS: meta, stream, generation, result of the key. ARGV: topic, head, data, size ('': not stored), ttl, position
+-- ttl, epoch to begin with, ttl of the key ('': none), version ('': none) of 20 digits, epoch of the version, offset
+-- after which it may already be stored ('': nowhere).
 local id = string.sub(ARGV[3], 2, 9)
 local is_keyed = ARGV[8] ~= ''
 if is_keyed then
-  -- The id and the position of the first.
+  -- The id and the position of the first publication.
   local first = redis.call('GET', KEYS[4])
   if first then
     local position = string.sub(first, 9)
@@ -30,7 +31,7 @@ if ARGV[11] ~= '' and not is_new then
       return {'done', epoch .. ':' .. string.match(entry[1], '^%d+'), -1}
     end
   end
-  -- What is not stored any more may have been it.
+  -- It may have been stored and evicted since.
   if top > since and (not list[1] or tonumber(string.match(list[1][1], '^%d+')) > since + 1) then
     return {'unknown'}
   end

@@ -1,6 +1,6 @@
--- Compares the identity of the server with the one that the cluster knows, and records it.
--- KEYS: identity, generation
--- ARGV: replication id, the one before it, a new generation ('': a failover is trusted)
+-- Compares the identity of the server with the identity recorded for the cluster, and records it.
+--
+-- KEYS: identity, generation. ARGV: replication id, the previous one, a new generation ('': a failover is trusted).
 local known = redis.call('GET', KEYS[1])
 local state = 'same'
 if known ~= ARGV[1] then
