@@ -59,7 +59,7 @@ fn read_commands(encoding: Encoding, message: &[u8]) {
     for command in alone.iter().flatten() {
         assert!(
             command.id != 0 || !command.request.is_answered(),
-            "nobody could answer it"
+            "no response is possible"
         );
         if let Some(data) = command.request.data() {
             assert!(message.as_ptr_range().contains(&data.bytes().as_ptr()));

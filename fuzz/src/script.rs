@@ -34,7 +34,7 @@ impl<'d> Script<'d> {
         Some(*first)
     }
 
-    /// A number and so many bytes.
+    /// A number and this many bytes.
     fn bytes(&mut self) -> &'d [u8] {
         let length = usize::from(self.byte().unwrap_or(0));
         let (bytes, rest) = self.0.split_at(length.min(self.0.len()));
@@ -230,7 +230,7 @@ impl Stage {
     fn token(&mut self, number: u8) -> Option<Token> {
         let count = self.tokens.len();
         if count == 0 {
-            // An answer that nobody waits for.
+            // An unexpected answer.
             return Some(Token(number.into()));
         }
         Some(self.tokens.swap_remove(usize::from(number) % count))
@@ -313,7 +313,7 @@ impl Stage {
         self.tokens.truncate(64);
     }
 
-    /// Somebody who had no part in it is served as if nothing had been.
+    /// Uninvolved clients are served normally.
     fn must_work(&mut self) {
         let id = self.new_id(30);
         self.sent.clear();

@@ -23,7 +23,7 @@ const CLIENTS_MAX: usize = 12;
 /// Operations of one script.
 const OPERATIONS_MAX: usize = 600;
 
-/// Those that most is told of are there more than once.
+/// Frequent ones are listed more than once.
 const CHANNELS: [&str; 16] = [
     "chat:1",
     "price:1",
@@ -43,7 +43,7 @@ const CHANNELS: [&str; 16] = [
     "#ann",
 ];
 
-/// What a script got to, for whoever wants to know that scripts do.
+/// The progress of a script, to check that scripts run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Commands that were answered.
@@ -318,7 +318,7 @@ impl Scene {
         self.world.reset(peer);
     }
 
-    /// Whoever decides does.
+    /// Answers pending hook requests; `how` selects the response.
     fn judge(&mut self, how: u8) {
         for worker in 0..self.world.workers.len() {
             for question in self.world.questions(worker) {

@@ -307,7 +307,7 @@ impl Lmdb {
             // SAFETY: what a power cut would damage is thrown away after each run.
             unsafe { options.flags(heed::EnvFlags::NO_SYNC) };
         }
-        // SAFETY: nobody else has the folder.
+        // SAFETY: the folder is not shared.
         let environment = unsafe { options.open(folder) }.expect("an environment");
         let mut transaction = environment.write_txn().expect("a transaction");
         let records = environment

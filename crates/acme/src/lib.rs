@@ -453,7 +453,7 @@ mod tests {
                 attempts: OrderHistory::default(),
                 directory: String::new(),
                 folder: folder.clone(),
-                _lock: folder.lock().expect("a folder").expect("nobody has it"),
+                _lock: folder.lock().expect("a folder").expect("it is free"),
             };
             let figures = OrderMetrics::default();
             let ended = OrderOutcome {

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_of_another_kind_begin_anew() {
+    fn failures_of_another_kind_restart_the_delay() {
         let own = names(&["a.example"]);
         let unreachable = OrderError::Unreachable(String::new());
         let refused = OrderError::Refused(String::new());
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_issued_has_to_be_what_was_ordered() {
+    fn the_issued_certificate_must_match_the_order() {
         let own = names(&["a.example", "b.example"]);
         let judge = |held: CertificateInfo| held.check_issued(&own, NOW_S);
         let both = ["b.example", "a.example"];

@@ -88,7 +88,7 @@ impl ApiCalls {
 }
 
 impl AppHosts {
-    /// Starts a call.
+    /// Starts a call of the server API by an application.
     pub(super) fn command(
         &mut self,
         app: AppId,

@@ -32,7 +32,7 @@ pub(super) struct DeferredPublishes {
     last: u64,
     bytes: usize,
     is_full: bool,
-    /// Tells scripts which channels are refused.
+    /// Shows scripts which channels are refused.
     refused: Rc<PublishGate>,
     /// Paused sessions, each until the publications up to a number are with the hub.
     sessions: VecDeque<(u64, ConnectionId)>,
@@ -97,12 +97,12 @@ impl DeferredPublishes {
         }
     }
 
-    /// Returns the gate that tells scripts which publications are refused.
+    /// Returns the gate that shows scripts which publications are refused.
     pub(super) fn refused(&self) -> &Rc<PublishGate> {
         &self.refused
     }
 
-    /// Defers a publication.
+    /// Queues a publication until its home accepts it.
     pub(super) fn push(&mut self, channel: &str, payload: Payload) {
         self.last += 1;
         self.waiting.insert(self.last);

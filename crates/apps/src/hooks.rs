@@ -88,7 +88,7 @@ impl PendingHooks {
 }
 
 impl AppHosts {
-    /// Asks an application for a decision, which is stored in the requests, now or later, in every case.
+    /// Requests a decision of an application, which is stored in the requests, now or later, in every case.
     pub(super) fn run_hook(
         &mut self,
         app: AppId,

@@ -14,7 +14,7 @@ use veche_script::{Script, Snapshots};
 use veche_store::Store;
 use veche_types::{ConnectionId, Now};
 
-/// Runs the handlers of one application on one worker.
+/// The runtime of one application on one worker.
 #[expect(
     clippy::large_enum_variant,
     reason = "most applications use Lua, whose messages should need no further pointer"
@@ -28,10 +28,10 @@ pub(super) enum HostedRuntime {
     Workers(Box<Workers>),
 }
 
-/// What is run.
+/// The program of an application, from which runtimes are created.
 #[derive(Clone, Debug)]
 pub(super) enum Program {
-    /// Lua.
+    /// The code of a Lua application.
     Script(Box<veche_script::Program>),
     /// Requests to a script.
     PerEvent(Arc<veche_remote::Program>),

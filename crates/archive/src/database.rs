@@ -67,7 +67,7 @@ const TABLES: &str = "
         checksum integer not null
     ) strict;";
 
-/// The open database.
+/// The database file of one folder, opened by one process.
 #[derive(Debug)]
 pub(crate) struct Database {
     connection: Connection,
@@ -82,7 +82,7 @@ pub(crate) struct Database {
 /// The result of a maintenance step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Maintenance {
-    /// Nothing was due.
+    /// No maintenance was due.
     Idle,
     /// The log was moved into the tables.
     Checkpoint,

@@ -117,7 +117,7 @@ struct Queue {
     is_closed: bool,
 }
 
-/// A submitted batch.
+/// Records that were submitted together and become durable together.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) number: u64,
@@ -171,7 +171,6 @@ impl Lane {
         (self.wake)();
     }
 
-    /// Wakes the worker.
     pub(crate) fn wake(&self) {
         (self.wake)();
     }

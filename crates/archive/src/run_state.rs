@@ -128,7 +128,7 @@ pub(crate) enum RenewalCause {
     Log,
     /// The machine went down.
     Machine,
-    /// It was requested.
+    /// The operator requested new epochs.
     Asked,
 }
 

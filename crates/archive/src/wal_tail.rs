@@ -51,7 +51,7 @@ impl WalTail {
             file.read_exact(&mut frame)?;
             let next = at + FRAME_HEADER_BYTES + page_bytes;
             let salt = Salt::of(&frame[8..16]);
-            // A damaged header does not tell the round, but the first frame does.
+            // A damaged header does not have the round, but the first frame does.
             let round = *round.get_or_insert(salt);
             let is_of_this_round = salt == round;
             if is_of_this_round || !salt.is_before(round) {

@@ -291,7 +291,7 @@ fn writers_come_and_go() {
 }
 
 #[test]
-fn space_is_given_back() {
+fn free_pages_are_released() {
     let folder = Folder::new("space");
     let (archive, _) = open(&folder, FsyncPolicy::Never);
     let mut worker = Worker::new(&archive);

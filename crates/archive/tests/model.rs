@@ -14,7 +14,7 @@ use veche_archive::{FsyncPolicy, Record, StoredPublication, StoredVersion};
 enum Step {
     /// A batch of the given worker.
     Batch(u8, Vec<Change>),
-    /// Close and reopen.
+    /// The archive is closed and reopened.
     Close,
     /// Reopen from a copy of the current files, as after a kill. Everything is in the log then: there is too little for
     /// a checkpoint during the copy.

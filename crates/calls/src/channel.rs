@@ -1,4 +1,4 @@
-//! Channel queries of scripts: history and presence. These are no calls to external services: the channel's home
+//! Channel queries of scripts: history and presence. These are not calls to external services: the channel's home
 //! answers.
 
 /// The kind of a query.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::Secret;
 
-/// A FastCGI server and its limits for the requests of a script. Equal pools share limits and connections.
+/// A script behind a FastCGI server, and the settings of its requests. Equal ones share their limits and connections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FastcgiPool {
     /// Address of the server: `unix:/PATH` or `HOST:PORT`.
@@ -36,11 +36,11 @@ pub struct Fastcgi {
     pub client: FastcgiClient,
     /// Additional variables of the script; a value may be a secret.
     pub variables: Vec<(&'static str, Secret)>,
-    /// The body, not form-encoded.
+    /// The body, which is not a form.
     pub body: Vec<u8>,
 }
 
-/// The client whose event a script handles, as passed to the script.
+/// Properties of the client whose event a script handles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FastcgiClient {
     /// Path of its request.
@@ -60,6 +60,6 @@ pub struct FastcgiReply {
     pub status: u16,
     /// The body of the response.
     pub body: Vec<u8>,
-    /// The bytes received on STDERR.
+    /// The script's output on STDERR.
     pub log: Vec<u8>,
 }

@@ -4,6 +4,7 @@
 //! knowledge of its origin. Each kind of call has its own file.
 
 pub mod channel;
+mod databases;
 mod fastcgi;
 mod handle;
 mod http;
@@ -16,6 +17,7 @@ mod secret_url;
 mod server;
 mod worker_connection;
 
+pub use databases::Databases;
 pub use fastcgi::{Fastcgi, FastcgiClient, FastcgiPool, FastcgiReply};
 pub use handle::Handle;
 pub use http::{CertificateTrust, HttpCall, HttpReply, HttpRequest, ReadBody, ReplyBody};

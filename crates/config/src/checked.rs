@@ -5,6 +5,7 @@
 
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use veche_frontends::access::NetworkRules;
@@ -28,6 +29,7 @@ mod access_log;
 mod acme;
 mod answers;
 mod apps;
+mod databases;
 mod engine;
 mod events;
 mod fastcgi;
@@ -131,6 +133,7 @@ pub(super) fn check(
     checker.keyless(all(Section::Listen), &listeners, has_keys);
     let mut apps = checker.apps(all(Section::App));
     let services = checker.services(all(Section::Service), &apps);
+    let databases = checker.databases(all(Section::Database));
     let routes = checker.routes(all(Section::Route), &listeners, &mut apps, has_keys);
     let namespaces = checker.namespaces(all(Section::Namespace));
     checker.budgets(&limits, all(Section::Namespace).zip(&namespaces));
@@ -198,6 +201,7 @@ pub(super) fn check(
             .into_iter()
             .map(|service| service.expect("a problem otherwise"))
             .collect(),
+        databases: Arc::new(databases),
         routes: routes
             .into_iter()
             .map(|route| route.expect("a problem otherwise"))
@@ -346,7 +350,7 @@ impl Checker<'_> {
         } else if table.has("log_rotate") {
             self.warn(
                 table.key_at("log_rotate"),
-                "log_rotate: there is no log_file to rotate",
+                "log_rotate: log_file is not set, so nothing is rotated",
             );
         }
         let snapshots = text(table, "snapshots").map(|folder| self.base.join(folder));
@@ -409,7 +413,7 @@ impl Checker<'_> {
         {
             self.problems.add(
                 table.value_at(name),
-                format!("{name}: there is no folder {}", folder.display()),
+                format!("{name}: the folder {} does not exist", folder.display()),
             );
         }
     }
@@ -517,7 +521,7 @@ impl Checker<'_> {
         if self.has_admin && !listeners.iter().any(|listener| may_be(listener.role)) {
             self.warn(
                 table.value_at("keys"),
-                "keys: no [[listen]] has role \"internal\", so there is no admin page",
+                "keys: no [[listen]] has role \"internal\", so the admin page is not served",
             );
         }
     }

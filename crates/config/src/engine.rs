@@ -7,13 +7,13 @@ use veche_calls::redis::RedisDatabase;
 /// `[engine]`: where channels are ordered and stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Engine {
-    /// In this server.
+    /// In this server: in memory, and on disk with `[history]`.
     Memory,
     /// In Redis, together with other servers.
     Redis(RedisEngine),
 }
 
-/// See [`Engine::Redis`].
+/// The Redis that orders and stores channels for all servers with the same prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisEngine {
     /// The server, or the first Sentinel.

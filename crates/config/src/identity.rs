@@ -92,7 +92,7 @@ pub enum KeySource {
 /// A JSON Web Key Set behind a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublishedKeySet {
-    /// `http` or `https`.
+    /// The URL of the key set, with scheme `http` or `https`.
     pub url: SecretUrl,
     /// The interval of refreshing it.
     pub refresh: Duration,
@@ -127,7 +127,7 @@ impl KeySource {
                 Keys::secret(secret).map_err(|why| format!("{}: {why}", file.display()))
             }
             Self::SecretVariable(name) => match std::env::var_os(name) {
-                None => Err(format!("there is no variable {name:?} in the environment")),
+                None => Err(format!("the environment has no variable {name:?}")),
                 Some(value) => Keys::secret(value.as_encoded_bytes())
                     .map_err(|why| format!("the variable {name:?}: {why}")),
             },
@@ -175,7 +175,7 @@ pub struct IdentityHookConfig {
     pub ca: Option<PathBuf>,
 }
 
-/// `[pam]`: password checks.
+/// `[pam]`: how names and passwords are checked by the system's PAM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PamConfig {
     /// The realm that browsers show in the password prompt.

@@ -1,6 +1,6 @@
 //! The syntax of strings: paths, methods, origins, channel patterns, identities.
 //!
-//! Each has a `parse` whose error describes the expected form. The front ends do the matching.
+//! Each has one `parse` whose error describes the expected form. Matching is done by the front ends.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ pub struct RoutePath {
 /// A segment of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
-    /// A literal segment.
+    /// A segment that a request's path must have literally.
     Literal(String),
     /// `:name`: any one segment, passed on under that name.
     Parameter(String),
@@ -156,7 +156,7 @@ impl MethodSet {
         METHODS.into_iter().filter(move |name| self.contains(name))
     }
 
-    /// Returns the intersection.
+    /// Returns the methods that both sets contain.
     pub fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
@@ -170,11 +170,11 @@ impl MethodSet {
 /// A rule for the `Origin` header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OriginRule {
-    /// `"*"`
+    /// `"*"`: every origin is allowed.
     Any,
     /// `"same-host"`: the origin's host and port are the request's `Host`.
     SameHost,
-    /// `"https://x.example:8443"`: exactly this origin, in small letters.
+    /// `"https://x.example:8443"`: exactly this origin, in lower case.
     Exact(String),
     /// `"https://*.example"`: every host that ends in `suffix` (which starts with a dot), with this scheme and port.
     Subdomains {
@@ -304,7 +304,7 @@ pub(crate) fn parse_client_address(text: &str) -> Result<ClientAddress, String> 
 /// Channels that clients of a route may subscribe to: a single one (`news`), or all with a prefix (`room:*`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChannelPattern {
-    /// A single channel.
+    /// Exactly the channel of this name.
     Exact(String),
     /// The prefix without the `*`; may be empty.
     Prefix(String),
@@ -346,13 +346,13 @@ impl ChannelPattern {
 pub enum IdentitySource {
     /// No user: the connection is anonymous.
     None,
-    /// A query parameter.
+    /// The value of a parameter in the request's query.
     Query(String),
     /// A cookie of the request.
     Cookie(String),
     /// A header of the request.
     Header(String),
-    /// The client's certificate.
+    /// A field of the client's certificate, which the listener must have verified.
     Certificate(CertificateField),
     /// A token, by `[jwt]`; anonymous clients may be allowed.
     Token(Anonymous),
@@ -429,7 +429,7 @@ impl IdentitySource {
         let (name, make) = make;
         if !is_token(name) {
             return Err(format!(
-                "{name:?} is not a valid name of a parameter, cookie or header"
+                "{name:?} is not the name of a parameter, cookie or header"
             ));
         }
         Ok(make(name.to_owned()))
@@ -512,7 +512,7 @@ impl fmt::Display for IdentitySource {
 /// Parses a URL that the HTTP client supports.
 pub(crate) fn parse_url(text: &str) -> Result<SecretUrl, String> {
     let shown = masked(text);
-    let url = Url::parse(text).map_err(|why| format!("{shown:?} is not a valid URL: {why}"))?;
+    let url = Url::parse(text).map_err(|why| format!("{shown:?} is not a URL: {why}"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
         return Err(format!(
             "a URL begins with http:// or https://, found {shown:?}"

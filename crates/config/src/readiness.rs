@@ -27,7 +27,7 @@ enum RequiredAccess {
     FileIn(AccessedBy),
     /// A folder for files, created if it is missing.
     Folder(AccessedBy),
-    /// A readable file.
+    /// A readable file: a secret, a key or a certificate.
     Secret,
 }
 

@@ -223,7 +223,7 @@ impl Template {
             let known = || FIELDS.iter().map(|field| field.name);
             let Some(index) = known().position(|known| known == name) else {
                 let near = hint(name, known());
-                return Err(format!("there is no field ${name}{near}"));
+                return Err(format!("unknown field ${name}{near}"));
             };
             pieces.push(TemplatePart::Field(index, is_quoted));
             rest = &after[end..];
@@ -423,15 +423,15 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_are_told_with_the_nearest() {
+    fn unknown_fields_are_reported_with_the_nearest_name() {
         let error = |format| Template::parse(format).expect_err("no template");
         assert_eq!(
             error("$remote_adr $status"),
-            "there is no field $remote_adr; did you mean \"$remote_addr\"?"
+            "unknown field $remote_adr; did you mean \"$remote_addr\"?"
         );
-        assert!(error("$query_string").starts_with("there is no field $query_string"));
+        assert!(error("$query_string").starts_with("unknown field $query_string"));
         assert!(error("combined").contains("\"json\""));
-        assert!(error("costs 5 $").starts_with("there is no field $"));
+        assert!(error("costs 5 $").starts_with("unknown field $"));
     }
 
     /// The table of the guide, generated from [`FIELDS`].

@@ -64,11 +64,11 @@ pub(crate) enum DirectiveKind {
     List { expected: &'static str },
     /// A list of secrets or of their sources; never shown.
     Secrets,
-    /// Any table.
+    /// A table of any content.
     Table,
     /// A table of names and strings.
     Pairs {
-        /// Completes "expected …".
+        /// What the error message says after "expected".
         expected: &'static str,
     },
     /// A table with the files of a certificate or the names to order one for, or a list of such tables.

@@ -7,13 +7,13 @@ use std::str::FromStr;
 /// The address of a FastCGI server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A Unix socket.
+    /// The path of a Unix socket.
     Unix(PathBuf),
     /// A host and a port.
     Tcp(String),
 }
 
-/// An invalid address.
+/// A text that is not an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected unix:/PATH or HOST:PORT")]
 pub struct AddressError;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::params::{ParamTooLong, Params};
 
-/// A client's request, for the script that serves it.
+/// A request for a script.
 #[derive(Clone, Copy, Debug)]
 pub struct Cgi<'a> {
     /// Path of the script as the FastCGI server sees it. It comes from the configuration, never from a client.
@@ -21,11 +21,11 @@ pub struct Cgi<'a> {
     pub remote: Option<IpAddr>,
     /// Address that the client has connected to, if known.
     pub local: Option<SocketAddr>,
-    /// Whether the client uses TLS.
+    /// Whether the client's connection uses TLS.
     pub is_tls: bool,
 }
 
-/// Headers of a client that never become parameters: what is known otherwise, and `Proxy`, of which PHP's HTTP clients would
+/// Headers of a client that never become parameters: those with parameters of their own, and `Proxy`, of which PHP's HTTP clients would
 /// take their proxy.
 const LEFT_OUT: [&str; 3] = ["content-length", "content-type", "proxy"];
 
@@ -82,8 +82,8 @@ impl Cgi<'_> {
     }
 }
 
-/// Returns headers by the names of their parameters. Repeated headers are joined as in RFC 9110, section 5.2, cookies
-/// as in RFC 6265.
+/// Returns headers by the names of their parameters. Repeated ones are joined as in RFC 9110, section 5.2, cookies
+/// as RFC 6265 does.
 fn merged<'h>(headers: impl IntoIterator<Item = (&'h str, &'h str)>) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     for (name, value) in headers {

@@ -38,10 +38,10 @@ pub struct Limits {
 /// Why a request has no response.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// All processes are busy and the backlog is full, or the server reports an overload. The request was not executed.
+    /// All processes are busy and the backlog is full, or the server reports overload. The script has not run.
     #[error("all processes of the FastCGI server are busy")]
     Overloaded,
-    /// No connection could be opened. The request was not executed.
+    /// The connection failed. The script has not run.
     #[error("not connected: {0}")]
     Unreachable(#[source] io::Error),
     /// The connection ended before the response did. The script may have run.
@@ -108,7 +108,7 @@ impl Client {
     /// on a new connection. Nothing else is repeated.
     ///
     /// # Errors
-    /// There is no response. Whether the script may have run depends on the error.
+    /// No response was received. Whether the script may have run depends on the error.
     pub async fn request(&self, params: Params, body: &[u8]) -> Result<Response, Error> {
         let is_kept = !self.0.limits.idle_timeout.is_zero();
         let mut request = Vec::with_capacity(body.len() + 4096);

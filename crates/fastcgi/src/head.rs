@@ -1,12 +1,12 @@
 //! The head of a script's output, as in CGI: header lines, an empty line, and then the body.
 
-/// The longest head.
+/// The longest head of a response, in bytes.
 const HEAD_BYTES_MAX: usize = 65_536;
 
 /// A parsed head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// The value of `Status`; 200 without one.
+    /// The status from the header `Status`; 200 without one.
     pub status: u16,
     /// Headers with their names as written; without `Status`.
     pub headers: Vec<(String, String)>,
@@ -17,14 +17,14 @@ pub struct Head {
 /// The output does not begin with a valid head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
-    /// The head has no empty line at its end.
-    #[error("the response headers have no end")]
+    /// The empty line at the end of the head is missing.
+    #[error("the answer has no end of its headers")]
     Endless,
     /// A line has no colon.
     #[error("the response has a header without a colon")]
     NoColon,
     /// The status is not a number from 100 to 599.
-    #[error("the response has an invalid status")]
+    #[error("the answer has a status that is none")]
     NoStatus,
 }
 
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_head_is_refused() {
+    fn invalid_heads_are_rejected() {
         for (output, error) in [
             ("", HeadError::Endless),
             ("Content-Type: text/html\r\n", HeadError::Endless),

@@ -12,13 +12,13 @@ pub const CONTENT_BYTES_MAX: usize = 65_535;
 /// The id of a connection's one request; php-fpm does not multiplex.
 const REQUEST_ID: [u8; 2] = [0, 1];
 
-/// The type of a record.
+/// The type of a record (FastCGI 1.0, section 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Begins a request.
+    /// Begins a request, with its role and flags.
     BeginRequest = 1,
-    /// Ends a response.
+    /// Ends a response, with its status.
     EndRequest = 3,
     /// Parameters of a request.
     Params = 4,
@@ -26,20 +26,20 @@ pub enum Kind {
     Stdin = 5,
     /// A piece of a response.
     Stdout = 6,
-    /// A part of the script's error output.
+    /// A piece of a script's error output.
     Stderr = 7,
 }
 
-/// A decoded record.
+/// A received record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// One of [`Kind`], or another number.
     pub kind: u8,
-    /// Without padding.
+    /// The content, without its padding.
     pub content: &'a [u8],
 }
 
-/// The bytes are not a record of FastCGI 1.0.
+/// Bytes that are not a record of FastCGI 1.0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the response has a record of version {0} and is not FastCGI")]
 pub struct NoRecord(pub u8);
@@ -86,12 +86,12 @@ pub(crate) fn end_content(into: &mut [u8], from: usize) {
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: Vec<u8>,
-    /// The length of the prefix of the buffer that was already returned.
+    /// The number of bytes of the buffer that were decoded.
     start: usize,
 }
 
 impl Decoder {
-    /// Takes more bytes.
+    /// Adds received bytes to the undecoded ones.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.start);
         self.start = 0;
@@ -101,7 +101,7 @@ impl Decoder {
     /// Returns the next complete record; `None` if more bytes are required.
     ///
     /// # Errors
-    /// The bytes are not records of this protocol.
+    /// The bytes are not valid records.
     #[expect(clippy::should_implement_trait, reason = "records are lent")]
     pub fn next(&mut self) -> Result<Option<Record<'_>>, NoRecord> {
         let left = &self.buffer[self.start..];
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_fastcgi_is_known_by_its_first_byte() {
+    fn other_protocols_are_detected_by_the_first_byte() {
         let mut decoder = Decoder::default();
         decoder.feed(b"HTTP/1.1 400 Bad Request\r\n\r\n");
         assert_eq!(decoder.next(), Err(NoRecord(b'H')));

@@ -17,7 +17,7 @@ pub struct Response {
     pub headers: Vec<(String, String)>,
     /// The body of the response.
     pub body: Vec<u8>,
-    /// The bytes received on STDERR, truncated at the limit.
+    /// The script's output on STDERR, truncated at the limit.
     pub log: Vec<u8>,
     /// Bytes of STDERR beyond the limit.
     pub log_lost_bytes: usize,
@@ -72,12 +72,12 @@ impl Partial {
         Ok(false)
     }
 
-    /// Returns whether any bytes were received.
+    /// Returns whether any output was received.
     pub(crate) fn has_begun(&self) -> bool {
         self.has_begun
     }
 
-    /// Returns whether nothing came behind the end.
+    /// Returns whether no bytes followed the end.
     pub(crate) fn is_clean(&self) -> bool {
         self.decoder.is_empty()
     }

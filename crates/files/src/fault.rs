@@ -13,7 +13,7 @@ pub enum FileFault {
     /// A component of the path is a symbolic link, which root follows only if it trusts the owner.
     #[error("{name:?} in its path is a symbolic link owned by another user ({owner})")]
     UntrustedLink {
-        /// The component.
+        /// Name of the component, without its folder.
         name: String,
         /// The numeric user id of the link's owner.
         owner: u32,

@@ -105,7 +105,7 @@ impl Accounts {
     }
 
     /// Sets the budgets of namespaces and the common budget of all other channels. Streams in the budget of a namespace
-    /// that no longer has one stay there until a maintenance scan [moves](super::streams::Streams::look) them.
+    /// that no longer has one stay there until a maintenance scan [moves](super::streams::Streams::scan) them.
     pub(crate) fn set_budgets<'n>(
         &mut self,
         common: usize,

@@ -51,9 +51,9 @@ pub struct EventFields<'e> {
     pub kind: &'static str,
     /// The channel; `None` for a personal channel.
     pub channel: Option<&'e str>,
-    /// The user name.
+    /// Name of the user; `None` without one.
     pub user: Option<&'e str>,
-    /// The client's id.
+    /// Id of the client that the event is about, if any.
     pub client: Option<&'e str>,
     /// The public data of the connection, as JSON.
     pub info: Option<&'e [u8]>,

@@ -195,7 +195,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: abandons missing publications: the feed continues at the given position, or where the engine reports.
+    /// Home: abandons missing publications: the feed continues at the given position, or where the engine says.
     pub(crate) fn skip_gap(
         &mut self,
         index: u32,
@@ -228,7 +228,7 @@ impl<E: Engine> Hub<E> {
         self.advance_feed_queue(index, outlet);
     }
 
-    /// Local: tells the subscribers of a channel that their state is insufficient.
+    /// Local: notifies the subscribers of a channel that their state is insufficient.
     pub(crate) fn notify_lost(&mut self, channel: &Arc<str>, outlet: &mut impl Outlet) {
         let Some(index) = self.find(channel) else {
             return;

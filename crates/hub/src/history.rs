@@ -11,7 +11,7 @@ use crate::page::{HistoryPage, HistoryQuery};
 use crate::{Engine, HistoryError, HistoryOptions, Hub, Namespaces, Now};
 
 impl<E: Engine> Hub<E> {
-    /// Begins a turn.
+    /// Sets the clock that the hub uses until the next call: once at the beginning of each turn.
     pub fn set_now(&mut self, now: Now) {
         self.now = now;
     }

@@ -44,7 +44,7 @@ pub struct HistorySegment {
     /// The offset of the predecessor of the first publication, or the top offset if there are no publications; `None`
     /// if the predecessor is unknown.
     pub predecessor: Option<u64>,
-    /// Publications, oldest first.
+    /// Consecutive publications up to `top`, oldest first.
     pub publications: Vec<Publication>,
 }
 

@@ -58,7 +58,7 @@ impl IdempotencyCache {
         }
     }
 
-    /// Removes expired keys.
+    /// Removes keys that are older than [`KEY_TTL_MS`].
     pub(crate) fn expire(&mut self, now_ms: u64) {
         while let Some((taken_ms, _)) = self.order.front()
             && now_ms.saturating_sub(*taken_ms) >= KEY_TTL_MS

@@ -18,10 +18,10 @@
 //!   [`Hub::publish`], [`Hub::send_user_command`].
 //! * *handle*: [`Hub::receive`] for each message, [`Hub::take_reports`] when the engine has reports; sessions process
 //!   their replies after each of these calls.
-//! * after sessions have carried out a user command: [`Hub::settle`].
+//! * after sessions have carried out a user command: [`Hub::acknowledge_command`].
 //! * *drain*: [`Hub::take_channel_events`], and once at the end of a turn [`Hub::sweep`], which also retries whatever waits
 //!   for credit; if it reports that more is left, the next turn must not wait. With a log, [`Hub::take_batch`] after
-//!   that, and [`Hub::durable`] when the batch is on disk.
+//!   that, and [`Hub::batch_durable`] when the batch is on disk.
 //!
 //! # Guarantees
 //!

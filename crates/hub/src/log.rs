@@ -40,7 +40,7 @@ impl Hub {
         }
     }
 
-    /// Restores a stream from a log; returns `false` if its channel no longer has history, which the log will be told.
+    /// Restores a stream from a log; returns `false` if its channel no longer has history, which the log will record.
     /// To be called before any subscription or publication, after [`set_history`](Self::set_history) and
     /// [`set_now`](Self::set_now), for channels whose [home](Self::home_of) is here, in the order of their last
     /// publication, because among equally heavy streams the oldest is evicted first.

@@ -1,9 +1,9 @@
 //! Back pressure of homes whose log is full.
 //!
-//! A publication for a channel with history whose home's log is full is stalled like one without credit, but returns
-//! its credit, because channels without history need the lane too. To limit the number of such publications, the home
-//! notifies all other workers to hold theirs back, and again when its log has room. Until a worker has received the
-//! notification, its credits limit what it still sends.
+//! A publication for a channel with history that finds its home's log full is stalled like one without credit, but
+//! returns its credit, because channels without history need the lane too. To bound the number of such publications,
+//! the home asks all other workers to hold theirs back, and notifies them when its log has room. Until a worker has
+//! received that, its credits limit what it still sends.
 
 use std::mem;
 
@@ -73,7 +73,7 @@ impl<E: Engine> Hub<E> {
         false
     }
 
-    /// Home: tells the other workers once the log has room again.
+    /// Home: notifies the other workers once the log has room again.
     pub(crate) fn announce_log_room(&mut self, outlet: &mut impl Outlet) {
         if self.log_backpressure.is_announced && !self.engine.is_full() {
             self.log_backpressure.is_announced = false;

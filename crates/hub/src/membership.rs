@@ -29,7 +29,7 @@ pub enum SubscribeError {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Subscribes a session. The outcome is [`RequestOutcome::Ready`] if the channel's home is here and has counted it.
+    /// Subscribes a session. The outcome is [`RequestOutcome::Done`] if the channel's home is here and has counted it.
     /// Otherwise [`HubReply::Subscribed`] follows, unless the session unsubscribes or closes first, or
     /// [`HubReply::Failed`], which ends the subscription: the engine can't follow the channel. Once counted, the session
     /// gets every publication.

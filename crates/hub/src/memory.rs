@@ -41,7 +41,7 @@ const EMPTY_DIVISOR: usize = 4;
 /// Number of streams searched for an unused one before any publication is evicted.
 const UNUSED_SCAN_MAX: usize = 32;
 
-/// The in-memory engine.
+/// The engine that orders and stores publications in the home worker's memory.
 #[derive(Debug)]
 pub struct MemoryEngine {
     pub(crate) streams: Streams,

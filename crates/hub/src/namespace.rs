@@ -11,7 +11,7 @@ use crate::PathPattern;
 /// Which events of a channel the back end receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EventLevel {
-    /// No events.
+    /// The back end receives no events.
     #[default]
     Off,
     /// Occupied and vacated, and a request for the latest publication when there is none.
@@ -44,7 +44,7 @@ pub struct HistoryOptions {
 pub struct Budget(u16);
 
 impl Budget {
-    /// The common budget.
+    /// The budget of all channels whose namespace has none of its own.
     pub const COMMON: Self = Self(0);
 
     pub(crate) fn index(self) -> usize {
@@ -65,9 +65,9 @@ pub enum RecoveryMode {
 /// Permissions of clients for channels. Back ends are not restricted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelAccess {
-    /// Permission to subscribe.
+    /// The clients that may subscribe.
     pub subscribe: SubscribeAccess,
-    /// Permission to publish.
+    /// The clients that may publish.
     pub publish: PublishAccess,
     /// Permission to read the history.
     pub history: ReadAccess,
@@ -78,7 +78,7 @@ pub struct ChannelAccess {
 /// The clients that may read the history or the presence of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadAccess {
-    /// No clients.
+    /// No client may read it.
     Disabled,
     /// Clients that are subscribed to the channel.
     #[default]
@@ -90,7 +90,7 @@ pub enum ReadAccess {
 /// The clients that may subscribe to a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SubscribeAccess {
-    /// No clients.
+    /// No client may subscribe.
     #[default]
     Disabled,
     /// Clients with a token for the channel.
@@ -104,7 +104,7 @@ pub enum SubscribeAccess {
 /// The clients that may publish to a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PublishAccess {
-    /// No clients.
+    /// No client may publish.
     #[default]
     Disabled,
     /// Clients that are subscribed to the channel.
@@ -118,12 +118,12 @@ pub enum PublishAccess {
 /// Which publications contain their predecessor, so that subscribers that have it can receive a delta.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeltaMode {
-    /// No publications.
+    /// No publication carries its predecessor.
     #[default]
     Off,
     /// Publications whose publisher requests it.
     OnRequest,
-    /// All stored publications.
+    /// Every stored publication carries its predecessor.
     Always,
 }
 

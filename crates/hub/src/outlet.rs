@@ -39,6 +39,6 @@ pub trait Outlet {
     fn publications_lost(&mut self, _session: ConnectionId, _channel: &Arc<str>) {}
 
     /// All local sessions of a command were passed to [`execute_command`](Self::execute_command). Once they have executed it,
-    /// [`Hub::settle`](crate::Hub::settle) notifies the caller.
+    /// [`Hub::acknowledge_command`](crate::Hub::acknowledge_command) notifies the caller.
     fn command_dispatched(&mut self, caller: Caller, instruction: &Arc<UserCommand>);
 }

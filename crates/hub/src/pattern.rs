@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The parameter that names the user to whom the channel belongs.
+/// The parameter that names the owner of the channel.
 pub(crate) const USER: &str = "user";
 
 /// A pattern: slash-separated segments, each a literal or, after a `:`, the name of a parameter that matches any text

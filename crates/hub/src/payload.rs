@@ -91,7 +91,7 @@ impl<'a> PayloadSource<'a> {
 /// A publication with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publication {
-    /// The content.
+    /// The data, with its encoding.
     pub payload: Payload,
     /// The position, if the channel has history.
     pub position: Option<Position>,
@@ -106,7 +106,7 @@ pub struct Publication {
 /// The type of an item that subscribers receive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FeedEvent {
-    /// A publication.
+    /// Data was published to the channel.
     #[default]
     Published,
     /// The client in the metadata has joined the channel; there is no payload.
@@ -177,7 +177,7 @@ impl Delivery<'_> {
 pub struct Delivery<'a> {
     /// The subscribed channel; `#user` for a personal one.
     pub channel: &'a str,
-    /// The content.
+    /// The data, with its encoding.
     pub payload: PayloadRef<'a>,
     /// The position, if the channel has history.
     pub position: Option<Position>,

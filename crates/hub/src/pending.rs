@@ -26,7 +26,7 @@ pub(crate) struct PublicationLog {
     ready: VecDeque<Pending>,
     /// The number of requests in both queues, plus those reported that wait for room.
     count: usize,
-    /// Their payload bytes.
+    /// Payload bytes of those requests.
     bytes: usize,
 }
 

@@ -57,9 +57,9 @@ pub(crate) struct PendingSubscriber {
     pub(crate) ticket: Ticket,
     pub(crate) registration: Registration,
     pub(crate) options: SubscribeOptions,
-    /// Reads so far.
+    /// Reads of the history so far, at most [`READS_MAX`].
     reads: u8,
-    /// The engine can't follow the channel: the subscriber's worker was told and will remove the subscription.
+    /// The engine can't follow the channel: the subscriber's worker was notified and will remove the subscription.
     is_refused: bool,
 }
 

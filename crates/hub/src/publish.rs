@@ -33,7 +33,7 @@ pub(crate) enum Blocked {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Publishes to a channel. With `from`, [`HubReply::Published`] follows if the outcome is
+    /// Publishes to a channel. With `from`, [`HubReply::Published`](crate::HubReply::Published) follows if the outcome is
     /// [`RequestOutcome::Pending`].
     ///
     /// A refused publication has no place in any queue: among several local sources that publish to one channel, the

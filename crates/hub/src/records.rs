@@ -42,7 +42,7 @@ impl LentBytes {
     }
 }
 
-/// [`BLOCK_RECORDS`] consecutive publications.
+/// A block of [`BLOCK_RECORDS`] consecutive publications.
 #[derive(Debug)]
 struct Block {
     records: Vec<Record>,
@@ -384,6 +384,6 @@ mod tests {
         drop(excerpts);
         assert_eq!(lent.bytes(), 0);
         (0..BLOCK_RECORDS).for_each(|_| drop(records.pop_front()));
-        assert_eq!(lent.bytes(), 0, "nobody else has these");
+        assert_eq!(lent.bytes(), 0, "the bytes are unshared");
     }
 }

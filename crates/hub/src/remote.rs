@@ -1,19 +1,17 @@
-//! An engine outside this process, from a home's point of view: the orders that it sends, and the handling of its
-//! events.
+//! An engine outside this process, as used by a home: its orders, and the handling of its events.
 //!
 //! This is the part without sockets: the owner carries [orders](RemoteEngine::take_orders) to the engine and its
 //! [events](RemoteEngine::handle) back. Offsets need not be dense here.
 //!
-//! * *Publishing.* Publications wait for their answers. When the connection is lost, those with history are ordered
-//! again, marked as repetitions: the store recognises the first by its id. Those without history fail, unless they have
-//! a key. A publication that stays unanswered for [`PATIENCE`] without a connection fails.
-//! * *Following.* A topic is subscribed first, then the position of its channels is read: the feed continues there, and
-//! items that arrive meanwhile are held back.
-//! * *Gaps.* After each loss of the feed, and after [`LOOK_TICKS`] without an item, the top is compared with the last
-//! known offset; a later one is reported as an item, so that the hub recovers the gap.
-//! * *Epochs.* An item of another epoch ends the current one: the position is lost. After a restart of the store each
-//! used channel is compared before anything is published, and begins a new epoch if its known publication is not
-//! stored.
+//! * *Publishing.* Publications wait until they are answered. When the connection is lost those that are stored are ordered
+//!   again, marked as repetitions: the store finds the first by its id. Those that are not stored fail, unless they have a
+//!   key. Requests that are unanswered for [`PATIENCE`] without a connection fail.
+//! * *Following.* A topic is subscribed first, then the position of its channels is looked up: the feed continues there, and
+//!   items that arrive meanwhile are held.
+//! * *Gaps.* Each loss of the feed, and each [`LOOK_TICKS`] without an item, the top is compared with the last seen item; a
+//!   later one is reported as an item, so that the hub heals the gap.
+//! * *Epochs.* An item of another epoch ends the one before it: the position is lost. After a restart of the store each
+//!   channel in use is compared before anything is published, and starts a new epoch if its last seen item is not stored.
 
 mod calls;
 mod data;
@@ -50,7 +48,13 @@ const SPARE_TICKS: u32 = 15;
 /// The shortest time for which positions are stored: subscribed channels are checked more often.
 const POSITION_TTL_MS_MIN: u64 = 5 * 60 * 1000;
 
-/// See the [module](self).
+/// The position of a channel of which none is known.
+const UNKNOWN: Position = Position {
+    epoch: Epoch::UNKNOWN,
+    offset: 0,
+};
+
+/// The state of the channels of this worker whose engine is shared with other nodes.
 #[derive(Debug)]
 pub struct RemoteEngine {
     entries: Entries,
@@ -81,15 +85,15 @@ struct Topic {
     is_live: bool,
 }
 
-/// A pending operation that waits for the engine's answer.
+/// A request that waits for an answer.
 #[derive(Debug)]
 enum Task {
     Publish {
         receipt: RequestContext,
         slot: Option<u32>,
         publish: Box<wire::Publish>,
-        /// The publication was sent to the engine when the channel had at least this offset.
-        sent_at: Option<u64>,
+        /// It was handed over, when the channel had this position at least.
+        sent_at: Option<Position>,
     },
     Fence(RequestContext),
     Check(Box<wire::Check>),
@@ -195,7 +199,8 @@ impl RemoteEngine {
                 publish.repeats_since = sent_at.filter(|_| publish.keep.is_some());
                 if sent_at.is_none() {
                     let entry = slot.and_then(|slot| self.entries.get(slot));
-                    *sent_at = Some(entry.map_or(0, |entry| entry.known.0));
+                    let latest = entry.and_then(|entry| entry.latest());
+                    *sent_at = Some(latest.map_or(UNKNOWN, |(position, _)| position));
                 }
                 wire::Order::Publish(publish)
             }
@@ -229,7 +234,7 @@ impl RemoteEngine {
         self.orders.push(order);
     }
 
-    /// Compares the top of a channel with the last known offset.
+    /// Compares the top of a channel with its last seen item.
     fn check(&mut self, place: u32, is_verifying: bool) {
         let Some(entry) = self.entries.get(place) else {
             return;
@@ -260,7 +265,7 @@ impl RemoteEngine {
         self.order(Task::Check(Box::new(check)));
     }
 
-    /// Reads the position from which the feed of a subscribed channel continues. Returns whether it is known.
+    /// Looks up the position at which the feed of a subscribed channel continues. Returns whether it is known.
     fn place(&mut self, place: u32) -> bool {
         let ticks = self.ticks;
         let Some(entry) = self.entries.get_mut(place) else {
@@ -275,7 +280,7 @@ impl RemoteEngine {
         false
     }
 
-    /// Ends tasks that have waited for too long.
+    /// Fails requests that have waited for too long.
     fn lose_patience(&mut self) {
         if self.connection.is_none() {
             let ticks = self.ticks;
@@ -368,7 +373,7 @@ impl RemoteEngine {
             return;
         }
         self.topics.remove(&name);
-        // Channels that were followed by the wildcard topic no longer are.
+        // Channels that a wildcard channel covered are not covered any more.
         for place in 0..self.entries.end() {
             let entry = self.entries.get(place);
             let is_of = entry.is_some_and(|one| self.topic(&one.name) == Some(&*name));

@@ -1,4 +1,4 @@
-//! The hub's replies to its callers: plain data.
+//! Replies of the hub to its callers: plain data.
 
 use std::sync::Arc;
 
@@ -82,9 +82,8 @@ impl Recovered {
 /// The result of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublishOutcome {
-    /// Registered subscribers on all workers that receive the publication; 0 if it was skipped, as its
-    /// [`PublishOptions`](crate::PublishOptions) requested. `None` where only the nodes of the engine together know the
-    /// number.
+    /// The number of registered subscribers on all workers; 0 if it was skipped, as its
+    /// [`PublishOptions`](crate::PublishOptions) required. `None` if only all nodes of the engine together know the number.
     pub receivers: Option<u32>,
     /// Nodes with subscribers, where `receivers` is not known.
     pub nodes: Option<u32>,
@@ -115,7 +114,7 @@ pub enum HistoryError {
     /// The position belongs to another epoch.
     #[error("the position does not belong to the channel's current stream")]
     Unrecoverable,
-    /// A reply contains at most this many publications.
+    /// The most publications of one answer.
     #[error(
         "a reply has at most {0} publications: request fewer, then the rest since the last of them"
     )]
@@ -134,7 +133,7 @@ pub const MEMBERS_MAX: usize = 10_000;
 /// The number of members of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PresenceStats {
-    /// Connections.
+    /// The number of member connections.
     pub clients: u32,
     /// Distinct users; all anonymous members count as one.
     pub users: u32,

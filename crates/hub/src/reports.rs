@@ -23,7 +23,6 @@ impl<E: Engine> Hub<E> {
         self.retry_stalled(outlet)
     }
 
-    /// Returns the engine.
     pub fn engine(&mut self) -> &mut E {
         &mut self.engine
     }
@@ -230,7 +229,7 @@ impl<E: Engine> Hub<E> {
                 return;
             }
             EngineReport::LeaseExpired(channel, client) => {
-                // All homes of the node learn of it.
+                // All homes of the node are notified.
                 if self.home(self.channels.hash(&channel), &channel) == self.me {
                     self.announce_member(&channel, FeedEvent::Left, &client);
                 }
@@ -244,7 +243,7 @@ impl<E: Engine> Hub<E> {
             }
             EngineReport::Lost(channel) => {
                 if let Some(index) = self.find(&channel) {
-                    // Queued entries belong to the invalid position.
+                    // Queued items belong to the void position.
                     self.feed_queues.remove(&index);
                     self.skip_gap(index, None, outlet);
                 }
@@ -333,7 +332,7 @@ impl<E: Engine> Hub<E> {
         published
     }
 
-    /// Notifies the engine that an item is about to be delivered. Returns the preceding payload if a delta is needed.
+    /// Notifies the engine that an item is about to be delivered. Returns the preceding payload if a delta is wanted.
     pub(crate) fn before_delivery(
         &mut self,
         index: u32,

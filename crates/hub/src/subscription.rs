@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(
             all.session_state(id(7)),
             SessionState::Open,
-            "a stale end ends nobody"
+            "a stale end ends no session"
         );
         all.end(id(7));
         assert_eq!(all.session_state(id(7)), SessionState::Stale);

@@ -21,7 +21,7 @@ const SPARE_QUEUES_MAX: usize = 16;
 impl<E: Engine> Hub<E> {
     /// Continues the fan-outs in progress, round robin between channels, for at most `deliveries_max` deliveries, and
     /// retries stalled publications. Returns whether deliveries are left: then call it again in the next turn, without
-    /// waiting. Publications that are still stalled wait for credit and are no reason to hurry.
+    /// waiting. Publications that are still stalled wait for credit and need no early turn.
     pub fn sweep(&mut self, deliveries_max: usize, outlet: &mut impl Outlet) -> bool {
         let has_more_to_tell = self.send_join_leaves(outlet);
         let mut left = deliveries_max;

@@ -43,8 +43,8 @@ impl<E: Engine> Hub<E> {
         channels.find_map(|name| name.strip_prefix('#'))
     }
 
-    /// Sends a command to all connections of a user, on all workers. The reply, or [`RequestOutcome::Done`], tells the number
-    /// of connections, and how many [`Answer::CommandAcknowledged`](crate::Answer::CommandAcknowledged) follow until the command is complete.
+    /// Sends a command to all connections of a user, on all workers. The reply, or [`RequestOutcome::Done`], has the number
+    /// of connections, and how many [`HubReply::CommandAcknowledged`](crate::HubReply::CommandAcknowledged) follow until the command is complete.
     pub fn send_user_command(
         &mut self,
         from: Option<(ConnectionId, Ticket)>,

@@ -11,7 +11,7 @@ use veche_hub::{
     RestoredStream, SubscribeOptions, Ticket, UserCommand, Version, WorkerId,
 };
 
-/// Output as text.
+/// Records the hub's output as text.
 #[derive(Default)]
 struct Desk(Vec<String>);
 
@@ -52,7 +52,7 @@ impl Outlet for Desk {
                 format!("joined at {}", joined.position.offset)
             }
             HubReply::HistoryRemoved(removed) => format!("{}: removed {removed:?}", ticket.0),
-            _ => unreachable!("nobody asks"),
+            _ => unreachable!("no queries are made"),
         });
     }
     fn execute_command(&mut self, _: ConnectionId, _: &Arc<UserCommand>) {}

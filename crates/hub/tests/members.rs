@@ -87,7 +87,7 @@ impl Outlet for Port<'_> {
         }
         assert!(delivery.payload.bytes.is_empty() && delivery.position.is_none());
         let client = delivery.info.and_then(|info| info.client.as_ref());
-        let client = client.expect("events name somebody");
+        let client = client.expect("events have a user or client");
         let by_user = delivery.channel.starts_with("hall") && !client.user.is_empty();
         let key = (self.me, delivery.channel.to_owned());
         let seen = self.wires.seen.entry(key).or_default();
@@ -108,11 +108,11 @@ impl Outlet for Port<'_> {
     }
 
     fn execute_command(&mut self, _: ConnectionId, _: &Arc<UserCommand>) {
-        panic!("nobody is told to do anything");
+        panic!("no commands are sent");
     }
 
     fn command_dispatched(&mut self, _: Caller, _: &Arc<UserCommand>) {
-        panic!("nobody is told to do anything");
+        panic!("no commands are sent");
     }
 }
 

@@ -13,7 +13,7 @@ use veche_hub::{
 
 use common::{name, session};
 
-/// Counts deliveries.
+/// Counts deliveries and accepts everything.
 #[derive(Default)]
 struct Tally(u64);
 

@@ -89,7 +89,6 @@ impl Keyring {
         self.source == jwt.keys
     }
 
-    /// Replaces the keys.
     pub(super) fn set_keys(&self, keys: Keys) {
         *self.keys.write() = Some(Arc::new(keys));
     }

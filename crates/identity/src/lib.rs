@@ -2,7 +2,7 @@
 //! and passwords checked by PAM.
 //!
 //! Shared by all workers. Requests never block a worker; results are delivered to its
-//! [`Desk`](veche_frontends::identity::Desk) from a thread of the outbound crate or of the helper pool. State (keys,
+//! [`CompletionSink`](veche_frontends::identity::CompletionSink) from a thread of the outbound crate or of the helper pool. State (keys,
 //! answers, breakers) survives a reload while its configuration is unchanged. PAM's answers do not, since its rules may
 //! have changed.
 //!
@@ -216,7 +216,7 @@ impl IdentityProviders {
         &self.ended
     }
 
-    /// Returns the counters.
+    /// Returns the counters for `/metrics`.
     pub fn metrics(&self) -> &Arc<IdentityMetrics> {
         &self.figures
     }

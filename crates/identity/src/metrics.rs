@@ -78,7 +78,7 @@ pub struct IdentityMetrics {
     pub took: LatencyHistogram,
     /// Successful and failed refreshes of key sets.
     pub fetched: [SharedCounter; 2],
-    /// Counters of PAM.
+    /// Counters of password checks by PAM.
     pub passwords: PasswordMetrics,
 }
 

@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_is_found_and_none_more() {
+    fn exactly_the_injected_faults_are_found() {
         let all: Vec<u32> = (0..10).collect();
         let ledger = settle(&all, |_| ());
         assert_eq!((ledger.expected, ledger.delivered), (10, 10));
@@ -577,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_nobody_has_sent_are_nobodys() {
+    fn unknown_numbers_are_counted_as_foreign() {
         let ledger = settle(&[0, 1, 5000], |_| ());
         assert_eq!((ledger.expected, ledger.delivered, ledger.lost), (10, 2, 8));
     }
@@ -612,7 +612,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_back_to_where_he_was_is_owed_what_he_missed() {
+    fn a_recovering_receiver_is_owed_missed_publications() {
         let returns = || Some(RecoveryCounts::default());
         let away = || {
             let mut page = ClientLedger::new(0);
@@ -654,7 +654,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_answered_may_come_once_or_not() {
+    fn unanswered_publications_may_arrive_once_or_not() {
         let returns = || Some(RecoveryCounts::default());
         let unsure = [3, 4, 7];
         let all: Vec<u32> = (0..10).collect();

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_told_with_both_sizes() {
+    fn insufficient_memory_is_reported_with_both_sizes() {
         let weights = [echo(4, 10, 1, None), echo(1, 20, 1, None)];
         assert_eq!(compare(&weights, 120 * MIB), Ok(()));
         assert_eq!(

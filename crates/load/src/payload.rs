@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_told_apart() {
+    fn messages_are_distinguished() {
         let mut payload = Payload::new(&PayloadPlan::default());
         let first = payload.stamp(0xabc, 1).to_vec();
         assert!(first.starts_with(b"00000abc00000001"));

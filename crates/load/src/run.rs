@@ -46,7 +46,7 @@ pub fn is_running(pid: u32) -> bool {
     resource_usage::is_running(pid)
 }
 
-/// The reason why there is no report.
+/// The reason for a missing report.
 #[derive(Debug)]
 pub enum RunError {
     /// No process has this number.

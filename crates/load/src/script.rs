@@ -45,7 +45,7 @@ pub struct ScriptPlan {
 #[derive(Debug)]
 pub struct ScriptRun {
     plan: ScriptPlan,
-    /// `u64::MAX` while unknown.
+    /// Time of the start; `u64::MAX` while unknown.
     start_ns: AtomicU64,
     /// Time of an early stop; `u64::MAX` without one.
     stopped_ns: AtomicU64,

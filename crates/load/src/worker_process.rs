@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn how_one_was_lost_is_said() {
+    fn the_cause_of_a_lost_process_is_reported() {
         for (script, how) in [
             ("kill -9 $$", "killed by signal 9"),
             // In the middle of a line.
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_one_that_is_lost() {
+    fn a_lost_process_is_not_waited_for() {
         let member = member("kill -9 $$");
         while !member.sums().finished {
             thread::yield_now();

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_moved_away_is_written_on_until_it_is_told() {
+    fn a_moved_file_is_written_until_a_reopen() {
         let folder = Folder::new("reopen");
         let mut file = LogFile::open(&folder.log(), None, None).expect("it opens");
         say(&mut file, "one\n");

@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_lines_are_kept_and_told_once() {
+    fn the_last_lines_are_reported_once() {
         let sink = LogSink::new(false);
         assert_eq!(sink.recent(0), (Vec::new(), 0));
         for line in ["one\n", "two\x1b\n"] {
@@ -454,7 +454,7 @@ mod tests {
     impl Output for Full {}
 
     #[test]
-    fn lines_that_could_not_be_written_are_counted_and_told_with_the_next() {
+    fn unwritten_lines_are_counted_and_reported_with_the_next() {
         let written = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::new(LogSink::new(false));
         sink.push(b"one\n");
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stuck_output_holds_nobody_up_and_the_loss_is_told() {
+    fn a_stuck_output_blocks_no_writer_and_the_loss_is_reported() {
         let (started, let_go) = (Arc::new(Mutex::new(false)), Arc::new(Mutex::new(())));
         let written = Arc::new(Mutex::new(Vec::new()));
         let output = Stuck {

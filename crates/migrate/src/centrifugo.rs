@@ -9,7 +9,7 @@ use super::namespaces::{self, NamespaceContext};
 use super::old_names;
 use super::settings::Settings;
 
-/// Centrifugo's default port.
+/// The port that Centrifugo listens on by default.
 const PORT: u16 = 8000;
 
 /// The port of the internal listener if Centrifugo has no internal port.

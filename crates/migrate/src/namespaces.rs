@@ -28,7 +28,7 @@ const ALWAYS: [&str; 10] = [
     "sub_refresh_proxy_name",
 ];
 
-/// Writes a namespace.
+/// Converts the options of a namespace and adds its section to the draft.
 pub(super) fn namespace(
     name: &str,
     mut options: Settings,

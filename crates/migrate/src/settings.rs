@@ -65,7 +65,7 @@ impl Settings {
         }
     }
 
-    /// Takes a flag.
+    /// Takes a flag; `false` if it is not set.
     pub(super) fn flag(&mut self, path: &str) -> bool {
         self.take(path) == Some(Value::Bool(true))
     }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-/// Bytes to send.
+/// Bytes to send, owned by one transport or shared by several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Buffer {
     /// Owned by this transport; the vector is reusable once it is returned.
@@ -12,7 +12,7 @@ pub enum Buffer {
 }
 
 impl Buffer {
-    /// Returns the bytes.
+    /// Returns the bytes of either kind.
     #[inline]
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {

@@ -25,7 +25,7 @@ pub struct ListenerId(pub u32);
 /// Why a transport ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseReason {
-    /// [`Driver::close`] was called.
+    /// The owner called [`Driver::close`].
     Requested,
     /// The peer reset the connection, or had closed it when data was sent.
     Reset,
@@ -65,42 +65,42 @@ pub struct Detached {
 pub enum Event<'a> {
     /// A listener accepted a connection.
     Accepted {
-        /// The new transport.
+        /// Id of the new transport.
         id: ConnectionId,
         /// The listener that accepted it.
         listener: ListenerId,
-        /// The peer's address.
+        /// Address of the peer, as seen by the kernel.
         peer: SocketAddr,
     },
     /// A listener can't accept connections because descriptors or memory have run out. It pauses and retries after
     /// [`Options::accept_retry_ms`]; this event is reported once for each attempt.
     AcceptStalled {
-        /// The affected listener.
+        /// Id of the paused listener.
         listener: ListenerId,
         /// The error of the operating system (EMFILE, ENFILE, ENOBUFS, ENOMEM).
         errno: i32,
     },
     /// A [`Driver::connect`] succeeded. (A failed one ends with `Closed`.)
     Connected {
-        /// The transport's id.
+        /// The id that `connect` returned.
         id: ConnectionId,
     },
     /// Received bytes, never empty.
     Received {
-        /// The transport's id.
+        /// Transport that received the bytes.
         id: ConnectionId,
         /// Lent for the call; the receiver may overwrite the bytes (unmask in place).
         bytes: &'a mut [u8],
     },
     /// The peer sent FIN: it will send no more, but may still receive.
     Ended {
-        /// The transport's id.
+        /// Transport that will receive no more.
         id: ConnectionId,
     },
     /// A buffer passed to [`Driver::send`] is complete: the kernel has accepted all of it. Buffers are returned in the
     /// order of the sends.
     Sent {
-        /// The transport's id.
+        /// Transport that the buffer was sent on.
         id: ConnectionId,
         /// The buffer as passed to `send`.
         buffer: Buffer,
@@ -108,24 +108,24 @@ pub enum Event<'a> {
     /// [`Driver::unsent`] fell, but no buffer is done and low water is not reached: a part of a large send went out. At
     /// most once per attempt.
     Progressed {
-        /// The transport's id.
+        /// Transport that sent a part.
         id: ConnectionId,
     },
     /// [`Driver::unsent`] fell to or below [`Options::low_water_bytes`] after having been above it: once per crossing.
     Drained {
-        /// The transport's id.
+        /// Transport whose queue has fallen.
         id: ConnectionId,
     },
     /// The end of an id, which is free for reuse when the sink returns.
     Closed {
-        /// The transport's id.
+        /// Transport that has ended.
         id: ConnectionId,
         /// The reason of the end.
         reason: CloseReason,
     },
     /// The transport's timer reached its deadline and is no longer set.
     Timer {
-        /// The transport's id.
+        /// Transport whose timer fired.
         id: ConnectionId,
     },
     /// [`Waker::wake`] was called, once or more, since the last `Woken`.

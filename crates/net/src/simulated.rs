@@ -51,7 +51,7 @@ pub struct Simulated {
     free: Vec<u32>,
     last_generation: u32,
     remote_ends: HashMap<ConnectionId, RemoteEnd>,
-    /// Not accepted yet.
+    /// Connections of tests that the driver has not accepted yet.
     dialed: VecDeque<(ConnectionId, ListenerId, SocketAddr)>,
     /// Dialed by the driver and not reported yet.
     dialing: Vec<(ConnectionId, SocketAddr)>,
@@ -161,7 +161,7 @@ impl Simulated {
         }
     }
 
-    /// Refuses a dial.
+    /// Refuses a connection that the driver has dialed.
     pub fn refuse_dial(&mut self, id: ConnectionId) {
         self.stir();
         if let Some(near) = self.live(id) {
@@ -417,7 +417,7 @@ impl Driver for Simulated {
         self.stir();
     }
 
-    /// Reported by [`Simulated::take_dials`].
+    /// Dials an address, as [`Simulated::take_dials`] then reports.
     fn connect_from(&mut self, to: SocketAddr, _: Option<IpAddr>) -> io::Result<ConnectionId> {
         let id = self.add();
         if let Some(near) = self.local_end(id) {

@@ -186,7 +186,7 @@ fn trouble<D: Driver>(driver: D, lasts: Duration) {
         peer.join().expect("every peer got what it should");
     }
     world.settle();
-    assert!(accepted > VISITORS, "nobody came");
+    assert!(accepted > VISITORS, "no visitors connected");
     assert_eq!(descriptors(), before, "descriptors leaked");
 }
 

@@ -72,7 +72,7 @@ impl EmulationAddress {
 }
 
 impl std::fmt::Debug for EmulationAddress {
-    /// Omits the secret.
+    /// Formats the session and the worker without the secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?} of {:?}", self.session, self.worker)
     }

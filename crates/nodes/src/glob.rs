@@ -20,7 +20,7 @@ enum Form {
     Wildcards(Box<str>),
     /// Matched by simulating its automaton, in time proportional to pattern times name.
     Steps {
-        /// The source text.
+        /// The pattern as written.
         pattern: Box<str>,
         steps: Box<[Step]>,
     },
@@ -29,9 +29,9 @@ enum Form {
 /// An instruction of the automaton. Matching tracks the set of reachable instructions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
-    /// This character.
+    /// Consumes exactly this character.
     Is(char),
-    /// Any character.
+    /// Consumes any one character.
     Any,
     /// A character inside, or outside of, these ranges.
     Within(Box<[(char, char)]>, bool),

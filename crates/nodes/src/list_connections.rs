@@ -10,7 +10,7 @@ use crate::{Caller, wire};
 /// connections.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListConnections {
-    /// The channel name.
+    /// Name of the channel whose subscribers are listed.
     #[serde(with = "wire::text")]
     pub channel: Arc<str>,
     /// Only clients that reported this name.

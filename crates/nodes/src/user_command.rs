@@ -27,11 +27,11 @@ pub struct UserCommand {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UserAction {
-    /// Closes the connection.
+    /// Closes the user's connection.
     Disconnect {
-        /// The close code.
+        /// The close code of the client protocol.
         code: u16,
-        /// A human-readable reason.
+        /// A reason for humans, sent with the code.
         #[serde(with = "wire::text")]
         reason: Arc<str>,
     },
@@ -39,7 +39,7 @@ pub enum UserAction {
     Subscribe(Box<SubscribeAction>),
     /// Unsubscribes the connection from a channel.
     Unsubscribe {
-        /// The channel name.
+        /// Name of the channel to unsubscribe from.
         #[serde(with = "wire::text")]
         channel: Arc<str>,
     },
@@ -58,7 +58,7 @@ pub enum UserAction {
 /// A subscription made by a back end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubscribeAction {
-    /// The channel name.
+    /// Name of the channel to subscribe to.
     #[serde(with = "wire::text")]
     pub channel: Arc<str>,
     /// The position up to which the client knows the channel.

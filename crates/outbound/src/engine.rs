@@ -40,7 +40,7 @@ impl Outbound {
     /// Connects to an engine and checks its version, its role, and the permissions of the account.
     ///
     /// # Errors
-    /// One line that describes what to do.
+    /// One line for the operator with the required action.
     pub fn engine(&self, settings: EngineSettings) -> Result<RemoteStore, CallError> {
         let runtime = self.runtime().map_err(|error| {
             let words = format!("can't start threads for the engine: {error}");
@@ -76,7 +76,7 @@ impl RemoteStore {
     /// Creates a port for the home of channels. `wake` is called from another thread when there are events.
     ///
     /// # Errors
-    /// The threads can't be started.
+    /// The runtime has no threads.
     pub fn channels(
         &self,
         wake: impl Fn() + Send + Sync + 'static,
@@ -108,7 +108,7 @@ impl RemoteStore {
     /// thread when there are events.
     ///
     /// # Errors
-    /// The threads can't be started.
+    /// The runtime has no threads.
     pub fn peers(
         &self,
         wake: impl Fn() + Send + Sync + 'static,
@@ -135,7 +135,7 @@ impl RemoteStore {
         Ok(port)
     }
 
-    /// Returns the counts.
+    /// Returns the counters for metrics.
     #[must_use]
     pub fn figures(&self) -> &EngineFigures {
         &self.shared.figures

@@ -1,4 +1,4 @@
-//! Scripts behind FastCGI: a limited number of concurrent requests, and a queue for the others.
+//! Scripts behind FastCGI: the number of concurrent requests is limited, and others wait in order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,13 @@ const LOG_BYTES_MAX: usize = 64 << 10;
 /// The delay before the next attempt if a socket's backlog is full.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The content type of the script's body.
+/// The content type of a request's body.
 const CONTENT_TYPE: &str = "application/octet-stream";
 
-/// A script with the requests that wait for it.
+/// A FastCGI server, and the requests that wait for it.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// `None`: the address is invalid, which the configuration rules out.
+    /// `None` if the address is invalid, which the configuration excludes.
     client: Option<veche_fastcgi::Client>,
     free: Semaphore,
     figures: Arc<ClientMetrics>,
@@ -46,7 +46,7 @@ impl Client {
         }
     }
 
-    /// Performs one request.
+    /// Performs one request and reads its complete response.
     pub(crate) async fn perform(&self, call: Fastcgi) -> CallOutcome {
         let pool = Arc::clone(&call.pool);
         let params =

@@ -418,7 +418,7 @@ impl Statement {
         };
         let (mut count, mut bytes) = (0, 0);
         while let Some(row) = result.next().await? {
-            // Rows after the first are read and dropped if only one is requested.
+            // Rows after the first are read and dropped if only the first is requested.
             if matches!(self.wanted, ResultMode::Row | ResultMode::Value) && count > 0 {
                 continue;
             }

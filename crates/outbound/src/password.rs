@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_that_are_none_or_too_dear_are_refused_before_any_work() {
+    fn invalid_and_expensive_hashes_are_rejected_first() {
         let digest = "c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc";
         let of = |head: &str| format!("${head}${digest}");
         for (bad, why) in [
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn so_many_run_and_wait_and_the_others_are_refused_at_once() {
+    async fn running_and_queued_checks_are_limited() {
         let figures = Arc::new(ClientMetrics::default());
         let hasher = Hasher::with_turns(1, Arc::clone(&figures));
         let calls = (0..100).map(|_| hasher.perform(verify("x", Some("no hash"))));

@@ -21,11 +21,11 @@ use veche_calls::{CallError, CallErrorKind};
 use crate::metrics::{BusyGuard, ClientMetrics, ConnectionGuard};
 use active_uses::{ActiveUse, ActiveUses};
 
-/// Establishes connections.
+/// Establishes, checks and closes the connections of a pool.
 pub(crate) trait Dial: Send + Sync + 'static {
     type Connection: Send + fmt::Debug + 'static;
 
-    /// Establishes a connection.
+    /// Establishes a connection that can be used at once.
     fn dial(&self) -> impl Future<Output = Result<Self::Connection, CallError>> + Send;
 
     /// Returns whether an idle connection still responds.
@@ -166,7 +166,7 @@ impl<D: Dial> ConnectionPool<D> {
 struct Permit {
     place: ActiveUse,
     _busy: BusyGuard,
-    /// Dropped last.
+    /// Dropped last, when the place is free for the next use.
     _free: OwnedSemaphorePermit,
 }
 
@@ -184,7 +184,7 @@ struct Of<D: Dial> {
     connection: D::Connection,
     connected: ConnectionGuard,
     pool: Arc<ConnectionPool<D>>,
-    /// Dropped last.
+    /// Dropped last, when the connection is closed.
     permit: Permit,
 }
 

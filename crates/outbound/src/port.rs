@@ -22,7 +22,7 @@ use crate::redis::RedisBatches;
 /// The most concurrent calls of a worker; each further one is refused at once. It also bounds the task's queue.
 pub const CALLS_MAX: usize = 1 << 16;
 
-/// A worker's port.
+/// A worker's access to outgoing calls: submits them, and receives their outcomes.
 #[derive(Debug)]
 pub struct Port {
     outbound: Outbound,

@@ -25,7 +25,7 @@ const CONV_ERR: c_int = 19;
 pub(crate) const ABORT: c_int = 26;
 pub(crate) const MODULE_UNKNOWN: c_int = 28;
 
-/// `PAM_SILENT`, `PAM_DISALLOW_NULL_AUTHTOK`.
+/// `PAM_SILENT` and `PAM_DISALLOW_NULL_AUTHTOK`: no output, and no empty passwords.
 const FLAGS: c_int = 0x8000 | 0x0001;
 
 const USER: c_int = 2;
@@ -36,7 +36,7 @@ const PROMPT_ECHO_ON: c_int = 2;
 const ERROR_MSG: c_int = 3;
 const TEXT_INFO: c_int = 4;
 
-/// `PAM_MAX_NUM_MSG`.
+/// `PAM_MAX_NUM_MSG`: the most messages of one conversation.
 const MESSAGES_MAX: usize = 32;
 
 #[repr(C)]
@@ -72,10 +72,10 @@ type SetItem = unsafe extern "C" fn(Handle, c_int, *const c_void) -> c_int;
 type Item = unsafe extern "C" fn(Handle, c_int, *mut *const c_void) -> c_int;
 type StrError = unsafe extern "C" fn(Handle, c_int) -> *const c_char;
 
-/// libpam's functions.
+/// The functions of libpam, by symbol.
 pub(crate) struct Functions {
     start: Start,
-    /// Since Linux-PAM 1.4.
+    /// `pam_start_confdir`, which Linux-PAM has since 1.4.
     start_in: Option<StartIn>,
     end: Step,
     authenticate: Step,
@@ -292,7 +292,7 @@ impl PamCredentials {
     }
 }
 
-/// pam_conv(3).
+/// Answers the prompts of PAM modules; see pam_conv(3).
 extern "C" fn converse(
     count: c_int,
     messages: *mut *const Message,

@@ -82,7 +82,7 @@ impl PamService {
     pub fn missing(&self) -> String {
         let file = &self.files()[0];
         format!(
-            "there is no file {}, and PAM would fall back to its rules for unknown services",
+            "the file {} does not exist, and PAM would fall back to its rules for unknown services",
             file.display()
         )
     }

@@ -6,6 +6,9 @@
 #![forbid(unsafe_code)]
 
 mod connections;
+mod figures;
+mod frames;
+mod inbox;
 mod lines;
 mod link;
 mod manager;
@@ -15,5 +18,6 @@ mod queue;
 mod shared;
 mod workers;
 
+pub use figures::{PoolFigures, PoolGauges, PoolRegistry, RestartReason};
 pub use program::{Options, Program};
 pub use workers::Workers;

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read};
 
 use rustix::fd::AsFd;
 
-/// The maximum length of a line; longer ones are truncated.
+/// The longest line in bytes; longer ones are truncated.
 const LINE_BYTES_MAX: usize = 16 << 10;
 
 /// One output of a process, read without blocking.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 use veche_runtime::wire::{Decoder, EventName, Limits, PREFIX_BYTES};
 
+use crate::figures::RestartReason;
 use crate::lines::Lines;
 use crate::program::Options;
 use crate::shared::{Job, ProcessKey};
@@ -21,13 +22,17 @@ const SHELL: &str = r#"exec "$0" "$@" 3<&0 </dev/null"#;
 /// The maximum number of bytes of one read.
 const READ_BYTES: usize = 256 << 10;
 
-/// The maximum number of events that wait in a process's socket.
-const AHEAD_MAX: usize = 32;
+/// Most events that wait in the socket of a process.
+const AHEAD_MAX: u128 = 256;
+
+/// Time that the events waiting in the socket of a process may take together. One write then carries as many events as
+/// the process handles in this time, and none waits much longer behind others than its own handler takes.
+const AHEAD_TIME: Duration = Duration::from_millis(1);
 
 /// A process with slower handlers gets its events one at a time.
 const QUICK: Duration = Duration::from_micros(200);
 
-/// What a frame of an event begins with, before its id.
+/// The beginning of an event's frame, before its id.
 const HEAD: &[u8] = br#"{"type":"event","id":"#;
 
 /// The state of a process.
@@ -35,9 +40,9 @@ const HEAD: &[u8] = br#"{"type":"event","id":"#;
 pub(crate) enum State {
     /// The deadline for the process to send hello and to answer the event `start`.
     Starting { until: Instant },
-    /// It takes events.
+    /// It has answered the event `start` and takes events.
     Ready,
-    /// The process was asked to end, and is killed at this time.
+    /// It was requested to stop, and is killed at that time.
     Stopping { until: Instant },
     /// The process's socket is closed; it is killed at this time.
     Over { until: Instant },
@@ -61,11 +66,15 @@ pub(crate) struct Process {
     pub(crate) state: State,
     /// The process that is ended once this one is ready.
     pub(crate) replaces: Option<ProcessKey>,
-    /// The reason why the process has to be replaced.
-    pub(crate) worn: Option<&'static str>,
+    /// Why another one is to take its place.
+    pub(crate) worn: Option<RestartReason>,
+    /// Whether it was asked to end.
+    pub(crate) is_asked: bool,
     pub(crate) started: Instant,
     pub(crate) in_hand: BTreeMap<u64, InHand>,
-    /// The number of answered events.
+    /// Resident memory when it was last looked at.
+    pub(crate) rss_bytes: u64,
+    /// Events that were answered.
     pub(crate) jobs: u64,
     /// The set of events that the process handles.
     pub(crate) events: u32,
@@ -73,6 +82,8 @@ pub(crate) struct Process {
     child: Child,
     pub(crate) stdout: Lines<ChildStdout>,
     pub(crate) stderr: Lines<ChildStderr>,
+    /// The latest lines of its error output, while it starts.
+    pub(crate) start_errors: String,
     socket: Option<UnixStream>,
     decoder: Decoder,
     output: Vec<u8>,
@@ -84,7 +95,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a process.
+    /// Starts the command with a socket to this process.
     pub(crate) fn start(
         options: &Options,
         key: ProcessKey,
@@ -115,6 +126,8 @@ impl Process {
             },
             replaces: None,
             worn: None,
+            is_asked: false,
+            rss_bytes: 0,
             started: now,
             in_hand: BTreeMap::new(),
             jobs: 0,
@@ -122,6 +135,7 @@ impl Process {
             concurrency: 1,
             stdout: Lines::new(child.stdout.take()),
             stderr: Lines::new(child.stderr.take()),
+            start_errors: String::new(),
             child,
             socket: Some(ours),
             decoder: Decoder::new(Limits::default()),
@@ -151,16 +165,19 @@ impl Process {
         if self.state != State::Ready {
             return 0;
         }
-        let ahead = if self.pace < QUICK { AHEAD_MAX } else { 0 };
+        let ahead = match self.pace < QUICK {
+            true => (AHEAD_TIME.as_nanos() / self.pace.as_nanos().max(1)).min(AHEAD_MAX) as usize,
+            false => 0,
+        };
         (self.concurrency + ahead).saturating_sub(self.in_hand.len())
     }
 
-    /// Appends a complete frame to the unsent data.
+    /// Appends a whole frame to the output.
     pub(crate) fn write_frame(&mut self, frame: &[u8]) {
         self.output.extend_from_slice(frame);
     }
 
-    /// Assigns an event, whose frame has an id of 0. Its outcome goes to the job's outlet.
+    /// Sends an event, whose frame has an id of 0, and whose outcome goes to the origin in the job.
     pub(crate) fn hand(&mut self, name: EventName, frame: &[u8], job: Option<Job>, now: Instant) {
         self.last_id += 1;
         let id = self.last_id.to_string();
@@ -180,8 +197,8 @@ impl Process {
             .insert(self.last_id, InHand { job, name, since });
     }
 
-    /// Removes an answered event from the process.
-    pub(crate) fn answered(&mut self, id: u64, now: Instant) -> Option<InHand> {
+    /// Takes an event out of the hands of the process. Returns it and the time that it took.
+    pub(crate) fn answered(&mut self, id: u64, now: Instant) -> Option<(InHand, Duration)> {
         let taken = self.in_hand.remove(&id)?;
         self.jobs += 1;
         let begun = taken.since.unwrap_or(now);
@@ -192,7 +209,13 @@ impl Process {
         for next in self.in_hand.values_mut().take(self.concurrency) {
             next.since.get_or_insert(now);
         }
-        Some(taken)
+        Some((taken, took))
+    }
+
+    /// Returns when the process last had an event in hand; `None` while it has one.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        let is_idle = self.in_hand.is_empty();
+        is_idle.then(|| self.answered.unwrap_or(self.started))
     }
 
     /// Returns the event that has been handled for the longest time, and its start.
@@ -202,7 +225,7 @@ impl Process {
         begun.min_by_key(|(since, _)| *since)
     }
 
-    /// Writes as much as the socket accepts; returns `false` if it is broken.
+    /// Writes as much as the socket accepts; `false` if it is broken.
     pub(crate) fn flush(&mut self) -> bool {
         let Some(socket) = &mut self.socket else {
             return true;
@@ -271,7 +294,7 @@ impl Process {
         result
     }
 
-    /// Closes the socket.
+    /// Closes the socket; the process is killed at `until` unless it has ended.
     pub(crate) fn close(&mut self, until: Instant) {
         self.socket = None;
         self.output.clear();
@@ -289,8 +312,8 @@ impl Process {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Returns the resident memory in bytes.
-    pub(crate) fn rss_bytes(&self) -> Option<u64> {
+    /// Returns the resident memory in bytes now.
+    pub(crate) fn read_rss_bytes(&self) -> Option<u64> {
         let path = format!("/proc/{}/statm", self.pid());
         let text = std::fs::read_to_string(path).ok()?;
         let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;

@@ -4,13 +4,16 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use veche_calls::Databases;
+
+use crate::figures::PoolFigures;
 use crate::manager;
 use crate::shared::Shared;
 
-/// The processes' part of an application's configuration.
+/// An application's settings of its processes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// The application's name.
+    /// Name of the application in the configuration.
     pub name: String,
     /// The program and its arguments.
     pub command: Vec<String>,
@@ -18,6 +21,8 @@ pub struct Options {
     pub folder: PathBuf,
     /// The application's own options, one JSON object.
     pub options: String,
+    /// The databases that handlers may call.
+    pub databases: Arc<Databases>,
     /// The number of processes, at least 1.
     pub workers: u32,
     /// The number of events after which a process is replaced; 0: unlimited.
@@ -30,10 +35,12 @@ pub struct Options {
     pub queue_timeout: Duration,
     /// The time limit for the start of a process, until it answers `start`.
     pub start_timeout: Duration,
-    /// The time that a process has to end after it is asked to.
+    /// The time that a process has to end after a request to stop.
     pub stop_timeout: Duration,
     /// The time limit of one event.
     pub event_timeout: Duration,
+    /// Time without an event after which a process is replaced.
+    pub idle_ttl: Option<Duration>,
     /// Resident memory in bytes at which a process is replaced.
     pub rss_bytes_max: Option<u64>,
 }
@@ -45,15 +52,20 @@ pub struct Program(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     options: Options,
+    figures: Arc<PoolFigures>,
     pool: OnceLock<Result<Arc<Shared>, String>>,
 }
 
 impl Program {
-    /// Creates an application without processes.
+    /// Returns an application none of whose processes has begun, and which counts in these figures.
     #[must_use]
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: Options, figures: Arc<PoolFigures>) -> Self {
         let pool = OnceLock::new();
-        Self(Arc::new(Inner { options, pool }))
+        Self(Arc::new(Inner {
+            options,
+            figures,
+            pool,
+        }))
     }
 
     /// Returns the configured options.
@@ -70,7 +82,9 @@ impl Program {
 
     /// Returns the pool, whose processes start with the first call.
     pub(crate) fn pool(&self) -> Result<&Arc<Shared>, String> {
-        let pool = self.0.pool.get_or_init(|| manager::start(&self.0.options));
+        let inner = &self.0;
+        let start = || manager::start(&inner.options, Arc::clone(&inner.figures));
+        let pool = inner.pool.get_or_init(start);
         pool.as_ref().map_err(Clone::clone)
     }
 }

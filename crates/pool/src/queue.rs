@@ -34,8 +34,8 @@ impl Queue {
         None
     }
 
-    /// Removes and returns the oldest event.
-    pub(crate) fn pop(&mut self) -> Option<Job> {
+    /// Takes the event that has waited for longest, and the time of its arrival.
+    pub(crate) fn pop(&mut self) -> Option<(Instant, Job)> {
         let (first, end) = (self.jobs.front(), self.ends.front());
         let takes_end = match (first, end) {
             (Some((at, _)), Some((end_at, _))) => end_at <= at,
@@ -47,7 +47,7 @@ impl Queue {
         } else {
             &mut self.jobs
         };
-        queue.pop_front().map(|(_, job)| job)
+        queue.pop_front()
     }
 
     /// Removes and returns an event that has waited for too long.
@@ -70,6 +70,11 @@ impl Queue {
     /// Returns the time at which the next event will have waited for too long.
     pub(crate) fn due(&self, patience: Duration) -> Option<Instant> {
         self.jobs.front().map(|(at, _)| *at + patience)
+    }
+
+    /// Returns the number of waiting events.
+    pub(crate) fn len(&self) -> usize {
+        self.jobs.len() + self.ends.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -104,7 +109,7 @@ mod tests {
         let later = now + patience;
         let mut late = || queue.pop_late(patience, later).map(|job| job.number);
         assert_eq!((late(), late(), late()), (Some(1), Some(3), None));
-        assert_eq!(queue.pop().map(|job| job.number), Some(4));
+        assert_eq!(queue.pop().map(|(_, job)| job.number), Some(4));
         assert!(queue.is_empty());
     }
 
@@ -118,7 +123,7 @@ mod tests {
             assert!(queue.push(job(name, number as u64), 9, at).is_none());
         }
         for number in 0..3 {
-            assert_eq!(queue.pop().map(|job| job.number), Some(number));
+            assert_eq!(queue.pop().map(|(_, job)| job.number), Some(number));
         }
     }
 }

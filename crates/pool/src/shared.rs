@@ -1,4 +1,4 @@
-//! The interface between the server threads and the thread of a pool.
+//! The queues between the server threads and the thread of a pool.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use veche_runtime::wire::EventName;
+
+use crate::inbox::Inbox;
 
 /// Wakes a server thread.
 pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
@@ -23,7 +25,7 @@ pub(crate) struct Job {
     pub(crate) frame: Vec<u8>,
 }
 
-/// An order of a server thread to the pool.
+/// A request of a server thread to the pool.
 #[derive(Debug)]
 pub(crate) enum Order {
     /// Requests the handling of an event.
@@ -49,25 +51,26 @@ pub(crate) enum Unanswered {
     Unhandled,
 }
 
-/// A message of a pool to a server thread.
+/// A message of a pool for a server thread.
 #[derive(Debug)]
 pub(crate) enum Mail {
     /// A frame of a process; `event` is the event's number and id, if any.
     Frame {
         process: ProcessKey,
         event: Option<(u64, u64)>,
-        /// Head and payload.
+        /// The frame's head and payload.
         bytes: Vec<u8>,
         head_bytes: usize,
     },
     /// An event has ended without an answer; the text is for the log.
     Unanswered(u64, Unanswered, Option<String>),
+    /// A process has not begun to take events; the text is for the log.
+    NotStarted(String),
 }
 
 /// The queue of messages for one server thread.
 pub(crate) struct Outlet {
-    mail: Mutex<Vec<Mail>>,
-    has_mail: AtomicBool,
+    pub(crate) mail: Inbox<Mail>,
     wake: Mutex<Option<Wake>>,
 }
 
@@ -80,8 +83,7 @@ impl std::fmt::Debug for Outlet {
 impl Outlet {
     pub(crate) fn new(wake: Option<Wake>) -> Self {
         Self {
-            mail: Mutex::default(),
-            has_mail: AtomicBool::new(false),
+            mail: Inbox::new(),
             wake: Mutex::new(wake),
         }
     }
@@ -90,33 +92,22 @@ impl Outlet {
         *self.wake.lock() = Some(wake);
     }
 
-    /// Adds a message; the first one in an empty queue wakes the server thread.
-    pub(crate) fn put(&self, mail: Mail) {
-        self.mail.lock().push(mail);
-        if !self.has_mail.swap(true, Ordering::AcqRel) {
+    /// Wakes the server thread if there is mail that it does not know of.
+    fn announce(&self) {
+        if self.mail.announce() {
             let wake = self.wake.lock().clone();
             if let Some(wake) = wake {
                 wake();
             }
         }
     }
-
-    pub(crate) fn has_mail(&self) -> bool {
-        self.has_mail.load(Ordering::Acquire)
-    }
-
-    /// Swaps all messages for an empty vector.
-    pub(crate) fn take(&self, empty: &mut Vec<Mail>) {
-        self.has_mail.store(false, Ordering::Release);
-        std::mem::swap(&mut *self.mail.lock(), empty);
-    }
 }
 
 /// A pool as seen by its users.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    orders: Mutex<Vec<Order>>,
-    /// Wakes the pool's thread when an order arrives in an empty queue.
+    pub(crate) orders: Inbox<Order>,
+    /// Counts up when orders are announced.
     waker: OwnedFd,
     /// The queues of all server threads that have joined.
     users: Mutex<Vec<Arc<Outlet>>>,
@@ -128,7 +119,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new() -> rustix::io::Result<Self> {
         Ok(Self {
-            orders: Mutex::default(),
+            orders: Inbox::new(),
             waker: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             users: Mutex::default(),
             events: AtomicU32::new(0),
@@ -140,24 +131,21 @@ impl Shared {
         &self.waker
     }
 
-    pub(crate) fn order(&self, order: Order) {
-        let mut orders = self.orders.lock();
-        let is_first = orders.is_empty();
-        orders.push(order);
-        drop(orders);
-        if is_first {
+    /// Wakes the pool if there are orders that it does not know of.
+    pub(crate) fn announce_orders(&self) {
+        if self.orders.announce() {
             self.wake();
         }
+    }
+
+    /// Wakes the server threads with mail that they do not know of.
+    pub(crate) fn announce_mail(&self) {
+        self.users.lock().iter().for_each(|user| user.announce());
     }
 
     fn wake(&self) {
         // A counter at its maximum wakes as well.
         let _ = rustix::io::write(&self.waker, &1_u64.to_ne_bytes());
-    }
-
-    /// Swaps all orders for an empty vector.
-    pub(crate) fn take(&self, empty: &mut Vec<Order>) {
-        std::mem::swap(&mut *self.orders.lock(), empty);
     }
 
     pub(crate) fn join(&self, outlet: &Arc<Outlet>) {

@@ -138,7 +138,7 @@ impl Workers {
             return true;
         }
         self.last += 1;
-        link.pool.order(Order::Job(Job {
+        link.order(Order::Job(Job {
             outlet: link.outlet.clone(),
             number: self.last,
             name,
@@ -153,18 +153,18 @@ impl Workers {
         self.effects.log(Level::Error, text, None);
     }
 
-    /// Takes what pools have for this thread.
+    /// Takes the messages of pools for this thread.
     fn take_mail(&mut self, now: Now) {
         self.now_ms = now.mono_ms;
         for place in 0..self.links().count() {
             let link = self.links().nth(place);
-            let Some(link) = link.filter(|link| link.outlet.has_mail()) else {
+            let Some(link) = link.filter(|link| link.outlet.mail.is_announced()) else {
                 continue;
             };
             let generation = link.generation;
             let mut mail = mem::take(&mut self.mail);
             if let Some(link) = self.links().nth(place) {
-                link.outlet.take(&mut mail);
+                link.outlet.mail.take(&mut mail);
             }
             for letter in mail.drain(..) {
                 self.take_letter(letter, generation);
@@ -180,6 +180,7 @@ impl Workers {
                     self.unanswered(in_hand, why, text);
                 }
             }
+            Mail::NotStarted(text) => self.effects.log(Level::Error, text, None),
             Mail::Frame {
                 process,
                 event,
@@ -259,7 +260,7 @@ impl Workers {
         }
     }
 
-    /// Stores the effects of a handshake's handler, which apply once the connection is open.
+    /// Stores the effects of a handshake's handler until the connection is open; replies when the handler ends.
     fn handshake(
         &mut self,
         of: ConnectionId,
@@ -288,7 +289,7 @@ impl Workers {
         }
     }
 
-    /// Applies the stored effects of a handshake, now that the connection is open.
+    /// Applies the effects of a handshake's handler, now that the connection is open.
     fn opened(&mut self, of: ConnectionId) {
         for (bytes, head_bytes) in self.opening.remove(&of).unwrap_or_default() {
             let read = FromWorker::read(frame_of(&bytes, head_bytes), |_| Some(EventName::Open));
@@ -301,7 +302,7 @@ impl Workers {
         }
     }
 
-    /// Converts the output of a handler to effects; returns `false` if there is no room for them.
+    /// Adds a handler's effects; `false` if they exceed the limits.
     fn carry(&mut self, handled: HandlerOutput<'_>, origin: EventOrigin) -> bool {
         let carrier = EffectBuilder {
             worker: self.worker,
@@ -345,6 +346,17 @@ impl Workers {
             self.result(waiting, &head, &[]);
             return;
         }
+        if let CallRequest::Outside(outside) = call.request {
+            match outside.call(&self.program.options().databases) {
+                Ok(call) => {
+                    let (token, call) = (self.token(), Box::new(call));
+                    self.effects.list.push(Effect::Call { call, token });
+                    self.calls.insert(token.0, waiting);
+                }
+                Err(error) => self.result(waiting, &ResultHead::failed(waiting.id, &error), &[]),
+            }
+            return;
+        }
         let token = self.token();
         let carrier = EffectBuilder {
             worker: self.worker,
@@ -383,7 +395,7 @@ impl Workers {
         }
         let link = self.links().find(|link| link.generation == call.generation);
         if let Some(link) = link {
-            link.pool.order(Order::Frame(call.process, frame));
+            link.order(Order::Frame(call.process, frame));
         }
     }
 
@@ -414,7 +426,7 @@ impl Workers {
         self.done(origin);
     }
 
-    /// Continues like an application without a handler for the event.
+    /// Continues without a handler, since the application has none.
     fn pass(&mut self, origin: EventOrigin) {
         match origin {
             EventOrigin::Handshake(of) => {
@@ -493,7 +505,7 @@ impl Workers {
         self.connections.remove(&id);
     }
 
-    /// Abandons an event whose answer is no longer needed.
+    /// Cancels an event whose answer is no longer needed.
     fn give_up(&mut self, is_it: impl Fn(EventOrigin) -> bool) {
         let found = self.in_hand.iter_mut().find(|(_, one)| is_it(one.origin));
         let Some((&number, in_hand)) = found else {
@@ -504,7 +516,7 @@ impl Workers {
         let link = self.links().find(|link| link.generation == generation);
         if let Some(link) = link {
             let outlet = link.outlet.clone();
-            link.pool.order(Order::Cancel(number, outlet));
+            link.order(Order::Cancel(number, outlet));
         }
     }
 
@@ -515,7 +527,7 @@ impl Workers {
             || calls.any(|one| one.generation == generation)
     }
 
-    /// Goes over to a newer generation that is ready, and leaves older ones that have nothing in hand.
+    /// Switches to a newer generation that is ready, and drops older ones without pending events.
     fn switch(&mut self) {
         if self.newer.as_ref().is_some_and(|link| link.pool.is_ready()) {
             let newer = self.newer.take();
@@ -531,7 +543,7 @@ impl Workers {
     }
 }
 
-/// The origin of a frame.
+/// The process that a frame came from.
 #[derive(Clone, Copy, Debug)]
 struct Source {
     process: ProcessKey,

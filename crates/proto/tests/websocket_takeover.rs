@@ -480,7 +480,7 @@ fn contexts_stay_within_their_budget() {
 
 /// A context unused in the last interval is released, unnoticed by the peer.
 #[test]
-fn a_context_that_rests_is_given_back() {
+fn an_idle_context_is_released() {
     let budget = Arc::new(DeflateBudget::default());
     let mut codecs = Codecs::with_budget(Arc::clone(&budget));
     let mut encoder = Encoder::new(Role::Server, Some(windows(15, 15)));

@@ -1,4 +1,4 @@
-//! State of connections between their events.
+//! The state of connections between their events.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use veche_types::ConnectionId;
 pub(crate) struct Connection {
     /// The user, if known.
     pub(crate) user: Option<String>,
-    /// The application's attributes.
+    /// The application's data of the connection.
     pub(crate) attributes: Attributes,
     /// An event of the connection is being handled; later messages wait.
     pub(crate) is_busy: bool,
@@ -21,5 +21,4 @@ pub(crate) struct Connection {
     pub(crate) end: Option<(u16, String)>,
 }
 
-/// Connections by id.
 pub(crate) type Connections = HashMap<ConnectionId, Connection, FixedState>;

@@ -1,4 +1,4 @@
-//! An application whose events are separate requests.
+//! An application that handles each event by a separate request.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -28,9 +28,9 @@ use crate::program::Program;
 /// The maximum size of one response's log lines, in bytes.
 const LOG_BYTES_MAX: usize = 16 << 10;
 
-/// An application that is asked anew for each event, on one worker.
+/// An application that gets each event as a separate request, on one worker.
 ///
-/// Requests leave as [`Effect::Call`], and their outcomes come back by [`Runtime::handle_outcome`].
+/// Requests leave as [`Effect::Call`], and their outcomes arrive in [`Runtime::handle_outcome`].
 #[derive(Debug)]
 pub struct PerEvent {
     program: Program,
@@ -38,7 +38,7 @@ pub struct PerEvent {
     connections: Connections,
     /// The events that are being handled, by the tokens of their calls, which are also their ids.
     in_hand: HashMap<u64, InHand, FixedState>,
-    /// Effects of accepted handshakes, which apply once the connection is open: the frames as received.
+    /// Effects of accepted handshakes, which count once the connection is open: the frames as received.
     opening: HashMap<ConnectionId, (u64, Vec<u8>), FixedState>,
     effects: Effects,
     last: u64,
@@ -158,7 +158,7 @@ impl PerEvent {
         self.done(in_hand.origin);
     }
 
-    /// Converts frames to effects; returns `false` if there is no room for them.
+    /// Converts frames to effects; `false` if they exceed the limits.
     fn carry_frames(&mut self, body: &[u8], id: u64, in_hand: &InHand, part: Parts) -> bool {
         let carrier = EffectBuilder {
             worker: self.worker,
@@ -214,7 +214,7 @@ impl PerEvent {
         self.done(in_hand.origin);
     }
 
-    /// Refuses a request or handshake that waits for an answer.
+    /// Completes an event that needs a response with a refusal.
     fn refuse(&mut self, origin: EventOrigin, status: u16, words: &str) {
         let headers = vec![("Content-Type".into(), "text/plain; charset=utf-8".into())];
         let effect = match origin {
@@ -293,7 +293,7 @@ impl PerEvent {
 #[derive(Clone, Copy, Debug)]
 enum Parts {
     All,
-    /// Replies and failures.
+    /// Only replies and failures.
     End,
     /// Effects of an accepted handshake.
     Effects,
@@ -345,7 +345,7 @@ fn frames(body: &[u8], id: u64, name: EventName) -> Result<(), String> {
     }
 }
 
-/// Returns the client's data for a script.
+/// The client's request as passed to a script.
 fn client(request: &Request) -> FastcgiClient {
     let headers = request.headers();
     FastcgiClient {
@@ -413,7 +413,7 @@ impl Runtime for PerEvent {
 
     fn attach(&mut self, _: &Host) {}
 
-    /// Current events end under the program that they began with.
+    /// Pending events are unaffected: their requests go to the script's current code.
     fn replace(&mut self, program: &Program, _: Replacement<'_, '_>) -> Result<(), Infallible> {
         self.program = program.clone();
         Ok(())

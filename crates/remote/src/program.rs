@@ -8,11 +8,11 @@ use veche_runtime::wire::{EventName, VERSION};
 /// An application's configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
-    /// The application's name.
+    /// Name of the application in the configuration.
     pub name: String,
     /// The application's options, a JSON object.
     pub options: String,
-    /// Whom to ask.
+    /// The FastCGI server that runs the script.
     pub pool: Arc<FastcgiPool>,
     /// The events that the script handles; others do not reach it.
     pub events: Vec<EventName>,

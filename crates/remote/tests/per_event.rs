@@ -47,10 +47,10 @@ fn program() -> Program {
     }
 }
 
-/// An application, and what it wants done.
+/// An application, and its effects.
 struct World {
     runtime: PerEvent,
-    /// The outputs of the last call, except requests.
+    /// The effects of the last call, except requests.
     told: Vec<String>,
     /// Requests without an outcome.
     asked: Vec<(Token, Box<Fastcgi>)>,
@@ -242,7 +242,7 @@ fn a_request_says_which_application_and_client_it_is_of() {
     );
     assert!(
         !format!("{request:?}").contains("key\""),
-        "a key shows itself to nobody"
+        "debug output hides the key"
     );
     assert!(
         world
@@ -371,7 +371,7 @@ fn a_handler_that_fails_ends_its_connection_alone() {
 }
 
 #[test]
-fn what_is_no_answer_fails_the_event_and_nothing_of_it_is_done() {
+fn an_invalid_response_fails_the_event_without_effects() {
     let good = |id: u64, members: &str| {
         let head = format!("{{\"type\":\"answer\",\"id\":{id}{members}}}");
         let mut body = (head.len() as u64).to_le_bytes().to_vec();

@@ -441,7 +441,7 @@ fn calls_are_effects_whose_answer_is_a_result() {
 }
 
 #[test]
-fn what_has_no_room_is_said() {
+fn effects_without_room_are_reported() {
     let mut effects = Effects::default();
     effects.log(Level::Info, "kept".to_owned(), None);
     let data = vec![b'x'; 16 << 20];

@@ -1,21 +1,21 @@
--- `veche.bench`: the users that `veche bench script` simulates. The script defines a session of a user, and which of
--- its actions are timed.
+-- `veche.bench`: the users that `veche bench script` simulates. The script defines the session of a user and its timed
+-- actions.
 local native, inner, veche = ...
 
 local can_wait, pcall, spawn, sleep = inner.can_wait, inner.pcall, veche.spawn, veche.sleep
 local error, rawequal, setmetatable, tostring, type = error, rawequal, setmetatable, tostring, type
 
--- Interval of checking whether the run has started; also the pause after a failed session.
+-- The pause between two checks whether the run has started, and after a failed session.
 local LOOK_S, PAUSE_S = 0.01, 1
--- Maximum length of an action's name in bytes.
+-- The most bytes of an action's name.
 local NAME_BYTES_MAX = 64
 
 local bench = {}
 
 local session
--- The error of the last failed action: a session that ends with it does not count as failed itself.
+-- The error of the last failed action: the session that it ends is not counted as failed too.
 local action_error
--- Ends a session at the end of the run.
+-- Ends a session whose time is over.
 local over = setmetatable({}, { __tostring = function() return "the run has ended" end, __metatable = false })
 
 local function bad(name, number, what)
@@ -81,7 +81,7 @@ local function play(number)
   while not native.is_over() do
     user.session = user.session + 1
     local ok, why = pcall(session, user)
-    -- Actions interrupted by the end of the run count neither as successful nor as failed.
+    -- Sessions cut off by the end of the run count neither as completed nor as failed.
     if native.is_over() then return end
     if ok then
       native.session_ended(true)

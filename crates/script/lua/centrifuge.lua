@@ -1,14 +1,14 @@
--- Handlers of hooks for clients of Centrifugo's protocol: `app.centrifuge`.
+-- Handlers of hook requests for clients of Centrifugo's protocol: `app.centrifuge`.
 local inner = ...
 
 local rule, type, rawget = inner.native.rule, type, rawget
 
--- Calls a handler for the hook request with this number.
+-- Calls the handler of the hook request with that number.
 function inner.rule(handler, number, ...)
   return rule(number, handler(...))
 end
 
--- Returns a handler that dispatches by a table of methods.
+-- Returns a handler for a table of methods.
 function inner.by_method(methods)
   return function(client, method, data)
     local handler = rawget(methods, method)

@@ -1,7 +1,6 @@
 -- `veche.channel`: values from one coroutine to another, in order, with back pressure.
 --
--- Values are stored in `items` from `head` on; `count` is their number. A coroutine that waits to send keeps its
--- value in its waiter.
+-- Values are in `items` from `head` on; `count` of them. A coroutine that waits to send keeps its value in its waiter.
 local inner = ...
 
 local new_line, give_way = inner.new_line, inner.give_way
@@ -38,7 +37,7 @@ local function take(self)
   return value
 end
 
--- Passes a value to a waiting receiver, or stores it.
+-- Passes a value to a waiting receiver, or appends it to the buffered ones.
 local function offer(self, value)
   if self.receivers.first then
     self.receivers:serve().value = value
@@ -51,7 +50,7 @@ local function offer(self, value)
   return false
 end
 
--- Returns the next value, from the stored ones or from a waiting sender.
+-- Takes the next value from the buffered ones, or from a waiting sender.
 local function poll(self)
   local senders = self.senders
   if self.count == 0 then
@@ -63,7 +62,7 @@ local function poll(self)
   return value
 end
 
--- Takes back the value of a cancelled receiver: it is the next one again.
+-- Takes back a value that was passed to a cancelled receiver: it is the next one again.
 local function put_back(self, value)
   if self.receivers.first then
     self.receivers:serve().value = value

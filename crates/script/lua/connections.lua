@@ -1,5 +1,4 @@
--- `veche.connection`, `veche.connections`: connections by id and by user, and the operations on those of other
--- workers.
+-- `veche.connection`, `veche.connections`: connections by id and by user, and the methods of those on other workers.
 local inner = ...
 
 local native, can_wait, cannot_wait, park = inner.native, inner.can_wait, inner.cannot_wait, inner.try_park
@@ -14,7 +13,7 @@ function inner.connection_methods.drain(conn)
   while true do
     local full = is_full(index, generation)
     if full == nil then error("the connection is closed", 2) end
-    -- Whether the data sent in the current run exceeds the limit is known only after the run.
+    -- The size of data sent in this run is known only after it.
     local is_unknown = not full and may_be_full(index, generation)
     if not full and not is_unknown then return true end
     local ok, why = park(is_unknown and sleep(0.001) or room(index, generation))
@@ -24,7 +23,7 @@ end
 
 ---------------------------------------------------------------------------------------------------- other workers
 
--- Handles by object: worker, index, generation, id.
+-- By handle: worker, index, generation, id.
 local places = setmetatable({}, { __mode = "k" })
 
 local function place(conn, name)
@@ -79,7 +78,7 @@ return {
     local found, list = await_reply(far.find, options), {}
     for at = 1, #found, 3 do
       local worker, index, generation = found[at], found[at + 1], found[at + 2]
-      -- A connection of this worker may have closed while the other workers answered.
+      -- One of this worker's may have closed while the others answered.
       list[#list + 1] = worker == native.worker and native.near(index, generation)
         or worker ~= native.worker and far_one(worker, index, generation, worker .. "." .. index .. "." .. generation)
         or nil

@@ -1,10 +1,10 @@
--- `veche.dict` and `veche.counter`: objects that refer to Rust's objects by number.
+-- `veche.dict` and `veche.counter`: objects for dictionaries that Rust stores under a number.
 local inner = ...
 
 local native = inner.shared
 local error, pairs, setmetatable = error, pairs, setmetatable
 
--- Creates a class of objects with these methods, each of which gets the object's number; returns the constructor.
+-- A class of objects with these methods, each of which gets the object's number; the result makes one.
 local function class(kind, methods)
   local numbers = setmetatable({}, { __mode = "k" })
   local index = {}

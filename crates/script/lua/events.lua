@@ -1,7 +1,6 @@
 -- `req:events`: a response of server-sent events (WHATWG HTML, section 9.2).
 --
--- While a script sends nothing, comments are sent: proxies then keep the connection open, and a disconnected client
--- is detected.
+-- While a script sends nothing, comments are sent: proxies keep the connection, and a closed client is noticed.
 local inner = ...
 
 local await, native, spawn, pcall = inner.await, inner.native, inner.spawn, inner.pcall
@@ -111,7 +110,7 @@ function inner.request_methods.events(request, f)
   local headers = {
     ["Content-Type"] = "text/event-stream",
     ["Cache-Control"] = "no-store",
-    -- Prevents nginx from buffering the response.
+    -- nginx must not buffer the response.
     ["X-Accel-Buffering"] = "no",
   }
   return 200, headers, function(write)

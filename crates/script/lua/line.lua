@@ -1,7 +1,7 @@
--- A queue of waiting coroutines: first come, first served. A cancelled coroutine leaves it.
+-- A queue of waiting coroutines, first in, first out. A cancelled one leaves it.
 --
--- Whatever is passed to the first in the queue belongs to that coroutine from then on, before it runs. If it is
--- cancelled in between, `Line:wait` reports this and its caller passes on what it received, so nothing is lost.
+-- A value passed to the first of a queue belongs to that coroutine from then on, before it runs. If it is cancelled in
+-- between, `Line:wait` reports that, and its caller passes the value on: nothing is lost that way.
 local inner = ...
 
 local try_park, new_token, wake = inner.try_park, inner.new_token, inner.wake
@@ -19,8 +19,8 @@ local function leave(line, waiter)
   waiter.before, waiter.behind = nil, nil
 end
 
--- Waits until the waiter, a table of the caller's, is served, or for this many seconds. Returns true, or false and
--- the reason; `waiter.is_served` tells whether it was served. Raises an error at `level` where waiting is impossible.
+-- Waits until the waiter, a table of the caller's, is served, or for `seconds`. Returns true, or false and the reason why
+-- it stopped waiting; `waiter.is_served` is set if it was served. Raises an error at `level` where nothing can wait.
 function Line:wait(waiter, level, seconds)
   if not can_wait() then error(cannot_wait(), level) end
   local last = self.last
@@ -48,7 +48,7 @@ function Line:wait(waiter, level, seconds)
   end
 end
 
--- Serves the first in the queue: it leaves, and continues soon.
+-- Serves the first of the queue: it is removed, and continues soon.
 function Line:serve()
   local waiter = self.first
   wake(waiter.token)

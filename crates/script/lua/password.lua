@@ -1,4 +1,4 @@
--- Passwords. Too many queued calls are not an error: a handler has to respond, and reports it.
+-- Passwords. A full queue is not an error: a handler has to answer, and gets nil and the reason.
 local inner = ...
 
 local native, outcome, try_park = inner.native.password, inner.native.outcome, inner.try_park

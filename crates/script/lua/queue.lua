@@ -1,15 +1,13 @@
--- `veche.queue`: waiting for queues, which Rust stores by number as long as their guard is referenced; a handle has
--- both.
+-- `veche.queue`: waits for queues that Rust stores under a number as long as a guard exists; a handle has both.
 --
--- The end of a wait transfers no value: the coroutine tries again, and one that does not reports this, so that the
--- next in the queue can try.
+-- A wait that ends takes no value: a coroutine that continues tries again, and one that does not wakes the next one.
 local inner = ...
 local native, class, try_park = inner.native.queue, inner.class, inner.try_park
 local can_wait, cannot_wait, now, give_way = inner.can_wait, inner.cannot_wait, inner.native.now, inner.give_way
 local push, pop, leave, deadline = native.push, native.pop, native.leave, native.deadline
 local error = error
 
--- Waits with the token of an attempt: returns true, or false and the reason.
+-- Waits with the token of an attempt: true, or false and why not.
 local function wait(token)
   local ok, why = try_park(token)
   leave(token, ok)

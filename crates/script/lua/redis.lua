@@ -1,5 +1,5 @@
--- `veche.redis`: servers and subscriptions as objects; Rust implements commands. Every name requested of a server is
--- a command.
+-- `veche.redis`: servers and subscriptions as objects; Rust runs the commands. Every field of a server object is a
+-- command.
 local inner = ...
 
 local native, await_reply, drop_lease = inner.native.redis, inner.await_reply, inner.native.drop_lease
@@ -21,7 +21,7 @@ end
 
 local pipeline, subscribe = native.pipeline, native.subscribe
 
--- Commands of strings only take the fast path; those with numbers, and special commands, are examined first.
+-- Strings alone take the fast path; arguments with numbers, and special commands, are checked.
 local ask, look = inner.native.ask_redis, native.run
 local function run(number, name, ...)
   local token = ask(number, name, ...)
@@ -56,10 +56,10 @@ local subscription_meta = {
 }
 
 local function subscribed(number, ok, lease, guard)
-  -- A bad argument already has its position.
+  -- The error of a bad argument already has its place.
   if not ok then error(lease, lease:find("^%S+:%d+: ") and 0 or 3) end
   local subscription = setmetatable({}, subscription_meta)
-  -- Released with the subscription, if the script drops it.
+  -- Released with the subscription, if its script drops it.
   subscriptions[subscription] = { server = number, lease = lease, guard = guard }
   return subscription
 end
@@ -96,7 +96,7 @@ function Subscription:close()
   drop_lease(subscription_of(self, "close").lease)
 end
 
--- Commands as methods, each created by its first call.
+-- Commands as methods, each created at its first call.
 local METHODS_MAX = 1000
 local methods = 0
 

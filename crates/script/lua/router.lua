@@ -1,8 +1,8 @@
--- `veche.router`: selects the function that handles a request, by its method and path.
+-- `veche.router`: finds the function for a request by its method and path.
 --
 -- Routes without parameters are found by their whole path, all others in a tree of path segments. At each segment a
--- literal is tried before a parameter, and that before a tail, so the order in which routes were added does not
--- matter. A node of the tree has a fixed depth, so a search visits each at most once, whatever the path.
+-- literal is tried before a parameter, and that before a tail, so the order in which routes were added does not matter.
+-- A node of the tree stands at one depth, so a search visits each at most once, whatever path a client sends.
 local error, next, pairs, rawget, rawset, select, setmetatable, type =
   error, next, pairs, rawget, rawset, select, setmetatable, type
 local find, gmatch, gsub, match, sub = string.find, string.gmatch, string.gsub, string.match, string.sub
@@ -25,7 +25,7 @@ local function is_callable(f)
   return type(f) == "table" and rawget(f, "befores") ~= nil
 end
 
--- Returns the segments of a pattern and the names of its parameters; or nil and the problem.
+-- Returns the segments of a pattern and the names of its parameters; or nil and the error.
 local function parse(path)
   if type(path) ~= "string" or sub(path, 1, 1) ~= "/" or #path > PATH_BYTES_MAX or find(path, "[?#%c]") then
     return nil, "a path that begins with / expected, of at most 1024 bytes, without ? and #"
@@ -67,7 +67,7 @@ local function node_of(tree, segments)
   return tree
 end
 
--- Must be called as `return add(…)`, so that errors name the script's line.
+-- To be called as `return add(…)`: then errors name the script's line.
 local function add(self, name, number, method, path, f)
   local function bad(argument, words)
     return "bad argument #" .. argument .. " to 'router:" .. name .. "': " .. words
@@ -138,19 +138,19 @@ local function decoded(segment)
   return (gsub(segment, "%%2[F5]", SPELLED))
 end
 
--- The text of a tail. A slash within a segment stays encoded, since it would otherwise look like a separator.
+-- The value of a tail. A slash in a segment stays encoded, to be distinguished from one between segments.
 local function joined(segments, from, to)
   local tail = {}
   for index = from, to do tail[#tail + 1] = gsub(segments[index], "/", "%%2F") end
   return concat(tail, "/")
 end
 
--- The functions for a request's method; GET's function handles HEAD too.
+-- The requested method; GET's function answers HEAD too.
 local function of_method(routes, method)
   return routes[method] or method == "HEAD" and routes.GET or routes["*"]
 end
 
--- If the path is known but not with this method, its methods are collected in `allowed`.
+-- If the path is known, but not with this method, its methods are added to `allowed`.
 local function choose(routes, method, allowed)
   local route = of_method(routes, method)
   if route then return route end
@@ -186,7 +186,7 @@ local function search(node, segments, index, count, method, values, depth, allow
   end
 end
 
--- Returns the route and its parameters; or nil and the allowed methods of the path.
+-- Returns the route and its parameters; or nil and the methods of the path.
 local function find_route(self, method, path)
   local allowed = {}
   local routes = self.exact[path]
@@ -220,7 +220,7 @@ local function refuse(self, req, method, allowed)
   return 405, allow, "method not allowed\n"
 end
 
--- Handlers that may respond first are called before.
+-- Runs the middleware, which may answer instead.
 local function go_on(self, index, req, f, ...)
   if select("#", ...) > 0 and (...) ~= nil then return ... end
   local before = self.befores[index]
@@ -234,7 +234,7 @@ function Router:__call(req)
   if not route then return refuse(self, req, method, allowed) end
   local names = route.names
   if #names > 0 then
-    -- In addition to the parameters of the configured route.
+    -- In addition to those of the route in the configuration.
     local params = req.params
     for index = 1, #names do params[names[index]] = values[index] end
     rawset(req, "params", params)

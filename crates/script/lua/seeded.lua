@@ -1,10 +1,10 @@
--- In a test: randomness comes from the seed, and the system's clock is the test's clock.
+-- In tests: random numbers come from the seed, and the clocks are the test's.
 local tools, native = ...
 
 local keys_of, word, identify = tools.keys, tools.word, native.identify
 local raw_pairs, rawget, type, pcall, floor, sort = pairs, rawget, type, pcall, math.floor, table.sort
 
--- Connections among the keys from `first` on are ordered by their ids, before keys without an order.
+-- Connections among the keys from `first` on are ordered by their ids, and come before keys without an order.
 local function order_connections(keys, first)
   local ids, connections, others = {}, {}, {}
   for place = first, #keys do
@@ -43,7 +43,7 @@ function pairs(t)
         if key == nil then return nil end
       end
       local value = rawget(t, key)
-      -- The key may have been removed meanwhile.
+      -- It may have been removed meanwhile.
       if value ~= nil then return key, value end
     end
   end, t, nil

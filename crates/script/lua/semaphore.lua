@@ -1,8 +1,8 @@
 -- `veche.semaphore`: limits concurrency.
 --
--- A returned permit goes to the first waiting coroutine; `free` counts the others. Calls of `with` are stored in
--- `under_way`, because a coroutine that was stopped (for its budget, for its memory) can't return its permit:
--- `reclaim` does it for dead coroutines.
+-- A returned permit goes to the first waiter; `free` counts the others. Calls of `with`
+-- are kept in `under_way`, because a coroutine that was stopped (for its budget, for its memory) can't return
+-- its permit: `reclaim` does it for dead ones.
 local inner = ...
 
 local new_line, give_way, pcall = inner.new_line, inner.give_way, inner.pcall

@@ -1,6 +1,7 @@
--- `veche.test`, its second part: stubs of other servers, and the requests they received.
+-- `veche.test`, second part: stubs of other servers, and the requests that they received.
 --
--- Rust handles stubs with a fixed response. A function is called here: a coroutine waits for each call of its stub.
+-- A stub is Rust's, which answers by itself if the answer is fixed. A function is called here: a coroutine
+-- waits for each call of its stub.
 local native, inner, veche, test, tools = ...
 
 local pcall, json, show = inner.pcall, veche.json, native.show
@@ -13,7 +14,7 @@ local FAILS = {
   timeout = true, pool_full = true, unreachable = true, connection_lost = true, refused = true, invalid = true, broken = true,
 }
 
--- Returns whether a response is the absence of one; `level` as of `error`, of the caller.
+-- Returns whether an answer is an error; `level` as of `error`, of the caller.
 local function is_failure(name, number, answer, level)
   if type(answer) ~= "table" or answer.fails == nil then return false end
   if not FAILS[answer.fails] then
@@ -26,7 +27,7 @@ end
 
 local function as_it_is(answer) return answer end
 
--- Adds a stub's response to a request.
+-- Adds a stub's answer to a request.
 local function put_answer(question, name, number, answer, read, level)
   if is_failure(name, number, answer, level + 1) then
     question.fails, question.words = answer.fails, answer.words
@@ -36,7 +37,7 @@ local function put_answer(question, name, number, answer, read, level)
   return question
 end
 
--- Starts the calls of a stub's function, each in a separate coroutine.
+-- Calls the stub's function for each request, in a separate coroutine.
 local function serve(stub, name, number, run, read)
   veche.spawn(function()
     while true do
@@ -90,7 +91,7 @@ local function read_http(answer, name, number, level)
   return { status = status, headers = headers, parts = parts }
 end
 
--- Stubs the application's requests to this address.
+-- Sets the answer to the application's requests to that address.
 function test.stub_http(method, url, answer)
   if type(method) ~= "string" or not (method == "*" or method:find("^%u+$")) then
     bad("test.stub_http", 1, 'a method such as "GET", or "*",', 2)
@@ -100,7 +101,7 @@ function test.stub_http(method, url, answer)
   add_stub("http", "test.stub_http", 3, method, url, answer, read_http)
 end
 
--- Stubs the addresses of a host.
+-- Sets the addresses of a host for the application.
 function test.stub_resolve(host, addresses)
   if type(host) ~= "string" or host == "" then bad("test.stub_resolve", 1, "a host's name", 2) end
   if type(addresses) == "string" then addresses = { addresses } end
@@ -110,14 +111,14 @@ function test.stub_resolve(host, addresses)
   add_stub("resolve", "test.stub_resolve", 2, "*", host, addresses, as_it_is)
 end
 
--- Stubs the application's statements.
+-- Sets the answer to the application's statements.
 function test.stub_mysql(sql, answer)
   if type(sql) ~= "string" or not sql:find("%S") then bad("test.stub_mysql", 1, 'a statement, or its beginning and "*",', 2) end
   if answer == nil then bad("test.stub_mysql", 2, "rows, a value, { affected = … } or a function", 2) end
   add_stub("mysql", "test.stub_mysql", 2, "*", sql, answer, as_it_is)
 end
 
--- Stubs the application's commands.
+-- Sets the answer to the application's commands.
 function test.stub_redis(command, ...)
   if type(command) ~= "string" or not command:find("^%S") then
     bad("test.stub_redis", 1, 'a command such as "GET name" or "GET *"', 2)
@@ -153,7 +154,7 @@ local function read_websocket(options, name, number, level)
   return { protocol = protocol, status = options.status, body = body }
 end
 
--- Creates a WebSocket server that the application can dial.
+-- A WebSocket server that the application can dial.
 function test.stub_websocket(url, options)
   if type(url) ~= "string" or not url:find("^wss?://") then
     bad("test.stub_websocket", 1, "an address with ws:// or wss://", 2)
@@ -179,11 +180,11 @@ function Server:accept(options)
   return client
 end
 
--- Returns the application's requests: { method = …, url = …, headers = …, body = … }.
+-- Returns the requests of the application: { method = …, url = …, headers = …, body = … }.
 function test.requests() return ask("test.requests", { ask = "requests" }, 2) end
 
--- Returns the application's statements: { sql = …, values = …, database = …, host = … }.
+-- Returns its statements: { sql = …, values = …, database = …, host = … }.
 function test.queries() return ask("test.queries", { ask = "queries" }, 2) end
 
--- Returns the application's Redis commands: { "GET", "name" }.
+-- Returns its Redis commands: { "GET", "name" }.
 function test.commands() return ask("test.commands", { ask = "commands" }, 2) end

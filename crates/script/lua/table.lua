@@ -1,4 +1,4 @@
--- `veche.table`: the parts that are simpler in Lua than in Rust. Rust implements the methods on the hot path of rows.
+-- `veche.table`: the parts that are simpler in Lua than in Rust. The methods on the hot path of rows are Rust's.
 local inner = ...
 
 local native, await, can_wait, cannot_wait = inner.native.table, inner.await, inner.can_wait, inner.cannot_wait
@@ -11,10 +11,10 @@ local scan, values, more, sum = native.scan, native.values, native.more, native.
 local see, update_seen, note = native.see, native.update_seen, native.note
 local watch, next, decode = native.watch, native.next, inner.native.modules.json.decode
 
--- Rows of a scan after which other coroutines get their turn, and rows fetched at a time.
+-- Rows of a scan after which other coroutines run, and those fetched at a time.
 local ROWS_PER_TURN, SLICE_ROWS = 4096, 256
 
--- By number: the object of each table, and its schema.
+-- By number: the one object of each table, and its schema.
 local objects, known = {}, {}
 
 local function number_of(self, method, level)
@@ -70,10 +70,10 @@ function methods.clear(self) return native.clear(number_of(self, "clear")) end
 
 ---------------------------------------------------------------------------------------------------- scans
 
--- Finished scans for reuse.
+-- Finished scans, for reuse.
 local pool, POOL_MAX = {}, 16
 
--- Functions that build rows from a list, or return its elements as values, by the columns' names.
+-- Functions that build rows from a list, or return its values, by the columns' names.
 local MAKERS_MAX = 100
 
 local function makers(object, names, as_values)
@@ -82,7 +82,7 @@ local function makers(object, names, as_values)
   return { all = all, as_values = as_values, some = {}, count = 0, lists = setmetatable({}, { __mode = "k" }) }
 end
 
--- Returns whether a list is unchanged since its function was created.
+-- Whether a list is unchanged since its builder was created.
 local function is_same(columns, names)
   local count = #names
   if #columns ~= count then return false end
@@ -92,8 +92,8 @@ local function is_same(columns, names)
   return true
 end
 
--- Returns the data for building rows of these columns: the list itself, with a function, the columns' indices and
--- their number. Most lists are used repeatedly. `number`: which argument the list is.
+-- The builder of rows of these columns: the list itself, with a function, the columns' indexes and their count. Most
+-- lists are repeated. `number`: the argument that has the list.
 local function maker_of(object, about, columns, number)
   if not columns then return about.all end
   local known = about.lists[columns]
@@ -110,12 +110,12 @@ local function maker_of(object, about, columns, number)
   return known
 end
 
--- An active scan is a table: the row data in its list part, the rest in its fields. Nothing else is allocated for it,
--- except the returned rows.
+-- An open scan is a table: the data of rows in its list, the rest in its fields. Nothing else is allocated for one, no
+-- closure and no row except the returned ones.
 local function refill(state)
   local cursor = state.cursor
   while cursor do
-    -- A slice counts as a whole one, even if most of its rows have expired.
+    -- A slice counts fully, even if most of its rows have expired.
     state.seen = state.seen + SLICE_ROWS
     if state.seen >= ROWS_PER_TURN and can_wait() then
       state.seen = 0
@@ -147,13 +147,13 @@ local function step(state)
   return refill(state)
 end
 
--- Returns the last argument, unless it is the only one, and the number of arguments.
+-- Returns the last argument, unless it is the only one, and their count.
 local function last_of(...)
   local count = select("#", ...)
   return count > 1 and select(count, ...), count
 end
 
--- `scan` is the method's scan, whose name is in errors.
+-- `scan` names the method in errors.
 local function begin(scan, self, maker, ...)
   local state = pool[#pool]
   if state then pool[#pool] = nil else state = {} end
@@ -256,7 +256,7 @@ end
 
 local PROGRESS_S, PAUSE_MAX_S = 0.25, 0.02
 
--- Waits for a job, checking at growing intervals.
+-- Waits for a job, polling less and less often.
 local function finish(number, job, progress)
   local pause, told = 0.0005, now()
   while true do

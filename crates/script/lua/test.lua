@@ -1,5 +1,5 @@
--- `veche.test`: cases, clients and assertions. Requests to the simulated environment are passed to the test runner,
--- which runs it until there is an answer.
+-- `veche.test`: cases, clients and their assertions. Operations on the environment are requests to the runner, which
+-- advances the simulation until it has an answer.
 local native, inner, veche = ...
 
 local await, can_wait, pcall, json = inner.await, inner.can_wait, inner.pcall, veche.json
@@ -41,7 +41,7 @@ local function add(function_name, name, run, is_skipped, options)
   if type(run) ~= "function" then bad(function_name, 2, "a function", 3) end
   local services = services_of(function_name, options)
   if can_wait() then error(function_name .. ": only while the file is loaded, not in another test", 3) end
-  -- Beyond pcall, this function and its caller: the script's own line.
+  -- Above pcall, this function and its caller: the script's own line.
   local _, place = pcall(error, "", 5)
   cases[#cases + 1] = { name = name, run = run }
   native.case(name, place, is_skipped, services)
@@ -66,7 +66,7 @@ end
 
 local handlers = {}
 
--- Not caught here: a run that is stopped for its budget has its position only where it was stopped.
+-- Not caught here: a run that is stopped for its budget has its place only where it was stopped.
 function handlers.start()
   run_case()
   native.ended()
@@ -106,7 +106,7 @@ local function check_seconds(name, number, seconds, what)
   return seconds
 end
 
--- `deeper`: the number of additional calls between this function and the script.
+-- `deeper`: the number of additional calls up to the script's own.
 local function list_headers(name, number, options, deeper)
   deeper = deeper or 0
   local list = {}
@@ -137,7 +137,7 @@ local function list_headers(name, number, options, deeper)
   return list
 end
 
--- Converts a value to text or bytes for a message: a table becomes JSON.
+-- Text or bytes for a message: a table is JSON.
 local function payload(name, number, data, kind)
   if type(data) == "table" then data = json.encode(data) end
   if type(data) == "number" then data = tostring(data) end
@@ -166,7 +166,7 @@ end
 
 local DEPTH_MAX = 64
 
--- Returns the expected value, in which each function is replaced by the value that it accepts.
+-- Returns the expected value, with received values in place of functions that accept them.
 local function fill(expected, got, depth)
   if type(expected) == "function" then
     if expected(got) then return got end
@@ -392,7 +392,7 @@ function Client:expect_close(code, reason, options)
   return event.code, event.reason
 end
 
--- Returns all messages that were received and not expected yet.
+-- Returns all received messages that were not expected yet.
 function Client:take()
   local number = number_of(self, "take")
   local messages = {}
@@ -503,8 +503,7 @@ function test.push(user, data, kind)
   return ask("test.push", { ask = "publish", user = user, data = data, kind = kind }, 2)
 end
 
--- Returns the application's publications, in order: those to a channel, or { channel = …, data = …, kind = … } of
--- all.
+-- Returns the application's publications, in order: to that channel, or { channel = …, data = …, kind = … } of all.
 function test.published(channel)
   if channel ~= nil and type(channel) ~= "string" then bad("test.published", 1, "the name of a channel", 2) end
   local found = {}
@@ -518,7 +517,7 @@ function test.published(channel)
   return found
 end
 
--- Returns the application's log: { level = …, text = … }.
+-- Returns the application's log lines: { level = …, text = … }.
 function test.log()
   local lines = {}
   for _, line in ipairs(ask("test.log", { ask = "log" }, 2)) do
@@ -527,7 +526,7 @@ function test.log()
   return lines
 end
 
--- Expects an error that the application has logged by now, and that therefore does not fail the test.
+-- Returns an error that the application must have logged by now, and which then does not fail the test.
 function test.expect_error(pattern)
   if type(pattern) ~= "string" then bad("test.expect_error", 1, "a pattern", 2) end
   local others = {}
@@ -543,7 +542,7 @@ function test.expect_error(pattern)
   error("test.expect_error: no such error was logged\n  - pattern  " .. show(pattern) .. table.concat(others), 2)
 end
 
--- Returns the seconds since the start of the test, by its own clock.
+-- Seconds since the test began, by its own clock.
 function test.now() return ask("test.now", { ask = "now" }, 2) end
 
 return test, handlers, {

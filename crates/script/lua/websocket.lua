@@ -1,8 +1,8 @@
 -- `veche.websocket`: connections to other WebSocket servers.
 --
--- An object belongs to Rust; its state, a table, belongs to the object. Rust calls `message` and `closed` for each
--- event of an open connection, one by one, each in a separate coroutine: while one waits, the next events wait, and
--- finally the socket is paused. So a bounded queue is sufficient for a blocking `receive`.
+-- An object is one of Rust's; its state, a table, belongs to it. Rust calls `message` and `closed` for each event of
+-- an open connection, one by one, each in a separate coroutine: while one waits, the next ones are queued, and
+-- finally the socket is not read. So a bounded queue is all that a blocking `receive` needs.
 local inner = ...
 
 local client, native, await, try_park = inner.client, inner.native, inner.await, inner.try_park
@@ -14,7 +14,7 @@ local running, status = inner.coroutine_running, inner.coroutine_status
 local state_of, raw_close = client.state, client.close
 local error, type, pairs, next, math = error, type, pairs, next, math
 
--- Maximum number of messages queued for `receive`, and of their bytes: beyond either the next event waits.
+-- Messages that wait for `receive`, and their bytes: beyond either limit the next one waits.
 local QUEUE_MAX, QUEUE_BYTES_MAX = 256, 1048576
 
 local TIMEOUT_MAX = 31536000
@@ -72,7 +72,7 @@ end
 
 function inner.client_message(ws, data, kind)
   local state = state_of(ws)
-  -- `onopen` runs first. If it was stopped, it is not reported.
+  -- `onopen` comes first. If it was stopped, that is not reported.
   while state.opening and status(state.opening) ~= "dead" do
     local token = sleep(0.05)
     state.opened = token
@@ -89,7 +89,7 @@ end
 -- Returns the addresses of a host, the best first; or nil and the reason.
 local function resolve(host, is_address, seconds)
   if is_address then return { host } end
-  -- RFC 6761, section 6.3: this name is always the local machine.
+  -- RFC 6761, section 6.3: that name is always this machine.
   if host == "localhost" then return { "127.0.0.1", "::1" } end
   local ok, addresses = inner.pcall(inner.await_reply, native.resolve, host, { timeout = seconds })
   if ok then return addresses end
@@ -104,7 +104,7 @@ local function try_dial(ws, state, address, seconds)
   local ok, protocol = try_park(token)
   state.dialing = nil
   if not ok then
-    -- A coroutine that was cancelled while it waited needs no connection.
+    -- A cancelled waiter needs no connection.
     client.hang_up(token)
     return false, protocol
   end
@@ -112,7 +112,7 @@ local function try_dial(ws, state, address, seconds)
   return true
 end
 
--- Tries one address after the other; returns true, or false and the last error.
+-- Tries one address after the other; returns true, or false and why the last one failed.
 local function connect(ws, state)
   local host, is_address, seconds = client.check(state.name, state.url, state.options)
   local by = now() + seconds
@@ -133,15 +133,14 @@ end
 
 ---------------------------------------------------------------------------------------------------- callbacks
 
--- Errors of callbacks are logged, since there is no caller to raise them to.
+-- Errors of callbacks are logged, since no caller could receive them.
 local function call(f, ...)
   if not f then return end
   local ok, why = inner.xpcall(f, inner.traceback, ...)
   if not ok then native.log("error", why) end
 end
 
--- Returns the seconds until the next attempt: doubled each time, and randomised, so that clients of the same server
--- don't reconnect together.
+-- Seconds until the next attempt: doubled each time, with jitter between clients of the same server.
 local function pause(state)
   local reconnect = state.reconnect
   local seconds = math.min(reconnect.max, reconnect.min * 2 ^ math.min(state.attempts, 30))
@@ -149,7 +148,7 @@ local function pause(state)
   return seconds * (0.5 + random() / 2)
 end
 
--- Dials; returns whether dialing is finished for now.
+-- Dials; returns whether nothing more is to be dialed for now.
 local function run(ws, state)
   local ok, why = connect(ws, state)
   redialing[ws] = nil
@@ -166,7 +165,8 @@ local function run(ws, state)
   return false
 end
 
--- Dials until there is a connection. Its task, `own`, starts here again after an end that no pcall catches.
+-- Dials until connected. Its task, `own`, restarts here after errors that no pcall
+-- catches.
 local function dial_again(ws, state, own)
   while state.dialer == own and not state.is_left and not native.is_retired() do
     if state.dialing then
@@ -176,14 +176,14 @@ local function dial_again(ws, state, own)
     if state.state == "open" then return end
     redialing[ws] = own
     await(sleep, pause(state))
-    -- `onclose` runs first. If it was stopped, it is not reported.
+    -- `onclose` comes first. If it was stopped, that is not reported.
     while state.closing and status(state.closing) ~= "dead" do await(sleep, 0.05) end
     if run(ws, state) then return end
   end
 end
 
--- `first`: the function with which its task begins. No later attempt would be made once memory has room again, so no
--- limit refuses the task.
+-- `first`: the beginning of its task. No later event would request another connection, so no memory limit refuses
+-- a later one.
 local function keep_dialing(ws, state, first)
   local own
   local function go_on() return dial_again(ws, state, own) end
@@ -231,7 +231,7 @@ local function own(ws, name)
   return state, index, generation
 end
 
--- Raw, like a connection's: every message takes this path.
+-- Raw, as a connection's: the hot path of messages.
 methods.send = client.send
 
 function methods.receive(ws, timeout)
@@ -248,7 +248,7 @@ function methods.receive(ws, timeout)
   local ok, why = receivers:wait(waiter, 3, timeout)
   if waiter.data then
     if ok then return waiter.data, waiter.kind end
-    -- Cancelled after it was served: the message goes to the next receiver.
+    -- Cancelled after it was served: the message goes to the next one.
     if receivers.first then
       local heir = receivers:serve()
       heir.data, heir.kind = waiter.data, waiter.kind
@@ -264,7 +264,7 @@ end
 function methods.drain(ws)
   local _, index, generation = own(ws, "drain")
   if not can_wait() then error(cannot_wait(), 2) end
-  -- Data sent in the current run counts once the run has ended.
+  -- Data sent in this run counts once it is on its way.
   await(sleep, 0)
   while true do
     local full = client.is_full(index, generation)
@@ -289,7 +289,7 @@ function methods.close(ws, code, reason)
   if state.is_left then return nil, "closed" end
   local was_open = state.state == "open"
   state.is_left = true
-  -- Messages that were not received yet are dropped.
+  -- Received messages that were not taken are dropped.
   if state.receivers then
     state.items, state.kinds, state.head, state.tail, state.bytes = {}, {}, 0, 0, 0
     if state.room then wake(state.room) end

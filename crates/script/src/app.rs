@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use veche_calls::Databases;
 use veche_store::Store;
 
 use crate::clock::ClockMode;
@@ -21,6 +22,8 @@ pub struct ScriptApp {
     pub options: serde_json::Value,
     /// Whether a folder for `veche.file` is configured.
     pub has_files: bool,
+    /// The databases that scripts may connect to by name.
+    pub databases: Arc<Databases>,
     /// The resource limits of its scripts.
     pub limits: ScriptLimits,
     /// Whether it serves clients or is a service.

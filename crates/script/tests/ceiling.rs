@@ -210,7 +210,7 @@ fn memory_near_its_limit_is_collected_in_slices() {
 }
 
 #[test]
-fn what_is_refused_at_the_limit_collects_nothing() {
+fn an_allocation_refused_at_the_limit_starts_no_collection() {
     let mut bench = Bench::with(
         "local app, kept = {}, nil
         function app.message(conn, data)

@@ -221,7 +221,7 @@ fn what_nests_in_c_is_an_error_in_time() {
 }
 
 #[test]
-fn nobody_runs_unwatched() {
+fn every_handler_is_limited() {
     for body in [
         "error(setmetatable({}, { __tostring = function() while true do end end }))",
         "local t = require('veche').spawn(function() error('x') end)
@@ -516,7 +516,7 @@ fn bad_arguments_are_named() {
 }
 
 #[test]
-fn a_connection_is_one_or_the_call_says_so() {
+fn invalid_connections_are_an_error() {
     let mut bench = Bench::new(
         "local app = {}
         function app.open(conn)

@@ -140,7 +140,7 @@ fn nothing_runs_before_start_has_ended() {
 }
 
 #[test]
-fn who_leaves_before_start_has_ended_is_not_forgotten() {
+fn a_close_before_the_end_of_start_is_delivered() {
     let mut bench = Bench::new(
         "local veche = require 'veche'
         local app = {}
@@ -285,7 +285,7 @@ fn subscribing_waits_for_the_home() {
 }
 
 #[test]
-fn errors_are_told_to_the_script() {
+fn errors_are_passed_to_the_script() {
     let mut bench = Bench::new(
         "local veche = require 'veche'
         local app = {}
@@ -484,7 +484,7 @@ fn scripts_that_do_not_load() {
 }
 
 #[test]
-fn modules_are_loaded_once_and_circles_are_told() {
+fn modules_are_loaded_once_and_cycles_are_reported() {
     let folder = Folder::new();
     folder.write("lib/a.lua", "print('a') return { n = 1 }");
     folder.write("b/init.lua", "return 'b'");
@@ -506,7 +506,7 @@ fn modules_are_loaded_once_and_circles_are_told() {
 }
 
 #[test]
-fn a_slip_in_a_handler_name_is_told() {
+fn a_misspelt_handler_name_is_reported() {
     let mut bench = Bench::new("return { mesage = function() end }");
     assert!(bench.told()[0].contains("app.mesage is never called"));
 }

@@ -14,6 +14,7 @@ fn app() -> ScriptApp {
         name: "test".into(),
         options: serde_json::Value::Null,
         has_files: false,
+        databases: Arc::default(),
         limits: limits(),
         role: veche_script::AppRole::Clients,
     }
@@ -105,7 +106,7 @@ fn cases_are_listed_with_their_lines() {
 }
 
 #[test]
-fn what_is_wrong_while_loading_is_told_with_its_line() {
+fn loading_errors_are_reported_with_their_line() {
     for (script, words) in [
         ("local x = ", "a_test.lua:1:"),
         (

@@ -296,7 +296,6 @@ impl BanTable {
         }
     }
 
-    /// Removes expired bans.
     fn remove_expired(&mut self, now_s: u64) {
         self.users.retain(|_, until| is_in_force(*until, now_s));
         self.tokens.retain(|_, until| is_in_force(*until, now_s));

@@ -52,7 +52,7 @@ impl Cluster {
         self.seen.read().has(id)
     }
 
-    /// Notifies the other nodes that this one is leaving.
+    /// Announces to the other nodes that this one ends.
     pub(crate) fn leave(&self) {
         self.is_leaving.store(true, Relaxed);
         self.bell.ring();

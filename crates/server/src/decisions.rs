@@ -29,7 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The log target of the lines.
 const TARGET: &str = "veche::decision";
 
-/// Returns whether a watcher wants a decision.
+/// Returns whether a watcher's filter matches a decision.
 fn wants(filter: &DecisionFilter, decision: &AuthDecision<'_>) -> bool {
     let is =
         |wanted: &Option<String>, found: &str| wanted.as_ref().is_none_or(|wanted| wanted == found);
@@ -55,7 +55,7 @@ impl DecisionLog {
         self.is_watched.load(Relaxed) || tracing::enabled!(target: TARGET, tracing::Level::DEBUG)
     }
 
-    /// Passes a decision to the watchers that want it, and to the log.
+    /// Passes a decision to the watchers with a matching filter, and to the log.
     pub(crate) fn report(&self, decision: &AuthDecision<'_>) {
         let AuthDecision {
             what,

@@ -98,7 +98,7 @@ fn refuse(to: &OwnedFd, why: String) {
 enum StopReason {
     /// The reader has disconnected.
     Gone,
-    /// An error.
+    /// A row could not be read or written; the text goes into [`DumpEnd`].
     Error(String),
 }
 

@@ -10,7 +10,7 @@ use veche_nodes::engine::channel::{Event, Order};
 use veche_outbound::Outbound;
 use veche_outbound::engine::{EnginePort, EngineSettings, Notice, RemoteStore, Sentinel};
 
-/// The target of an engine's log lines.
+/// The target of log lines of an engine.
 const LOG: &str = "veche::engine";
 
 /// A worker's end of an engine outside the process.

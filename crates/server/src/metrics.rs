@@ -13,6 +13,7 @@ mod hooks;
 mod identity;
 mod logs;
 mod nodes;
+mod pools;
 mod process;
 mod scripts;
 mod tables;
@@ -28,6 +29,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
+use veche_apps::PoolRegistry;
 use veche_config::{Config, unix_now_ms};
 use veche_frontends::credential_kind::CredentialKind;
 use veche_frontends::stats::{
@@ -47,6 +49,7 @@ pub(crate) struct MetricsReport {
     common: Arc<ProcessState>,
     registry: Registry,
     store: Arc<Store>,
+    pools: PoolRegistry,
     uid: String,
     /// The configuration in force, for the admin page.
     shown: Mutex<Value>,
@@ -86,6 +89,7 @@ impl MetricsReport {
             common,
             registry,
             store,
+            pools: PoolRegistry::default(),
             uid,
             shown: Mutex::default(),
             dev: None,
@@ -97,6 +101,13 @@ impl MetricsReport {
         let engine = Box::new(engine::Engine(engine));
         self.registry.register_collector(engine);
         self
+    }
+
+    /// The same, with the figures of applications in processes.
+    pub(crate) fn with_pools(mut self, pools: PoolRegistry) -> Self {
+        let collector = Box::new(pools::PoolCollector(pools.clone()));
+        self.registry.register_collector(collector);
+        Self { pools, ..self }
     }
 
     /// Adds the notices of developer pages.
@@ -126,6 +137,7 @@ impl MetricsReport {
             "services_running": self.sum(|s| &s.services_running),
             "service_restarts": self.sum(|s| &s.service_restarts),
             "tables": tables::figures(&self.store),
+            "pools": pools::figures(&self.pools),
         });
         let history = self.common.history.stats();
         if let Some(cluster) = &self.common.cluster {
@@ -535,7 +547,9 @@ mod tests {
             store,
             "0".to_owned(),
         );
-        let report = report.with_engine(None);
+        let pools = PoolRegistry::default();
+        pools.of("chat");
+        let report = report.with_engine(None).with_pools(pools);
         (common, report)
     }
 
@@ -571,7 +585,7 @@ mod tests {
         let text = report.metrics();
         let mut page = String::from(
             "# Metrics\n\n`GET /metrics` on an internal listener returns these metrics for Prometheus, one line per \
-             `worker`, per `client` of scripts, or per `table` of scripts. Counters end in `_total`.\n\nA test generates this page from \
+             `worker`, per `client` or `table` of scripts, or per `app` with processes. Counters end in `_total`.\n\nA test generates this page from \
              a scrape; `VECHE_BLESS=1 cargo test -p veche reference` updates it.\n\n| metric | kind | labels | \
              meaning |\n|---|---|---|---|\n",
         );

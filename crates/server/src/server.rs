@@ -118,6 +118,7 @@ pub(crate) fn start(
         false => None,
     };
     let report = report.with_engine(engine.clone());
+    let report = report.with_pools(library.pools.clone());
     let report = Arc::new(report.with_dev(dev.clone()));
     report.configured(&config);
     // Control messages are bounded by sessions' requests; this is far above that.
@@ -251,7 +252,7 @@ pub(crate) fn start(
     })
 }
 
-/// A hub for each worker, with its part of what channels remember.
+/// A hub for each worker, with its part of the stored history.
 fn hubs(config: &Config, workers: usize, seed: u64, is_remote: bool) -> Result<Vec<Hub>, String> {
     let namespaces = Arc::new(veche_config::namespaces(config));
     let bytes_max = site::history_bytes_max(config);

@@ -137,7 +137,7 @@ impl FuzzStage<Simulated> {
         self.network().dial(ListenerId(listener), from)
     }
 
-    /// Returns what a client has received, and whether more may come.
+    /// Returns the data received by a client, and whether more may follow.
     pub(crate) fn read(&mut self, id: ConnectionId) -> (Vec<u8>, RemoteState) {
         let mut bytes = Vec::new();
         let state = self.network().read(id, &mut bytes);

@@ -27,9 +27,8 @@ const REMIND_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 /// How a listener accepts connections.
 #[derive(Clone, Debug)]
 pub(crate) enum ListenerMode {
-    /// Without TLS.
     Plain,
-    /// With TLS.
+    /// With TLS, by the current certificates.
     Sealed(Acceptor),
     /// Rejects TLS: it is configured, but there is no certificate.
     Closed,

@@ -329,7 +329,7 @@ fn each_expectation_fails_in_its_own_words() {
 
 /// The test itself succeeds, the application does not.
 #[test]
-fn an_error_that_nobody_expected_fails_the_test() {
+fn an_unexpected_error_fails_the_test() {
     let told = failure("test.connect('/w'):send('fail')");
     let start = "the application logged an error (test.expect_error expects one):\n  app.lua:13: no idea\n  stack traceback:\n";
     assert!(told.starts_with(start), "{told}");
@@ -420,7 +420,7 @@ fn some_seed_finds_what_depends_on_an_order() {
 }
 
 #[test]
-fn what_is_run_and_how_it_exits() {
+fn selected_tests_and_exit_codes() {
     let folder =
         Folder::new("test.case('one', function() end)\ntest.skip('two', function() error() end)\n");
     folder.write("more/deep_test.lua", "local test, help = require 'veche.test', require 'help'\nlocal near = require 'near'\ntest.case('three', function() test.equal(help + near, 3) end)");
@@ -500,7 +500,7 @@ fn what_is_run_and_how_it_exits() {
     nothing.write("app.lua", APP);
     assert_eq!(
         nothing.run(&[]).2,
-        "veche: .: there is no file named *_test.lua\n"
+        "veche: .: no file is named *_test.lua\n"
     );
 }
 
@@ -604,7 +604,7 @@ fn the_examples_pass_and_their_tests_see_mistakes() {
 
 /// Compares the output shown in the guide with the real one.
 #[test]
-fn the_guide_shows_what_is_so() {
+fn the_guide_shows_the_actual_output() {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/lua.md");
     let guide = fs::read_to_string(guide).expect("the guide");
     let section = guide.split("\n## Tests\n").nth(1).expect("the section");

@@ -230,7 +230,7 @@ fn a_file_is_held_against_another_server() {
 }
 
 #[test]
-fn errors_that_are_allowed_are_none() {
+fn allowed_errors_do_not_count() {
     let server = Server::start(USUAL);
     let text = format!(
         "{}[[phase]]\nkind = \"http\"\nurl = \"http://{}/missing\"\nrate = 20\n\
@@ -242,7 +242,7 @@ fn errors_that_are_allowed_are_none() {
 }
 
 #[test]
-fn nobody_there_is_3() {
+fn an_unreachable_server_exits_with_3() {
     let text = "url = \"ws://127.0.0.1:1/\"\nconnections = 2\n[[phase]]\nkind = \"storm\"\n";
     let seen = File::new("nobody", text).run(&[]);
     seen.code(3).says("BROKEN  errors == 0: 2, such as refused");
@@ -274,7 +274,7 @@ fn an_interrupt_ends_it_with_what_there_is() {
 }
 
 #[test]
-fn broken_files_are_told_line_by_line() {
+fn invalid_files_are_reported_line_by_line() {
     let text = "url = \"ws://127.0.0.1:1/\"\nconections = 5\n[[phase]]\nkind = \"echo\"\nrate = \"fast\"\n\
                 promise.latency.p99 = 50\n[[phase]]\nkind = \"ecco\"\n";
     let file = File::new("bad", text);

@@ -244,7 +244,7 @@ fn usage() {
 }
 
 #[test]
-fn nobody_answers() {
+fn no_server_answers() {
     let folder = Folder::new("nobody");
     folder.write(GOOD);
     for command in ["status", "reload", "stop"] {

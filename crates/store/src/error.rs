@@ -24,7 +24,7 @@ pub enum Error {
     #[error("a key may have at most 1024 bytes")]
     Key,
     /// The limit leaves no room. Nothing is evicted.
-    #[error("full: {needed} bytes more would exceed its limit of {bytes_max}")]
+    #[error("it is full: {needed} bytes more would exceed its limit of {bytes_max}")]
     Full {
         /// The additional bytes needed.
         needed: usize,

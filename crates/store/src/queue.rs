@@ -1,7 +1,7 @@
 //! A queue shared by all workers: first in, first out, each value to one consumer.
 //!
 //! A waiter leaves the number of its wait and a [`Notifier`]. A notification transfers nothing: the value stays in the
-//! queue until its consumer takes it, so a cancelled consumer loses nothing. But a notified consumer that gives up must
+//! queue until its consumer takes it, so a cancelled consumer loses nothing. But a notified consumer that stops waiting must
 //! say so ([`Queue::cancel_wait`]), because another one may be waiting for the same value.
 
 use std::collections::VecDeque;

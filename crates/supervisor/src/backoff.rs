@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 pub(crate) const YOUNG: Duration = Duration::from_secs(5);
 /// The delay after the first early death.
 const WAIT_FIRST: Duration = Duration::from_millis(200);
-/// The longest delay.
+/// The longest delay before a restart.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Counts consecutive early deaths.

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_for_the_owner_only_and_goes_with_the_door() {
+    fn the_socket_is_private_and_removed_at_the_end() {
         let path = place("owner");
         let door = ControlSocket::claim(&path).expect("claimed");
         let mode = fs::metadata(&path).expect("there").permissions().mode();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_on_the_folder_keeps_nobody_out() {
+    fn a_lock_on_the_folder_does_not_block_clients() {
         let folder = place("folder");
         fs::create_dir_all(&folder).expect("a folder");
         let locked = File::open(&folder).expect("readable");
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_is_held_is_told_with_its_holder() {
+    fn a_held_lock_is_reported_with_its_holder() {
         let path = place("held");
         let mut lock = path.clone().into_os_string();
         lock.push(".lock");

@@ -131,7 +131,7 @@ pub(super) fn rehearsal(binary: &Path, text: &str) -> io::Result<Child> {
         .spawn()
 }
 
-/// Runs the rehearsal: every step that must work before the point of no return.
+/// Runs the rehearsal: everything that has to work before the point of no return.
 pub(super) fn rehearse(file: &Path) -> Result<SupervisorEnd, ServeError> {
     let mut text = String::new();
     io::stdin().read_to_string(&mut text)?;

@@ -469,7 +469,7 @@ impl Supervisor {
                     "SIGINT"
                 };
                 let at_once = self.stopping.is_some();
-                info!(target: TARGET, signal = name, at_once, "told to stop");
+                info!(target: TARGET, signal = name, at_once, "stop requested");
                 self.stop(at_once);
             }
             SIGHUP => {

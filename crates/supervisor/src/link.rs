@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_read_is_an_error_at_a_bound() {
+    fn a_peer_that_does_not_read_is_an_error_at_a_limit() {
         let (mut ours, _theirs) = both();
         let text = "x".repeat(1 << 20);
         let refused = (0..100)
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_comes_after_what_was_said() {
+    fn the_end_follows_all_messages() {
         let (mut ours, mut theirs) = both();
         ours.send(&1).expect("sent");
         drop(ours);

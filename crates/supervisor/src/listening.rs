@@ -45,7 +45,6 @@ pub(crate) struct ListeningSockets {
 }
 
 impl ListeningSockets {
-    /// Duplicates the sockets.
     pub(super) fn try_clone(&self) -> io::Result<Self> {
         let sockets = self.sockets.iter().map(OwnedFd::try_clone);
         Ok(Self {

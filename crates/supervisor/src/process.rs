@@ -58,7 +58,6 @@ pub struct StartOptions {
     pub listeners: Vec<InheritedListener>,
     /// Whether this is `veche dev`, where pages show errors.
     pub dev: bool,
-    /// The server's log.
     pub log: logging::ServerLog,
     /// Whether services wait for [`ServerControl::start_services`].
     pub holds_services: bool,

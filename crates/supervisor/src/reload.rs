@@ -47,7 +47,7 @@ impl LoadedConfig {
     }
 }
 
-/// A configuration that the server process was asked to apply.
+/// A configuration that was sent to the server process.
 pub(super) struct PendingReload {
     id: u64,
     loaded: LoadedConfig,
@@ -56,7 +56,7 @@ pub(super) struct PendingReload {
     kept: Vec<String>,
     /// The client of the control socket that waits for the result.
     client: Option<u64>,
-    /// The deadline of the reload; `None` once it has passed.
+    /// When it is abandoned; `None` afterwards.
     pub(super) deadline: Option<Instant>,
 }
 

@@ -31,7 +31,7 @@ pub struct TlsStream {
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "the state is small during nearly all of a connection's life, and owners of many box it"
+    reason = "all but a moment of a connection's life it is going, and owners of many of them box them"
 )]
 enum Stage {
     /// A server that has not received the client hello yet.

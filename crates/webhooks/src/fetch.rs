@@ -13,7 +13,7 @@ pub const CONNECTIONS_MAX: u32 = 64;
 
 /// A request with its limits.
 pub struct FetchRequest<'g> {
-    /// The URL.
+    /// URL of the request, with scheme `http` or `https`.
     pub url: &'g str,
     /// Header names and values, in order.
     pub headers: Vec<(String, Vec<u8>)>,
@@ -51,13 +51,13 @@ impl FetchRequest<'_> {
     }
 }
 
-/// A complete response.
+/// A complete response, of any status.
 pub struct FetchResponse {
-    /// The status code.
+    /// Status code of the response.
     pub status: u16,
     /// Header names and values, in order.
     pub headers: Vec<(String, Vec<u8>)>,
-    /// The complete body.
+    /// The body, of at most the request's limit.
     pub body: Vec<u8>,
 }
 

@@ -284,7 +284,7 @@ impl<A: AppHost, T> Worker<A, T> {
         let now_ms = self.shared.now.mono_ms;
         let has_clients = self.shared.stats.connections.read() > 0;
         let Some(drain) = &mut self.drain else { return };
-        // Services may use them after they were told to stop; the remaining time is for closing handshakes.
+        // Services may use them after the request to stop; the remaining time is for closing handshakes.
         let is_late = now_ms >= drain.servers_ms;
         let is_needed = drain.apps != AppsStage::StoppedEverywhere
             || has_clients

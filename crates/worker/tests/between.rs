@@ -24,7 +24,7 @@ const FOR_THE_PROCESS: [&str; 7] = [
 ];
 
 #[test]
-fn a_message_for_a_worker_comes_back_as_it_was() {
+fn worker_messages_survive_a_round_trip() {
     for (name, envelope) in samples::all() {
         let message = envelope.message;
         let is_for_process = FOR_THE_PROCESS.iter().any(|begin| name.starts_with(begin))

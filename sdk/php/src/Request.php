@@ -17,6 +17,7 @@ final class Request
      * @param array<string, string> $parameters Parameters of the route's path.
      * @param string $remote Address of the client.
      * @param string $body The body; empty for handshakes.
+     * @param string|null $user The user that the route's identity has named.
      */
     public function __construct(
         public readonly string $method,
@@ -26,6 +27,7 @@ final class Request
         public readonly array $parameters = [],
         public readonly string $remote = '',
         public readonly string $body = '',
+        public readonly ?string $user = null,
     ) {
     }
 
@@ -78,7 +80,7 @@ final class Request
      * @internal
      * @param array<string, mixed> $head
      */
-    public static function from(array $head, string $body = ''): self
+    public static function from(array $head, string $body = '', ?string $user = null): self
     {
         return new self(
             $head['method'],
@@ -88,6 +90,7 @@ final class Request
             array_column($head['params'] ?? [], 1, 0),
             $head['remote'] ?? '',
             $body,
+            $user,
         );
     }
 }

@@ -135,7 +135,7 @@ impl Checker<'_> {
         if !(self.world.is_file)(&path) {
             self.problems.add(
                 table.value_at("script"),
-                format!("script: there is no file {}", shown(&path)),
+                format!("script: the file {} does not exist", shown(&path)),
             );
             return None;
         }
@@ -149,7 +149,7 @@ impl Checker<'_> {
         };
         let folder = self.base.join(folder);
         if !(self.world.is_folder)(&folder) {
-            let why = format!("files: there is no folder {}", shown(&folder));
+            let why = format!("files: the folder {} does not exist", shown(&folder));
             self.problems.add(table.value_at("files"), why);
             return None;
         }

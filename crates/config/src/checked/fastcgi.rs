@@ -1,4 +1,4 @@
-//! `[[app]]` with `runtime = "fastcgi"`: the FastCGI server and its limits.
+//! `[[app]]` with `runtime = "fastcgi"`: the FastCGI server, and the limits of requests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::raw::RawTable;
 use crate::secret::{SecretSource, SecretValue};
 use crate::types::{AppConfig, Fastcgi};
 
-/// What scripts in Lua have alone, as far as it has no default.
+/// Directives without a default that only scripts in Lua have.
 const OF_LUA: [&str; 1] = ["files"];
 
-/// Options that apply only to FastCGI scripts and have no default.
+/// Directives without a default that only scripts behind FastCGI have.
 pub(super) const OF_FASTCGI: [&str; 3] = ["address", "api_url", "api_key_file"];
 
 /// The events that a script may handle.
@@ -43,7 +43,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const RESPONSE_BYTES_MAX: usize = 34 << 20;
 
 impl Checker<'_> {
-    /// Returns an application whose script php-fpm runs; `None` if its section has errors.
+    /// An application whose script php-fpm runs; `None` if a value is invalid.
     pub(super) fn fastcgi(
         &mut self,
         table: &RawTable,
@@ -104,7 +104,7 @@ impl Checker<'_> {
         for (index, event) in events.iter().enumerate() {
             if !EVENTS.contains(&event.as_str()) {
                 let nearest = nearest_hint(event, EVENTS);
-                let why = format!("events: there is no event {event:?}{nearest}");
+                let why = format!("events: unknown event {event:?}{nearest}");
                 self.problems.add(table.item_at("events", index), why);
                 is_sound = false;
             }

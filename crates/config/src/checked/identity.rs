@@ -121,7 +121,7 @@ impl Checker<'_> {
         let name = match given.as_slice() {
             [] => {
                 if table.has(until) {
-                    let why = format!("{until}: there is no previous secret");
+                    let why = format!("{until}: previous_secret is not set");
                     self.problems.add(table.key_at(until), why);
                 }
                 return None;
@@ -187,7 +187,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Reads `[identity_hook]`.
+    /// Reads `[identity_hook]`; `None` if a value is invalid.
     pub(super) fn identity_hook(&mut self, table: &RawTable) -> Option<IdentityHookConfig> {
         let headers = self.each(table, "headers", parse_header_name);
         Some(IdentityHookConfig {

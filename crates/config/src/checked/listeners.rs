@@ -35,7 +35,7 @@ pub(super) struct CheckedListener {
     pub(super) listener: Option<ListenerConfig>,
 }
 
-/// Who can read clients' data in transit.
+/// The networks on which clients' data can be read in transit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exposure {
     /// No other host: TLS, or this machine only.

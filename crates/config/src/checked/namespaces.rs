@@ -88,7 +88,7 @@ impl Checker<'_> {
                 "delta",
             ] {
                 if table.has(option) {
-                    let why = format!("{option}: without history_size there is no history");
+                    let why = format!("{option}: has no effect without history_size");
                     self.warn(table.key_at(option), &why);
                 }
             }

@@ -11,7 +11,7 @@ use crate::raw::RawTable;
 use crate::types::RouteConfig;
 
 impl Checker<'_> {
-    /// Reads `[pam]`.
+    /// Reads `[pam]`; `None` if a value is invalid.
     pub(super) fn pam(&mut self, table: &RawTable) -> Option<PamConfig> {
         let realm = text(table, "realm").expect("has a default");
         let fits = |c: char| (c == ' ' || c.is_ascii_graphic()) && c != '"' && c != '\\';
@@ -81,7 +81,7 @@ impl Checker<'_> {
             self.problems.add(
                 at,
                 format!(
-                    "identity: \"{identity}\": clients would send passwords in plain text to {}: set tls for that listener, or listen on 127.0.0.1, or list the TLS proxy in front of it in trusted_proxies",
+                    "identity: \"{identity}\" makes clients send passwords, which could be read on the network at {}: give that listener tls, or let it listen on 127.0.0.1, or name the proxy that terminates TLS in trusted_proxies",
                     label.unwrap_or_default()
                 ),
             );

@@ -8,11 +8,11 @@ use crate::raw::RawTable;
 use crate::types::{AppConfig, Processes};
 use crate::value::DirectiveValue;
 
-/// What scripts in Lua have alone, as far as it has no default.
+/// Directives without a default that only scripts in Lua have.
 const OF_LUA: [&str; 1] = ["script"];
 
-/// Options that apply only to processes and have no default.
-pub(super) const OF_PROCESSES: [&str; 1] = ["command"];
+/// What processes have alone, as far as it has no default.
+pub(super) const OF_PROCESSES: [&str; 2] = ["command", "watch"];
 
 impl Checker<'_> {
     /// Reports apps that run processes, which a sandbox prevents.
@@ -25,7 +25,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Reports options of an app that have no effect with its runtime.
+    /// Reports directives that the app's runtime does not use.
     pub(super) fn of_another_runtime(&mut self, table: &RawTable, names: &[&str], runtime: &str) {
         for name in names.iter().filter(|name| table.has(name)) {
             let why = format!("{name}: has no effect with runtime = {runtime:?}");
@@ -33,7 +33,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Returns an application in processes of its own; `None` if its section has errors.
+    /// An application in processes of its own; `None` if a value is invalid.
     pub(super) fn processes(
         &mut self,
         table: &RawTable,
@@ -59,9 +59,14 @@ impl Checker<'_> {
         let processes = Processes {
             command,
             folder: self.base.clone(),
+            watch: list(table, "watch")
+                .iter()
+                .map(|path| self.base.join(path))
+                .collect(),
             workers: number(table, "workers"),
             jobs_max: whole("max_jobs"),
             ttl: Some(duration(table, "ttl")).filter(|ttl| *ttl > Duration::ZERO),
+            idle_ttl: Some(duration(table, "idle_ttl")).filter(|ttl| *ttl > Duration::ZERO),
             queue: number(table, "queue") as usize,
             queue_timeout: duration(table, "queue_timeout"),
             start_timeout: duration(table, "start_timeout"),

@@ -465,8 +465,10 @@ impl Checker<'_> {
         }
         let folder = self.base.join(&root);
         if !(self.world.is_folder)(&folder) {
-            self.problems
-                .add(at, format!("root: there is no folder {}", folder.display()));
+            self.problems.add(
+                at,
+                format!("root: the folder {} does not exist", folder.display()),
+            );
             return None;
         }
         self.served.push(ServedFolder {

@@ -93,7 +93,7 @@ fn named(config: &Config) -> Vec<ReferencedFile<'_>> {
         file("the access log", &log.file);
     }
     if let Some(blocks) = &config.api.blocks {
-        file("who is blocked", blocks);
+        file("blocked users", blocks);
     }
     for key in &config.api.files {
         file("a key of the API", key);

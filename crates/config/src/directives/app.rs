@@ -28,14 +28,14 @@ pub(super) const REQUEST_TIMEOUT: DirectiveKind = DirectiveKind::Duration {
     off: true,
 };
 
-/// The kind of the time limits of events and processes.
+/// The range of time limits of events and processes.
 const TIME: DirectiveKind = DirectiveKind::Duration {
     min: Duration::from_millis(1),
     max: seconds(86_400),
     off: false,
 };
 
-/// The kind of the directive `files`.
+/// The kind of value of `files`.
 pub(super) const FILES: DirectiveKind = DirectiveKind::Text {
     expected: "a folder",
 };
@@ -88,7 +88,7 @@ pub(super) static APP: &[Directive] = &[
             off: true,
         },
         DefaultValue::Toml("\"off\""),
-        "With `runtime = \"fastcgi\"`: how long a connection to the FastCGI server is kept for the next event. A kept connection occupies a process of php-fpm, and events are lost with it where the pool has a `pm.max_requests`: set it to 0 there.",
+        "With `runtime = \"php\"` and `\"worker\"`: the time without an event after which a process is replaced, which frees what it has gathered. With `\"fastcgi\"`: how long a connection to the FastCGI server is kept for the next event. A kept connection occupies a process of php-fpm, and events are lost with it where the pool has a `pm.max_requests`: set it to 0 there.",
     ),
     Section::App.row(
         "api_url",
@@ -115,6 +115,14 @@ pub(super) static APP: &[Directive] = &[
         "The program of a process and its arguments, without a shell. It begins in the folder of the configuration, with the user of the server.",
     ),
     Section::App.row(
+        "watch",
+        DirectiveKind::List {
+            expected: "files and folders such as [\"src\"]",
+        },
+        DefaultValue::Unset("the sources in the folder of the configuration: `.php`, `.py`, `.rb`, `.js`, `.mjs`, `.ts`"),
+        "With `runtime = \"php\"` and `\"worker\"`: files and folders whose changes start new processes under `veche dev`. Folders count with all that is below them.",
+    ),
+    Section::App.row(
         "workers",
         DirectiveKind::Integer {
             min: 1,
@@ -122,7 +130,7 @@ pub(super) static APP: &[Directive] = &[
             words: &[],
         },
         DefaultValue::Toml("2"),
-        "With `runtime = \"php\"` and `\"worker\"`: the number of processes. Each handles one event at a time unless it says that it handles more. With `\"fastcgi\"`: the most events at once, at most `pm.max_children` of the pool, less what others need.",
+        "With `runtime = \"php\"` and `\"worker\"`: the number of processes. Each handles one event at a time unless it announces a higher concurrency. With `\"fastcgi\"`: the most events at once, at most `pm.max_children` of the pool, less what others need.",
     ),
     Section::App.row(
         "max_jobs",
@@ -168,13 +176,13 @@ pub(super) static APP: &[Directive] = &[
         "queue_timeout",
         TIME,
         DefaultValue::Toml("\"5s\""),
-        "The longest wait of an event for a process. Beyond it a handshake or request gets 503, and the connection of a message is closed with 1013. The event `close` waits on.",
+        "The longest wait of an event for a process. Beyond it a handshake or request gets 503, and the connection of a message is closed with 1013. The event `close` waits without a limit.",
     ),
     Section::App.row(
         "event_timeout",
         TIME,
         DefaultValue::Toml("\"30s\""),
-        "The time limit of an event. Beyond it the process is killed, and all events in its hands fail: a connection is closed with 1011, a handshake or request gets 500.",
+        "The time limit of an event. Beyond it the process is killed, and all events that it was handling fail: a connection is closed with 1011, a handshake or request gets 500.",
     ),
     Section::App.row(
         "start_timeout",
@@ -186,7 +194,7 @@ pub(super) static APP: &[Directive] = &[
         "stop_timeout",
         TIME,
         DefaultValue::Toml("\"10s\""),
-        "The time that a process has to end after it is asked to. Beyond it the process is killed.",
+        "The time that a process has to end after a request to stop. Beyond it the process is killed.",
     ),
     Section::App.row(
         "memory",

@@ -60,7 +60,7 @@ fn what_files_are_sent_with() {
 }
 
 #[test]
-fn what_is_wrong_with_them() {
+fn invalid_settings_are_reported() {
     says_after_listen(
         &format!("{FILES}precompressed = [\"gz\", \"br\", \"br\"]\n"),
         &["7:18: precompressed: expected \"br\" or \"gzip\", found \"gz\""],

@@ -108,7 +108,7 @@ fn logs() {
         "[server]\nlog_rotate = \"1KiB\"\n[access_log]\nfile = \"a.log\"\nformat = \"$remote_adr\"\nsample = 0\nkeep = 0\n",
         &[
             "4:14: log_rotate: expected a size from \"4KiB\" to \"1024GiB\", found \"1KiB\"",
-            "7:10: format: there is no field $remote_adr; did you mean \"$remote_addr\"?",
+            "7:10: format: unknown field $remote_adr; did you mean \"$remote_addr\"?",
             "8:10: sample: expected a number above 0 and at most 1, found 0",
             "9:8: keep: expected a whole number from 1 to 1000, found 0",
         ],
@@ -361,11 +361,11 @@ fn handlers() {
     );
     route(
         "handler = \"static\"\nroot = \"/nowhere\"",
-        &["6:8: root: there is no folder /nowhere"],
+        &["6:8: root: the folder /nowhere does not exist"],
     );
     route(
         "handler = \"static\"\nroot = \"www\"",
-        &["6:8: root: there is no folder /etc/veche/www"],
+        &["6:8: root: the folder /etc/veche/www does not exist"],
     );
     route(
         "handler = \"static\"\nroot = \"builtin:dmo\"",
@@ -393,7 +393,7 @@ fn handlers() {
     route(
         "handler = \"push\"\nidentity = \"cookie:\"",
         &[
-            "6:12: identity: \"\" is not a valid name of a parameter, cookie or header, found \"cookie:\"",
+            "6:12: identity: \"\" is not the name of a parameter, cookie or header, found \"cookie:\"",
         ],
     );
     route(
@@ -436,8 +436,8 @@ fn routes_against_each_other() {
         &[
             "2:11: address: expected an IP address and a port such as \"127.0.0.1:8080\", found \"127.0.0.1\"; did you mean \"127.0.0.1:8080\"?",
             "3:8: role: expected \"public\", \"internal\" or \"push\", found \"pubic\"; did you mean \"public\"?",
-            "7:8: root: there is no folder /nowhere",
-            "9:8: path: \"/a\" for GET is already used by route 1 (\"/a\")",
+            "7:8: root: the folder /nowhere does not exist",
+            "9:8: path: \"/a\" is taken for GET by route 1 (\"/a\")",
             "10:11: handler: expected \"push\", \"echo\", \"static\", \"api\", \"lua\", \"app\" or \"centrifuge\", found \"psuh\"; did you mean \"push\"?",
             "15:12: methods: handler \"static\" serves GET and HEAD, not POST",
             "17:14: drain_time: expected a duration from \"0\" to \"1d\", found 3; write \"3s\"",
@@ -470,7 +470,7 @@ fn routes_against_each_other() {
 fn server_and_api() {
     says_after_listen(
         "[server]\nlog_file = \"logs/veche.log\"\n",
-        &["4:12: log_file: there is no folder /etc/veche/logs"],
+        &["4:12: log_file: the folder /etc/veche/logs does not exist"],
     );
     says_after_listen(
         "[server]\nlog_file = \"a\\u001b[2J\"\n",
@@ -478,7 +478,7 @@ fn server_and_api() {
     );
     says_after_listen(
         "[server]\ncontrol = \"run/veche.sock\"\n",
-        &["4:11: control: there is no folder /etc/veche/run"],
+        &["4:11: control: the folder /etc/veche/run does not exist"],
     );
     let long = format!("[server]\ncontrol = \"/{}\"\n", "x".repeat(107));
     says_after_listen(
@@ -547,7 +547,7 @@ fn apps() {
     );
     route(
         "script = \"nowhere.lua\"",
-        &["6:10: script: there is no file /etc/veche/nowhere.lua"],
+        &["6:10: script: the file /etc/veche/nowhere.lua does not exist"],
     );
     route(
         "scirpt = \"api.lua\"",
@@ -567,7 +567,7 @@ fn apps() {
     );
     route(
         "script = \"api.lua\"\nfiles = \"nowhere\"",
-        &["7:9: files: there is no folder /etc/veche/nowhere"],
+        &["7:9: files: the folder /etc/veche/nowhere does not exist"],
     );
     route(
         "script = \"api.lua\"\nmethods = [\"get\"]\nchannels = [\"news\"]\nidentity = \"jot\"",
@@ -601,7 +601,7 @@ fn apps() {
         "app = \"chat\"",
         &[
             "3:1: [[app]] without \"name\", which is required",
-            "4:10: script: there is no file /etc/veche/nowhere.lua",
+            "4:10: script: the file /etc/veche/nowhere.lua does not exist",
         ],
     );
     led(

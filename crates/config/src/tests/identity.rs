@@ -128,7 +128,7 @@ fn the_rest_of_the_sections() {
 }
 
 #[test]
-fn what_is_risky_is_said() {
+fn risky_settings_are_warned_of() {
     let warns = |lines: &str, what: &str| {
         let config = good(&format!("{LISTEN}[jwt]\n{lines}\n"));
         let warnings: Vec<&str> = config.warnings.iter().map(|one| &*one.message).collect();
@@ -206,7 +206,7 @@ fn what_is_wrong() {
         ),
         (
             "secret_env = \"S\"\nprevious_secret_until = 1",
-            &["5:1: previous_secret_until: there is no previous secret"],
+            &["5:1: previous_secret_until: previous_secret is not set"],
         ),
         (
             "secret_env = \"S\"\n[subscription_jwt]\nissuer = [\"a\"]",
@@ -220,7 +220,7 @@ fn what_is_wrong() {
         ),
         (
             "jwks = \"keys.json\"",
-            &["4:8: jwks: \"keys.json\" is not a valid URL: relative URL without a base"],
+            &["4:8: jwks: \"keys.json\" is not a URL: relative URL without a base"],
         ),
         (
             "jwks = \"https://ann:secret@a.example/\"",
@@ -296,7 +296,7 @@ fn the_library_is_looked_for_once() {
         crate::pam(&service, &library)
     };
     let missing = judged("/etc/there-are-no-such-rules").expect_err("no file");
-    assert!(missing.contains("there is no file"), "{missing}");
+    assert!(missing.contains("does not exist"), "{missing}");
     assert_eq!(count.get(), 0);
     for _ in 0..3 {
         // Any file that is on every machine.
@@ -316,7 +316,7 @@ fn a_check_has_time_for_the_modules_pause() {
 }
 
 #[test]
-fn passwords_are_not_sent_where_anybody_can_read_them() {
+fn passwords_require_an_encrypted_listener() {
     let on = |listen: &str| {
         let listen = format!("[[listen]]\naddress = \"0.0.0.0:8080\"\n{listen}");
         route("pam:veche").replace(LISTEN, &listen)
@@ -324,7 +324,7 @@ fn passwords_are_not_sent_where_anybody_can_read_them() {
     says(
         &on(""),
         &[
-            "6:12: identity: \"pam:veche\": clients would send passwords in plain text to 0.0.0.0:8080: set tls for that listener, or listen on 127.0.0.1, or list the TLS proxy in front of it in trusted_proxies",
+            "6:12: identity: \"pam:veche\" makes clients send passwords, which could be read on the network at 0.0.0.0:8080: give that listener tls, or let it listen on 127.0.0.1, or name the proxy that terminates TLS in trusted_proxies",
         ],
     );
     let warnings = good(&on("trusted_proxies = [\"10.0.0.0/8\"]\n")).warnings;

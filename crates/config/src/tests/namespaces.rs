@@ -79,7 +79,7 @@ history_bytes = "1GiB"
 }
 
 #[test]
-fn mistakes_in_namespaces_are_told() {
+fn invalid_namespace_settings_are_reported() {
     says_after_listen(
         r##"[[namespace]]
 history_size = 7
@@ -155,7 +155,7 @@ slow_consumer = "miss"
 }
 
 #[test]
-fn a_reload_leaves_what_is_heard_together_as_it_is() {
+fn a_reload_does_not_change_wildcard_namespaces() {
     let with = |namespaces: &str| good(&format!("{LISTEN}{namespaces}"));
     let plain = with("[[namespace]]\nname = \"news\"\n");
     let heard = with("[[namespace]]\nname = \"news\"\nwildcard = true\n");
@@ -179,8 +179,8 @@ fn what_means_nothing_without_a_history_is_warned_of() {
     ));
     let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
     let endings = [
-        "history_bytes: without history_size there is no history",
-        "history_ttl: without history_size there is no history",
+        "history_bytes: has no effect without history_size",
+        "history_ttl: has no effect without history_size",
         "delta_publish: has no effect without delta",
     ];
     assert_eq!(warnings.len(), endings.len(), "{warnings:?}");

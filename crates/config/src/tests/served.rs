@@ -48,7 +48,7 @@ fn a_folder_that_is_served_holds_nothing_that_the_configuration_names() {
         ),
         (
             "[api]\nblocks = \"/srv/www/blocks\"\n",
-            "/srv/www/blocks (who is blocked)",
+            "/srv/www/blocks (blocked users)",
         ),
         (
             "[jwt]\nsecret_file = \"/srv/www/key.pem\"\n",
@@ -111,7 +111,7 @@ fn warnings(lines: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_is_dangerous_together_is_told() {
+fn dangerous_combinations_are_warned_of() {
     let route = |lines: &str| {
         format!(
             "{LISTEN}[[route]]\npath = \"/\"\nhandler = \"push\"\nchannels = [\"a\"]\n{lines}\n"

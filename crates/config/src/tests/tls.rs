@@ -1,10 +1,10 @@
-//! `[[listen]] tls` and its sections.
+//! `[[listen]] tls` and its related settings.
 
 use super::bad::says;
 use super::{checked, good};
 use crate::{CertificateOrigin, ClientCertificates, IdentitySource, ListenerTls, PairFiles};
 
-/// Returns a listener with TLS and these lines.
+/// A listener with TLS and these lines.
 fn listener(lines: &str) -> String {
     format!("[[listen]]\naddress = \"0.0.0.0:443\"\n{lines}\n")
 }
@@ -28,7 +28,7 @@ fn one_certificate_several_and_those_of_clients() {
     assert_eq!(config.listeners[0].tls, Some(expected));
     assert_eq!(config.warnings, []);
 
-    // A table of its own is equivalent.
+    // A separate table has the same meaning.
     let table = good(&listener(
         "[listen.tls]\ncertificate = \"good.pem\"\nkey = \"good.key\"",
     ));
@@ -49,7 +49,7 @@ fn one_certificate_several_and_those_of_clients() {
 }
 
 #[test]
-fn what_is_wrong_with_them() {
+fn invalid_settings_are_reported() {
     let certificate = "{ certificate = \"good.pem\", key = \"good.key\" }";
     let bad: &[(&str, &[&str])] = &[
         (
@@ -172,9 +172,9 @@ fn users_by_their_certificates() {
     assert_eq!(identity.to_string(), "mtls:email");
 }
 
-/// A warning about plain listeners does not apply where clients have certificates.
+/// The risks of plain listeners do not exist where clients show certificates.
 #[test]
-fn who_shows_a_certificate_needs_no_key() {
+fn client_certificates_replace_api_keys() {
     let internal =
         "role = \"internal\"\ntls = { certificate = \"good.pem\", key = \"good.key\" }\n";
     let warned = checked(&listener(internal)).expect_err("no keys");
@@ -262,7 +262,7 @@ fn certificates_that_are_ordered() {
 }
 
 #[test]
-fn what_is_wrong_with_orders() {
+fn invalid_acme_settings_are_reported() {
     let long = format!("{}.example", "a".repeat(64));
     let bad: &[(&str, &[&str])] = &[
         (
@@ -310,7 +310,7 @@ fn what_is_wrong_with_orders() {
         ),
         (
             "[acme]\ndirectory = \"letsencrypt\"",
-            &["4:13: directory: \"letsencrypt\" is not a valid URL: relative URL without a base"],
+            &["4:13: directory: \"letsencrypt\" is not a URL: relative URL without a base"],
         ),
         (
             "[acme]\ncontact = [\"a@example.org\", \"nobody\"]\nca = \"lost.pem\"",

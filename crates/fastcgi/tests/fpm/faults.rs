@@ -1,4 +1,4 @@
-//! Servers that are not there, or not what they should be.
+//! Servers that are unreachable or do not speak FastCGI.
 
 use std::io;
 use std::time::Duration;
@@ -40,7 +40,7 @@ fn answer(records: &[(record::Kind, &[u8])]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn nobody_listens() {
+async fn no_server_listens() {
     let client = Client::new(
         "unix:/nowhere/fpm.sock".parse().expect("an address"),
         LIMITS,
@@ -61,7 +61,7 @@ async fn nobody_listens() {
 }
 
 #[tokio::test]
-async fn what_is_no_response() {
+async fn invalid_responses_fail() {
     use record::Kind::{EndRequest, Params as OfParams, Stdout};
     let head: &[u8] = b"Content-Type: text/plain\r\n\r\nhello";
     let complete: &[u8] = &[0; 8];

@@ -23,7 +23,7 @@ pub(crate) const KEPT: Limits = Limits {
     ..LIMITS
 };
 
-/// Performs the action named by the parameter `X_DO`.
+/// A script that executes the action in the parameter `X_DO`.
 const SCRIPT: &str = r#"<?php
 ini_set('display_errors', '0');
 $body = file_get_contents('php://input');
@@ -35,7 +35,7 @@ switch ($_SERVER['X_DO'] ?? '') {
     case 'stderr': for ($i = 0; $i < 4000; $i++) { error_log(str_repeat('e', 100)); } echo 'logged'; break;
     case 'flood': echo str_repeat('x', (int) $body); break;
     case 'status': http_response_code(404); header('X-Two: 1'); header('X-Two: 2', false); echo 'no'; break;
-    case 'finish': echo 'early'; fastcgi_finish_request(); usleep(300000); break;
+    case 'finish': echo 'early'; fastcgi_finish_request(); usleep(3000000); break;
     case 'kill': exec('kill -9 ' . getmypid()); break;
     case 'fatal': str_repeat('x', 1 << 40); break;
 }
@@ -45,7 +45,7 @@ switch ($_SERVER['X_DO'] ?? '') {
 const EAGER: &str =
     "<?php echo str_repeat('y', 4 << 20); flush(); echo strlen(file_get_contents('php://input'));";
 
-/// Starts a php-fpm whose pool has these additional lines; `None` if none is installed, after a line that reports this.
+/// Starts a php-fpm whose pool has these lines too; `None` if php-fpm is not installed, which it prints.
 pub(crate) fn start(name: &str, pool: &str) -> Option<Fpm> {
     let fpm = Fpm::start(&format!("client-{name}"), pool);
     match &fpm {

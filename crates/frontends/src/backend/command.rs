@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_are_read_as_they_are_said_and_nothing_is_none() {
+    fn publish_options_are_parsed() {
         for plain in [
             r#"{"channel":"c","data":1}"#,
             r#"{"channel":"c","data":1,"tags":{},"skip_history":false,"delta":false}"#,

@@ -256,7 +256,7 @@ impl Backend {
             // The others have it in force before they close his connections.
             nodes::block(block, None, &mut shared.requests);
         }
-        // The ban is in force by now: clients that connect later are refused.
+        // In force by now: later connections are rejected.
         let (code, reason) = CloseCode::Blocked.parts();
         let reason = Arc::from(reason);
         let closing = AddressedCommand {

@@ -52,7 +52,7 @@ impl Connection {
         self.unblock_if_closed(id, shared);
     }
 
-    /// Tells the session that publications of a channel were lost and can't be recovered.
+    /// Notifies the session that publications of a channel were lost and can't be recovered.
     pub fn handle_lost_history(&mut self, id: ConnectionId, channel: &str, shared: &mut Context) {
         match &mut self.stage {
             Stage::Socket(socket) => {

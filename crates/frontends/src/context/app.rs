@@ -24,8 +24,8 @@ pub const QUEUED_BYTES_HIGH: usize = 64 << 10;
 pub enum MaybeDeferred<T> {
     /// The result is available.
     Ready(T),
-    /// The response follows exactly once in [`Requests::app_answers`](crate::Requests::app_answers), unless
-    /// [`Apps::gone`] is called first: as a whole, or as head, chunks and end, in this order.
+    /// It follows exactly once in [`Requests::app_answers`](crate::Requests::app_answers), unless [`Apps::abandoned`] comes first:
+    /// as a whole, or as head, chunks and end, in this order.
     Deferred,
 }
 

@@ -3,7 +3,7 @@
 //! A session of Centrifugo's protocol asks before it executes a command if its route has [`HookTargets`] for it. The
 //! [`HookRequest`] is plain data: it leaves through [`Requests::questions`](crate::Requests::questions), and the worker sends it
 //! after the call. The [`HookDecision`] returns with the session, which may be gone by then, and the request's number,
-//! through [`Connection::judged`](crate::Connection::judged). Meanwhile the command waits as bytes, with those behind
+//! through [`Connection::handle_hook_decision`](crate::Connection::handle_hook_decision). Meanwhile the command waits as bytes, with those behind
 //! it ([`WaitReason::HookDecision`](crate::WaitReason::HookDecision)); then it is parsed again, with the decision. So no parsed state is
 //! held, and changes in between count. No other client waits.
 //!
@@ -374,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_application_decides_before_the_back_end_on_what_it_has_handlers_for() {
+    fn an_application_decides_before_the_back_end_where_it_has_handlers() {
         let kinds = Arc::new(HookKinds::default());
         let mut deciders = HookTargets::default();
         let by_back_end = HookTarget::BackEnd(BackEndId(1));
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn only_chosen_headers_are_told_and_those_of_the_request_come_first() {
+    fn only_configured_headers_are_passed_on_and_those_of_the_request_win() {
         let mut asker = asker(&["cookie", "x-custom", "x-said"]);
         assert_eq!(asker.headers.len(), 2, "{:?}", asker.headers);
         assert_eq!(header(&asker, "cookie"), [b"c=1"]);

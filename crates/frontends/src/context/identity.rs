@@ -77,7 +77,7 @@ pub struct IdentityLease {
 /// The validity of a granted permission or identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Validity {
-    /// Milliseconds since 1970, as [`Ready::wall_ms`]; `None`: indefinitely.
+    /// Milliseconds since 1970, as [`Now::wall_ms`](crate::Now::wall_ms); `None`: indefinitely.
     pub until_ms: Option<u64>,
     /// The part of it that allows for clock differences; clients are sent an end that is earlier by this.
     pub leeway_ms: u64,

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_fast_is_dropped_or_ends_it() {
+    fn messages_over_the_rate_are_dropped_or_close_the_connection() {
         for (over, expected) in [
             (OverLimit::Drop, RateDecision::Drop),
             (OverLimit::Close, RateDecision::Close),

@@ -193,7 +193,7 @@ pub(crate) trait Session {
         u64::MAX
     }
 
-    /// Returns the deadline while input waits, when silence of the client means nothing.
+    /// Returns the deadline while input waits, when a silent client is not taken for dead.
     fn blocked_deadline_ms(&self, now: Now) -> u64 {
         let _ = now;
         u64::MAX

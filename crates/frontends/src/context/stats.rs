@@ -169,7 +169,7 @@ pub struct Stats {
     pub handshakes: [SharedCounter; HandshakeOutcome::ALL.len()],
     /// Wrong keys by [`CredentialKind`](crate::context::credential_kind::CredentialKind).
     pub wrong_api_keys: [SharedCounter; CredentialKind::ALL.len()],
-    /// Invalid tokens at handshakes and renewals, in the order of [`TokenError::ALL`](veche_jwt::Refusal::ALL).
+    /// Invalid tokens at handshakes and renewals, in the order of [`TokenError::ALL`](veche_jwt::TokenError::ALL).
     pub tokens_refused: [SharedCounter; TokenError::ALL.len()],
     /// Tokens renewed on open sessions.
     pub tokens_renewed: SharedCounter,

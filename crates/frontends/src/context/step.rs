@@ -1,4 +1,4 @@
-//! The result of a stage for a piece of input, which tells the connection how to continue.
+//! The result of a stage for a piece of input, which determines how the connection continues.
 //!
 //! It is independent of the stages: HTTP, WebSocket and push lines all return it, and only the connection knows the
 //! three.
@@ -19,7 +19,7 @@ pub enum WaitReason {
     App,
     /// A hook decision on a command is pending.
     HookDecision,
-    /// The connection has used its share of this turn's [work budget](crate::context::work).
+    /// The connection has used its share of this turn's [work budget](crate::context::work_budget).
     Turn,
 }
 

@@ -66,7 +66,7 @@ pub struct Context {
     pub is_short_of_memory: bool,
     /// Users of counted sessions, by session index; empty without a limit on connections per user.
     counted_users: HashMap<u32, Box<str>>,
-    /// Receives asynchronous authentication results; the worker calls [`Connection::found`](crate::Connection::found).
+    /// Receives asynchronous authentication results; the worker calls [`Connection::handle_identity`](crate::Connection::handle_identity).
     pub completions: Arc<dyn CompletionSink>,
     /// Connections that wait for their own output to be sent.
     pub waiting_for_output: Vec<ConnectionId>,
@@ -429,7 +429,7 @@ pub struct Requests {
     pub disconnects: Vec<(ConnectionId, u16, String)>,
     /// Commands of back ends for sessions; the worker calls [`Connection::handle_user_command`](crate::Connection::handle_user_command).
     pub user_commands: Vec<(ConnectionId, Arc<UserCommand>)>,
-    /// Sessions that lost publications of a channel; the worker calls [`Connection::lost`](crate::Connection::lost).
+    /// Sessions that lost publications of a channel; the worker calls [`Connection::handle_lost_history`](crate::Connection::handle_lost_history).
     pub lost_histories: Vec<(ConnectionId, Arc<str>)>,
     /// User commands whose callers wait; the worker reports completion to the hub once its sessions have executed them.
     pub finished_user_commands: Vec<(ApiCaller, Arc<UserCommand>)>,
@@ -443,15 +443,15 @@ pub struct Requests {
     /// The lane to the cluster, if this node belongs to one: commands and queries about users, channels and connections
     /// are sent there, and the reply covers all nodes.
     pub nodes: Option<WorkerId>,
-    /// Tokens that applications set for sessions; the worker calls [`Connection::renew`](crate::Connection::renew) and
-    /// reports the outcome to the application.
+    /// Tokens that applications hand in for sessions; the worker calls [`Connection::renew_token`](crate::Connection::renew_token) and
+    /// reports the result to them.
     pub renewals: Vec<TokenRenewal>,
     /// Deferred answers of applications; the worker calls
     /// [`Connection::handle_app_answer`](crate::Connection::handle_app_answer).
     pub app_answers: VecDeque<(ConnectionId, AppAnswer)>,
     /// Hook requests of sessions, sent by the worker after the call.
     pub hook_requests: VecDeque<HookRequest>,
-    /// Decisions made on this thread; the worker calls [`Connection::judged`](crate::Connection::judged).
+    /// Decisions made on this thread; the worker calls [`Connection::handle_hook_decision`](crate::Connection::handle_hook_decision).
     pub hook_decisions: VecDeque<(ConnectionId, HookRequestId, HookDecision)>,
 }
 

@@ -392,7 +392,7 @@ impl<A: UpperLayer> HttpStage<A> {
         }
     }
 
-    /// Handles the end of the connection: notifies an application that has a pending response.
+    /// Handles the end of the connection: notifies an application that owes a response.
     pub(crate) fn gone(&mut self, id: ConnectionId, why: AbandonReason, shared: &mut Context) {
         let app = match &self.state {
             State::App(app, _) | State::Asking(app, _) => Some(*app),

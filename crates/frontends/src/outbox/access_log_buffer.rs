@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_what_was_written_since_it_began() {
+    fn a_response_counts_the_bytes_since_its_start() {
         let mut journal = journal(1.0, false);
         // 10 bytes of the previous response are still there; 40 are sent, 60 are left.
         journal.begin(ID, false, 10, AccessLogEntry::default);
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_left_without_an_answer_is_told_apart() {
+    fn entries_mark_clients_that_left_without_a_response() {
         let mut journal = journal(1.0, false);
         journal.begin(ID, false, 0, AccessLogEntry::default);
         journal.end(ID, CLIENT, 0);
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_says_what_was_asked_for_and_how_long_it_took() {
+    fn an_entry_has_the_request_and_its_duration() {
         let text = "GET /a HTTP/1.0\r\nHost: h\r\nUser-Agent: ua\r\nReferer: r#f\r\n\r\n";
         let head =
             veche_proto::http::parse_head(text.as_bytes(), &Default::default()).expect("a head");

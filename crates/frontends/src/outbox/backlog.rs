@@ -34,7 +34,7 @@ struct QueuedMessage {
     payload_bytes: u32,
     /// The channel of a publication that a later one replaces.
     channel: Option<Box<str>>,
-    /// A message of an application, which was told that it would be sent.
+    /// A message of an application, which has got the confirmation that it will be sent.
     is_undroppable: bool,
 }
 

@@ -46,7 +46,7 @@ pub(crate) use subscription_options::{
 /// The most channels that the configuration may allow one client, so that the marks of an SSE client have a bound.
 pub const CHANNELS_PER_CLIENT_MAX: usize = 1024;
 
-/// Above this many unsent bytes a connection's input is paused, so that a client that sends must also read.
+/// Above this many bytes on their way out a connection's input is not worked on: a client that sends requests must also read.
 pub const ANSWERS_BYTES_HIGH: usize = 64 << 10;
 
 /// Bytes of a long answer encoded at a time, when less than [`ANSWERS_BYTES_HIGH`] is unsent.
@@ -100,7 +100,7 @@ pub struct Outbox {
     /// Output is held back until the registration is answered.
     corked: bool,
     touched: bool,
-    /// An application was told that the outbox is full, and not yet that it has room again.
+    /// An application was notified that the outbox is full, and not yet that it has room again.
     full: bool,
     /// Frames are masked: we are the client.
     masked: bool,

@@ -48,7 +48,7 @@ struct EncodingKeys {
     push: EncodingId,
     /// The push as a server-sent event without its id.
     event: EncodingId,
-    /// Frames with the push; the lower bits tell the compression.
+    /// Frames with the push; the lower bits are the compression.
     frame: u32,
 }
 
@@ -390,7 +390,7 @@ mod tests {
                 .iter()
                 .all(|frame| *frame >= 2 << 16 && frame.trailing_zeros() >= 16)
         );
-        // The lower bits of a frame's key tell its compression.
+        // The lower bits of a frame's key are its compression.
         let highest = frames.iter().max().expect("some") | 0xffff;
         assert!(formats.iter().all(|format| *format > highest));
     }

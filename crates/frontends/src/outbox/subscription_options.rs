@@ -152,7 +152,7 @@ mod tests {
             receivers: 1,
             drop_when_slow: false,
         };
-        let form = wish.form(&delivery).expect("it is told");
+        let form = wish.form(&delivery).expect("it is delivered");
         // Join and leave events are sent if requested and change nothing.
         delivery.event = FeedEvent::Joined;
         assert_eq!(wish.form(&delivery), wish.joins.then_some(PushForm::Plain));

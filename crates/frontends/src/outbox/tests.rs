@@ -130,7 +130,7 @@ fn a_publication_over_the_budget_overflows_and_one_alone_never_does() {
 }
 
 #[test]
-fn who_is_slow_misses_publications_of_namespaces_that_say_so_from_half_on() {
+fn slow_consumers_miss_publications_above_half_of_the_outbox() {
     let late = Told {
         slow_miss: true,
         ..PLAIN
@@ -196,7 +196,7 @@ fn who_is_slow_misses_publications_of_namespaces_that_say_so_from_half_on() {
 }
 
 #[test]
-fn a_recovery_over_the_budget_is_not_told_at_all() {
+fn a_recovery_over_the_budget_is_omitted() {
     let publication = |offset: u64, length: usize| Publication {
         payload: Payload {
             kind: PayloadKind::Text,
@@ -314,7 +314,7 @@ fn publications_with_places_are_objects() {
 }
 
 #[test]
-fn an_application_hears_when_there_is_no_room_and_when_there_is_again() {
+fn applications_learn_that_the_outbox_is_full_and_has_room_again() {
     // Full from 500 on, room again from 125 on.
     let mut all = outboxes(1_000, DeliveryMode::Reliable);
     let mut drained = Vec::new();

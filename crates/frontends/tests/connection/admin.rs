@@ -65,7 +65,7 @@ fn only_its_own_keys_open_it_and_only_to_its_own_page() {
 }
 
 #[test]
-fn without_keys_nobody_has_one_and_other_listeners_have_no_page() {
+fn without_keys_and_on_other_listeners_the_admin_page_is_absent() {
     let mut world = World::new(Options {
         api_keys: vec!["secret"],
         ..Options::default()

@@ -121,7 +121,7 @@ fn results_are_as_documented() {
 }
 
 #[test]
-fn a_disconnected_user_is_told_why_on_every_worker() {
+fn a_disconnect_with_its_reason_reaches_every_worker() {
     let mut world = World::new(Options {
         workers: 3,
         ..Options::default()

@@ -54,7 +54,7 @@ type Way = fn(&mut World, Peer);
 
 /// Also with a suspended handler, with queued messages, and with unread input.
 #[test]
-fn every_end_has_its_code_and_reason_and_is_told_once() {
+fn every_close_is_reported_once_with_code_and_reason() {
     let ways: &[(&str, Way, u16, &str, bool)] = &[
         (
             "the peer's Close",
@@ -220,7 +220,7 @@ fn every_end_has_its_code_and_reason_and_is_told_once() {
 }
 
 #[test]
-fn input_that_waits_is_given_up_when_the_session_is_closed() {
+fn pending_input_is_discarded_when_the_session_closes() {
     let mut world = World::new(Options::default());
     let peer = world.open(0, "/app-user?user=ann");
     world.send(peer, &text("wait"));
@@ -245,7 +245,7 @@ fn input_that_waits_is_given_up_when_the_session_is_closed() {
 }
 
 #[test]
-fn after_an_application_has_closed_a_session_it_hears_nothing_more_of_it() {
+fn an_application_gets_no_events_of_sessions_it_closed() {
     for pieces in [usize::MAX, 1] {
         let mut world = World::new(Options::default());
         let peer = world.open(0, "/app/x");

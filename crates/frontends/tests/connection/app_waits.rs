@@ -56,7 +56,7 @@ fn an_opening_handler_may_wait() {
 }
 
 #[test]
-fn so_many_messages_are_kept_and_then_input_waits() {
+fn queued_messages_are_limited_by_count() {
     let mut world = World::new(Options::default());
     let peer = world.open(0, "/app/x");
     world.send(peer, &text("wait"));
@@ -92,7 +92,7 @@ fn so_many_messages_are_kept_and_then_input_waits() {
 }
 
 #[test]
-fn so_many_bytes_are_kept_and_then_input_waits() {
+fn queued_messages_are_limited_by_bytes() {
     let mut world = World::new(Options::default());
     let peer = world.open(0, "/app/x");
     world.send(peer, &text("wait"));
@@ -135,7 +135,7 @@ fn each_of_many_handlers_may_wait() {
 }
 
 #[test]
-fn an_unread_answer_stops_what_is_kept_as_well() {
+fn an_unread_response_stops_reading() {
     let mut world = World::new(Options::default());
     let peer = world.open(0, "/app/x");
     world.read_at_most(peer, 0);
@@ -163,7 +163,7 @@ fn an_unread_answer_stops_what_is_kept_as_well() {
 }
 
 #[test]
-fn a_full_outbox_is_told_and_then_that_it_has_room() {
+fn a_full_outbox_and_its_relief_are_reported() {
     let mut world = World::new(Options::default());
     let peer = world.open(0, "/app/x");
     // The client reads at once: the flush of the turn makes room.
@@ -191,7 +191,7 @@ fn a_full_outbox_is_told_and_then_that_it_has_room() {
 }
 
 #[test]
-fn whoever_sends_on_into_a_full_outbox_loses_that_client_only() {
+fn sending_into_a_full_outbox_closes_only_that_client() {
     let mut world = World::new(Options::default());
     let (peer, other) = (world.open(0, "/app/x"), world.open(0, "/app/x"));
     world.read_at_most(peer, 0);
@@ -212,7 +212,7 @@ fn whoever_sends_on_into_a_full_outbox_loses_that_client_only() {
 }
 
 #[test]
-fn the_end_of_a_wait_that_nobody_waits_for_means_nothing() {
+fn completion_of_an_abandoned_wait_is_ignored() {
     let mut world = World::new(Options::default());
     let peer = world.open(0, "/app/x");
     let id = world.id(peer);

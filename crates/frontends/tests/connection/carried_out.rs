@@ -69,7 +69,7 @@ fn everywhere(mut check: impl FnMut(&mut World, &str, &str, [usize; 3], &[usize]
 }
 
 #[test]
-fn who_was_subscribed_hears_what_is_published_after_the_answer() {
+fn subscribers_receive_publications_after_the_response() {
     everywhere(|world, user, channel, [place, caller, publisher], order| {
         let peer = world.open(place, &format!("/ws?user={user}"));
         let caller = world.connect(caller, INTERNAL);
@@ -85,7 +85,7 @@ fn who_was_subscribed_hears_what_is_published_after_the_answer() {
 }
 
 #[test]
-fn who_was_removed_hears_nothing_that_is_published_after_the_answer() {
+fn removed_subscribers_receive_nothing_after_the_response() {
     for method in ["unsubscribe", "disconnect", "refresh"] {
         everywhere(|world, user, channel, [place, caller, publisher], order| {
             let peer = world.open(place, &format!("/newest?user={user}&channel={channel}"));
@@ -211,7 +211,7 @@ fn publications_of_a_batch_are_pipelined() {
 }
 
 #[test]
-fn a_caller_that_goes_away_leaves_nothing_behind() {
+fn a_caller_that_disconnects_leaves_no_state() {
     let mut world = world(WORKERS);
     let user = world.user_at(1);
     let peer = world.open(2, &format!("/ws?user={user}&channel=room:1"));

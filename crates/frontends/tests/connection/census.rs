@@ -86,7 +86,7 @@ fn connections_are_described_as_they_came() {
 }
 
 #[test]
-fn other_handlers_and_responses_are_told_apart() {
+fn other_handlers_and_responses_are_distinguished() {
     let mut world = World::new(Options::default());
     let app = world.open(0, "/app-user?user=ann");
     let emulated = world.connect(0, PUBLIC);
@@ -116,7 +116,7 @@ fn other_handlers_and_responses_are_told_apart() {
 }
 
 #[test]
-fn more_than_can_be_told_is_an_error_and_not_a_part() {
+fn an_oversized_list_is_an_error_not_a_partial_result() {
     let mut world = World::new(Options {
         workers: 2,
         ..Options::default()

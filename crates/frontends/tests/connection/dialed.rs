@@ -179,7 +179,7 @@ fn what_does_not_open_says_why_once() {
 }
 
 #[test]
-fn a_silent_server_is_pinged_and_given_up() {
+fn a_silent_server_is_pinged_and_abandoned() {
     let mut world = World::new(Options::default());
     let peer = open(&mut world, SCRIPTED);
     world.told(peer);
@@ -215,7 +215,7 @@ fn each_frame_has_a_mask_of_its_own() {
 
 /// Messages are received even while the peer does not read, since both ends would otherwise wait for each other.
 #[test]
-fn a_server_that_does_not_read_is_heard() {
+fn a_server_that_does_not_read_is_still_read() {
     let mut world = World::new(Options::default());
     let peer = open(&mut world, SCRIPTED);
     world.read_at_most(peer, 0);

@@ -43,7 +43,7 @@ fn lines_arrive_however_they_are_split_and_ended() {
             world.settle();
             world.finish(back_end);
             world.settle();
-            assert_eq!(world.take(back_end), b"", "nobody asked");
+            assert_eq!(world.take(back_end), b"", "no response yet");
             assert!(world.is_closed(back_end));
             // Each target has its own order; on one worker that is the order of the lines.
             let mut got = said(&world.take(ann));
@@ -223,7 +223,7 @@ fn empty_lines_before_the_first_mean_nothing() {
 }
 
 #[test]
-fn what_was_asked_before_the_fault_is_answered_before_the_end() {
+fn calls_before_an_invalid_line_are_answered() {
     let mut world = World::new(Options {
         workers: 2,
         ..Options::default()

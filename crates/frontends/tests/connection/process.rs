@@ -279,7 +279,7 @@ fn short_of_memory_nothing_new_is_begun_for_clients() {
 }
 
 #[test]
-fn wrong_keys_are_told_and_too_many_end_the_connection() {
+fn wrong_keys_are_rejected_and_too_many_close_the_connection() {
     let (mut world, process) = world_of(Options {
         api_keys: vec!["secret"],
         ..Options::default()
@@ -342,7 +342,7 @@ fn call(world: &mut World, method: &str, body: &Value) -> Value {
 }
 
 #[test]
-fn blocks_are_the_process_s_and_close_whoever_is_there() {
+fn blocks_apply_to_the_process_and_close_connected_users() {
     let (mut world, process) = world_of(Options {
         workers: 2,
         ..Options::default()

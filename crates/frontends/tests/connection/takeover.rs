@@ -51,7 +51,7 @@ fn a_context_is_agreed_on_while_there_is_room_for_it() {
 }
 
 #[test]
-fn what_was_sent_is_forgotten_where_nothing_follows() {
+fn an_idle_compression_window_is_released() {
     let budget = Arc::new(DeflateBudget::default());
     let mut world = world(&budget);
     let peer = world.connect(0, PUBLIC);

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use veche_nodes::engine::channel::{self as wire, Direction};
 
 use super::entries::{Entry, Feed};
-use super::{RemoteEngine, Task, data};
+use super::{RemoteEngine, Task, UNKNOWN, data};
 use crate::engine::{
     Catalog, Engine, EngineGauges, EngineReply, EngineReport, LocalMembers, MaintenanceScope,
     MemberChange, NewPublication, OrderResult, QueryContext, RequestContext, StoredChannel,
 };
 use crate::history_segment::{HistoryRead, ReadStart};
 use crate::{
-    ClientInfo, Epoch, HistoryError, HistoryOptions, HistoryPage, HistoryQuery, Namespaces,
-    Payload, Position, PresenceError, PresenceStats, Publication, RECOVERED_MAX, SubscribeOptions,
+    ClientInfo, HistoryError, HistoryOptions, HistoryPage, HistoryQuery, Namespaces, Payload,
+    Position, PresenceError, PresenceStats, Publication, RECOVERED_MAX, SubscribeOptions,
     SubscribeOutcome,
 };
 
@@ -272,11 +272,7 @@ impl Engine for RemoteEngine {
     }
 
     fn position(&self, slot: u32) -> Position {
-        let unknown = Position {
-            epoch: Epoch::UNKNOWN,
-            offset: 0,
-        };
-        self.entries.get(slot).map_or(unknown, Entry::position)
+        self.entries.get(slot).map_or(UNKNOWN, Entry::position)
     }
 
     fn member_changed(&mut self, change: MemberChange<'_>) -> EngineReply<bool> {

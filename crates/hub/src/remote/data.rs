@@ -59,7 +59,7 @@ pub(crate) fn encode(
     out.into()
 }
 
-/// Decodes a publication without its position. Returns `None` if the bytes are malformed or of another version.
+/// Decodes a publication, which gets its position from elsewhere. `None`: the bytes are invalid, or of another version.
 pub(crate) fn decode(data: &Bytes) -> Option<Publication> {
     let head = data.first_chunk::<HEAD_BYTES>()?;
     if head[0] != DATA_VERSION {
@@ -87,7 +87,7 @@ pub(crate) fn decode(data: &Bytes) -> Option<Publication> {
     })
 }
 
-/// Encodes a member.
+/// Encodes a member for the store, which does not interpret it.
 pub(crate) fn encode_member(client: &ClientInfo) -> Bytes {
     let mut out = Vec::with_capacity(1 + client.bytes());
     out.push(DATA_VERSION);
@@ -95,7 +95,7 @@ pub(crate) fn encode_member(client: &ClientInfo) -> Bytes {
     out.into()
 }
 
-/// Decodes a member. Returns `None` if the bytes are malformed or of another version.
+/// Decodes a member. `None`: the bytes are invalid, or of another version.
 pub(crate) fn decode_member(data: &[u8]) -> Option<ClientInfo> {
     let (version, mut rest) = data.split_first()?;
     match *version == DATA_VERSION {
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_of_another_version_is_nothing() {
+    fn truncated_data_and_other_versions_are_rejected() {
         let info = PublicationInfo {
             client: Some(Arc::new(client())),
             ..PublicationInfo::default()

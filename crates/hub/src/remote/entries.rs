@@ -11,7 +11,7 @@ use crate::{Epoch, Payload, Position};
 /// The maximum number of items of a channel that wait for its position; further items are dropped and appear as a gap.
 const HELD_MAX: usize = 1024;
 
-/// A channel.
+/// How far a channel's feed was followed, and what it needs.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) name: Arc<str>,
@@ -20,7 +20,7 @@ pub(super) struct Entry {
     pub(super) feed: Feed,
     /// Whether the hub follows the channel itself, rather than by a wildcard.
     pub(super) is_followed: bool,
-    /// Whether a message of the channel arrived since the last check.
+    /// Whether a message of it arrived since the last look.
     pub(super) is_fresh: bool,
     /// The number of receipts that are not settled.
     pub(super) waiting: u32,
@@ -45,13 +45,13 @@ pub(super) struct Entry {
 /// The state of a channel's feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Feed {
-    /// There is none.
+    /// The channel is not subscribed.
     Off,
-    /// The subscription started in this tick.
+    /// The subscription was ordered in this tick and is not confirmed yet.
     Begun(u32),
-    /// The current position is being read since this tick.
+    /// Subscribed; the position was requested in this tick.
     Placing(u32),
-    /// It is live.
+    /// Items are delivered as they arrive.
     Live,
 }
 

@@ -1,4 +1,4 @@
-//! Handling of the engine's events for the channels of a home.
+//! Handles events of the engine for the channels of a home.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::history_segment::HistorySegment;
 use crate::{HistoryError, HistoryPage, HistoryQuery, Position, Publication};
 
 impl RemoteEngine {
-    /// Processes an event of the engine. The results are [reports](crate::Engine::poll) and
+    /// Handles an event of the engine. Its results are [reports](crate::Engine::poll) and
     /// [orders](Self::take_orders).
     pub fn handle(&mut self, event: Event) {
         match event {
@@ -67,8 +67,7 @@ impl RemoteEngine {
         self.pass_fences();
     }
 
-    /// Handles a new connection to the engine: queued orders are sent, and unanswered ones repeated in their original
-    /// order.
+    /// Connected: waiting requests are ordered, some of them again.
     fn connected(&mut self, number: u64, store: Store) {
         self.connection = None;
         self.orders.push(Order::Begin(number));
@@ -88,7 +87,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Handles the loss of the connection: publications that may or may not be stored fail.
+    /// Disconnected: publications that may be stored without a trace fail.
     fn disconnected(&mut self) {
         self.connection = None;
         let is_lost = |task: &Task| {
@@ -195,7 +194,7 @@ impl RemoteEngine {
         self.emit(place, item, id);
     }
 
-    /// Returns whether a publication to a channel concerns a subscriber on this node.
+    /// Whether publications of a channel concern this node.
     fn hears(&self, channel: &str) -> bool {
         let is_live = |topic: &str| self.topics.get(topic).is_some_and(|topic| topic.is_live);
         let entry = self.entries.find(channel);
@@ -204,7 +203,7 @@ impl RemoteEngine {
             || self.topic(channel).is_some_and(is_live)
     }
 
-    /// The entry of a channel that an item is for; made for one that is heard among others.
+    /// The entry of an item's channel; created for a channel that a wildcard channel covers.
     fn place_to_feed(&mut self, channel: &Arc<str>, at: Position, before: u64) -> Option<u32> {
         if !self.hears(channel) {
             return None;
@@ -212,7 +211,7 @@ impl RemoteEngine {
         let place = self.entries.find_or_insert(channel);
         let entry = self.entries.get_mut(place)?;
         if entry.feed == Feed::Off {
-            // No client here has a position in the channel.
+            // No client of this node has a position in it.
             entry.feed = Feed::Live;
             let offset = before;
             entry.set_position(Position { offset, ..at }, 0);
@@ -262,7 +261,7 @@ impl RemoteEngine {
         });
     }
 
-    /// Compares the stored state with the observed one.
+    /// Compares the stored state of a channel with its last seen item.
     fn checked(&mut self, check: &Check, found: Found) {
         let Some(place) = self.entries.find(&check.channel) else {
             return;
@@ -286,7 +285,7 @@ impl RemoteEngine {
             return self.lost(&check.channel);
         }
         if top.offset < entry.known.0 && !check.is_verifying {
-            // The store has lost stored publications.
+            // The store has lost publications.
             return self.check(place, true);
         }
         if top.offset <= entry.seen {
@@ -310,7 +309,7 @@ impl RemoteEngine {
             .push_back(EngineReport::Lost(Arc::clone(channel)));
     }
 
-    /// Handles the known position from which the feed of a channel continues.
+    /// Continues the feed of a channel at its position, which is known now.
     fn placed(&mut self, place: u32, top: Position, id: u64) {
         let Some(entry) = self.entries.get_mut(place) else {
             return;

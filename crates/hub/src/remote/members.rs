@@ -9,8 +9,7 @@ use crate::engine::{Catalog, EngineReply, EngineReport, MemberChange, QueryConte
 use crate::{ClientInfo, FeedEvent, MEMBERS_MAX, PresenceError, PresenceStats};
 
 impl RemoteEngine {
-    /// Records a member that has joined or left. Whether this changes presence depends on other nodes only if users are
-    /// counted.
+    /// Notes a member that has joined or left. Only where users count, other nodes determine whether it is announced.
     pub(super) fn change_member(&mut self, change: &MemberChange<'_>) -> EngineReply<bool> {
         let is_asking = change.is_by_user && change.is_announced;
         let notice = is_asking.then(|| change.context());

@@ -1,4 +1,4 @@
-//! Operations that wait for the engine, by ticket.
+//! Requests that wait for answers of an engine, by ticket.
 
 use std::collections::VecDeque;
 

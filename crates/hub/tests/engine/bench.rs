@@ -230,7 +230,7 @@ impl<E: Driven> Bench<E> {
         self.hub.set_history(Arc::new(namespaces), usize::MAX);
     }
 
-    /// Advances the clock.
+    /// Sets the clock and runs the maintenance.
     pub(crate) fn pass(&mut self, mono_ms: u64) {
         let wall_ms = mono_ms;
         self.hub.set_now(Now { mono_ms, wall_ms });

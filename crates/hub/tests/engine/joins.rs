@@ -168,7 +168,7 @@ fn share() {
 
 /// Items delivered during a read belong to the missed ones.
 #[test]
-fn join_while_the_feed_goes_on() {
+fn join_during_live_publications() {
     let (mut pair, offsets) = filled();
     for index in 1..3 {
         pair.subscribe(index, KEPT, &[offsets[4]]);

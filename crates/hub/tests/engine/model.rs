@@ -306,6 +306,8 @@ impl Model {
         if let Some(keep) = &publish.keep {
             channel.begin(keep);
             if let Some(since) = publish.repeats_since {
+                let is_of = since.epoch == channel.position().epoch;
+                let since = if is_of { since.offset } else { 0 };
                 let mut behind = channel.stored.range(since + 1..);
                 if let Some((offset, _)) = behind.find(|(_, data)| id_of(data) == Some(id)) {
                     let offset = *offset;
@@ -351,7 +353,7 @@ impl Model {
     }
 }
 
-/// Also without history: a repetition is not answered before the outcome of the first publication is known.
+/// Also where nothing is stored: a repetition is not answered before the outcome of the first is known.
 #[test]
 fn a_repetition_waits_for_the_first() {
     for seed in 0..20 {

@@ -185,7 +185,7 @@ fn a_remote_delivery_keeps_the_previous_payload_and_returns_its_credit() {
         },
     )) = node.desk.sent.pop()
     else {
-        panic!("its home is told");
+        panic!("a message to the home is expected");
     };
     node.receive(
         home,

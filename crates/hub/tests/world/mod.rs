@@ -136,7 +136,7 @@ impl Life {
 pub(crate) struct Wires {
     pub(crate) setup: Lanes,
     pub(crate) lanes: BTreeMap<(WorkerId, WorkerId), VecDeque<HubMessage>>,
-    /// Credits in use.
+    /// Credits in use, by sender and receiver.
     pub(crate) taken: BTreeMap<(WorkerId, WorkerId, Class2), usize>,
     /// Returned credits in flight to the sender.
     pub(crate) returning: Vec<(WorkerId, WorkerId, Class2)>,
@@ -233,7 +233,7 @@ impl World {
         }
     }
 
-    /// One random event.
+    /// Performs one random action.
     pub(crate) fn step(&mut self, random: &mut fastrand::Rng) {
         if self.disk.is_some() && random.u8(0..4) == 0 {
             return self.step_of_log(random);

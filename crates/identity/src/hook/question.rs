@@ -68,7 +68,7 @@ pub(super) fn digest(passed: &[(String, Vec<u8>)]) -> Digest {
     digest.finalize().into()
 }
 
-/// A parsed response.
+/// A parsed response of the identity hook.
 pub(super) struct HookAnswer {
     pub(super) finding: IdentityResult,
     /// How long it may be cached; `None`: not at all.

@@ -9,7 +9,7 @@ use veche_types::network;
 /// Waiting requests by network; bounded by the total number of places.
 #[derive(Debug)]
 pub(super) struct PerAddressQuota {
-    /// `None`: unlimited.
+    /// Limits for one network; `None`: unlimited.
     limits: Option<NetworkUse>,
     networks: HashMap<IpAddr, NetworkUse>,
 }

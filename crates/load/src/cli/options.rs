@@ -13,13 +13,13 @@ use veche_terminal::duration;
 /// Flags common to all commands.
 #[derive(Args, Debug)]
 pub(super) struct CommonArgs {
-    /// Connections
+    /// Number of connections to open
     #[arg(short = 'c', visible_short_alias = 'n', long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) connections: u32,
     /// Time limit for a handshake, and for each answer
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub(super) timeout: Duration,
-    /// Threads per process
+    /// Threads of each process
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(super) threads: u32,
     /// Processes, for more connections than one process has descriptors
@@ -48,10 +48,10 @@ pub(super) struct CommonArgs {
     /// separately. One * on both sides stands for the same text
     #[arg(long, value_name = "MESSAGE => ANSWER", value_parser = heartbeat)]
     pub(super) answer: Vec<Heartbeat>,
-    /// Offer compression
+    /// Offer compression (permessage-deflate) in the WebSocket handshake
     #[arg(long)]
     pub(super) deflate: bool,
-    /// Accept any certificate
+    /// Accept any certificate of the server, unverified
     #[arg(long, conflicts_with = "ca")]
     pub(super) insecure: bool,
     /// PEM file with certificates to trust instead of the system's
@@ -116,7 +116,7 @@ pub(super) struct PayloadArgs {
     /// Send this file's content instead
     #[arg(long, value_name = "FILE", conflicts_with = "message")]
     pub(super) file: Option<PathBuf>,
-    /// Send binary messages
+    /// Send binary instead of text messages
     #[arg(long)]
     pub(super) binary: bool,
 }
@@ -174,7 +174,7 @@ pub(super) struct EchoArgs {
 pub(super) struct HttpArgs {
     /// The server: http:// or https://; {i} is the number of the connection, from 0
     pub(super) url: String,
-    /// The request method
+    /// The method of each request
     #[arg(short = 'X', long, value_name = "METHOD", default_value = "GET")]
     pub(super) method: String,
     /// The body of each request; {i} is the number of the connection
@@ -226,7 +226,7 @@ pub(super) struct PublishArgs {
     /// Where publishers publish: tcp:// (lines), http:// or https:// (POST), ws:// or wss:// (a client's messages)
     #[arg(short, long, value_name = "URL")]
     pub(super) publish: String,
-    /// Number of publishers
+    /// Number of publishers, each with its own connection
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) publishers: u32,
     /// Total publications per second; N..M: from N to M over the measured time
@@ -326,7 +326,7 @@ pub(super) struct ShootoutArgs {
     pub(super) common: CommonArgs,
 }
 
-/// What a shootout times.
+/// The durations of a shootout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum ShootoutKind {
     /// An echo to the sender
@@ -342,7 +342,7 @@ pub(super) struct ScriptArgs {
     pub(super) script: PathBuf,
     /// The address of the server, passed to the script as user.url
     pub(super) url: String,
-    /// Number of users
+    /// Number of users that run the script
     #[arg(short = 'c', visible_short_alias = 'n', long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) users: u32,
     /// Users started per second; by default all start at once
@@ -378,7 +378,7 @@ pub(super) struct CompareArgs {
 /// Spacing of an open loop's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Spacing {
-    /// Equal gaps
+    /// Equal gaps between messages
     Even,
     /// A Poisson process: exponentially distributed gaps
     Random,

@@ -65,7 +65,7 @@ impl AddressFamilyChoice {
 #[derive(Debug)]
 pub(crate) enum State {
     Closed,
-    /// TCP, then TLS.
+    /// The TCP connection, then the TLS handshake, is under way.
     Connecting,
     /// The response to the handshake.
     Handshaking(Box<WebSocketHandshake>),

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_told() {
+    fn garbage_is_reported() {
         assert!(read(b"SSH-2.0-OpenSSH_9.2\r\n", None).is_err());
         assert!(read(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", None).is_err());
         assert!(

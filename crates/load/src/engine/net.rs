@@ -39,7 +39,7 @@ pub(crate) struct EngineState {
     pub(super) has_heartbeats: bool,
     pub(crate) rng: fastrand::Rng,
     pub(crate) clients: Vec<LoadClient>,
-    /// By transport index.
+    /// The client of each transport, by transport index.
     pub(super) who: Vec<u32>,
     pub(super) trusts: Vec<Option<ClientTls>>,
     pub(super) codecs: Codecs,
@@ -51,7 +51,7 @@ pub(crate) struct EngineState {
     pub(super) opening: u32,
     pub(super) sources: Vec<IpAddr>,
     pub(super) next_source: usize,
-    /// By endpoint.
+    /// The resolved addresses of each endpoint.
     pub(super) families: Vec<EndpointAddresses>,
     /// Unsent bytes by client, and in total.
     pub(super) unsent: Vec<usize>,
@@ -165,7 +165,7 @@ impl EngineState {
     fn grace_until_ns(&mut self) -> u64 {
         let latency_ns = self.tally.latency.times.min_ns();
         let grace_ns = (self.until_ns.saturating_sub(self.from_ns) / 100).max(GRACE_NS);
-        // Only answers within the measured time determine the shortest latency.
+        // Only answers of the measured time count for the shortest latency.
         *self
             .grace_until_ns
             .get_or_insert(self.until_ns.saturating_add(latency_ns + grace_ns))
@@ -237,7 +237,7 @@ impl EngineState {
         }
     }
 
-    /// Passes `out` to the transport of `who`.
+    /// Passes `out` to the transport of the client `who`.
     #[inline]
     pub(super) fn flush(&mut self, driver: &mut Epoll, who: u32) {
         let client = &mut self.clients[who as usize];

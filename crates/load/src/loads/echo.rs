@@ -97,7 +97,7 @@ impl EchoLoad {
         flight.sent.push_back(at_ns);
     }
 
-    /// Sends due messages (open loop) while a client can accept them.
+    /// Sends due messages (open loop) while a client has room.
     fn send_due(&mut self, io: &mut LoadIo<'_>) {
         let Some(mut open_loop) = self.open_loop.take() else {
             return;
@@ -120,7 +120,7 @@ impl EchoLoad {
         open_loop.is_some_and(|open_loop| open_loop.is_behind(net))
     }
 
-    /// Gives up expired messages, and sends others instead (closed loop).
+    /// Counts expired messages as lost, and sends others instead (closed loop).
     fn expire(&mut self, io: &mut LoadIo<'_>) {
         let Some(limit_ns) = self.expiry.limit_ns(io.net) else {
             return;

@@ -63,7 +63,7 @@ pub(crate) struct FanoutLoad {
     chaos: Option<Schedule>,
     recovery: Option<RecoveryState>,
     retries: RetryQueue,
-    /// By client.
+    /// The protocol state of each client.
     speech: Vec<ServerProtocol>,
     /// By publisher, unacknowledged publications; only if answers arrive in order.
     asked: Option<Vec<VecDeque<Entry>>>,
@@ -192,7 +192,7 @@ impl FanoutLoad {
         self.count / u64::from(self.plan.burst)
     }
 
-    /// Publishes due messages while a publisher is available.
+    /// Sends due publications while a publisher is available.
     fn publish_patiently(&mut self, io: &mut LoadIo<'_>, due: &mut OpenLoop) {
         loop {
             let from = self.receivers + self.turn();
@@ -280,7 +280,7 @@ impl FanoutLoad {
         }
     }
 
-    /// Checks a publisher's answer for an error; returns whether there is none.
+    /// Checks a publisher's answer for an error; returns whether it is a success.
     fn classify(&self, io: &mut LoadIo<'_>, told: &[u8]) -> bool {
         let is_error = says_error(told);
         if is_error {

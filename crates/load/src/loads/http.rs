@@ -191,7 +191,7 @@ impl HttpLoad {
         }
     }
 
-    /// Closes and reopens connections with an expired request, since a later response could not be told apart from that
+    /// Closes and reopens connections with an expired request, since a later response could not be distinguished from that
     /// to the next request.
     fn expire(&mut self, io: &mut LoadIo<'_>) {
         let Some(limit_ns) = self.expiry.limit_ns(io.net) else {
@@ -219,7 +219,7 @@ impl HttpLoad {
         }
     }
 
-    /// Sends due requests (open loop) while a connection can accept them.
+    /// Sends due requests (open loop) while a connection is free.
     fn send_due(&mut self, io: &mut LoadIo<'_>) {
         let Some(mut open_loop) = self.open_loop.take() else {
             return;

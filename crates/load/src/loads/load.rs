@@ -10,7 +10,7 @@ use crate::tally::ErrorCase;
 /// Time to wait for duplicates of the last answers.
 pub(super) const TWICE_NS: u64 = SECOND / 10;
 
-/// Decides what the clients of a thread send and when, and evaluates received messages. `who` is the index of a client
+/// Decides which messages the clients of a thread send and when, and evaluates received messages. `who` is the index of a client
 /// in the thread.
 pub(crate) trait Load {
     /// Returns whether connections are opened before the run starts; otherwise opening them is measured.
@@ -61,7 +61,7 @@ pub(crate) trait Load {
         let _ = (io, who, was_open);
     }
 
-    /// Performs the work that is due; returns when to call it again.
+    /// Performs due work; returns when to call it again.
     fn due(&mut self, io: &mut LoadIo<'_>) -> u64 {
         let _ = io;
         u64::MAX

@@ -94,7 +94,7 @@ impl Load for StormLoad {
     }
 
     fn is_done(&self, net: &EngineState) -> bool {
-        // Missing answers are counted as lost from here on.
+        // Answers not received by then count as lost.
         let given_up = net
             .tally
             .settled_ns

@@ -2,7 +2,7 @@
 //!
 //! Runs with the same label are samples of one group. A difference between groups matters only if it exceeds the
 //! differences within them, so every ratio has an interval, and every interval the method by which it was computed.
-//! What single runs can't decide is called unjudged.
+//! Differences that single runs can't decide are called unjudged.
 
 mod estimate;
 mod metrics;

@@ -22,7 +22,7 @@ pub struct Report {
     pub started: String,
     /// The machine and the program that measured.
     pub machine: Machine,
-    /// The requested settings.
+    /// The parameters of the run.
     pub settings: Settings,
     /// Length of the measured time, without warm-up.
     pub seconds: f64,
@@ -38,7 +38,7 @@ pub struct Report {
     pub incomplete: bool,
     /// The numbers of connections by outcome.
     pub connections: Connections,
-    /// The messages within the measured time.
+    /// The traffic of the measured time.
     pub messages: Messages,
     /// Errors by cause, over the whole run.
     pub errors: Errors,
@@ -86,7 +86,7 @@ pub struct Report {
     /// absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_ended: Option<u32>,
-    /// What the tester itself used, and whether it was the bottleneck.
+    /// The resources that the tester used, and whether it was the bottleneck.
     pub generator: GeneratorUse,
     /// The phases of a scenario, each a report of this format.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -440,7 +440,7 @@ pub struct HttpTally {
     pub unexpected_bodies: Option<u64>,
 }
 
-/// The maximum number of distinct body lengths that are reported.
+/// The most distinct body lengths.
 const BODY_LENGTHS_MAX: usize = 16;
 
 impl HttpTally {
@@ -622,7 +622,7 @@ pub struct GeneratorUse {
     /// 10 % of the sends late.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
-    /// The tester's processes that were lost; no figure includes their counts.
+    /// Its processes that were lost; no figure includes their counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<LostProcess>,
 }

@@ -1,15 +1,15 @@
-//! The wording of each kind of run: the names of sent and received messages, and the meaning of a latency.
+//! The wording of each kind of run: the nouns for sent and received items and for the latency.
 
 use super::model::{Report, Settings};
 use super::units::{bytes, many, rate, seconds};
 
 /// The wording for one kind of run.
 pub(crate) struct RunWording {
-    /// The name of sent messages, plural.
+    /// The sent items, plural.
     pub(crate) sent: &'static str,
-    /// The name of received messages, plural.
+    /// The received items, plural.
     pub(crate) received: &'static str,
-    /// The meaning of a latency.
+    /// The latency's meaning.
     pub(crate) latency: &'static str,
 }
 
@@ -39,7 +39,7 @@ impl RunWording {
     }
 }
 
-/// Describes what was measured, as a sentence without its end: kind, size, connections, rate.
+/// Describes the run, as a sentence without its end: kind, size, connections, rate.
 pub(crate) fn question(report: &Report) -> String {
     let settings = &report.settings;
     let connections = many(settings.connections, "connection");

@@ -7,7 +7,6 @@ use veche_proto::http::{self, Framing, parse_head};
 
 use super::serve;
 
-/// One request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     /// Raw request line and headers.

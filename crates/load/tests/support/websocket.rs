@@ -132,7 +132,7 @@ impl<S: Read + Write> WebSocket<S> {
         self.send(MessageKind::Text, text.as_bytes());
     }
 
-    /// Echoes every message.
+    /// Echoes every message until the client closes.
     pub(crate) fn echo(mut self) {
         while let Some((kind, data)) = self.message() {
             self.send(kind, &data);

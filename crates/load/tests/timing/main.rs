@@ -148,7 +148,7 @@ fn on_cores(server: usize, tester: usize, work: Duration, plan: impl Fn(&str) ->
 }
 
 #[test]
-fn a_tester_on_the_servers_core_says_so() {
+fn a_tester_on_the_servers_core_is_reported() {
     let _alone = ALONE.lock();
     let core = cores()[0];
     let report = on_cores(core, core, Duration::from_micros(100), |url| {

@@ -329,7 +329,7 @@ fn without_stamps_there_are_no_latencies_once_counts_disagree() {
 /// A closed loop continues after a lost message, with or without others in flight; a message answered after its time
 /// limit is late, but counts as unanswered.
 #[test]
-fn a_closed_loop_goes_on_when_an_answer_is_not_there_in_time() {
+fn a_closed_loop_continues_after_a_timeout() {
     at_once([1, 2], |inflight| {
         let (address, lost) = serve(|number, _| (number % 20 == 19).then(Vec::new));
         let endpoint = endpoint(&format!("ws://{address}/"), 4);

@@ -339,7 +339,7 @@ fn each_client_has_its_number() {
 
 /// Servers that disconnect in the middle, or send something other than HTTP.
 #[test]
-fn responses_that_are_none_are_errors() {
+fn invalid_responses_are_errors() {
     let cut = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf";
     let address = serve_http(move |_, _, _| (cut.to_vec(), After::Close));
     let report = run(get(), endpoint(&format!("http://{address}/"), 1));
@@ -360,7 +360,7 @@ fn responses_that_are_none_are_errors() {
 }
 
 #[test]
-fn a_client_that_was_reset_comes_back() {
+fn a_client_that_was_reset_reconnects() {
     let address = serve(|_, mut socket| {
         let mut request = [0; 4096];
         for _ in 0..5 {

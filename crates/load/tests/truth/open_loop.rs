@@ -30,7 +30,7 @@ fn echo(rate: f64, churn: Option<f64>) -> LoadPlan {
 
 /// One connection is closed repeatedly and is slow to reopen; the run may end in any state of it.
 #[test]
-fn messages_wait_for_a_connection_that_comes_back() {
+fn messages_wait_for_a_reconnect() {
     let address = serve(|_, socket| {
         if let Some((mut websocket, response)) = WebSocket::handshake(socket) {
             thread::sleep(Duration::from_millis(60));

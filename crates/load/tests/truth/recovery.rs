@@ -285,7 +285,7 @@ fn run(
 /// The server closes connections when everything sent has arrived, so it knows exactly what is missing. With one
 /// publisher, reordered messages come from the same publisher.
 #[test]
-fn each_fault_of_a_recovery_is_found_and_none_more() {
+fn exactly_the_faults_of_a_recovery_are_found() {
     let manners = [
         Manner::Honest,
         Manner::Loses,
@@ -420,7 +420,7 @@ fn publications_without_an_answer_count_nowhere() {
 fn a_server_that_does_not_say_how_it_is_has_faults() {
     at_once(
         [
-            (Manner::Silent, "was not told whether"),
+            (Manner::Silent, "did not report whether"),
             (Manner::Bare, "positions = true"),
         ],
         |(manner, words)| {
@@ -435,7 +435,7 @@ fn a_server_that_does_not_say_how_it_is_has_faults() {
 
 /// A server that never returns does not delay the end, and its missing deliveries are lost.
 #[test]
-fn who_never_comes_back_has_lost() {
+fn a_receiver_that_never_reconnects_has_losses() {
     let server = Server::start(Manner::Vanishes, Some(20));
     let (_, ledger, recovery) = run(&server, (3, 1), 1, recovering());
     assert_eq!(ledger.away, 0);

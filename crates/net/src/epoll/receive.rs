@@ -81,7 +81,7 @@ impl Epoll {
         sink(self, Event::Ended { id });
     }
 
-    /// Handles readiness of a transport whose input is paused.
+    /// Handles readiness of a paused transport.
     #[cold]
     fn unreadable_ready(&mut self, id: ConnectionId, flags: EventFlags) {
         let Some(transport) = self.base.transports.live(id) else {

@@ -1,4 +1,4 @@
-//! The remote end of a simulated transport: the data it wrote, the data it was sent, and its state.
+//! The remote end of a simulated transport: its output, its input, and its state.
 
 use std::collections::VecDeque;
 

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 pub(crate) use rustix::event::epoll::{Event, EventFlags};
 
-/// An epoll instance.
+/// The descriptor of an epoll instance.
 #[derive(Debug)]
 pub(crate) struct Poller {
     epoll: OwnedFd,

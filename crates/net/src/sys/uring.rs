@@ -26,7 +26,7 @@ pub(crate) use buffers::FilledBuffer;
 const ENTRIES: u32 = 512;
 /// Maximum number of slices in flight for sends of several buffers.
 const SLICES_MAX: usize = 4096;
-/// `IORING_ENTER_GETEVENTS`
+/// The flag `IORING_ENTER_GETEVENTS` of io_uring_enter(2).
 const GET_EVENTS: u32 = 1;
 
 /// The operation that a completion belongs to.

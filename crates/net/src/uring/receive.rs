@@ -40,7 +40,7 @@ pub(super) enum Part {
     Filled(FilledBuffer),
     /// From a paused transport: the buffer was returned to the kernel.
     Copied(Vec<u8>),
-    /// The peer's FIN.
+    /// The peer sent FIN.
     End,
     /// The connection is broken; earlier input is delivered first.
     Failed(Errno),

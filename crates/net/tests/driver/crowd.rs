@@ -46,7 +46,7 @@ pub(crate) fn a_crowd_hears_its_own<D: Driver>(make: fn(Options) -> D) {
             let said = message(place, round);
             assert!(
                 world.log.bytes(*id) == said,
-                "{id:?} was told what another said"
+                "{id:?} received another's data"
             );
             hears(*id, peer, &said);
         }

@@ -73,7 +73,7 @@ fn a_slow_reader_is_reported_once<D: Driver>(make: fn(Options) -> D) {
             kept += usize::from(sent.is_none());
             total += bytes.len();
         }
-        assert!(world.driver.unsent(id) > 4 << 20, "nobody reads");
+        assert!(world.driver.unsent(id) > 4 << 20, "the peer does not read");
         world.settle();
         assert!(world.driver.unsent(id) > 1 << 20);
         assert_eq!(world.log.count(&Logged::Drained(id)), round - 1);
@@ -248,7 +248,7 @@ fn a_pause_holds_from_before_the_connection<D: Driver>(make: fn(Options) -> D) {
     let to_send = sent.clone();
     let addr = listener.local_addr().expect("bound");
     let peer = thread::spawn(move || {
-        let (mut peer, _) = listener.accept().expect("somebody");
+        let (mut peer, _) = listener.accept().expect("a connection");
         peer.write_all(&to_send).expect("it is read in the end");
     });
     let id = world.driver.connect(addr).expect("a descriptor");

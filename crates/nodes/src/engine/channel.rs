@@ -1,4 +1,4 @@
-//! The orders of a channel's home to an engine outside this process, and the engine's events.
+//! Orders of a channel's home for an engine outside this process, and the engine's events.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use super::peer::Entries;
 
 /// An order of a home.
 ///
-/// The *topic* of a channel is the subscription of its feed: the channel itself, or a wildcard channel that covers all
-/// channels of a namespace.
+/// The *topic* of a channel is the name that its feed is subscribed by: the channel itself, or a wildcard channel by which all of a
+/// namespace are covered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// The home has learned of the connection with this number. Until then all orders except follows are dropped: they
@@ -23,7 +23,7 @@ pub enum Order {
     Follow(Arc<str>),
     /// Ends the feed of a topic.
     Unfollow(Arc<str>),
-    /// Compares a channel with the state that the home knows. Answered by [`Event::Checked`].
+    /// Compares a channel with the last item that the home has seen. Answered by [`Event::Checked`].
     Check(Box<Check>),
     /// Reads publications. Answered by [`Event::Entries`].
     Read(Box<Read>),
@@ -31,7 +31,7 @@ pub enum Order {
     Remove {
         /// Names the order in its answer.
         ticket: u64,
-        /// The channel.
+        /// Name of the channel whose publications are removed.
         channel: Arc<str>,
     },
     /// Records a member of this node. Answered by [`Event::Member`].
@@ -40,9 +40,9 @@ pub enum Order {
     Members {
         /// Names the order in its answer.
         ticket: u64,
-        /// The channel.
+        /// Name of the channel whose members are read.
         channel: Arc<str>,
-        /// Whether only the numbers are requested.
+        /// Whether only the numbers are read.
         only_counts: bool,
     },
 }
@@ -52,7 +52,7 @@ pub enum Order {
 pub struct Publish {
     /// Names the order in its answer.
     pub ticket: u64,
-    /// The channel.
+    /// Name of the channel to publish to.
     pub channel: Arc<str>,
     /// The channel's topic, if it differs.
     pub topic: Option<Arc<str>>,
@@ -60,12 +60,13 @@ pub struct Publish {
     pub data: Bytes,
     /// How the publication is stored; `None`: not stored.
     pub keep: Option<Keep>,
-    /// The publisher's idempotency key, which identifies repetitions.
+    /// The publisher's idempotency key.
     pub key: Option<Box<str>>,
-    /// The version of the published state.
+    /// The version of the state in the publication.
     pub version: Option<Version>,
-    /// The publication may have been stored after this offset: it is published only if it certainly was not.
-    pub repeats_since: Option<u64>,
+    /// It may have been stored before, behind this position or in another epoch: it is published only if it is certain that
+    /// it was not.
+    pub repeats_since: Option<Position>,
 }
 
 /// How a channel stores publications.
@@ -96,12 +97,12 @@ pub enum Published {
     Refused,
 }
 
-/// See [`Order::Check`].
+/// Parameters of [`Order::Check`], which looks up the position of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// Names the order in its answer.
     pub ticket: u64,
-    /// The channel.
+    /// Name of the channel to check.
     pub channel: Arc<str>,
     /// How the channel stores publications.
     pub keep: Keep,
@@ -111,12 +112,12 @@ pub struct Check {
     pub is_verifying: bool,
 }
 
-/// See [`Order::Read`].
+/// Parameters of [`Order::Read`], which reads stored publications.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
     /// Names the order in its answer.
     pub ticket: u64,
-    /// The channel.
+    /// Name of the channel to read.
     pub channel: Arc<str>,
     /// How the channel stores publications.
     pub keep: Keep,
@@ -124,11 +125,11 @@ pub struct Read {
     pub since: Option<u64>,
     /// The maximum number of publications.
     pub limit: usize,
-    /// Which publications, and in what order.
+    /// The selection and the order of publications.
     pub direction: Direction,
 }
 
-/// Which publications a read returns if there are more than its limit, and in what order.
+/// The publications that a read returns if there are more than its limit, and their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// The oldest, oldest first.
@@ -139,16 +140,16 @@ pub enum Direction {
     Latest,
 }
 
-/// See [`Order::Member`].
+/// Parameters of [`Order::Member`], which adds or removes a member of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Identifies the order in its answer.
     pub ticket: u64,
-    /// The channel.
+    /// Name of the channel that the member belongs to.
     pub channel: Arc<str>,
     /// The id of the member's client, which identifies it on its node.
     pub client: Box<str>,
-    /// Its user.
+    /// Name of the member's user.
     pub user: Box<str>,
     /// The encoded member; `None`: it has left.
     pub data: Option<Bytes>,
@@ -156,29 +157,29 @@ pub struct Member {
     pub finds_user: bool,
 }
 
-/// An event from the engine to a home.
+/// An event of an engine for a home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A connection with this number was opened. Unanswered orders may be repeated after [`Order::Begin`].
     Up(u64, Store),
-    /// The connection was lost; pending orders get no answer. Followed channels remain followed.
+    /// Disconnected; pending orders get no answer. Followed channels stay followed.
     Down,
     /// A topic is followed from here on; publications since the last event about it may be missing.
     Followed(Arc<str>),
     /// An item of the feed. Items without a position are not stored.
     Item {
-        /// The channel.
+        /// Name of the channel that was published to.
         channel: Arc<str>,
         /// The item's position and the offset of its predecessor in the same epoch.
         place: Option<(Position, u64)>,
-        /// The encoded publication.
+        /// The encoded publication, as its node ordered it.
         data: Bytes,
     },
     /// The answer to [`Order::Publish`].
     Published {
         /// The ticket of the order.
         ticket: u64,
-        /// The result.
+        /// Whether it was ordered, and where.
         result: Published,
     },
     /// The answer to [`Order::Check`].
@@ -188,18 +189,18 @@ pub enum Event {
         /// The state of the channel; `None`: the engine has not answered.
         found: Option<Found>,
     },
-    /// The answer to [`Order::Read`], `None` if the channel can't be read. Entries are in the requested order.
+    /// The answer to [`Order::Read`], `None` where it can't be read. Entries are in the requested order.
     Entries {
         /// The ticket of the order.
         ticket: u64,
-        /// The publications.
+        /// The stored publications; `None` where they can't be read.
         entries: Option<Box<Entries>>,
     },
     /// The answer to [`Order::Remove`]: whether the publications are removed.
     Removed {
         /// The ticket of the order.
         ticket: u64,
-        /// Whether they are.
+        /// Whether the publications are removed.
         is_removed: bool,
     },
     /// Members of this node are no longer stored: its lease had ended, or the store has lost them.
@@ -208,21 +209,21 @@ pub enum Event {
     Member {
         /// The ticket of the order.
         ticket: u64,
-        /// Whether it is.
+        /// Whether another node has a member of the same user.
         is_elsewhere: bool,
     },
     /// The answer to [`Order::Members`]; `None` where they can't be read.
     Members {
         /// The ticket of the order.
         ticket: u64,
-        /// The members.
+        /// The members or their number; `None` where they can't be read.
         found: Option<Members>,
     },
     /// A member of another node whose lease has ended.
     Departed {
-        /// The channel.
+        /// Name of the channel that the member belonged to.
         channel: Arc<str>,
-        /// The encoded member.
+        /// The member, as its node encoded it.
         data: Bytes,
     },
 }
@@ -230,7 +231,7 @@ pub enum Event {
 /// The state of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its position.
+    /// Position of the latest publication.
     pub top: Position,
     /// The id of the publication there, 0 if unknown.
     pub id: u64,
@@ -238,10 +239,10 @@ pub struct Found {
     pub latest: Option<(u64, Bytes)>,
 }
 
-/// See [`Order::Members`].
+/// The answer to [`Order::Members`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Members {
-    /// The encoded members.
+    /// The members, as their nodes encoded them.
     List(Vec<Bytes>),
     /// The numbers of clients and of users.
     Counts(u32, u32),
@@ -252,7 +253,7 @@ pub enum Members {
 /// The first byte of encoded publications of this version.
 pub const DATA_VERSION: u8 = 1;
 
-/// Returns the id of an encoded publication: bytes 1 to 8, big-endian. `None`: the bytes are no publication.
+/// Returns the id of an encoded publication: bytes 1 to 8, big-endian. `None`: the bytes are not a publication.
 #[must_use]
 pub fn id_of(data: &[u8]) -> Option<u64> {
     let (version, rest) = data.split_first()?;

@@ -1,5 +1,5 @@
-//! Messages between nodes through an engine: the node's own channel, the channel of all nodes, the numbered control
-//! stream, and the lease that shows that the node is alive.
+//! Messages between nodes through an engine: the node's own channel, the channel of all nodes, the numbered control stream,
+//! and the lease that shows that the node is alive.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ pub enum Order {
     /// Sends bytes to the channel of a node, or of all nodes (this one included) if `to` is `None`. At most once,
     /// without an answer; lost without a connection.
     Send {
-        /// The receiver.
+        /// The receiving node; `None`: all nodes.
         to: Option<NodeId>,
-        /// An encoded envelope.
+        /// The encoded envelope to send.
         bytes: Bytes,
     },
     /// Appends an entry to the control stream, which all nodes receive as [`Event::Control`], this one included.
@@ -25,7 +25,7 @@ pub enum Order {
     Append {
         /// Names the order in its answer.
         ticket: u64,
-        /// An encoded envelope.
+        /// The encoded envelope to append.
         bytes: Bytes,
     },
     /// Reads the control stream after an offset, or only its position if there is none. Answered by
@@ -39,7 +39,7 @@ pub enum Order {
     /// Sets the text that the node publishes with its lease, and renews the lease now. From its first connection on,
     /// the carrier renews the lease every [`LEASE_RENEWAL_MS`]; until the first announcement the text is empty.
     Announce(Bytes),
-    /// Ends the lease once earlier orders are executed. The node's members leave presence with it.
+    /// Ends the lease, after all earlier orders are carried out. The node's members leave presence with it.
     Leave,
     /// Reads all valid leases. Answered by [`Event::Leases`].
     ReadLeases {
@@ -55,7 +55,7 @@ pub enum Order {
         table: Arc<str>,
         /// The name of the value.
         name: Bytes,
-        /// The value.
+        /// The value to store; `None` removes it.
         value: Option<Bytes>,
     },
     /// Reads all values of a table. Answered by [`Event::Table`].
@@ -73,7 +73,7 @@ pub const LEASE_RENEWAL_MS: u64 = 3_000;
 /// A lease ends after this time without a renewal, in milliseconds.
 pub const LEASE_MS: u64 = 9_000;
 
-/// An event from the engine to a node.
+/// An event of an engine for a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The connection for orders is open, or the node's channels are subscribed: each is reported separately, and again
@@ -89,7 +89,7 @@ pub enum Event {
         position: Position,
         /// The offset of the previous entry, in the same epoch.
         before: u64,
-        /// Its bytes.
+        /// The encoded envelope that was appended.
         bytes: Bytes,
     },
     /// The answer to [`Order::Append`]: the position of the entry, or `None` where it is not known whether it was stored.
@@ -117,7 +117,7 @@ pub enum Event {
     Stored {
         /// The ticket of the order.
         ticket: u64,
-        /// Whether it is.
+        /// Whether the value is stored.
         is_stored: bool,
     },
     /// The answer to [`Order::ReadTable`]: names and values, or `None` if they can't be read.
@@ -134,8 +134,8 @@ pub enum Event {
 pub struct Entries {
     /// The position of the latest entry.
     pub top: Position,
-    /// The offset before the first of these entries, or that of the top if there are none. If it is above the requested
-    /// offset, the entries between are no longer stored.
+    /// The offset before the first of these entries, or that of the top without entries. Where it is above the offset that
+    /// was requested, the entries between are not stored any more.
     pub before: u64,
     /// The entries with their offsets, oldest first.
     pub entries: Vec<(u64, Bytes)>,

@@ -20,7 +20,7 @@ const SOURCES_MAX: usize = 1024;
 /// The window within which numbers of one source may arrive out of order.
 const APART_MAX: usize = 1024;
 
-/// The next step after an entry.
+/// The handling of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Take,
@@ -38,7 +38,7 @@ pub(super) struct Commands {
     own: VecDeque<(u64, Bytes)>,
     /// Whether a command of this node may or may not be stored.
     pub(super) is_unsure: bool,
-    /// The feed delivered entries while the stream was being read: they may follow the entries read.
+    /// Entries arrived by the feed during a read: they may be behind the read ones.
     pub(super) has_skipped: bool,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Commands {
 struct CarriedOut {
     /// All sequence numbers up to this one are done.
     floor: u64,
-    /// Those above it.
+    /// Commands above the floor that were carried out.
     above: BTreeSet<u64>,
 }
 

@@ -59,14 +59,14 @@ pub const ANSWER_MS: u64 = 5_000;
 /// The table of the engine that stores bans.
 pub const BLOCKS: &str = "blocks";
 
-/// A node that has not received its own announcements for this time is cut off, in milliseconds. Less than a lease, so
-/// that the leases of others do not end earlier.
+/// A node that has not received its own announcements for this time, in milliseconds, is cut off. Less than a lease, so
+/// that the leases of others do not end before.
 const DEAF_MS: u64 = 2 * LEASE_RENEWAL_MS + 500;
 
 /// The maximum number of open queries of other nodes.
 const TASKS_MAX: usize = 4_096;
 
-/// See the [module](self).
+/// This node's part in the cluster, without sockets and clocks.
 #[derive(Debug)]
 pub struct Node {
     id: NodeId,
@@ -141,7 +141,7 @@ impl Node {
         self.peers.iter()
     }
 
-    /// Returns the counters.
+    /// Returns the counters for metrics.
     #[must_use]
     pub fn counts(&self) -> NodeCounts {
         self.counts
@@ -312,7 +312,7 @@ impl Node {
         all.min().unwrap_or(self.announce_at_ms)
     }
 
-    /// Ends expired operations.
+    /// Handles expired requests and leases.
     pub fn handle_timeout(&mut self) {
         let now_ms = self.now_ms;
         if now_ms >= self.announce_at_ms {
@@ -354,8 +354,7 @@ impl Node {
         self.finish_questions();
     }
 
-    /// Reads the entries of the control stream after the last known one. If there is none: the end of the stream, and
-    /// then the stored bans.
+    /// Reads the control stream behind the last known entry. Without one: its end, and then the stored blocks.
     fn begin_reading(&mut self) {
         self.is_current = false;
         self.read_on();
@@ -484,7 +483,7 @@ impl Node {
         }
     }
 
-    /// Reads behind the last known entry, while the node goes on.
+    /// Reads behind the last known entry, while the node continues.
     fn read_on(&mut self) {
         let ticket = self.ticket();
         self.commands.read(ticket);

@@ -25,11 +25,11 @@ impl Coverage {
 /// Work that a [`Node`] delegates to its owner.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output {
-    /// For the engine.
+    /// An order for the engine, to be carried there.
     Order(Order),
     /// A message for the workers of this node to execute. Its caller, if any, is passed to [`Node::handle_part`].
     Perform(NodeMessage),
-    /// A caller's answer.
+    /// The answer for a caller, and whether all nodes have contributed.
     Answer(Caller, NodeAnswer, Coverage),
     /// The announcement of this node is due: [`Node::announce`].
     Announce,

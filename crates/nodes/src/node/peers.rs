@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use crate::engine::peer::LEASE_MS;
 use crate::{Announcement, NodeId};
 
-/// The maximum number of known nodes, so that forged ones take no more memory.
+/// The most known nodes, which bounds the memory that forged ids can take.
 const PEERS_MAX: usize = 1024;
 
-/// Another node.
+/// Another node, as this one knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its last announcement.
+    /// The last announcement received from it.
     pub announcement: Announcement,
     /// The time of its last announcement, on the monotonic clock of this node.
     pub heard_at_ms: u64,
@@ -75,7 +75,7 @@ impl Peers {
         self.0.remove(&id);
     }
 
-    /// Renews all leases for the time of one lease, after a time in which nothing could be received.
+    /// Gives every node the time of a lease to announce itself, after a time without a feed.
     pub(super) fn renew_all(&mut self, now_ms: u64) {
         for peer in self.0.values_mut() {
             peer.heard_at_ms = now_ms;

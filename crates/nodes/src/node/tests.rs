@@ -15,7 +15,7 @@ use crate::{
 const WORKERS: u16 = 2;
 const SEAT: WorkerId = WorkerId(WORKERS);
 
-/// Nodes with an engine in memory.
+/// Entries of the stream, and their required handling by every node.
 #[derive(Default)]
 struct Cluster {
     nodes: Vec<Member>,
@@ -445,7 +445,7 @@ fn a_node_that_leaves_or_dies_is_not_waited_for() {
 }
 
 #[test]
-fn a_node_that_is_cut_off_says_so_and_catches_up_before_it_announces_itself() {
+fn a_cut_off_node_recovers_before_it_announces_itself() {
     let mut cluster = Cluster::of(3);
     cluster.cut(2);
     assert!(!cluster.nodes[2].node.is_current());
@@ -478,7 +478,7 @@ fn a_node_that_is_cut_off_says_so_and_catches_up_before_it_announces_itself() {
 }
 
 #[test]
-fn a_node_that_hears_nothing_does_not_claim_to_cover_all() {
+fn a_node_without_announcements_does_not_claim_full_coverage() {
     let mut cluster = Cluster::of(2);
     // The connection dies without a report.
     cluster.nodes[0].is_cut = true;

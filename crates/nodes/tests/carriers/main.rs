@@ -18,7 +18,7 @@ use veche_nodes::{
     SequenceTracker, Sequencer,
 };
 
-/// The two nodes.
+/// The two nodes of the tests.
 const A: NodeId = NodeId(1);
 const B: NodeId = NodeId(2);
 

@@ -61,7 +61,7 @@ pub enum OrderError {
     Refused(String),
     /// The authority's rate limit is exceeded (RFC 8555 section 6.6).
     Limited {
-        /// The message.
+        /// The authority's message for the log.
         why: String,
         /// The requested delay in seconds: at most a day, 0 if none is given.
         after_s: u64,

@@ -35,7 +35,7 @@ pub(super) struct OrderProgress {
     pub(super) may_be_issued: bool,
 }
 
-/// Performs an order.
+/// Performs an order: account, challenges, and the certificate's issue.
 pub(super) async fn perform(
     order: CertificateOrder,
     client: AcmeClient,

@@ -17,7 +17,8 @@ use super::commands::{self, Client};
 use super::feed::Change;
 use super::port::Events;
 use super::replies::{bytes, entries, list, number, position, text};
-use super::scripts::{Loaded, Script};
+use super::scripts::Script;
+use super::session::Session;
 use super::shared::Shared;
 
 /// The time for which idempotency keys are stored, in milliseconds, as in the hub.
@@ -98,24 +99,25 @@ impl Client for Channels {
         }
     }
 
-    fn command(&self, shared: &Shared, scripts: &Loaded, job: &Job) -> Cmd {
+    fn command(&self, shared: &Shared, session: &Session, job: &Job) -> Cmd {
         match job {
-            Job::Order(Order::Publish(order)) => publish(shared, scripts, order),
-            Job::Order(Order::Check(order)) => check(shared, scripts, order),
-            Job::Order(Order::Read(order)) => read(shared, scripts, order),
+            Job::Order(Order::Publish(order)) => publish(shared, session, order),
+            Job::Order(Order::Check(order)) => check(shared, session, order),
+            Job::Order(Order::Read(order)) => read(shared, session, order),
             Job::Order(Order::Remove { channel, .. }) => {
-                let mut command = redis::cmd("DEL");
-                command.arg(shared.keys.stream(channel));
+                let (stream, fence) = (shared.keys.stream(channel), &session.fence);
+                let mut command = session.scripts.run(Script::Remove, &[&stream, &fence.key]);
+                command.arg(fence.number);
                 command
             }
-            Job::Order(Order::Member(order)) => member(shared, scripts, order),
+            Job::Order(Order::Member(order)) => member(shared, session, order),
             Job::Order(Order::Members {
                 channel,
                 only_counts,
                 ..
             }) => {
                 let key = shared.keys.members(channel);
-                let mut command = scripts.run(Script::Members, &[&key]);
+                let mut command = session.scripts.run(Script::Members, &[&key]);
                 command.arg(shared.settings.node.to_string());
                 command.arg(shared.keys.leases());
                 match only_counts {
@@ -183,7 +185,7 @@ impl Client for Channels {
     }
 }
 
-fn publish(shared: &Shared, scripts: &Loaded, order: &Publish) -> Cmd {
+fn publish(shared: &Shared, session: &Session, order: &Publish) -> Cmd {
     let keys = &shared.keys;
     let channel = &*order.channel;
     let topic = order.topic.as_deref();
@@ -204,7 +206,9 @@ fn publish(shared: &Shared, scripts: &Loaded, order: &Publish) -> Cmd {
     };
     let (meta, stream) = (keys.meta(channel), keys.stream(channel));
     let generation = keys.single("generation");
-    let mut command = scripts.run(Script::Publish, &[&meta, &stream, &generation, &result]);
+    let Session { scripts, fence, .. } = session;
+    let used: [&[u8]; 5] = [&meta, &stream, &generation, &result, &fence.key];
+    let mut command = scripts.run(Script::Publish, &used);
     command.arg(topic).arg(head).arg(&order.data[..]);
     match &order.keep {
         None => command.arg("").arg("").arg("").arg(""),
@@ -226,14 +230,24 @@ fn publish(shared: &Shared, scripts: &Loaded, order: &Publish) -> Cmd {
             .arg(&*version.epoch),
     };
     match order.repeats_since {
-        None => command.arg(""),
-        Some(since) => command.arg(since),
+        None => command.arg("").arg(""),
+        Some(since) => command.arg(since.offset).arg(since.epoch.bits()),
     };
+    command.arg(fence.number);
     command
 }
 
-fn check(shared: &Shared, scripts: &Loaded, order: &Check) -> Cmd {
-    let mut command = of_channel(shared, scripts, Script::Check, &order.channel, &order.keep);
+fn check(shared: &Shared, session: &Session, order: &Check) -> Cmd {
+    let fence = &session.fence;
+    let more = [&*fence.key];
+    let mut command = of_channel(
+        shared,
+        session,
+        Script::Check,
+        &order.channel,
+        &order.keep,
+        &more,
+    );
     match order.seen {
         None => command.arg("").arg("0").arg(""),
         Some((position, id)) => {
@@ -244,12 +258,19 @@ fn check(shared: &Shared, scripts: &Loaded, order: &Check) -> Cmd {
             }
         }
     };
-    command.arg(u8::from(order.is_verifying));
+    command.arg(u8::from(order.is_verifying)).arg(fence.number);
     command
 }
 
-fn read(shared: &Shared, scripts: &Loaded, order: &Read) -> Cmd {
-    let mut command = of_channel(shared, scripts, Script::Read, &order.channel, &order.keep);
+fn read(shared: &Shared, session: &Session, order: &Read) -> Cmd {
+    let mut command = of_channel(
+        shared,
+        session,
+        Script::Read,
+        &order.channel,
+        &order.keep,
+        &[],
+    );
     match order.since {
         None => command.arg(""),
         Some(since) => command.arg(since),
@@ -265,31 +286,36 @@ fn read(shared: &Shared, scripts: &Loaded, order: &Read) -> Cmd {
 
 fn of_channel(
     shared: &Shared,
-    scripts: &Loaded,
+    session: &Session,
     script: Script,
     channel: &str,
     keep: &Keep,
+    more_keys: &[&[u8]],
 ) -> Cmd {
     let keys = &shared.keys;
     let (meta, stream) = (keys.meta(channel), keys.stream(channel));
-    let mut command = scripts.run(script, &[&meta, &stream, &keys.single("generation")]);
+    let generation = keys.single("generation");
+    let used: [&[u8]; 3] = [&meta, &stream, &generation];
+    let mut command = session.scripts.run(script, &[&used, more_keys].concat());
     command.arg(keep.epoch.bits()).arg(keep.position_ttl_ms);
     command
 }
 
-fn member(shared: &Shared, scripts: &Loaded, order: &Member) -> Cmd {
+fn member(shared: &Shared, session: &Session, order: &Member) -> Cmd {
     let (keys, node) = (&shared.keys, shared.settings.node);
     let members = keys.members(&order.channel);
     let channels = keys.of_node("pn", node);
     let nodes = keys.single("pn");
-    let mut command = scripts.run(Script::Member, &[&members, &channels, &nodes]);
+    let Session { scripts, fence, .. } = session;
+    let used: [&[u8]; 4] = [&members, &channels, &nodes, &fence.key];
+    let mut command = scripts.run(Script::Member, &used);
     command
         .arg(node.to_string())
         .arg(&*order.client)
         .arg(&*order.user);
     command.arg(order.data.as_deref().unwrap_or_default());
     command.arg(&*order.channel).arg(u8::from(order.finds_user));
-    command.arg(keys.leases());
+    command.arg(keys.leases()).arg(fence.number);
     command
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::{Cmd, Pipeline, Value};
@@ -11,7 +12,7 @@ use veche_calls::{CallError, CallErrorKind};
 use veche_nodes::engine::Store;
 
 use super::port::Events;
-use super::scripts::Loaded;
+use super::scripts::Fence;
 use super::session::{Known, Session};
 use super::shared::{EngineFigures, Shared};
 use crate::redis::PAUSES;
@@ -21,7 +22,7 @@ use crate::redis::values::call_error;
 const BATCH_MAX: usize = 512;
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// Codes with which a server says that it does not serve: the connection is of no use.
+/// Error codes of servers that do not serve: the connection is closed.
 const USELESS: [&str; 5] = [
     "READONLY",
     "LOADING",
@@ -30,11 +31,11 @@ const USELESS: [&str; 5] = [
     "CLUSTERDOWN",
 ];
 
-/// The client of a port: encodes its orders as commands, and interprets the replies.
+/// The client of a port: converts orders to commands, and replies to events.
 pub(super) trait Client: Send + 'static {
     type Order: Send;
     type Event: Send;
-    /// A command with the purpose of its reply.
+    /// A command and the use of its reply.
     type Job: Send;
 
     /// The interval between two calls of [`timed`](Self::timed).
@@ -49,7 +50,7 @@ pub(super) trait Client: Send + 'static {
     /// Accepts an order; returns `None` if it needs no command. `is_up`: the engine is connected.
     fn take(&mut self, order: Self::Order, is_up: bool) -> Option<Self::Job>;
 
-    /// Returns periodic jobs that are due while connected.
+    /// Returns the periodic commands that are due, while connected.
     fn timed(&mut self) -> Vec<Self::Job>;
 
     /// Returns the job of a probe of the feed.
@@ -58,7 +59,7 @@ pub(super) trait Client: Send + 'static {
     /// Returns the bytes of data of a job.
     fn bytes(job: &Self::Job) -> usize;
 
-    fn command(&self, shared: &Shared, scripts: &Loaded, job: &Self::Job) -> Cmd;
+    fn command(&self, shared: &Shared, session: &Session, job: &Self::Job) -> Cmd;
 
     /// Handles the reply to a job; `None`: the server has rejected it.
     fn answer(
@@ -70,7 +71,7 @@ pub(super) trait Client: Send + 'static {
     );
 }
 
-/// What a task of commands works with.
+/// The state of a task that runs commands.
 struct Commands<C: Client> {
     shared: Arc<Shared>,
     client: C,
@@ -95,6 +96,9 @@ pub(super) async fn run<C: Client>(
     probes: UnboundedReceiver<Vec<u8>>,
     events: Arc<Events<C::Event>>,
 ) {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let port = COUNT.fetch_add(1, Ordering::Relaxed);
+    let fence = shared.keys.fence(shared.settings.node, port);
     let mut commands = Commands {
         shared,
         client,
@@ -109,7 +113,11 @@ pub(super) async fn run<C: Client>(
     let [first, longest] = PAUSES;
     let mut pause = first;
     loop {
-        let fault = match commands.connect(&mut known).await {
+        let fence = Fence {
+            key: fence.clone(),
+            number: number + 1,
+        };
+        let fault = match commands.connect(&mut known, fence).await {
             Ok((mut session, store)) => {
                 pause = first;
                 number += 1;
@@ -142,13 +150,17 @@ pub(super) async fn run<C: Client>(
 }
 
 impl<C: Client> Commands<C> {
-    /// Connects and verifies the server. Accepts orders that arrive meanwhile.
-    async fn connect(&mut self, known: &mut Option<Known>) -> Result<(Session, Store), End> {
+    /// Connects and verifies. Orders that come meanwhile are taken.
+    async fn connect(
+        &mut self,
+        known: &mut Option<Known>,
+        fence: Fence,
+    ) -> Result<(Session, Store), End> {
         let shared = Arc::clone(&self.shared);
         let connecting = async {
             let mut session = Session::connect(&shared, |_| {}).await?;
             let within = shared.settings.keyspace.timeout;
-            let verified = timeout(within, session.verify(&shared, known)).await;
+            let verified = timeout(within, session.verify(&shared, known, fence)).await;
             let late = || {
                 CallError::new(
                     CallErrorKind::Timeout,
@@ -242,7 +254,7 @@ impl<C: Client> Commands<C> {
                 break;
             };
             bytes += C::bytes(&job);
-            let command = self.client.command(&self.shared, &session.scripts, &job);
+            let command = self.client.command(&self.shared, session, &job);
             pipeline.add_command(command);
             jobs.push(job);
         }
@@ -305,7 +317,7 @@ impl<C: Client> Commands<C> {
             return Err(End::Lost(CallError::new(CallErrorKind::Refused, words)));
         }
         if !again.is_empty() {
-            // Somebody has emptied the server's cache: none of these was run.
+            // The server's script cache was emptied: none of these was run.
             session.load().await.map_err(End::Lost)?;
             for job in again.into_iter().rev() {
                 self.pending.push_front(job);

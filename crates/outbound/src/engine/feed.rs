@@ -1,4 +1,4 @@
-//! A port's connection for its feed: subscribed to the followed topics, again after each loss, and probed.
+//! The connection of a port for its feed: subscribed to the followed topics, again after each loss, and probed.
 //!
 //! A subscription may be dead while its connection is open. So after [`PROBE`] without a message, the feed has a
 //! message published to a channel of its own, by the path of publications, and reconnects if it does not arrive.
@@ -25,7 +25,7 @@ use crate::redis::values::call_error;
 /// The maximum number of topics in one command.
 const BATCH_MAX: usize = 512;
 
-/// A feed without messages for this time is probed, and closed after the same time again.
+/// A feed that was silent for this time is probed, and reconnected after the same time.
 const PROBE: Duration = Duration::from_secs(5);
 
 /// The longest message; longer ones are ignored.
@@ -55,7 +55,7 @@ struct Reader {
     is_alive: AtomicBool,
 }
 
-/// A subscribed connection.
+/// A connection that has subscribed to the feed.
 struct Feed {
     session: Session,
     reader: Arc<Reader>,
@@ -74,7 +74,7 @@ pub(super) async fn serve(
     loop {
         let mut feed = match Feed::connect(&shared, &into).await {
             Ok(feed) => feed,
-            // Logged by the connection for commands.
+            // Logged for the connection for commands.
             Err(_) => {
                 let until = Instant::now() + pause;
                 pause = (pause * 2).min(longest);

@@ -14,7 +14,8 @@ use super::commands::{self, Client};
 use super::feed::Change;
 use super::port::Events;
 use super::replies::{bytes, entries, list, number, position, text};
-use super::scripts::{Loaded, Script};
+use super::scripts::Script;
+use super::session::Session;
 use super::shared::Shared;
 
 /// The maximum number of stored entries of the control stream.
@@ -47,14 +48,14 @@ pub(super) async fn serve(
 struct Peers {
     /// Keeps the feed alive as long as this value.
     _changes: UnboundedSender<Change>,
-    /// The text published with the lease.
+    /// The announcement published with the lease.
     text: Bytes,
     /// Whether the lease existed before.
     has_lease: bool,
     has_left: bool,
 }
 
-/// An order, or a periodic job.
+/// An order, or a periodic command.
 pub(super) enum Job {
     Order(Order),
     Renew,
@@ -104,7 +105,8 @@ impl Client for Peers {
         }
     }
 
-    fn command(&self, shared: &Shared, scripts: &Loaded, job: &Job) -> Cmd {
+    fn command(&self, shared: &Shared, session: &Session, job: &Job) -> Cmd {
+        let Session { scripts, fence, .. } = session;
         let (keys, node) = (&shared.keys, shared.settings.node);
         let mut command;
         match job {
@@ -120,14 +122,15 @@ impl Client for Peers {
                 let meta = keys.single("control:m");
                 let stream = keys.single("control:s");
                 let generation = keys.single("generation");
-                let keys_of_it: [&[u8]; 4] = [&meta, &stream, &generation, &meta];
+                let keys_of_it: [&[u8]; 5] = [&meta, &stream, &generation, &meta, &fence.key];
                 command = scripts.run(Script::Publish, &keys_of_it);
                 command.arg(keys.single("control")).arg("").arg(&bytes[..]);
                 command.arg(CONTROL_SIZE);
                 command.arg(CONTROL_TTL.as_millis() as u64);
                 command.arg(CONTROL_POSITION_TTL.as_millis() as u64);
                 command.arg(epoch_of(node));
-                command.arg("").arg("").arg("").arg("");
+                command.arg("").arg("").arg("").arg("").arg("");
+                command.arg(fence.number);
             }
             Job::Order(Order::ReadControl { since, .. }) => {
                 let meta = keys.single("control:m");

@@ -8,15 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// The maximum number of bytes of items that a client has not taken; beyond it items are dropped, and the client is
-/// notified of the affected feeds.
+/// Bytes of items that a client has not taken; beyond that they are dropped, and the client learns which feeds miss some.
 const BYTES_MAX: usize = 64 << 20;
 
 /// Overhead of an event besides its data, in bytes.
 const EVENT_BYTES: usize = 128;
 
-/// A client's end, for orders `O` and events `E`. The client limits its orders itself, since it knows the unanswered
-/// ones.
+/// A client's end, for orders `O` and events `E`. The client bounds its orders: it counts the unanswered ones.
 #[derive(Debug)]
 pub struct EnginePort<O, E> {
     orders: Vec<O>,
@@ -35,7 +33,7 @@ pub(super) struct Events<E> {
 struct Arrived<E> {
     list: Vec<E>,
     bytes: usize,
-    /// Feeds that dropped messages, with the event that reports the loss to each client.
+    /// The notice for the client, by feed of which items were dropped.
     missed: HashMap<Vec<u8>, E>,
 }
 
@@ -115,8 +113,7 @@ impl<E> Events<E> {
         self.wake();
     }
 
-    /// Adds an item of a feed, unless too many bytes wait: then the client is notified of the feed. Returns whether the
-    /// item was added.
+    /// Adds an item of a feed, unless too much waits: then the client is notified of the feed. Returns whether it was added.
     pub(super) fn push_item(
         &self,
         event: E,
@@ -154,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_that_takes_nothing_hears_what_it_missed() {
+    fn a_slow_reader_learns_how_many_messages_were_dropped() {
         let (mut port, _orders, events) = EnginePort::<(), u32>::new(|| {});
         let add = |number| events.push_item(number, BYTES_MAX / 2, || (b"feed".to_vec(), 1_000));
         assert!(add(1) && add(2));

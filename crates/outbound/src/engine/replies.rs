@@ -52,7 +52,7 @@ pub(super) fn position(text: &[u8]) -> Option<Position> {
     })
 }
 
-/// Returns the entries of a stream, in the order of the reply; `None` if the value is not one.
+/// Returns the entries of a stream, in the order of the reply; `None` if it is malformed.
 pub(super) fn entries(value: Value) -> Option<Vec<(u64, Bytes)>> {
     list(value)?.map(entry).collect()
 }
@@ -73,7 +73,7 @@ pub(super) struct Message {
     pub(super) channel: Option<Arc<str>>,
     /// Its position, and the offset before it.
     pub(super) place: Option<(Position, u64)>,
-    /// The publication.
+    /// The encoded publication, as its node ordered it.
     pub(super) data: Bytes,
 }
 

@@ -3,12 +3,13 @@
 use redis::Cmd;
 use veche_nodes::NodeId;
 
-/// A script.
+/// A script that Redis runs atomically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Script {
     Publish,
     Check,
     Read,
+    Remove,
     Verify,
     Member,
     Members,
@@ -17,11 +18,12 @@ pub(super) enum Script {
     Leases,
 }
 
-/// The scripts' texts, in the order of the enumeration.
-const TEXTS: [&str; 9] = [
+/// Their texts, in the order of the enumeration.
+const TEXTS: [&str; 10] = [
     include_str!("scripts/publish.lua"),
     include_str!("scripts/check.lua"),
     include_str!("scripts/read.lua"),
+    include_str!("scripts/remove.lua"),
     include_str!("scripts/verify.lua"),
     include_str!("scripts/member.lua"),
     include_str!("scripts/members.lua"),
@@ -61,7 +63,17 @@ impl Loaded {
     }
 }
 
-/// Names of keys and channels in the server, all with one prefix.
+/// Separates the connections of a port: what an earlier one was to do and a network has held back is not done after a later
+/// one has begun, which has repeated it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fence {
+    /// The key that has the number of the latest connection, once there was another before it.
+    pub(super) key: Vec<u8>,
+    /// The number of this connection, from 1 on.
+    pub(super) number: u64,
+}
+
+/// Names in the server, all with one prefix.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     prefix: String,
@@ -111,12 +123,17 @@ impl Keys {
         self.named("p", channel)
     }
 
-    /// The prefix of the keys of leases.
+    /// The prefix of keys of leases.
     pub(super) fn leases(&self) -> Vec<u8> {
         self.named("lease", "")
     }
 
-    /// Returns a key that contains the id of a node.
+    /// The fence of a port of this node.
+    pub(super) fn fence(&self, node: NodeId, port: u64) -> Vec<u8> {
+        self.named("fence", &format!("{node}.{port}"))
+    }
+
+    /// A key with a part for this node.
     pub(super) fn of_node(&self, kind: &str, node: NodeId) -> Vec<u8> {
         self.named(kind, &node.to_string())
     }

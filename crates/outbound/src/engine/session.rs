@@ -1,6 +1,7 @@
 //! A connection with a verified server: its role, its version and its identity.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, PushInfo, PushKind, Value};
@@ -11,7 +12,7 @@ use veche_calls::{CallError, CallErrorKind, ServerAccount};
 use veche_nodes::engine::Store;
 
 use super::replies::{bytes, list, text};
-use super::scripts::{Loaded, Script};
+use super::scripts::{Fence, Loaded, Script};
 use super::shared::{EngineFigures, EngineSettings, Notice, Sentinel, Shared};
 use crate::redis::shared_connection::RedisDialer;
 use crate::redis::values::call_error;
@@ -22,16 +23,20 @@ const VERSION_MIN: (u32, u32) = (6, 2);
 /// Error codes that only nodes of a Redis Cluster return.
 const CLUSTER_CODES: [&str; 4] = ["CLUSTERDOWN", "CROSSSLOT", "MOVED", "ASK "];
 
-/// A connection whose server is verified before commands are executed.
+/// How long a fence is stored: longer than a network holds back what was sent.
+const FENCE_TTL: Duration = Duration::from_secs(3_600);
+
+/// See the module's text.
 pub(super) struct Session {
     pub(super) connection: MultiplexedConnection,
     pub(super) scripts: Loaded,
+    pub(super) fence: Fence,
     /// Notified at the end of the connection.
     pub(super) over: Arc<Notify>,
     info: String,
 }
 
-/// The identity of the server that a port was connected to.
+/// The properties of the server that a port was connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     replication: String,
@@ -76,26 +81,35 @@ impl Session {
         Ok(Self {
             connection,
             scripts: Loaded::default(),
+            fence: Fence::default(),
             over,
             info: String::new(),
         })
     }
 
-    /// Checks that commands of this engine can be executed, and reads the state of the store.
+    /// Makes sure that commands of this engine can be run and those of earlier connections can not, and learns the state of
+    /// the store.
     pub(super) async fn verify(
         &mut self,
         shared: &Shared,
         known: &mut Option<Known>,
+        fence: Fence,
     ) -> Result<Store, CallError> {
         self.load().await?;
+        self.fence = fence;
         let (keys, trusts) = (&shared.keys, shared.settings.trusts_failover);
         let (identity, generation) = (keys.single("identity"), keys.single("generation"));
         let replication = self.field("master_replid").to_owned();
         let before = self.field("master_replid2").to_owned();
-        let mut command = self.scripts.run(Script::Verify, &[&identity, &generation]);
-        // The replication id names the generation that a promotion begins.
+        let mut command = self
+            .scripts
+            .run(Script::Verify, &[&identity, &generation, &self.fence.key]);
+        // Its own id names the generation that a promotion begins.
         let begun = if trusts { "" } else { &*replication };
         command.arg(&replication).arg(&before).arg(begun);
+        command
+            .arg(self.fence.number)
+            .arg(FENCE_TTL.as_millis() as u64);
         let reply = self.query(&command).await?;
         let mut parts = list(reply).into_iter().flatten().filter_map(text);
         let (Some(state), Some(generation)) = (parts.next(), parts.next()) else {
@@ -117,7 +131,7 @@ impl Session {
             None => Store::Same,
             Some(known) if *known == now => Store::Same,
             Some(known) if known.generation != now.generation => Store::Promoted,
-            // Another node may have recorded this already.
+            // Another node may have recorded it already.
             Some(known) if trusts && known.replication == before => Store::Same,
             Some(_) => {
                 shared.restarted(&now.replication);
@@ -128,7 +142,7 @@ impl Session {
         Ok(store)
     }
 
-    /// Loads the scripts.
+    /// Loads the scripts into Redis and reads its properties.
     pub(super) async fn load(&mut self) -> Result<(), CallError> {
         let mut pipeline = Pipeline::new();
         pipeline.add_command(info("server"));
@@ -161,8 +175,7 @@ impl Session {
     /// Checks that the server is usable before anything depends on it.
     ///
     /// # Errors
-    ///
-    /// One line that describes the remedy.
+    /// One line for the operator with the required action.
     pub(super) async fn examine(&mut self, shared: &Shared) -> Result<(), CallError> {
         self.find_missing_rights(shared).await?;
         self.load().await?;
@@ -268,7 +281,6 @@ impl Session {
         Err(CallError::new(CallErrorKind::Refused, words))
     }
 
-    /// Runs one command.
     pub(super) async fn query(&mut self, command: &Cmd) -> Result<Value, CallError> {
         query(&mut self.connection, command).await
     }
@@ -357,7 +369,7 @@ async fn ask_sentinel(
     let server = ServerAccount {
         host: host.to_owned(),
         port,
-        // Sentinels have separate accounts; most need none.
+        // Sentinels have accounts of their own; usually they require none.
         user: None,
         password: None,
         ..settings.keyspace.server.clone()

@@ -1,4 +1,4 @@
-//! Shared by all ports of an engine: settings, names, counters, and the states already logged.
+//! The state shared by all ports of an engine: settings, names, counters, and the reported state of its connections.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,17 +19,17 @@ pub struct EngineSettings {
     pub keyspace: Arc<RedisDatabase>,
     /// How Sentinels find the primary; `None`: the server is the one of the keyspace.
     pub sentinel: Option<Sentinel>,
-    /// What all keys and channels begin with.
+    /// The prefix of all keys and channels.
     pub prefix: String,
     /// Whether positions outlive a failover although writes may be lost.
     pub trusts_failover: bool,
-    /// This node.
+    /// Id of this node.
     pub node: NodeId,
-    /// Called with changes, from threads of the runtime.
+    /// Receives changes of the connections, on threads of the runtime.
     pub notice: Arc<dyn Fn(&Notice) + Send + Sync>,
 }
 
-/// See [`EngineSettings::sentinel`].
+/// How the primary is found where Sentinels watch it; see [`EngineSettings::sentinel`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sentinel {
     /// The name of the primary.
@@ -43,7 +43,7 @@ pub struct Sentinel {
 pub enum Notice {
     /// All connections are open again.
     Connected,
-    /// A connection was lost or could not be opened; logged once until one is open.
+    /// A connection is lost or failed; reported once until one is established.
     Lost(String),
     /// The server has been started again: positions are compared.
     Restarted,
@@ -51,7 +51,7 @@ pub enum Notice {
     Promoted,
     /// A replica was promoted, and positions are trusted.
     Trusted,
-    /// The server rejects commands; logged once until it accepts one.
+    /// The server refuses commands; reported once until it accepts one.
     Refused(String),
 }
 
@@ -60,7 +60,7 @@ pub enum Notice {
 pub struct EngineFigures {
     /// Connections that were lost.
     pub losses: AtomicU64,
-    /// Commands, scripts included.
+    /// Commands that were sent, scripts included.
     pub commands: AtomicU64,
     /// Batches of commands sent.
     pub batches: AtomicU64,
@@ -80,7 +80,7 @@ impl EngineFigures {
     }
 }
 
-/// Data shared by all ports.
+/// The state shared by all ports.
 pub(super) struct Shared {
     pub(super) settings: EngineSettings,
     pub(super) keys: Keys,
@@ -90,7 +90,7 @@ pub(super) struct Shared {
     pub(super) homes: Mutex<Vec<Arc<Events<channel::Event>>>>,
 }
 
-/// States already logged: each change is logged once, whatever the number of ports.
+/// The last reported state: each change is reported once, whatever the number of ports.
 #[derive(Default)]
 pub(super) struct Said {
     /// Ports without a connection.
@@ -147,7 +147,7 @@ impl Shared {
         }
     }
 
-    /// Sends an event to all homes of channels on this node.
+    /// Notifies all homes of channels on this node.
     pub(super) fn tell_homes(&self, event: &channel::Event) {
         for home in self.homes.lock().iter() {
             home.push(event.clone());

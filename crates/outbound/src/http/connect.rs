@@ -31,7 +31,7 @@ const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 const HEAD_BYTES_MAX: usize = 128 << 10;
 
 impl HttpClient {
-    /// Establishes a connection.
+    /// Dials the server, and performs the TLS handshake for `https`.
     pub(super) async fn connect(
         self: &Arc<Self>,
         place: &ConnectionTarget,

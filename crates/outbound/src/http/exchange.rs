@@ -18,7 +18,7 @@ use super::pool::{ConnectionPermit, ConnectionTarget, HttpConnection};
 use super::progress::{Phase, RequestProgress};
 use super::{HttpClient, fault, shown};
 
-/// The default `User-Agent`.
+/// The `User-Agent` of requests that set none.
 const AGENT: &str = concat!("veche/", env!("CARGO_PKG_VERSION"));
 
 /// A request to one target.

@@ -52,7 +52,7 @@ impl HttpClient {
         &self.trusts
     }
 
-    /// Performs one call.
+    /// Performs one call within its time limit.
     pub(crate) async fn perform(self: &Arc<Self>, call: HttpCall) -> CallOutcome {
         match call {
             HttpCall::Fetch(fetch) => {

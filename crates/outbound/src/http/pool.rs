@@ -27,7 +27,7 @@ pub(super) struct ConnectionTarget {
     /// A host name or an address, without brackets.
     pub(super) host: String,
     pub(super) port: u16,
-    /// Irrelevant without TLS.
+    /// The trusted certificates; without effect where TLS is not used.
     pub(super) trust: CertificateTrust,
     pub(super) connections_max: u32,
 }

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 
 use super::pool::ConnectionTarget;
 
-/// The current step.
+/// The step that a request has reached, for error texts.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Phase {
     Waiting,
@@ -21,7 +21,7 @@ impl RequestProgress {
         *self.0.lock() = Some((phase, place.shown()));
     }
 
-    /// Describes the step.
+    /// Describes the step for error texts.
     pub(super) fn shown(&self) -> String {
         let Some((phase, place)) = &*self.0.lock() else {
             return "at the beginning".to_owned();

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_to_leave_nothing_is_not_cleaned_up_after() {
+    fn statements_without_session_effects_need_no_reset() {
         for sql in [
             "select 1",
             " \n(SELECT a, `b` FROM t WHERE id = ?) UNION (select 2, 3);",

@@ -43,8 +43,7 @@ impl RedisDialer {
         Self { keyspace }
     }
 
-    /// Opens a connection; `pushed` receives unsolicited messages of the server, and [`PushKind::Disconnection`] at its
-    /// end.
+    /// A connection; `pushed` receives unsolicited messages, and [`PushKind::Disconnection`] at its end.
     pub(crate) async fn connect(
         &self,
         pushed: impl Fn(PushInfo) + Send + Sync + 'static,
@@ -107,7 +106,7 @@ impl RedisDialer {
     }
 }
 
-/// The shared connection.
+/// One connection that the calls of all workers share.
 pub(super) struct SharedConnection {
     dialer: RedisDialer,
     connect_timeout: Duration,

@@ -42,14 +42,14 @@ struct SubscriptionSource {
 
 /// One connection of a subscription.
 struct SubscriptionConnection {
-    /// Signals its loss.
+    /// Signalled when the connection is lost.
     lost: Arc<Notify>,
-    /// Dropped with it.
+    /// Held to keep the connection open.
     _connection: MultiplexedConnection,
     _connected: ConnectionGuard,
 }
 
-/// Received messages.
+/// Received messages that the handler has not taken yet.
 struct MessageQueue {
     most: usize,
     come: Mutex<MessageBacklog>,
@@ -84,7 +84,7 @@ impl Drop for RedisSubscription {
 }
 
 impl RedisSubscription {
-    /// Connects and subscribes.
+    /// Connects to Redis and subscribes to the names or patterns.
     pub(super) async fn connect(
         dialer: RedisDialer,
         keyspace: &RedisDatabase,

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use veche_calls::CallErrorKind;
-use veche_hub::RemoteEngine;
+use veche_calls::redis::RedisDatabase;
+use veche_hub::{ChannelQuery, RemoteEngine};
 use veche_nodes::NodeId;
 use veche_outbound::Outbound;
 use veche_outbound::engine::EngineSettings;
@@ -154,8 +155,12 @@ fn an_emptied_server_begins_new_epochs_with_the_next_publication() {
 }
 
 fn behind(relay: &Relay, server: &Arc<Server>) -> Bench<RemoteEngine> {
+    behind_with(server.keyspace_by(relay.port), server)
+}
+
+fn behind_with(keyspace: Arc<RedisDatabase>, server: &Arc<Server>) -> Bench<RemoteEngine> {
     let settings = EngineSettings {
-        keyspace: server.keyspace_by(relay.port),
+        keyspace,
         sentinel: None,
         prefix: "test".into(),
         trusts_failover: false,
@@ -180,7 +185,7 @@ fn a_silent_feed_is_replaced() {
     while bench.desk.texts(1).len() < 2 {
         assert!(
             begin.elapsed() < Duration::from_secs(30),
-            "nobody has noticed"
+            "the loss was not noticed"
         );
         bench.settle();
     }
@@ -216,6 +221,89 @@ fn a_stall_doubles_and_loses_nothing() {
     expected.extend((0..20).map(|number| number.to_string()));
     assert_eq!(bench.desk.texts(1), expected);
     assert_eq!((bench.desk.lost.len(), bench.failed), (0, 0));
+}
+
+/// A node on a server behind a relay, without patience for answers.
+fn impatient(relay: &Relay, server: &Arc<Server>) -> Bench<RemoteEngine> {
+    let mut keyspace = (*server.keyspace_by(relay.port)).clone();
+    keyspace.timeout = Duration::from_secs(1);
+    behind_with(Arc::new(keyspace), server)
+}
+
+/// A network that has held back publications of a lost connection brings them after their repetition.
+#[test]
+fn publications_that_arrive_behind_their_repetition_are_stored_once() {
+    let server = Arc::new(Server::start(&[]));
+    let relay = Relay::to(server.port());
+    let mut bench = impatient(&relay, &server);
+    bench.subscribe(1, None);
+    bench.publish_and_settle("a");
+    relay.hold();
+    for number in 0..20 {
+        bench.publish(&number.to_string());
+    }
+    bench.settle();
+    let mut expected = vec!["a".to_owned()];
+    expected.extend((0..20).map(|number| number.to_string()));
+    assert_eq!(bench.desk.texts(1), expected);
+    relay.release();
+    bench.settle();
+    bench.publish_and_settle("b");
+    expected.push("b".to_owned());
+    assert_eq!(bench.desk.texts(1), expected);
+    assert_eq!(server.cli(&["XLEN", "test:s:kept:1"]), "22");
+    assert_eq!((bench.desk.lost.len(), bench.failed), (0, 0));
+}
+
+/// The same of a removal: it removes nothing that was published after its repetition.
+#[test]
+fn a_removal_that_arrives_behind_its_repetition_removes_nothing() {
+    let server = Arc::new(Server::start(&[]));
+    let relay = Relay::to(server.port());
+    let mut bench = impatient(&relay, &server);
+    bench.subscribe(1, None);
+    bench.publish_and_settle("a");
+    relay.hold();
+    bench.ask(ChannelQuery::RemoveHistory);
+    bench.settle();
+    assert_eq!(server.cli(&["XLEN", "test:s:kept:1"]), "0");
+    bench.publish_and_settle("b");
+    relay.release();
+    assert_eq!(server.cli(&["XLEN", "test:s:kept:1"]), "1");
+}
+
+/// The same of members: one that has left does not come back.
+#[test]
+fn a_member_that_arrives_behind_its_repetition_is_gone() {
+    let server = Arc::new(Server::start(&[]));
+    let relay = Relay::to(server.port());
+    let mut bench = impatient(&relay, &server);
+    bench.enter(1, "ann");
+    relay.hold();
+    bench.enter(2, "ben");
+    assert_eq!(bench.presence(), (vec!["1".into(), "2".into()], (2, 2)));
+    bench.leave(2);
+    relay.release();
+    assert_eq!(bench.presence(), (vec!["1".into()], (1, 1)));
+}
+
+/// A publication that has begun an epoch, with an answer that was lost, is found there when it is repeated.
+#[test]
+fn the_first_publication_of_an_epoch_is_stored_once() {
+    let server = Arc::new(Server::start(&[]));
+    let relay = Relay::to(server.port());
+    let mut bench = impatient(&relay, &server);
+    bench.subscribe(1, None);
+    for text in ["a", "b", "c"] {
+        bench.publish_and_settle(text);
+    }
+    relay.silence_replies();
+    server.cli(&["FLUSHALL"]);
+    let after = bench.publish_and_settle("d").position.expect("it is kept");
+    assert_eq!(after.offset, 1);
+    assert_eq!(bench.desk.texts(1), ["a", "b", "c", "d"]);
+    assert_eq!(server.cli(&["XLEN", "test:s:kept:1"]), "1");
+    assert_eq!((bench.desk.lost.len(), bench.failed), (1, 0));
 }
 
 fn refused(server: &Server, account: Option<(&str, &str)>) -> (CallErrorKind, String) {

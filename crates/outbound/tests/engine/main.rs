@@ -12,6 +12,8 @@ mod failover;
 mod faults;
 mod losses;
 mod members;
+#[path = "../../../../tests/ports.rs"]
+mod ports;
 mod relay;
 mod server;
 
@@ -57,7 +59,9 @@ impl Driven for RemoteEngine {
             let port = &mut world.as_mut().expect("a world").port;
             port.append(hub.engine().take_orders());
             port.flush();
-            let is_awaited = hub.engine().gauges().waiting > 0;
+            let joins = "subscriptions that wait for the engine";
+            let is_awaited = hub.engine().gauges().waiting > 0
+                || hub.pending_work().any(|(name, _)| name == joins);
             let within = if is_awaited { ANSWERED } else { QUIET };
             let begin = Instant::now();
             let mut events = Vec::new();

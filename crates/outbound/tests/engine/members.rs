@@ -62,7 +62,7 @@ fn end_of_a_node(is_clean: bool) -> Duration {
 #[test]
 fn members_of_a_dead_node_leave_with_its_lease() {
     let gone = end_of_a_node(false);
-    assert!(gone < Duration::from_millis(LEASE_MS + 1_000), "{gone:?}");
+    assert!(gone < Duration::from_millis(LEASE_MS + 5_000), "{gone:?}");
     assert!(
         gone > Duration::from_millis(LEASE_MS - LEASE_RENEWAL_MS - 1_000),
         "{gone:?}"
@@ -72,7 +72,7 @@ fn members_of_a_dead_node_leave_with_its_lease() {
 #[test]
 fn members_of_a_node_that_leaves_are_gone_at_once() {
     let gone = end_of_a_node(true);
-    assert!(gone < Duration::from_millis(1_000), "{gone:?}");
+    assert!(gone < Duration::from_millis(LEASE_MS / 2), "{gone:?}");
 }
 
 /// A server that was emptied gets the members again with the next renewal of the lease.
@@ -85,7 +85,7 @@ fn members_come_back_to_an_emptied_server() {
     assert_eq!(bench.presence(), (Vec::new(), (0, 0)));
     let begin = Instant::now();
     while bench.presence().0.is_empty() {
-        let late = Duration::from_millis(2 * LEASE_RENEWAL_MS + 2_000);
+        let late = Duration::from_millis(2 * LEASE_RENEWAL_MS + 10_000);
         assert!(begin.elapsed() < late, "they stay away");
         bench.hub.maintain();
     }

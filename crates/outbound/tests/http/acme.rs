@@ -146,7 +146,7 @@ fn waits_are_a_day_at_the_most() {
 }
 
 #[test]
-fn too_many_requests_are_that_whoever_says_so() {
+fn rate_limits_are_recognised_in_every_form() {
     let limited = |lines: &'static str, body: &'static str| {
         failed(order("acme-limited", move |asked, _| {
             (asked == "POST /orders").then(|| say("429 Too Many Requests", lines, body))

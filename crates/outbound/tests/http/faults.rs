@@ -125,7 +125,7 @@ fn servers_that_do_not_answer() {
 }
 
 #[test]
-fn answers_that_are_none() {
+fn invalid_responses() {
     let mut bench = Bench::new();
     let long_head = format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "y".repeat(1 << 20));
     let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "x: y\r\n".repeat(5000));

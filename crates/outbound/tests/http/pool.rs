@@ -48,7 +48,7 @@ fn there_are_never_more_connections_than_allowed() {
 }
 
 #[test]
-fn who_waits_for_a_connection_too_long_is_told() {
+fn a_long_wait_for_a_connection_is_an_error() {
     let server = Server::new(|mut stream, _| until_gone(&mut stream));
     let mut bench = Bench::new();
     let limited = |timeout_ms| HttpRequest {
@@ -73,7 +73,7 @@ fn who_waits_for_a_connection_too_long_is_told() {
 }
 
 #[test]
-fn what_is_cancelled_closes_its_connection() {
+fn a_cancelled_request_closes_its_connection() {
     let mut bench = Bench::new();
     let silent = Server::new(|mut stream, _| until_gone(&mut stream));
     let halfway = Server::new(|mut stream, _| {

@@ -138,7 +138,7 @@ impl EffectBuilder {
         Ok(true)
     }
 
-    /// Returns the connection if it belongs to this worker.
+    /// Returns the addressed connection, if it belongs to this worker.
     fn local_connection(self, place: Option<WorkerConnection>) -> Option<ConnectionId> {
         let place = self.place(place)?;
         (place.worker == self.worker).then_some(id_of(place))

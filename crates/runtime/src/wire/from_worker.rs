@@ -231,13 +231,13 @@ const CHANNEL_BYTES_MAX: usize = 255;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct MalformedFrame {
-    /// The scope of the violation.
+    /// The scope that the violation ends.
     pub scope: ErrorScope,
     /// A description for the log.
     pub message: String,
 }
 
-/// The scope of the damage of a malformed frame.
+/// The scope that a malformed frame ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorScope {
     /// The connection to the worker process.
@@ -264,7 +264,7 @@ impl<'a> FromWorker<'a> {
     /// Parses a frame. `event` returns the event that an id belongs to; `None` if the worker is not processing it.
     ///
     /// # Errors
-    /// The frame is malformed; the error has the scope.
+    /// The frame is malformed; the error has the scope that this ends.
     pub fn read(
         frame: Frame<'a>,
         event: impl Fn(u64) -> Option<EventName>,

@@ -323,7 +323,7 @@ pub struct EventHead<'a> {
     /// The token sent with the command.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Cow<'a, str>>,
-    /// Channels that a reconnecting client reports as subscribed.
+    /// Channels that a reconnecting client claims to have been subscribed to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub channels: Vec<Cow<'a, str>>,
     /// The close code of a connection.
@@ -434,7 +434,7 @@ pub struct ReplyHead<'a> {
     /// The subprotocol of an accepted handshake.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Cow<'a, str>>,
-    /// The hook's grant.
+    /// The grant of a hook.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub result: Option<GrantHead<'a>>,
     /// The error that a hook returns instead of a grant.

@@ -1,14 +1,13 @@
 //! Calls of workers to servers outside: HTTP by address, databases by the names of their pools.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::time::Duration;
 
-use veche_calls::mysql::{Database, MysqlAction, MysqlReply, MysqlValue, ResultMode, Rows};
-use veche_calls::redis::{Fate, RedisAction, RedisCommand, RedisDatabase, RedisReply};
+use veche_calls::mysql::{MysqlAction, MysqlReply, MysqlValue, ResultMode, Rows};
+use veche_calls::redis::{Fate, RedisAction, RedisCommand, RedisReply};
 use veche_calls::{
-    Call, CallError, CallErrorKind, CertificateTrust, HttpCall, HttpReply, HttpRequest, MysqlCall,
-    RedisCall, Reply, ReplyBody,
+    Call, CallError, CallErrorKind, CertificateTrust, Databases, HttpCall, HttpReply, HttpRequest,
+    MysqlCall, RedisCall, Reply, ReplyBody,
 };
 
 use super::frame::Limits;
@@ -50,15 +49,6 @@ pub enum Outside<'a> {
     },
 }
 
-/// The databases of a configuration, by name.
-pub trait Pools {
-    /// Returns the MySQL or MariaDB database of that name.
-    fn mysql(&self, name: &str) -> Option<Arc<Database>>;
-
-    /// Returns the Redis database of that name.
-    fn redis(&self, name: &str) -> Option<Arc<RedisDatabase>>;
-}
-
 impl<'a> Outside<'a> {
     /// Reads a call; `None`: it is of another kind.
     pub(super) fn read(
@@ -76,10 +66,14 @@ impl<'a> Outside<'a> {
     /// Returns the call for the outbound side.
     ///
     /// # Errors
-    /// The pool does not exist, or the command can't use a shared connection.
-    pub fn call(self, pools: &impl Pools) -> Result<Call, CallError> {
+    /// There is no such database, or the command is not one that connections can share.
+    pub fn call(self, databases: &Databases) -> Result<Call, CallError> {
         let invalid = |words: String| CallError::new(CallErrorKind::Invalid, words);
-        let unknown = |name: &str| invalid(format!("there is no pool {name:?} of this kind"));
+        let unknown = |kind: &str, name: &str| {
+            invalid(format!(
+                "the configuration has no {kind} [[database]] named {name:?}"
+            ))
+        };
         match self {
             Self::Http(fetch) => Ok(Call::Http(HttpCall::Fetch(fetch))),
             Self::Mysql {
@@ -88,7 +82,8 @@ impl<'a> Outside<'a> {
                 values,
                 wanted,
             } => Ok(Call::Mysql(MysqlCall {
-                database: pools.mysql(&database).ok_or_else(|| unknown(&database))?,
+                database: (databases.mysql.get(&*database).cloned())
+                    .ok_or_else(|| unknown("MySQL", &database))?,
                 action: MysqlAction::Run {
                     within: None,
                     sql: sql.into_owned(),
@@ -108,7 +103,8 @@ impl<'a> Outside<'a> {
                         )));
                     }
                 };
-                let keyspace = pools.redis(&database).ok_or_else(|| unknown(&database))?;
+                let keyspace = databases.redis.get(&*database).cloned();
+                let keyspace = keyspace.ok_or_else(|| unknown("Redis", &database))?;
                 Ok(Call::Redis(RedisCall { keyspace, action }))
             }
         }

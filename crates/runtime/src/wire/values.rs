@@ -3,7 +3,7 @@
 use veche_calls::mysql::MysqlValue;
 use veche_calls::redis::RedisValue;
 
-/// The types of values. The reference page has the same table.
+/// The type of a value. The reference page has the same table.
 mod tag {
     pub(super) const NULL: u8 = 0;
     pub(super) const FALSE: u8 = 1;
@@ -74,7 +74,7 @@ fn put_count(into: &mut Vec<u8>, tag: u8, count: usize) {
     into.extend_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
 }
 
-/// Decodes the values of a statement or the words of a command, which can't be lists and maps.
+/// Reads the values of a statement or the words of a command, which are scalars.
 pub(super) fn read(mut bytes: &[u8]) -> Result<Vec<MysqlValue>, String> {
     let mut values = Vec::new();
     while let Some((&tag, rest)) = bytes.split_first() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mlua::{Lua, LuaSerdeExt as _, LuaString, MultiValue, Table, Value};
 use veche_calls::mysql::{self, Database, MysqlAction, MysqlReply, ResultMode, Rows};
-use veche_calls::{Call, MysqlCall};
+use veche_calls::{Call, Databases, MysqlCall};
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
 use super::fault;
@@ -36,13 +36,18 @@ const STATEMENT_BYTES_MAX: usize = 16 << 20;
 /// The most placeholders in a statement, by the protocol.
 const VALUES_MAX: usize = 65_535;
 
-pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
+pub(super) fn install(
+    lua: &Lua,
+    desk: &Rc<HostContext>,
+    native: &Table,
+    configured: &Arc<Databases>,
+) -> mlua::Result<()> {
     let databases = GrowingList::new("mysql: no such database");
     let table = lua.create_table()?;
-    let known = databases.clone();
+    let (known, configured) = (databases.clone(), Arc::clone(configured));
     table.set(
         "connect",
-        lua.create_function(move |_, argument: Value| connect(&known, &argument))?,
+        lua.create_function(move |_, argument: Value| connect(&known, &configured, &argument))?,
     )?;
     for (name, wanted) in [
         ("query", ResultMode::Rows),
@@ -94,9 +99,23 @@ fn ask(desk: &HostContext, database: Arc<Database>, action: MysqlAction) -> f64 
 }
 
 /// Returns the number of a database.
-fn connect(databases: &GrowingList<Database>, argument: &Value) -> mlua::Result<f64> {
+fn connect(
+    databases: &GrowingList<Database>,
+    configured: &Databases,
+    argument: &Value,
+) -> mlua::Result<f64> {
+    let database = match KIND.configured(&configured.mysql, argument)? {
+        Some(database) => database,
+        None => described(argument)?,
+    };
+    let number = databases.keep_equal(database, DATABASES_MAX);
+    number.ok_or_else(|| fault("mysql.connect: the limit of 256 different databases is reached"))
+}
+
+/// Returns the server that a URL or a table describes.
+fn described(argument: &Value) -> mlua::Result<Database> {
     let mut options = NamedOptions::read(&KIND, argument)?;
-    let database = Database {
+    Ok(Database {
         server: options.server()?,
         name: options.text("database")?,
         pool_name: options.name("pool_name")?,
@@ -107,9 +126,7 @@ fn connect(databases: &GrowingList<Database>, argument: &Value) -> mlua::Result<
         idle_timeout: options.time("idle_timeout", 300.0)?,
         rows_max: options.whole("rows_max", [1, 1_000_000], 10_000)?,
         bytes_max: options.whole("bytes_max", [1, 1 << 30], 16 << 20)?,
-    };
-    let number = databases.keep_equal(database, DATABASES_MAX);
-    number.ok_or_else(|| fault("mysql.connect: the limit of 256 different databases is reached"))
+    })
 }
 
 /// Returns the statement and its values.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mlua::{Lua, LuaSerdeExt as _, MultiValue, Table, Value};
 use veche_calls::redis::{Fate, RedisAction, RedisCommand, RedisDatabase, RedisReply, RedisValue};
-use veche_calls::{Call, CallErrorKind, RedisCall};
+use veche_calls::{Call, CallErrorKind, Databases, RedisCall};
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
 use super::errors::tagged;
@@ -41,13 +41,18 @@ const NAMES_BYTES_MAX: usize = 1 << 20;
 /// The longest wait for a message in seconds: a year.
 const WAIT_MAX_S: f64 = 31_536_000.0;
 
-pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
+pub(super) fn install(
+    lua: &Lua,
+    desk: &Rc<HostContext>,
+    native: &Table,
+    configured: &Arc<Databases>,
+) -> mlua::Result<()> {
     let keyspaces = desk.keyspaces.clone();
     let table = lua.create_table()?;
-    let known = keyspaces.clone();
+    let (known, configured) = (keyspaces.clone(), Arc::clone(configured));
     table.set(
         "connect",
-        lua.create_function(move |_, argument: Value| connect(&known, &argument))?,
+        lua.create_function(move |_, argument: Value| connect(&known, &configured, &argument))?,
     )?;
     // Arguments: the number of a server, and the command; its name is in capitals.
     let (own, known) = (Rc::clone(desk), keyspaces.clone());
@@ -171,9 +176,23 @@ pub(crate) fn begin_plain<'a>(
 }
 
 /// Returns the number of a server.
-fn connect(keyspaces: &GrowingList<RedisDatabase>, argument: &Value) -> mlua::Result<f64> {
+fn connect(
+    keyspaces: &GrowingList<RedisDatabase>,
+    configured: &Databases,
+    argument: &Value,
+) -> mlua::Result<f64> {
+    let keyspace = match KIND.configured(&configured.redis, argument)? {
+        Some(keyspace) => keyspace,
+        None => described(argument)?,
+    };
+    let number = keyspaces.keep_equal(keyspace, KEYSPACES_MAX);
+    number.ok_or_else(|| fault("redis.connect: the limit of 256 different servers is reached"))
+}
+
+/// Returns the server that a URL or a table describes.
+fn described(argument: &Value) -> mlua::Result<RedisDatabase> {
     let mut options = NamedOptions::read(&KIND, argument)?;
-    let keyspace = RedisDatabase {
+    Ok(RedisDatabase {
         server: options.server()?,
         database: options.whole("database", [0, 1_000_000], 0)? as u32,
         pool_name: options.name("pool_name")?,
@@ -183,9 +202,7 @@ fn connect(keyspaces: &GrowingList<RedisDatabase>, argument: &Value) -> mlua::Re
         timeout: options.time("timeout", 5.0)?,
         idle_timeout: options.time("idle_timeout", 300.0)?,
         queue: options.whole("queue", [1, 1_000_000], 10_000)?,
-    };
-    let number = keyspaces.keep_equal(keyspace, KEYSPACES_MAX);
-    number.ok_or_else(|| fault("redis.connect: the limit of 256 different servers is reached"))
+    })
 }
 
 /// Adds an argument; the error describes the expected types.

@@ -40,7 +40,7 @@ pub(super) fn closure(
 /// # Safety
 /// Only in a function made by [`closure`].
 pub(super) unsafe fn desk<'a>(state: *mut lua_State) -> &'a HostContext {
-    // SAFETY: the first upvalue is the desk, which outlives the VM.
+    // SAFETY: the first upvalue is the host context, which outlives the VM.
     unsafe { &*ffi::lua_touserdata(state, ffi::lua_upvalueindex(1)).cast::<HostContext>() }
 }
 

@@ -75,7 +75,7 @@ impl GcSchedule {
             return;
         }
         self.began_bytes = used_bytes;
-        // A cycle that had already started misses newer garbage.
+        // A cycle that had already started misses later garbage.
         self.cycles = if used_bytes >= bytes_max { 2 } else { 1 };
         // SAFETY: sets a number of the VM's.
         unsafe { ffi::lua_gc(main, ffi::LUA_GCSETSTEPMUL, SPEED) };

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_values_come_back_as_they_were() {
+    fn plain_values_survive_a_round_trip() {
         let lua = Lua::new();
         let value: Value = lua
             .load("{ a = {1, 'two', true}, b = '\\0\\255', c = { d = -1.5 } }")

@@ -1,4 +1,4 @@
-//! A VM's part of a turn: starts and resumes what is due, within the turn's [slice](super::slice).
+//! A VM's part of a turn: starts and resumes due handlers, within the turn's [slice](super::slice).
 //!
 //! The rest waits for the next turn, in order.
 
@@ -87,7 +87,7 @@ impl Vm {
         }
     }
 
-    /// Runs all coroutines and timers that are due. The first call starts `app.start`, before which nothing runs.
+    /// Runs due handlers. The first call starts `app.start`, before which nothing runs.
     pub fn turn(&mut self, now: Now) {
         self.set_now(now);
         self.slice.open(self.desk.clock.ticks());

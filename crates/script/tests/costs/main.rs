@@ -212,7 +212,7 @@ fn run_apart(test: &str) {
 }
 
 #[test]
-fn what_is_too_long_is_refused() {
+fn overlong_values_are_rejected() {
     let mut bench = Bench::with(
         "local veche = require 'veche'
         local app = {}

@@ -92,6 +92,7 @@ fn load_in(
         name: "test".into(),
         options: serde_json::json!({"greeting": "hello", "list": [1, 2], "nothing": null}),
         has_files: !script.contains("-- without files"),
+        databases: Arc::default(),
         limits,
         role,
     };

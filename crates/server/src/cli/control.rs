@@ -161,7 +161,7 @@ fn exchange(
     }
 }
 
-/// `veche reload`
+/// Runs `veche reload`: prints the warnings, and what was reloaded.
 pub(super) fn reload(control: &ControlTarget) -> Result<(), CommandFailure> {
     let answer = control.ask(ControlCommand::Reload)?;
     let listed = |name: &str| -> Vec<String> {
@@ -195,7 +195,7 @@ pub(super) fn reload(control: &ControlTarget) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// `veche upgrade`
+/// Runs `veche upgrade`: replaces the server process; its clients have `limits.upgrade_drain_time` to reconnect.
 pub(super) fn upgrade(control: &ControlTarget) -> Result<(), CommandFailure> {
     replace(
         control,
@@ -204,7 +204,7 @@ pub(super) fn upgrade(control: &ControlTarget) -> Result<(), CommandFailure> {
     )
 }
 
-/// `veche restart`
+/// Runs `veche restart`: replaces the server process; its clients have `limits.drain_time` to reconnect.
 pub(super) fn restart(control: &ControlTarget) -> Result<(), CommandFailure> {
     replace(control, ControlCommand::Restart, "limits.drain_time")
 }
@@ -314,7 +314,7 @@ pub(super) fn stop(
     ))
 }
 
-/// Describes what a stop waits for: open connections, and their drain time. `None` without connections.
+/// Describes the connections that a stop waits for, and their drain time. `None` without connections.
 fn waits_for(status: &Value, wait: Duration) -> Option<String> {
     let open = status["status"]["report"]["connections"]
         .as_u64()

@@ -143,7 +143,7 @@ enum Command {
     },
 }
 
-/// Subcommands for the history on disk.
+/// The commands for the history on disk.
 #[derive(Debug, Subcommand)]
 enum HistoryCommand {
     /// Give all channels new epochs at the next start: for a folder restored from a backup
@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_package_s_configuration_is_found_where_the_folder_has_none() {
+    fn the_package_s_configuration_is_the_fallback() {
         let folder = std::env::temp_dir().join(format!("veche-found-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let [here, packaged] = ["here", "packaged"].map(|name| folder.join(name));

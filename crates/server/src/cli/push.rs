@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use veche_config::{self as config, ListenerRole};
 use veche_terminal::exit::{CommandFailure, Exit, print_line};
 
-/// The message to push, and its recipients.
+/// Flags of `veche push`.
 #[derive(Args, Debug)]
 #[command(group = clap::ArgGroup::new("to").required(true).args(["user", "users", "channel"]))]
 pub(super) struct PushArgs {

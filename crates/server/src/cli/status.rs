@@ -8,7 +8,7 @@ use veche_terminal::exit::{CommandFailure, Exit, print, print_line};
 
 use super::control::ControlTarget;
 
-/// The output format.
+/// The output format of `veche status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutputFormat {
     Table,
@@ -178,6 +178,7 @@ fn table(status: &Value) -> String {
     for (name, text) in tables(&status["report"]) {
         rows.push(("table".to_owned(), format!("{name}: {text}")));
     }
+    rows.extend(pools(&status["report"]));
     if let Some(error) = status["report_error"].as_str() {
         rows.push(("counters".to_owned(), format!("none: {error}")));
     }
@@ -215,6 +216,34 @@ pub(super) fn tables(report: &Value) -> impl Iterator<Item = (String, String)> {
             plain(&table["bytes_max"])
         );
         (plain(&table["name"]), text)
+    })
+}
+
+/// Returns a row for each application with processes.
+fn pools(report: &Value) -> impl Iterator<Item = (String, String)> {
+    let pools = report["pools"].as_array().into_iter().flatten();
+    pools.map(|pool| {
+        let members = |name: &str| {
+            let object = pool[name].as_object().into_iter().flatten();
+            let counts = object.filter(|(_, count)| count.as_u64() != Some(0));
+            let texts: Vec<String> = counts
+                .map(|(name, count)| format!("{} {name}", plain(count)))
+                .collect();
+            match texts.is_empty() {
+                true => "none".to_owned(),
+                false => texts.join(", "),
+            }
+        };
+        let text = format!(
+            "{}: processes: {}; events: {}, {} waiting; restarts: {}; {} bytes",
+            plain(&pool["app"]),
+            members("processes"),
+            members("events"),
+            plain(&pool["queue"]),
+            members("restarts"),
+            plain(&pool["memory_bytes"])
+        );
+        ("app".to_owned(), text)
     })
 }
 
@@ -281,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_listed_with_what_is_wrong_with_them() {
+    fn nodes_are_listed_with_their_disagreements() {
         let node = |name: &str, is_own: bool, disagrees: Value| {
             json!({
                 "name": name, "id": "00000000000000aa", "version": "0.1.0", "sessions": 12, "users": 3,

@@ -40,11 +40,11 @@ pub(crate) type Port = EnginePort<Order, Event>;
 pub(crate) struct Identity {
     pub(crate) id: NodeId,
     pub(crate) name: String,
-    /// See [`Announcement::settings`].
+    /// A hash of the settings that all nodes share; see [`Announcement::settings`].
     pub(crate) settings: u64,
 }
 
-/// The state owned by the thread.
+/// The state of the thread.
 struct Thread {
     cluster: Arc<Cluster>,
     node: Node,

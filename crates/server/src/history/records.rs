@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_comes_back() {
+    fn records_survive_a_round_trip() {
         let tags_only = PublicationInfo {
             client: None,
             ..info()
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_or_of_another_format_is_no_info() {
+    fn truncated_records_and_other_formats_are_ignored() {
         let whole = write_info(&info());
         for length in 0..whole.len() {
             let cut = whole.slice(..length);

@@ -9,7 +9,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use veche_outbound::engine::{EngineFigures, RemoteStore};
 
-/// Reads the figures when it is asked; without such an engine all are zero.
+/// Reads the figures at each scrape; without such an engine all are zero.
 pub(super) struct Engine(pub(super) Option<RemoteStore>);
 
 impl fmt::Debug for Engine {
@@ -18,7 +18,7 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// Name, help, where.
+/// The name, the help text and the source of a counter.
 type Counter = (&'static str, &'static str, fn(&EngineFigures) -> &AtomicU64);
 
 const COUNTERS: &[Counter] = &[

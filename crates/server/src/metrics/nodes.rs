@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::process_state::ProcessState;
 
-/// Reports the state of the cluster at each scrape; without a cluster, this node alone.
+/// Reads this node's view of the cluster at each scrape; without one, a cluster of this node alone.
 pub(super) struct Nodes(pub(super) Arc<ProcessState>);
 
 impl fmt::Debug for Nodes {

@@ -74,7 +74,7 @@ pub(super) struct Welcome {
     pub(super) refusal: Option<(u16, Vec<u8>)>,
 }
 
-/// A simulated peer.
+/// A simulated peer of the server: a client, a back end, or the server of an outgoing WebSocket.
 pub(super) struct TestClient {
     pub(super) id: ConnectionId,
     speaks: Speaks,

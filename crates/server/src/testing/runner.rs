@@ -48,6 +48,7 @@ pub(super) fn load(code: &Arc<SourceCode>, seed: u64) -> Result<TestVm, String> 
         name: "test".to_owned(),
         options: serde_json::Value::Null,
         has_files: false,
+        databases: Arc::default(),
         limits: ScriptLimits {
             cpu_budget: CPU_BUDGET,
             ..ScriptLimits::default()
@@ -173,7 +174,7 @@ impl TestRunner<'_> {
         }
     }
 
-    /// Handles what the script itself logs and publishes.
+    /// Handles log lines and publications of the script itself.
     fn note(&mut self, effects: &mut Effects) -> Result<(), String> {
         let (list, bytes) = effects.drain();
         for effect in list {

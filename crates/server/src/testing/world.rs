@@ -97,7 +97,6 @@ impl Ground {
     }
 }
 
-/// A configured listener.
 struct TestListener {
     role: ListenerRole,
     name: Option<String>,

@@ -1,4 +1,4 @@
-//! Transfers a turn's history batches from the hub to the archive, and reports to the hub what is durable.
+//! Transfers a turn's history batches from the hub to the archive, and reports durable batches to the hub.
 
 use tracing::error;
 use veche_archive::{AppendError, Record};

@@ -12,7 +12,7 @@ pub(crate) trait WorkerApps: AppHost {
     /// Takes the applications' requests for sockets.
     fn take_asked(&mut self) -> Vec<DialAction>;
 
-    /// Replaces the code.
+    /// Replaces the code of applications; connections remain.
     fn reload(&mut self, shelf: &AppSet, shared: &mut Context);
 
     /// Starts the services that were held back.

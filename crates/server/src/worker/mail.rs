@@ -17,7 +17,7 @@ pub(crate) enum WorkerMail<M = AppWorkerMessage> {
     Worker(WorkerMessage<M>),
     /// A new configuration, its outbox limit in bytes, and the code of applications.
     Reload(Arc<FrontendConfig>, usize, AppSet),
-    /// New TLS acceptors.
+    /// TLS acceptors of renewed or reloaded certificates, by listener.
     Doors(TlsAcceptors),
     /// The services of the previous process have ended: those of this one start.
     StartServices,

@@ -69,7 +69,7 @@ fn a_case_may_leave_services_out() {
 }
 
 #[test]
-fn what_is_published_through_the_api_is_published() {
+fn publications_through_the_api_are_recorded() {
     let folder = Folder::new(&case(
         "test.request('/p')
         test.equal(test.published('news'), { '{\"a\":1}', '\\0' })

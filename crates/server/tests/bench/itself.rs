@@ -50,7 +50,7 @@ fn reports_hold_no_secrets() {
 
 /// A closed loop sends nothing while the tester is stopped, which is not the server's fault.
 #[test]
-fn a_tester_that_was_stopped_says_so() {
+fn a_paused_tester_is_reported() {
     let address = serve_websocket(known::WebSocket::echo);
     let url = format!("ws://{address}/");
     let tester = spawn(&[

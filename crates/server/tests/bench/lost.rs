@@ -60,7 +60,7 @@ fn a_lost_process_costs_its_own_figures_only() {
 
 /// A server that ends, and one that is a zombie: it still has a pid but uses no CPU time.
 #[test]
-fn a_server_that_ends_is_told() {
+fn a_server_that_ends_is_reported() {
     let server = Server::start(SETUP);
     let url = format!("ws://{}/echo", server.public);
     for is_reaped in [true, false] {

@@ -353,7 +353,7 @@ fn passwords_in_urls_are_not_shown_on_the_terminal() {
 }
 
 #[test]
-fn migrate_overwrites_nothing_and_says_what_it_can_t_read() {
+fn migrate_overwrites_nothing_and_reports_unreadable_files() {
     let folder = Folder::new("migrate-not");
     write(&folder, "five.json", VERSION_5);
     write(&folder, "veche.toml", "mine");

@@ -104,6 +104,39 @@ fn new_makes_back_ends_with_a_key_of_their_own() {
 }
 
 #[test]
+fn new_makes_applications_in_php_with_the_sdk_in_one_file() {
+    let folder = Folder::new("new-php");
+    let server = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (template, more, warnings) in [("php", &[][..], 0), ("php-chat", &["accounts.php"], 1)] {
+        let (code, out, err) = folder.run(&["new", template, "--template", template]);
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
+        assert!(
+            out.contains("veche dev\n\nThen open http://127.0.0.1:8080/"),
+            "{out}"
+        );
+        let made = folder.0.join(template);
+        for file in [&["veche.toml", "app.php", "public/index.html"], more].concat() {
+            let original = server.join("templates").join(template).join(file);
+            assert!(out.contains(file), "{out}");
+            assert_eq!(
+                fs::read_to_string(made.join(file)).expect(file),
+                fs::read_to_string(original).expect(file)
+            );
+        }
+        assert_eq!(
+            fs::read(made.join("veche.php")).expect("the SDK"),
+            fs::read(server.join("../../sdk/php/veche.php")).expect("the SDK")
+        );
+        assert!(!made.join(".luarc.json").exists() && !made.join(".veche").exists());
+        let (code, out, err) = folder.run(&["check", "-c", &format!("{template}/veche.toml")]);
+        assert_eq!((code, err.lines().count()), (0, warnings), "{out}{err}");
+    }
+    let key = fs::metadata(folder.0.join("php-chat/token.key")).expect("a key");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&key.permissions());
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
 fn new_touches_nothing_that_is_there() {
     let folder = Folder::new("new-there");
     fs::create_dir(folder.0.join("empty")).expect("writable");

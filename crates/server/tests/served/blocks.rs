@@ -87,7 +87,7 @@ fn connect(server: &Server, token: &str) -> Result<(Socket, Value), u16> {
 }
 
 #[test]
-fn who_is_blocked_goes_and_stays_out_until_he_is_not() {
+fn a_blocked_user_is_disconnected_and_rejected_until_unblocked() {
     on_all(|setup| {
         let server = start(setup);
         let claims = json!({"sub": "ann", "exp": now_s() + 600});
@@ -171,7 +171,7 @@ fn a_revoked_token_opens_nothing() {
 }
 
 #[test]
-fn one_who_is_disconnected_on_his_way_in_does_not_get_there() {
+fn a_user_disconnected_while_connecting_is_rejected() {
     on_all(|setup| {
         let server = start(setup);
         // The handshake is complete, but the client has not sent connect.
@@ -206,7 +206,7 @@ fn one_who_is_disconnected_on_his_way_in_does_not_get_there() {
 }
 
 #[test]
-fn nobody_slips_in_while_he_is_being_blocked() {
+fn no_connection_survives_a_concurrent_block() {
     on_all(|setup| {
         let server = start(setup);
         for _ in 0..20 {

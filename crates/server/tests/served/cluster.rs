@@ -219,7 +219,7 @@ fn a_node_that_stops_is_gone_at_once_and_one_that_is_killed_within_its_lease() {
 }
 
 #[test]
-fn a_node_that_was_cut_off_applies_what_it_has_missed() {
+fn a_cut_off_node_applies_missed_commands() {
     let redis = Backing::redis();
     let relay = Relay::to(redis.port);
     let (a, b) = (node(redis.port, "a"), node(relay.port, "b"));

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use crate::support::http::Http;
 use crate::support::{Options, Server, Socket, USUAL, get, until};
 
-/// Debian's user `nobody`.
+/// The id of Debian's user `nobody`.
 const NOBODY: u32 = 65_534;
 
 fn is_root() -> bool {
@@ -24,7 +24,7 @@ fn of_status(pid: u32, name: &str) -> String {
 }
 
 #[test]
-fn nobody_serves_what_root_has_bound() {
+fn the_confined_process_serves_ports_bound_by_root() {
     if !is_root() {
         eprintln!("not root: nothing tested");
         return;
@@ -99,7 +99,7 @@ fn a_user_that_is_not_there_is_no_start() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(5), "{said}");
     assert!(
-        said.contains("there is no user \"veche-has-no-such-user\""),
+        said.contains("no user \"veche-has-no-such-user\""),
         "{said}"
     );
 }

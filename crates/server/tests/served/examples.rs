@@ -484,7 +484,7 @@ fn feed_of_its_own_source() {
 }
 
 #[test]
-fn feed_of_a_source_that_comes_and_goes() {
+fn feed_of_a_source_that_reconnects() {
     on_all(|setup| {
         let source = peer::serve(|number, socket| {
             let Some(mut peer) = Peer::accept(socket) else {

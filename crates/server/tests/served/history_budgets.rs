@@ -78,7 +78,7 @@ fn kept(server: &Server, channel: &str) -> usize {
 }
 
 #[test]
-fn a_flood_evicts_the_flooder_and_nobody_else() {
+fn a_flood_evicts_only_its_own_namespace() {
     let options = Options {
         routes: ROUTES,
         limits: "history_bytes = \"8MiB\"",

@@ -372,7 +372,7 @@ fn without_a_folder_there_are_no_files() {
 }
 
 #[test]
-fn a_server_that_goes_does_not_wait_for_events() {
+fn a_shutdown_does_not_wait_for_event_streams() {
     let setup = crate::support::USUAL;
     let mut server = serve(setup);
     let mut http = Http::connect(server.public);

@@ -98,7 +98,7 @@ pub(super) fn start(setup: Setup, jwt: &str, files: &[(&str, &str)]) -> Server {
 }
 
 #[test]
-fn a_token_says_who_it_is_wherever_it_stands() {
+fn a_token_identifies_the_client_in_every_accepted_place() {
     on_all(|setup| {
         let server = start(setup, SHARED, &[("secret", &format!("{SECRET}\n"))]);
         let ann = shared(&claims("ann"));
@@ -261,7 +261,7 @@ fn forged_tokens_get_401_and_their_reason_is_counted() {
     });
 }
 
-/// An issuer's key.
+/// The key with which an issuer signs tokens.
 struct Signer {
     id: &'static str,
     pair: EcdsaKeyPair,
@@ -382,7 +382,7 @@ fn a_connect_command_waits_for_the_keys_of_its_token() {
 }
 
 #[test]
-fn without_keys_nobody_gets_in_until_there_are_some() {
+fn without_keys_clients_are_rejected_until_keys_arrive() {
     on_all(|setup| {
         let signer = Signer::new("1");
         let issuer = Asked::new(|_| answer(200, "", "{\"keys\": []}"));

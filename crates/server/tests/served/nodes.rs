@@ -39,7 +39,7 @@ impl Client {
     fn on(path: &str, server: &Server, user: &str, channel: &str) -> Self {
         let target = format!("{path}?user={user}&channel={channel}");
         let client = Self(Socket::open(server.public, &target));
-        // Some subscriptions are not reported to the client.
+        // Not every subscription is announced to its client.
         until("the subscription", || {
             let all = call(server.internal, "channels", &json!({}));
             !all["result"]["channels"][channel].is_null()
@@ -72,7 +72,7 @@ fn publish(server: &Server, channel: &str, data: &Value) -> Value {
 }
 
 #[test]
-fn what_is_published_on_one_node_is_received_on_all() {
+fn publications_reach_subscribers_of_all_nodes() {
     let redis = Backing::redis();
     let nodes = [node(USUAL, &redis), node(USUAL_ONE, &redis)];
     let mut clients: Vec<Client> = Vec::new();
@@ -100,7 +100,7 @@ fn what_is_published_on_one_node_is_received_on_all() {
 }
 
 #[test]
-fn who_comes_back_to_another_node_has_missed_nothing() {
+fn a_client_that_reconnects_to_another_node_recovers() {
     let redis = Backing::redis();
     let nodes = [node(USUAL, &redis), node(USUAL, &redis)];
     let client = Follower::open(&nodes[0], "ann", "chat:1", None);

@@ -58,7 +58,7 @@ pub(crate) fn serve_at(
     Ok(address)
 }
 
-/// A dialed connection.
+/// The server's end of a connection dialed by Veche.
 pub(crate) struct Peer<S> {
     pub(crate) socket: S,
     /// The head of the request.

@@ -20,7 +20,7 @@ $app->open(function (Veche\Connection $conn) {
     $conn->set('said', 0);
     $conn->subscribe('room');
     if ($conn->request->query('slow') !== null) {
-        usleep(800000);
+        usleep(3000000);
     }
 });
 $app->message(function (Veche\Connection $conn, string $data, bool $isBinary) use ($app) {
@@ -99,7 +99,7 @@ fn handles_all_events() {
     on_all(|setup| {
         let server = serve(setup, &fpm, "");
         let refused = Socket::try_open(server.public, "/php");
-        assert!(refused.is_err(), "nobody is let in without a name");
+        assert!(refused.is_err(), "a client without a name is rejected");
         let mut ann = Socket::open(server.public, "/php?user=ann");
         let mut bob = Socket::open(server.public, "/php?user=bob");
         for text in ["hello", "", "вече 🔔", &"x".repeat(50_000)] {
@@ -240,7 +240,7 @@ fn a_server_that_is_not_there_is_an_error_and_no_end() {
 }
 
 #[test]
-fn a_handshake_that_is_given_up_leaves_nothing_behind() {
+fn an_abandoned_handshake_leaves_no_state() {
     let Some(fpm) = php("given-up") else { return };
     let server = serve(USUAL, &fpm, "");
     let mut http = Http::connect(server.public);

@@ -41,7 +41,7 @@ fn present(server: &Server) -> Vec<(String, String)> {
 }
 
 #[test]
-fn everybody_who_hears_a_channel_is_seen_there() {
+fn presence_lists_every_subscriber() {
     on_all(|setup| {
         let server = start(setup);
         let mut watcher = Socket::open(server.public, "/c?user=eve");

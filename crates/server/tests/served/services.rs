@@ -92,7 +92,7 @@ fn count(server: &Server, words: &str) -> usize {
 }
 
 #[test]
-fn instances_are_spread_and_begin_anew_with_new_code() {
+fn instances_are_spread_and_restart_with_new_code() {
     on_all(|setup| {
         let files = [("feed.lua", FEED_SCRIPT), ("places.lua", PLACES_SCRIPT)];
         let routes = format!("{FEED}{PLACES}");
@@ -235,7 +235,7 @@ fn an_app_that_is_taken_out_ends() {
 }
 
 #[test]
-fn all_are_told_when_the_server_ends() {
+fn services_are_asked_to_stop_at_a_shutdown() {
     on_all(|setup| {
         let files = [("chat.lua", CHAT_SCRIPT), ("feed.lua", FEED_SCRIPT)];
         let mut server = Server::serving(setup, &format!("{CHAT}{FEED}"), &files);

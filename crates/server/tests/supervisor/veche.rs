@@ -220,7 +220,7 @@ impl Veche {
         Ok(client)
     }
 
-    /// Opens a session.
+    /// Opens a WebSocket session and checks that it answers.
     pub(crate) fn open(&self) -> Socket {
         let mut socket = Socket::open(self.address, "/");
         assert!(socket.is_alive());

@@ -10,7 +10,7 @@ use super::rows::RowPosition;
 use super::watch::Event;
 use super::{KeyShape, Row, State, Table, is_expired, json};
 
-/// What to do if the key exists.
+/// The action if the key exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutMode {
     /// Fails if the row exists.

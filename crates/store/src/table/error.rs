@@ -31,7 +31,7 @@ pub enum TableError {
         column: Box<str>,
         /// The refused value, shortened for display.
         value: String,
-        /// The values that the column accepts.
+        /// The accepted values of the column.
         why: String,
     },
     /// A row with the key exists.
@@ -53,7 +53,7 @@ pub enum TableError {
     /// No row has the key.
     #[error("there is no row with the key {0}")]
     NoRow(String),
-    /// The table is full, and no row may be evicted.
+    /// The table is full, and nothing may be evicted.
     #[error(
         "the table is full: {needed} bytes more would exceed its limit of {bytes_max} (bytes_max)"
     )]

@@ -214,7 +214,7 @@ fn a_full_table_makes_room_of_a_bounded_number_of_expired_rows() {
 /// The expected sessions: user and expiry.
 type Model = BTreeMap<u64, (u64, u64)>;
 
-/// Puts into the model what the table should accept.
+/// Applies changes that the table should accept to the model.
 fn put_model(
     model: &mut Model,
     how: PutMode,

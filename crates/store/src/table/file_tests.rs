@@ -437,7 +437,7 @@ fn keys_without_numbers_and_rows_that_expire_are_loaded() {
 }
 
 #[test]
-fn a_table_is_saved_and_comes_back() {
+fn a_table_is_saved_and_restored() {
     let folder = Folder::new();
     let table = visits();
     let path = folder.0.join("visits.table");

@@ -355,7 +355,7 @@ fn damage_is_refused_and_nothing_changes() {
     refuse(&[&bytes[..], b"x"].concat(), "more behind it", end, end);
     refuse(b"{}", "no table", 0, 2);
     let kinds = std::iter::from_fn(|| changes.next(None)).count();
-    assert_eq!(kinds, 0, "nobody is told");
+    assert_eq!(kinds, 0, "no change is reported");
     assert_eq!(other.restore_from(&bytes[..], "f", CLOCKS), Ok(3));
     other.check();
 }

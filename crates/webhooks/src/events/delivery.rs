@@ -14,9 +14,9 @@ const ANSWER_BYTES_MAX: u64 = 64 << 10;
 /// The reason why a batch was not delivered.
 #[derive(Debug)]
 pub(super) enum DeliveryError {
-    /// A permanent failure.
+    /// The back end rejected the batch, which is discarded; with the text for the log.
     Refused(String),
-    /// A temporary failure.
+    /// The batch is sent again later; with the text for the log.
     Later(String),
 }
 

@@ -57,7 +57,7 @@ struct State {
     is_over: bool,
 }
 
-/// Counters for metrics.
+/// Counters of event webhooks for `/metrics`.
 #[derive(Debug, Default)]
 pub struct EventMetrics {
     /// Events accepted by the back end.
@@ -118,7 +118,7 @@ impl EventDelivery {
         self.shared.changed.notify_all();
     }
 
-    /// Returns the counters.
+    /// Returns the counters for `/metrics`.
     pub fn figures(&self) -> &EventMetrics {
         &self.shared.figures
     }

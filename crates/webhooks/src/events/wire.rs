@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_written_with_what_they_are_about() {
+    fn events_are_written_with_their_subject() {
         let client = Arc::new(ClientInfo {
             user: "ann".into(),
             client: "c1".into(),

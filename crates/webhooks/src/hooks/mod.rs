@@ -206,7 +206,7 @@ impl HookClient {
         None
     }
 
-    /// Returns the counters.
+    /// Returns the counters for `/metrics`.
     pub fn figures(&self) -> &HookMetrics {
         &self.figures
     }

@@ -158,7 +158,7 @@ fn what_a_sweep_lets_go_on_is_answered_in_the_same_turn() {
 }
 
 #[test]
-fn what_a_connection_publishes_that_goes_on_is_swept_in_the_same_turn() {
+fn publications_of_a_resumed_connection_are_swept_in_the_same_turn() {
     /// More than are served at once.
     const SUBSCRIBERS: u32 = 20;
     let mut worker = worker();

@@ -75,8 +75,8 @@ pub trait KeyProvider: Send + Sync + fmt::Debug {
     /// Returns the current keys; `None` if there have never been any.
     fn keys(&self) -> Option<Arc<Keys>>;
 
-    /// Requests newer keys than those `seen`, for a token signed with an unknown key. Returns whether newer keys exist
-    /// or a fetch is in progress: then [`IdentityResult::Keys`](super::IdentityResult::Keys) follows once.
+    /// Requests newer keys than those `seen`, for a token signed with an unknown key. Returns whether there are newer
+    /// ones or a fetch is in progress: then [`IdentityResult::KeysFetched`](super::IdentityResult::KeysFetched) follows once.
     fn fetch(
         &self,
         id: ConnectionId,

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn names_say_who_may_subscribe() {
+    fn channel_names_determine_subscribe_permission() {
         use Permission::{Granted, WithToken};
         const NO: Result<Permission, ErrorCode> = Err(ErrorCode::PermissionDenied);
         // Subscribes as a client, and with a token.
@@ -164,7 +164,7 @@ mod tests {
 
     /// The guide's table of permissions, row by row: with each option, not subscribed and subscribed.
     #[test]
-    fn names_and_options_say_who_may_publish() {
+    fn names_and_options_determine_publish_permission() {
         use Permission::{Granted, WithHook};
         const OPTIONS: [PublishAccess; 4] = [
             PublishAccess::Disabled,

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_name_channels_with_what_is_said_of_them() {
+    fn claims_name_channels_and_their_options() {
         let said = connection(json!({
             "info": {"name": "Ann"},
             "meta": {"tier": 1},
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_of_wrong_types_and_what_is_not_there_refuse_the_token() {
+    fn invalid_and_missing_claims_reject_the_token() {
         for wrong in [
             json!({"caps": []}),
             json!({"b64info": 7}),

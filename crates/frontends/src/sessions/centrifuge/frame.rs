@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_may_come_back_after_an_error_is_told_so() {
+    fn errors_say_whether_to_reconnect() {
         for (code, is_temporary, expected) in [
             (100, true, 3004),
             (101, false, 3500),

@@ -616,7 +616,7 @@ impl Centrifuge {
         ping_ms.min(self.subscriptions.deadline_ms(shared.now, awaited))
     }
 
-    /// Returns the deadline while input is paused, when silence of the client means nothing.
+    /// Returns the deadline while input is paused, when a silent client is not taken for dead.
     pub(crate) fn blocked_deadline_ms(&self, now: Now) -> u64 {
         match self.state {
             State::Fresh | State::Refused(_) => self.pinged_ms + STALE_MS,

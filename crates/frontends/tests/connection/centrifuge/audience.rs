@@ -178,7 +178,7 @@ proptest! {
 }
 
 #[test]
-fn nobody_is_given_another_users_own_channel() {
+fn personal_channels_of_other_users_are_not_granted() {
     let mut world = super::world(1);
     for (channel, is_good) in [("#ann", true), ("#bob", false), ("open:1#bob", true)] {
         let naming = of_connection(&world, "ann", &[("channels", json!([channel]))]);

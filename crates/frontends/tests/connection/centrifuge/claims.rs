@@ -268,7 +268,7 @@ fn a_new_token_brings_its_info_and_other_channels_take_a_new_connection() {
 }
 
 #[test]
-fn meta_of_a_token_comes_back_with_what_is_asked() {
+fn meta_of_a_token_is_included_in_hook_requests() {
     let mut world = super::world(1);
     let token = anns(&world, json!({ "meta": { "tier": 1 } }));
     let target = "/centrifuge/asked-jwt";

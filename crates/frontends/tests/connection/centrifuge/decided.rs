@@ -202,7 +202,7 @@ fn refusals_reach_the_client_as_they_are() {
 }
 
 #[test]
-fn who_is_nobody_asks_three_times() {
+fn anonymous_clients_request_three_decisions() {
     let mut world = world();
     let peer = world.open(1, PATH);
     for (id, secret) in [(1, "a"), (2, "b"), (3, "c")] {
@@ -243,7 +243,7 @@ fn a_client_is_not_given_more_channels_than_it_can_have() {
 }
 
 #[test]
-fn who_has_said_who_he_is_stays_that() {
+fn an_identified_client_keeps_its_user() {
     let mut world = world();
     let peer = world.open(1, "/centrifuge/asked-named?user=ann");
     let grant = |user: &str| {
@@ -329,7 +329,7 @@ fn commands_wait_in_their_order_and_others_do_not() {
 }
 
 #[test]
-fn who_leaves_meanwhile_leaves_nothing_behind() {
+fn a_client_that_leaves_during_a_hook_leaves_no_state() {
     let mut world = world();
     let (gone, closed) = (let_in(&mut world, "ann"), let_in(&mut world, "bob"));
     let rpc = r#"{"id":2,"rpc":{"method":"m"}}"#;
@@ -354,7 +354,7 @@ fn who_leaves_meanwhile_leaves_nothing_behind() {
 }
 
 #[test]
-fn who_waits_is_pinged_and_not_given_up() {
+fn a_waiting_client_is_pinged_and_kept() {
     let mut world = world();
     let peer = world.open(1, PATH);
     assert_eq!(ask(&mut world, peer, CONNECT), Heard::default());
@@ -506,7 +506,7 @@ fn until(world: &World, seconds: u64) -> HookDecision {
 }
 
 #[test]
-fn connections_stay_as_long_as_somebody_says() {
+fn connections_last_until_expiry_unless_refreshed() {
     let expired = granted(HookGrant {
         is_expired: true,
         ..HookGrant::default()
@@ -556,7 +556,7 @@ fn connections_stay_as_long_as_somebody_says() {
 }
 
 #[test]
-fn subscriptions_stay_as_long_as_somebody_says() {
+fn subscriptions_last_until_expiry_unless_refreshed() {
     let mut world = world();
     let peer = let_in(&mut world, "ann");
     let subscribe = r#"{"id":2,"subscribe":{"channel":"asked:1"}}"#;
@@ -639,7 +639,7 @@ fn messages_without_a_reply_wait_in_their_order_too() {
 }
 
 #[test]
-fn who_is_gone_is_told_of_once_and_with_the_first_reason() {
+fn a_disconnect_is_reported_once_with_the_first_reason() {
     let mut world = world();
     // A client that has not connected is not reported.
     let path = "/centrifuge/asked-gone";

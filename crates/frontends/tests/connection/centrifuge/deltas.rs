@@ -166,7 +166,7 @@ fn deltas_are_for_channels_that_remember_and_clients_that_ask() {
 }
 
 #[test]
-fn what_is_between_two_that_are_kept_breaks_no_chain() {
+fn unstored_publications_do_not_break_the_delta_chain() {
     let mut world = world(2);
     let back_end = world.connect(0, PUSH);
     for channel in ["chat:1", "chat:2"] {
@@ -204,7 +204,7 @@ fn what_is_between_two_that_are_kept_breaks_no_chain() {
 }
 
 #[test]
-fn who_comes_back_gets_deltas_from_one_missed_to_the_next() {
+fn a_recovery_sends_deltas_between_missed_publications() {
     let mut world = world(3);
     let back_end = world.connect(0, PUSH);
     for (channel, offset) in [("chat:1", 1), ("chat:2", 2), ("chat:3", 3), ("chat:4", 4)] {

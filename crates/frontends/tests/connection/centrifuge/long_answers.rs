@@ -369,7 +369,7 @@ fn answers_to_back_ends_are_written_as_they_are_read() {
 }
 
 #[test]
-fn more_than_an_answer_may_have_is_refused_and_says_so() {
+fn an_oversized_response_is_rejected_with_the_reason() {
     let mut world = world(1);
     fill(&mut world);
     let peer = member(&mut world, 0);

@@ -72,7 +72,7 @@ fn a_subscription_of_the_server_ends_with_the_connection() {
 
 /// Clients of protocols without subscriptions are closed with a code after which they reconnect.
 #[test]
-fn push_users_and_sessions_of_applications_come_back() {
+fn push_users_and_application_sessions_reconnect() {
     for target in ["/ws?user=ann", "/app-user?user=ann"] {
         let mut world = super::world(2);
         let peers = [world.open(0, target), world.open(1, target)];

@@ -233,7 +233,7 @@ fn what_opens_nothing_ends_with_its_reason() {
 }
 
 #[test]
-fn who_asks_for_more_channels_than_there_may_be_is_refused() {
+fn too_many_requested_channels_are_rejected() {
     let mut world = super::world(1);
     for (count, is_refused) in [(128, false), (129, true)] {
         let subs: serde_json::Map<String, Value> = (0..count)
@@ -315,7 +315,7 @@ fn publication(channel: &str, data: u32, offset: u64) -> Value {
 }
 
 #[test]
-fn a_browser_comes_back_by_itself_and_has_missed_nothing_in_any_channel() {
+fn a_reconnecting_eventsource_recovers_all_channels() {
     for worker in 0..3 {
         let mut world = super::world(3);
         let back_end = world.connect(0, PUSH);
@@ -411,7 +411,7 @@ fn a_browser_comes_back_by_itself_and_has_missed_nothing_in_any_channel() {
 }
 
 #[test]
-fn what_comes_in_the_middle_of_connecting_is_not_told_twice_nor_lost() {
+fn publications_during_connecting_arrive_exactly_once() {
     for worker in 0..3 {
         let mut world = super::world(3);
         let back_end = world.connect(0, PUSH);
@@ -465,7 +465,7 @@ fn what_comes_in_the_middle_of_connecting_is_not_told_twice_nor_lost() {
 }
 
 #[test]
-fn a_browser_that_gets_too_much_while_it_connects_hears_nothing_twice() {
+fn too_many_publications_during_connecting_are_not_repeated() {
     let mut world = World::new(Options {
         workers: 3,
         outbox_bytes: 400,
@@ -523,7 +523,7 @@ fn a_browser_that_gets_too_much_while_it_connects_hears_nothing_twice() {
 }
 
 #[test]
-fn an_id_that_is_none_of_ours_is_answered_with_the_truth() {
+fn a_foreign_event_id_is_not_recovered() {
     let mut world = super::world(1);
     let back_end = world.connect(0, PUSH);
     let claims = json!({ "sub": "ann", "exp": in_seconds(&world, 60), "channels": ["chat:1"] });
@@ -642,7 +642,7 @@ fn one_way_protobuf_is_spoken_where_it_is_asked_for() {
 }
 
 #[test]
-fn whoever_has_missed_a_little_of_very_much_gets_what_there_is_room_for() {
+fn a_partial_recovery_sends_what_fits() {
     // Ids with the positions of 128 channels are larger than the events.
     let mut world = super::world(1);
     let back_end = world.connect(0, PUSH);

@@ -209,7 +209,7 @@ fn is_over(said: &[Value]) -> bool {
 }
 
 #[test]
-fn who_says_too_much_and_goes_has_said_no_more() {
+fn pending_messages_of_a_closed_client_are_discarded() {
     for over in ["delay", "drop", "close"] {
         let (mut world, listener) = world_and_listener();
         let peer = world.open(0, &format!("/paced/{over}/websocket"));

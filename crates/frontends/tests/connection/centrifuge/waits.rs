@@ -97,10 +97,7 @@ fn what_a_back_end_wants_during_a_command_is_done_behind_it() {
         "unsubscribe",
         &json!({ "user": user, "channel": other }),
     );
-    assert!(
-        world.take(peer).is_empty(),
-        "nothing is told before the answer"
-    );
+    assert!(world.take(peer).is_empty(), "no push precedes the reply");
     let heard = take(&mut world, peer);
     let told: Vec<(&Value, &Value)> = heard
         .lines

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_good_says_so() {
+    fn invalid_flags_are_reported() {
         for (key, value, message) in [
             ("connections", "0", "0 is not in 1..=4294967295, found 0"),
             ("connections", "true", "expected a number, found true"),

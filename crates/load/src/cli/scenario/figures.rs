@@ -246,7 +246,7 @@ impl Figure {
         }
     }
 
-    /// Returns the reason why the figure was not measured, or its requirement.
+    /// Returns the reason why it was not measured, or its requirement.
     pub(super) fn why_absent(&self, report: &Report) -> &'static str {
         match self.path.split('.').next() {
             Some("server") if report.server_ended.is_some() => {

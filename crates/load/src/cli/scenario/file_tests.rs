@@ -76,7 +76,7 @@ fn phases_have_the_defaults_they_have_a_use_for() {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once() {
+fn all_errors_are_reported_at_once() {
     let found = problems(
         r#"url = "ws://127.0.0.1:1/"
 conections = 10

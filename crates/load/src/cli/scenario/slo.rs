@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_promise() {
+    fn invalid_objectives_are_rejected() {
         for (path, value, message) in [
             (
                 "latency.p98",

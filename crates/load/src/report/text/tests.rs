@@ -1,4 +1,4 @@
-//! Checks that the text contains what a reader needs, and no internal names.
+//! Reports that must be readable without further knowledge, and texts that must not appear.
 
 use super::super::fixture::full;
 use super::super::model::*;
@@ -110,7 +110,7 @@ fn a_rate_that_was_not_reached_stands_beside_the_throughput_and_at_the_end() {
 }
 
 #[test]
-fn a_ledger_that_does_not_add_up_says_so() {
+fn an_inconsistent_ledger_is_reported() {
     let mut report = full();
     assert!(!plain(&report).contains("ADD UP"));
     report.ledger.as_mut().unwrap().lost += 2;
@@ -118,7 +118,7 @@ fn a_ledger_that_does_not_add_up_says_so() {
 }
 
 #[test]
-fn what_was_not_measured_is_not_mentioned() {
+fn unmeasured_figures_are_omitted() {
     let bare = Report {
         kind: "echo".to_owned(),
         seconds: 0.0,
@@ -268,7 +268,7 @@ fn a_server_that_ended_is_no_silence() {
 }
 
 #[test]
-fn an_interrupted_run_says_so() {
+fn an_interrupted_run_is_marked() {
     let report = Report {
         interrupted: true,
         seconds: 3.2,

@@ -39,7 +39,7 @@ impl FilledBuffer {
         self.length
     }
 
-    /// Returns the bytes.
+    /// Returns the part that the kernel has filled.
     #[expect(unsafe_code, reason = "memory that the kernel has filled")]
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: the kernel is done with this part of its memory, each part is handed out once, and the memory is
@@ -48,7 +48,7 @@ impl FilledBuffer {
     }
 }
 
-/// Zeroed, page-aligned memory.
+/// Zeroed, page-aligned memory that the kernel may write to.
 struct Memory {
     start: NonNull<u8>,
     /// Empty if the memory is leaked.
@@ -218,7 +218,7 @@ impl Buffers {
         }
     }
 
-    /// Leaks all memory.
+    /// Leaks all memory, since the kernel may still write to it.
     pub(super) fn leak(&mut self) {
         self.entries.leak();
         self.bytes.leak();

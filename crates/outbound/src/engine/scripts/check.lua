@@ -1,9 +1,12 @@
--- Compares a channel with the state known to a node.
---
--- KEYS: meta, stream, generation. ARGV: epoch to begin with, position ttl, known epoch ('': none), offset, id,
--- whether to verify ('1').
+-- Compares a channel with what a node has seen of it.
+-- KEYS: meta, stream, generation, fence
+-- ARGV: epoch to begin with, position ttl, epoch that was seen ('': none), offset, id, whether to verify ('1'),
+--       number of the connection
 local meta = redis.call('HMGET', KEYS[1], 'e', 's', 'g', 'i')
-local generation = redis.call('GET', KEYS[3]) or '0'
+local known = redis.call('MGET', KEYS[3], KEYS[4])
+local generation = known[1] or '0'
+-- A later connection has repeated this comparison.
+if known[2] and tonumber(known[2]) > tonumber(ARGV[7]) then return {} end
 local epoch, top, id = meta[1], meta[2] or '0', meta[4] or ''
 local is_new = not epoch or meta[3] ~= generation
 local seen = tonumber(ARGV[4])

@@ -1,12 +1,16 @@
 -- Assigns the offset, stores and publishes.
---
--- KEYS: meta, stream, generation, result of the key. ARGV: topic, head, data, size ('': not stored), ttl, position
--- ttl, epoch to begin with, ttl of the key ('': none), version ('': none) of 20 digits, epoch of the version, offset
--- after which it may already be stored ('': nowhere).
+-- KEYS: meta, stream, generation, result of the key, fence
+-- ARGV: topic, head, data, size ('': not stored), ttl, position ttl, epoch to begin with, ttl of the key ('': none),
+--       version ('': none) of 20 digits, epoch of the version, offset behind which it may be stored already ('': nowhere),
+--       epoch of that offset, number of the connection
+local known = redis.call('MGET', KEYS[3], KEYS[5])
+local generation = known[1] or '0'
+-- A later connection has repeated what this one was to do.
+if known[2] and tonumber(known[2]) > tonumber(ARGV[13]) then return {'unknown'} end
 local id = string.sub(ARGV[3], 2, 9)
 local is_keyed = ARGV[8] ~= ''
 if is_keyed then
-  -- The id and the position of the first publication.
+  -- The id and the position of the first.
   local first = redis.call('GET', KEYS[4])
   if first then
     local position = string.sub(first, 9)
@@ -20,18 +24,18 @@ if ARGV[4] == '' then
   return {'done', '', nodes}
 end
 local meta = redis.call('HMGET', KEYS[1], 'e', 's', 'g', 'v', 'w')
-local generation = redis.call('GET', KEYS[3]) or '0'
 local epoch, top = meta[1], tonumber(meta[2] or '0')
 local is_new = not epoch or meta[3] ~= generation
 if ARGV[11] ~= '' and not is_new then
-  local since = tonumber(ARGV[11])
+  -- Offsets of another epoch say nothing about this one.
+  local since = ARGV[12] == epoch and tonumber(ARGV[11]) or 0
   local list = redis.call('XRANGE', KEYS[2], string.format('%.0f', since + 1), '+')
   for _, entry in ipairs(list) do
     if string.sub(entry[2][2], 2, 9) == id then
       return {'done', epoch .. ':' .. string.match(entry[1], '^%d+'), -1}
     end
   end
-  -- It may have been stored and evicted since.
+  -- What is not stored any more may have been it.
   if top > since and (not list[1] or tonumber(string.match(list[1][1], '^%d+')) > since + 1) then
     return {'unknown'}
   end

@@ -1,6 +1,8 @@
--- Compares the identity of the server with the identity recorded for the cluster, and records it.
---
--- KEYS: identity, generation. ARGV: replication id, the previous one, a new generation ('': a failover is trusted).
+-- Compares the identity of the server with the one that the cluster knows, and records it. Shuts out the commands of
+-- earlier connections of the port.
+-- KEYS: identity, generation, fence
+-- ARGV: replication id, the one before it, a new generation ('': a failover is trusted), number of the connection,
+--       milliseconds for which the fence is stored
 local known = redis.call('GET', KEYS[1])
 local state = 'same'
 if known ~= ARGV[1] then
@@ -10,5 +12,10 @@ if known ~= ARGV[1] then
     state = 'promoted'
     if ARGV[3] ~= '' then redis.call('SET', KEYS[2], ARGV[3]) end
   end
+end
+local number = tonumber(ARGV[4])
+-- The first has none before it, and a delayed command of an earlier one lowers nothing.
+if number > 1 and number >= tonumber(redis.call('GET', KEYS[3]) or '0') then
+  redis.call('SET', KEYS[3], ARGV[4], 'PX', ARGV[5])
 end
 return {state, redis.call('GET', KEYS[2]) or '0'}

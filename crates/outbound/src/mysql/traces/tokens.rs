@@ -1,13 +1,13 @@
 //! A tokenizer of statements, as far as MySQL and MariaDB agree in every `sql_mode`.
 
-/// A token.
+/// A token of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token<'a> {
     /// A name, a keyword or a number, verbatim.
     Word(&'a str),
     /// A string, or a quoted name.
     Quoted,
-    /// One of [`SYMBOLS`].
+    /// A single byte of [`SYMBOLS`].
     Symbol(u8),
     /// An executed comment, or ambiguous text.
     Unknown,
@@ -17,7 +17,7 @@ pub(super) enum Token<'a> {
 /// unknown.
 const SYMBOLS: &[u8] = b"(),;.*+-/%=<>!&|^~?@";
 
-/// The remaining text.
+/// An iterator over the tokens of the remaining text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tokens<'a>(&'a str);
 

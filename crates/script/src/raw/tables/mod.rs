@@ -172,7 +172,7 @@ unsafe fn method(
     name: &'static str,
     run: impl FnOnce(&Call) -> Result<c_int, FaultSubject>,
 ) -> c_int {
-    // SAFETY: see above. An object with this metatable was made by `new`, of a number that the desk has given out.
+    // SAFETY: see above. An object with this metatable was made by `new`, of a number that the host context has issued.
     unsafe {
         let found = object::read(state, 1, ffi::lua_upvalueindex(2));
         let result = match found {
@@ -206,7 +206,7 @@ unsafe fn method(
 
 /// `new(number, names)` → an object.
 unsafe extern "C-unwind" fn new(state: *mut lua_State) -> c_int {
-    // SAFETY: created by `closure`; `lua/table.lua` passes a table's number and a list; the stack has room.
+    // SAFETY: made by `closure`; `lua/table.lua` passes a number issued by the host context and a list; the stack has room.
     unsafe {
         let index = ffi::lua_tonumber(state, 1) as u32;
         ffi::lua_settop(state, 2);
@@ -256,7 +256,7 @@ unsafe extern "C-unwind" fn get(state: *mut lua_State) -> c_int {
             if ffi::lua_checkstack(state, top) == 0 {
                 return Err(FaultSubject::argument("get", 2, "too many columns"));
             }
-            // Most calls ask for one column, which needs no list.
+            // Most calls read one column, which needs no list.
             let (one, many);
             let columns = match top {
                 3 => {

@@ -274,7 +274,7 @@ impl MockState {
                 let timeout = (!blocks).then_some(redis.keyspace.timeout);
                 (questions, subscribes, timeout)
             }
-            // No other server is asked.
+            // No other server is contacted.
             Call::Password(_) | Call::Fastcgi(_) => (Vec::new(), true, None),
         };
         let parts = questions.into_iter();

@@ -39,7 +39,7 @@ pub(super) struct Stub {
 }
 
 pub(super) enum Says {
-    /// A fixed answer.
+    /// The same answer to every call.
     Always(StubAnswer),
     /// The answer of a test's function.
     Asks,

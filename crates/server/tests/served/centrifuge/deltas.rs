@@ -124,7 +124,7 @@ impl Binary {
 }
 
 #[test]
-fn clients_of_both_encodings_are_told_what_has_changed() {
+fn clients_of_both_encodings_receive_deltas() {
     on_all(|setup| {
         let server = start(setup);
         let mut lines = Lines::connect(server.push);

@@ -26,7 +26,7 @@ fn subscribe(id: u32, channel: &str) -> Value {
 }
 
 #[test]
-fn a_namespace_is_heard_as_a_whole() {
+fn a_wildcard_subscription_covers_its_namespace() {
     on_all(|setup| {
         let server = start(setup);
         let mut lines = Lines::connect(server.push);
@@ -139,7 +139,7 @@ const ROUTES: &str = "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\nidenti
     [[namespace]]\nname = \"/users/:user/orders\"\nsubscribe = \"client\"\n";
 
 #[test]
-fn a_pattern_of_a_route_lets_nobody_into_private_channels_and_those_of_others() {
+fn route_patterns_do_not_grant_private_channels() {
     on_all(|setup| {
         let options = Options {
             routes: ROUTES,
@@ -206,7 +206,7 @@ fn a_pattern_of_a_route_lets_nobody_into_private_channels_and_those_of_others() 
 }
 
 #[test]
-fn who_is_named_may_do_what_the_namespace_says_and_no_more() {
+fn identified_clients_have_exactly_the_namespace_permissions() {
     on_all(|setup| {
         let options = Options {
             routes: ROUTES,

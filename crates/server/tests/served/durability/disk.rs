@@ -121,7 +121,7 @@ fn shell(ahead_s: i64) -> Option<String> {
     ))
 }
 
-/// Compiles it once.
+/// Returns the preloaded library of simulated disk faults, compiled at the first call; `None` without a compiler.
 fn library() -> Option<&'static Path> {
     static LIBRARY: OnceLock<Option<PathBuf>> = OnceLock::new();
     let made = LIBRARY.get_or_init(|| {

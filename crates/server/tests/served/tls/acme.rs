@@ -226,7 +226,7 @@ fn an_authority_that_refuses_is_left_alone() {
 
 /// If the authority has lost the account, another is created automatically.
 #[test]
-fn an_account_that_is_lost_is_made_anew() {
+fn a_lost_account_is_created_again() {
     let Some(mut pebble) = Pebble::new("acme-account") else {
         return;
     };

@@ -72,7 +72,7 @@ fn at_the_stop_of_the_server_it_is_closed_after_our_own_clients() {
 }
 
 #[test]
-fn older_code_is_gone_with_what_it_has_dialed() {
+fn replaced_code_closes_its_outgoing_connections() {
     on_all(|setup| {
         let (tell, told) = sync_channel(64);
         let address = serve(move |number, socket| {

@@ -147,7 +147,7 @@ fn two_that_send_much_to_each_other() {
 }
 
 #[test]
-fn whoever_waits_for_room_learns_of_the_end() {
+fn a_sender_waiting_for_room_learns_of_the_close() {
     on_all(|setup| {
         let server = start(setup);
         let address = serve(|_, socket| {

@@ -82,11 +82,11 @@ impl Outlet for Port<'_> {
     fn send_reply(&mut self, _: ConnectionId, _: Ticket, _: HubReply) {}
 
     fn execute_command(&mut self, _: ConnectionId, _: &Arc<UserCommand>) {
-        panic!("nobody is told to do anything");
+        panic!("no commands are sent");
     }
 
     fn command_dispatched(&mut self, _: Caller, _: &Arc<UserCommand>) {
-        panic!("nobody is told to do anything");
+        panic!("no commands are sent");
     }
 }
 

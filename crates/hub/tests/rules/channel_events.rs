@@ -10,7 +10,7 @@ use veche_hub::{
 use crate::common::session;
 use crate::node::{Node, START_MS, member};
 
-/// As in `channel_events.rs`.
+/// The limits of `channel_events.rs`.
 const HAPPENINGS_MAX: usize = 65_536;
 const EMPTY_MAX: u32 = 100_000;
 const EMPTY_MS: u64 = 1_000;
@@ -131,7 +131,7 @@ fn an_empty_channel_is_reported_once_a_second_however_often_clients_subscribe() 
     node.unsubscribe(0, "open:1");
     node.at(START_MS + 2 * EMPTY_MS);
     node.hub.maintain();
-    assert_eq!(empty(&mut node), [""; 0], "nobody waits for it");
+    assert_eq!(empty(&mut node), [""; 0], "no timer is set");
     node.subscribe(0, "open:1");
     assert_eq!(empty(&mut node), ["open:1 Empty at 2000"]);
 }
