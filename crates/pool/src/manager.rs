@@ -54,7 +54,8 @@ struct Manager {
 
 /// Starts a pool on a separate thread.
 pub(crate) fn start(options: &Options, figures: Arc<PoolFigures>) -> Result<Arc<Shared>, String> {
-    let shared = Shared::new().map_err(|error| format!("can't create the process pool: {error}"))?;
+    let shared =
+        Shared::new().map_err(|error| format!("can't create the process pool: {error}"))?;
     let shared = Arc::new(shared);
     let manager = Manager {
         options: options.clone(),

@@ -47,7 +47,7 @@ function t.bad_characters_are_errors()
     [{ expires = 0 / 0 }] = "expires: seconds since 1970",
     [{ http_only = 1 }] = "http_only: true or false",
     [{ secure = "yes" }] = "secure: true or false",
-    [{ same_site = "Lax" }] = "same_site as",
+    [{ same_site = "Lax" }] = "same_site: ",
     [{ same_site = "none" }] = "requires secure = true",
     [{ maxage = 1 }] = "the options are path,",
     [{ "x" }] = "the options are path,",
