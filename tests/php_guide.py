@@ -176,7 +176,8 @@ def main():
             why = CHECKS[language](code, pathlib.Path(folder))
         is_fault = why is not None and not why.startswith("skipped")
         failed += is_fault
-        print(f"FAILED  {where}: {why}" if is_fault else f"ok      {where}" if why is None else f"SKIPPED {where}: {why}")
+        word = "FAILED " if is_fault else "ok     " if why is None else "SKIPPED"
+        print(f"{word} {where}" if why is None else f"{word} {where}: {why.removeprefix('skipped: ')}")
     if TEMPLATE.read_text() not in GUIDE.read_text():
         failed += 1
         print("FAILED  php.md: its first application is not that of `veche new --template php`")

@@ -70,7 +70,7 @@ fn on_event(
 /// Returns whether a file matters; logs, databases and temporary files of editors don't.
 fn is_source(path: &Path, pages: &BTreeSet<PathBuf>) -> bool {
     match path.extension().and_then(|extension| extension.to_str()) {
-        Some("lua" | "toml") => true,
+        Some("lua" | "php" | "toml") => true,
         Some(extension) => {
             PAGES.contains(&extension) && pages.iter().any(|folder| path.starts_with(folder))
         }
