@@ -132,7 +132,7 @@ fn a_failure_ends_what_it_belongs_to_and_says_where() {
         ("throw", "RuntimeException: as asked in"),
         ("exit", "by exit or die"),
         ("die", "the connection ended before the response did"),
-        ("sleep 3000", "no answer within 1s"),
+        ("sleep 3000", "no response within 1s"),
     ] {
         let mut socket = Socket::open(server.public, "/php?user=ann");
         socket.say(word);
