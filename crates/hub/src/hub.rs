@@ -50,8 +50,8 @@ pub struct Hub<E = NodeEngine> {
     pub(crate) feed_queues: FeedQueues,
     pub(crate) joins: PendingJoins,
     pub(crate) reads: ReadCounter,
-    /// Sessions of this worker were just confirmed as subscribers; nothing is delivered before they have processed
-    /// that.
+    /// Sessions of this worker were just confirmed as subscribers; publications are delivered only after they have
+    /// processed the confirmation.
     pub(crate) has_new_subscribers: bool,
     pub(crate) now: Now,
     pub(crate) namespaces: Arc<Namespaces>,

@@ -34,7 +34,7 @@ pub enum MigrationSource {
 /// The input and the output.
 #[derive(Args, Debug)]
 pub struct CentrifugoArgs {
-    /// Its configuration file, JSON or TOML; "-" reads standard input
+    /// The other server's configuration file, JSON or TOML; "-" reads standard input
     #[arg(value_name = "CONFIG")]
     source: PathBuf,
     /// Write this file, and the secrets into files beside it; none of them may exist. By default standard output gets it, and no

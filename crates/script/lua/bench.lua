@@ -16,7 +16,7 @@ local session
 -- The error of the last failed action: the session that it ends is not counted as failed too.
 local action_error
 -- Ends a session whose time is over.
-local over = setmetatable({}, { __tostring = function() return "the time of the run is over" end, __metatable = false })
+local over = setmetatable({}, { __tostring = function() return "the run has ended" end, __metatable = false })
 
 local function bad(name, number, what)
   error("bad argument #" .. number .. " to '" .. name .. "': " .. what .. " expected", 3)
@@ -28,7 +28,7 @@ end
 
 function bench.user(run)
   if type(run) ~= "function" then bad("bench.user", 1, "a function") end
-  if session then error("bench.user: it was called before", 2) end
+  if session then error("bench.user: called twice", 2) end
   session = run
   native.has_session()
 end
@@ -47,7 +47,7 @@ end
 function bench.action(name, run, ...)
   if not is_name(name) then bad("bench.action", 1, "a name of 1 to 64 bytes") end
   if type(run) ~= "function" then bad("bench.action", 2, "a function") end
-  if not can_wait() then error("bench.action: only in a session, and not in a callback of table.sort and the like", 2) end
+  if not can_wait() then error("bench.action: allowed only in a session, and not in a callback such as that of table.sort", 2) end
   local began = native.action_begins()
   if not began then error(over, 0) end
   return ended(name, began, pcall(run, ...))

@@ -20,7 +20,7 @@ end
 
 local function check_value(value, name)
   if value == nil then
-    error("bad argument #1 to 'channel:" .. name .. "': nil can't be sent: it is what a closed channel gives", 3)
+    error("bad argument #1 to 'channel:" .. name .. "': nil can't be sent: a closed channel returns it", 3)
   end
 end
 

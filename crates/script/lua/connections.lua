@@ -51,7 +51,7 @@ local meta = { __metatable = false }
 function meta.__index(conn, key)
   if methods[key] then return methods[key] end
   if key == "id" then return places[conn][4] end
-  error("a connection of another worker has send, close and id here, and no '" .. tostring(key) .. "'", 2)
+  error("a connection of another worker has only send, close and id, not '" .. tostring(key) .. "'", 2)
 end
 
 function meta.__newindex(_, key)

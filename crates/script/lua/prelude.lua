@@ -311,7 +311,7 @@ local function check_interval(every)
   end
   for key in next, every do
     if key ~= "seconds" and key ~= "on_error" then
-      error("bad argument #1 to 'every': seconds and on_error, nothing else, expected", 3)
+      error("bad argument #1 to 'every': only seconds and on_error expected", 3)
     end
   end
   local seconds, on_error = every.seconds, every.on_error

@@ -36,11 +36,11 @@ local function parse(path)
     if kind then
       if kind == "*" and parameter == "" then parameter = "*" end
       if parameter == "" or seen[parameter] then
-        return nil, "in '" .. path .. "' a parameter has no name, or a name stands twice"
+        return nil, "in '" .. path .. "' a parameter has no name, or a name occurs twice"
       end
       seen[parameter], names[#names + 1] = true, parameter
     end
-    if segments.has_tail then return nil, "in '" .. path .. "' something stands behind the *" end
+    if segments.has_tail then return nil, "in '" .. path .. "' the * is not at the end" end
     segments.has_tail = kind == "*"
     segments[#segments + 1] = { kind = kind, text = segment }
   end

@@ -60,7 +60,7 @@ end
 
 function Semaphore:release()
   check(self, "release")
-  if self.free >= self.permits then error("the semaphore is released more often than it was acquired", 2) end
+  if self.free >= self.permits then error("the semaphore was released more often than acquired", 2) end
   give_back(self)
 end
 

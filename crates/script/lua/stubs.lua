@@ -173,7 +173,7 @@ function Server:accept(options)
   local within = within_of("server:accept", 1, options, {})
   local answer = ask("server:accept", { ask = "accept", stub = stub, within = within }, 2)
   if not answer.client then
-    error("server " .. self.url .. ": a connection of the application was expected, none came" .. hint(answer), 2)
+    error("server " .. self.url .. ": expected a connection of the application, but none was opened" .. hint(answer), 2)
   end
   local client = setmetatable({ target = answer.url, protocol = answer.protocol, headers = answer.headers or {} }, Client)
   numbers[client] = answer.client

@@ -43,14 +43,14 @@ function methods.update(self, key, changes)
     local done = update_seen(self, key, result, seen)
     if done ~= nil then return done end
   end
-  error("table:update: others change that row all the time", 2)
+  error("table:update: too many concurrent changes of this row", 2)
 end
 
 local batch_methods, batches = {}, setmetatable({}, { __mode = "k" })
 for _, kind in pairs { "insert", "upsert", "update", "delete" } do
   batch_methods[kind] = function(self, ...)
     local batch = batches[self]
-    if not batch then error("the batch is over, or it is none (call batch:" .. kind .. " with a colon)", 2) end
+    if not batch then error("not an open batch (call batch:" .. kind .. " with a colon)", 2) end
     return note(batch[1], batch[2], kind, ...)
   end
 end
@@ -180,7 +180,7 @@ function methods.values(self, ...)
   local columns = type(options) == "table" and options.columns
   if not columns then error("bad argument to 'table:values': { columns = … } expected", 2) end
   if type(columns) == "table" and columns[1] ~= about.key then
-    error("bad argument to 'table:values': the first of the columns has to be " .. about.key .. ", the key", 2)
+    error("bad argument to 'table:values': the first column must be " .. about.key .. ", the key", 2)
   end
   return begin(values, self, maker_of(self, about.values, columns, count), ...)
 end
@@ -295,7 +295,7 @@ function methods.info(self) return native.info(number_of(self, "info")) end
 local meta = native.meta
 meta.__index = methods
 meta.__metatable = false
-function meta.__newindex() error("a table's fields can't be set: rows are put in with insert", 2) end
+function meta.__newindex() error("a table's fields can't be set: use insert to add rows", 2) end
 
 return function(...)
   local number, names, kinds = native.open(...)

@@ -228,10 +228,10 @@ end
 function test.fails(f, pattern)
   if type(f) ~= "function" then bad("test.fails", 1, "a function", 2) end
   local ok, failure = pcall(f)
-  if ok then error("test.fails: it did not fail", 2) end
+  if ok then error("test.fails: the function did not fail", 2) end
   local text = type(failure) == "string" and failure or show(failure)
   if pattern and not text:find(pattern) then
-    error("test.fails: it failed with another error\n  - pattern  " .. show(pattern) .. "\n  + got      " .. show(text), 2)
+    error("test.fails: the function failed with another error\n  - pattern  " .. show(pattern) .. "\n  + got      " .. show(text), 2)
   end
   return failure
 end
@@ -465,7 +465,7 @@ function test.request(options, more)
   end
   local headers = list_headers("test.request", 1, options)
   if options.json ~= nil then
-    if body then error("test.request: either body or json", 2) end
+    if body then error("test.request: only one of body and json is allowed", 2) end
     body = json.encode(options.json)
     local has_type = false
     for _, header in ipairs(headers) do has_type = has_type or header[1]:lower() == "content-type" end

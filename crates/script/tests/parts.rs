@@ -190,18 +190,18 @@ fn events_are_written_as_browsers_read_them() {
         ("{}", "at least one field"),
         (
             "{ event = 'a\\nb' }",
-            "event as a string without line breaks expected",
+            "event: a string without line breaks expected",
         ),
         (
             "{ id = 'a\\0' }",
-            "id as a string without line breaks expected",
+            "id: a string without line breaks expected",
         ),
         (
             "{ data = true }",
-            "data as a string, or a table for JSON expected",
+            "data: a string, or a table for JSON, expected",
         ),
-        ("{ retry = -1 }", "retry as whole milliseconds expected"),
-        ("{ retry = '1' }", "retry as whole milliseconds expected"),
+        ("{ retry = -1 }", "retry: whole milliseconds expected"),
+        ("{ retry = '1' }", "retry: whole milliseconds expected"),
         ("{ 'x' }", "the fields are event, id, data and retry"),
     ] {
         let told = told(&format!(

@@ -178,11 +178,11 @@ fn each_assertion_fails_with_its_line_and_both_values() {
         ),
         (
             "test.fails(function() end)",
-            "a_test.lua:3: test.fails: it did not fail",
+            "a_test.lua:3: test.fails: the function did not fail",
         ),
         (
             "test.fails(function() error('one', 0) end, 'two')",
-            "a_test.lua:3: test.fails: it failed with another error\n  - pattern  \"two\"\n  + got      \"one\"",
+            "a_test.lua:3: test.fails: the function failed with another error\n  - pattern  \"two\"\n  + got      \"one\"",
         ),
         ("test.fail('never here')", "a_test.lua:3: never here"),
         (

@@ -91,7 +91,7 @@ impl DevMode {
         // Processes are of no concern to developers.
         let why = why.strip_prefix(PROCESS_REFUSED).unwrap_or(why);
         let mut board = self.board.lock();
-        board.refused = Some(self.notice(&mut board, "refused", "What was saved last", why));
+        board.refused = Some(self.notice(&mut board, "refused", "The last saved change", why));
     }
 
     /// Reports a completed reload.

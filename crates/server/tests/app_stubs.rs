@@ -123,7 +123,7 @@ fn a_call_without_a_stub_says_how_to_have_one() {
         (
             "accept",
             "test.stub_websocket('ws://a.example/'):accept()",
-            "app_test.lua:4: server ws://a.example/: a connection of the application was expected, none came",
+            "app_test.lua:4: server ws://a.example/: expected a connection of the application, but none was opened",
         ),
     ] {
         let tests = format!(

@@ -510,7 +510,7 @@ fn a_run_that_does_not_end_is_ended() {
     let (code, out, _) = folder.run(&["--timeout", "1s"]);
     assert_eq!(code, 1);
     assert!(
-        out.contains("this took longer than 1 s of real time"),
+        out.contains("the test took longer than 1 s of real time"),
         "{out}"
     );
 }

@@ -90,7 +90,7 @@ pub(super) struct SelfUpgradeContext {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SelfUpgradeStep {
     Wait,
-    /// It is cancelled because the supervisor is stopping.
+    /// The replacement is cancelled because the supervisor is stopping.
     Drop,
     /// The replacement is cancelled for this reason.
     Stay(String),

@@ -87,7 +87,7 @@ impl UpgradeState {
         self.rehearsal.as_ref().map(Child::id)
     }
 
-    /// Returns when it has failed by taking too long.
+    /// Returns the deadline of the upgrade.
     pub(super) fn deadline(&self) -> Instant {
         self.candidate.started + READY_WAIT
     }

@@ -149,7 +149,7 @@ slow_consumer = "miss"
             "7:12: wildcard: personal channels, private channels and channels of a pattern can't be subscribed to with a wildcard",
             "9:8: name: expected the part of channel names before the \":\", \"\" for channels without one, \"#\" for users' own or a pattern such as \"/users/:user\", found \"/users/\"",
             "12:12: wildcard: personal channels, private channels and channels of a pattern can't be subscribed to with a wildcard",
-            "14:17: slow_consumer: with history_size clients rely on receiving every publication",
+            "14:17: slow_consumer: can't be combined with history_size: its clients rely on receiving every publication",
         ],
     );
 }

@@ -523,7 +523,7 @@ impl Backend {
         true
     }
 
-    /// Returns whether everything is answered; answers may be left to take. Visits each exchange once over all calls.
+    /// Returns whether all exchanges are answered, even if their replies are not taken yet. All calls together visit each exchange once.
     pub(crate) fn is_answered(&mut self) -> bool {
         let rest = self.exchanges.range(self.complete..);
         self.complete += rest.take_while(|exchange| exchange.open == 0).count();

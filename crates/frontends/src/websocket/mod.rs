@@ -370,8 +370,8 @@ impl<S: Session> WebSocketStage<S> {
         }
     }
 
-    /// Pings the client while its input is delayed: its silence does not count, since the kernel of a vanished client's
-    /// machine may still answer.
+    /// Pings the client while its input is delayed. A missing pong means nothing then, since pongs are not read; but if
+    /// the client has vanished, the kernel of its machine answers with a reset.
     pub(crate) fn ping_while_throttled(&mut self, id: ConnectionId, shared: &mut Context) {
         if self.session.has_pings() {
             return self.ping_while_hook_pending(id, shared);

@@ -205,7 +205,7 @@ pub(super) struct HttpArgs {
     /// Pause between a response and the next request of a connection, without --rate; MIN..MAX: random
     #[arg(long, value_name = "DURATION|MIN..MAX", value_parser = pause, conflicts_with = "rate")]
     pub(super) think: Option<PauseRange>,
-    /// Speak HTTP/1.0 with keep-alive
+    /// Use HTTP/1.0 with keep-alive
     #[arg(long)]
     pub(super) http10: bool,
     /// The expected body of each response
@@ -289,7 +289,7 @@ pub(super) struct PushArgs {
     pub(super) url: String,
     #[command(flatten)]
     pub(super) publish: PublishArgs,
-    /// What a back end sends; {data} is the message, {i} the number of the receiver
+    /// Body of a push; {data} is the message, {i} the number of the receiver
     #[arg(
         long,
         value_name = "TEXT",

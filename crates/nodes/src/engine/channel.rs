@@ -29,7 +29,7 @@ pub enum Order {
     Read(Box<Read>),
     /// Removes all publications of a channel, but not its position. Answered by [`Event::Removed`].
     Remove {
-        /// Names the order in its answer.
+        /// Identifies the order in its answer.
         ticket: u64,
         /// Name of the channel whose publications are removed.
         channel: Arc<str>,
@@ -38,7 +38,7 @@ pub enum Order {
     Member(Box<Member>),
     /// Reads the members of a channel, or their number. Answered by [`Event::Members`].
     Members {
-        /// Names the order in its answer.
+        /// Identifies the order in its answer.
         ticket: u64,
         /// Name of the channel whose members are read.
         channel: Arc<str>,
@@ -50,7 +50,7 @@ pub enum Order {
 /// A publication to be published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publish {
-    /// Names the order in its answer.
+    /// Identifies the order in its answer.
     pub ticket: u64,
     /// Name of the channel to publish to.
     pub channel: Arc<str>,
@@ -100,7 +100,7 @@ pub enum Published {
 /// Parameters of [`Order::Check`], which looks up the position of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// Names the order in its answer.
+    /// Identifies the order in its answer.
     pub ticket: u64,
     /// Name of the channel to check.
     pub channel: Arc<str>,
@@ -115,7 +115,7 @@ pub struct Check {
 /// Parameters of [`Order::Read`], which reads stored publications.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// Names the order in its answer.
+    /// Identifies the order in its answer.
     pub ticket: u64,
     /// Name of the channel to read.
     pub channel: Arc<str>,

@@ -23,7 +23,7 @@ pub enum Order {
     /// Appends an entry to the control stream, which all nodes receive as [`Event::Control`], this one included.
     /// Answered by [`Event::Appended`]. The entry is stored once, even if the carrier repeats it.
     Append {
-        /// Names the order in its answer.
+        /// Identifies the order in its answer.
         ticket: u64,
         /// The encoded envelope to append.
         bytes: Bytes,
@@ -31,7 +31,7 @@ pub enum Order {
     /// Reads the control stream after an offset, or only its position if there is none. Answered by
     /// [`Event::ControlRead`].
     ReadControl {
-        /// Names the order in its answer.
+        /// Identifies the order in its answer.
         ticket: u64,
         /// The offset of the last known entry.
         since: Option<u64>,
@@ -43,13 +43,13 @@ pub enum Order {
     Leave,
     /// Reads all valid leases. Answered by [`Event::Leases`].
     ReadLeases {
-        /// Names the order in its answer.
+        /// Identifies the order in its answer.
         ticket: u64,
     },
     /// Stores a value under a name for the whole cluster, without a time limit; `None` removes it. For snapshots such
     /// as bans. Answered by [`Event::Stored`].
     Store {
-        /// Names the order in its answer.
+        /// Identifies the order in its answer.
         ticket: u64,
         /// The name of the table.
         table: Arc<str>,

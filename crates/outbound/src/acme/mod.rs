@@ -110,7 +110,7 @@ impl Outbound {
             let result = match tokio::time::timeout(ORDER_TIME, going).await {
                 Ok(result) => result,
                 Err(_) => {
-                    let words = format!("this took longer than {} s", ORDER_TIME.as_secs());
+                    let words = format!("the order took longer than {} s", ORDER_TIME.as_secs());
                     Err(OrderError::Unreachable(words))
                 }
             };

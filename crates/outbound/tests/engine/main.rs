@@ -59,7 +59,7 @@ impl Driven for RemoteEngine {
             let port = &mut world.as_mut().expect("a world").port;
             port.append(hub.engine().take_orders());
             port.flush();
-            let joins = "subscriptions that wait for the engine";
+            let joins = "subscriptions waiting for the engine";
             let is_awaited = hub.engine().gauges().waiting > 0
                 || hub.pending_work().any(|(name, _)| name == joins);
             let within = if is_awaited { ANSWERED } else { QUIET };

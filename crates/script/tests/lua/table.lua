@@ -252,7 +252,7 @@ function t.a_function_updates_what_is_there()
   check.equal(true, v:update(1, function() end))
   check.equal(false, v:update(2, function() error("not called") end))
   fails("oops", v.update, v, 1, function() error("oops") end)
-  fails("others change that row all the time", v.update, v, 1, function(row)
+  fails("too many concurrent changes of this row", v.update, v, 1, function(row)
     v:update(1, { visited_at = row.visited_at + 1 })
     return { mark = 1 }
   end)

@@ -20,7 +20,7 @@ use veche_terminal::shown;
 /// How to find the running server.
 #[derive(Args, Debug)]
 pub(super) struct ControlArgs {
-    /// Its control socket; by default server.control of the configuration
+    /// The server's control socket; by default server.control of the configuration
     #[arg(long, value_name = "SOCKET")]
     pub(super) control: Option<PathBuf>,
 }

@@ -79,7 +79,7 @@ enum Command {
     Bench(Box<BenchArgs>),
     /// Show the state of the running server
     Status {
-        /// Print the answer as one JSON object
+        /// Print the response as one JSON object
         #[arg(long)]
         json: bool,
         /// Show the slowest operations of the last minutes: turns of workers, handlers of scripts, requests
@@ -127,7 +127,7 @@ enum Command {
     /// Write the man pages into a folder
     #[command(hide = true)]
     Man {
-        /// One that is there
+        /// An existing folder
         folder: PathBuf,
     },
     /// Stop the running server and wait for its end
@@ -135,7 +135,7 @@ enum Command {
         /// Do not drain: close all connections at once
         #[arg(long)]
         now: bool,
-        /// How long to wait for its end; by default limits.lame_duck_time, limits.drain_time and 15 seconds
+        /// Time limit for its end; by default limits.lame_duck_time, limits.drain_time and 15 seconds
         #[arg(long, value_name = "DURATION", value_parser = duration)]
         timeout: Option<Duration>,
         #[command(flatten)]

@@ -268,7 +268,7 @@ impl TestWorld {
             return Ok(());
         }
         Err(format!(
-            "this took longer than {} s of real time",
+            "the test took longer than {} s of real time",
             self.within.as_secs()
         ))
     }

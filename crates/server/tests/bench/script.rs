@@ -133,7 +133,7 @@ fn a_script_without_users_is_refused() {
         (
             "bench.user(function() end) bench.user(function() end)",
             2,
-            "it was called before",
+            "called twice",
         ),
         ("if", 2, "unexpected symbol"),
         (

@@ -24,7 +24,10 @@ fn an_abandoned_reload_does_not_apply_later() {
     freeze(server);
     veche.write_config("ping_interval = \"7s\"", "");
     let refused = ask(&veche.control(), RELOAD).expect_err("a timeout");
-    assert!(refused.contains("has not answered within 10s"), "{refused}");
+    assert!(
+        refused.contains("has not responded within 10s"),
+        "{refused}"
+    );
     kill(server, Signal::CONT);
     veche.await_log("reload timed out is not in force");
     assert!(!veche.log().contains("the new config is in force"));

@@ -269,7 +269,7 @@ fn more_workers_than_sockets_take_a_stop() {
     veche.write_config(DRAIN, "workers = 200");
     let error = upgrade(&veche).expect_err("refused");
     assert!(
-        error.contains("workers = 200 needs a stop and a start"),
+        error.contains("workers = 200 requires a stop and a start"),
         "{error}"
     );
 }

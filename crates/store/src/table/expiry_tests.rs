@@ -163,7 +163,7 @@ fn a_batch_that_is_refused_leaves_expired_rows_as_they_were() {
             "{key}"
         );
         table.check();
-        // Some are removed before a batch begins, whatever its result.
+        // A batch removes some expired rows at its start, even if it fails.
         let gone = told(&changes);
         assert!(gone.iter().all(|change| change.kind() == "expire"));
         assert_eq!(table.info().rows, rows - gone.len(), "{key}");

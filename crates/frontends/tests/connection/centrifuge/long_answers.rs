@@ -283,7 +283,7 @@ fn publications_wait_behind_it_within_the_limit_of_an_outbox() {
         assert!(world.ask(back_end, &line).is_empty());
         assert_eq!(world.stats(0).slow_consumers.read(), 0);
     }
-    // The overhead of pushes displaces some of them.
+    // The overhead of pushes leaves room for fewer publications.
     (0..3).for_each(|_| drop(world.ask(back_end, &line)));
     assert_eq!(world.stats(0).slow_consumers.read(), 1);
     // The connection is closed in the middle of the reply.
