@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs what docs/guide/php.md offers to copy: its PHP in Veche\\Testing\\AppTester, its configurations in `veche check`,
-`nginx -t` and `php-fpm -t`, its commands in a shell. The binary is VECHE_BIN.
+"""Runs what docs/guide/php.md offers to copy, and the applications in README.md: their PHP in Veche\\Testing\\AppTester, configurations in `veche check`,
+`nginx -t` and `php-fpm -t`, commands in a shell. The binary is VECHE_BIN.
 
 A block of a program that is not installed is skipped with a line.
 """
@@ -16,12 +16,13 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GUIDE = ROOT / "docs/guide/php.md"
+README = ROOT / "README.md"
 TEMPLATE = ROOT / "crates/server/templates/php/app.php"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HANDLER = re.compile(r"^\$app->\w+\((fn|function)", re.MULTILINE)
 TIMEOUT_S = 30
 # Fewer means that the guide and this test have lost each other.
-ENOUGH = {"php": 7, "toml": 4, "nginx": 1, "ini": 1, "sh": 2}
+ENOUGH = {"php": 8, "toml": 4, "nginx": 1, "ini": 1, "sh": 2}
 
 REQUIRE = "require_once __DIR__ . '/veche.php';\n"
 # Opens a connection, sends a message, and fails on whatever a handler has logged.
@@ -74,8 +75,8 @@ def fault(status, out, err):
 
 def program(code):
     """Completes a block to an application."""
-    if code.startswith("<?php"):
-        return code
+    if "Veche\\App::create()" in code:
+        return "<?php\n" + code.removeprefix("<?php\n")
     if not HANDLER.search(code):
         code = f"$app->message(function (Veche\\Connection $conn, string $data) use ($app) {{\n{code}}});\n"
     return f"<?php\n{REQUIRE}$app = Veche\\App::create();\n{code}$app->run();\n"
@@ -156,22 +157,28 @@ def sh(code, folder):
 CHECKS = {"php": php, "toml": toml, "nginx": nginx, "ini": ini, "sh": sh}
 
 
+def blocks():
+    """Yields where each block stands, its language and its code."""
+    for path in (GUIDE, README):
+        text = path.read_text()
+        for match in FENCE.finditer(text):
+            language, code = match.groups()
+            if language in CHECKS and (path == GUIDE or "Veche\\App" in code):
+                yield f"{path.name}:{text.count(chr(10), 0, match.start()) + 1}, {language}", language, code
+
+
 def main():
-    text = GUIDE.read_text()
     counts = dict.fromkeys(CHECKS, 0)
     failed = 0
-    for match in FENCE.finditer(text):
-        language, code = match.groups()
-        if language not in CHECKS:
-            continue
+    for where, language, code in blocks():
         counts[language] += 1
         with tempfile.TemporaryDirectory(prefix="veche-guide-") as folder:
             why = CHECKS[language](code, pathlib.Path(folder))
-        where = f"php.md:{text.count(chr(10), 0, match.start()) + 1}, {language}"
         is_fault = why is not None and not why.startswith("skipped")
         failed += is_fault
-        print(f"FAILED  {where}: {why}" if is_fault else f"ok      {where}" if why is None else f"SKIPPED {where}: {why}")
-    if TEMPLATE.read_text() not in text:
+        word = "FAILED " if is_fault else "ok     " if why is None else "SKIPPED"
+        print(f"{word} {where}" if why is None else f"{word} {where}: {why.removeprefix('skipped: ')}")
+    if TEMPLATE.read_text() not in GUIDE.read_text():
         failed += 1
         print("FAILED  php.md: its first application is not that of `veche new --template php`")
     for language, enough in ENOUGH.items():

@@ -48,9 +48,9 @@ const CHANNELS: [&str; 16] = [
 pub struct Tally {
     /// Commands that were answered.
     pub replies: usize,
-    /// Publications that were told whole, to clients of JSON.
+    /// Publications sent whole to clients of JSON.
     pub whole: usize,
-    /// Publications that were told as deltas.
+    /// Publications sent as deltas.
     pub deltas: usize,
     /// Publications that passed a filter.
     pub filtered: usize,
@@ -84,10 +84,10 @@ struct Subscription {
 struct Client {
     peer: Peer,
     heard: Heard,
-    /// It has said what is no command of ours: of ids nothing is known.
+    /// It has sent other commands than ours: ids are unknown.
     is_wild: bool,
     id: u32,
-    /// What it has asked, and has not been answered.
+    /// Its unanswered commands.
     asked: std::collections::VecDeque<(u32, Value)>,
     subscriptions: BTreeMap<String, Subscription>,
     /// By channel, from whenever it was subscribed.
@@ -135,7 +135,7 @@ pub fn run(data: &[u8]) -> Tally {
     scene.look();
     scene.world.reset_all();
     scene.world.settle();
-    // What is remembered is forgotten: publications first, positions later.
+    // History expires: publications first, positions later.
     for _ in 0..2 {
         scene.world.advance(200_000);
         for worker in &mut scene.world.workers {
@@ -344,7 +344,7 @@ impl Scene {
         self.world.settle();
     }
 
-    /// Looks at all that has come.
+    /// Checks all received frames.
     fn look(&mut self) {
         for client in &mut self.clients {
             let bytes = self.world.take(client.peer);

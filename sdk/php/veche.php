@@ -2170,6 +2170,12 @@ use Veche\Worker\Effects;
 
 /**
  * Answers a command by closing the connection of its client.
+ *
+ * ```php
+ * $app->connect(fn (Veche\Hook\Event $event) => isBanned($event->client->remote)
+ *     ? new Veche\Hook\Disconnection(4501, 'banned')
+ *     : null);
+ * ```
  */
 final class Disconnection implements Decision
 {
@@ -2197,6 +2203,12 @@ use Veche\Worker\Frame;
 
 /**
  * A command of a client of Centrifugo's protocol that the application decides on.
+ *
+ * ```php
+ * $app->subscribe(fn (Veche\Hook\Event $event) => $event->channel === "inbox:{$event->client->user}"
+ *     ? new Veche\Hook\Grant()
+ *     : new Veche\Hook\Refusal(103, 'permission denied'));
+ * ```
  */
 final class Event
 {
@@ -3712,6 +3724,14 @@ namespace Veche;
 
 /**
  * An HTTP request: a plain one, or the handshake of a WebSocket.
+ *
+ * ```php
+ * $app->request(fn (Veche\Request $request) => match ("$request->method $request->path") {
+ *     'GET /orders' => Veche\Response::json(orders($request->user, page: (int) $request->query('page'))),
+ *     'POST /orders' => Veche\Response::json(order(json_decode($request->body, true)), 201),
+ *     default => new Veche\Response(404, "not found\n"),
+ * });
+ * ```
  */
 final class Request
 {
@@ -5012,6 +5032,12 @@ namespace Veche\Testing;
 
 /**
  * The client's end of a connection to an application under test.
+ *
+ * ```php
+ * $ann = $tester->open('/ws', user: 'ann');
+ * $ann->say('leave');
+ * self::assertSame([4000, 'as you wish'], [$ann->closeCode, $ann->closeReason]);
+ * ```
  */
 final class TestConnection
 {

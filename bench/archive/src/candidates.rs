@@ -29,7 +29,7 @@ pub fn open(library: &str, folder: &Path, is_synced: bool) -> Box<dyn Candidate>
     }
 }
 
-/// What is stored of a record, as the archive would: channel, offset, time, kind, payload.
+/// The stored fields of a record, as in the archive: channel, offset, time, kind, payload.
 fn value(channel: u32, offset: u64, payload: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(payload.len() + 24);
     value.extend_from_slice(&channel.to_le_bytes());

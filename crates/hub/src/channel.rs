@@ -1,6 +1,6 @@
 //! The channels known to this worker, by name: as their home, as a worker with subscribers, or both.
 //!
-//! One entry serves both roles, so a user who is connected to and homed on this worker costs one entry, and a
+//! One entry serves both roles, so a user connected to and homed on this worker costs one entry, and a
 //! publication to that user one lookup.
 
 use std::hash::Hasher;

@@ -39,7 +39,7 @@ use waiting::Waiting;
 /// connection.
 const PATIENCE: u32 = 5;
 
-/// Such calls after which the top of a channel is compared that had no item meanwhile.
+/// The number of such calls without an item after which the top of a channel is compared.
 const LOOK_TICKS: u32 = 60;
 
 /// The number of calls within which all slots are checked and unused ones freed.

@@ -104,7 +104,7 @@ impl<E: Engine> Hub<E> {
         let reaches_others = self.engine.reaches_others();
         let has_history = has_history(&self.namespaces, &self.channels[index].name);
         if !has_history {
-            // It does so no more: its stream ends with the first publication behind those that wait.
+            // The channel has no history any more: its stream ends with the first publication after the waiting ones.
             return (pending > 0 || reaches_others).then_some(Blocked::Engine);
         }
         let waits = pending > 0 || !is_passing || reaches_others;

@@ -60,7 +60,7 @@ pub(crate) struct Streams {
     lent: LentBytes,
     epochs: EpochGenerator,
     /// Slots in use in the order of the expiry scan. Free slots are never returned, so a scan over all slots would
-    /// visit many of them in vain.
+    /// visit many of them without success.
     scan_order: Vec<u32>,
     /// The scan has visited the indices before this one in the current round.
     cursor: usize,

@@ -3,7 +3,7 @@
 //! It keeps every guarantee of [`Driver`], so code that runs on a driver runs on it unchanged, as fast as the processor
 //! permits and reproducibly: where the order of events is open, because several transports are ready or several timers
 //! are due in the same millisecond, a seed decides. Nothing here waits. When there are no events left,
-//! [`idle_until_ms`](Simulated::idle_until_ms) says so, and the caller advances the clock or writes something.
+//! [`idle_until_ms`](Simulated::idle_until_ms) indicates that, and the caller advances the clock or writes something.
 //!
 //! The number of sent bytes that a transport accepts can be [limited](Simulated::set_room), so that some of them stay
 //! queued.

@@ -40,9 +40,9 @@ const HEAD: &[u8] = br#"{"type":"event","id":"#;
 pub(crate) enum State {
     /// The deadline for the process to send hello and to answer the event `start`.
     Starting { until: Instant },
-    /// It has answered the event `start` and takes events.
+    /// Ready: it has answered the event `start` and takes events.
     Ready,
-    /// It was requested to stop, and is killed at that time.
+    /// Requested to stop, and killed at that time.
     Stopping { until: Instant },
     /// The process's socket is closed; it is killed at this time.
     Over { until: Instant },

@@ -222,7 +222,7 @@ impl Supervisor {
         let is_left =
             |old: &ListeningSockets| listening.iter().all(|new| new.address != old.address);
         let before = self.listening.extract_if(.., |old| is_left(old));
-        // The draining process has them too but accepts nothing: clients would wait in vain.
+        // The draining process has them too but accepts nothing: clients would never be served.
         before.for_each(ListeningSockets::close);
         self.listening = listening;
         if let Err(error) = self.notifier.store(&self.listening) {

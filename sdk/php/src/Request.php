@@ -6,6 +6,14 @@ namespace Veche;
 
 /**
  * An HTTP request: a plain one, or the handshake of a WebSocket.
+ *
+ * ```php
+ * $app->request(fn (Veche\Request $request) => match ("$request->method $request->path") {
+ *     'GET /orders' => Veche\Response::json(orders($request->user, page: (int) $request->query('page'))),
+ *     'POST /orders' => Veche\Response::json(order(json_decode($request->body, true)), 201),
+ *     default => new Veche\Response(404, "not found\n"),
+ * });
+ * ```
  */
 final class Request
 {

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use url::Url;
 use veche_calls::SecretUrl;
-use veche_frontends::identity::token::TokenSource;
 use veche_jwt::ClaimRules;
 
 use super::{Checker, list, text, word};
@@ -53,15 +52,6 @@ impl Checker<'_> {
         self.keys_of(table, name, &source, refuses_short_secrets);
         let previous = self.previous(table, name, refuses_short_secrets);
         let places = places?;
-        if places
-            .iter()
-            .any(|place| matches!(place, TokenSource::Cookie(_)))
-        {
-            self.warn(
-                table.value_at("token"),
-                "token: browsers also send cookies on connections opened by pages of other sites: keep the routes' \"origins\" narrow",
-            );
-        }
         Some(JwtConfig {
             keys: source,
             previous,

@@ -146,9 +146,28 @@ fn risky_settings_are_warned_of() {
         "previous_secret_env: the secret has 6 bytes",
     );
     warns("jwks = \"http://a.example/keys\"", "use https://");
-    warns(
-        "secret_env = \"S\"\ntoken = [\"cookie:t\"]",
-        "keep the routes' \"origins\"",
+}
+
+#[test]
+fn tokens_in_cookies_are_risky_for_pages_of_all_origins_only() {
+    let warnings = |origins: &str| {
+        let jwt = "[jwt]\nsecret_env = \"S\"\ntoken = [\"cookie:t\"]\n";
+        let warnings = good(&format!("{}{origins}\n{jwt}", route("jwt"))).warnings;
+        warnings
+            .iter()
+            .map(|one| one.message.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(warnings(""), Vec::<String>::new());
+    assert_eq!(
+        warnings("origins = [\"https://shop.example\"]"),
+        Vec::<String>::new()
+    );
+    let all = warnings("origins = [\"*\"]");
+    assert!(
+        all.iter()
+            .any(|one| one.contains("adds the token in a cookie")),
+        "{all:?}"
     );
 }
 

@@ -66,7 +66,7 @@ pub enum AppBody {
 }
 
 /// A file as the body of a response, whose headers replace the file's own. For GET with status 200, ranges and
-/// conditions apply. If the file is missing or unreadable, the response says so, and its own status and headers are
+/// conditions apply. If the file is missing or unreadable, the response reports it, and its own status and headers are
 /// dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppFile {

@@ -16,7 +16,7 @@ pub struct RateLimits {
 /// How messages over the limit are handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OverLimit {
-    /// They wait, as does all later input, until the client's socket is full.
+    /// Messages wait, as does all later input, until the client's socket is full.
     #[default]
     Delay,
     /// Messages over the limit are dropped and counted.

@@ -419,7 +419,7 @@ impl Date {
 pub struct Requests {
     /// Outboxes, which receive publications immediately.
     pub outboxes: Outboxes,
-    /// Mail for other workers, sent at the end of the turn.
+    /// Messages for other workers, sent at the end of the turn.
     pub mailer: HubMailer,
     /// Answers to requests of sessions.
     pub answers: VecDeque<(ConnectionId, Ticket, HubReply)>,

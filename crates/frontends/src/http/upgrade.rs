@@ -62,7 +62,7 @@ pub(crate) struct Registration<S> {
     open: u32,
     /// The user, while registration is pending.
     user: Option<Box<str>>,
-    /// The [`endings`](crate::Process::endings) when authentication began.
+    /// The [`disconnect_count`](crate::Process::disconnect_count) when authentication began.
     asked: Option<u64>,
     /// Offset of the 101 in the outbox.
     written_at: usize,

@@ -106,7 +106,7 @@ pub struct Outbox {
     full: bool,
     /// Frames are masked: we are the client.
     masked: bool,
-    /// It has missed publications since it last had nothing unsent.
+    /// Whether the client has missed publications since it last had nothing unsent.
     behind: bool,
     framing: MessageFraming,
 }

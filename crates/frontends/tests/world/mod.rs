@@ -330,7 +330,7 @@ impl World {
         }
     }
 
-    /// The server goes away.
+    /// The server shuts down.
     pub fn drain(&mut self) {
         for worker in &mut self.workers {
             worker.worker.handle_drain(0, ShutdownReason::Stopping);

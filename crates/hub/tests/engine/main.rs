@@ -50,7 +50,7 @@ fn late(is_lossy: bool, broken: Broken) -> Bench<Unruly> {
     bench
 }
 
-/// Each clause on each engine; where `$broken` says so, an engine that breaks the clause fails its test with this
+/// Each clause on each engine; with `$broken`, an engine that breaks the clause fails its test with this
 /// message.
 macro_rules! clauses {
     ($($clause:ident $(breaks $broken:ident with $words:literal)?),* $(,)?) => {

@@ -20,7 +20,7 @@ fn full() -> (Node, String) {
     (node, kept)
 }
 
-/// Returns the workers that were told the state of the log since the last call, with that state.
+/// Returns the workers that were notified of the log's state since the last call, with that state.
 fn told(node: &mut Node) -> Vec<(u16, bool)> {
     let sent = std::mem::take(&mut node.desk.sent);
     let told = sent.into_iter().filter_map(|(to, mail)| match mail {

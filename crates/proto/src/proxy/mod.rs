@@ -27,7 +27,7 @@ pub struct ProxyHeader {
 /// Why input is not a PROXY header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyHeaderError {
-    /// It does not begin like a header: the peer does not use the PROXY protocol.
+    /// The input does not begin like a header: the peer does not use the PROXY protocol.
     #[error("no PROXY header")]
     Missing,
     /// The input begins like a header but violates the format.

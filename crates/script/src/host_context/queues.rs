@@ -75,7 +75,7 @@ impl QueueWaits {
         self.bell.has_notified()
     }
 
-    /// Takes the signalled waits that belong to the calling VM, as told by `is_waiting`.
+    /// Takes the signalled waits that belong to the calling VM, according to `is_waiting`.
     pub(crate) fn take_signals(&self, is_waiting: impl Fn(Token) -> bool) -> Vec<Token> {
         let mut rung = self.rung.borrow_mut();
         if self.bell.has_notified() {

@@ -1,7 +1,7 @@
 //! The functions that scripts call for every message, as plain C functions.
 //!
 //! A connection in a script is an object that holds the two numbers of its id; everything else is requested from the
-//! [`HostContext`]. The id of a closed connection is not an error: the call's result says so.
+//! [`HostContext`]. The id of a closed connection is not an error: the call's result shows it.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::rc::Rc;

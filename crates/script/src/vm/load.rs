@@ -32,7 +32,7 @@ pub enum LoadError {
     /// The source can't be read.
     #[error(transparent)]
     Code(#[from] CodeError),
-    /// It does not compile or fails while loading; with a traceback.
+    /// The script does not compile or fails while loading; with a traceback.
     #[error("{0}")]
     Script(String),
     /// The script does not return a table of handlers.

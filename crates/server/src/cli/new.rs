@@ -145,12 +145,13 @@ impl Template {
                 "veche.toml is the configuration. api.key is the key of your back end; .gitignore keeps it out of git.\n"
             }
             Self::Php => {
-                "app.php is the application; it needs PHP 8.1 or newer. veche.php is the SDK. After a change of app.php run in \
-                 the same folder: veche reload\n"
+                "app.php is the application, for PHP 8.1 or newer; veche.php is the SDK. Changes take effect at once under \
+                 veche dev; under veche serve run in the same folder: veche reload\n"
             }
             Self::PhpChat => {
-                "app.php is the application; it needs PHP 8.1 or newer. veche.php is the SDK. After a change of app.php run in \
-                 the same folder: veche reload\ntoken.key signs logins; .gitignore keeps it out of git.\n"
+                "app.php is the application, for PHP 8.1 or newer; veche.php is the SDK. Changes take effect at once under \
+                 veche dev; under veche serve run in the same folder: veche reload\ntoken.key signs logins; .gitignore keeps it \
+                 out of git.\n"
             }
             Self::Echo | Self::Chat | Self::Api | Self::Feed => {
                 "app.lua is the application. Changes take effect at once under veche dev; under veche serve run in the same \

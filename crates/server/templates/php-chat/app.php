@@ -90,6 +90,7 @@ $app->request(function (Veche\Request $request) use ($app, $accounts, $tokens): 
     [$name, $password] = [$form['name'] ?? null, $form['password'] ?? null];
     switch ($request->path) {
         case '/account/logout':
+            // The browser forgets the token. invalidateUserTokens() would end copies of it too, on all devices.
             if ($request->user !== null) {
                 $app->client()->disconnect($request->user);
             }

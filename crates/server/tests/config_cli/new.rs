@@ -107,7 +107,7 @@ fn new_makes_back_ends_with_a_key_of_their_own() {
 fn new_makes_applications_in_php_with_the_sdk_in_one_file() {
     let folder = Folder::new("new-php");
     let server = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for (template, more, warnings) in [("php", &[][..], 0), ("php-chat", &["accounts.php"], 1)] {
+    for (template, more) in [("php", &[][..]), ("php-chat", &["accounts.php"])] {
         let (code, out, err) = folder.run(&["new", template, "--template", template]);
         assert_eq!((code, err.as_str()), (0, ""), "{out}");
         assert!(
@@ -129,7 +129,7 @@ fn new_makes_applications_in_php_with_the_sdk_in_one_file() {
         );
         assert!(!made.join(".luarc.json").exists() && !made.join(".veche").exists());
         let (code, out, err) = folder.run(&["check", "-c", &format!("{template}/veche.toml")]);
-        assert_eq!((code, err.lines().count()), (0, warnings), "{out}{err}");
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
     }
     let key = fs::metadata(folder.0.join("php-chat/token.key")).expect("a key");
     let mode = std::os::unix::fs::PermissionsExt::mode(&key.permissions());

@@ -14,7 +14,7 @@ use crate::support::http::Response;
 use crate::support::metrics::Metrics;
 use crate::support::{Http, Options, Server, Setup, Socket, USUAL, call, on_all, process, until};
 
-/// The script run by `pam_exec`: it checks the password, counts, waits when told to, and kills the helper.
+/// The script run by `pam_exec`: it checks the password, counts, waits on request, and kills the helper.
 const CHECK: &str = r#"
 here=$1
 password=$(tr -d '\0')

@@ -1,4 +1,4 @@
-//! Servers that applications dial: they follow the protocol, or violate it as told.
+//! Servers that applications dial: they follow the protocol, or violate it on request.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

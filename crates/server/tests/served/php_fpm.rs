@@ -50,7 +50,7 @@ $app->request(fn (Veche\Request $request) => $request->path === '/plain/throw'
 $app->run();
 "#;
 
-/// A php-fpm with the application; `None` where none is installed, after a line that says so.
+/// A php-fpm with the application; `None` if php-fpm is not installed, which it prints.
 fn php(name: &str) -> Option<Fpm> {
     let fpm = Fpm::start(name, "php_admin_value[post_max_size] = 64M");
     let Some(fpm) = fpm else {

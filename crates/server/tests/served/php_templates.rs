@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::php_workers::has_php;
-use crate::support::{Http, Socket, get, until};
+use crate::support::{Http, Seen, Socket, get, until};
 
 /// A folder of a template under `veche dev`.
 struct Made {
@@ -166,6 +166,42 @@ fn the_echo_answers_each_message_with_itself() {
         assert_eq!(socket.text(), text);
     }
     socket.leave();
+}
+
+#[test]
+fn saved_code_runs_at_once_and_its_errors_show_on_pages() {
+    if !has_php() {
+        return;
+    }
+    let made = Made::start("php");
+    let mut socket = Socket::open(made.address, "/ws");
+    let mut page = Socket::open(made.address, "/_veche/dev?channel=veche-dev");
+    let app = made.folder.join("app.php");
+    let code = fs::read_to_string(&app).expect("an application");
+    let better = "$conn->send(\"<$data>\")";
+    let worse = "throw new RuntimeException('as asked')";
+    assert!(code.contains("$conn->send($data)"));
+    fs::write(&app, code.replace("$conn->send($data)", better)).expect("written");
+    until("the new code", || {
+        socket.say("hello");
+        socket.text() == "<hello>"
+    });
+    fs::write(&app, code.replace("$conn->send($data)", worse)).expect("written");
+    until("the worse code", || {
+        socket.say("hello");
+        matches!(socket.next(), Seen::Close(Some(1011), _))
+    });
+    // Each notice is repeated, with others in between.
+    let notice = loop {
+        let notice: Value = serde_json::from_str(&page.text()).expect("JSON");
+        if notice["kind"] == "error" {
+            break notice["text"].as_str().expect("a text").to_owned();
+        }
+    };
+    assert!(
+        notice.contains("RuntimeException: as asked in") && notice.contains("app.php:6"),
+        "{notice}"
+    );
 }
 
 #[test]

@@ -36,7 +36,7 @@ return service
 struct Ledger {
     address: SocketAddr,
     said: Arc<Mutex<Vec<String>>>,
-    /// Services that were told to stop may end.
+    /// Services that were requested to stop may end.
     may_end: Arc<AtomicBool>,
 }
 

@@ -3,7 +3,7 @@
 //! Shared by all workers, which submit a request and continue; the decision comes from a thread of the outbound crate.
 //! Each kind of request at each URL has its own concurrency limit, queue and breaker, so that a slow one does not delay
 //! others. Every request gets exactly one decision, whatever happens to the back end or the configuration; one that was
-//! queued for too long is not sent, since its client has given up.
+//! queued for too long is not sent, since its client has timed out.
 
 mod answer;
 mod metrics;

@@ -29,9 +29,9 @@ pub(crate) struct Numbers {
     pub(crate) has_stopped: bool,
     /// Whether the application holds a client whose last handler has not ended.
     pub(crate) has_clients: bool,
-    /// Services continue after they were told to stop.
+    /// Services continue after the request to stop.
     pub(crate) do_services_go_on: bool,
-    /// Time limits of services, for each time that they were told to stop.
+    /// Time limits of services, for each request to stop.
     pub(crate) services_until_ms: Vec<u64>,
     pub(crate) due_ms: Option<u64>,
 }

@@ -511,7 +511,7 @@ impl Centrifuge {
             .collect();
         let (interval_ms, _) = ping_times_ms(cx.shared);
         let now = cx.shared.now;
-        // The client is not told of an expiry that a hook handles.
+        // The client does not learn of an expiry that a hook handles.
         let is_renewed = cx.route().hook_target(HookKind::Refresh).is_some();
         let lease = cx.lease.as_deref();
         let lease = lease.filter(|lease| !is_renewed && !lease.is_final);

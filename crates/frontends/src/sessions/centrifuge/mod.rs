@@ -127,7 +127,7 @@ pub(crate) struct Centrifuge {
     one_way: Option<OneWayState>,
     /// The handshake's claims, until the client has connected.
     claims: Option<Box<Map<String, Value>>>,
-    /// The [`endings`](crate::Process::endings) when authentication began.
+    /// The [`disconnect_count`](crate::Process::disconnect_count) when authentication began.
     disconnects_seen: Option<u64>,
     /// The deadline may have become earlier.
     deadline_changed: bool,

@@ -20,7 +20,7 @@ pub(crate) enum Fault {
     Cut,
     /// Connections stay open, and nothing passes until the fault ends.
     Stall,
-    /// Bytes to the engine are taken and lost; nothing comes back. Connections are closed when the fault ends.
+    /// Bytes to the engine are taken and lost; nothing is returned. Connections are closed when the fault ends.
     HalfOpen,
     /// Each piece waits this many milliseconds.
     Delay(u64),
