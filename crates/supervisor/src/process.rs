@@ -59,6 +59,7 @@ pub struct StartOptions {
     /// Whether this is `veche dev`, where pages show errors.
     pub dev: bool,
     /// The log that the server process writes to.
+    /// The log of the server process, opened before it was confined.
     pub log: logging::ServerLog,
     /// Whether services wait for [`ServerControl::start_services`].
     pub holds_services: bool,
