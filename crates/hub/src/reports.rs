@@ -24,7 +24,6 @@ impl<E: Engine> Hub<E> {
     }
 
     /// Returns the engine, through which its owner exchanges orders and events.
-    /// Returns the engine that orders and stores the channels of this worker.
     pub fn engine(&mut self) -> &mut E {
         &mut self.engine
     }
