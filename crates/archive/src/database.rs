@@ -139,7 +139,7 @@ impl Database {
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
             .map_err(|source| explain(&self.path, source))?;
         let (application, format) = (self.number("application_id")?, self.number("user_version")?);
-        // After the log was read, and before it is written.
+        // Opening the database has read the log; nothing has been written to it yet.
         self.tail = self.read_tail()?;
         let tables = tables_of(&self.connection).map_err(|source| explain(&self.path, source))?;
         let is_new = application == 0 && tables.is_empty();

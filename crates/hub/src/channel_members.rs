@@ -210,7 +210,8 @@ impl Hash for ByUser {
 pub(crate) struct Presence {
     /// Local: the member of a subscription, by slot.
     pub(crate) members: HashMap<u32, Arc<ClientInfo>, RandomState>,
-    /// Home: by name of the channel, which may have no subscriber any more, but members that may reconnect. None is empty.
+    /// Home: the members of a channel, by its name. A channel without members has no entry; one without subscribers
+    /// may still have members that can reconnect.
     pub(crate) channels: HashMap<Arc<str>, ChannelMembers, RandomState>,
     /// Home: users that have disconnected and may reconnect, by the time at which they leave; the second number distinguishes them.
     pub(crate) leaving: BTreeMap<Due, (Arc<str>, Arc<ClientInfo>)>,

@@ -182,7 +182,7 @@ impl Namespaces {
         Self::default()
     }
 
-    /// Returns an empty set with wildcard namespaces.
+    /// Returns a set that has only these wildcard namespaces.
     #[must_use]
     pub fn with_wildcards(wildcards: Wildcards) -> Self {
         Self {

@@ -13,8 +13,8 @@ use veche_runtime::wire::{
 
 use crate::figures::PoolFigures;
 use crate::manager::LOG;
+use crate::options::Options;
 use crate::process::{Process, State};
-use crate::program::Options;
 use crate::shared::{Mail, Outlet, ProcessKey, Shared, bit};
 
 /// The part of a head that names the server thread of a frame.

@@ -12,6 +12,7 @@ mod inbox;
 mod lines;
 mod link;
 mod manager;
+mod options;
 mod process;
 mod program;
 mod queue;
@@ -19,5 +20,6 @@ mod shared;
 mod workers;
 
 pub use figures::{PoolFigures, PoolGauges, PoolRegistry, RestartReason};
-pub use program::{Options, Program};
+pub use options::Options;
+pub use program::Program;
 pub use workers::Workers;

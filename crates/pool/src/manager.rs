@@ -9,8 +9,8 @@ use veche_runtime::wire::{EventName, Frame, Limits, encode};
 
 use crate::figures::{GaugeShare, PoolFigures, PoolGauges, RestartReason};
 use crate::frames::{Pool, ReadOutcome, hand_own, handle_frame};
+use crate::options::Options;
 use crate::process::{Process, State};
-use crate::program::Options;
 use crate::queue::Queue;
 use crate::shared::{Job, Mail, Order, Outlet, ProcessKey, Shared, Unanswered, bit};
 

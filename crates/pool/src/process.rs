@@ -13,7 +13,7 @@ use veche_runtime::wire::{Decoder, EventName, Limits, PREFIX_BYTES};
 
 use crate::figures::RestartReason;
 use crate::lines::Lines;
-use crate::program::Options;
+use crate::options::Options;
 use crate::shared::{Job, ProcessKey};
 
 /// Moves the socket from standard input to descriptor 3, then becomes the command.

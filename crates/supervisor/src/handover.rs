@@ -39,7 +39,7 @@ pub(crate) const HANDOVER_VERSION: u32 = 3;
 pub(super) const SIGN: &str = "VECHE_HANDOVER";
 const REHEARSAL: &str = "rehearsal";
 
-/// The purpose of a program, if it is not to start a server.
+/// The purpose of a start that takes over from another supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartRole {
     /// To verify that it could take over: the process reads the state and exits.

@@ -1,4 +1,4 @@
-//! The protocol of the control socket: a line of JSON there, a line back.
+//! The protocol of the control socket: the client sends one line of JSON, and the supervisor answers with one line.
 //!
 //! A request is `{"version":1,"command":"status"}`. A response has `"ok": true` and further members, or `"ok": false`
 //! and an `"error"`. `dump` and `log` include a descriptor (`SCM_RIGHTS`). Shared by `client` in the supervisor and

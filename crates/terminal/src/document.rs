@@ -9,8 +9,8 @@ use veche_calls::masked;
 
 use crate::problems::{Problem, ProblemReport, Problems};
 
-/// The longest file that is read: a mistake in `-c` must not fill the memory, and two such texts have to fit a line of
-/// the server process's control socket.
+/// Maximum size of a configuration file: a wrong path in `-c` must not fill the memory, and two configuration texts
+/// have to fit in one line of the server process's control socket.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Reads the text of the file at `path`.

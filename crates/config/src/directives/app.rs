@@ -130,7 +130,7 @@ pub(super) static APP: &[Directive] = &[
             words: &[],
         },
         DefaultValue::Toml("2"),
-        "With `runtime = \"php\"` and `\"worker\"`: the number of processes. Each handles one event at a time unless it announces a higher concurrency. With `\"fastcgi\"`: the most events at once, at most `pm.max_children` of the pool, less what others need.",
+        "With `runtime = \"php\"` and `\"worker\"`: the number of processes. Each handles one event at a time unless it announces a higher concurrency. With `\"fastcgi\"`: the maximum number of concurrent events; at most `pm.max_children` of the pool, less the processes that other programs need.",
     ),
     Section::App.row(
         "max_jobs",

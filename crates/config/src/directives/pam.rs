@@ -54,7 +54,7 @@ pub(super) static PAM: &[Directive] = &[
             words: &[],
         },
         DefaultValue::Toml("256"),
-        "The maximum number of handshakes and requests that wait for an answer, per service; further ones get 503 at once. One address may have half of them, and as many passwords among them as `wrong_per_address` permits at once, unless that is `\"off\"`.",
+        "The maximum number of handshakes and requests that wait for an answer, per service; further ones get 503 at once. One address may have half of them; of its passwords, at most the burst of `wrong_per_address` wait at once, unless that is `\"off\"`.",
     ),
     Section::Pam.row(
         "cache_time",

@@ -48,7 +48,7 @@ pub struct FileAnswer {
     pub variants_tried: u32,
     headers: Headers,
     file: Option<Arc<FileMetadata>>,
-    /// Whether the response depends on `Accept-ContentCoding`.
+    /// Whether the response depends on `Accept-Encoding`.
     varies: bool,
 }
 
@@ -301,7 +301,7 @@ impl FileAnswer {
         }
     }
 
-    /// Returns the length of the body for `FileContent-Length`.
+    /// Returns the length of the body for `Content-Length`.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         match &self.body {

@@ -43,10 +43,12 @@ pub(crate) use subscription_options::{
     DeltaState, PublicationFilter, PushForm, SubscriptionOptions,
 };
 
-/// The most channels that the configuration may allow one client, so that the marks of an SSE client have a bound.
+/// The highest value of the configuration's limit of channels per client. It bounds the length of an SSE client's
+/// `Last-Event-ID`, which contains a position for each channel.
 pub const CHANNELS_PER_CLIENT_MAX: usize = 1024;
 
-/// Above this many bytes on their way out a connection's input is not worked on: a client that sends requests must also read.
+/// While more bytes than this are unsent, a connection's input is not processed: a client that sends requests must also
+/// read the answers.
 pub const ANSWERS_BYTES_HIGH: usize = 64 << 10;
 
 /// Bytes of a long answer encoded at a time, when less than [`ANSWERS_BYTES_HIGH`] is unsent.

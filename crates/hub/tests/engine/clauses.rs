@@ -1,4 +1,4 @@
-//! The clauses of the contract in `engine.rs`, one test each, on every engine.
+//! Tests of the contract described in `engine.rs`: one for each clause, run on every engine.
 
 use veche_hub::{ChannelQuery, HistoryQuery, PublishOptions, Version};
 

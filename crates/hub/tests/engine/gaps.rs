@@ -1,4 +1,4 @@
-//! The clauses on lossy feeds, which only engines outside this process have.
+//! Tests of the engine's contract: lossy feeds, which only engines outside this process have.
 
 use veche_hub::PayloadKind;
 

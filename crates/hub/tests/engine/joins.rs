@@ -1,4 +1,5 @@
-//! The clauses on subscriptions that the engine confirms later, with their home on the same worker and on another.
+//! Tests of the engine's contract: subscriptions that the engine confirms later, with their home on the same worker
+//! and on another.
 
 use crate::pair::{Heard, Pair, publication};
 

@@ -216,7 +216,8 @@ impl EngineState {
         *most = (*most).max(self.unsent_in_all as u64);
     }
 
-    /// Returns the first open client that is not full and permitted, of `count` from `from` on, cyclically.
+    /// Returns the first client that is open, not full and accepted by `may`. The search starts at `from` and wraps around
+    /// at `count`.
     pub(crate) fn find_open(
         &self,
         from: u32,

@@ -447,7 +447,7 @@ impl Load for FanoutLoad {
             self.classify(io, data);
             return;
         }
-        // Most messages of most servers.
+        // The fast path: most servers send one publication per message.
         if self.speech[who as usize] == ServerProtocol::Any && replies::is_one(data) {
             return self.delivered(io, who, data);
         }

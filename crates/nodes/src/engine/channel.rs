@@ -132,7 +132,7 @@ pub struct Read {
 /// The publications that a read returns if there are more than its limit, and their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// The oldest, oldest first.
+    /// The oldest publications, in ascending order.
     Forward,
     /// The latest, latest first.
     Reverse,

@@ -1,4 +1,4 @@
-//! The clauses of the transport contract, on a transport of values within a process and on one of bytes over a Unix
+//! Tests of the contract of a transport between nodes, on a transport of values within a process and on one of bytes over a Unix
 //! socket.
 
 #[path = "../../../../tests/now.rs"]

@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn whatever_may_leave_something_is_cleaned_up_after() {
         for sql in [
-            // Variables.
+            // Statements that set or read a variable.
             "select 1 into  @x",
             "select 1 into\n@x",
             "select 1 into/**/@x",
@@ -141,7 +141,7 @@ mod tests {
             "update t set a = (@a := a + 1)",
             "set names utf8mb4",
             "set @x = 1",
-            // Locks.
+            // Statements that take or release a lock.
             "select Get_Lock ('a', 1)",
             "select get_lock/**/('a', 1)",
             "select get_lock -- a comment\n('a', 1)",

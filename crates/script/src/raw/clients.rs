@@ -56,8 +56,8 @@ unsafe extern "C-unwind" fn new(state: *mut lua_State) -> c_int {
 
 /// `state(ws)` → its table and the two numbers of its connection; nothing for other values.
 unsafe extern "C-unwind" fn state_of(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; the stack of a C function has room for 20 values. An object with this metatable was
-    // made by `new`.
+    // SAFETY: this function was made by `closure`; the stack of a C function has room for 20 values. An object with
+    // this metatable was made by `new`.
     unsafe {
         let Some(id) = object::read(state, 1, ffi::lua_upvalueindex(2)) else {
             return 0;
@@ -71,8 +71,8 @@ unsafe extern "C-unwind" fn state_of(state: *mut lua_State) -> c_int {
 
 /// `expect(ws, token)`: the object receives the connection opened with the token.
 unsafe extern "C-unwind" fn expect(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; nothing is owned or borrowed where an error may be raised. The one value on top goes
-    // into the registry.
+    // SAFETY: this function was made by `closure`; nothing is owned or borrowed where an error may be raised. The one
+    // value on top goes into the registry.
     unsafe {
         // For its error, if the value is not a connection.
         let _ = connection(state);

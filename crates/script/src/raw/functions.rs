@@ -156,7 +156,7 @@ pub(super) unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
 
 /// `conn:close(code, reason)` → `true`, or `nil, "closed"`.
 pub(super) unsafe extern "C-unwind" fn close(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; what raises errors does so before anything is borrowed or owned.
+    // SAFETY: this function was made by `closure`; what raises errors does so before anything is borrowed or owned.
     unsafe {
         let of = connection(state);
         let code = match ffi::lua_type(state, 2) {
@@ -210,7 +210,7 @@ pub(super) unsafe extern "C-unwind" fn room(state: *mut lua_State) -> c_int {
 
 /// `has_room(bytes)` → whether a result of that length could be allocated.
 pub(super) unsafe extern "C-unwind" fn has_room(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; there is room for a value.
+    // SAFETY: this function was made by `closure`; there is room for a value.
     unsafe {
         let bytes = ffi::lua_tonumber(state, 1) as usize;
         ffi::lua_pushboolean(state, desk(state).has_room_for(bytes).into());
@@ -286,7 +286,7 @@ pub(super) unsafe extern "C-unwind" fn is_c(state: *mut lua_State) -> c_int {
 
 /// `is_long()` → whether the run has used up its slice.
 pub(super) unsafe extern "C-unwind" fn is_long(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; there is room for a value.
+    // SAFETY: this function was made by `closure`; there is room for a value.
     unsafe { ffi::lua_pushboolean(state, desk(state).clock.is_run_long().into()) };
     1
 }
@@ -324,7 +324,7 @@ pub(super) unsafe extern "C-unwind" fn traceback(state: *mut lua_State) -> c_int
 
 /// `identify(conn)` → its index and its generation.
 pub(super) unsafe extern "C-unwind" fn identify(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; there is room for two values.
+    // SAFETY: this function was made by `closure`; there is room for two values.
     unsafe {
         let id = connection(state);
         ffi::lua_pushnumber(state, id.index.into());
@@ -335,7 +335,8 @@ pub(super) unsafe extern "C-unwind" fn identify(state: *mut lua_State) -> c_int 
 
 /// `near(index, generation)` → a connection of this worker, if it is open.
 pub(super) unsafe extern "C-unwind" fn near(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; there is room for a few values, and nothing here owns anything when memory is refused.
+    // SAFETY: this function was made by `closure`; there is room for a few values, and nothing here owns anything when
+    // memory is refused.
     unsafe {
         let [index, generation] = [1, 2].map(|place| ffi::lua_tonumber(state, place) as u32);
         let id = ConnectionId { index, generation };
@@ -351,13 +352,13 @@ pub(super) unsafe extern "C-unwind" fn near(state: *mut lua_State) -> c_int {
 
 /// `spawn(f, …)` → the number of the coroutine that will call it.
 pub(super) unsafe extern "C-unwind" fn spawn(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; there is nothing in the frame.
+    // SAFETY: this function was made by `closure`; there is nothing in the frame.
     unsafe { begin(state, false) }
 }
 
 /// `respawn(f, …)` → the same for a coroutine that replaces one that has ended, which no limit rejects.
 pub(super) unsafe extern "C-unwind" fn respawn(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; there is nothing in the frame.
+    // SAFETY: this function was made by `closure`; there is nothing in the frame.
     unsafe { begin(state, true) }
 }
 

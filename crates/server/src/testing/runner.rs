@@ -397,7 +397,7 @@ impl TestRunner<'_> {
         }
     }
 
-    /// Returns the answer for no message, with the time at which the application acts next.
+    /// Returns the answer that says that no message has arrived, with the time at which the application acts next.
     fn no_message(&mut self) -> Plain {
         let due_ms = self.world.apps_due_in_ms();
         let due = due_ms.map_or(Plain::Nil, |ms| Plain::Number(ms as f64 / 1000.0));

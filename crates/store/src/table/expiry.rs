@@ -27,7 +27,8 @@ pub(super) const EXPIRED_MAX: usize = 1024;
 pub(super) enum Room<'a> {
     /// By removing at most this many expired rows, and then by eviction.
     Make(&'a mut usize),
-    /// The room was made for the whole batch. Removals of expired rows are recorded to be undone.
+    /// There already is room for the whole batch. Removals of expired rows are recorded here, so that they can be
+    /// undone.
     Made(&'a mut Vec<Undo>),
 }
 

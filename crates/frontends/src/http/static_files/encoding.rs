@@ -1,4 +1,4 @@
-//! Content codings of precompressed files, and their negotiation by `Accept-ContentCoding` (RFC 9110 section 12.5.3).
+//! Content codings of precompressed files, and their negotiation by `Accept-Encoding` (RFC 9110 section 12.5.3).
 
 use std::cmp::Reverse;
 
@@ -15,7 +15,7 @@ pub(super) struct AcceptedCodings {
 }
 
 impl AcceptedCodings {
-    /// Evaluates `Accept-ContentCoding`. For equal weights the order of `offered` decides.
+    /// Evaluates `Accept-Encoding`. For equal weights the order of `offered` decides.
     pub(super) fn of(head: &Head<'_>, offered: &[ContentCoding]) -> Self {
         Weights::read(head.header_all("accept-encoding")).accepted(offered)
     }

@@ -305,7 +305,10 @@ impl Centrifuge {
 
     /// Handles a complete message; `bytes` are returned to the outboxes.
     pub(crate) fn message(&mut self, bytes: Vec<u8>, cx: &mut SessionContext<'_>) -> Flow {
-        debug_assert!(self.waiting.is_none(), "no input is processed meanwhile");
+        debug_assert!(
+            self.waiting.is_none(),
+            "no input is processed while a command waits"
+        );
         self.is_pinged = false;
         self.message = bytes;
         (self.taken, self.commands) = (0, 0);

@@ -217,7 +217,7 @@ pub(super) fn in_file_words(text: &str) -> String {
 fn key(arg: &Arg) -> String {
     match arg.get_long() {
         Some(long) => long.replace('-', "_"),
-        // One or several.
+        // An argument that takes several values has its name in the plural.
         None => arg.get_id().as_str().trim_end_matches('s').to_owned(),
     }
 }

@@ -26,7 +26,7 @@ impl<'a> Tokens<'a> {
         Self(sql)
     }
 
-    /// Returns whether a parenthesis follows, which makes a preceding name a function.
+    /// Returns whether a parenthesis follows: then the name before it is that of a function.
     pub(super) fn is_call(self) -> bool {
         self.peek() == Some(Token::Symbol(b'('))
     }

@@ -303,7 +303,8 @@ impl Draft<'_> {
     /// Encodes fields as a form, sorted by name since the order of a table is arbitrary.
     fn form(&self, table: &Table, what: &str) -> mlua::Result<String> {
         let expected = || {
-            let why = "names with strings, numbers, booleans or lists of them expected";
+            let why =
+                "a table expected, from names to strings, numbers, booleans or lists of these";
             self.bad(&format!("option {what}"), why)
         };
         let mut fields = Vec::new();

@@ -142,7 +142,7 @@ fn rows_of(items: Vec<Plain>) -> Result<Rows, String> {
     for row in rows {
         let mut cells = row.into_iter().peekable();
         for column in &columns {
-            // Both are sorted.
+            // Both lists are sorted.
             match cells.next_if(|(name, _)| name == column) {
                 Some((_, value)) => values.push(value_of(value)?),
                 None => values.push(MysqlValue::Null),
