@@ -23,6 +23,7 @@ impl<E: Engine> Hub<E> {
         self.retry_stalled(outlet)
     }
 
+    /// Returns the engine, through which its owner exchanges orders and events.
     pub fn engine(&mut self) -> &mut E {
         &mut self.engine
     }

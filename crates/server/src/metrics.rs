@@ -548,7 +548,8 @@ mod tests {
             "0".to_owned(),
         );
         let pools = PoolRegistry::default();
-        pools.of("chat");
+        // An application with figures, so that their labels are listed.
+        let _ = pools.of("chat");
         let report = report.with_engine(None).with_pools(pools);
         (common, report)
     }

@@ -58,6 +58,7 @@ pub struct StartOptions {
     pub listeners: Vec<InheritedListener>,
     /// Whether this is `veche dev`, where pages show errors.
     pub dev: bool,
+    /// The log of the server process, opened before it was confined.
     pub log: logging::ServerLog,
     /// Whether services wait for [`ServerControl::start_services`].
     pub holds_services: bool,

@@ -171,7 +171,7 @@ impl Section {
                 "A script that runs without clients: it returns a table with the function `run`, which is called once the server is up, in a VM of its own on one of the workers."
             }
             Self::Database => {
-                "A MySQL, MariaDB or Redis server that applications call by its name, over connections which all workers and applications share. See [the guide](../guide/php.md#calls)."
+                "A MySQL, MariaDB or Redis server that applications call by its name, over connections which all workers and applications share. See [the guide](../guide/php.md#calls-over-veches-pools)."
             }
             Self::Route => {
                 "The requests of a handler. The most specific path wins, whatever the order in the file: a literal segment over a parameter, a parameter over a prefix."
