@@ -2,10 +2,11 @@
 //!
 //! Subscribing is in `membership.rs`, publishing in `publish.rs`, publications that wait for credit in `stalled.rs`,
 //! fan-out in `sweep.rs`. The interface to the store is `engine.rs`; its reports are handled in `reports.rs` and
-//! `feed_queues.rs`, and subscribers that wait for it in `joins.rs`. The in-memory engine is `memory.rs`, publications
-//! waiting for the disk are in `log.rs`, publishers' shares of the budgets in `accounts.rs`. History requests are in
-//! `history.rs`, presence in `presence.rs`, joins and leaves for subscribers in `join_leave_queue.rs`, queries to homes in
-//! `question.rs`, user commands in `user.rs`, and their completion in `settling.rs`.
+//! `feed_queue.rs`, and subscribers that wait for it in `pending_joins.rs`. The in-memory engine is `memory.rs`,
+//! publications waiting for the disk are in `log.rs`, publishers' shares of the budgets in `accounts.rs`. History
+//! requests are in `history.rs`, presence in `presence.rs`, joins and leaves for subscribers in `join_leave_queue.rs`,
+//! queries to homes in `channel_query.rs`, user commands in `user.rs`, and their completion in
+//! `command_acknowledgement.rs`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

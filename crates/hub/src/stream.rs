@@ -60,7 +60,7 @@ impl Stream {
             touched_ms,
         };
         let mut bytes = 0;
-        // An offset follows from the index, counted from the top, so publications before a gap can't be kept.
+        // Offsets are not stored: they are counted down from `top`. So publications before a gap can't be kept.
         let offsets = (0..=top).rev();
         let latest = publications.iter().rev().zip(offsets);
         let are_next = |(one, offset): &(&Publication, u64)| {

@@ -10,7 +10,7 @@ use veche_hub::{
 use crate::common::session;
 use crate::node::{FAR, Node, SOURCE, START_MS, member};
 
-/// The limits of `join_leave_queue.rs`.
+/// The limits of `src/join_leave_queue.rs`.
 const WAITING_MAX: u32 = 65_536;
 const TOLD_MAX: usize = 256;
 const PASSED_MAX: usize = 1024;

@@ -10,7 +10,7 @@ use veche_hub::{
 use crate::common::session;
 use crate::node::{Node, START_MS, member};
 
-/// The limits of `channel_events.rs`.
+/// The limits of `src/channel_events.rs`.
 const HAPPENINGS_MAX: usize = 65_536;
 const EMPTY_MAX: u32 = 100_000;
 const EMPTY_MS: u64 = 1_000;

@@ -10,7 +10,7 @@ use veche_hub::{
 use crate::common::session;
 use crate::node::{Node, POSITION_TTL_MS, START_MS, TTL_MS, back_from, namespaces};
 
-/// As in `memory.rs`: calls of a full scan, and the limits of one call.
+/// The limits of `src/memory.rs`: the number of calls of a full scan, and the amount of one call.
 const LOOKS: u32 = 30;
 const LOOK_MIN: u32 = 256;
 const LOOK_MAX: u32 = 8192;

@@ -4,7 +4,7 @@ use veche_hub::{HubMessage, HubMessageClass, NoCredit, RequestOutcome, WorkerId}
 
 use crate::node::{FAR, NEAR, Node, SOURCE};
 
-/// The same values as in `pending.rs` and `holds.rs`.
+/// The limits of `src/pending.rs` and `src/log_backpressure.rs`.
 const PENDING_MAX: u32 = 8192;
 const WITHOUT_CREDIT_MAX: usize = 1024;
 

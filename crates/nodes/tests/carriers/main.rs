@@ -1,5 +1,5 @@
-//! Tests of the contract of a transport between nodes, on a transport of values within a process and on one of bytes over a Unix
-//! socket.
+//! Tests of the contract of a transport between nodes, on a transport of values within a process and on one of bytes
+//! over a Unix socket.
 
 #[path = "../../../../tests/now.rs"]
 mod clock;
