@@ -8,7 +8,8 @@ use veche_types::Position;
 
 use crate::{Ban, NodeId};
 
-/// The age up to which a node appends its commands again after a broken connection, in milliseconds.
+/// The age up to which a node appends its commands again after a broken connection, in milliseconds. A command with a lasting
+/// effect is appended later too.
 pub(super) const AGAIN_MS: u64 = 60_000;
 
 /// The maximum number of stored commands for that.
@@ -34,12 +35,23 @@ pub(super) struct Commands {
     last: Option<Position>,
     reading: Option<u64>,
     carried_out: HashMap<NodeId, CarriedOut>,
-    /// Commands of this node, with the time of each.
-    own: VecDeque<(u64, Bytes)>,
+    /// Commands of this node, the oldest first.
+    own: VecDeque<Own>,
     /// Whether a command of this node may or may not be stored.
     pub(super) is_unsure: bool,
     /// Entries arrived by the feed during a read: they may be behind the read ones.
     pub(super) has_skipped: bool,
+}
+
+/// A command of this node.
+#[derive(Debug)]
+struct Own {
+    at_ms: u64,
+    bytes: Bytes,
+    /// The order that appends it.
+    ticket: Option<u64>,
+    /// It is kept until it is appended, whenever that is.
+    is_due: bool,
 }
 
 /// The numbers of a source's commands that were executed.
@@ -101,29 +113,44 @@ impl Commands {
         true
     }
 
-    /// Stores a command of this node.
-    pub(super) fn keep(&mut self, now_ms: u64, bytes: Bytes) {
+    /// Keeps a command of this node. `is_lasting`: its effect lasts, so it is appended however late.
+    pub(super) fn keep(&mut self, now_ms: u64, bytes: Bytes, is_lasting: bool) {
         self.forget_old(now_ms);
         if self.own.len() >= AGAIN_MAX {
             self.own.pop_front();
         }
-        self.own.push_back((now_ms, bytes));
+        self.own.push_back(Own {
+            at_ms: now_ms,
+            bytes,
+            ticket: None,
+            is_due: is_lasting,
+        });
     }
 
-    /// Returns the commands of this node of the last minute.
+    /// Notes the order that appends a command of this node.
+    pub(super) fn appending(&mut self, ticket: u64, bytes: &Bytes) {
+        // As a rule it is the last one.
+        if let Some(own) = self.own.iter_mut().rev().find(|own| own.bytes == *bytes) {
+            own.ticket = Some(ticket);
+        }
+    }
+
+    /// Notes that an order that appends a command is carried out.
+    pub(super) fn is_appended(&mut self, ticket: u64) {
+        if let Some(own) = self.own.iter_mut().find(|own| own.ticket == Some(ticket)) {
+            own.is_due = false;
+        }
+    }
+
+    /// Returns the commands of this node of the last minute, and older ones that last and are not appended.
     pub(super) fn again(&mut self, now_ms: u64) -> Vec<Bytes> {
         self.forget_old(now_ms);
-        self.own.iter().map(|(_, bytes)| bytes.clone()).collect()
+        self.own.iter().map(|own| own.bytes.clone()).collect()
     }
 
     fn forget_old(&mut self, now_ms: u64) {
-        while self
-            .own
-            .front()
-            .is_some_and(|(at_ms, _)| now_ms >= at_ms + AGAIN_MS)
-        {
-            self.own.pop_front();
-        }
+        self.own
+            .retain(|own| own.is_due || now_ms < own.at_ms + AGAIN_MS);
     }
 }
 

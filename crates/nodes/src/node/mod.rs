@@ -29,6 +29,7 @@ mod commands;
 mod output;
 mod peers;
 mod question;
+mod stores;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -51,6 +52,7 @@ pub use output::{Coverage, NodeCounts, Output, Part};
 use peers::Peers;
 pub use peers::{Disagreement, Peer};
 use question::Question;
+use stores::Stores;
 use task::{Origin, Task};
 
 /// The time limit of a query or a command, in milliseconds; then it is answered with the replies received so far.
@@ -77,6 +79,7 @@ pub struct Node {
     own: Announcement,
     peers: Peers,
     commands: Commands,
+    stores: Stores,
     questions: HashMap<Caller, Question>,
     tasks: HashMap<u32, Task>,
     next_task: u32,
@@ -108,6 +111,7 @@ impl Node {
             own,
             peers: Peers::default(),
             commands: Commands::default(),
+            stores: Stores::default(),
             questions: HashMap::new(),
             tasks: HashMap::new(),
             next_task: 0,
@@ -193,12 +197,17 @@ impl Node {
 
     /// Stores a ban for nodes that start later, or removes the one that it ends.
     pub fn store_block(&mut self, block: &Ban) {
+        self.store(commands::block_name(block), commands::block_value(block));
+    }
+
+    fn store(&mut self, name: Bytes, value: Option<Bytes>) {
         let ticket = self.ticket();
+        self.stores.ordered(ticket, name.clone(), value.clone());
         self.order(Order::Store {
             ticket,
             table: Arc::from(BLOCKS),
-            name: commands::block_name(block),
-            value: commands::block_value(block),
+            name,
+            value,
         });
     }
 
@@ -228,10 +237,10 @@ impl Node {
             let envelope = self.numbers.wrap(message.clone(), ANSWER_MS as u32);
             if let Ok(bytes) = envelope.encode() {
                 let bytes = Bytes::from(bytes);
-                self.commands.keep(self.now_ms, bytes.clone());
+                let is_lasting = matches!(message, NodeMessage::Block(_));
+                self.commands.keep(self.now_ms, bytes.clone(), is_lasting);
                 if self.is_current {
-                    let ticket = self.ticket();
-                    self.order(Order::Append { ticket, bytes });
+                    self.append(bytes);
                 }
             }
         } else if self.is_current {
@@ -255,6 +264,11 @@ impl Node {
                 bytes,
             } => self.entry(position, before, &bytes),
             Event::Appended { position: None, .. } => self.commands.is_unsure = true,
+            Event::Appended { ticket, .. } => self.commands.is_appended(ticket),
+            Event::Stored { ticket, is_stored } => match is_stored {
+                true => self.stores.is_stored(ticket),
+                false => self.commands.is_unsure = true,
+            },
             Event::ControlRead { ticket, stream } => {
                 // A failed read is repeated with the next announcement.
                 if self.commands.is_read(ticket)
@@ -282,10 +296,7 @@ impl Node {
                 ..
             } => self.table(&values),
             Event::Table { values: None, .. } if !self.is_current => self.commands.forget(),
-            Event::Appended { .. }
-            | Event::Leases { nodes: None, .. }
-            | Event::Stored { .. }
-            | Event::Table { values: None, .. } => {}
+            Event::Leases { nodes: None, .. } | Event::Table { values: None, .. } => {}
         }
     }
 
@@ -491,12 +502,21 @@ impl Node {
         self.order(Order::ReadControl { ticket, since });
     }
 
-    /// Appends this node's commands that may be missing in the stream.
+    /// Stores and appends what may not be in the table and in the stream. The table comes first: a node that starts reads
+    /// the end of the stream, and then the table.
     fn append_again(&mut self) {
-        for bytes in self.commands.again(self.now_ms) {
-            let ticket = self.ticket();
-            self.order(Order::Append { ticket, bytes });
+        for (name, value) in self.stores.take() {
+            self.store(name, value);
         }
+        for bytes in self.commands.again(self.now_ms) {
+            self.append(bytes);
+        }
+    }
+
+    fn append(&mut self, bytes: Bytes) {
+        let ticket = self.ticket();
+        self.commands.appending(ticket, &bytes);
+        self.order(Order::Append { ticket, bytes });
     }
 
     fn take_command(&mut self, bytes: &[u8]) {
@@ -519,6 +539,9 @@ impl Node {
             return;
         }
         self.counts.commands += 1;
+        if let NodeMessage::Block(command) = &message {
+            self.stores.forget(&commands::block_name(&command.block));
+        }
         let origin = caller_of(&message).map(|caller| Origin::Node(source, caller));
         self.begin(message, origin, within_ms.into());
     }

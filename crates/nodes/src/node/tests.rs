@@ -1,5 +1,7 @@
 //! Nodes on an engine in memory that can be cut off, trimmed and emptied.
 
+mod bans;
+
 use std::collections::{BTreeMap, HashSet};
 
 use veche_types::{Epoch, Position, WorkerId};
@@ -300,11 +302,18 @@ impl Cluster {
                 let nodes = Some(nodes);
                 self.post(number, Event::Leases { ticket, nodes });
             }
-            Order::Store { name, value, .. } => {
+            Order::Store {
+                ticket,
+                name,
+                value,
+                ..
+            } => {
                 match value {
                     Some(value) => self.table.insert(name, value),
                     None => self.table.remove(&name),
                 };
+                let is_stored = true;
+                self.post(number, Event::Stored { ticket, is_stored });
             }
             Order::ReadTable { ticket, .. } => {
                 let values = Some(self.table.clone().into_iter().collect());
