@@ -150,6 +150,7 @@ QUICK = (
     cargo_tests(READY),
     soak(60),
     Step("recovery", "tests/recovery.py", 300, cores=0.5, needs=READY),
+    Step("cluster", "tests/cluster/run.py today", 180, cores=0.5, needs=READY),
     *CLIENTS,
     Step("highload cup", "tests/highload_cup.py", 120, needs=READY),
     *HTTP,
@@ -226,6 +227,11 @@ PARTS = {
         *both(whole("churn", "tests/churn.py", 300)),
         whole("a million channels", "tests/million_channels.py", 300),
         whole("highload cup", "tests/highload_cup.py 20", 900),
+    ),
+    # Among the tests of `make test` there is the fault of the day.
+    "cluster": (
+        *START,
+        whole("cluster under faults", "tests/cluster/run.py", 3000),
     ),
     "endurance": (
         *START,
