@@ -239,7 +239,7 @@ impl<E: Engine> Hub<E> {
     }
 
     /// Local: ends a subscription, live or pending, and tells the home.
-    fn remove(&mut self, slot: u32, outlet: &mut impl Outlet) {
+    pub(crate) fn remove(&mut self, slot: u32, outlet: &mut impl Outlet) {
         let removed = self.subscriptions.remove(slot);
         let client = match self.presence.members.is_empty() {
             true => None,

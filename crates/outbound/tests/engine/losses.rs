@@ -32,7 +32,8 @@ fn a_server_that_lost_all_begins_new_epochs() {
     assert_eq!(bench.desk.lost, [1]);
     let after = bench.publish_and_settle("b").position.expect("it is kept");
     assert_ne!(before.epoch, after.epoch);
-    assert_eq!(bench.desk.texts(1), ["a", "b"]);
+    // Nothing of the new epoch reaches a subscription of the old one.
+    assert_eq!(bench.desk.texts(1), ["a"]);
 }
 
 /// A restart that has lost nothing changes nothing.
@@ -78,7 +79,7 @@ fn a_server_that_lost_the_end_begins_new_epochs() {
     assert_eq!(bench.desk.lost, [1]);
     let after = bench.publish_and_settle("c").position.expect("it is kept");
     assert_ne!(before.epoch, after.epoch);
-    assert_eq!(bench.desk.texts(1), ["a", "b", "c"]);
+    assert_eq!(bench.desk.texts(1), ["a", "b"]);
 }
 
 /// What cuts connections leaves a gap, which is healed without word to subscribers.
@@ -151,7 +152,7 @@ fn an_emptied_server_begins_new_epochs_with_the_next_publication() {
     server.cli(&["FLUSHALL"]);
     bench.publish_and_settle("b");
     assert_eq!(bench.desk.lost, [1]);
-    assert_eq!(bench.desk.texts(1), ["a", "b"]);
+    assert_eq!(bench.desk.texts(1), ["a"]);
 }
 
 fn behind(relay: &Relay, server: &Arc<Server>) -> Bench<RemoteEngine> {
@@ -301,7 +302,7 @@ fn the_first_publication_of_an_epoch_is_stored_once() {
     server.cli(&["FLUSHALL"]);
     let after = bench.publish_and_settle("d").position.expect("it is kept");
     assert_eq!(after.offset, 1);
-    assert_eq!(bench.desk.texts(1), ["a", "b", "c", "d"]);
+    assert_eq!(bench.desk.texts(1), ["a", "b", "c"]);
     assert_eq!(server.cli(&["XLEN", "test:s:kept:1"]), "1");
     assert_eq!((bench.desk.lost.len(), bench.failed), (1, 0));
 }
