@@ -2,15 +2,20 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use veche_calls::redis::RedisDatabase;
 use veche_nodes::NodeId;
 use veche_nodes::engine::channel;
 
 use super::port::Events;
 use super::scripts::Keys;
+
+/// Refusals that are further apart are two events. Each node writes its lease more often.
+const REFUSED_APART: Duration = Duration::from_secs(10);
 
 /// Where an engine is, and how this node uses it.
 #[derive(Clone)]
@@ -51,7 +56,7 @@ pub enum Notice {
     Promoted,
     /// A replica was promoted, and positions are trusted.
     Trusted,
-    /// The server refuses commands; said once until it takes one.
+    /// The server refuses commands; said once until it has refused none for ten seconds.
     Refused(String),
 }
 
@@ -95,8 +100,8 @@ pub(super) struct Shared {
 pub(super) struct Said {
     /// Ports without a connection.
     lost: AtomicUsize,
-    /// The server refuses commands.
-    is_refused: AtomicBool,
+    /// When the server refused a command last.
+    refused_at: Mutex<Option<Instant>>,
     /// The replication id of the server that was started again.
     restarted: Mutex<String>,
 }
@@ -126,14 +131,11 @@ impl Shared {
         }
     }
 
-    /// The server has refused a command, or taken one.
-    pub(super) fn refused(&self, why: Option<String>) {
-        let was_refused = self.said.is_refused.load(Ordering::Relaxed);
-        if was_refused == why.is_some() {
-            return;
-        }
-        self.said.is_refused.store(why.is_some(), Ordering::Relaxed);
-        if let Some(why) = why {
+    /// Notes that the server has refused a command. A server without memory refuses writes only: that it carries out other
+    /// commands in between is no end of that.
+    pub(super) fn refused(&self, why: String) {
+        let before = self.said.refused_at.lock().replace(Instant::now());
+        if before.is_none_or(|before| before.elapsed() > REFUSED_APART) {
             self.notice(&Notice::Refused(why));
         }
     }
