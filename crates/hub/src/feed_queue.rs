@@ -42,7 +42,7 @@ impl FeedQueue {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Home: receives an item that this home has not submitted, or that was answered already.
+    /// Home: receives an item that this home has not submitted, or that was already answered.
     pub(crate) fn receive_item(&mut self, item: Box<FeedItem>, outlet: &mut impl Outlet) {
         let Some(index) = self.entry_to_feed(&item.channel) else {
             return;
@@ -195,7 +195,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: gives up missing publications: the feed continues at the given position, or where the engine says.
+    /// Home: abandons missing publications: the feed continues at the given position, or where the engine says.
     pub(crate) fn skip_gap(
         &mut self,
         index: u32,

@@ -50,8 +50,8 @@ pub struct Hub<E = NodeEngine> {
     pub(crate) feed_queues: FeedQueues,
     pub(crate) joins: PendingJoins,
     pub(crate) reads: ReadCounter,
-    /// Sessions of this worker were just confirmed as subscribers; nothing is delivered before they have processed
-    /// that.
+    /// Sessions of this worker were just confirmed as subscribers; publications are delivered only after they have
+    /// processed the confirmation.
     pub(crate) has_new_subscribers: bool,
     pub(crate) now: Now,
     pub(crate) namespaces: Arc<Namespaces>,
@@ -69,7 +69,7 @@ pub struct Hub<E = NodeEngine> {
     /// Encodings of deliveries that are not queued.
     pub(crate) scratch: Encodings,
     /// Empty queues for reuse.
-    #[expect(clippy::vec_box, reason = "channels hold them by a thin pointer")]
+    #[expect(clippy::vec_box, reason = "channels refer to them by a thin pointer")]
     pub(crate) spare_queues: Vec<Box<SweepQueue>>,
     /// As home: channels with subscribers on any worker, and how many of them are personal.
     pub(crate) occupied: u32,

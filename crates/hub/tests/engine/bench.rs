@@ -81,7 +81,7 @@ pub(crate) trait Driven: Engine + Sized {
     /// Whether it knows the number of subscribers on all nodes.
     const KNOWS_SUBSCRIBERS: bool;
 
-    /// Delivers something to the engine. Returns `false` if nothing is in flight.
+    /// Delivers a message to the engine. Returns `false` if none is in flight.
     fn drive(hub: &mut Hub<Self>, desk: &mut Desk) -> bool;
 
     /// Makes the external store, if any, lose all members.
@@ -239,7 +239,7 @@ impl<E: Driven> Bench<E> {
         self.hub.set_history(Arc::new(namespaces), usize::MAX);
     }
 
-    /// Advances the clock.
+    /// Sets the clock and runs the maintenance.
     pub(crate) fn pass(&mut self, mono_ms: u64) {
         let wall_ms = mono_ms;
         self.hub.set_now(Now { mono_ms, wall_ms });

@@ -1,4 +1,4 @@
-//! The clauses on lossy feeds, which only engines outside this process have.
+//! Tests of the engine's contract: lossy feeds, which only engines outside this process have.
 
 use veche_hub::PayloadKind;
 
@@ -123,7 +123,7 @@ fn a_failed_publication_can_be_repeated() {
 fn retry_with(broken: Broken) {
     let mut bench = bench(broken);
     bench.hub.engine().is_mute = true;
-    // Without a key of the publisher the engine repeats it under its own.
+    // Without an idempotency key the engine repeats the publication under a key of its own.
     bench.publish_and_settle("a");
     let keyed = || veche_hub::PublishOptions {
         idempotency_key: Some("key".into()),
@@ -133,7 +133,7 @@ fn retry_with(broken: Broken) {
     bench.settle();
     assert_eq!((bench.failed, bench.published.len()), (1, 1));
     bench.hub.engine().is_mute = false;
-    // With one the publisher repeats it: it was stored, and its position is known.
+    // With a key the publisher repeats it: it was stored, and its position is known.
     bench.publish_with("b", Some(keyed()));
     bench.settle();
     let second = bench.published.pop().expect("it is answered");

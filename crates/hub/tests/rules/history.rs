@@ -245,7 +245,7 @@ fn a_budget_met_exactly_closes_no_stream() {
         node.page(&format!("kept:{number}"));
     }
     let bytes = node.hub.gauges().history_bytes as usize;
-    // Streams without publications may take a quarter beside it.
+    // Streams without publications may take another quarter.
     for (bytes_max, streams) in [(4 * bytes + 4, 3), (4 * bytes, 3), (4 * bytes - 1, 0)] {
         node.hub.set_history(Arc::new(namespaces()), bytes_max);
         node.hub.maintain();

@@ -9,7 +9,7 @@ use veche_hub::{
 
 use crate::node::{Node, START_MS, TTL_MS};
 
-/// As in `pending.rs` and `log.rs`.
+/// The same values as in `pending.rs` and `log.rs`.
 const PENDING_MAX: u32 = 8192;
 const PENDING_BYTES_MAX: usize = 8 << 20;
 const CHANGES_MAX: usize = 1024;

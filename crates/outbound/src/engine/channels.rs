@@ -21,13 +21,13 @@ use super::scripts::Script;
 use super::session::Session;
 use super::shared::Shared;
 
-/// How long publishers' keys are stored, in milliseconds, as the hub does.
+/// The time for which idempotency keys are stored, in milliseconds, as in the hub.
 const KEY_TTL_MS: u64 = 5 * 60 * 1000;
 
-/// The most members that are listed, and one.
+/// The maximum number of listed members, plus one.
 const LISTED_MAX: usize = 10_000;
 
-/// Carries out the orders of a port until it is gone.
+/// Executes the orders of a port until the port is dropped.
 pub(super) async fn serve(
     shared: Arc<Shared>,
     orders: UnboundedReceiver<Vec<Order>>,
@@ -48,7 +48,7 @@ struct Channels {
     changes: UnboundedSender<Change>,
     /// The number of the connection.
     number: u64,
-    /// The home has taken note of it.
+    /// Whether the home has learned of the connection.
     is_begun: bool,
     /// The number of publications that the store had at the latest answer.
     stored: u64,
@@ -237,7 +237,7 @@ fn publish(shared: &Shared, session: &Session, order: &Publish) -> Cmd {
     };
     match &order.version {
         None => command.arg("").arg(""),
-        // Texts of one length compare as their numbers do.
+        // Texts of equal length compare like their numbers.
         Some(version) => command
             .arg(format!("{:020}", version.number))
             .arg(&*version.epoch),
@@ -357,7 +357,7 @@ fn found(reply: Value) -> Option<Found> {
     let id = parts.next().and_then(bytes);
     let id = id.and_then(|id| Some(u64::from_be_bytes(*id.first_chunk()?)));
     let latest = parts.next().and_then(bytes);
-    // Offsets of this engine are dense.
+    // The offsets of this engine are dense.
     let latest = latest.map(|data| (top.offset.saturating_sub(1), Bytes::from(data)));
     Some(Found {
         top,
@@ -380,8 +380,8 @@ fn read_entries(order: &Read, reply: Value) -> Option<Box<Entries>> {
     }))
 }
 
-/// The offset before the first of these entries, which are in a row: offsets are dense. Those that end before the top are
-/// no chain to it.
+/// Returns the offset before the first of these entries, which are contiguous: offsets are dense. Entries that end
+/// before the top are not a chain to it.
 fn before(top: Position, entries: &[(u64, Bytes)], order: &Read) -> u64 {
     let is_chain = entries.last().is_none_or(|(last, _)| *last == top.offset);
     match entries.first() {

@@ -1,4 +1,4 @@
-//! The orders of a node for its messages to others as commands, its lease, and the members of nodes that are gone.
+//! A node's messages to others as commands, its lease, and the members of ended nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,17 +18,17 @@ use super::scripts::Script;
 use super::session::Session;
 use super::shared::Shared;
 
-/// Entries that the control stream stores.
+/// The maximum number of stored entries of the control stream.
 const CONTROL_SIZE: u32 = 10_000;
 
-/// How long they are stored, and how long the stream's position is.
+/// The time for which they and the stream's position are stored.
 const CONTROL_TTL: Duration = Duration::from_secs(7 * 86_400);
 const CONTROL_POSITION_TTL: Duration = Duration::from_secs(30 * 86_400);
 
-/// Channels whose members are removed by one script.
+/// The maximum number of channels whose members one script removes.
 const BURIED_MAX: usize = 100;
 
-/// Carries out the orders of a port until it is gone.
+/// Executes the orders of a port until the port is dropped.
 pub(super) async fn serve(
     shared: Arc<Shared>,
     orders: UnboundedReceiver<Vec<Order>>,
@@ -47,18 +47,18 @@ pub(super) async fn serve(
 }
 
 struct Peers {
-    /// The feed lasts as long as it.
+    /// Keeps the feed alive as long as this value.
     _changes: UnboundedSender<Change>,
-    /// What is published with the lease.
+    /// The announcement published with the lease.
     text: Bytes,
-    /// The lease was there.
+    /// Whether the lease existed before.
     has_lease: bool,
     has_left: bool,
     /// The number of publications that the store had at the latest answer.
     stored: u64,
 }
 
-/// An order, or what is due at times.
+/// An order, or a periodic command.
 pub(super) enum Job {
     Order(Order),
     Renew,
@@ -235,7 +235,7 @@ impl Client for Peers {
             },
             Job::Renew => {
                 let had_ended = reply.and_then(|reply| number(&reply)) == Some(1);
-                // Others may have removed its members meanwhile.
+                // Other nodes may have removed its members meanwhile.
                 if std::mem::replace(&mut self.has_lease, true) && had_ended {
                     shared.tell_homes(&channel::Event::Forgotten);
                 }
@@ -249,7 +249,7 @@ impl Client for Peers {
     }
 }
 
-/// The epoch of a control stream that this node begins.
+/// Returns the epoch of a control stream that this node begins.
 fn epoch_of(node: NodeId) -> u64 {
     veche_types::Epoch::from_bits(node.0).bits()
 }
@@ -260,7 +260,7 @@ fn control(reply: Value) -> Option<Entries> {
     let mut entries = entries(parts.next()?)?;
     entries.reverse();
     let before = entries.first().map_or(top.offset, |(first, _)| {
-        // Offsets of this engine are dense.
+        // The offsets of this engine are dense.
         first.saturating_sub(1)
     });
     Some(Entries {
@@ -289,7 +289,7 @@ fn table(reply: Value) -> Option<Vec<(Bytes, Bytes)>> {
     Some(values)
 }
 
-/// Tells homes of members that were removed.
+/// Notifies homes of removed members.
 fn departed(shared: &Shared, reply: Option<Value>) {
     let Some(mut parts) = reply.and_then(list) else {
         return;

@@ -1,4 +1,4 @@
-//! What a server that goes, comes back or loses data means for channels.
+//! Effects on channels of a server that ends, returns or loses data.
 
 use std::sync::Arc;
 use std::thread;
@@ -17,7 +17,7 @@ use crate::relay::Relay;
 use crate::server::Server;
 use crate::{node, node_with};
 
-/// A restart without persistence: subscribers hear that their position is void, and go on in a new epoch.
+/// A restart without persistence: subscribers are notified that their position is void, and continue in a new epoch.
 #[test]
 fn a_server_that_lost_all_begins_new_epochs() {
     let server = Arc::new(Server::start(&[]));
@@ -62,7 +62,7 @@ fn a_server_that_lost_nothing_goes_on() {
     assert_eq!(bench.desk.texts(1), ["a", "b"]);
 }
 
-/// A restart from an older file: offsets that were seen are given out again only in another epoch.
+/// A restart from an older file: known offsets are reused only in another epoch.
 #[test]
 fn a_server_that_lost_the_end_begins_new_epochs() {
     let server = Arc::new(Server::start(&[]));
@@ -220,7 +220,7 @@ fn behind_with(keyspace: Arc<RedisDatabase>, server: &Arc<Server>) -> Bench<Remo
     node_with(server, settings)
 }
 
-/// A subscription whose connection looks alive and brings nothing any more is found out by probes, and its gap is healed.
+/// A subscription whose connection is open but delivers nothing is detected by probes, and its gap is recovered.
 #[test]
 fn a_silent_feed_is_replaced() {
     let server = Arc::new(Server::start(&[]));
@@ -235,7 +235,7 @@ fn a_silent_feed_is_replaced() {
     while bench.desk.texts(1).len() < 2 {
         assert!(
             begin.elapsed() < Duration::from_secs(30),
-            "nobody has noticed"
+            "the loss was not noticed"
         );
         bench.settle();
     }
@@ -243,7 +243,7 @@ fn a_silent_feed_is_replaced() {
     assert_eq!(bench.desk.lost, [0; 0]);
 }
 
-/// Nothing reaches the server for longer than the time limit: publications fail or are stored once.
+/// The server receives no data for longer than the time limit: publications fail or are stored once.
 #[test]
 fn a_stall_doubles_and_loses_nothing() {
     let server = Arc::new(Server::start(&[]));
