@@ -244,7 +244,7 @@ impl<E: Engine> Hub<E> {
     }
 
     /// Local: ends a subscription, live or pending, and notifies the home.
-    fn remove(&mut self, slot: u32, outlet: &mut impl Outlet) {
+    pub(crate) fn remove(&mut self, slot: u32, outlet: &mut impl Outlet) {
         let removed = self.subscriptions.remove(slot);
         let client = match self.presence.members.is_empty() {
             true => None,

@@ -161,6 +161,15 @@ impl<E: Driven> Bench<E> {
     }
 
     pub(crate) fn publish_with(&mut self, text: &str, options: Option<PublishOptions>) {
+        self.publish_as(CHANNEL, text, options);
+    }
+
+    pub(crate) fn publish_as(
+        &mut self,
+        channel: &str,
+        text: &str,
+        options: Option<PublishOptions>,
+    ) {
         let payload = PayloadRef {
             kind: PayloadKind::Text,
             bytes: text.as_bytes(),
@@ -170,7 +179,7 @@ impl<E: Driven> Bench<E> {
         let hub = &mut self.hub;
         let outcome = hub.publish(
             from,
-            name(CHANNEL),
+            name(channel),
             payload,
             options.as_ref(),
             &mut self.desk,

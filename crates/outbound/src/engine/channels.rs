@@ -39,6 +39,7 @@ pub(super) async fn serve(
         changes,
         number: 0,
         is_begun: false,
+        stored: 0,
     };
     commands::run(shared, client, orders, probes, events).await;
 }
@@ -49,6 +50,8 @@ struct Channels {
     number: u64,
     /// Whether the home has learned of the connection.
     is_begun: bool,
+    /// The number of publications that the store had at the latest answer.
+    stored: u64,
 }
 
 /// An order that has a command, or a probe of the feed.
@@ -66,11 +69,18 @@ impl Client for Channels {
 
     fn connected(&mut self, number: u64, store: Store) -> Event {
         (self.number, self.is_begun) = (number, false);
+        if store != Store::Same {
+            self.stored = 0;
+        }
         Event::Up(number, store)
     }
 
     fn lost(&mut self) -> Event {
         Event::Down
+    }
+
+    fn stored(&self) -> u64 {
+        self.stored
     }
 
     fn take(&mut self, order: Order, is_up: bool) -> Option<Job> {
@@ -153,7 +163,9 @@ impl Client for Channels {
                 ticket: order.ticket,
                 result: match reply {
                     None => Published::Refused,
-                    Some(reply) => published(&order, reply).unwrap_or(Published::Unknown),
+                    Some(reply) => {
+                        published(&order, reply, &mut self.stored).unwrap_or(Published::Unknown)
+                    }
                 },
             },
             Order::Check(order) => Event::Checked {
@@ -207,7 +219,8 @@ fn publish(shared: &Shared, session: &Session, order: &Publish) -> Cmd {
     let (meta, stream) = (keys.meta(channel), keys.stream(channel));
     let generation = keys.single("generation");
     let Session { scripts, fence, .. } = session;
-    let used: [&[u8]; 5] = [&meta, &stream, &generation, &result, &fence.key];
+    let stored = keys.single("stored");
+    let used: [&[u8]; 6] = [&meta, &stream, &generation, &result, &fence.key, &stored];
     let mut command = scripts.run(Script::Publish, &used);
     command.arg(topic).arg(head).arg(&order.data[..]);
     match &order.keep {
@@ -319,7 +332,7 @@ fn member(shared: &Shared, session: &Session, order: &Member) -> Cmd {
     command
 }
 
-fn published(order: &Publish, reply: Value) -> Option<Published> {
+fn published(order: &Publish, reply: Value, stored: &mut u64) -> Option<Published> {
     if order.keep.is_none() && order.key.is_none() {
         return Some(Published::Done(None, Some(number(&reply)? as u32)));
     }
@@ -328,6 +341,9 @@ fn published(order: &Publish, reply: Value) -> Option<Published> {
         "done" => {
             let position = position(&bytes(parts.next()?)?);
             let nodes = number(&parts.next()?)?;
+            if let Some(count) = parts.next().and_then(|count| number(&count)) {
+                *stored = count as u64;
+            }
             Published::Done(position, u32::try_from(nodes).ok())
         }
         "skipped" => Published::Skipped(position(&bytes(parts.next()?)?)),

@@ -47,7 +47,10 @@ pub(super) trait Client: Send + 'static {
     /// Returns the event of a lost connection.
     fn lost(&mut self) -> Self::Event;
 
-    /// Accepts an order; returns `None` if it needs no command. `is_up`: the engine is connected.
+    /// Returns the number of publications that the store had at the latest answer to this port; 0 if it was started since.
+    fn stored(&self) -> u64;
+
+    /// Takes an order; `None` if there is no command to it. `is_up`: there is a connection.
     fn take(&mut self, order: Self::Order, is_up: bool) -> Option<Self::Job>;
 
     /// Returns the periodic commands that are due, while connected.
@@ -157,10 +160,11 @@ impl<C: Client> Commands<C> {
         fence: Fence,
     ) -> Result<(Session, Store), End> {
         let shared = Arc::clone(&self.shared);
+        let stored = self.client.stored();
         let connecting = async {
             let mut session = Session::connect(&shared, |_| {}).await?;
             let within = shared.settings.keyspace.timeout;
-            let verified = timeout(within, session.verify(&shared, known, fence)).await;
+            let verified = timeout(within, session.verify(&shared, known, stored, fence)).await;
             let late = || {
                 CallError::new(
                     CallErrorKind::Timeout,
@@ -295,7 +299,6 @@ impl<C: Client> Commands<C> {
         let mut useless = None;
         for (job, reply) in jobs.into_iter().zip(replies) {
             let Value::ServerError(error) = reply else {
-                self.shared.refused(None);
                 self.client
                     .answer(&self.shared, job, Some(reply), &mut events);
                 continue;
@@ -307,7 +310,7 @@ impl<C: Client> Commands<C> {
             } else if USELESS.iter().any(is_useless) {
                 useless = Some(words);
             } else {
-                self.shared.refused(Some(words));
+                self.shared.refused(words);
                 self.client.answer(&self.shared, job, None, &mut events);
             }
         }

@@ -41,6 +41,7 @@ pub(super) async fn serve(
         text: Bytes::new(),
         has_lease: false,
         has_left: false,
+        stored: 0,
     };
     commands::run(shared, client, orders, probes, events).await;
 }
@@ -53,6 +54,8 @@ struct Peers {
     /// Whether the lease existed before.
     has_lease: bool,
     has_left: bool,
+    /// The number of publications that the store had at the latest answer.
+    stored: u64,
 }
 
 /// An order, or a periodic command.
@@ -71,11 +74,18 @@ impl Client for Peers {
     const EVERY: Duration = Duration::from_millis(LEASE_RENEWAL_MS);
 
     fn connected(&mut self, _number: u64, store: Store) -> Event {
+        if store != Store::Same {
+            self.stored = 0;
+        }
         Event::Up(store)
     }
 
     fn lost(&mut self) -> Event {
         Event::Down
+    }
+
+    fn stored(&self) -> u64 {
+        self.stored
     }
 
     fn take(&mut self, order: Order, is_up: bool) -> Option<Job> {
@@ -122,8 +132,9 @@ impl Client for Peers {
                 let meta = keys.single("control:m");
                 let stream = keys.single("control:s");
                 let generation = keys.single("generation");
-                let keys_of_it: [&[u8]; 5] = [&meta, &stream, &generation, &meta, &fence.key];
-                command = scripts.run(Script::Publish, &keys_of_it);
+                let stored = keys.single("stored");
+                let used: [&[u8]; 6] = [&meta, &stream, &generation, &meta, &fence.key, &stored];
+                command = scripts.run(Script::Publish, &used);
                 command.arg(keys.single("control")).arg("").arg(&bytes[..]);
                 command.arg(CONTROL_SIZE);
                 command.arg(CONTROL_TTL.as_millis() as u64);
@@ -198,7 +209,13 @@ impl Client for Peers {
         events.push(match job {
             Job::Order(Order::Append { ticket, .. }) => Event::Appended {
                 ticket,
-                position: reply.and_then(|reply| position(&bytes(list(reply)?.nth(1)?)?)),
+                position: reply.and_then(|reply| {
+                    let mut parts = list(reply)?;
+                    let position = position(&bytes(parts.nth(1)?)?);
+                    let count = parts.nth(1).and_then(|count| number(&count));
+                    self.stored = count.map_or(self.stored, |count| count as u64);
+                    position
+                }),
             },
             Job::Order(Order::ReadControl { ticket, .. }) => Event::ControlRead {
                 ticket,

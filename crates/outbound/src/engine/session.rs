@@ -88,11 +88,12 @@ impl Session {
     }
 
     /// Makes sure that commands of this engine can be run and those of earlier connections can not, and learns the state of
-    /// the store.
+    /// the store. `stored` is the number of publications that it had when the port last heard of it.
     pub(super) async fn verify(
         &mut self,
         shared: &Shared,
         known: &mut Option<Known>,
+        stored: u64,
         fence: Fence,
     ) -> Result<Store, CallError> {
         self.load().await?;
@@ -101,15 +102,18 @@ impl Session {
         let (identity, generation) = (keys.single("identity"), keys.single("generation"));
         let replication = self.field("master_replid").to_owned();
         let before = self.field("master_replid2").to_owned();
-        let mut command = self
-            .scripts
-            .run(Script::Verify, &[&identity, &generation, &self.fence.key]);
+        let (count, begun_with) = (keys.single("stored"), keys.single("begun"));
+        let used: [&[u8]; 5] = [&identity, &generation, &self.fence.key, &count, &begun_with];
+        let mut command = self.scripts.run(Script::Verify, &used);
         // Its own id names the generation that a promotion begins.
         let begun = if trusts { "" } else { &*replication };
         command.arg(&replication).arg(&before).arg(begun);
         command
             .arg(self.fence.number)
             .arg(FENCE_TTL.as_millis() as u64);
+        command
+            .arg(known.as_ref().map_or("", |known| &*known.replication))
+            .arg(stored);
         let reply = self.query(&command).await?;
         let mut parts = list(reply).into_iter().flatten().filter_map(text);
         let (Some(state), Some(generation)) = (parts.next(), parts.next()) else {
@@ -201,7 +205,7 @@ impl Session {
         let (hash, stream) = (shared.keys.single("check:h"), shared.keys.single("check:s"));
         let (value, set) = (shared.keys.single("check:v"), shared.keys.single("check:z"));
         let channel = shared.keys.single("check");
-        let rows: [(&str, &[&[u8]]); 25] = [
+        let rows: [(&str, &[&[u8]]); 26] = [
             ("PING", &[]),
             ("INFO", &[b"server"]),
             ("SCRIPT", &[b"LOAD", b"return 1"]),
@@ -223,6 +227,7 @@ impl Session {
             ("SET", &[&value, b"1"]),
             ("GET", &[&value]),
             ("MGET", &[&value]),
+            ("INCR", &[&value]),
             ("EXISTS", &[&value]),
             ("SADD", &[&set, b"1"]),
             ("SMEMBERS", &[&set]),

@@ -2,15 +2,20 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use veche_calls::redis::RedisDatabase;
 use veche_nodes::NodeId;
 use veche_nodes::engine::channel;
 
 use super::port::Events;
 use super::scripts::Keys;
+
+/// Refusals that are further apart are two events. Each node writes its lease more often.
+const REFUSED_APART: Duration = Duration::from_secs(10);
 
 /// The location of an engine, and its use by this node.
 #[derive(Clone)]
@@ -51,7 +56,7 @@ pub enum Notice {
     Promoted,
     /// A replica was promoted, and positions are trusted.
     Trusted,
-    /// The server refuses commands; reported once until it accepts one.
+    /// The server refuses commands; said once until it has refused none for ten seconds.
     Refused(String),
 }
 
@@ -95,9 +100,9 @@ pub(super) struct Shared {
 pub(super) struct Said {
     /// Ports without a connection.
     lost: AtomicUsize,
-    /// The server refuses commands.
-    is_refused: AtomicBool,
-    /// The replication id of the server that was restarted.
+    /// When the server refused a command last.
+    refused_at: Mutex<Option<Instant>>,
+    /// The replication id of the server that was started again.
     restarted: Mutex<String>,
 }
 
@@ -126,14 +131,11 @@ impl Shared {
         }
     }
 
-    /// Handles a command that the server has rejected or accepted.
-    pub(super) fn refused(&self, why: Option<String>) {
-        let was_refused = self.said.is_refused.load(Ordering::Relaxed);
-        if was_refused == why.is_some() {
-            return;
-        }
-        self.said.is_refused.store(why.is_some(), Ordering::Relaxed);
-        if let Some(why) = why {
+    /// Notes that the server has refused a command. A server without memory refuses writes only: that it carries out other
+    /// commands in between is no end of that.
+    pub(super) fn refused(&self, why: String) {
+        let before = self.said.refused_at.lock().replace(Instant::now());
+        if before.is_none_or(|before| before.elapsed() > REFUSED_APART) {
             self.notice(&Notice::Refused(why));
         }
     }

@@ -58,6 +58,7 @@ fn a_demoted_server_is_not_published_to() {
     assert_eq!(bench.published.len(), 2);
     // The server was promoted again.
     assert_eq!(bench.desk.lost, [1]);
+    bench.subscribe(1, None);
     bench.publish_and_settle("c");
     assert_eq!(bench.desk.texts(1).last(), Some(&"c"));
 }
