@@ -92,6 +92,8 @@ pub(crate) struct Process {
     /// The recent average duration of an event.
     pace: Duration,
     answered: Option<Instant>,
+    /// Whether it has had an event other than its own `start` and `stop`.
+    is_used: bool,
 }
 
 impl Process {
@@ -144,6 +146,7 @@ impl Process {
             last_id: 0,
             pace: QUICK * 2,
             answered: None,
+            is_used: false,
         })
     }
 
@@ -191,6 +194,7 @@ impl Process {
         self.output.extend_from_slice(HEAD);
         self.output.extend_from_slice(id.as_bytes());
         self.output.extend_from_slice(&rest[HEAD.len() + 1..]);
+        self.is_used |= job.is_some();
         let is_begun = self.in_hand.len() < self.concurrency;
         let since = is_begun.then_some(now);
         self.in_hand
@@ -212,10 +216,11 @@ impl Process {
         Some((taken, took))
     }
 
-    /// Returns when the process last had an event in hand; `None` while it has one.
+    /// Returns when the process last had an event in hand; `None` while it has one, and before the first: its successor
+    /// would be no fresher.
     pub(crate) fn idle_since(&self) -> Option<Instant> {
-        let is_idle = self.in_hand.is_empty();
-        is_idle.then(|| self.answered.unwrap_or(self.started))
+        let is_idle = self.is_used && self.in_hand.is_empty();
+        self.answered.filter(|_| is_idle)
     }
 
     /// Returns the event that has been handled for the longest time, and its start.

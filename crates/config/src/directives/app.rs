@@ -88,7 +88,7 @@ pub(super) static APP: &[Directive] = &[
             off: true,
         },
         DefaultValue::Toml("\"off\""),
-        "With `runtime = \"php\"` and `\"worker\"`: the time without an event after which a process is replaced, which frees what it has gathered. With `\"fastcgi\"`: how long a connection to the FastCGI server is kept for the next event. A kept connection occupies a process of php-fpm, and events are lost with it where the pool has a `pm.max_requests`: set it to 0 there.",
+        "With `runtime = \"php\"` and `\"worker\"`: the time without an event after which a process is replaced, which frees what it has gathered. A process without any event yet stays. With `\"fastcgi\"`: how long a connection to the FastCGI server is kept for the next event. A kept connection occupies a process of php-fpm, and events are lost with it where the pool has a `pm.max_requests`: set it to 0 there.",
     ),
     Section::App.row(
         "api_url",

@@ -33,6 +33,7 @@ $app->message(function (Veche\Connection $conn, string $data, bool $isBinary) us
         'leak' => $GLOBALS['leak'] ??= str_repeat('x', 100 << 20),
         'rubbish' => fwrite(fopen('php://fd/3', 'w'), 'this is no frame at all'),
         'half' => fwrite(fopen('php://fd/3', 'w'), "\x09\0\0\0\0\0\0\0{") && exec('kill -9 ' . getmypid()),
+        'part' => fwrite(fopen('php://fd/3', 'w'), "\x09\0\0\0\0\0\0\0{") && sleep(60),
         'huge' => fwrite(fopen('php://fd/3', 'w'), "\x09\0\0\0\x01\0\0\x01{"),
         'leave' => $conn->close(4000, 'as you wish'),
         'greet' => $conn->send($app->options()['greeting']),
@@ -324,6 +325,74 @@ fn figures_of_processes_are_in_the_metrics_and_in_the_status() {
         pool.is_some_and(|pool| pool.contains("restarts: 1 failed")),
         "{status}"
     );
+}
+
+#[test]
+fn a_process_without_any_event_yet_is_not_replaced_for_being_idle() {
+    if !has_php() {
+        return;
+    }
+    let server = serve(USUAL, "workers = 1\nidle_ttl = \"1s\"");
+    let mut socket = Socket::open(server.public, "/php?user=ann");
+    socket.say("pid");
+    let first = socket.text();
+    let stopped = server.folder.join("stopped");
+    until("its end", || {
+        std::fs::read_to_string(&stopped).is_ok_and(|text| text.contains(&first))
+    });
+    // Three times the limit: its successor has had no event.
+    std::thread::sleep(Duration::from_secs(3));
+    let line = "replacing a process: idle_ttl";
+    assert_eq!(server.log().matches(line).count(), 1);
+    socket.say("pid");
+    assert_ne!(socket.text(), first);
+}
+
+#[test]
+fn at_most_a_quarter_of_the_processes_is_replaced_at_once() {
+    if !has_php() {
+        return;
+    }
+    let app = APP.replace(
+        "$app->start(fn () => file_put_contents(__DIR__ . '/started', getmypid() . \"\\n\", FILE_APPEND));",
+        "$app->start(function () {
+    file_put_contents(__DIR__ . '/starts', '+', FILE_APPEND | LOCK_EX);
+    usleep(300000);
+    file_put_contents(__DIR__ . '/starts', '-', FILE_APPEND | LOCK_EX);
+});",
+    );
+    let server = Server::serving(
+        USUAL,
+        &routes("workers = 8\nttl = \"3s\""),
+        &[("app.php", &program(&app))],
+    );
+    let starts = server.folder.join("starts");
+    let marks = || std::fs::read_to_string(&starts).unwrap_or_default();
+    until("eight successors", || marks().matches('-').count() >= 16);
+    let (mut begun, mut under_way) = (0, 0_usize);
+    for mark in marks().chars() {
+        match mark {
+            '+' => (begun, under_way) = (begun + 1, under_way + 1),
+            _ => under_way -= 1,
+        }
+        assert!(begun <= 8 || under_way <= 2, "{under_way} at once");
+    }
+}
+
+#[test]
+fn half_a_frame_without_its_rest_ends_at_the_time_limit() {
+    if !has_php() {
+        return;
+    }
+    let server = serve(USUAL, "workers = 1\nevent_timeout = \"1s\"");
+    let mut socket = Socket::open(server.public, "/php?user=ann");
+    socket.say("part");
+    assert_eq!(socket.closed(), 1011);
+    let why = "the event message took longer than 1s";
+    until("the reason", || server.log().contains(why));
+    let mut socket = Socket::open(server.public, "/php?user=ann");
+    socket.say("count");
+    assert_eq!(socket.text(), "ann has said 1");
 }
 
 #[test]
