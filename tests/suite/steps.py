@@ -12,7 +12,7 @@ CARGO = "--workspace --locked --quiet"
 
 BUILT = ("build",)
 READY = ("setup", "build")
-# Every core: what it does is done by as many threads as there are.
+# Every core: it runs as many threads as there are.
 ALL = 1000.0
 
 # Crates whose tests start no server, and those of their binaries that last or start processes.

@@ -34,7 +34,7 @@ function state(node) {
 function take(cluster) {
   find("nodes").hidden = !cluster;
   if (!cluster) {
-    say(find("nodes-note"), "This server is not a node of a cluster: [engine] type is \"memory\".");
+    say(find("nodes-note"), "This server is not a node of a cluster: type in [engine] is \"memory\".");
     return;
   }
   const partial = `Queries to all nodes: ${whole(cluster.questions)}, of which ${whole(cluster.partial_answers)} were answered in part.`;

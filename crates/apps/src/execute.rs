@@ -404,7 +404,7 @@ impl AppHosts {
         let method = about.map(|about| about.method.as_str());
         let path = about.map(|about| about.path.as_str());
         let text = text.replace('\t', "  ");
-        // One record with its traceback; the log escapes line breaks, so a record can't imitate another line.
+        // Writes one record with its traceback; the log escapes line breaks, so a record can't imitate another line.
         macro_rules! record {
             ($level:ident) => {
                 $level!(target: LOG, app, worker, connection, user, method, path, "{text}")
@@ -419,7 +419,7 @@ impl AppHosts {
     }
 }
 
-/// Returns the answer if it is for the request that is being delivered; otherwise delivers it separately.
+/// Returns the response if it belongs to the request that is being delivered; otherwise delivers it separately.
 fn answer(
     current: Option<ConnectionId>,
     to: ConnectionId,

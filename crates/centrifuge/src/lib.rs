@@ -1,8 +1,8 @@
 //! The wire format of Centrifugo's client protocol, version 2: decoding of commands, and encoding of replies and
 //! pushes, as JSON and Protobuf.
 //!
-//! Pure: it knows no socket, no session and no clock, nor which command is allowed when. What comes is borrowed; what
-//! is no command is refused with a [`MalformedMessage`] and never panics. What leaves goes to the end of a buffer, and nothing
+//! Pure: it knows no socket, no session and no clock, nor which command is allowed when. Input is borrowed; input that
+//! is not a command is rejected with a [`MalformedMessage`] and never panics. Output is appended to a buffer, and nothing
 //! else is allocated for it.
 //!
 //! ```

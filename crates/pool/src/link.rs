@@ -1,4 +1,4 @@
-//! One server thread's share in a pool.
+//! One server thread's handle on a pool.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Joins the pool of a program, whose processes begin to run.
+    /// Joins the pool of a program and starts its processes if necessary.
     pub(crate) fn new(
         program: &Program,
         wake: Option<Wake>,

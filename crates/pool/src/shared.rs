@@ -1,4 +1,4 @@
-//! What lies between the server threads and the thread of a pool.
+//! The queues between the server threads and the thread of a pool.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -16,23 +16,23 @@ pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
 /// An event on its way to a process.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// Where its outcome goes.
+    /// The recipient of the outcome.
     pub(crate) outlet: Arc<Outlet>,
-    /// By which the server thread knows it.
+    /// The number by which the server thread identifies the event.
     pub(crate) number: u64,
     pub(crate) name: EventName,
     /// The frame, with an id of 0.
     pub(crate) frame: Vec<u8>,
 }
 
-/// What a server thread wants of the pool.
+/// A request of a server thread to the pool.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// An event is to be handled.
+    /// Requests the handling of an event.
     Job(Job),
-    /// The answer to an event is not wanted any more.
+    /// The answer to an event is no longer needed.
     Cancel(u64, Arc<Outlet>),
-    /// A whole frame for a process, if it still runs.
+    /// A complete frame for a process, ignored if the process has ended.
     Frame(ProcessKey, Vec<u8>),
 }
 
@@ -40,33 +40,35 @@ pub(crate) enum Order {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ProcessKey(pub(crate) u64);
 
-/// Why an event has no answer.
+/// The reason why an event has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unanswered {
-    /// Its process ended, or was ended.
+    /// The process ended or was killed.
     Failed,
-    /// It found no room in the queue, or no process in time.
+    /// The queue was full, or no process was free in time.
     Busy,
     /// The application has no handler for it.
     Unhandled,
 }
 
-/// What a pool has for a server thread.
+/// A message of a pool for a server thread.
 #[derive(Debug)]
 pub(crate) enum Mail {
-    /// A frame of a process; `event` is the event's number and id, where there is one.
+    /// A frame of a process; `event` is the event's number and id, if any.
     Frame {
         process: ProcessKey,
         event: Option<(u64, u64)>,
-        /// Head and payload.
+        /// The frame's head and payload.
         bytes: Vec<u8>,
         head_bytes: usize,
     },
-    /// An event ends without an answer; the text is for the log.
+    /// An event has ended without an answer; the text is for the log.
     Unanswered(u64, Unanswered, Option<String>),
+    /// A process has not begun to take events; the text is for the log.
+    NotStarted(String),
 }
 
-/// Mail for one server thread.
+/// The queue of messages for one server thread.
 pub(crate) struct Outlet {
     pub(crate) mail: Inbox<Mail>,
     wake: Mutex<Option<Wake>>,
@@ -101,13 +103,13 @@ impl Outlet {
     }
 }
 
-/// One pool, as its users know it.
+/// A pool as seen by its users.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) orders: Inbox<Order>,
     /// Counts up when orders are announced.
     waker: OwnedFd,
-    /// The boxes of all server threads that have joined.
+    /// The queues of all server threads that have joined.
     users: Mutex<Vec<Arc<Outlet>>>,
     /// Bit `n` stands for the event `EventName::ALL[n]`; meaningful once a process is ready.
     events: AtomicU32,
@@ -142,7 +144,7 @@ impl Shared {
     }
 
     fn wake(&self) {
-        // A counter that is full wakes as well.
+        // A counter at its maximum wakes as well.
         let _ = rustix::io::write(&self.waker, &1_u64.to_ne_bytes());
     }
 
@@ -156,12 +158,12 @@ impl Shared {
         self.wake();
     }
 
-    /// Returns the box of the server thread that joined first.
+    /// Returns the queue of the server thread that joined first.
     pub(crate) fn first_user(&self) -> Option<Arc<Outlet>> {
         self.users.lock().first().cloned()
     }
 
-    /// Notes the events that processes handle, the first of which is ready now.
+    /// Sets the events that processes handle; the first process is ready now.
     pub(crate) fn set_ready(&self, events: u32) {
         self.events.store(events, Ordering::Release);
         self.is_ready.store(true, Ordering::Release);
@@ -171,7 +173,7 @@ impl Shared {
         self.is_ready.load(Ordering::Acquire)
     }
 
-    /// Returns whether such events are handled; true as long as that is not known.
+    /// Returns whether such events are handled; true until that is known.
     pub(crate) fn handles(&self, event: EventName) -> bool {
         !self.is_ready() || self.events.load(Ordering::Acquire) & bit(event) != 0
     }

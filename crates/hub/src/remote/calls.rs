@@ -17,7 +17,7 @@ use crate::{
     SubscribeOutcome,
 };
 
-/// Publications that wait at most, and their bytes; beyond that publishers pause.
+/// The maximum number of waiting publications; beyond it publishers pause.
 const WAITING_MAX: usize = 1 << 16;
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
@@ -170,7 +170,7 @@ impl Engine for RemoteEngine {
             channel: Arc::clone(kept.name),
             keep: self.keep(kept.history),
             since: query.since.map(|since| since.offset),
-            // One more shows that there are too many.
+            // One more than the limit shows that there are too many.
             limit: query.limit.min(answer_max.saturating_add(1)),
             direction: match query.is_reverse {
                 true => Direction::Reverse,

@@ -1,5 +1,5 @@
-//! The control stream as one node sees it: how far it has read, which commands it has carried out, and its own commands that
-//! may have to be appended again.
+//! The control stream from one node's point of view: the last entry read, the commands carried out, and its own
+//! commands that may have to be appended again.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -8,24 +8,25 @@ use veche_types::Position;
 
 use crate::{Ban, NodeId};
 
-/// The time for which a node appends its commands again after a broken connection, in milliseconds.
+/// The age up to which a node appends its commands again after a broken connection, in milliseconds. A command with a lasting
+/// effect is appended later too.
 pub(super) const AGAIN_MS: u64 = 60_000;
 
-/// Commands that are kept for that, at most.
+/// The maximum number of stored commands for that.
 const AGAIN_MAX: usize = 10_000;
 
 /// Sources whose numbers are known, at most.
 const SOURCES_MAX: usize = 1024;
 
-/// Numbers of one source that may come out of order.
+/// The window within which numbers of one source may arrive out of order.
 const APART_MAX: usize = 1024;
 
-/// What becomes of an entry.
+/// The handling of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Take,
     Skip,
-    /// Entries before it are missing.
+    /// Earlier entries are missing.
     Gap,
 }
 
@@ -34,20 +35,31 @@ pub(super) struct Commands {
     last: Option<Position>,
     reading: Option<u64>,
     carried_out: HashMap<NodeId, CarriedOut>,
-    /// Commands of this node, with the time of each.
-    own: VecDeque<(u64, Bytes)>,
-    /// It is not known whether a command of this node is stored.
+    /// Commands of this node, the oldest first.
+    own: VecDeque<Own>,
+    /// Whether a command of this node may or may not be stored.
     pub(super) is_unsure: bool,
-    /// Entries came by the feed while the stream was read: they may be behind what was read.
+    /// Entries arrived by the feed during a read: they may be behind the read ones.
     pub(super) has_skipped: bool,
 }
 
-/// The numbers of a source's commands that were carried out.
+/// A command of this node.
+#[derive(Debug)]
+struct Own {
+    at_ms: u64,
+    bytes: Bytes,
+    /// The order that appends it.
+    ticket: Option<u64>,
+    /// It is kept until it is appended, whenever that is.
+    is_due: bool,
+}
+
+/// The numbers of a source's commands that were executed.
 #[derive(Debug)]
 struct CarriedOut {
-    /// All up to this one.
+    /// All sequence numbers up to this one are done.
     floor: u64,
-    /// Those above it.
+    /// Commands above the floor that were carried out.
     above: BTreeSet<u64>,
 }
 
@@ -64,7 +76,7 @@ impl Commands {
         self.last = None;
     }
 
-    /// Takes note of the last order to read: answers to earlier ones don't count.
+    /// Records the last order to read: answers to earlier ones are ignored.
     pub(super) fn read(&mut self, ticket: u64) {
         self.reading = Some(ticket);
     }
@@ -88,7 +100,7 @@ impl Commands {
         }
     }
 
-    /// Returns whether a command was not carried out yet, and takes note of it.
+    /// Returns whether a command is new, and records it.
     pub(super) fn is_new(&mut self, source: NodeId, sequence: u64) -> bool {
         if let Some(known) = self.carried_out.get_mut(&source) {
             return known.is_new(sequence);
@@ -101,29 +113,44 @@ impl Commands {
         true
     }
 
-    /// Keeps a command of this node.
-    pub(super) fn keep(&mut self, now_ms: u64, bytes: Bytes) {
+    /// Keeps a command of this node. `is_lasting`: its effect lasts, so it is appended however late.
+    pub(super) fn keep(&mut self, now_ms: u64, bytes: Bytes, is_lasting: bool) {
         self.forget_old(now_ms);
         if self.own.len() >= AGAIN_MAX {
             self.own.pop_front();
         }
-        self.own.push_back((now_ms, bytes));
+        self.own.push_back(Own {
+            at_ms: now_ms,
+            bytes,
+            ticket: None,
+            is_due: is_lasting,
+        });
     }
 
-    /// Returns the commands of this node of the last minute.
+    /// Notes the order that appends a command of this node.
+    pub(super) fn appending(&mut self, ticket: u64, bytes: &Bytes) {
+        // As a rule it is the last one.
+        if let Some(own) = self.own.iter_mut().rev().find(|own| own.bytes == *bytes) {
+            own.ticket = Some(ticket);
+        }
+    }
+
+    /// Notes that an order that appends a command is carried out.
+    pub(super) fn is_appended(&mut self, ticket: u64) {
+        if let Some(own) = self.own.iter_mut().find(|own| own.ticket == Some(ticket)) {
+            own.is_due = false;
+        }
+    }
+
+    /// Returns the commands of this node of the last minute, and older ones that last and are not appended.
     pub(super) fn again(&mut self, now_ms: u64) -> Vec<Bytes> {
         self.forget_old(now_ms);
-        self.own.iter().map(|(_, bytes)| bytes.clone()).collect()
+        self.own.iter().map(|own| own.bytes.clone()).collect()
     }
 
     fn forget_old(&mut self, now_ms: u64) {
-        while self
-            .own
-            .front()
-            .is_some_and(|(at_ms, _)| now_ms >= at_ms + AGAIN_MS)
-        {
-            self.own.pop_front();
-        }
+        self.own
+            .retain(|own| own.is_due || now_ms < own.at_ms + AGAIN_MS);
     }
 }
 
@@ -144,7 +171,7 @@ impl CarriedOut {
     }
 }
 
-/// Returns the name under which a block is stored: a block of the same name replaces it.
+/// Returns the name under which a ban is stored: a ban of the same name replaces it.
 pub(super) fn block_name(block: &Ban) -> Bytes {
     let (kind, name) = match block {
         Ban::User { user, .. } | Ban::UserAllowed { user } => ("user", user),
@@ -154,7 +181,7 @@ pub(super) fn block_name(block: &Ban) -> Bytes {
     format!("{kind}:{name}").into()
 }
 
-/// Returns the stored form of a block; `None` for one that ends another.
+/// Returns the stored form of a ban; `None` for an unban.
 pub(super) fn block_value(block: &Ban) -> Option<Bytes> {
     if matches!(block, Ban::UserAllowed { .. }) {
         return None;

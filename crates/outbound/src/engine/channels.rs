@@ -21,13 +21,13 @@ use super::scripts::Script;
 use super::session::Session;
 use super::shared::Shared;
 
-/// How long publishers' keys are stored, in milliseconds, as the hub does.
+/// The time for which idempotency keys are stored, in milliseconds, as in the hub.
 const KEY_TTL_MS: u64 = 5 * 60 * 1000;
 
-/// The most members that are listed, and one.
+/// The maximum number of listed members, plus one.
 const LISTED_MAX: usize = 10_000;
 
-/// Carries out the orders of a port until it is gone.
+/// Executes the orders of a port until the port is dropped.
 pub(super) async fn serve(
     shared: Arc<Shared>,
     orders: UnboundedReceiver<Vec<Order>>,
@@ -39,6 +39,7 @@ pub(super) async fn serve(
         changes,
         number: 0,
         is_begun: false,
+        stored: 0,
     };
     commands::run(shared, client, orders, probes, events).await;
 }
@@ -47,8 +48,10 @@ struct Channels {
     changes: UnboundedSender<Change>,
     /// The number of the connection.
     number: u64,
-    /// The home has taken note of it.
+    /// Whether the home has learned of the connection.
     is_begun: bool,
+    /// The number of publications that the store had at the latest answer.
+    stored: u64,
 }
 
 /// An order that has a command, or a probe of the feed.
@@ -66,11 +69,18 @@ impl Client for Channels {
 
     fn connected(&mut self, number: u64, store: Store) -> Event {
         (self.number, self.is_begun) = (number, false);
+        if store != Store::Same {
+            self.stored = 0;
+        }
         Event::Up(number, store)
     }
 
     fn lost(&mut self) -> Event {
         Event::Down
+    }
+
+    fn stored(&self) -> u64 {
+        self.stored
     }
 
     fn take(&mut self, order: Order, is_up: bool) -> Option<Job> {
@@ -153,7 +163,9 @@ impl Client for Channels {
                 ticket: order.ticket,
                 result: match reply {
                     None => Published::Refused,
-                    Some(reply) => published(&order, reply).unwrap_or(Published::Unknown),
+                    Some(reply) => {
+                        published(&order, reply, &mut self.stored).unwrap_or(Published::Unknown)
+                    }
                 },
             },
             Order::Check(order) => Event::Checked {
@@ -207,7 +219,8 @@ fn publish(shared: &Shared, session: &Session, order: &Publish) -> Cmd {
     let (meta, stream) = (keys.meta(channel), keys.stream(channel));
     let generation = keys.single("generation");
     let Session { scripts, fence, .. } = session;
-    let used: [&[u8]; 5] = [&meta, &stream, &generation, &result, &fence.key];
+    let stored = keys.single("stored");
+    let used: [&[u8]; 6] = [&meta, &stream, &generation, &result, &fence.key, &stored];
     let mut command = scripts.run(Script::Publish, &used);
     command.arg(topic).arg(head).arg(&order.data[..]);
     match &order.keep {
@@ -224,7 +237,7 @@ fn publish(shared: &Shared, session: &Session, order: &Publish) -> Cmd {
     };
     match &order.version {
         None => command.arg("").arg(""),
-        // Texts of one length compare as their numbers do.
+        // Texts of equal length compare like their numbers.
         Some(version) => command
             .arg(format!("{:020}", version.number))
             .arg(&*version.epoch),
@@ -319,7 +332,7 @@ fn member(shared: &Shared, session: &Session, order: &Member) -> Cmd {
     command
 }
 
-fn published(order: &Publish, reply: Value) -> Option<Published> {
+fn published(order: &Publish, reply: Value, stored: &mut u64) -> Option<Published> {
     if order.keep.is_none() && order.key.is_none() {
         return Some(Published::Done(None, Some(number(&reply)? as u32)));
     }
@@ -328,6 +341,9 @@ fn published(order: &Publish, reply: Value) -> Option<Published> {
         "done" => {
             let position = position(&bytes(parts.next()?)?);
             let nodes = number(&parts.next()?)?;
+            if let Some(count) = parts.next().and_then(|count| number(&count)) {
+                *stored = count as u64;
+            }
             Published::Done(position, u32::try_from(nodes).ok())
         }
         "skipped" => Published::Skipped(position(&bytes(parts.next()?)?)),
@@ -341,7 +357,7 @@ fn found(reply: Value) -> Option<Found> {
     let id = parts.next().and_then(bytes);
     let id = id.and_then(|id| Some(u64::from_be_bytes(*id.first_chunk()?)));
     let latest = parts.next().and_then(bytes);
-    // Offsets of this engine are dense.
+    // The offsets of this engine are dense.
     let latest = latest.map(|data| (top.offset.saturating_sub(1), Bytes::from(data)));
     Some(Found {
         top,
@@ -364,8 +380,8 @@ fn read_entries(order: &Read, reply: Value) -> Option<Box<Entries>> {
     }))
 }
 
-/// The offset before the first of these entries, which are in a row: offsets are dense. Those that end before the top are
-/// no chain to it.
+/// Returns the offset before the first of these entries, which are contiguous: offsets are dense. Entries that end
+/// before the top are not a chain to it.
 fn before(top: Position, entries: &[(u64, Bytes)], order: &Read) -> u64 {
     let is_chain = entries.last().is_none_or(|(last, _)| *last == top.offset);
     match entries.first() {

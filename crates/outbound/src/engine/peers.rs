@@ -1,4 +1,4 @@
-//! The orders of a node for its messages to others as commands, its lease, and the members of nodes that are gone.
+//! A node's messages to others as commands, its lease, and the members of ended nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,17 +18,17 @@ use super::scripts::Script;
 use super::session::Session;
 use super::shared::Shared;
 
-/// Entries that the control stream stores.
+/// The maximum number of stored entries of the control stream.
 const CONTROL_SIZE: u32 = 10_000;
 
-/// How long they are stored, and how long the stream's position is.
+/// The time for which they and the stream's position are stored.
 const CONTROL_TTL: Duration = Duration::from_secs(7 * 86_400);
 const CONTROL_POSITION_TTL: Duration = Duration::from_secs(30 * 86_400);
 
-/// Channels whose members are removed by one script.
+/// The maximum number of channels whose members one script removes.
 const BURIED_MAX: usize = 100;
 
-/// Carries out the orders of a port until it is gone.
+/// Executes the orders of a port until the port is dropped.
 pub(super) async fn serve(
     shared: Arc<Shared>,
     orders: UnboundedReceiver<Vec<Order>>,
@@ -41,21 +41,24 @@ pub(super) async fn serve(
         text: Bytes::new(),
         has_lease: false,
         has_left: false,
+        stored: 0,
     };
     commands::run(shared, client, orders, probes, events).await;
 }
 
 struct Peers {
-    /// The feed lasts as long as it.
+    /// Keeps the feed alive as long as this value.
     _changes: UnboundedSender<Change>,
-    /// What is published with the lease.
+    /// The announcement published with the lease.
     text: Bytes,
-    /// The lease was there.
+    /// Whether the lease existed before.
     has_lease: bool,
     has_left: bool,
+    /// The number of publications that the store had at the latest answer.
+    stored: u64,
 }
 
-/// An order, or what is due at times.
+/// An order, or a periodic command.
 pub(super) enum Job {
     Order(Order),
     Renew,
@@ -71,11 +74,18 @@ impl Client for Peers {
     const EVERY: Duration = Duration::from_millis(LEASE_RENEWAL_MS);
 
     fn connected(&mut self, _number: u64, store: Store) -> Event {
+        if store != Store::Same {
+            self.stored = 0;
+        }
         Event::Up(store)
     }
 
     fn lost(&mut self) -> Event {
         Event::Down
+    }
+
+    fn stored(&self) -> u64 {
+        self.stored
     }
 
     fn take(&mut self, order: Order, is_up: bool) -> Option<Job> {
@@ -122,8 +132,9 @@ impl Client for Peers {
                 let meta = keys.single("control:m");
                 let stream = keys.single("control:s");
                 let generation = keys.single("generation");
-                let keys_of_it: [&[u8]; 5] = [&meta, &stream, &generation, &meta, &fence.key];
-                command = scripts.run(Script::Publish, &keys_of_it);
+                let stored = keys.single("stored");
+                let used: [&[u8]; 6] = [&meta, &stream, &generation, &meta, &fence.key, &stored];
+                command = scripts.run(Script::Publish, &used);
                 command.arg(keys.single("control")).arg("").arg(&bytes[..]);
                 command.arg(CONTROL_SIZE);
                 command.arg(CONTROL_TTL.as_millis() as u64);
@@ -198,7 +209,13 @@ impl Client for Peers {
         events.push(match job {
             Job::Order(Order::Append { ticket, .. }) => Event::Appended {
                 ticket,
-                position: reply.and_then(|reply| position(&bytes(list(reply)?.nth(1)?)?)),
+                position: reply.and_then(|reply| {
+                    let mut parts = list(reply)?;
+                    let position = position(&bytes(parts.nth(1)?)?);
+                    let count = parts.nth(1).and_then(|count| number(&count));
+                    self.stored = count.map_or(self.stored, |count| count as u64);
+                    position
+                }),
             },
             Job::Order(Order::ReadControl { ticket, .. }) => Event::ControlRead {
                 ticket,
@@ -218,7 +235,7 @@ impl Client for Peers {
             },
             Job::Renew => {
                 let had_ended = reply.and_then(|reply| number(&reply)) == Some(1);
-                // Others may have removed its members meanwhile.
+                // Other nodes may have removed its members meanwhile.
                 if std::mem::replace(&mut self.has_lease, true) && had_ended {
                     shared.tell_homes(&channel::Event::Forgotten);
                 }
@@ -232,7 +249,7 @@ impl Client for Peers {
     }
 }
 
-/// The epoch of a control stream that this node begins.
+/// Returns the epoch of a control stream that this node begins.
 fn epoch_of(node: NodeId) -> u64 {
     veche_types::Epoch::from_bits(node.0).bits()
 }
@@ -243,7 +260,7 @@ fn control(reply: Value) -> Option<Entries> {
     let mut entries = entries(parts.next()?)?;
     entries.reverse();
     let before = entries.first().map_or(top.offset, |(first, _)| {
-        // Offsets of this engine are dense.
+        // The offsets of this engine are dense.
         first.saturating_sub(1)
     });
     Some(Entries {
@@ -272,7 +289,7 @@ fn table(reply: Value) -> Option<Vec<(Bytes, Bytes)>> {
     Some(values)
 }
 
-/// Tells homes of members that were removed.
+/// Notifies homes of removed members.
 fn departed(shared: &Shared, reply: Option<Value>) {
     let Some(mut parts) = reply.and_then(list) else {
         return;

@@ -3,7 +3,7 @@
 use redis::Cmd;
 use veche_nodes::NodeId;
 
-/// A script.
+/// A script that Redis runs atomically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Script {
     Publish,
@@ -32,12 +32,12 @@ const TEXTS: [&str; 10] = [
     include_str!("scripts/leases.lua"),
 ];
 
-/// The hashes by which a server knows the scripts.
+/// The hashes by which a server identifies the scripts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Loaded(Vec<String>);
 
 impl Loaded {
-    /// Returns the commands that load them.
+    /// Returns the commands that load the scripts.
     pub(super) fn commands() -> impl Iterator<Item = Cmd> {
         TEXTS.iter().map(|text| {
             let mut command = redis::cmd("SCRIPT");
@@ -46,7 +46,7 @@ impl Loaded {
         })
     }
 
-    /// Takes the replies to these.
+    /// Creates the list from the replies to these commands.
     pub(super) fn new(hashes: impl Iterator<Item = String>) -> Self {
         Self(hashes.collect())
     }
@@ -123,7 +123,7 @@ impl Keys {
         self.named("p", channel)
     }
 
-    /// What keys of leases begin with.
+    /// The prefix of keys of leases.
     pub(super) fn leases(&self) -> Vec<u8> {
         self.named("lease", "")
     }

@@ -1,4 +1,4 @@
-//! A relay between a node and its server that can stall what goes through it.
+//! A relay between a node and its server that can stall the traffic.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -14,14 +14,14 @@ pub(crate) struct Relay {
     pub(crate) port: u16,
     pipes: Arc<Mutex<Vec<Arc<Pipe>>>>,
     is_stalled: Arc<AtomicBool>,
-    /// Connections so far.
+    /// Number of connections so far.
     pub(crate) count: Arc<AtomicU32>,
 }
 
-/// A connection.
+/// A connection through the relay.
 #[derive(Default)]
 struct Pipe {
-    /// It has subscribed to something.
+    /// The connection has subscribed to a channel.
     is_feed: AtomicBool,
     /// It has carried orders for a channel of the tests.
     has_orders: AtomicBool,
@@ -75,7 +75,7 @@ impl Relay {
         relay
     }
 
-    /// Lets nothing more reach the node on the feeds that there are.
+    /// Stops all data to the node on the current feeds.
     pub(crate) fn silence_feeds(&self) {
         for pipe in self.pipes.lock().iter() {
             let is_feed = pipe.is_feed.load(Ordering::Relaxed);

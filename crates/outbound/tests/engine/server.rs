@@ -1,7 +1,6 @@
 //! A Redis server of Debian's package, on a port and in a folder of its own.
 
-use std::net::{TcpListener, TcpStream};
-use std::ops::Range;
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -13,8 +12,7 @@ use tokio::time::Instant;
 use veche_calls::redis::RedisDatabase;
 use veche_calls::{ServerAccount as Address, TlsMode};
 
-/// Below those that systems give away.
-const PORTS: Range<u16> = 20_000..32_000;
+use crate::ports::free_address;
 
 pub(crate) struct Server {
     folder: PathBuf,
@@ -41,7 +39,7 @@ impl Server {
         std::fs::create_dir_all(&folder).expect("a folder");
         let server = Self {
             folder,
-            port: free_port(),
+            port: free_address().port(),
             arguments: arguments.iter().map(ToString::to_string).collect(),
             child: Mutex::default(),
         };
@@ -133,19 +131,6 @@ impl Server {
             idle_timeout: within,
             queue: 1,
         })
-    }
-}
-
-/// Returns a port that is free, and that the system gives to nothing that asks for any port: such a listener or connection
-/// could take it before the server does.
-fn free_port() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let number = std::process::id() * 64 + NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = PORTS.start + (number % PORTS.len() as u32) as u16;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
     }
 }
 

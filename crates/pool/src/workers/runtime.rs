@@ -185,7 +185,7 @@ impl Runtime for Workers {
         self.links().for_each(Link::announce_orders);
         self.switch();
         if self.is_stopping && self.connections.is_empty() && self.in_hand.is_empty() {
-            // The last one has the processes end.
+            // The last reference ends the processes.
             self.newer = None;
             self.older.extend(self.link.take());
             self.older.clear();

@@ -1,6 +1,7 @@
 //! The server address given to `connect`: a URL or a table of options. The query of a URL contains options too.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mlua::Value;
@@ -32,6 +33,31 @@ pub(super) struct ServerKind {
     pub(super) port: u16,
     /// The names of options besides the common ones.
     pub(super) options: &'static [&'static str],
+}
+
+impl ServerKind {
+    /// Returns the database of the configuration that the argument names; `None` if it is a URL or a table.
+    pub(super) fn configured<T: Clone>(
+        &self,
+        databases: &BTreeMap<String, Arc<T>>,
+        argument: &Value,
+    ) -> mlua::Result<Option<T>> {
+        let Value::String(name) = argument else {
+            return Ok(None);
+        };
+        let name = name.to_string_lossy();
+        if name.contains("://") {
+            return Ok(None);
+        }
+        let database = databases.get(&*name);
+        let database = database.ok_or_else(|| {
+            let Self { function, .. } = self;
+            fault(format!(
+                "{function}: the configuration has no [[database]] {name:?} of this kind, and it is not a URL"
+            ))
+        })?;
+        Ok(Some(T::clone(database)))
+    }
 }
 
 /// Options of all kinds.
@@ -155,7 +181,7 @@ impl NamedOptions {
             value => match (as_number(value), text(value)) {
                 (Some(number), _) => OptionValue::Number(number),
                 (None, Some(text)) => OptionValue::Text(text),
-                (None, None) => return Err(self.bad(&name, "text, a number or a boolean")),
+                (None, None) => return Err(self.bad(&name, "a string, a number or a boolean")),
             },
         };
         self.put(&name, value)

@@ -50,7 +50,7 @@ fn reports_hold_no_secrets() {
 
 /// A closed loop sends nothing while the tester is stopped, which is not the server's fault.
 #[test]
-fn a_tester_that_was_stopped_says_so() {
+fn a_paused_tester_is_reported() {
     let address = serve_websocket(known::WebSocket::echo);
     let url = format!("ws://{address}/");
     let tester = spawn(&[
@@ -91,7 +91,7 @@ fn a_tester_that_was_stopped_says_so() {
 #[test]
 fn a_server_that_does_not_read_fills_no_memory() {
     let address = serve_websocket(|websocket| {
-        // It keeps the connection and stops reading.
+        // The server keeps the connection and stops reading.
         thread::sleep(Duration::from_secs(30));
         drop(websocket);
     });

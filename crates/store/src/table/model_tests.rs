@@ -190,7 +190,7 @@ fn count(changes: &Watcher, told: &mut Vec<String>) -> u64 {
 }
 
 #[test]
-fn each_change_is_told_once_or_counted_as_missed() {
+fn each_change_is_reported_once_or_counted_as_missed() {
     check(|| {
         let table = pairs();
         let changes = table.watch(2);
@@ -220,7 +220,7 @@ fn each_change_is_told_once_or_counted_as_missed() {
         // A waiter on the queue is woken by a new entry, not by a count.
         assert!(
             !changes.sleeps_with_missed(),
-            "nobody would be told: {told:?}"
+            "a change was not reported: {told:?}"
         );
         sum += count(&changes, &mut told);
         assert_eq!(sum, 6, "{told:?}");
@@ -235,7 +235,7 @@ fn each_change_is_told_once_or_counted_as_missed() {
 }
 
 #[test]
-fn who_begins_to_watch_is_told_from_then_on() {
+fn a_new_watcher_receives_later_changes() {
     check(|| {
         let table = pairs();
         let gone = table.watch(10);
@@ -256,7 +256,7 @@ fn who_begins_to_watch_is_told_from_then_on() {
 }
 
 #[test]
-fn what_is_unique_goes_from_an_expired_row_to_one_other() {
+fn a_unique_value_of_an_expired_row_can_be_reused() {
     check(|| {
         let draft = SchemaDraft {
             key: "id:u32".to_owned(),

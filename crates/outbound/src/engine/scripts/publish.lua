@@ -1,5 +1,5 @@
 -- Assigns the offset, stores and publishes.
--- KEYS: meta, stream, generation, result of the key, fence
+-- KEYS: meta, stream, generation, result of the key, fence, number of stored publications
 -- ARGV: topic, head, data, size ('': not stored), ttl, position ttl, epoch to begin with, ttl of the key ('': none),
 --       version ('': none) of 20 digits, epoch of the version, offset behind which it may be stored already ('': nowhere),
 --       epoch of that offset, number of the connection
@@ -14,7 +14,7 @@ if is_keyed then
   local first = redis.call('GET', KEYS[4])
   if first then
     local position = string.sub(first, 9)
-    if string.sub(first, 1, 8) == id then return {'done', position, -1} end
+    if string.sub(first, 1, 8) == id then return {'done', position, -1, redis.call('GET', KEYS[6])} end
     return {'skipped', position}
   end
 end
@@ -32,7 +32,7 @@ if ARGV[11] ~= '' and not is_new then
   local list = redis.call('XRANGE', KEYS[2], string.format('%.0f', since + 1), '+')
   for _, entry in ipairs(list) do
     if string.sub(entry[2][2], 2, 9) == id then
-      return {'done', epoch .. ':' .. string.match(entry[1], '^%d+'), -1}
+      return {'done', epoch .. ':' .. string.match(entry[1], '^%d+'), -1, redis.call('GET', KEYS[6])}
     end
   end
   -- What is not stored any more may have been it.
@@ -59,4 +59,4 @@ redis.call('PEXPIRE', KEYS[2], ARGV[5])
 local position = epoch .. ':' .. offset
 local nodes = redis.call('PUBLISH', ARGV[1], ARGV[2] .. 'p' .. position .. ':' .. ARGV[3])
 if is_keyed then redis.call('SET', KEYS[4], id .. position, 'PX', ARGV[8]) end
-return {'done', position, nodes}
+return {'done', position, nodes, redis.call('INCR', KEYS[6])}

@@ -1,0 +1,59 @@
+//! Bans that a node has set while it was cut off.
+
+use super::*;
+
+fn users(cluster: &Cluster, number: usize) -> HashSet<String> {
+    let performed = cluster.nodes[number].performed.iter();
+    let banned = performed.filter_map(|message| match message {
+        NodeMessage::Block(command) => match &command.block {
+            Ban::User { user, .. } => Some(user.clone()),
+            _ => None,
+        },
+        _ => None,
+    });
+    banned.collect()
+}
+
+#[test]
+fn a_ban_of_a_node_that_was_cut_off_reaches_nodes_that_start_later() {
+    let mut cluster = Cluster::of(2);
+    cluster.cut(0);
+    cluster.ask(0, ban("eve", 1));
+    assert!(cluster.table.is_empty());
+    cluster.mend(0);
+    assert_eq!(users(&cluster, 1), HashSet::from(["eve".to_owned()]));
+    let late = cluster.join();
+    assert_eq!(users(&cluster, late), HashSet::from(["eve".to_owned()]));
+}
+
+#[test]
+fn a_ban_of_a_node_that_was_cut_off_for_long_reaches_the_others() {
+    let mut cluster = Cluster::of(2);
+    cluster.cut(0);
+    cluster.ask(0, ban("eve", 1));
+    cluster.ask(0, disconnect(2));
+    cluster.pass(2 * commands::AGAIN_MS);
+    let before = cluster.commands(1);
+    cluster.mend(0);
+    assert_eq!(users(&cluster, 1), HashSet::from(["eve".to_owned()]));
+    // A disconnect is of no use so late.
+    assert_eq!(cluster.commands(1), before + 1);
+}
+
+#[test]
+fn a_ban_whose_answers_are_lost_gives_way_to_a_later_command() {
+    let mut cluster = Cluster::of(2);
+    // It is stored and appended, and nothing of that is known here.
+    cluster.nodes[0].node.ask(ban("eve", 1), None);
+    while let Some(output) = cluster.nodes[0].node.poll() {
+        cluster.take(0, output);
+    }
+    cluster.cut(0);
+    let block = Ban::UserAllowed {
+        user: "eve".to_owned(),
+    };
+    let caller = Some(caller(2));
+    cluster.ask(1, NodeMessage::Block(BanRequest { block, caller }));
+    cluster.mend(0);
+    assert!(cluster.table.is_empty());
+}
