@@ -27,7 +27,7 @@ AFTER_S = 3.0
 ECHO_P99_MAX_S = 1.0
 GROWTH_BYTES_MAX = 64 << 20
 # Each node says what is wrong, and not for each command.
-LINES_MAX = 12
+LINES_MAX = 6
 
 COLUMNS = ("fault", "publications", "deliveries", "lost", "doubled", "out of order", "offsets reused", "notified", "disconnected")
 COLUMNS += ("attempts that failed", "longest publish", "echo p99 before and during")
