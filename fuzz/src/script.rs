@@ -100,6 +100,7 @@ fn app() -> &'static (ScriptApp, Arc<SourceCode>) {
             name: "fuzz".into(),
             options: serde_json::json!({ "names": names() }),
             has_files: true,
+            databases: Arc::default(),
             limits: ScriptLimits {
                 memory_bytes_max: 24 << 20,
                 cpu_budget: Duration::from_millis(100),
