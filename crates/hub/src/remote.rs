@@ -12,6 +12,7 @@
 //!   later one is reported as an item, so that the hub heals the gap.
 //! * *Epochs.* An item of another epoch ends the one before it: the position is lost. After a restart of the store each
 //!   channel in use is compared before anything is published, and begins a new epoch where what was seen is not stored.
+//!   Without a connection, and until then, items wait: they may be of a store that has given offsets out again.
 
 mod calls;
 mod data;
@@ -46,6 +47,12 @@ const SPARE_TICKS: u32 = 15;
 /// The shortest time for which positions are stored: subscribed channels are looked at more often.
 const POSITION_TTL_MS_MIN: u64 = 5 * 60 * 1000;
 
+/// Before all positions of all epochs.
+const NOWHERE: Position = Position {
+    epoch: Epoch::UNKNOWN,
+    offset: 0,
+};
+
 /// See the [module](self).
 #[derive(Debug)]
 pub struct RemoteEngine {
@@ -67,6 +74,8 @@ pub struct RemoteEngine {
     /// The places that are looked at next: for items that were missed, and for slots that are spare.
     looks: [u32; 2],
     ignored: u64,
+    /// Channels were not compared with what may be another store.
+    has_unsure: bool,
     /// The store has lost members of this home.
     has_forgotten: bool,
 }
@@ -84,8 +93,8 @@ enum Task {
         receipt: RequestContext,
         slot: Option<u32>,
         publish: Box<wire::Publish>,
-        /// It was handed over, when the channel had this offset at least.
-        sent_at: Option<u64>,
+        /// It was handed over, when the channel had this position at least.
+        sent_at: Option<Position>,
     },
     Fence(RequestContext),
     Check(Box<wire::Check>),
@@ -135,6 +144,7 @@ impl RemoteEngine {
             now_ms: 0,
             looks: [0; 2],
             ignored: 0,
+            has_unsure: false,
             has_forgotten: false,
         }
     }
@@ -191,7 +201,8 @@ impl RemoteEngine {
                 publish.repeats_since = sent_at.filter(|_| publish.keep.is_some());
                 if sent_at.is_none() {
                     let entry = slot.and_then(|slot| self.entries.get(slot));
-                    *sent_at = Some(entry.map_or(0, |entry| entry.known.0));
+                    let latest = entry.and_then(Entry::latest);
+                    *sent_at = Some(latest.map_or(NOWHERE, |(position, _)| position));
                 }
                 wire::Order::Publish(publish)
             }
@@ -245,6 +256,7 @@ impl RemoteEngine {
             )),
         };
         let channel = Arc::clone(&entry.name);
+        let ended = Some(entry.ended).filter(|ended| *ended != Epoch::UNKNOWN);
         let keep = self.keep(&history);
         let check = wire::Check {
             ticket: 0,
@@ -252,6 +264,7 @@ impl RemoteEngine {
             keep,
             seen,
             is_verifying,
+            ended,
         };
         self.order(Task::Check(Box::new(check)));
     }
@@ -408,6 +421,17 @@ impl RemoteEngine {
                 gone.push(channel);
             }
             self.entries.release(place);
+        }
+    }
+
+    /// Compares channels again that could not be compared with what may be another store.
+    fn look_at_unsure(&mut self) {
+        if std::mem::take(&mut self.has_unsure) {
+            for place in 0..self.entries.end() {
+                if self.entries.get(place).is_some_and(|one| one.is_unsure) {
+                    self.check(place, true);
+                }
+            }
         }
     }
 

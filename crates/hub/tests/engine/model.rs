@@ -192,6 +192,12 @@ impl Model {
             Order::Publish(publish) => self.publish(&publish),
             Order::Check(check) => {
                 let channel = self.channels.entry(check.channel).or_default();
+                if check
+                    .ended
+                    .is_some_and(|ended| ended.bits() == channel.epoch)
+                {
+                    *channel = Channel::default();
+                }
                 channel.begin(&check.keep);
                 let latest = channel.stored.last_key_value();
                 let is_later = check
@@ -306,6 +312,8 @@ impl Model {
         if let Some(keep) = &publish.keep {
             channel.begin(keep);
             if let Some(since) = publish.repeats_since {
+                let is_of = since.epoch.bits() == channel.epoch;
+                let since = if is_of { since.offset } else { 0 };
                 let mut behind = channel.stored.range(since + 1..);
                 if let Some((offset, _)) = behind.find(|(_, data)| id_of(data) == Some(id)) {
                     let offset = *offset;

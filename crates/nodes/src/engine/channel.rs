@@ -64,8 +64,9 @@ pub struct Publish {
     pub key: Option<Box<str>>,
     /// The version of the state that it tells.
     pub version: Option<Version>,
-    /// It may have been stored before, behind this offset: it is published only if it is certain that it was not.
-    pub repeats_since: Option<u64>,
+    /// It may have been stored before, behind this position or in a later epoch: it is published only if it is certain that it
+    /// was not.
+    pub repeats_since: Option<Position>,
 }
 
 /// How a channel stores publications.
@@ -109,6 +110,9 @@ pub struct Check {
     pub seen: Option<(Position, u64)>,
     /// Whether the channel begins a new epoch unless that publication is the stored one at its offset.
     pub is_verifying: bool,
+    /// An epoch of the channel that has ended, if one is known. A store that is still in it was rolled back, and the channel
+    /// begins a new one.
+    pub ended: Option<Epoch>,
 }
 
 /// See [`Order::Read`].

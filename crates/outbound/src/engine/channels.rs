@@ -226,8 +226,8 @@ fn publish(shared: &Shared, scripts: &Loaded, order: &Publish) -> Cmd {
             .arg(&*version.epoch),
     };
     match order.repeats_since {
-        None => command.arg(""),
-        Some(since) => command.arg(since),
+        None => command.arg("").arg(""),
+        Some(since) => command.arg(since.offset).arg(since.epoch.bits()),
     };
     command
 }
@@ -245,6 +245,10 @@ fn check(shared: &Shared, scripts: &Loaded, order: &Check) -> Cmd {
         }
     };
     command.arg(u8::from(order.is_verifying));
+    match order.ended {
+        None => command.arg(""),
+        Some(ended) => command.arg(ended.bits()),
+    };
     command
 }
 

@@ -1,10 +1,11 @@
 -- Compares a channel with what a node has seen of it.
 -- KEYS: meta, stream, generation
--- ARGV: epoch to begin with, position ttl, epoch that was seen ('': none), offset, id, whether to verify ('1')
+-- ARGV: epoch to begin with, position ttl, epoch that was seen ('': none), offset, id, whether to verify ('1'), epoch that
+--       has ended ('': none)
 local meta = redis.call('HMGET', KEYS[1], 'e', 's', 'g', 'i')
 local generation = redis.call('GET', KEYS[3]) or '0'
 local epoch, top, id = meta[1], meta[2] or '0', meta[4] or ''
-local is_new = not epoch or meta[3] ~= generation
+local is_new = not epoch or meta[3] ~= generation or epoch == ARGV[7]
 local seen = tonumber(ARGV[4])
 if not is_new and ARGV[6] == '1' and ARGV[3] == epoch then
   local last = tonumber(top)

@@ -1,7 +1,8 @@
 -- Assigns the offset, stores and publishes.
 -- KEYS: meta, stream, generation, result of the key
 -- ARGV: topic, head, data, size ('': not stored), ttl, position ttl, epoch to begin with, ttl of the key ('': none),
---       version ('': none) of 20 digits, epoch of the version, offset behind which it may be stored already ('': nowhere)
+--       version ('': none) of 20 digits, epoch of the version, offset behind which it may be stored already ('': nowhere),
+--       and the epoch of that: in another one it may be stored anywhere
 local id = string.sub(ARGV[3], 2, 9)
 local is_keyed = ARGV[8] ~= ''
 if is_keyed then
@@ -23,7 +24,8 @@ local generation = redis.call('GET', KEYS[3]) or '0'
 local epoch, top = meta[1], tonumber(meta[2] or '0')
 local is_new = not epoch or meta[3] ~= generation
 if ARGV[11] ~= '' and not is_new then
-  local since = tonumber(ARGV[11])
+  local since = 0
+  if ARGV[12] == epoch then since = tonumber(ARGV[11]) end
   local list = redis.call('XRANGE', KEYS[2], string.format('%.0f', since + 1), '+')
   for _, entry in ipairs(list) do
     if string.sub(entry[2][2], 2, 9) == id then
