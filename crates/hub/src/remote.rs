@@ -12,6 +12,7 @@
 //!   later one is reported as an item, so that the hub heals the gap.
 //! * *Epochs.* An item of another epoch ends the one before it: the position is lost. After a restart of the store each
 //!   channel in use is compared before anything is published, and starts a new epoch if its last seen item is not stored.
+//!   Without a connection, and until then, items wait: they may be of a store that has given offsets out again.
 
 mod calls;
 mod data;
@@ -75,6 +76,8 @@ pub struct RemoteEngine {
     /// The next indices to check: for missed items, and for unused slots.
     looks: [u32; 2],
     ignored: u64,
+    /// Channels were not compared with what may be another store.
+    has_unsure: bool,
     /// The store has lost members of this home.
     has_forgotten: bool,
 }
@@ -143,6 +146,7 @@ impl RemoteEngine {
             now_ms: 0,
             looks: [0; 2],
             ignored: 0,
+            has_unsure: false,
             has_forgotten: false,
         }
     }
@@ -254,6 +258,7 @@ impl RemoteEngine {
             )),
         };
         let channel = Arc::clone(&entry.name);
+        let ended = Some(entry.ended).filter(|ended| *ended != Epoch::UNKNOWN);
         let keep = self.keep(&history);
         let check = wire::Check {
             ticket: 0,
@@ -261,6 +266,7 @@ impl RemoteEngine {
             keep,
             seen,
             is_verifying,
+            ended,
         };
         self.order(Task::Check(Box::new(check)));
     }
@@ -417,6 +423,17 @@ impl RemoteEngine {
                 gone.push(channel);
             }
             self.entries.release(place);
+        }
+    }
+
+    /// Compares channels again that could not be compared with what may be another store.
+    fn look_at_unsure(&mut self) {
+        if std::mem::take(&mut self.has_unsure) {
+            for place in 0..self.entries.end() {
+                if self.entries.get(place).is_some_and(|one| one.is_unsure) {
+                    self.check(place, true);
+                }
+            }
         }
     }
 

@@ -247,6 +247,8 @@ impl<E: Engine> Hub<E> {
                     // Queued items belong to the void position.
                     self.feed_queues.remove(&index);
                     self.skip_gap(index, None, outlet);
+                    // Subscribers may have waited for the read that would have closed its gap.
+                    self.start_join_read(index);
                 }
                 return;
             }

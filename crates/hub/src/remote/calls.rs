@@ -317,6 +317,7 @@ impl Engine for RemoteEngine {
         self.restore_members(catalog);
         self.look_for_spare(catalog, gone);
         if self.connection.is_some() {
+            self.look_at_unsure();
             self.look_for_missed();
         }
     }

@@ -20,6 +20,8 @@ pub(super) struct Entry {
     pub(super) feed: Feed,
     /// Whether the hub follows the channel itself, rather than by a wildcard.
     pub(super) is_followed: bool,
+    /// Whether the store may be another one and was not compared yet: items wait for the comparison.
+    pub(super) is_unsure: bool,
     /// Whether a message of it arrived since the last look.
     pub(super) is_fresh: bool,
     /// The number of receipts that are not settled.
@@ -37,7 +39,7 @@ pub(super) struct Entry {
         clippy::box_collection,
         reason = "empty nearly always: one word for each channel"
     )]
-    pub(super) held: Option<Box<Vec<FeedItem>>>,
+    pub(super) held: Option<Box<Vec<(FeedItem, u64)>>>,
     /// The payload that was delivered last, if deltas are used.
     pub(super) previous: Option<Box<Payload>>,
 }
@@ -62,6 +64,7 @@ impl Entry {
             channel: None,
             feed: Feed::Off,
             is_followed: false,
+            is_unsure: false,
             is_fresh: false,
             waiting: 0,
             epoch: Epoch::UNKNOWN,
@@ -111,10 +114,11 @@ impl Entry {
             .then_some((Position { epoch, offset }, id))
     }
 
-    pub(super) fn hold(&mut self, item: FeedItem) {
+    /// Holds an item with the id of its publication.
+    pub(super) fn hold(&mut self, item: FeedItem, id: u64) {
         let held = self.held.get_or_insert_default();
         if held.len() < HELD_MAX {
-            held.push(item);
+            held.push((item, id));
         }
     }
 }

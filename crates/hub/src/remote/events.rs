@@ -28,10 +28,11 @@ impl RemoteEngine {
             } => self.item(channel, place, &data),
             Event::Published { ticket, result } => self.published(ticket, result),
             Event::Checked { ticket, found } => {
-                if let Some((_, Task::Check(check))) = self.waiting.take(ticket)
-                    && let Some(found) = found
-                {
-                    self.checked(&check, found);
+                if let Some((_, Task::Check(check))) = self.waiting.take(ticket) {
+                    match found {
+                        Some(found) => self.compared(&check, found),
+                        None => self.has_unsure |= check.is_verifying,
+                    }
                 }
             }
             Event::Entries { ticket, entries } => self.entries_read(ticket, entries),
@@ -73,15 +74,20 @@ impl RemoteEngine {
         self.orders.push(Order::Begin(number));
         let waiting: Vec<u64> = self.waiting.iter().map(|(ticket, _)| ticket).collect();
         self.connection = Some(number);
-        if store != Store::Same {
-            self.has_forgotten = true;
-            for place in 0..self.entries.end() {
-                let entry = self.entries.get(place);
-                if entry.is_some_and(|entry| entry.has_position()) {
-                    self.check(place, true);
-                }
+        let is_same = store == Store::Same;
+        self.has_forgotten |= !is_same;
+        for place in 0..self.entries.end() {
+            let Some(entry) = self.entries.get_mut(place) else {
+                continue;
+            };
+            if entry.has_position() && (!is_same || self.has_unsure) {
+                entry.is_unsure = true;
+                self.check(place, true);
+            } else {
+                self.become_sure(place);
             }
         }
+        self.has_unsure = false;
         for ticket in waiting {
             self.send(ticket);
         }
@@ -90,6 +96,12 @@ impl RemoteEngine {
     /// Disconnected: publications that may be stored without a trace fail.
     fn disconnected(&mut self) {
         self.connection = None;
+        for place in 0..self.entries.end() {
+            if let Some(entry) = self.entries.get_mut(place) {
+                self.has_unsure |= entry.is_unsure;
+                entry.is_unsure = entry.has_position();
+            }
+        }
         let is_lost = |task: &Task| {
             matches!(task, Task::Publish { publish, sent_at: Some(_), .. }
                 if publish.keep.is_none() && publish.key.is_none())
@@ -175,18 +187,28 @@ impl RemoteEngine {
         };
         entry.is_fresh = true;
         match entry.feed {
-            Feed::Placing(_) => return entry.hold(item),
+            Feed::Placing(_) => return entry.hold(item, id),
+            Feed::Live if entry.is_unsure => return entry.hold(item, id),
             // The channel is not subscribed: the message was in flight.
             Feed::Off | Feed::Begun(_) => return,
             Feed::Live => {}
         }
+        self.feed(place, item, id);
+    }
+
+    /// Feeds an item of a channel whose feed is live.
+    fn feed(&mut self, place: u32, item: FeedItem, id: u64) {
+        let (Some(entry), Some(position)) =
+            (self.entries.get_mut(place), item.publication.position)
+        else {
+            return;
+        };
+        let offset = item.predecessor;
         if !entry.has_position() {
-            let offset = before;
             entry.set_position(Position { offset, ..position }, 0);
         } else if position.epoch == entry.ended {
             return;
         } else if position.epoch != entry.epoch {
-            let offset = before;
             entry.set_position(Position { offset, ..position }, 0);
             self.reports
                 .push_back(EngineReport::Lost(Arc::clone(&item.channel)));
@@ -261,6 +283,29 @@ impl RemoteEngine {
         });
     }
 
+    /// Takes the result of a comparison. If it was with what may be another store, items have waited for it.
+    fn compared(&mut self, check: &Check, found: Found) {
+        self.checked(check, found);
+        if check.is_verifying
+            && let Some(place) = self.entries.find(&check.channel)
+        {
+            self.become_sure(place);
+        }
+    }
+
+    /// Feeds what has waited until the store was compared.
+    fn become_sure(&mut self, place: u32) {
+        let Some(entry) = self.entries.get_mut(place) else {
+            return;
+        };
+        if !std::mem::take(&mut entry.is_unsure) || entry.feed != Feed::Live {
+            return;
+        }
+        for (item, id) in entry.held.take().into_iter().flat_map(|held| *held) {
+            self.feed(place, item, id);
+        }
+    }
+
     /// Compares the stored state of a channel with its last seen item.
     fn checked(&mut self, check: &Check, found: Found) {
         let Some(place) = self.entries.find(&check.channel) else {
@@ -297,6 +342,10 @@ impl RemoteEngine {
                 let item = item_of(Arc::clone(&check.channel), publication, top, before);
                 self.emit(place, item, id);
             }
+            // It was compared with nothing, or with what an answer has brought, which may be ahead of the feed.
+            None if check.seen.is_none_or(|(seen, _)| seen.offset >= top.offset) => {
+                self.check(place, false);
+            }
             None => {
                 entry.set_position(top, id);
                 self.lost(&check.channel);
@@ -316,13 +365,14 @@ impl RemoteEngine {
         };
         entry.set_position(top, id);
         entry.feed = Feed::Live;
+        entry.is_unsure = false;
         let held = entry.held.take();
         let name = Arc::clone(&entry.name);
         self.reports.push_back(EngineReport::Following(name, true));
-        for item in held.into_iter().flat_map(|held| *held) {
+        for (item, id) in held.into_iter().flat_map(|held| *held) {
             let position = item.publication.position;
             if position.is_some_and(|at| at.epoch == top.epoch && at.offset > top.offset) {
-                self.emit(place, item, 0);
+                self.emit(place, item, id);
             }
         }
     }

@@ -11,6 +11,7 @@ mod joins;
 mod members;
 mod model;
 mod pair;
+mod restarts;
 mod unruly;
 
 use bench::{Bench, Desk, Driven};

@@ -192,6 +192,12 @@ impl Model {
             Order::Publish(publish) => self.publish(&publish),
             Order::Check(check) => {
                 let channel = self.channels.entry(check.channel).or_default();
+                if check
+                    .ended
+                    .is_some_and(|ended| ended.bits() == channel.epoch)
+                {
+                    *channel = Channel::default();
+                }
                 channel.begin(&check.keep);
                 let latest = channel.stored.last_key_value();
                 let is_later = check

@@ -110,6 +110,9 @@ pub struct Check {
     pub seen: Option<(Position, u64)>,
     /// Whether the channel begins a new epoch unless that publication is stored at its offset.
     pub is_verifying: bool,
+    /// An epoch of the channel that has ended, if one is known. A store that is still in it was rolled back, and the channel
+    /// begins a new one.
+    pub ended: Option<Epoch>,
 }
 
 /// Parameters of [`Order::Read`], which reads stored publications.

@@ -272,6 +272,10 @@ fn check(shared: &Shared, session: &Session, order: &Check) -> Cmd {
         }
     };
     command.arg(u8::from(order.is_verifying)).arg(fence.number);
+    match order.ended {
+        None => command.arg(""),
+        Some(ended) => command.arg(ended.bits()),
+    };
     command
 }
 

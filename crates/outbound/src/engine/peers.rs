@@ -1,5 +1,6 @@
 //! A node's messages to others as commands, its lease, and the members of ended nodes.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +26,9 @@ const CONTROL_SIZE: u32 = 10_000;
 const CONTROL_TTL: Duration = Duration::from_secs(7 * 86_400);
 const CONTROL_POSITION_TTL: Duration = Duration::from_secs(30 * 86_400);
 
+/// The distance from one epoch of the control stream to the next; odd, so that none repeats.
+const EPOCH_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// The maximum number of channels whose members one script removes.
 const BURIED_MAX: usize = 100;
 
@@ -38,6 +42,7 @@ pub(super) async fn serve(
 ) {
     let client = Peers {
         _changes: changes,
+        begun: Cell::new(0),
         text: Bytes::new(),
         has_lease: false,
         has_left: false,
@@ -49,6 +54,8 @@ pub(super) async fn serve(
 struct Peers {
     /// Keeps the feed alive as long as this value.
     _changes: UnboundedSender<Change>,
+    /// The number of epochs that this node has offered for the control stream.
+    begun: Cell<u64>,
     /// The announcement published with the lease.
     text: Bytes,
     /// Whether the lease existed before.
@@ -139,7 +146,7 @@ impl Client for Peers {
                 command.arg(CONTROL_SIZE);
                 command.arg(CONTROL_TTL.as_millis() as u64);
                 command.arg(CONTROL_POSITION_TTL.as_millis() as u64);
-                command.arg(epoch_of(node));
+                command.arg(self.next_epoch(node));
                 command.arg("").arg("").arg("").arg("").arg("");
                 command.arg(fence.number);
             }
@@ -148,7 +155,7 @@ impl Client for Peers {
                 let stream = keys.single("control:s");
                 let generation = keys.single("generation");
                 command = scripts.run(Script::Read, &[&meta, &stream, &generation]);
-                command.arg(epoch_of(node));
+                command.arg(self.next_epoch(node));
                 command.arg(CONTROL_POSITION_TTL.as_millis() as u64);
                 match since {
                     Some(since) => command.arg(since).arg(CONTROL_SIZE),
@@ -249,9 +256,15 @@ impl Client for Peers {
     }
 }
 
-/// Returns the epoch of a control stream that this node begins.
-fn epoch_of(node: NodeId) -> u64 {
-    veche_types::Epoch::from_bits(node.0).bits()
+impl Peers {
+    /// Returns the epoch of a control stream that this node begins: another one each time, since the store may lose the
+    /// stream again.
+    fn next_epoch(&self, node: NodeId) -> u64 {
+        let count = self.begun.get();
+        self.begun.set(count + 1);
+        let bits = node.0.wrapping_add(count.wrapping_mul(EPOCH_STEP));
+        veche_types::Epoch::from_bits(bits).bits()
+    }
 }
 
 fn control(reply: Value) -> Option<Entries> {
@@ -302,5 +315,26 @@ fn departed(shared: &Shared, reply: Option<Value>) {
             channel: name.into(),
             data: data.into(),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A store that has lost the stream would otherwise give out the positions of the last one.
+    #[test]
+    fn a_stream_never_begins_twice_in_one_epoch() {
+        let (changes, _) = tokio::sync::mpsc::unbounded_channel();
+        let peers = Peers {
+            _changes: changes,
+            begun: Cell::new(0),
+            text: Bytes::new(),
+            has_lease: false,
+            has_left: false,
+        };
+        let epochs = (0..1_000).map(|_| peers.next_epoch(NodeId(7)));
+        let epochs: std::collections::HashSet<_> = epochs.collect();
+        assert_eq!(epochs.len(), 1_000);
     }
 }

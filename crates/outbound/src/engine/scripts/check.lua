@@ -1,14 +1,14 @@
 -- Compares a channel with what a node has seen of it.
 -- KEYS: meta, stream, generation, fence
 -- ARGV: epoch to begin with, position ttl, epoch that was seen ('': none), offset, id, whether to verify ('1'),
---       number of the connection
+--       number of the connection, epoch that has ended ('': none)
 local meta = redis.call('HMGET', KEYS[1], 'e', 's', 'g', 'i')
 local known = redis.call('MGET', KEYS[3], KEYS[4])
 local generation = known[1] or '0'
 -- A later connection has repeated this comparison.
 if known[2] and tonumber(known[2]) > tonumber(ARGV[7]) then return {} end
 local epoch, top, id = meta[1], meta[2] or '0', meta[4] or ''
-local is_new = not epoch or meta[3] ~= generation
+local is_new = not epoch or meta[3] ~= generation or epoch == ARGV[8]
 local seen = tonumber(ARGV[4])
 -- After a loss, only what a node has seen of a channel shows that nothing of it is missing.
 local is_suspect = epoch and is_new and ARGV[6] == '1' and ARGV[3] == epoch

@@ -1,0 +1,221 @@
+//! A home on an engine outside the process, whose store restarts: each event is given by hand.
+
+use bytes::Bytes;
+use veche_hub::{Epoch, Hub, Options, Position, RemoteEngine, SubscribeOptions, Ticket, WorkerId};
+use veche_nodes::engine::Store;
+use veche_nodes::engine::channel::{Check, Event, Found, Order, Published};
+
+use crate::bench::{Bench, CHANNEL};
+use crate::common::{name, session, subscribe};
+
+fn at(epoch: u64, offset: u64) -> Position {
+    let epoch = Epoch::from_bits(epoch);
+    Position { epoch, offset }
+}
+
+/// A hub with a connection and a subscription that waits for its feed.
+fn begun() -> Bench<RemoteEngine> {
+    let engine = RemoteEngine::new(1);
+    let hub = Hub::with_engine(WorkerId(0), 1, 7, Options::default(), engine);
+    let mut bench = Bench::with(hub);
+    tell(&mut bench, Event::Up(1, Store::Same));
+    let (hub, desk) = (&mut bench.hub, &mut bench.desk);
+    let options = SubscribeOptions::default();
+    let joined = subscribe(hub, session(1), name(CHANNEL), Ticket(1), &options, desk);
+    joined.expect("there is room");
+    bench
+}
+
+/// The same with a subscriber at the beginning of epoch 1.
+fn bench() -> Bench<RemoteEngine> {
+    let mut bench = begun();
+    let orders = tell(&mut bench, Event::Followed(CHANNEL.into()));
+    let ticket = check_of(&orders).ticket;
+    tell(&mut bench, found(ticket, at(1, 0), 0, None));
+    assert!(bench.desk.lost.is_empty());
+    bench
+}
+
+/// Gives an event. Returns the orders that follow.
+fn tell(bench: &mut Bench<RemoteEngine>, event: Event) -> Vec<Order> {
+    bench.hub.engine().handle(event);
+    while bench.hub.take_reports(&mut bench.desk) {}
+    std::mem::take(bench.hub.engine().take_orders())
+}
+
+fn check_of(orders: &[Order]) -> Check {
+    let check = orders.iter().find_map(|order| match order {
+        Order::Check(check) => Some((**check).clone()),
+        _ => None,
+    });
+    check.expect("the channel is compared")
+}
+
+fn found(ticket: u64, top: Position, id: u64, latest: Option<(u64, Bytes)>) -> Event {
+    let found = Some(Found { top, id, latest });
+    Event::Checked { ticket, found }
+}
+
+/// Publishes, and the store answers with a position; the item is lost. Returns the publication.
+fn publish(bench: &mut Bench<RemoteEngine>, text: &str, position: Position) -> Bytes {
+    bench.publish(text);
+    let orders = std::mem::take(bench.hub.engine().take_orders());
+    let publish = orders.into_iter().find_map(|order| match order {
+        Order::Publish(publish) => Some(publish),
+        _ => None,
+    });
+    let publish = publish.expect("it is submitted");
+    let result = Published::Done(Some(position), Some(1));
+    let ticket = publish.ticket;
+    tell(bench, Event::Published { ticket, result });
+    publish.data
+}
+
+/// The answer of the store came, and its item went with the connection.
+#[test]
+fn an_item_that_a_restart_has_lost_is_fetched() {
+    let mut bench = bench();
+    let data = publish(&mut bench, "a", at(1, 3));
+    tell(&mut bench, Event::Down);
+    let orders = tell(&mut bench, Event::Up(2, Store::Restarted));
+    let check = check_of(&orders);
+    let seen = check.seen.map(|(seen, _)| seen);
+    assert_eq!((check.is_verifying, seen), (true, Some(at(1, 3))));
+    let orders = tell(&mut bench, found(check.ticket, at(1, 3), 9, None));
+    // Behind what the answer has brought there is nothing; behind what the feed has brought there is.
+    let check = check_of(&orders);
+    let seen = check.seen.map(|(seen, _)| seen);
+    assert_eq!((check.is_verifying, seen), (false, Some(at(1, 0))));
+    tell(
+        &mut bench,
+        found(check.ticket, at(1, 3), 9, Some((0, data))),
+    );
+    assert_eq!(bench.desk.texts(1), ["a"]);
+    assert!(bench.desk.lost.is_empty());
+}
+
+/// The feed was lost while its position was looked up: it is looked up twice, and there is an item between.
+#[test]
+fn an_item_between_two_looks_is_fetched() {
+    let mut bench = begun();
+    let first = check_of(&tell(&mut bench, Event::Followed(CHANNEL.into())));
+    let second = check_of(&tell(&mut bench, Event::Followed(CHANNEL.into())));
+    tell(&mut bench, found(first.ticket, at(1, 0), 0, None));
+    let orders = tell(&mut bench, found(second.ticket, at(1, 3), 9, None));
+    let check = check_of(&orders);
+    let data = publish(&mut bench, "a", at(1, 3));
+    tell(
+        &mut bench,
+        found(check.ticket, at(1, 3), 9, Some((0, data))),
+    );
+    assert_eq!(bench.desk.texts(1), ["a"]);
+    assert!(bench.desk.lost.is_empty());
+}
+
+/// The feed is there before the store is compared: what it brings may have the offset of something that was lost.
+#[test]
+fn items_wait_for_the_comparison() {
+    let mut bench = bench();
+    let data = publish(&mut bench, "a", at(1, 3));
+    let item = |place, data: &Bytes| Event::Item {
+        channel: CHANNEL.into(),
+        place: Some(place),
+        data: data.clone(),
+    };
+    tell(&mut bench, item((at(1, 3), 0), &data));
+    tell(&mut bench, Event::Down);
+    tell(&mut bench, item((at(1, 5), 3), &data));
+    let orders = tell(&mut bench, Event::Up(2, Store::Restarted));
+    assert_eq!(bench.desk.offsets(1), [3]);
+    // A server without memory refuses even that.
+    let ticket = check_of(&orders).ticket;
+    let refused = Event::Checked {
+        ticket,
+        found: None,
+    };
+    tell(&mut bench, refused);
+    tell(&mut bench, item((at(1, 8), 5), &data));
+    bench.hub.maintain();
+    let orders = std::mem::take(bench.hub.engine().take_orders());
+    let check = check_of(&orders);
+    assert!(check.is_verifying);
+    assert_eq!((bench.desk.offsets(1), bench.desk.lost.len()), (vec![3], 0));
+    tell(&mut bench, found(check.ticket, at(2, 0), 0, None));
+    assert_eq!((bench.desk.offsets(1), bench.desk.lost.len()), (vec![3], 1));
+}
+
+/// The connection was lost and the store was not.
+#[test]
+fn items_go_on_with_the_connection() {
+    let mut bench = bench();
+    let data = publish(&mut bench, "a", at(1, 3));
+    tell(&mut bench, Event::Down);
+    let item = Event::Item {
+        channel: CHANNEL.into(),
+        place: Some((at(1, 3), 0)),
+        data,
+    };
+    tell(&mut bench, item);
+    assert!(bench.desk.offsets(1).is_empty());
+    tell(&mut bench, Event::Up(2, Store::Same));
+    assert_eq!(bench.desk.offsets(1), [3]);
+}
+
+/// An emptied store begins again with low offsets: a publication may be stored at one of these.
+#[test]
+fn a_repetition_names_the_epoch_of_its_offset() {
+    let mut bench = bench();
+    publish(&mut bench, "a", at(1, 3));
+    bench.publish("b");
+    tell(&mut bench, Event::Down);
+    let orders = tell(&mut bench, Event::Up(2, Store::Same));
+    let repeated = orders.iter().find_map(|order| match order {
+        Order::Publish(publish) => publish.repeats_since,
+        _ => None,
+    });
+    assert_eq!(repeated, Some(at(1, 3)));
+}
+
+/// A subscriber waits for the read that closes a gap, and the gap is void with its epoch.
+#[test]
+fn a_subscriber_behind_a_gap_of_a_lost_epoch_is_answered() {
+    let mut bench = bench();
+    let data = publish(&mut bench, "a", at(1, 3));
+    let item = |position, before| Event::Item {
+        channel: CHANNEL.into(),
+        place: Some((position, before)),
+        data: data.clone(),
+    };
+    let is_read = |order: &Order| matches!(order, Order::Read(_));
+    assert!(tell(&mut bench, item(at(1, 5), 4)).iter().any(is_read));
+    let options = SubscribeOptions {
+        since: Some([at(1, 3).into()].into()),
+        ..SubscribeOptions::default()
+    };
+    let (hub, desk) = (&mut bench.hub, &mut bench.desk);
+    let joined = subscribe(hub, session(2), name(CHANNEL), Ticket(2), &options, desk);
+    joined.expect("there is room");
+    assert!(!bench.hub.engine().take_orders().iter().any(is_read));
+    assert!(tell(&mut bench, item(at(2, 1), 0)).iter().any(is_read));
+    assert_eq!(bench.desk.lost, [1]);
+}
+
+/// A copy that is older than the last epoch is compared with the epoch that is known to have ended.
+#[test]
+fn an_epoch_that_has_ended_does_not_come_back() {
+    let mut bench = bench();
+    publish(&mut bench, "a", at(1, 3));
+    tell(&mut bench, Event::Down);
+    let orders = tell(&mut bench, Event::Up(2, Store::Restarted));
+    let check = check_of(&orders);
+    assert_eq!(check.ended, None);
+    tell(&mut bench, found(check.ticket, at(2, 0), 0, None));
+    assert_eq!(bench.desk.lost, [1]);
+    tell(&mut bench, Event::Down);
+    let orders = tell(&mut bench, Event::Up(3, Store::Restarted));
+    let check = check_of(&orders);
+    assert_eq!(check.ended, Some(Epoch::from_bits(1)));
+    // The store begins a new one.
+    tell(&mut bench, found(check.ticket, at(3, 0), 0, None));
+    assert_eq!(bench.desk.lost, [1, 1]);
+}
