@@ -332,6 +332,7 @@ mod tests {
             text: Bytes::new(),
             has_lease: false,
             has_left: false,
+            stored: 0,
         };
         let epochs = (0..1_000).map(|_| peers.next_epoch(NodeId(7)));
         let epochs: std::collections::HashSet<_> = epochs.collect();

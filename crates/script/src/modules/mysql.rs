@@ -10,7 +10,7 @@ use veche_calls::{Call, Databases, MysqlCall};
 use super::argument::{Arguments, WHOLE_MAX, as_number};
 use super::fault;
 use super::growing_list::GrowingList;
-use super::server::{NamedOptions, ServerKind};
+use super::server::{self, NamedOptions, ServerKind};
 use crate::host_context::HostContext;
 
 const KIND: ServerKind = ServerKind {
@@ -104,7 +104,7 @@ fn connect(
     configured: &Databases,
     argument: &Value,
 ) -> mlua::Result<f64> {
-    let database = match KIND.configured(&configured.mysql, argument)? {
+    let database = match server::configured(&configured.mysql, argument) {
         Some(database) => database,
         None => described(argument)?,
     };

@@ -11,7 +11,7 @@ use veche_calls::{Call, CallErrorKind, Databases, RedisCall};
 use super::argument::{Arguments, WHOLE_MAX, as_number};
 use super::errors::tagged;
 use super::growing_list::GrowingList;
-use super::server::{NamedOptions, ServerKind};
+use super::server::{self, NamedOptions, ServerKind};
 use super::{fault, go_on};
 use crate::host_context::HostContext;
 use veche_runtime::Token;
@@ -181,7 +181,7 @@ fn connect(
     configured: &Databases,
     argument: &Value,
 ) -> mlua::Result<f64> {
-    let keyspace = match KIND.configured(&configured.redis, argument)? {
+    let keyspace = match server::configured(&configured.redis, argument) {
         Some(keyspace) => keyspace,
         None => described(argument)?,
     };

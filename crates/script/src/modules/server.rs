@@ -35,29 +35,16 @@ pub(super) struct ServerKind {
     pub(super) options: &'static [&'static str],
 }
 
-impl ServerKind {
-    /// Returns the database of the configuration that the argument names; `None` if it is a URL or a table.
-    pub(super) fn configured<T: Clone>(
-        &self,
-        databases: &BTreeMap<String, Arc<T>>,
-        argument: &Value,
-    ) -> mlua::Result<Option<T>> {
-        let Value::String(name) = argument else {
-            return Ok(None);
-        };
-        let name = name.to_string_lossy();
-        if name.contains("://") {
-            return Ok(None);
-        }
-        let database = databases.get(&*name);
-        let database = database.ok_or_else(|| {
-            let Self { function, .. } = self;
-            fault(format!(
-                "{function}: the configuration has no [[database]] {name:?} of this kind, and it is not a URL"
-            ))
-        })?;
-        Ok(Some(T::clone(database)))
-    }
+/// Returns the database of the configuration that the argument names, if there is one.
+pub(super) fn configured<T: Clone>(
+    databases: &BTreeMap<String, Arc<T>>,
+    argument: &Value,
+) -> Option<T> {
+    let Value::String(name) = argument else {
+        return None;
+    };
+    let database = databases.get(&*name.to_string_lossy())?;
+    Some(T::clone(database))
 }
 
 /// Options of all kinds.
@@ -127,7 +114,7 @@ impl NamedOptions {
         } = self.kind;
         // Without the URL, which may contain a password.
         fault(format!(
-            "bad argument #1 to '{function}': not a URL such as {}://user:password@host/name: {why}",
+            "bad argument #1 to '{function}': not a URL such as {}://user:password@host/name, nor the name of a [[database]]: {why}",
             schemes[0]
         ))
     }

@@ -413,7 +413,9 @@ fn a_new_secret_is_taken_at_a_reload() {
         let refused = server.ask("reload").expect("an answer");
         assert_eq!(refused["ok"], false, "{refused}");
         assert!(
-            refused.to_string().contains("less than 32 can be guessed"),
+            refused
+                .to_string()
+                .contains("less than 32 bytes can be guessed"),
             "{refused}"
         );
         assert_eq!(status(&server, &ann), 101);

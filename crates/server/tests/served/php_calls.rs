@@ -87,7 +87,8 @@ script = \"app.lua\"
         database.url("test", ""),
         cache.url("0", ""),
     );
-    let lua = "local db = veche.mysql.connect('shop')
+    let lua = "local veche = require 'veche'
+        local db = veche.mysql.connect('shop')
         return { request = function() return tostring(db:value('select count(*) from goods')) end }";
     let server = Server::serving(setup, &config, &[("app.php", &program), ("app.lua", lua)]);
     World {

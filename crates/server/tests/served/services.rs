@@ -166,10 +166,10 @@ fn one_that_fails_begins_again_later_and_later() {
     let log = server.log();
     for words in [
         "failure 1",
-        "failed: again in 200 ms",
-        "failed: again in 400 ms",
-        "failed: again in 800 ms",
-        "is done: again in 200 ms",
+        "failed: restarting in 200 ms",
+        "failed: restarting in 400 ms",
+        "failed: restarting in 800 ms",
+        "is done: restarting in 200 ms",
         "once",
         "the service is done",
         "for good",
