@@ -38,6 +38,11 @@ if ($conn->refusedWith !== null || $tester->log !== []) {
 }
 echo implode(' ', $conn->received());
 """
+# What calls over pools return.
+ANSWERS = """$tester->mysql = fn (string $database, string $sql) => 42;
+$tester->redis = fn (string $database, array $words) => 1;
+$tester->http = fn (string $method, string $url) => new Veche\\Pool\\HttpResponse(200, '2');
+"""
 # A database of which the first connection is gone at its second statement: in place of PDO, since not every PHP has MySQL.
 FAKE_PDO = """
 final class Rows extends PDOStatement
@@ -93,7 +98,7 @@ def php(code, folder):
     if "new PDO(" in code:
         return database(code, folder)
     app.write_text(program(code))
-    (folder / "driver.php").write_text(DRIVER)
+    (folder / "driver.php").write_text(DRIVER.replace("$conn = ", ANSWERS + "$conn = ") if "$app->mysql(" in code else DRIVER)
     return fault(*run(["php", "driver.php"], folder))
 
 
@@ -111,13 +116,14 @@ def toml(code, folder):
     listeners = code.split("[[listen]]")[1:]
     if all("role" in listener for listener in listeners):
         code = f'[[listen]]\naddress = "127.0.0.1:8080"\n{code}'
-    if "[[route]]" not in code:
+    if "[[app]]" in code and "[[route]]" not in code:
         name = re.search(r'^name = "(\w+)"$', code, re.MULTILINE)[1]
         code += f'[[route]]\npath = "/ws"\nhandler = "app"\napp = "{name}"\n'
     (folder / "veche.toml").write_text(code)
-    key = folder / "api.key"
-    key.touch(0o600)
-    key.write_text("guide-key-of-more-than-thirty-two-bytes\n")
+    for name in ("api.key", "shop.password"):
+        key = folder / name
+        key.touch(0o600)
+        key.write_text("guide-key-of-more-than-thirty-two-bytes\n")
     status, out, err = run([os.environ["VECHE_BIN"], "check", "-c", "veche.toml"], folder)
     return fault(status, out, err)
 

@@ -201,7 +201,7 @@ fn answers_lead_to_effects_of_the_contract() {
             &["log Info hello", "log Warn two\nlines", "ready 3"],
         ),
         (
-            "together with a failure",
+            "a handler that failed",
             message,
             &[
                 "send 3.1 Text before",
@@ -278,11 +278,7 @@ fn answers_lead_to_effects_of_the_contract() {
         );
     }
     // A failed handler still produces an answer, for every kind of event.
-    let failed = |origin| {
-        carried("answers", "together with a failure", origin)
-            .0
-            .pop()
-    };
+    let failed = |origin| carried("answers", "a handler that failed", origin).0.pop();
     let expected = format!("refuse 3 500 {plain} internal error\n");
     assert_eq!(failed(open), Some(expected));
     let expected = format!("respond 3 500 {plain} internal error\n");

@@ -218,7 +218,7 @@ fn what_works_passes() {
         test.equal(test.requests()[1].url, 'https://api.example/price?of=tea')
         test.stub_http('GET', 'https://api.example/*', { fails = 'timeout' })
         ann:send('price')
-        ann:expect(function(text) return text:find('as the test has it') end)",
+        ann:expect(function(text) return text:find('as the test specifies') end)",
         "local chunks = test.connect('/w')
         for i = 1, 50 do chunks:send('bytes') end
         test.equal(#chunks:take(), 50)

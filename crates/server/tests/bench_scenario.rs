@@ -245,7 +245,8 @@ fn allowed_errors_do_not_count() {
 fn an_unreachable_server_exits_with_3() {
     let text = "url = \"ws://127.0.0.1:1/\"\nconnections = 2\n[[phase]]\nkind = \"storm\"\n";
     let seen = File::new("nobody", text).run(&[]);
-    seen.code(3).says("BROKEN  errors == 0: 2, such as refused");
+    seen.code(3)
+        .says("BROKEN  errors == 0: 2, for example refused");
     assert!(
         seen.err.contains("no connection was opened"),
         "{}",

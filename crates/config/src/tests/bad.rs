@@ -53,7 +53,7 @@ timeout = "1s"
             "14:17: ping_interval: expected a duration from \"1ms\" to \"1d\" or \"off\", found 25; write \"25s\"",
             "15:16: outbox_bytes: expected a size from \"1KiB\" to \"4GiB\", found \"64Kb\"",
             "16:18: header_timeout: expected a duration from \"1ms\" to \"1h\", found \"off\"",
-            "17:1: unknown directive \"timeout\" in [limits]; it belongs under [identity_hook] or [hooks] or [pam] or [events]",
+            "17:1: unknown directive \"timeout\" in [limits]; it belongs under [[database]] or [identity_hook] or [hooks] or [pam] or [events]",
         ],
     );
 }
@@ -89,7 +89,7 @@ fn sections() {
     says_after_listen(
         "[auth]\n",
         &[
-            "3:2: unknown section \"auth\"; there are [server], [access_log], [[listen]], [acme], [[app]], [[service]], [[route]], [[namespace]], [history], [engine], [node], [limits], [jwt], [subscription_jwt], [identity_hook], [hooks], [pam], [events], [api], [admin]",
+            "3:2: unknown section \"auth\"; there are [server], [access_log], [[listen]], [acme], [[app]], [[service]], [[database]], [[route]], [[namespace]], [history], [engine], [node], [limits], [jwt], [subscription_jwt], [identity_hook], [hooks], [pam], [events], [api], [admin]",
         ],
     );
     says_after_listen(
@@ -437,7 +437,7 @@ fn routes_against_each_other() {
             "2:11: address: expected an IP address and a port such as \"127.0.0.1:8080\", found \"127.0.0.1\"; did you mean \"127.0.0.1:8080\"?",
             "3:8: role: expected \"public\", \"internal\" or \"push\", found \"pubic\"; did you mean \"public\"?",
             "7:8: root: the folder /nowhere does not exist",
-            "9:8: path: \"/a\" is taken for GET by route 1 (\"/a\")",
+            "9:8: path: \"/a\" for GET is already used by route 1 (\"/a\")",
             "10:11: handler: expected \"push\", \"echo\", \"static\", \"api\", \"lua\", \"app\" or \"centrifuge\", found \"psuh\"; did you mean \"push\"?",
             "15:12: methods: handler \"static\" serves GET and HEAD, not POST",
             "17:14: drain_time: expected a duration from \"0\" to \"1d\", found 3; write \"3s\"",

@@ -72,7 +72,7 @@ address = "unix:/run/fpm.sock"
         &[
             "3:1: [[app]] with runtime \"fastcgi\" without \"address\", which is required",
             "6:10: script: expected an absolute path, as the FastCGI server sees it",
-            "7:1: files: it means nothing with runtime = \"fastcgi\"",
+            "7:1: files: has no effect with runtime = \"fastcgi\"",
             "8:19: events: unknown event \"mesage\"; did you mean \"message\"?",
             "13:11: address: expected unix:/PATH or HOST:PORT, found \"/run/fpm.sock\"",
             "14:1: api_key_file: has no effect without \"api_url\"",

@@ -79,7 +79,7 @@ fn a_folder_that_is_served_holds_nothing_that_the_configuration_names() {
     ] {
         let lines = format!("{lines}{}", served("/srv/www"));
         let found = problem(&lines);
-        let expected = format!("root: {WHY} /srv/www holds {holds}; {OTHER}");
+        let expected = format!("root: {WHY} /srv/www contains {holds}; {OTHER}");
         assert!(found.ends_with(&expected), "{found}\n{expected}");
     }
     // Links are followed: to the script's folder, here.
@@ -87,7 +87,7 @@ fn a_folder_that_is_served_holds_nothing_that_the_configuration_names() {
     let found = problem(&format!("{script}files = \"/srv/link\"\n"));
     assert_eq!(
         found,
-        format!("6:9: files: {WHY} /srv/link holds /etc/veche/chat/app.lua (a script); {OTHER}")
+        format!("6:9: files: {WHY} /srv/link contains /etc/veche/chat/app.lua (a script); {OTHER}")
     );
     let found = problem(&format!("{script}{}", served("/srv/link")));
     assert!(

@@ -80,7 +80,7 @@ fine = true
         &[
             "6:1: [[service]] without \"name\", which is required",
             "6:1: [[service]] without \"script\", which is required",
-            "8:8: name: an [[app]] is called \"chat\" already",
+            "8:8: name: an [[app]] is already called \"chat\"",
             "9:10: script: the file /etc/veche/nowhere.lua does not exist",
             "10:13: instances: expected a whole number from 1 to 1024, found 0",
             "11:11: restart: expected \"on-failure\", \"always\" or \"never\", found \"sometimes\"",

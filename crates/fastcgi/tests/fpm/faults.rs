@@ -71,7 +71,7 @@ async fn invalid_responses_fail() {
         (answer(&[(OfParams, b"x")]), "type 4"),
         (
             answer(&[(Stdout, head), (EndRequest, &[0, 0, 0])]),
-            "cut off",
+            "truncated",
         ),
         (
             answer(&[(Stdout, head), (EndRequest, &[0, 0, 0, 0, 1, 0, 0, 0])]),

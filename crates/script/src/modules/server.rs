@@ -43,8 +43,9 @@ pub(super) fn configured<T: Clone>(
     let Value::String(name) = argument else {
         return None;
     };
-    let database = databases.get(&*name.to_string_lossy())?;
-    Some(T::clone(database))
+    // A string of any length: it is not copied.
+    let name = name.to_str().ok()?;
+    databases.get(&*name).map(|database| T::clone(database))
 }
 
 /// Options of all kinds.

@@ -37,9 +37,9 @@ function t.bad_characters_are_errors()
   check.fails("at most 4096 bytes", veche.cookie, "a", ("x"):rep(5000))
   for options, words in pairs {
     [{ path = "x" }] = "path: a string that begins with /",
-    [{ path = "/;x" }] = "path as",
-    [{ path = "/\r\n" }] = "path as",
-    [{ path = 1 }] = "path as",
+    [{ path = "/;x" }] = "path: a string",
+    [{ path = "/\r\n" }] = "path: a string",
+    [{ path = 1 }] = "path: a string",
     [{ domain = "a;b" }] = "domain: a string",
     [{ max_age = 0.5 }] = "max_age: a whole number",
     [{ max_age = "1" }] = "max_age: a whole number",

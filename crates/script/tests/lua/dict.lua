@@ -149,7 +149,7 @@ function t.a_full_dict_says_so_and_forgets_nothing()
     ok, words = pcall(function() dict:set("k" .. kept, ("x"):rep(100)) end)
     if ok then kept = kept + 1 end
   until not ok
-  check.is_true(words:find("dict:set: full: %d+ bytes more would exceed its limit of 2048"), words)
+  check.is_true(words:find("dict:set: it is full: %d+ bytes more would exceed its limit of 2048"), words)
   check.is_true(kept > 3 and kept < 20)
   check.equal(dict:count(), kept)
   check.fails("full: ", dict.add, dict, "more", ("x"):rep(100))

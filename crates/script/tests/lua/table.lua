@@ -197,7 +197,7 @@ function t.scans_go_both_ways_within_limits()
   for _ in v:values("key", { columns = { "id" } }) do all = all + 1 end
   check.equal(1000, all)
   fails("{ columns = … } expected", v.values, v, "by_user", 1)
-  fails("has to be id, the key", v.values, v, "by_user", 1, { columns = { "mark" } })
+  fails("must be id, the key", v.values, v, "by_user", 1, { columns = { "mark" } })
   fails("a table of veche.table expected", v.values, {}, "by_user", 1, { columns = { "mark" } })
   -- Rows are tables of their own, also in scans within scans.
   local rows = {}

@@ -86,7 +86,7 @@ function t.objects()
   check.fails("a close code must be", ws.close, ws, "1000")
   check.fails("at most 123 bytes", ws.close, ws, 1000, ("x"):rep(124))
   check.fails("a string expected", ws.send, ws, {})
-  check.fails("it is not UTF-8", ws.send, ws, "\255")
+  check.fails("not UTF-8, so it can't be a text message", ws.send, ws, "\255")
   check.fails('"text" or "binary" expected', ws.send, ws, "x", "json")
   check.equal(getmetatable(ws), false)
   for _, method in ipairs { "receive", "close", "drain" } do

@@ -38,7 +38,7 @@ pub(super) fn watch(config: &Config) -> Result<FileWatch, CommandFailure> {
     for folder in folders(config) {
         // Folders, not files: editors replace files by new ones.
         watcher
-            .watch(&folder, RecursiveMode::Recursive)
+            .watch(&absolute(&folder), RecursiveMode::Recursive)
             .map_err(failed)?;
     }
     thread::spawn(move || {
@@ -97,7 +97,7 @@ impl Sources {
         let extension = path.extension().and_then(|extension| extension.to_str());
         is_in(&self.watched)
             || match extension {
-                Some("lua" | "toml") => true,
+                Some("lua" | "php" | "py" | "rb" | "toml") => true,
                 Some(extension) => {
                     PAGES.contains(&extension) && is_in(&self.pages)
                         || PROGRAMS.contains(&extension) && is_in(&self.programs)
@@ -112,8 +112,8 @@ fn absolute(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// Extensions of files that belong to programs.
-const PROGRAMS: &[&str] = &["php", "py", "rb", "js", "mjs", "ts"];
+/// Extensions of files that belong to programs or to pages.
+const PROGRAMS: &[&str] = &["js", "mjs", "ts"];
 
 /// Extensions of files that belong to pages.
 const PAGES: &[&str] = &[

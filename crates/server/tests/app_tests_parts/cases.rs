@@ -63,7 +63,7 @@ fn a_case_may_leave_services_out() {
     assert_eq!(code, 1, "{out}");
     assert!(out.contains("3 passed, 1 failed"), "{out}");
     assert!(
-        out.contains("there is no service  in the configuration\"c\""),
+        out.contains("there is no service \"c\" in the configuration"),
         "{out}"
     );
 }

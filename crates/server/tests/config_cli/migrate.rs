@@ -318,7 +318,7 @@ fn configurations_of_centrifugo_become_those_of_veche() {
         assert!(text.contains(line), "{text}");
     }
     assert!(
-        said.contains("channels_per_client is at most 1024"),
+        said.contains("channels_per_client is limited to 1024"),
         "{said}"
     );
     assert!(
