@@ -47,7 +47,7 @@ def pure_targets():
     folders = [ROOT / "crates" / crate / "tests" for crate in PURE]
     found = {path.stem for folder in folders for path in folder.glob("*.rs")}
     found |= {path.parent.name for folder in folders for path in folder.glob("*/main.rs")}
-    return " ".join(f"--test {name}" for name in sorted(found | {"tidy", "worlds"}))
+    return " ".join(f"--test {name}" for name in sorted(found | {"tidy", "worlds", "cluster"}))
 
 
 def has_example(source):
@@ -170,6 +170,9 @@ CHECK = (
     Step(
         "simulator", "", 300, needs=BUILT, binary="sim::worlds", environment={"VECHE_SIM_STEPS": "30000"},
     ),
+    Step(
+        "clusters", "", 300, needs=BUILT, binary="sim::cluster", environment={"VECHE_SIM_STEPS": "30000"},
+    ),
 )  # fmt: skip
 
 
@@ -236,6 +239,11 @@ PARTS = {
     "simulator": (
         *START,
         long("simulator", 1800, "sim::worlds", "promises --nocapture", VECHE_SIM_STEPS="10000000", VECHE_SIM_FROM=f"{int(time.time())}000"),
+    ),
+    # The same of several nodes on one store.
+    "clusters": (
+        *START,
+        long("clusters", 3000, "sim::cluster", "promises --nocapture", VECHE_SIM_STEPS="10000000", VECHE_SIM_FROM=f"{int(time.time())}000"),
     ),
     "fuzz-parsers": (setup("setup-fuzz"), fuzz("http_body http_head proxy_header sealed websocket_client websocket_server")),
     "fuzz-wires": (setup("setup-fuzz"), fuzz("nodes runtime")),
