@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 out=$1
 target=$(uname -m)-unknown-linux-musl
 rustup target list --installed | grep -qx "$target" || rustup --quiet target add "$target"
-# LuaJIT's build links a command that nobody runs, with a library of gcc that looks for a function of glibc.
+# LuaJIT's build links an unused command, with a library of gcc that looks for a function of glibc.
 export LDFLAGS="-Wl,--defsym=_dl_find_object=0"
 cargo build --release --quiet --locked --package veche --target "$target"
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)

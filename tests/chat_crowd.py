@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """examples/chat with USERS (10,000) users connected, each in a dialogue with another one and in "people:all", while two more
 talk: nothing is lost, comes twice or out of order, also where one of the two goes through a tunnel. The crowd is silent first,
-then says something RATE times a second, with a ledger of its own. Nobody of the crowd may lose the connection.
+then publishes RATE times a second, with a ledger of its own. No client of the crowd may lose the connection.
 
 Prints resident memory of the server process for each user, and how much longer than before the crowd came an answer takes:
 ratios of one run, which say little where other programs have the cores."""
@@ -32,11 +32,11 @@ RATE = 200
 ROUNDS = 500  # of question and answer in each phase
 MISSED = 100  # messages in the tunnel
 OPENING_MAX = 200  # handshakes at a time
-LAST_WORDS_S = 10  # at most, until all of the crowd have heard what was said
+LAST_WORDS_S = 10  # at most, until the whole crowd has received the last publications
 
 
 def token(user):
-    """What /api/token answers. Registering so many would be ten thousand times the work of a login, and shows nothing here."""
+    """The response of /api/token. Registering this many would be ten thousand times the work of a login, and shows nothing here."""
 
     def encode(data):
         return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
@@ -117,7 +117,7 @@ class Client:
         return messages
 
     def listen(self):
-        """Messages as they come, for as long as somebody asks."""
+        """Messages as they arrive, until the generator is closed."""
         self.socket.settimeout(10)
         while True:
             yield from self.take(self.socket.recv(65536))
@@ -132,7 +132,7 @@ def publication(message, channel):
 
 
 class Crowd:
-    """Users 0 to `count`, two and two; runs in a process of its own, and hears "talk", then "end" from `pipe`."""
+    """Users 0 to `count`, two and two; runs in a separate process, and gets "talk", then "end" from `pipe`."""
 
     def __init__(self, port, count, pipe):
         self.port, self.count, self.pipe = port, count, pipe
@@ -220,7 +220,7 @@ def crowd(port, count, pipe):
 
 
 class Talker:
-    """Ann or Bob: says and hears numbers, which come in their order and once."""
+    """Ann or Bob: publishes and receives numbers, which arrive in order and once."""
 
     def __init__(self, user, port, since=None):
         self.channel, self.last, self.epoch = dialog("ann", "bob"), 0, None
@@ -272,7 +272,7 @@ def talk(ann, bob):
 
 
 def through_a_tunnel(ann, bob, port):
-    """Bob is gone while Ann says a hundred things, and comes back."""
+    """Bob is disconnected while Ann publishes a hundred messages, and reconnects."""
     bob.client.socket.close()
     for n in range(MISSED):
         ann.say(n)
@@ -329,7 +329,7 @@ def main():
         if not pipe.poll(90):
             raise SystemExit("the crowd did not come in in 90 s")
         if (told := pipe.recv()) != "ready":
-            raise SystemExit(f"the crowd did not come in: {told}")
+            raise SystemExit(f"the crowd did not connect: {told}")
         connected_s = time.monotonic() - started
         per_user = (memory_of(server) - before) / count
         took["silent"] = talk(ann, bob)

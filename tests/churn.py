@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Connections that come and go in every bad way, for SECONDS (60): after it the server holds not a descriptor and not
-a megabyte more than before, refused nobody, and a connection that was there all along still gets its echoes."""
+a megabyte more than before, refused no connection, and a connection that was open all the time still gets its echoes."""
 
 import os
 import pathlib

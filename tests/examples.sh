@@ -1,6 +1,6 @@
 #!/bin/bash
 # Runs each back end of examples/push against a real server, with a message that must not be taken apart;
-# then what README.md and the guide offer to copy,
+# then what README.md and the guides of pushing and of PHP offer to copy,
 # and the tests of examples/chat.
 # A client in Python's standard library holds the WebSocket and says what arrived.
 set -euo pipefail
@@ -51,6 +51,8 @@ check "shell, TCP line"   "handed to 1" ./push.sh "$user" "$message"
 check "shell, HTTP"       "handed to 1" ./push.sh --http "$user" "$message"
 
 python3 "$root/tests/snippets.py" "$root"/{README.md,docs/guide/push.md} || failed=1
+python3 "$root/tests/php_guide.py" || failed=1
+python3 "$root/tests/push_backends.py" || failed=1
 
 # The Lua of the chat; those of other examples are tested where `veche new` is.
 secret=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')

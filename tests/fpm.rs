@@ -1,6 +1,7 @@
 //! Debian's php-fpm with a pool of two processes, for tests.
 
 use std::fs;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -44,7 +45,8 @@ impl Fpm {
             .expect("php-fpm starts");
         let fpm = Self { process, folder };
         for _ in 0..LOOKS {
-            if fpm.socket().exists() {
+            // Its file is there from `bind` on, before `listen`.
+            if UnixStream::connect(fpm.socket()).is_ok() {
                 return Some(fpm);
             }
             thread::sleep(PAUSE);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """highload_cup.py [SIZE]: the example of the Highload Cup on the real server, judged by its own oracle.
 
-Data and requests are made anew, loaded from a folder and from an archive, and asked for with one worker and with two.
+Data and requests are generated, loaded from a folder and from an archive, and queried with one worker and with two.
 Then the application is broken in one place at a time, and the oracle has to see it. SIZE multiplies the data, 1 unless
 told; the breaking is done with the smallest.
 """
@@ -19,7 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "conformance"))
 import veche
 
 EXAMPLE = veche.ROOT / "examples" / "highload-cup"
-# What is replaced by what, in which file: each is a mistake that was made in the contest.
+# File, text and replacement: each is a mistake that was made in the contest.
 BROKEN = [
     ("queries.lua", "of_user.above, of_user.below = from, to", "of_user.from, of_user.below = from, to"),
     ("queries.lua", "far < distance", "far <= distance"),

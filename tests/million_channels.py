@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A million channels on one server: 8,000 Centrifuge clients with 125 channels of their own each. Says what a channel with its
-one subscription takes of the server's memory, publishes to some thousands of them, and looks who got what.
+one subscription takes of the server's memory, publishes to some thousands of them, and checks the receivers.
 
 Fails if a channel and its subscription together take more than 200 + 100 bytes and what the client's session and the home
 keep of the name; the first argument is another number of clients."""
@@ -120,7 +120,7 @@ class Crowd:
                 key.data.take()
 
     def each(self, begin, replies):
-        """Has so many at a time begin, and waits for their replies."""
+        """Starts this many at a time, and waits for their replies."""
         for first in range(0, CLIENTS, AT_A_TIME):
             some = [begin(number) for number in range(first, min(first + AT_A_TIME, CLIENTS))]
             self.until("replies", lambda some=some: all(client.replies == replies for client in some))
@@ -191,7 +191,7 @@ def main():
         wrong = [client.number for client in crowd.clients if sorted(client.pushed) != sorted(expected[client.number])]
         if wrong or server.panicked():
             raise SystemExit(f"seed {seed}: clients {wrong[:5]} have got something else\n{server.log_tail()}")
-        print(f"{len(chosen):,} publications reached those alone who were subscribed")
+        print(f"{len(chosen):,} publications reached only their subscribers")
         most = BYTES_MAX + NAMES * length
         if each > most:
             raise SystemExit(f"a channel with its subscription takes more than {most} B")

@@ -29,7 +29,7 @@ TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resol
 WORK = TARGET / "mutants"
 TREE = WORK / "tree"
 
-# Seconds for cargo-mutants to put back the file that it has changed, once it is told to end.
+# Seconds for cargo-mutants to put back the file that it has changed, after a request to end.
 PATIENCE = 60
 
 
@@ -79,7 +79,7 @@ class Impossible(Exception):
 
 
 def sample(names, size, seed):
-    """So many of the names. A mutant's place in the order depends on the seed and itself, but not on its line: a change
+    """A sample of the names. A mutant's place in the order depends on the seed and itself, but not on its line: a change
     of the code exchanges only what it touches."""
     same, places = collections.Counter(), {}
     for name in names:
@@ -262,7 +262,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1, help="another sample")
     parser.add_argument("--size", type=int, default=FULL, help="mutants in the sample of all crates")
-    parser.add_argument("--minutes", type=float, default=60, help="when to end, with what was done until then")
+    parser.add_argument("--minutes", type=float, default=60, help="the time limit; results until then are reported")
     parser.add_argument("crates", nargs="*", metavar="CRATE", help="these crates only: " + " ".join(crate.name for crate in CRATES))
     asked = parser.parse_args()
     if unknown := set(asked.crates) - {crate.name for crate in CRATES}:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the Debian package of a built binary, unpacks it into a folder of its own, and has what is in it work.
+"""Makes the Debian package of a built binary, unpacks it into a folder of its own, and runs its contents.
 
 Takes the binary from VECHE_BIN, or the newest of target/*/veche. Nothing is installed on this machine.
 """
@@ -111,7 +111,7 @@ def check_install(tree):
     def mode(path):
         return oct(path.stat().st_mode & 0o7777)
 
-    assert not key.exists(), "a key that comes with the package is everybody's"
+    assert not key.exists(), "the package must not contain a key"
     script("postinst", "configure", umask=0)
     first = key.read_text()
     assert re.fullmatch(r"[\w-]{43}\n", first), "a key of 256 bits"
@@ -136,7 +136,7 @@ def status_of_call(address, headers=""):
 
 
 def echo(address):
-    """A WebSocket echo by hand: whether what was sent comes back."""
+    """A WebSocket echo by hand: whether the message is returned."""
     host, port = address.rsplit(":", 1)
     with socket.create_connection((host, int(port)), timeout=SOON_S) as client:
         key = base64.b64encode(os.urandom(16)).decode()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""1,000 subscribers who are each cut off every 2 s on average and come back to where they were, while somebody
-publishes and the server process is killed in the middle of each of MINUTES (1): nobody has lost anything, got anything
+"""1,000 subscribers are each cut off every 2 s on average and recover from their position, while a back end
+publishes and the server process is killed in the middle of each of MINUTES (1): no subscriber has lost anything, got anything
 twice or out of order, and no receiver lost history. The ledger is that of `veche bench broadcast`."""
 
 import json
@@ -19,10 +19,10 @@ import veche  # noqa: E402
 RECEIVERS = 1000
 CUTS = RECEIVERS / 2  # a second
 RATE = 20
-# Where so many of the cuts did not come to a return, the run has shown too little: cuts of those that are on their way
+# If this many of the cuts led to no reconnect, the run has shown too little: cuts of those that are on their way
 # back do nothing, so a busy machine has fewer.
 RETURNS_MIN = 0.5
-# As much of those who are there when the process is killed have to notice.
+# This share of the connected subscribers has to notice the death of the process.
 ENDED_MIN = 0.5
 
 CONFIG = """
@@ -59,7 +59,7 @@ connections_per_address = 100000
 
 
 def server_pid(supervisor):
-    """The server process, or None while there is none."""
+    """The server process, or None between two."""
     children = pathlib.Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
     return int(children[0]) if children else None
 
@@ -92,7 +92,7 @@ def bench(server, minutes):
     command += [f"ws://127.0.0.1:{server.port}/ws?user=bench{{i}}&channel=news", "--recover", "--chaos", str(CUTS)]
     command += ["--connections", str(RECEIVERS), "--publish", f"http://127.0.0.1:{server.internal_port}/api/publish"]
     command += ["--body", '{"channel":"news","data":"{data}"}', "--rate", str(RATE), "--size", "128"]
-    # What is slow here is the machine.
+    # The machine itself is slow here.
     command += ["--duration", f"{minutes * 60}s", "--timeout", "60s", "--json"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -102,14 +102,14 @@ def bench(server, minutes):
 
 
 def judge(report, done, took, minutes):
-    """What is wrong."""
+    """The errors of the run."""
     ledger = report["ledger"]
     recovery = ledger["recovery"]
     for fault in ("lost", "away", "duplicated", "reordered", "corrupted"):
         if ledger[fault]:
             yield f"{ledger[fault]} {fault}; the receivers that fared worst: {ledger.get('worst', [])}"
     if recovery["refused"]:
-        yield f"{recovery['refused']} of those who came back had lost history"
+        yield f"{recovery['refused']} of the reconnected subscribers had lost history"
     if done.returncode != 0:
         yield f"exit code {done.returncode}: {done.stderr.strip()}\n{report['errors']}"
     if len(took) != minutes or None in took:

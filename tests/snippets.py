@@ -66,7 +66,7 @@ def read_line(stream):
 
 
 def fault(language, code):
-    """Why the block does not do what it says, or None."""
+    """Why the block fails, or None."""
     listener = [sys.executable, str(pathlib.Path(__file__).with_name("listen_once.py")), os.environ["VECHE_URL"], "tester01"]
     with subprocess.Popen(listener, stdout=subprocess.PIPE, bufsize=0) as client:
         try:

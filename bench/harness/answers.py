@@ -17,7 +17,7 @@ _BYTES_MAX = 1 << 20
 
 
 class WrongAnswer(Exception):
-    """What the server did instead of what is due."""
+    """The server's deviation from the expected answer."""
 
 
 def check(server, patience_s=5.0):

@@ -1,4 +1,4 @@
-"""Instruction counts of paths and the file that keeps them: what is compared with what, and what that comes to."""
+"""Instruction counts of paths and the file that stores them: the comparison and its result."""
 
 import dataclasses
 import re
@@ -39,7 +39,7 @@ class Baseline:
     first: dict
 
     def renewed(self, machine, reason, counts):
-        """The file after an update: new counts with their reason. On another machine the comparison begins anew."""
+        """The file after an update: new counts with their reason. On another machine the comparison starts again."""
         first = self.first if machine == self.machine else {}
         first = {path: first.get(path, count) for path, count in counts.items()}
         return Baseline(machine, reason, counts, first)

@@ -29,7 +29,7 @@ RUNNER_VERSION = "0.20.0"
 # tests/run takes it for "can't run here".
 SKIPPED = 3
 
-# One choice of packages for both programs, so that what they share is built once.
+# One choice of packages for both programs, so that shared ones are built once.
 PACKAGES = ["--profile", "counts", "--locked", "--package", "veche-counts", "--package", "veche"]
 OPTIONS = ["--output-format=json", "--callgrind-args=--cache-sim=no"]
 PROCESS = "process_echo_20"
@@ -184,7 +184,7 @@ def echo(client, count):
     for _ in range(count):
         client.sendall(frame)
         if receive(client, len(expected)) != expected:
-            raise Stopped("what came back is no echo")
+            raise Stopped("the response is not an echo")
 
 
 def receive(client, count):
@@ -253,7 +253,7 @@ def parse():
     parser.add_argument("--reason", help="why they change; needed by --update")
     parser.add_argument("--only", metavar="TEXT", help="paths with this in their names")
     parser.add_argument("--repeat", metavar="N", type=int, default=1, help="count N times and show how far the runs differ")
-    parser.add_argument("--build", action="store_true", help="only build what is counted")
+    parser.add_argument("--build", action="store_true", help="only build the counted programs")
     parser.add_argument("--json", action="store_true", help="print the counts as one JSON object and compare nothing")
     arguments = parser.parse_args()
     if arguments.update and (not arguments.reason or arguments.only or arguments.against):

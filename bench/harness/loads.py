@@ -161,14 +161,14 @@ def lapps(server, quick, connections):
         finally:
             process.terminate()
             process.communicate(timeout=30)
-    # What was set up is not measured: the first samples are warm-up.
+    # The setup is not measured: the first samples are warm-up.
     first, last = samples[len(samples) // 4], samples[-1]
     echoes, seconds, cpu = (last[i] - first[i] for i in range(3))
     return {"echoes": echoes, "echoes_per_second": echoes / seconds, "value": cpu / echoes}
 
 
 def _samples(process, server, seconds):
-    """(echoes, seconds, the server's CPU) as the service tells them, until it has told of so many seconds."""
+    """(echoes, seconds, the server's CPU) as the service logs them, until this many seconds are covered."""
     samples, said = [], []
     for line in process.stdout:
         said.append(line)

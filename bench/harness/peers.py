@@ -1,6 +1,6 @@
 """The registry of peers: a folder under bench/peers/ with a peer.toml each, and the outside builds of outside.toml.
 
-Here a peer is found, built, started and stopped. What it is asked is in `answers`, what it is timed with in `tester`.
+Here a peer is found, built, started and stopped. Its checks are in `answers`, its measurements in `tester`.
 """
 
 import os
@@ -29,7 +29,7 @@ class Peer(servers.Server):
         self.key, self.what = key, about.get("what", "")
         self.websocket = about.get("websocket", True)
         self.http_path, self.http_timed = about.get("http"), about.get("http_timed", "http" in about)
-        # What `answers` found: a newline at the end is nobody's fault.
+        # The finding of `answers`: a newline at the end is not an error.
         self.http_body = None
         self.http_unknown = about.get("http_unknown", False)
         self.echo_path = about.get("echo_path", "/")
@@ -62,7 +62,7 @@ class Peer(servers.Server):
             self.absent = f"it does not build: {said[-1]}"
 
     def versions(self):
-        """{"ws": "8.23.0", …} as lock files and tools tell them."""
+        """{"ws": "8.23.0", …} as in lock files and outputs of tools."""
         return {source["of"]: self._version(source) for source in self.version_sources}
 
     def _version(self, source):
@@ -83,7 +83,7 @@ class Peer(servers.Server):
         """As `Server.start`, but never takes another process on its port for itself."""
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                raise RuntimeError(f"{self.name}: somebody listens on port {self.port} already")
+                raise RuntimeError(f"{self.name}: port {self.port} is in use")
         super().start()
 
     @property

@@ -5,7 +5,7 @@ It brings its own background and follows the reader's light or dark theme, so it
 
 from html import escape
 
-# What a reader who sees only this should see, in this order; a load that was not run is left out.
+# The loads of the picture, in this order; a load that was not run is left out.
 _PANELS = [
     ("echo-20", "CPU time per message, echo of 20 B"),
     ("echo-8192", "CPU time per message, echo of 8 KiB"),

@@ -154,7 +154,7 @@ def write_index():
 
 
 def _place_of(name):
-    """The order of `bench/run --list`; what is no scenario any more comes last."""
+    """The order of `bench/run --list`; removed scenarios come last."""
     names = [scenario.name for scenario in SCENARIOS]
     return (names.index(name) if name in names else len(names), name)
 

@@ -14,7 +14,7 @@ import urllib.request
 
 from harness import servers
 
-# A full path: who runs it may be in another folder.
+# A full path, since the current folder may be another one.
 VECHE = os.path.abspath(shutil.which(servers.veche_binary()) or servers.veche_binary())
 
 

@@ -1,4 +1,4 @@
-"""The table of scenarios: who is compared with whom, under which load, against which target."""
+"""The table of scenarios: the compared servers, the load and the target."""
 
 import copy
 from functools import partial

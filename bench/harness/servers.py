@@ -1,6 +1,6 @@
 """The servers under test: how each is started, pinned to the server's core, found in /proc and stopped.
 
-What is not ours comes from the environment (PEER_…): without it a peer is absent and said to be so.
+Other servers come from the environment (PEER_…): without it a peer is absent, which is reported.
 """
 
 import atexit
@@ -89,7 +89,7 @@ class Server:
         raise RuntimeError(f"{self.name} does not answer on port {self.port}:\n{tail}")
 
     def _answers(self):
-        """A connection alone proves little: a supervisor may hold the socket before anybody serves it."""
+        """A connection alone proves little: a supervisor may hold the socket before a server process serves it."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as plain:
                 if not self.http:
@@ -118,7 +118,7 @@ class Server:
 
     def stop(self):
         if self.process and self.process.poll() is None:
-            # Measured is what came before: nobody waits for a drain.
+            # The measurement is over: a drain is not waited for.
             for _ in range(2):
                 self.process.terminate()
                 try:
@@ -265,7 +265,7 @@ def _nginx(name, port, certificate=None, key=None):
 
 
 def uwebsockets_fanout():
-    """`BINARY PORT`: who is on /fanout is subscribed to one topic, to which is published what comes on /control."""
+    """`BINARY PORT`: clients of /fanout are subscribed to one topic, to which messages of /control are published."""
     binary = os.environ.get("PEER_UWEBSOCKETS_FANOUT", "")
     server = Server("uwebsockets", 9712, [binary, "9712"], binary)
     server.publish, server.to_all = "ws://127.0.0.1:9712/control", "{data}"

@@ -152,7 +152,7 @@ def _parse():
     parser.add_argument("--short", action="store_true", help="one round of everything, small: does it work at all")
     parser.add_argument("--no-build", action="store_true", help="take peers and tester as they are")
     parser.add_argument("--out", metavar="FOLDER", help="where page, JSON and picture go (bench/results; none if --short)")
-    parser.add_argument("--page", metavar="JSON", help="only make page and picture anew from the JSON of a run")
+    parser.add_argument("--page", metavar="JSON", help="only make page and picture again from the JSON of a run")
     settings = parser.parse_args()
     if settings.short:
         settings.rounds, settings.rounds_max, settings.seconds, settings.warmup = 1, 1, 0.3, 0.1
@@ -173,7 +173,7 @@ def _list(loads, everyone):
 
 
 class Contest:
-    """Who takes part, the rounds, and what came out. The first of `everyone` is Veche."""
+    """The servers, the rounds and the results. The first of `everyone` is Veche."""
 
     def __init__(self, loads, everyone, settings):
         self.loads, self.everyone, self.settings = loads, everyone, settings
@@ -183,7 +183,7 @@ class Contest:
         self.environment = results.machine() | {"command": " ".join(["bench/shootout", *sys.argv[1:]])}
 
     def admit(self):
-        """Builds everybody, then asks each what it has to answer; who cannot is absent and said to be so."""
+        """Builds all servers, then checks their answers; a server that fails is absent, which is reported."""
         for peer in self.everyone:
             if not self.settings.no_build:
                 _say(f"building {peer.name}")
@@ -205,7 +205,7 @@ class Contest:
                     raise LoadError(peer.absent) from error
 
     def run(self):
-        """All loads on all servers, then more rounds of what is undecided."""
+        """All loads on all servers, then more rounds of undecided ones."""
         for turn in range(self.settings.rounds):
             for load in self.loads:
                 self._round(turn, load, [peer for peer in self.everyone if self._takes_part(load, peer)])
@@ -300,7 +300,7 @@ class Contest:
 
 
 def _once_measured(load, peer):
-    """A figure from a server started anew; a run that gave none is repeated, one that went wrong is not."""
+    """A figure from a freshly started server; a run without a figure is repeated, a failed one is not."""
     for attempt in range(ATTEMPTS_MAX):
         try:
             with _running(peer):
@@ -318,7 +318,7 @@ def _described(peer):
 
 @contextlib.contextmanager
 def _running(peer):
-    """A server started anew, which has answered right; stopped at the end."""
+    """A freshly started server, which has passed the checks; stopped at the end."""
     peer.start()
     try:
         answers.check(peer)
@@ -332,6 +332,6 @@ def _one_line(error):
 
 
 def _say(what):
-    """Progress, for a person who watches."""
+    """Progress on the terminal."""
     if sys.stderr.isatty():
         print(f"\r\033[K{what}", end="\r", file=sys.stderr, flush=True)

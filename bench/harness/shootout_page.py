@@ -11,9 +11,9 @@ RULE = (
     "*Met*: the median is at or below it and the 95 % interval's upper end at most 5 % above; *missed*: the lower end is above it; "
     f"*undecided*: anything else, fewer than {PAIRS_MIN} rounds, or a machine whose A/A control reaches further than 5 % from 1."
 )
-# Whose rows lead: the ratio under the load that everybody speaks of.
+# The order of rows: the ratio under the best-known load.
 _ORDER_BY = ("echo-20", "http")
-# Above it somebody else had a part of the two cores.
+# Above it other processes used the two cores.
 _LOAD_AVERAGE_QUIET = 1.0
 
 
@@ -35,7 +35,7 @@ def write_from(path):
 def ordered(document):
     """The peers that took part: Veche, then by their ratio under the first load of `_ORDER_BY` they took part in.
 
-    Who has no figure, such as an HTTP server where no HTTP was asked, is left out.
+    Servers without a figure, such as an HTTP server without an HTTP load, are left out.
     """
     measured = {key for ratios in document["ratios"].values() for key in ratios}
     failed = {failure["peer"] for failure in document["failures"]}
@@ -50,7 +50,7 @@ def ordered(document):
 
 
 def text(document):
-    """For the terminal: ratios with intervals, and who is absent."""
+    """For the terminal: ratios with intervals, and absent servers."""
     head = ["", *(load["title"] for load in document["loads"])]
     rows = [head] + [
         [peer["name"], *(_ratio(document, load, peer) for load in document["loads"])] for peer in ordered(document)
@@ -76,7 +76,7 @@ def _page(document):
         lines += _table(document, paced, _pace)
     lines += ["", "## The loads", ""]
     lines += [f"- **{load['title']}**: {load['what']}; {load['unit']}" for load in loads]
-    lines += ["", "## Who took part", ""]
+    lines += ["", "## Servers", ""]
     for peer in ordered(document):
         versions = ", ".join(f"{of} {version}" for of, version in peer["versions"].items())
         lines.append(f"- **{peer['name']}**: {peer['what']} ({versions})")

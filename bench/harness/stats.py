@@ -63,7 +63,7 @@ class Control:
 class Verdict:
     """A median, its interval and the verdict on a target. Without a target the figure is for information.
 
-    `control` is the run's `Control`. `None` is for runs from before controls were taken: their verdict says so.
+    `control` is the run's `Control`. `None` is for runs from before controls were taken: their verdict notes it.
     """
 
     def __init__(self, values, target=None, control=None):

@@ -25,7 +25,7 @@ class LoadError(Exception):
 
 
 class Unmeasured(LoadError):
-    """Nothing went wrong, but there is no figure either: somebody else had the core all the time."""
+    """No error, but no figure either: other processes used the core all the time."""
 
 
 def version():
@@ -34,7 +34,7 @@ def version():
 
 
 def payload(size, binary):
-    """Messages of so many bytes, text if not binary: what `storm`, `echo` and `rate` are to send."""
+    """Messages of this many bytes, text if not binary, for `storm`, `echo` and `rate`."""
     return ["--size", size, *(["--binary"] if binary else [])]
 
 
@@ -56,7 +56,7 @@ def echo(server, connections, payload, span):
 def rate(server, connections, payload, per_second, span):
     options = ["--connections", connections, *payload, "--rate", per_second, *_span(span)]
     report = bench(server, "echo", server.echo_path, options)
-    # Who cannot keep up shows it in the percentile, unless answers do not come at all.
+    # A slower server shows it in the percentile, unless answers fail.
     if unanswered := report["messages"]["unanswered"]:
         raise LoadError(f"{unanswered} messages without an answer")
     return figures(report, percentile_us(report, "p99"))
@@ -75,7 +75,7 @@ def idle(server, connections):
 
 def idle_memory(server, connections, path, question="storm", options=()):
     """The same for connections to a path; `question` and `options` are of the crowd."""
-    # One before, so that what is set up once is not charged to the crowd.
+    # One before, so that one-time setup is not charged to the crowd.
     with crowd(server, 1, path, question, options):
         pass
     _wait_for_rest(server)
@@ -116,7 +116,7 @@ def crowd(server, connections, path, question="storm", options=()):
 
 
 def cpu_ns_per_message(report):
-    # The tester leaves out what it could not measure.
+    # The tester leaves out unmeasured figures.
     if "cpu_us_per_message" not in report["server"]:
         raise Unmeasured("no answer in the measured time")
     return report["server"]["cpu_us_per_message"] * 1e3

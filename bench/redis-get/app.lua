@@ -17,7 +17,7 @@ function app.request(req)
       local calls = 0
       while monotonic() < ends do
         local value = r:get("key")
-        if value ~= "value" then error("not what was set: " .. tostring(value)) end
+        if value ~= "value" then error("an unexpected value: " .. tostring(value)) end
         calls = calls + 1
       end
       return calls

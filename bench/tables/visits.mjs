@@ -1,6 +1,6 @@
 // visits.mjs objects|typed FILE: visits as an array of objects, or as a typed array for each column. Indexes: a Map of
 // sorted arrays; or the rows' numbers, sorted, in one typed array, with another that says where each key begins.
-// Prints a line of JSON. Wants --expose-gc.
+// Prints a line of JSON. Needs --expose-gc.
 import fs from "node:fs";
 
 const [kind, file] = process.argv.slice(2);

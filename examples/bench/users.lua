@@ -1,5 +1,5 @@
--- Users of the push demo, played by a script: each loads the page, subscribes to "news", publishes now and then, and hears
--- what the others publish.
+-- Users of the push demo, simulated by a script: each loads the page, subscribes to "news", publishes now and then, and
+-- receives the publications of the others.
 --   make run                                                                     in one terminal
 --   veche bench script examples/bench/users.lua http://127.0.0.1:8080 -c 200     in another
 -- What a script can call is in docs/guide/benchmarking.md, "Users that a script plays".
@@ -8,7 +8,7 @@ local veche = require "veche"
 local bench = require "veche.bench"
 local json = veche.json
 
--- Publications say when they were sent, so that whoever hears one knows how long it took.
+-- Publications carry their send time, so that receivers can compute the latency.
 local function hear(publication)
   local sent = publication.data.sent
   if sent then bench.record("delivery", bench.now() - sent) end

@@ -1,6 +1,6 @@
--- The server's side of the chat: who people are, and who talks to whom. All of it is HTTP and JSON.
+-- The server's side of the chat: users, sessions and dialogues. All of it is HTTP and JSON.
 --
---   POST   /api/register   {"name":…,"password":…}   201 and a session (a cookie), or why not
+--   POST   /api/register   {"name":…,"password":…}   201 and a session (a cookie), or the error
 --   POST   /api/login      {"name":…,"password":…}   200 and a session
 --   POST   /api/logout                               204
 --   GET    /api/token                                {"token":…,"name":…}: opens the connection, for ten minutes
@@ -9,12 +9,12 @@
 --   POST   /api/dialogs    {"with":NAME}             {"state":STATE}: invites, or accepts an invitation
 --   DELETE /api/dialogs/NAME                         204: leaves, declines, or takes an invitation back
 --
--- STATE is "sent" or "received" of an invitation, and "accepted" of a dialogue; both pages are told when it changes.
+-- STATE is "sent" or "received" of an invitation, and "accepted" of a dialogue; both pages are notified when it changes.
 -- Register and login answer 429 beyond their limits (limits.lua), and 503 with Retry-After while too many passwords wait to
 -- be hashed. Requests of other sites' pages are refused with 403 (origin.lua).
 --
--- What people say does not pass here: pages publish it to the dialogue's channel, and the server puts the sender's name
--- beside it. See veche.toml.
+-- Messages do not pass here: pages publish them to the dialogue's channel, and the server adds the sender's name.
+-- See veche.toml.
 
 local veche = require "veche"
 local devices = require "devices"
@@ -25,13 +25,13 @@ local users = require "users"
 local token = require "token"
 
 local TOKEN_SECONDS = 600
-local PEOPLE_MAX = 50        -- in one answer
+local PEOPLE_MAX = 50        -- in one response
 
 local app, router = {}, veche.router()
 app.request = router
 router:before(origin)
 
--- The name of who asks, or nil. The cookie is same_site = "strict": no other site's page can ask in somebody's name.
+-- The name of the requesting user, or nil. The cookie is same_site = "strict": pages of other sites send requests without it.
 local function who(req) return users.of_session(req.cookies.session) end
 
 local function cookie(name, value, path, seconds)
@@ -52,9 +52,9 @@ local function busy()
   return 503, { ["Retry-After"] = "2" }, { error = "Too many want to come in at once. Try again in a moment." }
 end
 
--- A name, a password and nothing, or nil, nil and why not.
+-- A name and a password, or nil, nil and the error.
 local function credentials(req)
-  -- A form of another site could send anything but this, and have a browser log in as somebody else.
+  -- A form of another site could send anything but this, and have a browser log in as another user.
   if (req.headers["content-type"] or ""):sub(1, 16) ~= "application/json" then return nil, nil, "JSON expected" end
   local body = req.json
   if type(body) ~= "table" then return nil, nil, "JSON expected" end
@@ -87,7 +87,7 @@ router:post("/api/login", function(req)
     try.give_back()
     return busy()
   end
-  -- The same words for a name that is not there: who is registered, strangers need not learn.
+  -- The same text for an unknown name: the response must not reveal which names are registered.
   if not is_right then return 403, { error = "The name or the password is wrong." } end
   try.forget()
   return enter(200, name)
@@ -98,7 +98,7 @@ router:post("/api/logout", function(req)
   return 204, { ["Set-Cookie"] = session_cookie("", 0) }, ""
 end)
 
--- From here on only for those who are logged in.
+-- From here on only for logged-in users.
 local function known(f)
   return function(req)
     local me = who(req)
@@ -128,7 +128,7 @@ end))
 
 router:get("/api/dialogs", known(function(_, me) return { dialogs = dialogs.of(me) } end))
 
--- On their own channels (#bob), which reach every tab of both. Who is away asks for the list when he is back.
+-- On their personal channels (#bob), which reach every tab of both. A page requests the list when it reconnects.
 local function tell(one, other)
   veche.push(one, { dialog = other, state = dialogs.state(one, other) or "none" })
   veche.push(other, { dialog = one, state = dialogs.state(other, one) or "none" })

@@ -1,5 +1,5 @@
 -- Tests of the chat's server side: `CHAT_SECRET=$(openssl rand -hex 32) veche test` in this folder runs them.
--- Each begins with nobody registered.
+-- Each begins without registered users.
 local veche = require "veche"
 local test = require "veche.test"
 
@@ -10,7 +10,7 @@ local function call(method, path, body, session, remote)
   return test.request { method = method, path = path, json = body, cookies = { session = session }, remote = remote }
 end
 
--- Registers somebody; the session.
+-- Registers a user; returns the session.
 local function register(name, remote)
   local answer = call("POST", "/api/register", { name = name, password = PASSWORD }, nil, remote)
   test.equal(answer.status, 201)
@@ -22,29 +22,29 @@ local function log_in(name)
   return (answer.headers["set-cookie"]:match("^session=([^;]+)"))
 end
 
--- Tries to log in; the status, and what the device is known by from then on.
+-- Tries to log in; returns the status, and the cookie that identifies the device from then on.
 local function try(name, password, remote, device)
   local body = { name = name, password = password }
   local answer = test.request { path = "/api/login", json = body, remote = remote, cookies = { device = device } }
   return answer.status, (answer.headers["set-cookie"] or ""):match("device=([^;]+)")
 end
 
-test.case("who registers has a session that no script and no other site can use", function()
+test.case("a registration opens a session that no script and no other site can use", function()
   local answer = call("POST", "/api/register", { name = "Ann", password = PASSWORD })
   test.equal({ answer.status, answer.json }, { 201, { name = "ann" } })
   test.match(answer.headers["set-cookie"], "HttpOnly")
   test.match(answer.headers["set-cookie"], "SameSite=Strict")
-  -- The device's as well, which goes nowhere but to the login.
+  -- The device's cookie as well, which is sent only to the login.
   test.match(answer.headers["set-cookie"], "\ndevice=[^\n]*; Path=/api/login")
   test.equal(test.published("people:all"), { '{"registered":"ann"}' })
 end)
 
-test.case("a name is one person's, however it is written", function()
+test.case("a name is unique in any spelling", function()
   register("ann")
   test.equal(call("POST", "/api/register", { name = "ANN", password = PASSWORD }).status, 409)
 end)
 
-test.case("names and passwords that can't be are refused in words", function()
+test.case("invalid names and passwords are refused with a reason", function()
   for name, why in pairs {
     a = "2 to 20", [("x"):rep(21)] = "2 to 20", ["ann,bob"] = "begins with", ["#ann"] = "begins with", ["a/b"] = "begins with",
   } do
@@ -58,13 +58,13 @@ test.case("names and passwords that can't be are refused in words", function()
   end
 end)
 
-test.case("the right password lets in, no other does, and guessing ends soon", function()
+test.case("only the right password is accepted, and guesses are limited", function()
   register("ann")
   test.equal((try("Ann", PASSWORD)), 200)
   test.equal((try("ann", PASSWORD .. "!")), 403)
   test.equal((try("nobody", PASSWORD)), 403)
   for _ = 1, 8 do test.equal((try("ann", "wrong password")), 403) end
-  -- Who gets in has all his tries again.
+  -- A successful login resets the attempts.
   test.equal((try("ann", PASSWORD)), 200)
   for _ = 1, 10 do test.equal((try("ann", "wrong password")), 403) end
   test.equal((try("ann", PASSWORD)), 429)
@@ -85,7 +85,7 @@ test.case("names are not tried one after the other, and no form of another site 
   test.equal(answer.status, 400)
 end)
 
-test.case("a token says who it is and when it ends", function()
+test.case("a token names the user and its expiry", function()
   test.equal(call("GET", "/api/token").status, 401)
   test.equal(call("GET", "/api/token", nil, "made up").status, 401)
   local answer = call("GET", "/api/token", nil, register("ann")).json
@@ -97,7 +97,7 @@ test.case("a token says who it is and when it ends", function()
   test.equal(#base64.decode_url(signature), 32)
 end)
 
-test.case("who has logged out is nobody", function()
+test.case("a logout ends the session", function()
   local ann = register("ann")
   test.equal(call("GET", "/api/people", nil, ann).status, 200)
   test.equal(call("POST", "/api/logout", nil, ann).status, 204)
@@ -150,7 +150,7 @@ test.case("networks of addresses", function()
   end
 end)
 
-test.case("guesses do not lock out a device that has been let in before", function()
+test.case("guesses do not lock out a known device", function()
   register("ann")
   local _, device = try("ann", PASSWORD, "192.0.2.1")
   for number = 1, 60 do try("ann", "guess number " .. number, "198.51.100." .. number) end
@@ -159,7 +159,7 @@ test.case("guesses do not lock out a device that has been let in before", functi
   test.equal((try("ann", PASSWORD, "203.0.113.1")), 429)
   test.equal((try("ann", PASSWORD, "192.0.2.1", device)), 200)
   test.equal((try("ann", PASSWORD, "203.0.113.1", device)), 200)
-  -- For another name it is a stranger's, and so is one that was changed; nor does it guess without end.
+  -- It is valid for one name, and only unchanged; and its guesses are limited too.
   register("bob")
   for _ = 1, 20 do try("bob", "wrong password", "203.0.113.2") try("bob", "wrong password", "203.0.113.3") end
   test.equal((try("bob", PASSWORD, "203.0.113.4", device)), 429)
@@ -179,7 +179,7 @@ test.case("the cookie of a known device opens no session", function()
   test.equal(call("GET", "/api/token", nil, device).status, 401)
 end)
 
-test.case("a try that was not judged is none", function()
+test.case("an attempt that was not checked does not count", function()
   local limits = require "limits"
   for _, is_known in ipairs { false, true } do
     for _ = 1, 25 do limits.login("ann", "192.0.2.1", is_known).give_back() end
@@ -190,7 +190,7 @@ test.case("a try that was not judged is none", function()
   end
 end)
 
-test.case("pages of other sites change nothing, not even by logging somebody out", function()
+test.case("pages of other sites change nothing, not even by a logout", function()
   local ann = register("ann")
   register("bob")
   local function post(method, path, headers, body)
@@ -227,7 +227,7 @@ local function begin(session, with, remote) return call("POST", "/api/dialogs", 
 local function list(session) return call("GET", "/api/dialogs", nil, session).json.dialogs end
 local function leave(session, with) return call("DELETE", "/api/dialogs/" .. with, nil, session).status end
 
-test.case("a dialogue begins with an invitation, and is there for both when it is accepted", function()
+test.case("a dialogue begins with an invitation and exists for both when it is accepted", function()
   local ann, bob = register("ann"), register("bob")
   for _ = 1, 2 do test.equal(begin(ann, "Bob").json, { state = "sent" }) end
   test.equal(list(ann), { { with = "bob", state = "sent" } })
@@ -238,7 +238,7 @@ test.case("a dialogue begins with an invitation, and is there for both when it i
   test.equal(list(ann), { { with = "bob", state = "accepted" } })
   test.equal(list(bob), { { with = "ann", state = "accepted" } })
   test.equal(test.published("#ann"), { '{"dialog":"bob","state":"sent"}', '{"dialog":"bob","state":"accepted"}' })
-  -- It is for good; an invitation is not.
+  -- It is permanent; an invitation expires.
   local eve = register("eve")
   begin(eve, "ann")
   test.advance(23 * 3600)
@@ -247,7 +247,7 @@ test.case("a dialogue begins with an invitation, and is there for both when it i
   test.equal(list(log_in("ann")), { { with = "bob", state = "accepted" } })
 end)
 
-test.case("nobody talks to those who are not there, nor to oneself", function()
+test.case("dialogues with unknown users and with oneself are refused", function()
   local ann = register("ann")
   for _, with in ipairs { "nobody", "ann", "a,b" } do test.equal(begin(ann, with).status, 404) end
   test.equal(call("POST", "/api/dialogs", "text", ann).status, 404)
@@ -276,7 +276,7 @@ test.case("dialogues are left, invitations declined and taken back", function()
   test.equal(begin(log_in("ann"), "bob").json, { state = "sent" })
 end)
 
-test.case("a hundred throw-away accounts lock nobody out of new dialogues", function()
+test.case("a hundred throw-away accounts do not prevent new dialogues", function()
   local victim, friend = register("victim"), register("friend")
   for number = 1, 104 do
     local remote = "192.0.2." .. number
@@ -299,20 +299,20 @@ test.case("invitations are limited by sender and by address", function()
   for number = 1, 45 do register("user" .. number, "192.0.2." .. number) end
   for number = 1, 20 do test.equal(begin(ann, "user" .. number).status, 200) end
   test.equal(begin(ann, "user21").status, 429)
-  -- To take one back and send another one is no way round it.
+  -- Withdrawing one and sending another one does not avoid the limit.
   test.equal(leave(ann, "user1"), 204)
   test.equal(begin(ann, "user21").status, 429)
   local bob, carl = register("bob"), register("carl")
   for number = 1, 20 do test.equal(begin(bob, "user" .. number).status, 200) end
   test.equal(begin(carl, "user1").status, 429)
-  -- However slowly: those that nobody has answered count until they are over.
+  -- At any rate: unanswered ones count until they expire.
   local dialogs = require "dialogs"
   for number = 1, 20 do test.equal(dialogs.begin("ann", "user" .. number), "sent") end
   local _, why = dialogs.begin("ann", "user21")
   test.match(why, "20 people who have not answered")
 end)
 
-test.case("nobody has more dialogues than a connection has room for", function()
+test.case("dialogues of a user are limited to the channels of a connection", function()
   local dialogs = require "dialogs"
   for number = 1, dialogs.MOST do
     test.equal(dialogs.begin("user" .. number, "ann"), "sent")
@@ -321,7 +321,7 @@ test.case("nobody has more dialogues than a connection has room for", function()
   local state, why = dialogs.begin("ann", "bob")
   test.equal(state, nil)
   test.match(why, "100 people already. Leave")
-  -- Others may invite her, and she has room when she has left one.
+  -- Others may invite her, and leaving one makes room.
   test.equal(dialogs.begin("bob", "ann"), "sent")
   test.equal(dialogs.begin("ann", "bob"), nil)
   test.equal(dialogs.leave("ann", "user7"), "accepted")

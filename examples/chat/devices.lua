@@ -1,5 +1,5 @@
--- Devices that have been let in before: a cookie says so, sealed with the server's secret, for one name and for 90 days.
--- It opens nothing. Logins with it have a limit of their own, so that guesses from elsewhere do not lock the device out.
+-- Devices with an earlier login: marked by a cookie, sealed with the server's secret, for one name and for 90 days.
+-- It is not a session. Logins with it have a separate limit, so that guesses from elsewhere do not lock the device out.
 
 local veche = require "veche"
 
@@ -7,7 +7,7 @@ local devices = { SECONDS = 90 * 24 * 3600 }
 
 local secret = os.getenv(veche.config.secret_env)
 
--- No token of token.lua: those have no blanks in what is signed.
+-- Distinct from tokens of token.lua, whose signed text has no blanks.
 local function seal(name, till)
   return veche.base64.encode_url(veche.hmac.sha256(secret, "device " .. name .. " " .. till, "raw"))
 end

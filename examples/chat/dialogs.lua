@@ -10,10 +10,10 @@ local dialogs = {
   INVITATIONS_MOST = 20,    -- sent by one person and not accepted yet
   SHOWN = 50,               -- the latest invitations received
   INVITATION_SECONDS = DAY, -- as long as its messages are kept
-  LEFT_SECONDS = DAY,       -- after a leave or a refusal the other one can't invite again for so long
+  LEFT_SECONDS = DAY,       -- after a leave or a refusal the other one can't invite again for this time
 }
 
--- Keys begin with a name and "/", so that those of one person are found. Each holds one person's wish only, so that the
+-- Keys begin with a name and "/", so that those of one user are found. Each holds one user's state only, so that the
 -- order of two workers does not matter.
 local wants = veche.dict("chat:wants")   -- "ann/bob": Ann wants to talk to Bob
 local asked = veche.dict("chat:asked")   -- "bob/ann": since when, for Bob to find
@@ -52,7 +52,7 @@ function dialogs.of(me)
   return list
 end
 
--- Whether a user has room for one more; or nil and why not.
+-- Whether a user has room for one more; or nil and the reason.
 local function has_room(me, is_invitation)
   local names, sent = others(wants, me, dialogs.MOST), 0
   if #names >= dialogs.MOST then return nil, "You talk to " .. dialogs.MOST .. " people already. Leave a dialogue first." end
@@ -64,7 +64,7 @@ local function has_room(me, is_invitation)
   return nil, "You have invited " .. sent .. " people who have not answered yet."
 end
 
--- Invites a user, or accepts an invitation: the state, or nil and why it can't be. The number of invitations that the
+-- Invites a user, or accepts an invitation: the state, or nil and the error. The number of invitations that the
 -- other one has received does not matter.
 function dialogs.begin(me, other)
   local state = dialogs.state(me, other)
@@ -87,7 +87,7 @@ function dialogs.begin(me, other)
   return "accepted"
 end
 
--- Leaves a dialogue, declines an invitation or takes one back: what it was, or nil if there was nothing.
+-- Leaves a dialogue, declines an invitation or withdraws one: returns the earlier state, or nil without one.
 function dialogs.leave(me, other)
   local state = dialogs.state(me, other)
   if not state then return nil end

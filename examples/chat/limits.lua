@@ -1,4 +1,4 @@
--- Limits by name and by address. A counter begins with the first try and starts anew when its time is over.
+-- Limits by name and by address. A counter begins with the first attempt and is reset when its time is over.
 
 local veche = require "veche"
 
@@ -9,14 +9,14 @@ local OF_ADDRESS = { most = 60, seconds = 60 }
 -- Wrong passwords for a name, from an address and from all of them together.
 local OF_NAME_AND_ADDRESS = { most = 10, seconds = 60 }
 local OF_NAME = { most = 20, seconds = 900 }
--- Wrong passwords for a name from devices that have been let in with it before. Guesses from elsewhere do not count here.
+-- Wrong passwords for a name from devices with an earlier login. Guesses from elsewhere do not count here.
 local OF_KNOWN_DEVICES = { most = 20, seconds = 60 }
 
 local REGISTRATIONS = { most = 30, seconds = 60 }
 local INVITATIONS = { most = 20, seconds = 3600 }
 local INVITATIONS_OF_ADDRESS = { most = 40, seconds = 3600 }
 
--- Two dicts, so that strangers who fill theirs leave the other one as it is.
+-- Two dicts, so that filling the one of unknown devices does not affect the other one.
 local of_strangers = veche.dict("chat:tries")
 local of_known = veche.dict("chat:tries of known devices")
 
@@ -27,7 +27,7 @@ function limits.network(address)
   local head, tail = address:match("^(.-)::(.*)$")
   local groups = {}
   for group in (head or address):gmatch("%x+") do groups[#groups + 1] = group end
-  -- What "::" stands for: as many zeros as are missing of eight.
+  -- "::" stands for the zeros that are missing of eight groups.
   local behind = {}
   for group in (tail or ""):gmatch("%x+") do behind[#behind + 1] = group end
   if head then
@@ -37,7 +37,7 @@ function limits.network(address)
   return table.concat(groups, ":", 1, math.min(4, #groups)) .. "::/64"
 end
 
--- Counts one more; whether it is within the limit. In a full dict it can't be counted, and is not.
+-- Counts one more; returns whether it is within the limit. In a full dict it is not.
 local function take(tries, what, limit)
   local is_counted, count = pcall(tries.update, tries, what, function(before)
     if before then return before + 1 end
@@ -57,12 +57,12 @@ function limits.invitation(name, remote)
     and take(of_strangers, "invite from " .. limits.network(remote), INVITATIONS_OF_ADDRESS)
 end
 
--- A try to log in, or nil if it is one too many. `is_known`: from a device that has been let in with that name before.
+-- An attempt to log in, or nil if it is over the limit. `is_known`: from a device with an earlier login by that name.
 function limits.login(name, remote, is_known)
   local network = limits.network(remote)
   local tries = is_known and of_known or of_strangers
   local pair, all = "login " .. name .. " " .. network, "login " .. name
-  -- The address first: names that were made up take room only within its limit.
+  -- The address first: invented names take room only within its limit.
   if not take(tries, "login from " .. network, OF_ADDRESS) then return nil end
   if is_known then
     if not take(tries, all, OF_KNOWN_DEVICES) then return nil end

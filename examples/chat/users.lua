@@ -1,15 +1,15 @@
--- Who is registered, in memory: a restart forgets everybody, and the day of messages with them. A site of your own keeps
--- this in its database (veche.mysql), and the rest stays as it is.
+-- Registered users, in memory: a restart loses them, and the day of messages with them. A real site stores
+-- this in its database (veche.mysql), and the rest stays the same.
 
 local veche = require "veche"
 
 local users = { SESSION_SECONDS = 24 * 3600 }
 
 -- All workers share these.
-local passwords = veche.dict("chat:hashes")           -- name -> what veche.password has made of it
+local passwords = veche.dict("chat:hashes")           -- name -> the hash of veche.password
 local sessions = veche.dict("chat:sessions")        -- digest of the cookie -> name
 
--- A name as it is kept, or nil and why it can't be one. It stands in names of channels ("dialog:#ann,bob") and in keys
+-- A normalised name, or nil and the error. It is part of names of channels ("dialog:#ann,bob") and of keys
 -- ("ann/bob"), so there are no commas, hashes and slashes in it.
 function users.normal(name)
   if type(name) ~= "string" then return nil, "Type a name." end
@@ -26,11 +26,11 @@ function users.register(name, password)
   if passwords:get(name) then return false end
   local hash, why = veche.password.hash(password)
   if not hash then return nil, why end
-  -- It has waited, so another request may have been quicker: `add` decides.
+  -- Hashing waits, so another request may have been quicker: `add` decides.
   return passwords:add(name, hash)
 end
 
--- It takes as long when there is nobody of that name. Nil and "busy" if too many passwords wait.
+-- It takes the same time for an unknown name. Nil and "busy" if too many passwords wait.
 function users.is_password(name, password) return veche.password.verify(password, passwords:get(name)) end
 
 function users.exists(name) return passwords:get(name) ~= nil end
@@ -38,7 +38,7 @@ function users.exists(name) return passwords:get(name) ~= nil end
 -- At most `most` names, in their order.
 function users.beginning_with(beginning, most) return passwords:keys(beginning, most) end
 
--- What is kept is a digest: whoever reads the memory of the server learns no session.
+-- Only a digest is stored: the server's memory reveals no session.
 local function key_of(session) return veche.hash.sha256(session) end
 
 function users.new_session(name)

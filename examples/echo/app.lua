@@ -2,7 +2,7 @@
 
 local app = {}
 
--- For each message: the connection it came on, its bytes, and "text" or "binary".
+-- For each message: its connection, its bytes, and "text" or "binary".
 function app.message(conn, data, kind)
   conn:send(data, kind)
 end

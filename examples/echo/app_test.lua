@@ -1,7 +1,7 @@
 -- Tests of the echo: `veche test` in this folder runs them.
 local test = require "veche.test"
 
-test.case("every message comes back, to its sender alone", function()
+test.case("every message is echoed to its sender alone", function()
   local ann, bob = test.connect("/echo"), test.connect("/echo")
   ann:send("hello")
   ann:expect("hello")

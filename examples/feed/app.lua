@@ -1,11 +1,11 @@
--- A feed. Another WebSocket server tells prices; everybody who is connected here hears them.
+-- A feed. Another WebSocket server sends prices; all clients connected here receive them.
 --
 --   the source sends                        browsers receive
 --   {"symbol":"TEA","price":12.5}           {"type":"price","n":7,"symbol":"TEA","price":12.5}
 --                                           {"type":"source","n":8,"open":true}, or false: the source is gone
 --
--- One worker listens to the source and publishes to all. The last word on each symbol lies in a dict that all workers
--- share, so whoever comes gets it at once. Each message has a number, by which a page knows which of two is newer.
+-- One worker reads the source and publishes to all. The last price of each symbol is stored in a dict that all workers
+-- share, so new clients get it at once. Each message has a number, by which a page knows which of two is newer.
 
 local veche = require "veche"
 local json = veche.json
@@ -13,13 +13,13 @@ local json = veche.json
 local SYMBOL_BYTES_MAX = 32
 local SYMBOLS_MAX = 1000
 
--- A price that nobody has confirmed for so long is told to nobody who comes, in seconds.
+-- Prices not confirmed for this time, in seconds, are not sent to new clients.
 local LASTING = 60
 
 local latest = veche.dict("feed")
 local numbers = veche.counter("feed")
 
--- Keeps it under its key for those who come, and tells those who are here.
+-- Stores a message under its key for new clients, and publishes it to the connected ones.
 local function tell(key, message, ttl)
   message.n = numbers:add()
   local text = json.encode(message)
@@ -29,7 +29,7 @@ end
 
 local function tell_source(is_open) tell("source", { type = "source", open = is_open }) end
 
--- The source is somebody else's: what it sends may be anything.
+-- The source is not trusted: its messages may be anything.
 local function take(data)
   local ok, tick = pcall(json.decode, data)
   if not ok or type(tick) ~= "table" then return nil, "no JSON object" end
@@ -68,7 +68,7 @@ function app.start()
 end
 
 function app.open(conn)
-  -- Listen first, then look: so nothing is missed. What comes twice has the same number.
+  -- Subscribe first, then read: so nothing is missed. Duplicates have the same number.
   conn:subscribe("feed")
   for _, key in ipairs(latest:keys("", SYMBOLS_MAX + 1)) do
     local text = latest:get(key)

@@ -3,7 +3,7 @@ local test = require "veche.test"
 
 local SOURCE = "ws://127.0.0.1:8080/source"
 
-test.case("what the source tells reaches everybody, and who comes later gets the last word", function()
+test.case("prices reach all clients, and later clients get the last one", function()
   local source = test.stub_websocket(SOURCE):accept()
   local ann = test.connect("/feed")
   ann:expect { type = "source", n = test.any("number"), open = true }
@@ -16,7 +16,7 @@ test.case("what the source tells reaches everybody, and who comes later gets the
   test.match(table.concat(heard), "12%.75")
 end)
 
-test.case("a price that nobody has confirmed for a minute is told to nobody who comes", function()
+test.case("a price not confirmed for a minute is not sent to new clients", function()
   local source = test.stub_websocket(SOURCE):accept()
   source:send { symbol = "TEA", price = 12.5 }
   test.advance(59)
@@ -39,7 +39,7 @@ test.case("what the source should not say is ignored", function()
   source:expect_close(1009)
 end)
 
-test.case("a source that is gone is dialed again, and the page is told", function()
+test.case("a lost source is dialed again, and the page is notified", function()
   local server = test.stub_websocket(SOURCE)
   local source = server:accept()
   local ann = test.connect("/feed")

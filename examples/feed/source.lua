@@ -1,4 +1,4 @@
--- A source to try the feed with: the prices of a few goods, which go up and down by chance.
+-- A source to try the feed with: the prices of a few goods, which change randomly.
 local veche = require "veche"
 
 local goods = { TEA = 12.5, SALT = 3.2, FUR = 210, HONEY = 18.4, WAX = 7.1 }

@@ -1,4 +1,4 @@
--- The service of the Highload Cup 2017: travellers, places, and who has been where. Its rules are in the README.
+-- The service of the Highload Cup 2017: travellers, places and visits. Its rules are in the README.
 
 local veche = require "veche"
 local data = require "tables"

@@ -1,5 +1,5 @@
 -- The rules of the service: `veche test` in this folder. Each case begins with empty tables, on the first of January 2026.
--- What they leave open the oracle sees, which asks a real server thousands of things.
+-- The oracle checks the rest with thousands of requests to a real server.
 local test = require "veche.test"
 
 local function post(path, body) return test.request("POST " .. path, type(body) == "string" and { body = body } or { json = body }) end
@@ -40,7 +40,7 @@ test.before_each(function()
   accepted("/locations/new", tower)
 end)
 
-test.case("what was put in is there, as JSON", function()
+test.case("stored entities are returned as JSON", function()
   is("/users/1", ann)
   is("/locations/10", bridge)
   local first = visit(100, 1, 10, 50, 5)
@@ -50,7 +50,7 @@ test.case("what was put in is there, as JSON", function()
   test.equal(response.headers["content-length"], tostring(#response.body))
 end)
 
-test.case("what is not there is 404, whatever the query and the body", function()
+test.case("unknown entities are 404, whatever the query and the body", function()
   for _, path in ipairs {
     "/", "/users", "/users/3", "/users/abc", "/users/1.0", "/users/-1", "/users/99999999999", "/users/1/", "/user/1",
     "/users/1/avg", "/locations/10/visits", "/users/3/visits?fromDate=x", "/locations/3/avg?gender=x", "POST /users/3",
@@ -142,7 +142,7 @@ test.case("a bad body is 400, and changes nothing", function()
   accepted("/users/1", { first_name = ("я"):rep(50), email = ("я"):rep(100) })
 end)
 
-test.case("what is new has all fields, and an id and an address of its own", function()
+test.case("new entities have all fields, and a unique id and address", function()
   local maria = { id = 3, email = "maria@mail.ru", first_name = "М", last_name = "Я", gender = "f", birth_date = 0 }
   refused("/users/new", changed(maria, { id = 1 }))
   refused("/users/new", changed(maria, { email = ann.email }))

@@ -147,7 +147,7 @@ class Asks:
             self.number += 1
             long = f"{self.number}@" + "длинный." * 12
             born = self.one_of([self.below(40 * YEAR), -self.below(40 * YEAR), years_before(self.now, 18 + self.below(50))])
-            # The third belongs to somebody, or did until he changed it.
+            # The third belongs to a user, or did until a change.
             emails = [f"{self.number}.new@mail.ru"] * 3 + [email_of(self.an_id("users")), long[:100].ljust(100, "я")]
             return {
                 "email": self.one_of(emails),
@@ -171,7 +171,7 @@ class Asks:
         }
 
     def words(self, choices):
-        """One of them, or what is as long as it may be: fifty characters, not bytes."""
+        """One of them, or one of the maximum length: fifty characters, not bytes."""
         return self.one_of([self.one_of(choices)] * 8 + ["Ы" * 50, "🎡" * 50, "a", "\"\\\t</script>\u2028"])
 
     def spoiled(self, kind, body, is_new):

@@ -1,4 +1,4 @@
--- Who is older than so many years, at the time of the data: in calendar years, by day and second, in UTC.
+-- Users older than a number of years, at the time of the data: in calendar years, by day and second, in UTC.
 
 local veche = require "veche"
 local floor = math.floor
@@ -19,7 +19,7 @@ end
 local now, year, day
 local known = {}
 
--- The second at which those were born who are so many years old now.
+-- The second of birth of users of exactly this age now.
 local function before(years)
   if not now then
     now = veche.config.now or veche.time.now()   -- there is no time yet while the script is loaded
@@ -28,7 +28,7 @@ local function before(years)
   local second = known[years]
   if not second then
     local birthday = days_to(year - years, day)
-    -- Who is born on the 29th of February has his day on the 28th where there is none.
+    -- A birthday on the 29th of February falls on the 28th in other years.
     if birthday == days_to(year - years + 1, 0) then birthday = birthday - 1 end
     second = birthday * 86400 + now % 86400
     if years >= 0 and years < 200 then known[years] = second end

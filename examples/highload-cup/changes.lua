@@ -1,5 +1,5 @@
 -- What POST does: a new row, or other values in one that is there. Most rules are those of the tables' columns, which
--- refuse what is missing, unknown, null, of another type, too long or taken, and change nothing then.
+-- reject fields that are missing, unknown, null, of another type, too long or taken, and change nothing then.
 
 local veche = require "veche"
 local tables = require "tables".tables

@@ -1,4 +1,4 @@
-"""An HTTP connection that is told everything of what it receives, and believes none of it."""
+"""An HTTP connection that checks every byte of its responses."""
 
 import collections
 import socket

@@ -82,7 +82,7 @@ KINDS = {"users": users, "locations": locations, "visits": visits}
 
 
 def file_of(job):
-    """Name and content of one file. What is in it depends on nothing but the seed, the sizes and its number."""
+    """Name and content of one file. Its content depends only on the seed, the sizes and its number."""
     sizes, kind, number = job
     first = 1 + (number - 1) * sizes.per_file
     count = min(sizes.per_file, getattr(sizes, kind) - first + 1)

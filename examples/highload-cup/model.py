@@ -39,7 +39,7 @@ class Bad(Exception):
 
 
 class Query:
-    """The first value of each name counts, and names that nobody knows don't."""
+    """The first value of each name counts, and unknown names do not."""
 
     def __init__(self, text):
         self.values = {}
@@ -161,7 +161,7 @@ class Model:
         return value if isinstance(value, dict) else None
 
     def is_good(self, kind, row, number):
-        """Whether what is there is good; what is missing is not looked for."""
+        """Whether the present fields are valid; missing ones are not checked."""
         if not all(fits(value, FIELDS[kind][name]) for name, value in row.items()):
             return False
         if kind == "users":

@@ -3,7 +3,7 @@
 
 The server has loaded the same data. What its answers have to be the oracle works out for itself (model.py). Of each it
 checks the status, Content-Length, Content-Type, Connection, and what the body means: fields, types, order, means to the
-last of five decimals. After each write it reads, on another connection, what was or was not to change.
+last of five decimals. After each write it reads, on another connection, the expected change or its absence.
 
 With --sample N it only reads: about N users, locations and visits of data of any size. Exit code: 1 if an answer was wrong.
 """
@@ -48,7 +48,7 @@ class Oracle:
                 self.check(at, request, expected)
 
     def write(self, requests):
-        """What has nothing to do with each other is sent at once, each on another connection."""
+        """Independent requests are sent at once, each on another connection."""
         waiting, held = [], set()
         for request in requests:
             keys = set(self.keys(request))
@@ -138,7 +138,7 @@ class Oracle:
                 raise SystemExit(self.report())
 
     def judge(self, answer, expected):
-        """What is wrong, or nothing."""
+        """The error, or nothing."""
         status, value = expected
         if answer.status != status:
             return f"status {answer.status} instead of {status}"
@@ -154,7 +154,7 @@ class Oracle:
     def finish(self):
         for connection in self.connections:
             if left := connection.left():
-                self.mistakes.append(f"a connection has {left[:200]!r} left that nobody has asked for")
+                self.mistakes.append(f"a connection has {left[:200]!r} left without a request")
             connection.close()
         print(self.report(), file=sys.stderr if self.mistakes else sys.stdout)
         return 1 if self.mistakes else 0
@@ -216,7 +216,7 @@ def main():
     parser.add_argument("--closing", type=float, default=0.03, help="share of requests with Connection: close")
     parser.add_argument("--wait", type=float, default=60, metavar="SECONDS", help="until the server has loaded its data")
     parser.add_argument("--sample", type=int, metavar="N", help="only read, about N entities of each kind")
-    parser.add_argument("--seed", type=int, default=1, help="of the sample, and of what is sent where")
+    parser.add_argument("--seed", type=int, default=1, help="of the sample and the distribution of requests")
     chosen = parser.parse_args()
     rng = random.Random(chosen.seed)
     if chosen.sample:

@@ -11,7 +11,7 @@ local born = require "born"
 local users, locations, visits = tables.users, tables.locations, tables.visits
 local encode, floor, concat = veche.json.encode, math.floor, table.concat
 
--- A whole number; nil if there is none, false if there is something else.
+-- A whole number; nil if absent, false if invalid.
 local function whole(text)
   if text == nil then return nil end
   return text:find("^-?%d+$") and tonumber(text) or false

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Starts the service with the data of a folder, or of a data.zip with options.txt in it or beside it.
-#   PORT    8080 unless told, on all addresses
-#   DATA    ./data unless told
-#   VECHE   the program, `veche` unless told
-#   WORKERS one for each core unless told
+#   PORT    8080 by default, on all addresses
+#   DATA    ./data by default
+#   VECHE   the program, `veche` by default
+#   WORKERS one for each core by default
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 data=${DATA:-$here/data}

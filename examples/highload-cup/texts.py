@@ -1,5 +1,5 @@
 """Names, towns, sights and addresses, as travellers of the contest have them. Everything here is a function of its
-arguments, so that whoever generates requests knows what is in the data without keeping it."""
+arguments, so that generators of requests know the data without storing it."""
 
 MEN = "Пётр Иван Степан Фёдор Юлий Владислав Ростислав Анатолий Всеволод Даниил Борислав Семён Антон Леонид".split()
 WOMEN = "Анна Злата Ксения Ольга Маргарита Ярослава Инна Василиса Элина Наталья Юлия Тамара Аполлинария".split()
@@ -26,7 +26,7 @@ def email_of(user):
 
 
 def years_before(seconds, years):
-    """The same day and time so many calendar years before; the 29th of February becomes the 28th."""
+    """The same day and time this many calendar years before; the 29th of February becomes the 28th."""
     days, time = divmod(seconds, 86400)
     year, month, day = date_of(days)
     year -= years

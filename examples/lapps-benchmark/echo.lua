@@ -1,4 +1,4 @@
--- The echo server, as LAppS's own: each message goes back on the connection it came on, as the kind it came.
+-- The echo server, as LAppS's own: each message is returned on its connection, with its kind.
 local app = {}
 
 function app.message(conn, data, kind) conn:send(data, kind) end

@@ -8,7 +8,7 @@ end
 
 local app = {}
 
--- What is wrong with a frame is told to the back end. Without pcall, the error would end its connection.
+-- Errors of a frame are returned to the back end. Without pcall, the error would end its connection.
 function app.message(conn, data)
   local ok, why = pcall(obey, data)
   if not ok then conn:send(veche.json.encode { error = why }) end

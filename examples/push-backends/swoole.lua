@@ -1,4 +1,4 @@
--- Swoole's shape, all on one public port: a first plain message, tester01, says who the client is; the frame
+-- Swoole's shape, all on one public port: a first plain message, tester01, names the client; the frame
 -- {"command":"update_data","user":"tester01"}, from anyone, is passed on to tester01 as it is.
 local veche = require "veche"
 

@@ -3,11 +3,11 @@
 --   the page sends                          and receives
 --   {"type":"join","nick":"Ann"}            {"type":"joined","id":…,"nick":"Ann"} or {"type":"refused","why":…}
 --   {"type":"say","text":"hello"}           {"type":"say","id":…,"nick":"Ann","text":"hello"}, as all in the room
---   {"type":"here","to":ID}                 {"type":"join","id":…,"nick":…}, {"type":"leave",…}: of anybody
---                                           {"type":"here","id":…,"nick":…}: somebody was here before you
+--   {"type":"here","to":ID}                 {"type":"join","id":…,"nick":…}, {"type":"leave",…}: of any member
+--                                           {"type":"here","id":…,"nick":…}: a member was here before you
 --
--- Who is here? Each worker has a Lua of its own, and none of them knows everybody. So the people tell each other:
--- whoever sees somebody join answers "here", and that answer goes to the newcomer alone.
+-- The list of members: each worker has its own Lua VM, and none of them knows all members. So clients announce themselves:
+-- each page that sees a join answers "here", and that answer goes to the new client alone.
 
 local veche = require "veche"
 local json = veche.json
@@ -20,7 +20,7 @@ for _, nick in ipairs(veche.config.reserved or {}) do reserved[nick] = true end
 
 local function room(conn) return "chat:" .. conn.params.room end
 
--- The newcomer's own channel. Only people of the same room can name it.
+-- The new client's own channel. Only members of the same room can name it.
 local function inbox(conn, id) return room(conn) .. ":" .. id end
 
 local function tell(conn, message) conn:send(json.encode(message)) end
@@ -45,7 +45,7 @@ function on.join(conn, message)
   if mine.nick then return end
   local why = fault_of(message.nick)
   if why then return tell(conn, { type = "refused", why = why }) end
-  -- Each waits until it counts. Listen first, speak then: so nobody is missed.
+  -- Each call waits until it is in effect. Subscribe first, then announce: so no member is missed.
   conn:subscribe(inbox(conn, conn.id))
   conn:subscribe(room(conn))
   mine.nick = message.nick
@@ -76,7 +76,7 @@ function app.handshake(req)
 end
 
 function app.message(conn, data)
-  -- What clients send may be anything. An error here would end the connection with 1011.
+  -- Messages of clients may be anything. An error here would end the connection with 1011.
   local ok, message = pcall(json.decode, data)
   local act = ok and type(message) == "table" and on[message.type]
   if act then act(conn, message) end

@@ -1,7 +1,7 @@
--- Tests of the chat: `veche test` in this folder runs them. Each begins with nobody there.
+-- Tests of the chat: `veche test` in this folder runs them. Each begins without members.
 local test = require "veche.test"
 
--- Somebody who enters a room, and has heard of it.
+-- A client that enters a room and has received the confirmation.
 local function enter(room, nick)
   local client = test.connect("/chat/" .. room)
   client:send { type = "join", nick = nick }
@@ -10,7 +10,7 @@ local function enter(room, nick)
   return client, id
 end
 
-test.case("people of a room hear each other", function()
+test.case("members of a room receive each other's messages", function()
   local ann, ann_id = enter("tea", "Ann")
   local bob, bob_id = enter("tea", "Bob")
   local eve = enter("coffee", "Eve")
@@ -24,7 +24,7 @@ test.case("people of a room hear each other", function()
   eve:expect_nothing()
 end)
 
-test.case("who leaves is missed, however the connection ended", function()
+test.case("a leave is announced however the connection ended", function()
   local ann = enter("tea", "Ann")
   local bob, bob_id = enter("tea", "Bob")
   local eve, eve_id = enter("tea", "Eve")

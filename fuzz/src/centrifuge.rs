@@ -1,7 +1,7 @@
 //! Any bytes to the reader of commands: no panic, no more than the limits, and the same commands wherever else they
-//! stand. What they carry is written again as a publication, in every form, and comes back.
+//! stand. Their data is encoded again as a publication, in every form, and decoded.
 //!
-//! The first byte of the input chooses the encoding and what is read; the rest is the message.
+//! The first byte of the input chooses the encoding and the decoder; the rest is the message.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -59,7 +59,7 @@ fn read_commands(encoding: Encoding, message: &[u8]) {
     for command in alone.iter().flatten() {
         assert!(
             command.id != 0 || !command.request.is_answered(),
-            "nobody could answer it"
+            "no response is possible"
         );
         if let Some(data) = command.request.data() {
             assert!(message.as_ptr_range().contains(&data.bytes().as_ptr()));
@@ -70,7 +70,7 @@ fn read_commands(encoding: Encoding, message: &[u8]) {
             write(data);
         }
     }
-    // Behind a pong the same commands stand, in both encodings, and what is cut off holds none that are not there.
+    // Behind a pong the same commands stand, in both encodings, and truncated input has no additional ones.
     let pong = match encoding {
         Encoding::Json => b"{}\n".as_slice(),
         Encoding::Protobuf => &[0],
@@ -141,7 +141,7 @@ fn write(data: PublicationData<'_>) {
     }
 }
 
-/// What a JSON client gets is what was given.
+/// A JSON client gets the given data.
 fn same(data: PublicationData<'_>, delta: DeltaKind, raw: &str) {
     let string = |json: &str| serde_json::from_str::<String>(json).expect("a JSON string");
     match (data, delta) {

@@ -123,7 +123,7 @@ fn operate(script: &mut Script<'_>, world: &mut World, peers: &mut Vec<Peer>) ->
             world.send(peer, &frame);
         }
         _ => {
-            // What was read, however it came to be, is no business of the server's.
+            // The received data itself is not checked.
             world.drop_received(peer);
         }
     }

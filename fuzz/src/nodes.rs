@@ -1,5 +1,5 @@
-//! Any bytes as a message of another node. No panic; what is read is written again, and that is read as the same; the number
-//! in the header of what is ignored can be tracker.
+//! Any bytes as a message of another node. No panic; decoded messages survive a round trip; the number
+//! in the header of ignored ones can be read.
 
 use veche_nodes::{Envelope, SequenceTracker};
 
@@ -13,7 +13,7 @@ pub fn run(input: &[u8]) {
                 envelope.sequence,
                 envelope.message.is_sequenced(),
             );
-            let again = envelope.encode().expect("what was read can be written");
+            let again = envelope.encode().expect("a decoded message can be encoded");
             assert_eq!(Envelope::decode(&again), Ok(envelope));
         }
         Err(ignored) => {

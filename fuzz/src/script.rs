@@ -1,4 +1,4 @@
-//! Any program to a VM: never a crash or a panic, errors are words, and the VM goes on working.
+//! Any program to a VM: never a crash or a panic, errors are texts, and the VM keeps working.
 //!
 //! The input is a script of the world: connections, messages, requests, time, answers and replies, reloads. What a
 //! message says is a program too, of calls of everything that scripts can reach; `script/app.lua` runs it.
@@ -34,7 +34,7 @@ impl<'d> Script<'d> {
         Some(*first)
     }
 
-    /// A number and so many bytes.
+    /// A number and this many bytes.
     fn bytes(&mut self) -> &'d [u8] {
         let length = usize::from(self.byte().unwrap_or(0));
         let (bytes, rest) = self.0.split_at(length.min(self.0.len()));
@@ -53,7 +53,7 @@ struct Stage {
     tokens: Vec<Token>,
     open: [Option<ConnectionId>; CLIENTS as usize],
     generation: u32,
-    /// What it has sent of late, and whether it has run out of memory.
+    /// Its recent effects, and whether it has run out of memory.
     sent: Vec<Vec<u8>>,
     is_full: bool,
 }
@@ -89,7 +89,7 @@ pub fn run(data: &[u8]) {
     stage.look();
 }
 
-/// The application, and what it calls methods and options by.
+/// The application, and its names of methods and options.
 fn app() -> &'static (ScriptApp, Arc<SourceCode>) {
     static APP: OnceLock<(ScriptApp, Arc<SourceCode>)> = OnceLock::new();
     APP.get_or_init(|| {
@@ -100,6 +100,7 @@ fn app() -> &'static (ScriptApp, Arc<SourceCode>) {
             name: "fuzz".into(),
             options: serde_json::json!({ "names": names() }),
             has_files: true,
+            databases: Arc::default(),
             limits: ScriptLimits {
                 memory_bytes_max: 24 << 20,
                 cpu_budget: Duration::from_millis(100),
@@ -230,7 +231,7 @@ impl Stage {
     fn token(&mut self, number: u8) -> Option<Token> {
         let count = self.tokens.len();
         if count == 0 {
-            // An answer that nobody waits for.
+            // An unexpected answer.
             return Some(Token(number.into()));
         }
         Some(self.tokens.swap_remove(usize::from(number) % count))
@@ -241,7 +242,7 @@ impl Stage {
         let answer = match number % 3 {
             0 => WaitResult::Done,
             1 => WaitResult::Number(f64::from(number)),
-            _ => WaitResult::Failed("failed as told".into()),
+            _ => WaitResult::Failed("failed on request".into()),
         };
         for vm in self.before.iter_mut().chain([&mut self.vm]) {
             vm.answer(token, &answer, self.now);
@@ -268,7 +269,7 @@ impl Stage {
             2 | 3 => http(ReplyBody::Stream(Handle::new(()))),
             4 => Ok(Reply::Chunk(Some(b"chunk\0\xff".to_vec()))),
             5 => Ok(Reply::Chunk(None)),
-            _ => Err(CallError::new(CallErrorKind::Timeout, "a fault as told")),
+            _ => Err(CallError::new(CallErrorKind::Timeout, "a requested fault")),
         };
         let vms = self.before.iter_mut().chain([&mut self.vm]);
         if let Some(vm) = { vms }.find(|vm| vm.is_waiting(token)) {
@@ -290,7 +291,7 @@ impl Stage {
         }
     }
 
-    /// Takes what the scripts want done.
+    /// Takes the effects of the scripts.
     fn look(&mut self) {
         let mut effects = std::mem::take(&mut self.effects);
         effects.clear();
@@ -313,7 +314,7 @@ impl Stage {
         self.tokens.truncate(64);
     }
 
-    /// Somebody who had no part in it is served as if nothing had been.
+    /// Uninvolved clients are served normally.
     fn must_work(&mut self) {
         let id = self.new_id(30);
         self.sent.clear();

@@ -23,7 +23,7 @@ const CLIENTS_MAX: usize = 12;
 /// Operations of one script.
 const OPERATIONS_MAX: usize = 600;
 
-/// Those that most is told of are there more than once.
+/// Frequent ones are listed more than once.
 const CHANNELS: [&str; 16] = [
     "chat:1",
     "price:1",
@@ -43,14 +43,14 @@ const CHANNELS: [&str; 16] = [
     "#ann",
 ];
 
-/// What a script got to, for whoever wants to know that scripts do.
+/// The progress of a script, to check that scripts run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Commands that were answered.
     pub replies: usize,
-    /// Publications that were told whole, to clients of JSON.
+    /// Publications sent whole to clients of JSON.
     pub whole: usize,
-    /// Publications that were told as deltas.
+    /// Publications sent as deltas.
     pub deltas: usize,
     /// Publications that passed a filter.
     pub filtered: usize,
@@ -84,10 +84,10 @@ struct Subscription {
 struct Client {
     peer: Peer,
     heard: Heard,
-    /// It has said what is no command of ours: of ids nothing is known.
+    /// It has sent other commands than ours: ids are unknown.
     is_wild: bool,
     id: u32,
-    /// What it has asked, and has not been answered.
+    /// Its unanswered commands.
     asked: std::collections::VecDeque<(u32, Value)>,
     subscriptions: BTreeMap<String, Subscription>,
     /// By channel, from whenever it was subscribed.
@@ -135,7 +135,7 @@ pub fn run(data: &[u8]) -> Tally {
     scene.look();
     scene.world.reset_all();
     scene.world.settle();
-    // What is remembered is forgotten: publications first, positions later.
+    // History expires: publications first, positions later.
     for _ in 0..2 {
         scene.world.advance(200_000);
         for worker in &mut scene.world.workers {
@@ -318,7 +318,7 @@ impl Scene {
         self.world.reset(peer);
     }
 
-    /// Whoever decides does.
+    /// Answers pending hook requests; `how` selects the response.
     fn judge(&mut self, how: u8) {
         for worker in 0..self.world.workers.len() {
             for question in self.world.questions(worker) {
@@ -344,7 +344,7 @@ impl Scene {
         self.world.settle();
     }
 
-    /// Looks at all that has come.
+    /// Checks all received frames.
     fn look(&mut self) {
         for client in &mut self.clients {
             let bytes = self.world.take(client.peer);

@@ -1,5 +1,5 @@
-//! Any bytes as a file of a table: a snapshot, JSON, lines of JSON or CSV. No panic; what is refused leaves the table as
-//! it was; what is taken can be saved and comes back as it is.
+//! Any bytes as a file of a table: a snapshot, JSON, lines of JSON or CSV. No panic; rejected input leaves the table as
+//! it was; accepted input survives a save and a load.
 //!
 //! The first byte of the input chooses the format; the rest is the file.
 

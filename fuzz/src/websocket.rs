@@ -1,5 +1,5 @@
 //! Any bytes to a decoder: no panic, memory within bounds, the same events however the bytes are split, and every
-//! message comes back from an encoder and decoder pair as it was.
+//! message survives an encoder and decoder pair.
 //!
 //! The first byte of the input chooses compression and limits, the second how the bytes are split; the rest is the wire.
 
@@ -49,7 +49,7 @@ fn run_with(role: Role, data: &[u8], codecs: &mut Codecs) {
         seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         rest.min((seed >> 28) as usize + 1)
     });
-    assert_eq!(whole, pieces, "splitting changes what is said");
+    assert_eq!(whole, pieces, "splitting changes the messages");
     round_trip(role, agreed, limits, &whole, codecs);
 }
 
@@ -120,7 +120,7 @@ fn decode(
     said
 }
 
-/// What was said is said again by an encoder of the peer's.
+/// Messages are encoded again as by the peer.
 fn round_trip(
     role: Role,
     agreed: Option<deflate::DeflateParams>,

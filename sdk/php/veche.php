@@ -595,7 +595,9 @@ final class App
     public function open(callable $handler): self
     {
         return $this->on('open', function (Handling $handling) use ($handler): array {
-            $connection = self::own($handling, Request::from($handling->frame->head['request']));
+            $head = $handling->frame->head;
+            $request = Request::from($head['request'], user: $head['user'] ?? null);
+            $connection = self::own($handling, $request);
             $result = $handler($connection);
             $refusal = $result === false ? new Response(403) : $result;
             if ($refusal instanceof Response) {
@@ -644,7 +646,7 @@ final class App
         return $this->on('request', function (Handling $handling) use ($handler): array {
             $head = $handling->frame->head;
             $body = (string) $handling->frame->part($head['data'] ?? 0);
-            $result = $handler(Request::from($head['request'], $body));
+            $result = $handler(Request::from($head['request'], $body, $head['user'] ?? null));
             $response = is_string($result)
                 ? new Response(200, $result, ['Content-Type' => 'text/plain; charset=utf-8'])
                 : $result;
@@ -2168,6 +2170,12 @@ use Veche\Worker\Effects;
 
 /**
  * Answers a command by closing the connection of its client.
+ *
+ * ```php
+ * $app->connect(fn (Veche\Hook\Event $event) => isBanned($event->client->remote)
+ *     ? new Veche\Hook\Disconnection(4501, 'banned')
+ *     : null);
+ * ```
  */
 final class Disconnection implements Decision
 {
@@ -2195,6 +2203,12 @@ use Veche\Worker\Frame;
 
 /**
  * A command of a client of Centrifugo's protocol that the application decides on.
+ *
+ * ```php
+ * $app->subscribe(fn (Veche\Hook\Event $event) => $event->channel === "inbox:{$event->client->user}"
+ *     ? new Veche\Hook\Grant()
+ *     : new Veche\Hook\Refusal(103, 'permission denied'));
+ * ```
  */
 final class Event
 {
@@ -3710,6 +3724,14 @@ namespace Veche;
 
 /**
  * An HTTP request: a plain one, or the handshake of a WebSocket.
+ *
+ * ```php
+ * $app->request(fn (Veche\Request $request) => match ("$request->method $request->path") {
+ *     'GET /orders' => Veche\Response::json(orders($request->user, page: (int) $request->query('page'))),
+ *     'POST /orders' => Veche\Response::json(order(json_decode($request->body, true)), 201),
+ *     default => new Veche\Response(404, "not found\n"),
+ * });
+ * ```
  */
 final class Request
 {
@@ -3721,6 +3743,7 @@ final class Request
      * @param array<string, string> $parameters Parameters of the route's path.
      * @param string $remote Address of the client.
      * @param string $body The body; empty for handshakes.
+     * @param string|null $user The user that the route's identity has named.
      */
     public function __construct(
         public readonly string $method,
@@ -3730,6 +3753,7 @@ final class Request
         public readonly array $parameters = [],
         public readonly string $remote = '',
         public readonly string $body = '',
+        public readonly ?string $user = null,
     ) {
     }
 
@@ -3782,7 +3806,7 @@ final class Request
      * @internal
      * @param array<string, mixed> $head
      */
-    public static function from(array $head, string $body = ''): self
+    public static function from(array $head, string $body = '', ?string $user = null): self
     {
         return new self(
             $head['method'],
@@ -3792,6 +3816,7 @@ final class Request
             array_column($head['params'] ?? [], 1, 0),
             $head['remote'] ?? '',
             $body,
+            $user,
         );
     }
 }
@@ -4478,6 +4503,7 @@ final class AppTester
      *
      * @param array<string, string> $headers
      * @param array<string, string> $parameters Parameters of the route's path.
+     * @param string|null $user The user, where the route names one.
      */
     public function request(
         string $method,
@@ -4485,11 +4511,12 @@ final class AppTester
         string $body = '',
         array $headers = [],
         array $parameters = [],
+        ?string $user = null,
     ): Response {
         $request = self::requestHead($method, $target, $headers, $parameters);
         $this->streamed = '';
         $this->begun = [];
-        $head = ['connection' => '0.0.1', 'request' => $request, 'data' => 0];
+        $head = ['connection' => '0.0.1', 'user' => $user, 'request' => $request, 'data' => 0];
         $answer = $this->event('request', $head, $body);
         if (isset($answer->head['failed'])) {
             return new Response(500, "internal error\n");
@@ -5005,6 +5032,12 @@ namespace Veche\Testing;
 
 /**
  * The client's end of a connection to an application under test.
+ *
+ * ```php
+ * $ann = $tester->open('/ws', user: 'ann');
+ * $ann->say('leave');
+ * self::assertSame([4000, 'as you wish'], [$ann->closeCode, $ann->closeReason]);
+ * ```
  */
 final class TestConnection
 {
@@ -6389,7 +6422,12 @@ final class Engine
     public function call(string $call, array $head, ?string $data = null): Frame
     {
         if (!$this->canCall) {
-            throw new CallerException("$call: not possible under FastCGI, use App::client()");
+            $why = match ($call) {
+                'mysql', 'redis', 'http' => 'pools need runtime = "php", use a PHP extension here',
+                'api' => '[[app]] needs api_url and api_key_file',
+                default => 'it needs the socket of a worker, runtime = "php"',
+            };
+            throw new CallerException("$call: not possible under FastCGI: $why");
         }
         $handling = $this->active();
         $id = ++$this->lastCall;
@@ -7088,7 +7126,7 @@ final class Values
     {
         $taken = substr($this->bytes, $this->at, $length);
         $this->at += $length;
-        return strlen($taken) === $length ? $taken : throw new ServerException('a value that is cut off');
+        return strlen($taken) === $length ? $taken : throw new ServerException('a truncated value');
     }
 }
 

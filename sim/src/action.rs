@@ -21,7 +21,7 @@ pub(crate) enum Action {
     Up { link: u8, bytes: u16 },
     /// Bytes of the server arrive at a client.
     Down { link: u8, bytes: u16 },
-    /// The clock advances.
+    /// The clock advances by milliseconds.
     Advance { ms: u32 },
     /// Everything in flight arrives, and the clock advances until idempotency keys have expired.
     Pause,
@@ -38,9 +38,9 @@ pub(crate) enum Action {
     },
     /// A client subscribes, with its last position if it has one.
     Subscribe { client: u8, channel: u8 },
-    /// A client unsubscribes.
+    /// A client unsubscribes from a channel.
     Unsubscribe { client: u8, channel: u8 },
-    /// A client publishes.
+    /// A client publishes to a channel, with a payload padded to a length.
     Publish { client: u8, channel: u8, pad: u16 },
     /// The back end publishes several times.
     Push {

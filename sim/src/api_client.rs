@@ -39,7 +39,6 @@ pub(crate) enum BackEndCall {
     UserStatus,
 }
 
-/// A pending call.
 #[derive(Debug)]
 enum PendingCall {
     Publication(usize, u64),

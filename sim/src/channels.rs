@@ -24,7 +24,7 @@ pub(crate) enum Kind {
     Log,
     /// Keeps the latest publication.
     Price,
-    /// Has no history.
+    /// Has no history: publications reach only present subscribers.
     Open,
     /// Has no history, but presence with a leave delay.
     Lounge,
@@ -91,7 +91,7 @@ pub(crate) const TOKEN_CHANNELS: std::ops::Range<usize> = COMMON..COMMON + 2;
 /// The number of users; their personal channels come last.
 pub(crate) const USERS_COUNT: usize = CHANNELS.len() - TOKEN_CHANNELS.end;
 
-/// The wildcard namespace.
+/// Name of the namespace with wildcard subscriptions.
 const WILDCARD_NAMESPACE: &str = "news";
 
 /// Iterates over its channels.

@@ -27,7 +27,7 @@ use crate::wire::{self, Encoding, Reader, ServerFrame};
 /// Maximum number of pending commands, so that the size of their replies is bounded.
 pub(crate) const PENDING_MAX: usize = 4;
 
-/// A pending command.
+/// A command whose reply is pending.
 pub(crate) struct PendingCommand {
     pub(crate) id: u32,
     pub(crate) command: crate::client_commands::Command,
@@ -38,15 +38,15 @@ pub(crate) struct Client {
     /// The transport of its pushes.
     pub(crate) transport: ClientTransport,
     pub(crate) encoding: Encoding,
-    /// It requests deltas.
+    /// Whether it requests deltas when it subscribes.
     pub(crate) wants_deltas: bool,
     pub(crate) phase: Phase,
     pub(crate) link: Option<LinkId>,
     /// The life of the process in which its connection was opened.
     pub(crate) life: u32,
-    /// Bytes to send.
+    /// Bytes that it has not sent yet.
     pub(crate) out: Vec<u8>,
-    /// It reads.
+    /// Whether it reads received bytes.
     pub(crate) reads: bool,
     /// Its client id while it is connected.
     pub(crate) name: String,

@@ -183,7 +183,7 @@ impl Client {
         }
     }
 
-    /// Handles a reply.
+    /// Checks a reply against the oldest pending command.
     pub(crate) fn reply(&mut self, line: &Value, ledger: &mut Ledger, setup: &Setup) -> Check {
         let id = line["id"].as_u64();
         let owed = self.pending.pop_front();

@@ -30,7 +30,7 @@ impl Client {
         self.hook_route == HookRoute::App
     }
 
-    /// Sends an RPC.
+    /// Sends an RPC that the application decides on.
     pub(crate) fn call(&mut self) {
         if self.hook_route == HookRoute::NoHook || !self.has_room() {
             return;

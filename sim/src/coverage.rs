@@ -5,7 +5,7 @@ use std::fmt;
 /// The events that worlds are meant to produce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CoverageEvent {
-    /// A client connected.
+    /// A client connected and was admitted.
     Connected,
     /// A client received a live publication.
     Heard,
@@ -118,7 +118,6 @@ pub(crate) enum CoverageEvent {
     SettledWithSlow,
 }
 
-/// All events.
 const EVENTS: [CoverageEvent; 70] = [
     CoverageEvent::Connected,
     CoverageEvent::Heard,

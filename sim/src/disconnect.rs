@@ -22,7 +22,7 @@ pub(crate) struct Disconnect {
 }
 
 impl World {
-    /// Disconnects a user.
+    /// Disconnects all connections of a user through a worker.
     pub(crate) fn kick(&mut self, worker: usize, user: u8) -> Check {
         let user = CHANNELS[channels::own_channel(user.into())].user;
         let user = user.unwrap_or_default();

@@ -58,7 +58,7 @@ pub(crate) struct EmulationConnection {
     pub(crate) owed: VecDeque<PendingEnvelope>,
     /// Envelopes sent on this connection.
     pub(crate) count: u32,
-    /// Connections so far.
+    /// Number of connections so far.
     pub(crate) connections: u8,
 }
 

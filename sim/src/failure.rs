@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Failure {
     /// The name of the promise, always in the same words; for a panic, its location.
     pub name: String,
-    /// What was observed.
+    /// What was observed instead, for the report.
     pub detail: String,
 }
 
@@ -18,7 +18,7 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    /// Adds details.
+    /// Appends a text to the details.
     pub(crate) fn of(mut self, what: &str) -> Self {
         self.detail = format!("{}: {what}", self.detail);
         self

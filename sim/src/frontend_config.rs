@@ -60,7 +60,7 @@ pub(crate) const ROUTES: [(DeliveryGuarantee, &str, &[&str]); 4] = [
     ),
 ];
 
-/// Listener ids.
+/// Ids of the listeners, in the order of the configuration.
 pub(crate) const PUBLIC: u16 = 0;
 pub(crate) const INTERNAL: u16 = 1;
 pub(crate) const PUSH: u16 = 2;

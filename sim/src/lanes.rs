@@ -28,9 +28,9 @@ pub(crate) struct Lanes {
 /// Counts of serialised messages by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SerializedCounts {
-    /// User commands.
+    /// Number of user commands.
     pub instructions: u64,
-    /// Commands for responses.
+    /// Number of commands for responses.
     pub relays: u64,
     /// Queries and their replies.
     pub questions: u64,

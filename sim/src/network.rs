@@ -7,7 +7,7 @@ use veche_hub::ConnectionId;
 /// Identifies a link; later ones have greater ids.
 pub(crate) type LinkId = u32;
 
-/// A transport connection.
+/// A transport connection between a client and a worker.
 pub(crate) struct Link {
     pub(crate) client: usize,
     /// The worker and connection of the server's end; `None`: it is gone.

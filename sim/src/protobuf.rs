@@ -18,7 +18,7 @@ enum Kind {
     /// Bytes that contain text here.
     Data,
     Message(Fields),
-    /// A repeated message.
+    /// A repeated field of messages.
     List(Fields),
     Map(Fields),
     /// A map from strings to strings.

@@ -28,11 +28,11 @@ pub struct WorldSummary {
 /// A world that broke a promise. Its text contains everything needed to find the cause.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Reproduces the world.
+    /// The seed that reproduces the world.
     pub seed: u64,
     /// The index of the action that broke it; [`ACTIONS`] for the end.
     pub step: usize,
-    /// The broken promise.
+    /// The first promise that was broken.
     pub failure: Failure,
     setup: Setup,
     /// The remaining actions with their indices.

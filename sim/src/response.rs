@@ -14,7 +14,7 @@ pub(crate) enum ResponseFormat {
     Events,
     /// Events of several lines.
     EventsOfLines,
-    /// Length-delimited Protobuf.
+    /// Protobuf messages, each after its length.
     Bytes,
 }
 
@@ -24,7 +24,7 @@ pub(crate) enum ResponsePart {
     Status(u16),
     /// A message with the id of its event.
     Message(Value, Option<String>),
-    /// The last chunk.
+    /// The last chunk of the body.
     End,
 }
 

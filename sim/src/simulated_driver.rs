@@ -1,4 +1,4 @@
-//! The simulator's own driver of the real [worker](veche_worker::SimulatedDriver): transports and lanes in memory.
+//! The simulator's own driver of the real [worker](veche_worker::Worker): transports and lanes in memory.
 //!
 //! The inputs of a world arrive here, and the outputs of the worker to the network, other workers and the disk leave.
 //! No step of a turn is implemented here.
@@ -51,7 +51,7 @@ struct SimulatedDriver {
 struct Progress {
     /// Workers whose applications have not stopped.
     unstopped: Cell<usize>,
-    /// Workers with clients.
+    /// Number of workers with clients, in a drain.
     with_clients: Cell<usize>,
     /// Workers whose services have not ended.
     with_services: Cell<usize>,
@@ -167,7 +167,7 @@ impl SimulatedDriver {
         }
     }
 
-    /// Handles completed sends.
+    /// Reports buffers that were sent completely, and the fall below low water.
     fn left(&mut self, left: SentBuffers, now: Now, out: &mut Vec<WorkerOutput>) {
         let SentBuffers {
             id,

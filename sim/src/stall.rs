@@ -22,7 +22,7 @@ use crate::phase::Phase;
 use crate::setup::pick;
 use crate::world::{World, channel_name};
 
-/// The stalled component.
+/// The component that stalls for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stall {
     /// A worker has no turns.

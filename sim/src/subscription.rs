@@ -36,7 +36,7 @@ pub(crate) struct Subscription {
     pub(crate) members: BTreeMap<String, bool>,
     /// The view of a wildcard channel.
     pub(crate) wildcard_view: WildcardView,
-    /// Deltas were negotiated.
+    /// Whether deltas were negotiated for the subscription.
     pub(crate) has_deltas: bool,
     /// The last data, if deltas were negotiated.
     latest: Option<String>,

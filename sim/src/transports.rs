@@ -17,7 +17,7 @@ pub(crate) struct Transports {
     all: Vec<Option<Transport>>,
     free: Vec<u32>,
     last_generation: u32,
-    /// Not accepted yet.
+    /// Connections that the worker has not accepted yet.
     dialed: VecDeque<(ConnectionId, u16)>,
     /// Listeners that don't accept.
     closed: BTreeSet<u16>,
@@ -51,7 +51,7 @@ struct Transport {
 /// The result of sending on a transport.
 pub(crate) struct SentBuffers {
     pub(crate) id: ConnectionId,
-    /// Buffers sent completely.
+    /// Buffers that the peer has taken completely.
     pub(crate) buffers: Vec<Vec<u8>>,
     pub(crate) has_drained: bool,
 }

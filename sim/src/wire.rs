@@ -58,7 +58,7 @@ impl Reader {
         }
     }
 
-    /// Parses received bytes.
+    /// Parses received bytes into frames; an incomplete rest is stored.
     pub(crate) fn read(&mut self, mut bytes: Vec<u8>) -> Result<Vec<ServerFrame>, Failure> {
         let mut said = Vec::new();
         if let Some(head) = &mut self.head {

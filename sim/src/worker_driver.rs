@@ -27,7 +27,7 @@ pub const RECEIVE_BYTES_MAX: usize = 64 << 10;
 /// The initial conditions of all workers of a process.
 #[derive(Clone, Debug)]
 pub struct Conditions {
-    /// The current time.
+    /// The clock at the start.
     pub now: Now,
     /// The work limits of a turn.
     pub limits: TurnLimits,
@@ -71,7 +71,7 @@ pub enum TransportInput {
 /// The inputs of a turn.
 #[derive(Debug)]
 pub struct TurnInput {
-    /// The current time.
+    /// The clock during the turn.
     pub now: Now,
     /// By worker: data sent there that is not processed.
     pub unfinished: Vec<u32>,
@@ -92,7 +92,7 @@ pub enum TransportEvent {
     Connected,
     /// This many bytes were received.
     Received(usize),
-    /// FIN was received.
+    /// The peer sent FIN.
     Ended,
     /// A buffer was sent completely.
     Sent,
@@ -100,7 +100,7 @@ pub enum TransportEvent {
     Progressed,
     /// The queue fell below its low-water mark.
     Drained,
-    /// The timer fired.
+    /// The transport's timer fired.
     Timer,
     /// It was closed as requested, or reset.
     Closed {
@@ -124,16 +124,16 @@ pub enum WorkerOutput {
     TimerSet(ConnectionId, u64),
     /// A transport accepted bytes.
     Sent {
-        /// The transport's id.
+        /// Id of the sending transport.
         id: ConnectionId,
-        /// The accepted bytes.
+        /// The bytes that it accepted.
         bytes: Vec<u8>,
         /// Bytes passed to it that it has not accepted.
         unsent: usize,
     },
     /// FIN from the server after the sent bytes.
     ShutDown(ConnectionId),
-    /// A transport is to be closed; [`Told::Closed`] follows.
+    /// A transport is to be closed; [`TransportEvent::Closed`] follows.
     Closing(ConnectionId),
     /// A hook request for the back end.
     Asked(HookRequest),
@@ -166,7 +166,7 @@ pub trait WorkerDriver {
     /// Returns the number of connections.
     fn connections(&self) -> usize;
 
-    /// Calls its application.
+    /// Calls the application that acts as back end.
     fn with_back_end(&mut self, call: &mut dyn FnMut(&mut BackEndApp, &mut Context));
 
     /// A peer connects to a listener through a transport that accepts `room` bytes.

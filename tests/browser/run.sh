@@ -1,8 +1,7 @@
 #!/bin/bash
 # The browser test: unit tests of the pages, then Chromium against real servers on free ports: the demo, rooms, the chat,
-# TLS, `veche dev`, the admin page, a plain EventSource. Screenshots go to target/browser/. Needs node, chromium, php,
-# python3, curl, nc, openssl; see
-# CONTRIBUTING.md.
+# TLS, `veche dev`, templates in PHP, the admin page, a plain EventSource. Screenshots go to target/browser/. Needs node,
+# chromium, php, python3, curl, nc, openssl; see CONTRIBUTING.md.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -14,5 +13,5 @@ grep -E '^# (pass|skipped) ' <<< "$report"
 source ../demo_server.sh
 export VECHE_SHOTS=$target/browser
 node --test --test-reporter=spec --test-concurrency=1 browser.test.mjs rooms.test.mjs chat.test.mjs tls.test.mjs \
-    dev.test.mjs admin.test.mjs events.test.mjs
+    dev.test.mjs php.test.mjs admin.test.mjs events.test.mjs
 echo "screenshots: $VECHE_SHOTS"

@@ -40,7 +40,7 @@ def publish(server, channel, data):
 
 
 class Heard(SubscriptionEventHandler):
-    """What a subscription hears, and how it was joined."""
+    """The publications of a subscription, and its reply."""
 
     def __init__(self):
         self.publications, self.joined = asyncio.Queue(), asyncio.Queue()
@@ -92,7 +92,7 @@ async def use(server, is_binary):
     assert stats.num_clients == 1, stats
     try:
         await client.rpc("method", wrap({}))
-        raise AssertionError("nobody answers that")
+        raise AssertionError("an unexpected request")
     except CentrifugeError as error:
         assert "108" in str(error) or getattr(error, "code", 108) == 108, error
 

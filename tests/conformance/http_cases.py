@@ -122,15 +122,15 @@ CASES = [
     ("chunk without its CRLF", chunked(b"5\r\n123456\r\n0\r\n\r\n" + HEALTH), [400], CLOSED),
     ("trailer with a bare LF", chunked(b"0\r\nX: y\n\r\n" + HEALTH), [400], CLOSED),
     ("a trailer that is no header", chunked(b"0\r\nnonsense\r\n\r\n" + HEALTH), [400], CLOSED),
-    # In 1.1 a request without a length has no body (RFC 9112 section 6.3); in 1.0 nobody can know.
+    # In 1.1 a request without a length has no body (RFC 9112 section 6.3); in 1.0 the length is unknown.
     ("POST without a length", post(), [{200, 400, 411}], None),
     ("POST without a length in 1.0", post().replace(b"HTTP/1.1", b"HTTP/1.0"), [411], CLOSED),
-    ("a body that a static file does not want", get(b"Content-Length: 5", method=b"POST") + b"12345" + GET, [405, 200], None),
+    ("a body that a static file does not use", get(b"Content-Length: 5", method=b"POST") + b"12345" + GET, [405, 200], None),
     ("GET with a body", get(b"Content-Length: 5") + b"12345" + GET, [{200, 400}, 200], KEPT),
     # Expect: RFC 9110 section 10.1.1.
     ("Expect: 100-continue", sized().replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n", 1), [200], KEPT),
     ("another expectation", get(b"Expect: miracles"), [417], None),
-    ("100-continue for what is too large", post(b"Content-Length: 10000000000000", b"Expect: 100-continue"), [413], CLOSED),
+    ("100-continue for an oversized body", post(b"Content-Length: 10000000000000", b"Expect: 100-continue"), [413], CLOSED),
     # Static files.
     ("no such file", get(target=b"/none"), [404], KEPT),
     ("HEAD", get(method=b"HEAD"), [200], KEPT),

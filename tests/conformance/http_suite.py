@@ -53,7 +53,7 @@ SECRET = b"not for you"
 
 
 def check(server, data, statuses, after, by_byte):
-    """None, or what is wrong with the answers to `data`."""
+    """None, or the error in the answers to `data`."""
     internal = is_internal(data)
     with Exchange(server.internal_port if internal else server.port) as exchange:
         exchange.send(data, by_byte)
@@ -85,7 +85,7 @@ def check(server, data, statuses, after, by_byte):
 
 
 def check_head(server):
-    """HEAD tells what GET would and sends none of it."""
+    """HEAD has the headers of GET and no body."""
     with Exchange(server.port) as exchange:
         exchange.send(get(method=b"HEAD") + GET)
         head, full = exchange.response("HEAD"), exchange.response()
@@ -97,7 +97,7 @@ def check_head(server):
 
 
 def check_ten(server):
-    """HTTP/1.0 is told that the connection stays."""
+    """HTTP/1.0 gets `Connection: keep-alive`."""
     with Exchange(server.port) as exchange:
         exchange.send(get(b"Connection: keep-alive", version=b"HTTP/1.0"))
         response = exchange.response()

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs Autobahn's test suite, which is Python 2.7 code, into $VECHE_AUTOBAHN (default ~/.cache/veche/autobahn). A minute, once.
-# CPython 2.7 is PY27=…, python2.7 on the PATH, or pyenv's 2.7.18; exit 3 where there is none.
+# CPython 2.7 is PY27=…, python2.7 on the PATH, or pyenv's 2.7.18; exit 3 without one.
 set -euo pipefail
 home=${VECHE_AUTOBAHN:-$HOME/.cache/veche/autobahn}
 if [ -x "$home/bin/wstest" ]; then

@@ -2,7 +2,7 @@
 """slowhttptest's three modes (-H slow heads, -B slow bodies, -X slow reading) against the default limits: the server has
 to be available throughout, by slowhttptest's own probes and by ours.
 
-    slow_suite.py [MODE…]     H, B, X; all unless told
+    slow_suite.py [MODE…]     H, B, X; all by default
 """
 
 import re
@@ -20,7 +20,7 @@ CONNECTIONS = 500
 SECONDS = 20
 PROBE_SECONDS = 3
 
-# Nothing but what has to be said: limits are those that a user gets.
+# A minimal configuration: limits are the defaults.
 CONFIG = """
 [server]
 io = "{io}"
@@ -68,7 +68,7 @@ class Probe(threading.Thread):
 
 
 def attack(mode, server):
-    """A line to print, and what was wrong."""
+    """A line to print, and the errors."""
     # Bodies go to where they are waited for: the API.
     port, path = (server.internal_port, "api/push") if mode == "B" else (server.port, "large.bin")
     probe = Probe(server.port)

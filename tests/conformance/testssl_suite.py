@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """testssl.sh against a listener that has nothing but a certificate: no finding above LOW.
 
-What it says of the certificate itself is left out where the test's own authority is the reason.
+Its findings on the certificate itself are left out where the test's own authority is the reason.
 """
 
 import collections
@@ -77,7 +77,7 @@ def main():
     bad = [finding for finding in findings if finding["severity"] in ABOVE_LOW and finding["id"] not in OF_THE_TEST]
     for finding in bad:
         print(f"FAILED {finding['id']}: {finding['severity']}: {finding['finding']}")
-    # What was looked at at all: a run that broke off has no findings either.
+    # The checks that ran at all: an aborted run has no findings either.
     looked = {finding["id"] for finding in findings}
     missing = {"TLS1", "TLS1_3", "cipher_order", "heartbleed", "ROBOT", "secure_client_renego", "BREACH"} - looked
     if missing or panicked:

@@ -42,10 +42,11 @@ def why_no_uring():
 
 class Veche:
     """`with Veche(config) as server:` where `config` is TOML with `{port}`, `{internal_port}`, `{folder}` and `{io}`, the back
-    end that $VECHE_TEST_IO names, to be filled in."""
+    end that $VECHE_TEST_IO names, to be filled in. `ports` are the two, where free ones are not enough: while a server is
+    down, its free port may be given to another."""
 
-    def __init__(self, config, files=None):
-        self.port, self.internal_port = free_port(), free_port()
+    def __init__(self, config, files=None, ports=None):
+        self.port, self.internal_port = ports or (free_port(), free_port())
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="veche-conformance-"))
         for name, content in (files or {}).items():
             path = self.folder / name

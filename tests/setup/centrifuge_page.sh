@@ -30,5 +30,5 @@ for folder in "${folders[@]}"; do
   mkdir -p "$folder"
   install -m 644 "$work/package/dist/centrifuge.js" "$work/package/LICENSE" "$work/VERSION" "$folder/"
 done
-# Cargo knows only of files that were there when it last looked: what embeds them is built anew.
+# Cargo knows only of files that were there when it last looked: files that embed them are rebuilt.
 touch crates/server/src/files.rs

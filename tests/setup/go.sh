@@ -1,5 +1,5 @@
 #!/bin/bash
-# Go for the peers, when there is none that fetches the version a go.mod asks for (from 1.21 on). Debian 12's own is
+# Go for the peers, if none is installed that fetches the version of a go.mod (from 1.21 on). Debian 12's own is
 # older, so it is taken from its backports. Without it the Go peers are reported as absent.
 set -euo pipefail
 

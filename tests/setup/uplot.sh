@@ -1,6 +1,6 @@
 #!/bin/bash
 # uPlot, which draws the charts of the admin page: from the npm registry into web/vendor, whose files are built into the
-# binary. Where it can't be had the page says so in the place of the charts, and all else of it works. Quiet when it is
+# binary. Without it the page shows a note in place of the charts, and everything else works. Quiet when it is
 # there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -22,5 +22,5 @@ tar -xzf "$work/uplot.tgz" -C "$work"
 mkdir -p "$folder"
 cp "$work/package/dist/uPlot.iife.min.js" "$work/package/dist/uPlot.min.css" "$work/package/LICENSE" "$folder/"
 chmod 644 "$folder"/*
-# Cargo knows only of files that were there when it last looked: what embeds them is built anew.
+# Cargo knows only of files that were there when it last looked: files that embed them are rebuilt.
 touch crates/server/src/files.rs

@@ -1,2 +1,2 @@
-"""What `tests/run` consists of: the steps and sets (`steps`), their order on the machine (`schedule`), the test binaries
-that a build has made (`binaries`), running one of them (`running`), and what their output says (`tally`)."""
+"""The parts of `tests/run`: the steps and sets (`steps`), their order on the machine (`schedule`), the test binaries
+that a build has made (`binaries`), running one of them (`running`), and the reading of their output (`tally`)."""

@@ -1,4 +1,4 @@
-"""The test binaries that a build has made: from cargo's messages to steps, each run as cargo would run it."""
+"""The built test binaries: from cargo's messages to steps, each run as cargo would run it."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ class Binary:
     folder: pathlib.Path
 
     def environment(self):
-        """What cargo sets and tests may read."""
+        """The variables that cargo sets and tests may read."""
         return {"CARGO_MANIFEST_DIR": str(self.folder)}
 
 
@@ -40,7 +40,7 @@ def found(messages):
 
 
 def steps(binaries, group, needs):
-    """A step for each binary, first those about which `needs` says what is special, in its order."""
+    """A step for each binary, first those with an entry in `needs`, in its order."""
     order = [*(name for name in needs if name in binaries), *sorted(set(binaries) - set(needs))]
     usual = Step("", "", limit=group.limit, needs=group.needs, group=group.name)
     return [dataclasses.replace(usual, name=name, binary=name, **needs.get(name, {})) for name in order]

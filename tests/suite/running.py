@@ -41,7 +41,7 @@ class Runner:
         return self.logs / step.group.replace(" ", "-") / f"{name}.log"
 
     def run(self, step):
-        """Waits for the end of the step; what it says is in its log."""
+        """Waits for the end of the step; its output is in its log."""
         command, folder, environment = step.command, self.root, os.environ | step.environment
         if step.binary:
             binary = self.binaries[step.binary]
@@ -74,22 +74,22 @@ class Runner:
         return Ended(1 if late.is_set() else child.returncode, text, began, took, cpu)
 
     def end_all(self):
-        """Ends what runs, when the whole run is interrupted."""
+        """Ends running steps when the whole run is interrupted."""
         with self._lock:
             end(list(self._running))
 
 
 def laid_back(command):
-    """A command that takes only what others leave of the processors.
+    """A command that uses only idle processor time.
 
     It leads a session, because Linux may share the processors evenly among sessions, whatever is in them; what is written
-    to the file says that this one wants less.
+    to the file lowers the share of this one.
     """
     return f"echo 19 2> /dev/null > /proc/self/autogroup; exec chrt --idle 0 sh -c {shlex.quote(command)}"
 
 
 def end(groups):
-    """Ends process groups: they are asked, then they are killed."""
+    """Ends process groups: by SIGTERM, then by SIGKILL."""
     for order in (signal.SIGTERM, signal.SIGKILL):
         for group in groups:
             try:

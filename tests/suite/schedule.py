@@ -1,4 +1,4 @@
-"""Decides which steps run at the same time. Pure: it starts nothing and knows no clock.
+"""Decides which steps run at the same time. Pure: it starts nothing and has no clock.
 
 Steps start in the order of their list. One in the foreground starts when the cores it keeps busy are free; a smaller one
 may overtake it. One that runs alone waits until the foreground is empty, and nothing overtakes it. Idle steps take the
@@ -12,7 +12,7 @@ FOREGROUND, ALONE, IDLE = "foreground", "alone", "idle"
 
 @dataclass(frozen=True)
 class Step:
-    """One command of a run and what it needs of the machine."""
+    """One command of a run and its requirements."""
 
     name: str
     # For a shell, or the arguments of `binary`.
@@ -81,7 +81,7 @@ class Schedule:
         return sum(min(each.cores, self.cores) for each in [*foreground, step]) <= self.cores
 
     def _abandon(self):
-        """Takes out what needs a step that failed, and what needs that."""
+        """Removes steps that depend on a failed one, directly or not."""
         abandoned = []
         while lost := [step for step in self.waiting if any(self.over.get(need) is False for need in step.needs)]:
             for step in lost:

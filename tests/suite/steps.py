@@ -12,7 +12,7 @@ CARGO = "--workspace --locked --quiet"
 
 BUILT = ("build",)
 READY = ("setup", "build")
-# Every core: what it does is done by as many threads as there are.
+# Every core: it runs as many threads as there are.
 ALL = 1000.0
 
 # Crates whose tests start no server, and those of their binaries that last or start processes.
@@ -150,6 +150,8 @@ QUICK = (
     cargo_tests(READY),
     soak(60),
     Step("recovery", "tests/recovery.py", 300, cores=0.5, needs=READY),
+    # One fault, another one each day.
+    Step("cluster", "tests/cluster.py", 240, cores=0.5, needs=READY),
     *CLIENTS,
     Step("highload cup", "tests/highload_cup.py", 120, needs=READY),
     *HTTP,
@@ -229,6 +231,11 @@ PARTS = {
         *both(whole("churn", "tests/churn.py", 300)),
         whole("a million channels", "tests/million_channels.py", 300),
         whole("highload cup", "tests/highload_cup.py 20", 900),
+    ),
+    # Every fault between nodes and Redis, with 1,000 subscribers.
+    "cluster": (
+        *START,
+        whole("cluster", "tests/cluster.py full", 1800),
     ),
     "endurance": (
         *START,

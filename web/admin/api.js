@@ -1,9 +1,9 @@
-// What the page asks the server: one POST each, with the key in a header. Errors come out in words.
+// Calls of the server: one POST each, with the key in a header. Errors have texts for the page.
 
 const KEY = "veche-admin-key";
 const PATIENCE_MS = 8_000;
 
-/** Why a call has no result. `kind`: "key" (it does not open), "lost" (nobody answers), "said" (the server says why). */
+/** Why a call failed. `kind`: "key" (rejected), "lost" (no response), "said" (an error response of the server). */
 export class Trouble extends Error {
   constructor(kind, message, code = 0) {
     super(message);
@@ -37,7 +37,7 @@ export async function call(method, parameters = {}) {
     });
     body = await answer.text();
   } catch {
-    throw new Trouble("lost", "nobody answers");
+    throw new Trouble("lost", "no response");
   }
   if (answer.status === 401) throw new Trouble("key", "The server does not accept this key.");
   let said;

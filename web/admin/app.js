@@ -14,7 +14,7 @@ import * as tables from "./tables.js";
 import * as users from "./users.js";
 
 const VIEWS = { overview, nodes, channels, users, slow, tables, config, log };
-/** How long it is said that another server process answers. */
+/** How long the notice of another server process is shown. */
 const RESTARTED_SHOWN_MS = 60_000;
 
 let current = null;
@@ -60,8 +60,8 @@ function tell() {
   const banner = find("banner");
   const isNew = restartedMs > 0 && Date.now() - restartedMs < RESTARTED_SHOWN_MS;
   banner.hidden = !(state === "lost" || (state === "live" && isNew));
-  if (state === "lost") say(banner, `The server has not answered since ${clock(sinceMs)} (${why}). Trying again; what is shown is from before.`);
-  else if (isNew) say(banner, `Another server process answers since ${clock(restartedMs)}: counters begin anew, and histories are as it found them.`);
+  if (state === "lost") say(banner, `The server has not answered since ${clock(sinceMs)} (${why}). Trying again; the figures shown are from before.`);
+  else if (isNew) say(banner, `Another server process answers since ${clock(restartedMs)}: counters start at zero, and histories are those it has loaded.`);
   if (state === "locked") {
     say(find("login-said"), why);
     say(find("server"), "");

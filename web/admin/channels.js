@@ -1,4 +1,4 @@
-// Channels: the list, and what is known of the one that was chosen.
+// Channels: the list, and the details of the chosen one.
 
 import { call } from "./api.js";
 import { fill, find, heads, make, say, table } from "./dom.js";
@@ -6,14 +6,14 @@ import { count, moment, whole } from "./format.js";
 import { Listing, patternOf } from "./listing.js";
 import { sender } from "./sender.js";
 
-/** So many publications are read at a time. */
+/** Number of publications that are read at a time. */
 const HISTORY = 50;
 /** Longer data is cut, until it is asked for. */
 const DATA_SHOWN = 2_000;
 /** Members that are drawn. */
 const MEMBERS_SHOWN = 200;
 const AGAIN_MS = 2_000;
-/** Error code for what the namespace does not keep. */
+/** Error code for history or presence that the namespace does not have. */
 const NOT_KEPT = 108;
 
 let listing, detail;
@@ -26,10 +26,10 @@ export function begin() {
     label: "Find",
     none: "No channel has subscribers.",
     pattern: patternOf,
-    // Those of users are in a view of their own.
+    // Personal channels are in the view of users.
     name: (channel) => (channel.startsWith("#") ? null : channel),
     href: hrefOf,
-    exact: (text) => (/[*?]/.test(text) ? null : { href: hrefOf(text), label: `Look at “${text}” all the same` }),
+    exact: (text) => (/[*?]/.test(text) ? null : { href: hrefOf(text), label: `Show “${text}” anyway` }),
   });
 }
 
@@ -37,7 +37,7 @@ export function enter(name) {
   listing.enter(name);
   detail?.end();
   detail = name ? new Channel(find("channel"), name) : null;
-  if (!name) find("channel").replaceChildren(make("p", { class: "empty" }, "Choose a channel to see who is there and what it remembers, and to publish to it."));
+  if (!name) find("channel").replaceChildren(make("p", { class: "empty" }, "Choose a channel to see its members and its history, and to publish to it."));
 }
 
 export function leave() {
@@ -46,7 +46,7 @@ export function leave() {
   detail = null;
 }
 
-/** One channel, read anew as long as it is looked at. */
+/** One channel, read again while it is shown. */
 class Channel {
   #name;
   #timer = 0;
@@ -56,19 +56,19 @@ class Channel {
   #membersNote = make("p", { class: "small" });
   #history = table({ class: "history" });
   #historyNote = make("p", { class: "small" });
-  /** The place of the newest publication that is drawn. */
+  /** The position of the newest publication that is drawn. */
   #drawn = "";
 
   constructor(holder, name) {
     this.#name = name;
-    heads(this.#members, "User", "Connection", "Told of it");
+    heads(this.#members, "User", "Connection", "Info");
     heads(this.#history, ["Offset", "number"], "When", "Data");
     const scroll = (label, content) => make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, content);
     holder.replaceChildren(
       make("a", { class: "back", href: "#channels" }, "All channels"), make("h2", { class: "name" }, name), this.#facts,
       make("h3", {}, "Publish"), sender({ channel: name }, () => this.#read()),
-      make("h3", {}, "Who is there"), this.#membersNote, scroll("Who is there", this.#members),
-      make("h3", {}, "What it remembers"), this.#historyNote, scroll("What it remembers", this.#history));
+      make("h3", {}, "Presence"), this.#membersNote, scroll("Presence", this.#members),
+      make("h3", {}, "History"), this.#historyNote, scroll("History", this.#history));
     this.#read();
   }
 
@@ -107,11 +107,11 @@ class Channel {
     this.#members.hidden = members.length === 0;
     if (!value) {
       const isMany = counted.value && reason.code !== NOT_KEPT;
-      const why = isMany ? `Too many to be named: ${reason.message}` : reason.message;
-      return say(this.#membersNote, reason.code === NOT_KEPT ? "Its namespace keeps no presence." : `Not read: ${why}`);
+      const why = isMany ? `Too many to list: ${reason.message}` : reason.message;
+      return say(this.#membersNote, reason.code === NOT_KEPT ? "Its namespace has no presence." : `Not read: ${why}`);
     }
     const more = members.length > MEMBERS_SHOWN ? `The first ${MEMBERS_SHOWN} of ${whole(members.length)}.` : "";
-    say(this.#membersNote, members.length === 0 ? "Nobody." : more);
+    say(this.#membersNote, members.length === 0 ? "No members." : more);
     const told = (member) => {
       const info = { ...(member.conn_info !== undefined && { conn_info: member.conn_info }), ...(member.chan_info !== undefined && { chan_info: member.chan_info }) };
       return Object.keys(info).length === 0 ? "" : JSON.stringify(info);
@@ -122,11 +122,11 @@ class Channel {
   #tellHistory({ value, reason }) {
     const publications = value?.publications ?? [];
     this.#history.hidden = publications.length === 0;
-    if (!value) return say(this.#historyNote, reason.code === NOT_KEPT ? "Its namespace keeps no history." : `Not read: ${reason.message}`);
+    if (!value) return say(this.#historyNote, reason.code === NOT_KEPT ? "Its namespace has no history." : `Not read: ${reason.message}`);
     const place = `Position ${value.epoch}:${value.offset}.`;
-    say(this.#historyNote, publications.length === 0 ? `Nothing at present. ${place}` : `The latest ${publications.length}, newest first. ${place}`);
+    say(this.#historyNote, publications.length === 0 ? `Empty. ${place}` : `The latest ${publications.length}, newest first. ${place}`);
     const drawn = `${value.epoch}:${publications[0]?.offset}:${publications.length}`;
-    // Rows stay as they are, with what is selected or opened in them, until there are others.
+    // Rows are kept until there are others, so that a selection in them survives.
     if (drawn === this.#drawn) return;
     this.#drawn = drawn;
     this.#history.tBodies[0].replaceChildren(...publications.map((publication) =>
@@ -134,7 +134,7 @@ class Channel {
   }
 }
 
-/** What was published: JSON laid out, text as it is, bytes as they came; the end of what is long when asked for. */
+/** The data of a publication: JSON indented, text as it is, bytes as base64; long data in full on request. */
 function dataOf({ data, b64data, base64 }) {
   const isBytes = data === undefined;
   const text = isBytes ? `base64 ${b64data ?? base64 ?? ""}` : typeof data === "string" ? data : JSON.stringify(data, null, 1);

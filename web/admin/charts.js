@@ -1,4 +1,4 @@
-// The charts, drawn by uPlot: which there are, how they look in light and dark, what stands in their place without it.
+// The charts, drawn by uPlot: their list, their look in light and dark, and a note in their place without it.
 
 import { WORKERS_DRAWN_MAX } from "./figures.js";
 import { bytes, clock, milliseconds, percent, perSecond, short } from "./format.js";
@@ -18,11 +18,11 @@ const CHARTS = [
   { title: "Connections", show: short, lines: { connections: "open", sessions: "WebSockets" }, each: "connections" },
   { title: "Messages", show: perSecond(short), lines: { in: "in", out: "out" }, each: "messages", eachTitle: "Messages, in and out" },
   { title: "Fan-out", show: perSecond(short), lines: { fanout: "deliveries", pushes: "publications" }, each: "fanout", eachTitle: "Fan-out, deliveries" },
-  { title: "Latency of the loop", show: milliseconds, lines: { p50: "half below", p99: "99 % below" }, each: "p99", eachTitle: "Latency of the loop, 99 % below" },
+  { title: "Latency of the loop", show: milliseconds, lines: { p50: "median", p99: "99th percentile" }, each: "p99", eachTitle: "Latency of the loop, 99th percentile" },
   { title: "Loop busy", show: percent, lines: { busy: "of the time" }, each: "busy", eachTitle: "Loop busy, of the time" },
   { title: "Memory", show: bytes, isBytes: true, lines: { process: "process", history: "histories", apps: "apps" }, each: "memory", eachTitle: "Memory, histories and apps" },
   { title: "Traffic", show: perSecond(bytes), isBytes: true, lines: { received: "in", sent: "out" }, each: "traffic", eachTitle: "Traffic, in and out" },
-  { title: "Trouble", show: perSecond(short), lines: { slow: "too slow", dropped: "dropped", refused: "turned away", broken: "errors" }, each: "slow", eachTitle: "Clients closed as too slow" },
+  { title: "Errors and limits", show: perSecond(short), lines: { slow: "too slow", dropped: "dropped", refused: "rejected", broken: "errors" }, each: "slow", eachTitle: "Clients closed as too slow" },
 ];
 
 /** Loads uPlot; resolves with it, or with `null` where the binary was built without. */
@@ -57,7 +57,7 @@ export class Charts {
     this.#ready = load().then((uplot) => {
       this.#uplot = uplot;
       if (uplot) return this.#build();
-      const why = "There are no charts: this binary was built without uPlot. “make setup-run” fetches it, then build again. All the figures are in the table below.";
+      const why = "No charts: this binary was built without uPlot. “make setup-run” fetches it, then build again. The table below has all figures.";
       this.#holder.replaceChildren(make("p", { class: "empty" }, why));
     });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#build());
@@ -72,7 +72,7 @@ export class Charts {
     else this.draw();
   }
 
-  /** Draws what the lines have now. */
+  /** Draws the current values of the lines. */
   draw(workers = this.#workers) {
     const isOther = workers !== this.#workers;
     this.#workers = workers;
@@ -140,7 +140,7 @@ export class Charts {
     return { plot, plotHolder, names, tell, label };
   }
 
-  /** What is shown of the time: all that there is up to the span, and a minute at least. */
+  /** The shown time: all known time up to the span, and at least a minute. */
   #span() {
     const { times } = this.#lines;
     const last = times.at(-1) ?? 0;

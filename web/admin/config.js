@@ -13,7 +13,7 @@ export function begin() {
 export async function enter() {
   try {
     said = await call("config");
-    say(find("config-note"), `What ${said.file} amounted to when it was last read, at the start or a reload. Secrets, and the options of apps, are not shown.`);
+    say(find("config-note"), `The effective values of ${said.file} as of the last start or reload. Secrets and the options of apps are not shown.`);
   } catch (trouble) {
     say(find("config-note"), `Not read: ${trouble.message}`);
   }
@@ -32,5 +32,5 @@ function draw() {
       make("td", {}, name), make("td", { class: "mono" }, value ?? "not set"), make("td", { class: "small" }, line === null ? "default" : `line ${line}`));
   find("config").replaceChildren(...shown.map(([header, settings]) =>
     make("table", { class: "config" }, make("caption", {}, header), make("tbody", {}, settings.map(row)))));
-  if (said && shown.length === 0) find("config").append(make("p", { class: "empty" }, "Nothing fits."));
+  if (said && shown.length === 0) find("config").append(make("p", { class: "empty" }, "Nothing matches."));
 }

@@ -1,4 +1,4 @@
-// Making and filling elements. What servers and strangers have said only ever becomes text: nothing here parses HTML.
+// Creates and fills elements. Data of servers and clients only ever becomes text: nothing here parses HTML.
 
 /** An element by its id. */
 export const find = (id) => document.getElementById(id);
@@ -15,7 +15,7 @@ export function make(name, attributes = {}, ...children) {
   return element;
 }
 
-/** Sets text only where it differs, so that what is selected or read aloud is left alone. */
+/** Sets text only if it differs, so that a selection or a screen reader is not disturbed. */
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }

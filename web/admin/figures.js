@@ -1,14 +1,14 @@
-// From the server's counters, second by second, to what is shown: sums, rates, shares, by worker where asked. Pure: no
+// From the server's counters, second by second, to the shown figures: sums, rates, shares, and by worker. Pure: no
 // clock, no DOM.
 
-/** So many points are kept: a quarter of an hour. */
+/** The number of stored points: a quarter of an hour. */
 export const POINTS_MAX = 900;
-/** Of so many workers lines are kept; the table has them all. */
+/** The number of workers with lines of their own; the table has all workers. */
 export const WORKERS_DRAWN_MAX = 16;
 
 const added = (object) => Object.values(object ?? {}).reduce((sum, value) => sum + value, 0);
 
-/** What is as it is. */
+/** Values shown as they are. */
 const GAUGES = {
   connections: (worker) => worker.connections,
   sessions: (worker) => worker.sessions,
@@ -20,7 +20,7 @@ const GAUGES = {
   mailbox: (worker) => worker.mailbox_depth,
 };
 
-/** What counts up, shown by the second. */
+/** Counters, shown as rates per second. */
 const COUNTERS = {
   in: (worker) => worker.messages.in,
   out: (worker) => worker.messages.out,
@@ -44,7 +44,7 @@ export function quantile(bounds, counts, share) {
   for (let at = 0; at < counts.length; at += 1) {
     if (rest <= counts[at] && counts[at] > 0) {
       const low = at === 0 ? 0 : bounds[at - 1];
-      // Of the last bucket no end is known.
+      // The last bucket has no upper bound.
       const high = bounds[at] ?? low;
       return (low + (high - low) * (rest / counts[at])) / 1000;
     }
@@ -69,7 +69,7 @@ function ofWorker(now, before, seconds, bounds) {
   return figures;
 }
 
-/** What two readings say: `{ workers: […], all: {…} }`. `before` may be missing, or of another process. */
+/** The figures between two readings: `{ workers: […], all: {…} }`. `before` may be missing, or of another process. */
 export function compare(now, before) {
   const seconds = before ? (now.uptime_ms - before.uptime_ms) / 1000 : 0;
   const isSame = before?.uid === now.uid && before.workers.length === now.workers.length && seconds > 0;
@@ -110,7 +110,7 @@ export class Lines {
     }
   }
 
-  /** A hole: nothing was heard then. */
+  /** Adds a gap: there was no reading. */
   gap(time) {
     this.add(time, { all: {}, workers: [] });
   }

@@ -4,7 +4,7 @@ const WHOLE = new Intl.NumberFormat("en");
 const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 const FEW = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 
-/** `–` for what is not known. */
+/** `–` for unknown values. */
 const known = (show) => (value) => (value === null || value === undefined || Number.isNaN(value) ? "–" : show(value));
 
 export const whole = known((value) => WHOLE.format(Math.round(value)));

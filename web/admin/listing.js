@@ -7,9 +7,9 @@ import { count, whole } from "./format.js";
 const PAGE = 100;
 const TYPED_MS = 250;
 const AGAIN_MS = 3_000;
-/** Longer lists are asked for by hand. */
+/** Longer lists are refreshed only by hand. */
 const BY_ITSELF_MAX = 2_000;
-/** Error code for more than are told at once. */
+/** Error code for a result with too many entries. */
 const TOO_MANY = 106;
 
 export class Listing {
@@ -27,7 +27,7 @@ export class Listing {
   #chosen = "";
 
   /**
-   * `about`: `noun`; `pattern(text)` and `name(channel)`, which is `null` for what is not listed; `href(name)`;
+   * `about`: `noun`; `pattern(text)` and `name(channel)`, which is `null` for channels that are not listed; `href(name)`;
    * `exact(text)`, a link for a name that may not be listed, or `null`; `label`, of the search.
    */
   constructor(holder, about) {
@@ -55,7 +55,7 @@ export class Listing {
     this.#mark();
   }
 
-  /** Asks now, and again by itself as long as the view is seen; that name is the chosen one. */
+  /** Reads the list now, and again while the view is shown; marks the chosen name. */
   enter(chosen) {
     this.#chosen = this.#about.href(chosen);
     for (const link of this.#body.querySelectorAll("a")) this.#markChosen(link);
@@ -77,7 +77,7 @@ export class Listing {
       if (number !== this.#asked) return;
       this.#rows = [];
       this.#draw();
-      if (trouble.code === TOO_MANY) say(this.#note, "More than 10,000 fit: type a part of the name.");
+      if (trouble.code === TOO_MANY) say(this.#note, "More than 10,000 match: type a part of the name.");
       else {
         say(this.#note, `Not listed: ${trouble.message}`);
         this.#soon(AGAIN_MS);
@@ -96,7 +96,7 @@ export class Listing {
     clearTimeout(this.#timer);
     if (isTyped) this.#page = 0;
     this.#timer = setTimeout(() => {
-      // Under somebody's finger nothing moves.
+      // Rows must not move while one of them has the focus.
       if (!isTyped && this.#body.contains(document.activeElement)) this.#soon(ms);
       else this.ask();
     }, ms);
@@ -132,7 +132,7 @@ export class Listing {
     const exact = text && !this.#rows.some(([name]) => name === text) ? this.#about.exact?.(text) : null;
     if (exact) this.#body.append(make("tr", {}, make("td", { colspan: "2" }, make("a", { href: exact.href }, exact.label))));
     const { noun } = this.#about;
-    const none = text ? `Nothing that is in use fits “${text}”.` : this.#about.none;
+    const none = text ? `Nothing in use matches “${text}”.` : this.#about.none;
     say(this.#note, this.#rows.length === 0 ? none : `${count(this.#rows.length, noun.toLowerCase())}${pages > 1 ? `, ${from + 1} to ${from + shown.length} shown` : ""}`);
     const turn = (by) => () => {
       this.#page += by;
@@ -153,5 +153,5 @@ export class Listing {
   }
 }
 
-/** What the server takes for a text that was typed: a part of the name, unless it has signs of a pattern. */
+/** The server's pattern for a typed text: a part of the name, unless the text is a pattern itself. */
 export const patternOf = (text) => (text === "" ? "*" : /[*?]/.test(text) ? text : `*${text}*`);

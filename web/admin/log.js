@@ -1,4 +1,4 @@
-// The end of the server's log, and what comes to it.
+// The end of the server's log, followed.
 
 import { call } from "./api.js";
 import { find, make, say } from "./dom.js";
@@ -11,7 +11,7 @@ const LEVELS = { TRACE: 0, DEBUG: 0, INFO: 1, WARN: 2, ERROR: 3 };
 
 let timer = 0;
 let isSeen = false;
-/** How many lines there had been when it was last asked. */
+/** The number of lines at the last request. */
 let after = 0;
 let uid = "";
 let lines = [];
@@ -40,7 +40,7 @@ function levelOf(line) {
 async function read() {
   clearTimeout(timer);
   try {
-    // Another process counts its lines anew.
+    // Another process counts its lines from 0.
     if (pulse.figures && pulse.figures.uid !== uid) {
       uid = pulse.figures.uid;
       after = 0;
@@ -54,7 +54,7 @@ async function read() {
     lines.push(...fresh);
     lines.splice(0, Math.max(0, lines.length - LINES_MAX));
     add(fresh);
-    const lost = said.lost > 0 ? `; ${count(said.lost, "line")} of the log lost, as it could not be written` : "";
+    const lost = said.lost > 0 ? `; ${count(said.lost, "line")} of the log lost, because they could not be written` : "";
     say(find("log-note"), lines.length === 0 ? "No lines since the start of this process." : `The last ${count(lines.length, "line")} of ${said.count}${lost}`);
   } catch (trouble) {
     say(find("log-note"), `Not read: ${trouble.message}`);

@@ -26,19 +26,19 @@ export function begin() {
 function state(node) {
   const said = [];
   if (node.is_own) said.push("this node");
-  if (node.is_draining) said.push("ends soon");
-  if (node.disagrees) said.push(`other ${node.disagrees}`);
-  return said.join(", ");
+  if (node.is_draining) said.push("draining");
+  if (node.disagrees) said.push(`different settings: ${node.disagrees}`);
+  return said.join(", ") || "connected";
 }
 
 function take(cluster) {
   find("nodes").hidden = !cluster;
   if (!cluster) {
-    say(find("nodes-note"), "This server is not a node of a cluster: [engine] type is \"memory\".");
+    say(find("nodes-note"), "This server is not a node of a cluster: type in [engine] is \"memory\".");
     return;
   }
-  const partial = `${whole(cluster.partial_answers)} of ${whole(cluster.questions)} answers did not cover all nodes.`;
-  const link = cluster.is_current ? "" : "This node is cut off from the others. ";
+  const partial = `Queries to all nodes: ${whole(cluster.questions)}, of which ${whole(cluster.partial_answers)} were answered in part.`;
+  const link = cluster.is_current ? "" : "This node has no connection to the engine. ";
   say(find("nodes-note"), link + partial);
   fill(find("nodes"), cluster.nodes.map((node) => COLUMNS.map(([, value]) => value(node))), KINDS);
 }

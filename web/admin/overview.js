@@ -4,20 +4,21 @@ import { Charts } from "./charts.js";
 import { fill, find, heads, make, say } from "./dom.js";
 import { compare, Lines, WORKERS_DRAWN_MAX } from "./figures.js";
 import { bytes, lasted, milliseconds, percent, perSecond, short, whole } from "./format.js";
+import * as pools from "./pools.js";
 import { pulse } from "./pulse.js";
 
 /** A pause longer than this is a hole in the lines. */
 const HOLE_S = 5;
 
 const rate = perSecond(short);
-/** Label, value of all workers, and what more is to be said of it. */
+/** Label, value of all workers, and a note. */
 const TILES = [
   ["Connections", ({ all }) => whole(all.connections), (_, now) => (now.connections_max ? `of ${short(now.connections_max)}` : "")],
   ["Users", ({ all }) => whole(all.users)],
   ["Channels", ({ all }) => whole(all.channels), ({ all }) => `${short(all.subscriptions)} subscriptions`],
   ["Messages in", ({ all }) => rate(all.in)],
   ["Messages out", ({ all }) => rate(all.out)],
-  ["Loop, 99 % below", ({ all }) => milliseconds(all.p99), ({ all }) => `busy ${percent(all.busy)}`],
+  ["Loop, 99th percentile", ({ all }) => milliseconds(all.p99), ({ all }) => `busy ${percent(all.busy)}`],
   ["Memory", ({ all }) => bytes(all.process), (_, now) => (now.memory_limit_bytes ? `limit ${bytes(now.memory_limit_bytes)}` : "no limit")],
   ["Up for", (_, now) => lasted(now.uptime_ms)],
 ];
@@ -32,10 +33,10 @@ const COLUMNS = [
   ["In", (worker) => rate(worker.in)],
   ["Out", (worker) => rate(worker.out)],
   ["Deliveries", (worker) => rate(worker.fanout)],
-  ["Loop, half", (worker) => milliseconds(worker.p50)],
+  ["Loop, median", (worker) => milliseconds(worker.p50)],
   ["Loop, 99 %", (worker) => milliseconds(worker.p99)],
   ["Busy", (worker) => percent(worker.busy)],
-  ["Mail", (worker) => whole(worker.mailbox)],
+  ["Mailbox", (worker) => whole(worker.mailbox)],
   ["Histories", (worker) => bytes(worker.history)],
   ["Apps", (worker) => bytes(worker.apps)],
 ];
@@ -51,6 +52,7 @@ export function begin() {
     return { value, more };
   });
   heads(find("workers"), ...COLUMNS.map(([heading], at) => (at === 0 ? heading : [heading, "number"])));
+  pools.begin();
   charts = new Charts(find("charts"), lines);
   const show = () => charts.show(Number(document.querySelector("[name=span]:checked").value), find("by-worker").checked);
   find("span").addEventListener("change", show);

@@ -1,4 +1,4 @@
-// Asks for the figures each second, notices when the server is gone, is back, or is another one. It draws nothing:
+// Reads the figures each second; notices when the server is lost, back, or another process. It draws nothing:
 //   "figures"  with `detail` = { figures, before }
 //   "state"    after every change of `state`
 
@@ -8,15 +8,15 @@ const EVERY_MS = 1_000;
 const LONGEST_MS = 5_000;
 
 class Pulse extends EventTarget {
-  /** "locked" (no key, or none that opens) | "trying" | "live" | "lost" */
+  /** "locked" (no valid key) | "trying" | "live" | "lost" */
   state = "locked";
   /** Why, in words. */
   why = "";
-  /** Since when it has been so, by this machine's clock. */
+  /** The start of the state, by this machine's clock. */
   sinceMs = 0;
   /** The last reading. */
   figures = null;
-  /** The server process has been another one since then; 0: never. */
+  /** When another server process was noticed; 0: never. */
   restartedMs = 0;
 
   #timer = 0;

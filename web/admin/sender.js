@@ -7,7 +7,7 @@ import { count } from "./format.js";
 /** Makes the form; `target` is `{ channel }` or `{ user }`, `done` is called after each success. */
 export function sender(target, done = () => {}) {
   const method = "channel" in target ? "publish" : "push";
-  const data = make("textarea", { rows: "3", spellcheck: "false", required: true, "aria-label": "What is sent" });
+  const data = make("textarea", { rows: "3", spellcheck: "false", required: true, "aria-label": "Data" });
   const isText = make("input", { type: "checkbox" });
   const button = make("button", { type: "submit", class: "primary" }, method === "publish" ? "Publish" : "Push");
   const said = make("p", { class: "said", role: "status" });
@@ -33,7 +33,7 @@ export function sender(target, done = () => {}) {
   return form;
 }
 
-/** JSON where it is some, else the text. */
+/** The value if the text is JSON, else the text. */
 function readAs(text) {
   try {
     return JSON.parse(text);

@@ -1,4 +1,4 @@
-// What is slow: clients that did not keep up, by count, and what held workers up, by name.
+// Slow clients, as counts, and slow turns, handlers and requests, by name.
 
 import { call } from "./api.js";
 import { fill, find, heads, make, table } from "./dom.js";
@@ -8,17 +8,17 @@ import { pulse } from "./pulse.js";
 const AGAIN_MS = 2_000;
 
 const added = (object) => Object.values(object ?? {}).reduce((sum, value) => sum + value, 0);
-/** What is counted of clients, in words. */
+/** The counters of slow and fast clients. */
 const CLIENTS = [
-  ["Closed, because they did not read (1013)", (worker) => worker.slow_consumers],
-  ["Publications that were dropped for those who read too slowly", (worker) => added(worker.publications_dropped)],
-  ["Closed, because nothing was heard of them", (worker) => worker.silent_closed],
-  ["Not read from for a while, as they spoke too fast", (worker) => worker.paced],
-  ["Closed, because they spoke too fast", (worker) => worker.outpaced],
-  ["Messages dropped, as they came too fast", (worker) => worker.messages_dropped],
-  ["Commands of back ends that were too fast, or too much for the memory", (worker) => added(worker.pushes_turned_away)],
+  ["Closed as slow consumers (1013)", (worker) => worker.slow_consumers],
+  ["Publications dropped for slow consumers", (worker) => added(worker.publications_dropped)],
+  ["Closed as silent", (worker) => worker.silent_closed],
+  ["Throttled for exceeding a rate limit", (worker) => worker.paced],
+  ["Closed for exceeding a rate limit", (worker) => worker.outpaced],
+  ["Messages dropped by a rate limit", (worker) => worker.messages_dropped],
+  ["Commands of back ends rejected by rate or memory limits", (worker) => added(worker.pushes_turned_away)],
 ];
-const KINDS = { turn: "Turns of workers", handler: "Handlers of apps", request: "Requests", consumer: "Clients that did not read, and how long they had been silent" };
+const KINDS = { turn: "Turns of workers", handler: "Handlers of apps", request: "Requests", consumer: "Slow consumers, and how long they had not read" };
 
 let timer = 0;
 let isSeen = false;
@@ -71,7 +71,7 @@ async function read() {
     for (const [kind, { note, table: rows }] of Object.entries(tables)) {
       const found = slow[kind] ?? [];
       rows.hidden = found.length === 0;
-      note.textContent = found.length === 0 ? "None took long." : "";
+      note.textContent = found.length === 0 ? "None was slow." : "";
       fill(rows, found.map(({ ms, what, worker, ago_s: ago }) => [`${whole(ms)} ms`, what, String(worker), `${lasted(ago * 1000)} ago`]), ["number", "", "number", ""]);
     }
   } catch (trouble) {

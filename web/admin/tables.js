@@ -46,7 +46,7 @@ async function read() {
 
 function draw(tables) {
   const total = tables.reduce((sum, { bytes: size }) => sum + size, 0);
-  say(find("tables-note"), tables.length === 0 ? "No script has made a table." : `${count(tables.length, "table")}, ${bytes(total)} in all`);
+  say(find("tables-note"), tables.length === 0 ? "No script has created a table." : `${count(tables.length, "table")}, ${bytes(total)} in all`);
   find("tables").hidden = tables.length === 0;
   const kinds = ["", "number", "number", "number", "number"];
   const texts = (one) => [one.name, whole(one.rows), bytes(one.bytes), percent(Math.round((one.bytes / one.bytes_max) * 1e4) / 100), whole(one.evicted)];
@@ -68,7 +68,7 @@ function draw(tables) {
 function detail(one) {
   const holder = find("table");
   if (!one) {
-    holder.replaceChildren(make("p", { class: "empty" }, chosen ? `There is no table “${chosen}”.` : "Choose a table to see what takes its memory."));
+    holder.replaceChildren(make("p", { class: "empty" }, chosen ? `No table is named “${chosen}”.` : "Choose a table to see what takes its memory."));
     return;
   }
   if (!holder.querySelector("h2")) {
@@ -83,7 +83,7 @@ function detail(one) {
       make("h3", {}, "Columns"), region("Columns", columns),
       make("h3", {}, "Indexes"), region("Indexes", indexes));
   }
-  const words = [`at most ${bytes(one.bytes_max)}`, one.ttl ? "rows may expire" : "rows stay", one.loading ? "being loaded: its indexes are not there yet" : ""];
+  const words = [`at most ${bytes(one.bytes_max)}`, one.ttl ? "rows may expire" : "rows do not expire", one.loading ? "being loaded: its indexes are not there yet" : ""];
   say(holder.querySelector("p.small"), words.filter(Boolean).join(", "));
   const size = ["", "mono", "number"];
   fill(columns, one.columns.map(({ name, type, bytes: taken }, at) => [at === 0 ? `${name} (key)` : name, type, bytes(taken)]), size);

@@ -1,4 +1,4 @@
-// Users: the list of those who are connected, and what can be done about one.
+// Users: the list of the connected ones, and the actions on one of them.
 
 import { call } from "./api.js";
 import { careful, find, make, say } from "./dom.js";
@@ -18,11 +18,11 @@ export function begin() {
     noun: "User",
     label: "Find",
     none: "No user is connected.",
-    // Each user has a channel of his own, which is `#` and his name.
+    // Each user has a personal channel, `#` and the name.
     pattern: (text) => `#${patternOf(text)}`,
     name: (channel) => (channel.startsWith("#") ? channel.slice(1) : null),
     href: hrefOf,
-    exact: (text) => (/[*?]/.test(text) ? null : { href: hrefOf(text), label: `Look at “${text}” all the same` }),
+    exact: (text) => (/[*?]/.test(text) ? null : { href: hrefOf(text), label: `Show “${text}” anyway` }),
   });
 }
 
@@ -30,7 +30,7 @@ export function enter(name) {
   listing.enter(name);
   detail?.end();
   detail = name ? new User(find("user"), name) : null;
-  if (!name) find("user").replaceChildren(make("p", { class: "empty" }, "Choose a user to see whether he is connected, to push to him, to end his connections, or to block him."));
+  if (!name) find("user").replaceChildren(make("p", { class: "empty" }, "Choose a user to see the connections, to push, to disconnect, or to block."));
 }
 
 export function leave() {
@@ -40,8 +40,8 @@ export function leave() {
 }
 
 /**
- * What can be done about a user, in the order of the buttons: the label, what is asked once more, and the call, which
- * resolves with what is to be said. Whatever the server learns to do is a row here. What harms nobody is not asked once more.
+ * The actions on a user, in the order of the buttons: the label, the confirmation, and the call, which resolves with
+ * the message to show. A new action is a row here. Harmless actions need no confirmation.
  */
 const DEEDS = [
   {
@@ -49,7 +49,7 @@ const DEEDS = [
     sure: "Press again to disconnect",
     do: async (user) => {
       const { disconnected } = await call("disconnect", { user });
-      return `${count(disconnected, "connection")} ended. Clients of the demo's kind stay away; others may come back at once.`;
+      return `${count(disconnected, "connection")} ended. Clients like the demo do not reconnect; others may reconnect at once.`;
     },
   },
   {
@@ -57,19 +57,19 @@ const DEEDS = [
     sure: "Press again to block",
     do: async (user) => {
       const { disconnected } = await call("block_user", { user });
-      return `Not let in from now on. ${count(disconnected, "connection")} ended.`;
+      return `Blocked. ${count(disconnected, "connection")} ended.`;
     },
   },
   {
-    label: "Let in again",
+    label: "Unblock",
     do: async (user) => {
       await call("unblock_user", { user });
-      return "Let in again.";
+      return "Unblocked.";
     },
   },
 ];
 
-/** One user, asked about as long as he is looked at. */
+/** One user, read again while shown. */
 class User {
   #name;
   #timer = 0;
@@ -82,7 +82,7 @@ class User {
     const deeds = DEEDS.map((deed) => careful(deed.label, deed.sure, () => this.#do(deed)));
     holder.replaceChildren(
       make("a", { class: "back", href: "#users" }, "All users"), make("h2", { class: "name" }, name), this.#facts,
-      make("div", { class: "bar" }, deeds, make("a", { href: hrefOfChannel(`#${name}`) }, "What his channel remembers"), this.#said),
+      make("div", { class: "bar" }, deeds, make("a", { href: hrefOfChannel(`#${name}`) }, "Personal channel"), this.#said),
       make("h3", {}, "Push"), sender({ user: name }, () => this.#read()));
     this.#read();
   }
@@ -108,8 +108,8 @@ class User {
       const { online, connections, last_seen: seen, blocked } = await call("user_status", { user: this.#name });
       if (online) text = `Connected, by ${count(connections, "connection")}.`;
       else if (seen) text = `Not connected; last seen ${moment(seen)}, ${lasted(Date.now() - seen)} ago.`;
-      else text = "Not connected, and not seen since the server process has begun.";
-      if (blocked) text += " Blocked: he is not let in.";
+      else text = "Not connected, and not seen since the server process started.";
+      if (blocked) text += " Blocked: new connections are rejected.";
     } catch (trouble) {
       text = `Not read: ${trouble.message}`;
     }

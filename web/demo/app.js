@@ -1,7 +1,7 @@
-// Start reading here: who this page is, one connection, and the three parts that show it.
+// Start reading here: the user of this page, one connection, and the three parts that show it.
 //   connection.js  keeps the WebSocket up          status.js  shows its state
 //   sdk.js         the same by the centrifuge SDK  panel.js   pushes, and shows how to
-//   feed.js        lists what was pushed
+//   feed.js        lists received pushes
 
 import { Connection } from "./connection.js";
 import { Feed } from "./feed.js";
@@ -12,7 +12,7 @@ import { Status } from "./status.js";
 
 /** The demo's route lets a page listen to this channel. */
 const CHANNEL = "news";
-/** A refused attempt is looked into at most this often: the probe must not double the load on a sick server. */
+/** A refused attempt is probed at most this often: the probe must not double the load on an overloaded server. */
 const PROBE_EVERY_MS = 20_000;
 
 const user = nameFromAddress();
@@ -52,7 +52,7 @@ function showUser() {
   renew();
 }
 
-/** The two clients that this page can be, as links: a page is one of them until it is loaded anew. */
+/** Links to the page with either client; the client changes only with a reload. */
 function showWays() {
   for (const way of ["ws", "sdk"]) {
     const address = new URL(location.href);

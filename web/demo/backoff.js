@@ -1,21 +1,21 @@
 // How long to wait before the next attempt to connect. Pure: no clock, no timer, no DOM.
-// The aim is that ten thousand pages which lose one server come back as a drizzle, not as a flood.
+// Ten thousand pages that lose one server should reconnect spread over time, not at once.
 
 /** The first wait is drawn from at most this many milliseconds; each failure doubles it. */
 export const FIRST_MS = 2_000;
 /** No wait is longer than this. */
 export const LONGEST_MS = 30_000;
-/** A connection that lived this long ends the row of failures. A shorter one counts as one more. */
+/** A connection that lasted this long resets the count of failures. A shorter one counts as a failure. */
 export const STEADY_MS = 5_000;
-/** After `online`, or when a tab is looked at again, the next attempt is at most this far away. */
+/** After `online`, or when a tab becomes visible, the next attempt is at most this far away. */
 export const SOON_MS = 1_500;
 
-/** The share of the wait that is not left to chance, so that "at once" is never drawn. */
+/** The fixed share of the wait, so that it is never 0. */
 const FIXED_SHARE = 0.2;
 
 /**
  * The wait in milliseconds after `failures` attempts in a row that did not last.
- * `leastCeilingMs` widens the draw where the server asked for patience (see `closing.js`).
+ * `leastCeilingMs` raises the range for close codes that ask for a longer delay (see `closing.js`).
  */
 export function waitMs(failures, leastCeilingMs = 0, random = Math.random) {
   const doubled = FIRST_MS * 2 ** Math.min(failures, 10);

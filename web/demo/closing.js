@@ -1,15 +1,15 @@
 // What the end of a connection means for the person in front of the page:
-// a sentence, whether to try again, and how patient to be. Pure.
+// a sentence, whether to try again, and the least delay. Pure.
 
-/** The server is full or stopping: spread the return over at least this long. */
+/** The server is full or stopping: reconnects are spread over at least this time. */
 const PATIENT_MS = 10_000;
 const RESTART_MS = 4_000;
 
 const BY_CODE = {
-  1000: { text: "The server ended the connection in good order.", again: false },
+  1000: { text: "The server closed the connection normally.", again: false },
   1001: { text: "The server is going away: it is stopping or being replaced.", again: true, leastCeilingMs: RESTART_MS },
-  1002: { text: "The server saw a protocol error in what this page sent.", again: true },
-  1003: { text: "The server does not take this kind of message.", again: true },
+  1002: { text: "This page violated the protocol.", again: true },
+  1003: { text: "The server does not accept this kind of message.", again: true },
   1007: { text: "The server got text that is not valid UTF-8.", again: true },
   1008: { text: "The server refused this connection by its rules.", again: false },
   1009: { text: "A message was larger than the server allows.", again: true },
@@ -41,10 +41,10 @@ export function explain({ code, reason, wasOpen }) {
 function byRange(code, wasOpen) {
   if (code === 1006) {
     return wasOpen
-      ? { text: "It broke off without a goodbye: the server process died, or the network did.", again: true }
-      : { text: "The server did not answer, or refused.", again: true };
+      ? { text: "The connection was lost: the server process or the network failed.", again: true }
+      : { text: "The server did not answer, or refused the connection.", again: true };
   }
-  // 3500 to 3999 and 4500 to 4999 say "do not come back"; the halves below them say "do".
+  // 3500 to 3999 and 4500 to 4999 ask clients not to reconnect; the halves below them ask them to.
   if (code >= 3000) {
     const again = code % 1000 < 500;
     return { text: again ? "The server ended the connection." : "The back end disconnected this user.", again };

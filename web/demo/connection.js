@@ -1,4 +1,4 @@
-// One WebSocket that is kept up: connects, notices the end, waits with jitter, connects again.
+// One WebSocket that reconnects: connects, notices the end, waits with jitter, connects again.
 // It knows no DOM and shows nothing; the page listens to its two events:
 //   "state"    after every change of `state`, `nextAt`, `end`
 //   "message"  with `detail` = a string, or an ArrayBuffer
@@ -6,20 +6,20 @@
 import { soonMs, STEADY_MS, waitMs } from "./backoff.js";
 import { explain } from "./closing.js";
 
-/** An attempt without an answer is given up after this long. */
+/** The time limit of an attempt to connect. */
 const OPEN_TIMEOUT_MS = 10_000;
 
 export class Connection extends EventTarget {
   /** "connecting" | "open" | "waiting" (for the next attempt) | "ended" (until `retry`) */
   state = "ended";
-  /** Has it ever been open? Tells "connecting" from "reconnecting". */
+  /** Whether it has ever been open: distinguishes "connecting" from "reconnecting". */
   hasBeenOpen = false;
-  /** Attempts in a row that did not last. */
+  /** Consecutive failed attempts. */
   failures = 0;
   /** When "waiting": the `Date.now()` of the wait's start and of the next attempt. */
   waitFrom = 0;
   nextAt = 0;
-  /** What `explain` said about the last end, if any. */
+  /** The explanation of the last end, if any. */
   end = null;
 
   #url;
@@ -32,7 +32,7 @@ export class Connection extends EventTarget {
     this.#url = url;
   }
 
-  /** Connects now, whatever it was doing. A click on "retry now" ends here. */
+  /** Connects now, in any state; the action of "Retry now". */
   retry() {
     this.#drop();
     this.#set("connecting");
@@ -42,14 +42,14 @@ export class Connection extends EventTarget {
     socket.onmessage = (event) => this.dispatchEvent(new CustomEvent("message", { detail: event.data }));
     socket.onclose = (event) => this.#closed(event.code, event.reason);
     this.#socket = socket;
-    // A server that accepts and then says nothing would otherwise hold the page for minutes.
+    // A server that accepts and then stays silent would otherwise block the page for minutes.
     this.#timer = setTimeout(() => {
       this.#drop();
       this.#closed(1006, "");
     }, OPEN_TIMEOUT_MS);
   }
 
-  /** Brings a long wait forward, with jitter. For `online` and for a tab that is looked at again. */
+  /** Shortens a long wait, with jitter. For `online` and for a tab that becomes visible. */
   hurry() {
     const soon = soonMs();
     if (this.state === "waiting" && this.nextAt - Date.now() > soon) this.#wait(soon);
@@ -72,7 +72,7 @@ export class Connection extends EventTarget {
   #closed(code, reason) {
     const wasOpen = this.state === "open";
     this.#drop();
-    // Only a connection that lasted ends the row: a server that accepts and then drops must not be hammered.
+    // Only a connection that lasted resets the count: a server that accepts and then drops must not be flooded.
     const lasted = wasOpen && Date.now() - this.#openedAt >= STEADY_MS;
     this.failures = lasted ? 0 : this.failures + 1;
     this.end = { ...explain({ code, reason, wasOpen }), code, wasOpen };
@@ -88,7 +88,7 @@ export class Connection extends EventTarget {
     this.#set("waiting");
   }
 
-  /** Lets go of socket and timer. Handlers go first: a late event of an old socket must not speak for the new one. */
+  /** Releases the socket and the timer. Handlers are removed first: late events of an old socket must be ignored. */
   #drop() {
     clearTimeout(this.#timer);
     const socket = this.#socket;

@@ -1,11 +1,11 @@
-// The list of what was pushed to this page, newest first.
+// The list of pushes to this page, newest first.
 // Pushes are gathered and drawn once per frame, so a burst of thousands costs one layout.
 
 import { count, readable } from "./payload.js";
 
 /** Older entries leave the list. */
 const ENTRIES_MAX = 200;
-/** A screen reader is told at most this often. */
+/** A screen reader announces pushes at most this often. */
 const SPEAK_EVERY_MS = 3_000;
 
 const element = (id) => document.getElementById(id);
@@ -24,7 +24,7 @@ export class Feed {
     element("clear").addEventListener("click", () => this.#clear());
   }
 
-  /** Takes what the connection received. */
+  /** Adds a received push. */
   add(data) {
     this.#arrived += 1;
     this.#waiting.push({ number: this.#arrived, at: new Date(), data });

@@ -1,5 +1,5 @@
 // The ready-to-copy lines: one push, in each language a back end may speak. Pure.
-// Every value goes through its language's own quoting: what a visitor types must survive the paste
+// Every value is quoted by its language's rules: a visitor's input must survive the paste
 // exactly, and must never become code.
 
 /** Where examples/push/veche.toml puts the push listener. */
@@ -62,7 +62,7 @@ export const LINES = [
   },
 ];
 
-/** `veche push` takes the text as an argument; what is not text goes in as its own kind. */
+/** `veche push` takes text as an argument; other kinds have options of their own. */
 function vecheLine(push) {
   const target = push.name.startsWith("-") ? `--${push.to}=${word(push.name)}` : `--${push.to} ${word(push.name)}`;
   if (push.word === "binary") return `printf '%s' ${shell(push.value)} | base64 -d \\\n  | veche push ${target} --binary -`;

@@ -33,7 +33,7 @@ export class Panel {
     return Object.fromEntries(new FormData(this.#form));
   }
 
-  /** The push that the form describes. Throws a sentence when what was typed is no JSON, no hex. */
+  /** The push that the form describes. Throws an error for people if the input is not valid JSON or hex. */
   get #push() {
     const { to, name, kind, message } = this.#fields;
     return { to, name: name.trim(), ...typed(kind, message) };
@@ -137,7 +137,7 @@ function sentence(status, answer, push, tookMs) {
   const { handed } = answer.result ?? {};
   if (handed === undefined) return { text: `The server answered ${status}.`, tone: status < 400 ? "good" : "bad" };
   if (handed > 0) return { text: `Handed to ${count(handed, "connection")} in ${tookMs.toFixed(0)} ms.`, tone: "good" };
-  const nobody = push.to === "user" ? `No page is open as ${push.name}` : `Nobody listens to ${push.name}`;
+  const nobody = push.to === "user" ? `No page is open as ${push.name}` : `No page listens to ${push.name}`;
   return { text: `Handed to 0 connections. ${nobody}, so this message is gone.`, tone: "none" };
 }
 

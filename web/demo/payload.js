@@ -43,7 +43,7 @@ function cutTo(text, charsMax) {
 /**
  * What was typed into the panel, as the value of a push.
  * @returns {{word: "data" | "binary", value: unknown}}
- * @throws {Error} with a sentence for the person who typed it
+ * @throws {Error} with a sentence for the visitor
  */
 export function typed(kind, text) {
   if (kind === "json") {

@@ -1,5 +1,5 @@
-// The same as connection.js, by the public `centrifuge` SDK, which connects again by itself. It is loaded when it is asked
-// for (?by=sdk), and may be missing: tests/setup/centrifuge_page.sh fetches it before the binary is built.
+// The same as connection.js, by the public `centrifuge` SDK, which reconnects by itself. It is loaded on request
+// (?by=sdk), and may be missing: tests/setup/centrifuge_page.sh fetches it before the binary is built.
 
 import { explain } from "./closing.js";
 
@@ -14,7 +14,7 @@ export class SdkConnection extends EventTarget {
   #options;
   #client = null;
 
-  /** `user` and `channel` are what the page listens to. */
+  /** `user` and `channel`: the subscriptions of the page. */
   constructor(user, channel) {
     super();
     this.#options = { user, channel };

@@ -15,7 +15,7 @@ export class Status {
   #pushes = 0;
   #openSince = 0;
   #rungAt = 0;
-  /** What a look at the server over plain HTTP said: null | "absent" | "refuses". */
+  /** The result of a probe over plain HTTP: null | "absent" | "refuses". */
   #probe = null;
 
   constructor(connection, user) {
@@ -42,7 +42,7 @@ export class Status {
     });
   }
 
-  /** Says what the probe of a failed attempt found. */
+  /** Sets the result of the probe after a failed attempt. */
   probed(finding) {
     this.#probe = finding;
     this.#words();
@@ -87,17 +87,17 @@ function words(state, { end, hasBeenOpen, failures, user, probe }) {
   const offline = navigator.onLine ? "" : " The browser says that it is offline.";
   switch (state) {
     case "open":
-      return { label: "Open", title: `Listening as ${user}`, text: "What your back end pushes to this name shows below, at once." };
+      return { label: "Open", title: `Listening as ${user}`, text: "Pushes of your back end to this name appear below at once." };
     case "connecting": {
       const attempt = failures > 1 ? ` Attempt ${failures}.` : "";
       return hasBeenOpen
-        ? { label: "Reconnecting", title: `Calling again as ${user}`, text: `The server has not answered yet.${attempt}` }
-        : { label: "Connecting", title: `Calling as ${user}`, text: `The server has not answered yet.${attempt}` };
+        ? { label: "Reconnecting", title: `Reconnecting as ${user}`, text: `The server has not answered yet.${attempt}` }
+        : { label: "Connecting", title: `Connecting as ${user}`, text: `The server has not answered yet.${attempt}` };
     }
     case "waiting":
       return { label: hasBeenOpen ? "Lost" : "Not connected", title: "Trying again soon", text: found(end, probe) + offline };
     default:
-      return { label: "Disconnected", title: "Not coming back by itself", text: end?.text ?? "" };
+      return { label: "Disconnected", title: "No automatic reconnect", text: end?.text ?? "" };
   }
 }
 

@@ -1,4 +1,4 @@
-// In pages under `veche dev`: shows what goes wrong in scripts and what looks wrong, and loads the page anew when its files have changed.
+// In pages under `veche dev`: shows errors and warnings of scripts, and reloads the page when its files have changed.
 // The server adds this file to the HTML that it serves; `veche serve` never does.
 
 const RETRY_MS = 1000;
@@ -29,7 +29,7 @@ let warnings = [];
 let refusal = null;
 let panel = null;
 
-// Text only ever becomes text: what a script fails with may be what a stranger has sent.
+// Inserted as text only: an error message may contain data of a client.
 function make(name, text = "") {
   const element = document.createElement(name);
   element.textContent = text;
@@ -63,8 +63,8 @@ function show() {
 }
 
 function heading() {
-  if (refusal) return "Not reloaded: the old code goes on";
-  return errors.length > 0 ? "A script has failed" : "Something in a script looks wrong";
+  if (refusal) return "Not reloaded: the old code keeps running";
+  return errors.length > 0 ? "A script has failed" : "A script has warnings";
 }
 
 function dismiss() {
@@ -79,7 +79,7 @@ function hear(notice) {
   seen.add(notice.id);
   if (notice.kind === "files") return location.reload();
   if (notice.kind === "reloaded") {
-    // What failed was in code that is no more.
+    // Earlier errors belong to replaced code.
     errors = [];
     warnings = [];
     refusal = null;

@@ -29,7 +29,7 @@ pub fn open(library: &str, folder: &Path, is_synced: bool) -> Box<dyn Candidate>
     }
 }
 
-/// What is stored of a record, as the archive would: channel, offset, time, kind, payload.
+/// The stored fields of a record, as in the archive: channel, offset, time, kind, payload.
 fn value(channel: u32, offset: u64, payload: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(payload.len() + 24);
     value.extend_from_slice(&channel.to_le_bytes());
@@ -307,7 +307,7 @@ impl Lmdb {
             // SAFETY: what a power cut would damage is thrown away after each run.
             unsafe { options.flags(heed::EnvFlags::NO_SYNC) };
         }
-        // SAFETY: nobody else has the folder.
+        // SAFETY: the folder is not shared.
         let environment = unsafe { options.open(folder) }.expect("an environment");
         let mut transaction = environment.write_txn().expect("a transaction");
         let records = environment

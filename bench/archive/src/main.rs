@@ -2,7 +2,7 @@
 //! groups, the oldest of a channel trimmed as its window slides, all of it read once, in order, when the server begins.
 //!
 //! `archive-candidates LIBRARY FOLDER [bytes=128] [records=1000000] [window=50] [channels=10000] [group=500]
-//! [sync=no|yes] [order=robin|skewed]`; one line of figures, and what is left in the folder is opened again.
+//! [sync=no|yes] [order=robin|skewed]`; one line of figures, and the resulting folder is opened again.
 
 mod candidates;
 
@@ -14,7 +14,7 @@ use std::time::Instant;
 pub struct Group<'a> {
     /// Sequence number, channel, offset.
     pub appended: Vec<(u64, u32, u64)>,
-    /// Sequence number, channel and offset of what is trimmed.
+    /// Sequence number, channel and offset of a trimmed publication.
     pub trimmed: Vec<(u64, u32, u64)>,
     pub payload: &'a [u8],
 }
@@ -154,7 +154,7 @@ fn random(state: &mut u64) -> u64 {
     *state
 }
 
-/// CPU time of all threads, user and system, which the kernel tells in hundredths of a second.
+/// CPU time of all threads, user and system, which the kernel reports in hundredths of a second.
 fn cpu_us() -> u64 {
     let text = std::fs::read_to_string("/proc/self/stat").expect("/proc/self/stat");
     let fields: Vec<&str> = text

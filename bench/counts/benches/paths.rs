@@ -27,7 +27,7 @@ fn path(mut path: Path) -> Path {
     if let Err(error) = path.run() {
         panic!("{error}");
     }
-    // Taken down outside of what is counted.
+    // Dropped outside of the counted part.
     path
 }
 

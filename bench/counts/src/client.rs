@@ -1,4 +1,4 @@
-//! What clients send: handshakes, frames, and what comes back.
+//! Handshakes and frames of clients, and the server's responses.
 
 use veche_net::ConnectionId;
 use veche_proto::websocket::{MessageKind, encode_message};
@@ -31,7 +31,7 @@ pub(crate) fn open(rig: &mut WorkerRig, path: &str) -> ConnectionId {
     id
 }
 
-/// Sends bytes and returns what comes back.
+/// Sends bytes and returns the response.
 pub(crate) fn ask(rig: &mut WorkerRig, id: ConnectionId, bytes: Vec<u8>) -> Vec<u8> {
     rig.arrive(id, bytes);
     rig.settle();

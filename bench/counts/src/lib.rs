@@ -1,6 +1,6 @@
 //! The paths whose instructions are counted: each is set up whole, then [run](Path::run) a fixed number of times.
 //!
-//! Paths of a worker run on a real one without sockets ([`veche::stage::WorkerRig`]): what is counted is a turn with one event,
+//! Paths of a worker run on a real one without sockets ([`veche::stage::WorkerRig`]): the counted part is a turn with one event,
 //! from the received bytes to the sent ones, without system calls. Frames and tables are counted alone, so that a change
 //! in them is not lost among the rest. How often a path is run stands in [`OPERATIONS`]; `bench/instructions` divides by it.
 

@@ -13,7 +13,7 @@ impl Path {
     /// Runs it, once.
     ///
     /// # Errors
-    /// It did not do what it is counted for.
+    /// It did not have the expected effect.
     pub fn run(&mut self) -> Result<(), String> {
         (self.0)()
     }

@@ -55,7 +55,7 @@ subscribe = "client"
 const PUSH: u32 = 1;
 /// Idle connections of the worker whose idle turn is counted.
 const IDLE: usize = 1000;
-/// Messages after which LuaJIT has compiled what it is going to compile.
+/// The number of messages after which LuaJIT has finished compiling.
 const WARM: usize = 2000;
 /// Operations before those that are counted: caches fill and buffers grow.
 const WARM_UP: usize = 10;
@@ -102,13 +102,13 @@ fn repeated(
     turns(rig, messages, bytes_each)
 }
 
-/// A client's message comes back, by the route's handler.
+/// A client's message is echoed by the route's handler.
 pub(crate) fn echo(bytes: usize, count: u32) -> Path {
     let mut rig = WorkerRig::new(CONFIG);
     let client = open(&mut rig, "/echo");
     let message = frame(&vec![b'x'; bytes]);
     let echoed = ask(&mut rig, client, message.clone());
-    assert!(echoed.ends_with(&vec![b'x'; bytes]), "it comes back");
+    assert!(echoed.ends_with(&vec![b'x'; bytes]), "it is echoed");
     repeated(rig, client, &message, WARM_UP, count)
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn lua_echo(count: u32) -> Path {
     let client = open(&mut rig, "/app");
     let message = frame(&[b'x'; 20]);
     let echoed = ask(&mut rig, client, message.clone());
-    assert!(echoed.ends_with(&[b'x'; 20]), "it comes back");
+    assert!(echoed.ends_with(&[b'x'; 20]), "it is echoed");
     repeated(rig, client, &message, WARM, count)
 }
 
@@ -140,7 +140,7 @@ pub(crate) fn push_line(count: u32) -> Path {
     let back_end = rig.dial(PUSH);
     let line = b"{\"user\":\"ann\",\"data\":\"hello\"}\n";
     ask(&mut rig, back_end, line.to_vec());
-    assert!(rig.take_sent(ann).ends_with(b"hello"), "ann hears of it");
+    assert!(rig.take_sent(ann).ends_with(b"hello"), "ann receives it");
     repeated(rig, back_end, line, WARM_UP, count)
 }
 

@@ -1,5 +1,5 @@
 // The peer gobwas/ws in its second style: idle connections cost neither a goroutine nor a buffer. One goroutine waits
-// in epoll for all of them and serves who is ready with buffers borrowed from pools. Usage: gobwas-epoll PORT
+// in epoll for all of them and serves ready connections with buffers borrowed from pools. Usage: gobwas-epoll PORT
 package main
 
 import (
@@ -75,7 +75,7 @@ type client struct {
 	fd   int
 }
 
-// serve answers what has arrived. It returns only between two messages, with its input buffer empty, so the buffer
+// serve answers received messages. It returns only between two messages, with its input buffer empty, so the buffer
 // can go back to the pool.
 func (c *client) serve() error {
 	input := inputs.Get().(*bufio.Reader)
@@ -108,7 +108,7 @@ func (c *client) serve() error {
 	}
 }
 
-// echo sends what is left of the reader's message, all its fragments, back as a message of the same kind.
+// echo returns the rest of the reader's message, all its fragments, as a message of the same kind.
 func (c *client) echo(kind ws.OpCode, message io.Reader) error {
 	writer := wsutil.GetWriter(c.conn, ws.StateServerSide, kind, answerBytes)
 	defer wsutil.PutWriter(writer)

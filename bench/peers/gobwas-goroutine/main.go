@@ -33,7 +33,7 @@ func main() {
 	}
 }
 
-// serve answers one client until it goes; how it goes is nobody's concern here.
+// serve answers one client until it disconnects, in any way.
 func serve(conn net.Conn) {
 	defer conn.Close()
 	if _, err := ws.Upgrade(conn); err != nil {
@@ -62,7 +62,7 @@ func serve(conn net.Conn) {
 	}
 }
 
-// echo sends what is left of the reader's message, all its fragments, back as a message of the same kind.
+// echo returns the rest of the reader's message, all its fragments, as a message of the same kind.
 func echo(conn net.Conn, kind ws.OpCode, message io.Reader) error {
 	writer := wsutil.GetWriter(conn, ws.StateServerSide, kind, answerBytes)
 	defer wsutil.PutWriter(writer)

@@ -15,7 +15,7 @@ const server = http.createServer((request, response) => {
 
 const sockets = new WebSocketServer({ server, perMessageDeflate: false });
 sockets.on('connection', (socket) => {
-  // A client that goes away by a reset is the load generator's way to end.
+  // The load generator ends by resetting connections.
   socket.on('error', () => {});
   socket.on('message', (data, binary) => socket.send(data, { binary }));
 });

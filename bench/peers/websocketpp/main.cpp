@@ -47,7 +47,7 @@ int main(int count, char** arguments) {
         server.get_con_from_hdl(client)->get_raw_socket().set_option(asio::ip::tcp::no_delay(true), ignored);
     });
     server.set_message_handler([&server](connection client, endpoint::message_ptr message) {
-        // A client that goes away meanwhile is the load generator's way to end.
+        // The load generator ends by closing connections.
         websocketpp::lib::error_code ignored;
         server.send(client, message->get_payload(), message->get_opcode(), ignored);
     });

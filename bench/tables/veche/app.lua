@@ -1,4 +1,4 @@
--- The visits in a table, and what is asked of it: /load, /check, /churn; and how long things take, beside a Lua table
+-- The visits in a table, and its operations: /load, /check, /churn; and how long things take, beside a Lua table
 -- of tables and Redis: /speed?side=table|plain|redis&what=read|scan|insert. For bench/tables/run, on one worker.
 
 local veche = require "veche"
@@ -41,7 +41,7 @@ function asks.check()
   return { order = order, marks = marks, rows = visits:count() }
 end
 
--- Moves so many visits to another user, place and time, and puts as many new ones in.
+-- Moves this many visits to another user, place and time, and adds as many new ones.
 function asks.churn(query)
   local count = tonumber(query.count)
   for i = 1, count do
@@ -118,7 +118,7 @@ sides.redis = {
   prepare = function() r = veche.redis.connect(veche.config.redis) end,
   read = function(id) return tonumber(r:hget("v:" .. id, "mark")) end,
   scan = function(user)
-    -- Who wants more than the date has to ask for each row.
+    -- Columns besides the date need a read of each row.
     local sum, commands = 0, {}
     local ids = r:zrange("u:" .. user, 0, -1)
     for i, id in ipairs(ids) do commands[i] = { "hmget", "v:" .. id, "visited_at", "mark" } end
@@ -137,7 +137,7 @@ sides.redis = {
 
 local last = ROWS + 10000000
 
--- Nanoseconds of processor time (Redis: of the wall clock) for each of `count`; `rows`: keys are of the first so many, and `hot` of the first ten.
+-- Nanoseconds of processor time (Redis: of the wall clock) for each of `count`; `rows`: keys are of the first of this number, and `hot` of the first ten.
 function asks.speed(query)
   local side, what, count = sides[query.side], query.what, tonumber(query.count)
   local rows = tonumber(query.rows) or ROWS

@@ -142,7 +142,7 @@ mod tests {
         fs::create_dir_all(&above).expect("a folder");
         let folder = CertificateFolder::new(path.clone());
         assert_eq!(folder.account(), None);
-        let lock = folder.lock().expect("a folder").expect("nobody has it");
+        let lock = folder.lock().expect("a folder").expect("it is free");
         assert!(folder.lock().expect("there").is_none());
         drop(lock);
         assert!(folder.lock().expect("there").is_some());

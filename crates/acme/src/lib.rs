@@ -161,12 +161,12 @@ impl CertificateManager {
                     Some(format!("the certificate for {names} has expired"))
                 }
                 _ => Some(format!(
-                    "no certificate for {names} yet: clients that ask for that get the listener's first other one, or an alert if there is none"
+                    "no certificate for {names} yet: clients that request these names get the listener's first other certificate, or an alert if there is none"
                 )),
             };
             if let Some(what) = what {
                 warn!(target: TARGET, directory = masked(&config.acme.directory),
-                    "acme: {what}; it is ordered in {} s",
+                    "acme: {what}; ordering one in {} s",
                     (wanted.due_s - now_s).max(0)
                 );
             }
@@ -193,7 +193,7 @@ impl CertificateManager {
         let lock = match folder.lock() {
             Ok(Some(lock)) => lock,
             Ok(None) => {
-                debug!(target: TARGET, "acme: another process is ordering");
+                debug!(target: TARGET, "acme: another process is already ordering certificates");
                 kept.rests_until = Some(now() + BUSY);
                 return next;
             }
@@ -284,7 +284,7 @@ impl ManagedCertificates {
     }
 
     fn no_cache(&mut self, error: &io::Error) {
-        error!(target: TARGET, "acme: nothing is ordered while the cache can't be written to: {error}");
+        error!(target: TARGET, "acme: no certificates are ordered until the cache is writable: {error}");
         self.rests_until = Some(now() + NO_CACHE);
     }
 }
@@ -313,7 +313,7 @@ impl ManagedCertificate {
             Ok(read) => return Some(held(&read)),
             Err(why) => why,
         };
-        warn!(target: TARGET, "acme: a certificate of the cache is no good, another is ordered: {why}");
+        warn!(target: TARGET, "acme: a cached certificate is unusable, ordering another: {why}");
         None
     }
 }
@@ -353,7 +353,7 @@ impl ActiveOrder {
         if let Some(account) = &ended.account
             && let Err(error) = self.folder.save_account(account)
         {
-            error!(target: TARGET, "acme: the account can't be kept, the next order makes another: {error}");
+            error!(target: TARGET, "acme: the account can't be saved, the next order creates another: {error}");
         }
         let names = self.names.join(", ");
         let now_s = config::unix_now_s();
@@ -377,7 +377,7 @@ impl ActiveOrder {
                 self.save_or_log(&OrderHistory::issued(&self.names, now_s));
                 let days = (held.valid_until_s - now_s) / (24 * 60 * 60);
                 info!(target: TARGET, directory = masked(&self.directory),
-                    "acme: a certificate for {names} was issued, good for {days} days"
+                    "acme: a certificate for {names} was issued, valid for {days} days"
                 );
                 figures.issued.add(1);
             }
@@ -385,7 +385,7 @@ impl ActiveOrder {
                 if let OrderError::NoAccount(_) = why
                     && let Err(error) = self.folder.forget_account()
                 {
-                    error!(target: TARGET, "acme: the account can't be put away: {error}");
+                    error!(target: TARGET, "acme: the rejected account can't be set aside: {error}");
                 }
                 let attempts = self.attempts_failed(Some(&why));
                 self.save_or_log(&attempts);
@@ -401,7 +401,7 @@ impl ActiveOrder {
 
     fn save_or_log(&self, attempts: &OrderHistory) {
         if let Err(error) = self.keep(attempts) {
-            error!(target: TARGET, "acme: when to order next can't be kept: {error}");
+            error!(target: TARGET, "acme: the time of the next order can't be saved: {error}");
         }
     }
 
@@ -412,14 +412,14 @@ impl ActiveOrder {
         let _ = match Certificate::read(&self.file, &self.file) {
             Ok(old) if old.valid_until_s() > now_s => write!(
                 words,
-                "the old one stays, it holds for {} more hours",
+                "the old one stays in use and is valid for {} more hours",
                 (old.valid_until_s() - now_s) / 3600
             ),
             Ok(_) => write!(words, "the old one has expired"),
-            Err(_) => write!(words, "there is none to show"),
+            Err(_) => write!(words, "there is no certificate to present"),
         };
         warn!(target: TARGET, directory = masked(&self.directory),
-            "acme: no certificate for {names}, {words}; {} in a row, the next try comes in {} s: {why}",
+            "acme: no certificate for {names}, {words}; {} in a row, the next attempt is in {} s: {why}",
             match attempts.failures {
                 1 => "1 failure".to_owned(),
                 failures => format!("{failures} failures"),
@@ -453,7 +453,7 @@ mod tests {
                 attempts: OrderHistory::default(),
                 directory: String::new(),
                 folder: folder.clone(),
-                _lock: folder.lock().expect("a folder").expect("nobody has it"),
+                _lock: folder.lock().expect("a folder").expect("it is free"),
             };
             let figures = OrderMetrics::default();
             let ended = OrderOutcome {

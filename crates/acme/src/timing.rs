@@ -136,17 +136,17 @@ impl CertificateInfo {
         self.is_for(names) && now_s <= self.valid_until_s
     }
 
-    /// Checks that the certificate is what was ordered. Storing another one would cause the next order at once.
+    /// Checks that the certificate matches the order. Storing another one would cause the next order at once.
     pub(super) fn check_issued(&self, names: &[String], now_s: i64) -> Result<(), String> {
         let why = match () {
-            () if !self.is_for(names) => format!("it is for {:?} instead", self.names),
-            () if now_s < self.valid_from_s => format!("it holds from {} on", self.valid_from_s),
+            () if !self.is_for(names) => format!("it is for {:?}", self.names),
+            () if now_s < self.valid_from_s => format!("it is valid from {} on", self.valid_from_s),
             () if now_s > self.valid_until_s => format!("it held until {}", self.valid_until_s),
-            () if now_s >= self.renew_s(1.0) => "it is to be renewed already".to_owned(),
+            () if now_s >= self.renew_s(1.0) => "it would have to be renewed at once".to_owned(),
             () => return Ok(()),
         };
         Err(format!(
-            "what was issued is no good: {why} (is the clock right?)"
+            "the issued certificate is unusable: {why} (is the clock right?)"
         ))
     }
 
@@ -204,7 +204,7 @@ mod tests {
         // A certificate of six days is renewed with two left.
         let short = held(&["a.example"], 0, 6);
         assert_eq!(due(Some(&short), 0.0), NOW_S + 4 * DAY_S);
-        // None, one for other names, and an expired one: at once.
+        // Ordered at once: no certificate, one for other names, an expired one.
         assert!(due(None, 0.5) <= NOW_S);
         assert!(due(Some(&held(&["b.example"], 0, 90)), 0.5) <= NOW_S);
         assert!(due(Some(&held(&["a.example"], 90, -1)), 0.5) <= NOW_S);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_of_another_kind_begin_anew() {
+    fn failures_of_another_kind_restart_the_delay() {
         let own = names(&["a.example"]);
         let unreachable = OrderError::Unreachable(String::new());
         let refused = OrderError::Refused(String::new());
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_issued_has_to_be_what_was_ordered() {
+    fn the_issued_certificate_must_match_the_order() {
         let own = names(&["a.example", "b.example"]);
         let judge = |held: CertificateInfo| held.check_issued(&own, NOW_S);
         let both = ["b.example", "a.example"];
@@ -299,7 +299,7 @@ mod tests {
     fn other_names_and_other_clocks_wait_for_nothing() {
         let (own, other) = (names(&["a.example"]), names(&["a.example", "b.example"]));
         let issued = OrderHistory::issued(&own, NOW_S);
-        // An authority that issues unusable certificates is not asked again at once.
+        // An authority that issues unusable certificates gets no further order at once.
         assert_eq!(due_s(&own, None, &issued, NOW_S, 0.0), NOW_S + 3600);
         assert!(due_s(&other, None, &issued, NOW_S, 0.0) <= NOW_S);
         let failed = issued.failed(&own, None, NOW_S, 0.0);

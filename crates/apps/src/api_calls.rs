@@ -88,7 +88,7 @@ impl ApiCalls {
 }
 
 impl AppHosts {
-    /// Starts a call.
+    /// Starts a call of the server API by an application.
     pub(super) fn command(
         &mut self,
         app: AppId,
@@ -99,7 +99,7 @@ impl AppHosts {
     ) {
         let commands = &mut self.commands;
         if commands.under_way.len() >= UNDER_WAY_MAX || commands.bytes + body.len() > BYTES_MAX {
-            let words = format!("api.{method}: too many calls are under way: try again later");
+            let words = format!("api.{method}: too many calls in progress: try again later");
             let fault = CallError::new(CallErrorKind::Refused, words);
             return self.finds.complete(app, token, Err(fault));
         }

@@ -36,7 +36,7 @@ use super::user_search::UserSearches;
 pub(super) const LOG: &str = "veche::app";
 
 /// The error of a publication or subscription that the engine has not answered.
-const UNANSWERED: &str = "internal server error: it may have been done or not";
+const UNANSWERED: &str = "internal server error: the command may or may not have been executed";
 
 /// The delay before deferred publications are retried, in milliseconds.
 const LOOK_AGAIN_MS: u64 = 1;
@@ -132,7 +132,7 @@ impl SubscribeWaiter {
 }
 
 impl PendingSubscribes {
-    /// Returns a ticket whose answer goes to the handler with a token.
+    /// Returns a ticket whose reply is delivered to the handler with a token.
     pub(super) fn issue(&mut self, session: ConnectionId, channel: &str, token: Token) -> Ticket {
         self.last = self.last.wrapping_add(1);
         let waiting = SubscribeWaiter {
@@ -595,7 +595,7 @@ fn only_websocket() -> AppResponse {
             ("Content-Type".into(), "text/plain; charset=utf-8".into()),
             ("Sec-WebSocket-Version".into(), handshake::VERSION.into()),
         ],
-        body: AppBody::Bytes(b"this path speaks WebSocket\n".to_vec()),
+        body: AppBody::Bytes(b"this path requires a WebSocket\n".to_vec()),
     }
 }
 

@@ -12,7 +12,7 @@ use super::app_hosts::AppHosts;
 
 /// Performs calls and returns their outcomes: a [`Port`], or a substitute in tests.
 pub trait CallExecutor {
-    /// Queues a call.
+    /// Queues a call until the next [`flush`](Self::flush).
     fn submit(&mut self, id: CallId, call: Call);
     /// Cancels a call, which then has no outcome.
     fn cancel(&mut self, id: CallId);

@@ -87,7 +87,7 @@ fn hub_query(inquiry: ChannelRequest) -> Result<ChannelQuery, CallError> {
     })
 }
 
-/// Converts the hub's answer for the waiting handler; `None` if no query leads to such an answer.
+/// Converts the hub's reply for the waiting handler; `None` if it is not a reply to such a query.
 pub(super) fn outcome(answer: &HubReply) -> Option<CallOutcome> {
     let reply = match answer {
         HubReply::History(Ok(page)) => ChannelReply::History {

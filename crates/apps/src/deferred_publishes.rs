@@ -32,7 +32,7 @@ pub(super) struct DeferredPublishes {
     last: u64,
     bytes: usize,
     is_full: bool,
-    /// Tells scripts which channels are refused.
+    /// Shows scripts which channels are refused.
     refused: Rc<PublishGate>,
     /// Paused sessions, each until the publications up to a number are with the hub.
     sessions: VecDeque<(u64, ConnectionId)>,
@@ -89,7 +89,7 @@ impl DeferredPublishes {
         self.sessions.push_back((self.last, session));
     }
 
-    /// Takes the sessions whose messages can be resumed.
+    /// Takes the sessions whose messages can continue.
     pub(super) fn take_resumed(&mut self, into: &mut Vec<ConnectionId>) {
         let first = self.waiting.first().copied().unwrap_or(u64::MAX);
         while let Some((_, session)) = self.sessions.pop_front_if(|one| one.0 < first) {
@@ -97,12 +97,12 @@ impl DeferredPublishes {
         }
     }
 
-    /// Returns the gate that tells scripts which publications are refused.
+    /// Returns the gate that shows scripts which publications are refused.
     pub(super) fn refused(&self) -> &Rc<PublishGate> {
         &self.refused
     }
 
-    /// Defers a publication.
+    /// Queues a publication until its home accepts it.
     pub(super) fn push(&mut self, channel: &str, payload: Payload) {
         self.last += 1;
         self.waiting.insert(self.last);
@@ -129,7 +129,7 @@ impl DeferredPublishes {
         }
     }
 
-    /// Passes on the publications that are accepted now. `home` returns the worker of a channel's home if that is
+    /// Passes on the publications that the hub accepts now. `home` returns the worker of a channel's home if that is
     /// another worker, whose lane is then tried only once. `take` returns whether the hub accepted a publication.
     pub(super) fn publish_ready(
         &mut self,

@@ -16,7 +16,7 @@ const FRAGMENTS_MAX: u32 = 65_536;
 
 /// A connection to be opened.
 pub struct OutgoingConnection {
-    /// The server's address.
+    /// The resolved address of the server.
     pub address: SocketAddr,
     /// The host that the certificate has to match.
     pub host: String,
@@ -28,9 +28,9 @@ pub struct OutgoingConnection {
 
 /// An action for the worker.
 pub enum DialAction {
-    /// Opens a connection.
+    /// Opens a connection, which then reports success or failure.
     Dial(Box<OutgoingConnection>),
-    /// Abandons a connection that is no longer wanted.
+    /// Abandons a connection that is no longer needed.
     HangUp(DialId),
 }
 

@@ -34,7 +34,37 @@ enum AppSubscribeResult {
 
 impl AppHosts {
     /// Executes the effects of a call; returns the answer if it is for `current`.
+    #[inline]
     pub(super) fn execute_effects(
+        &mut self,
+        id: AppId,
+        current: Option<ConnectionId>,
+        shared: &mut Context,
+    ) -> Option<ImmediateAnswer> {
+        // Most calls have no effects and skip the large frame of the loop.
+        if self.has_effects(id, shared) {
+            self.execute_pending(id, current, shared)
+        } else {
+            None
+        }
+    }
+
+    /// Returns whether the application has effects to execute. Records its slow handler, if there is one.
+    #[inline]
+    fn has_effects(&mut self, id: AppId, shared: &mut Context) -> bool {
+        let Some(app) = self.app(id) else {
+            return false;
+        };
+        if let Some(slow) = app.runtime.take_slow() {
+            let what = || format!("{}: {}", app.volume.name(), slow.handler);
+            let journal = &mut shared.requests.outboxes.access_log;
+            journal.record_duration(SlowEventKind::Handler, slow.ms, what);
+        }
+        app.runtime.has_effects()
+    }
+
+    #[inline(never)]
+    fn execute_pending(
         &mut self,
         id: AppId,
         current: Option<ConnectionId>,
@@ -42,17 +72,9 @@ impl AppHosts {
     ) -> Option<ImmediateAnswer> {
         let mut direct = None;
         // Effects caused by answers within the loop are executed in its next round.
-        loop {
-            let app = self.apps.get_mut(usize::from(id.0))?.as_mut()?;
-            if let Some(slow) = app.runtime.take_slow() {
-                let what = || format!("{}: {}", app.volume.name(), slow.handler);
-                let journal = &mut shared.requests.outboxes.access_log;
-                journal.record_duration(SlowEventKind::Handler, slow.ms, what);
-            }
-            if !app.runtime.has_effects() {
-                return direct;
-            }
+        while self.has_effects(id, shared) {
             let mut effects = std::mem::take(&mut self.spare);
+            let app = self.app(id)?;
             app.runtime.take_effects(&mut effects);
             let mut refused = Vec::new();
             let mut joined = Vec::new();
@@ -251,6 +273,7 @@ impl AppHosts {
                 }
             }
         }
+        direct
     }
 
     fn file(&self, id: AppId, relative: String) -> Option<AppFile> {
@@ -381,7 +404,7 @@ impl AppHosts {
         let method = about.map(|about| about.method.as_str());
         let path = about.map(|about| about.path.as_str());
         let text = text.replace('\t', "  ");
-        // One record with its traceback; the log escapes line breaks, so a record can't imitate another line.
+        // Writes one record with its traceback; the log escapes line breaks, so a record can't imitate another line.
         macro_rules! record {
             ($level:ident) => {
                 $level!(target: LOG, app, worker, connection, user, method, path, "{text}")
@@ -396,7 +419,7 @@ impl AppHosts {
     }
 }
 
-/// Returns the answer if it is for the request that is being delivered; otherwise delivers it separately.
+/// Returns the response if it belongs to the request that is being delivered; otherwise delivers it separately.
 fn answer(
     current: Option<ConnectionId>,
     to: ConnectionId,

@@ -22,7 +22,7 @@ const CONFIG: &str = "[[listen]]\naddress = \"127.0.0.1:8080\"\n\
     [[route]]\npath = \"/a\"\nhandler = \"lua\"\nscript = \"app.lua\"\n\
     [[namespace]]\nname = \"kept\"\nhistory_size = 10\n";
 
-/// Returns a configuration with an application that answers nothing.
+/// Returns a configuration with an application that never responds.
 fn config() -> Config {
     let folder = std::env::temp_dir().join(format!("veche-apps-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");

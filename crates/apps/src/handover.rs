@@ -97,7 +97,7 @@ impl AppHosts {
         };
         let volume = Arc::clone(&app.volume);
         let (name, memory) = (volume.name(), app.runtime.memory_bytes());
-        error!(target: LOG, app = name, worker, memory, "its VM exceeded its memory limit by far: replacing it");
+        error!(target: LOG, app = name, worker, memory, "its VM far exceeded its memory limit: replacing it");
         let is_service = app.life.is_some();
         let result = app.runtime.restart(&volume.program);
         self.execute_effects(id, None, shared);
@@ -108,7 +108,7 @@ impl AppHosts {
             Ok(()) => {}
             Err(error) => {
                 let words = volume.start_error(&error);
-                error!(target: LOG, worker, "no other VM: {words}");
+                error!(target: LOG, worker, "no replacement VM: {words}");
             }
         }
     }
@@ -128,8 +128,8 @@ impl AppHosts {
         });
     }
 
-    /// Continues the shutdown of a removed application: closes its clients, and drops it once it is idle or its time is
-    /// over.
+    /// Continues the shutdown of a removed application: closes its clients, and drops it once it is idle or its time
+    /// limit has passed.
     pub(super) fn continue_shutdown(&mut self, id: AppId, shared: &mut Context) {
         let now_ms = shared.now.mono_ms;
         let Some(app) = self.app(id) else { return };

@@ -40,7 +40,7 @@ pub(super) struct PendingHooks {
     warnings: LogThrottle,
 }
 
-/// A decision that waits until the publications after one number, up to another, are with the hub.
+/// A decision that is delayed until the publications in a range of numbers have been passed to the hub.
 struct DeferredDecision {
     behind: u64,
     up_to: u64,
@@ -88,7 +88,7 @@ impl PendingHooks {
 }
 
 impl AppHosts {
-    /// Asks an application for a decision, which is stored in the requests, now or later, in every case.
+    /// Requests a decision of an application, which is stored in the requests, now or later, in every case.
     pub(super) fn run_hook(
         &mut self,
         app: AppId,

@@ -14,28 +14,28 @@ use veche_script::{Script, Snapshots};
 use veche_store::Store;
 use veche_types::{ConnectionId, Now};
 
-/// What runs the handlers of one application on one worker.
+/// The runtime of one application on one worker.
 #[expect(
     clippy::large_enum_variant,
-    reason = "Lua's is the usual one, and its messages go through no further pointer"
+    reason = "most applications use Lua, whose messages should need no further pointer"
 )]
 pub(super) enum HostedRuntime {
     /// A virtual machine of Lua.
     Script(Script),
     /// A script behind FastCGI.
     PerEvent(Box<PerEvent>),
-    /// Processes of its own.
+    /// Separate processes.
     Workers(Box<Workers>),
 }
 
-/// What is run.
+/// The program of an application, from which runtimes are created.
 #[derive(Clone, Debug)]
 pub(super) enum Program {
-    /// Lua.
+    /// The code of a Lua application.
     Script(Box<veche_script::Program>),
     /// Requests to a script.
     PerEvent(Arc<veche_remote::Program>),
-    /// A command that is run in processes of its own.
+    /// A command that runs in separate processes.
     Workers(veche_pool::Program),
 }
 
@@ -49,7 +49,7 @@ pub(super) enum StartError {
     #[error("{0}")]
     Workers(String),
     /// The name belonged to an application of another kind.
-    #[error("an app that changes its runtime needs another name, or a restart")]
+    #[error("changing the runtime of an app requires another name or a restart")]
     OtherRuntime,
 }
 
@@ -73,7 +73,7 @@ impl Program {
         }
     }
 
-    /// Returns the script's own program, where it is one in Lua.
+    /// Returns the program of the script; `None` if the application is not in Lua.
     pub(super) fn script_mut(&mut self) -> Option<&mut veche_script::Program> {
         match self {
             Self::Script(program) => Some(program),
@@ -89,7 +89,7 @@ impl Program {
         }
     }
 
-    /// Gives a script in Lua a store and a seed of its own.
+    /// Sets the store and the seed of a script in Lua.
     pub(super) fn seed(&mut self, store: &Arc<Store>, seed: u64) {
         if let Some(program) = self.script_mut() {
             program.store = Arc::clone(store);

@@ -37,3 +37,4 @@ pub use notices::Notices;
 pub use recorder::{AppRecorder, RecordedEntry};
 pub use registry::{AppRegistry, AppSet, seeded, warnings};
 pub use remote_sends::AppWorkerMessage;
+pub use veche_pool::{PoolFigures, PoolGauges, PoolRegistry, RestartReason};

@@ -9,7 +9,7 @@ use veche_types::MessageKind;
 /// The most entries of one run; later ones are dropped.
 const ENTRIES_MAX: usize = 100_000;
 
-/// A recorded action.
+/// An action of an application, recorded by `veche test`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RecordedEntry {
     /// An application wrote a log line or failed.
@@ -26,13 +26,13 @@ pub enum RecordedEntry {
         /// The text of the line.
         text: String,
     },
-    /// An application published.
+    /// An application published to a channel.
     Published {
         /// The name of the channel.
         channel: String,
         /// Whether the data is text or binary.
         kind: MessageKind,
-        /// The published data.
+        /// The data as published.
         data: Vec<u8>,
     },
 }

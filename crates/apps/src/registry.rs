@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use veche_calls::Secret;
+use veche_calls::{Databases, Secret};
 use veche_frontends::AppId;
 use veche_frontends::hooks::HookKinds;
 use veche_outbound::Outbound;
+use veche_pool::PoolRegistry;
 use veche_runtime::wire::EventName;
 use veche_runtime::{Effect, Effects, Host, Level, Runtime};
 use veche_script::{AppRole, LoadRun, ScriptApp, ScriptLimits, Snapshots, SourceCode};
@@ -21,9 +22,8 @@ use super::service::Lifecycle;
 /// One application that can be run.
 #[derive(Clone, Debug)]
 pub struct AppBundle {
-    /// What runs.
     pub(super) program: Program,
-    /// What lies below may be answered with.
+    /// The folder of files that responses may contain.
     pub files: Option<Arc<Path>>,
     /// The instance, for a service.
     pub slot: Option<InstanceSlot>,
@@ -99,7 +99,7 @@ pub fn seeded(shelf: &AppSet, seed: u64, services: Option<&[String]>) -> Result<
     for name in services.unwrap_or_default() {
         let mut volumes = shelf.iter().flatten();
         if !volumes.any(|volume| is_of(volume, name)) {
-            return Err(format!("the configuration has no service {name:?}"));
+            return Err(format!("there is no service {name:?} in the configuration"));
         }
     }
     let runs = |volume: &AppBundle| match services {
@@ -134,6 +134,8 @@ pub struct AppRegistry {
     pub store: Arc<Store>,
     /// Performs the calls of applications.
     pub outbound: Outbound,
+    /// Figures of applications in processes.
+    pub pools: PoolRegistry,
     /// The load test whose users the services play.
     load_run: Option<Arc<dyn LoadRun>>,
 }
@@ -168,12 +170,12 @@ impl AppRegistry {
             shelf[usize::from(id)] = Some(Arc::new(volume));
         };
         for (place, app) in config.apps.iter().enumerate() {
-            let mut volume = self.read(app, AppRole::Clients, None)?;
+            let mut volume = self.read(app, AppRole::Clients, None, &config.databases)?;
             volume.hears_events = config.listener == Some(place);
             put(self.id(&app.name), volume);
         }
         for service in &config.services {
-            for (name, volume) in self.service_instances(service)? {
+            for (name, volume) in self.service_instances(service, &config.databases)? {
                 put(self.id(&name), volume);
             }
         }
@@ -184,6 +186,7 @@ impl AppRegistry {
     fn service_instances(
         &self,
         service: &config::ServiceConfig,
+        databases: &Arc<Databases>,
     ) -> Result<Vec<(String, AppBundle)>, String> {
         let config::ServiceConfig {
             app,
@@ -198,7 +201,7 @@ impl AppRegistry {
             instance,
             restart: *restart,
         };
-        let first = self.read(app, role(1), Some(seat(1)))?;
+        let first = self.read(app, role(1), Some(seat(1)), databases)?;
         let volumes = (1..=*instances).map(|instance| {
             let mut volume = first.clone();
             volume.slot = Some(seat(instance));
@@ -239,13 +242,14 @@ impl AppRegistry {
         app: &config::AppConfig,
         role: AppRole,
         seat: Option<InstanceSlot>,
+        databases: &Arc<Databases>,
     ) -> Result<AppBundle, String> {
         let failed = |error: &dyn std::fmt::Display| format!("app {:?}: {error}", app.name);
         if let Some(fastcgi) = &app.fastcgi {
             return Ok(self.behind_fastcgi(app, fastcgi));
         }
         if let Some(processes) = &app.processes {
-            return Ok(self.in_processes(app, processes));
+            return Ok(self.in_processes(app, processes, databases));
         }
         let code = Arc::new(SourceCode::read(&app.script).map_err(|error| failed(&error))?);
         let files = app.files.as_deref().map(Arc::from);
@@ -258,6 +262,7 @@ impl AppRegistry {
             name: app.name.clone(),
             options,
             has_files: files.is_some(),
+            databases: Arc::clone(databases),
             limits: ScriptLimits {
                 memory_bytes_max: usize::try_from(app.memory_bytes_max).unwrap_or(usize::MAX),
                 cpu_budget: app.cpu_budget,
@@ -294,7 +299,7 @@ impl AppRegistry {
 }
 
 impl AppRegistry {
-    /// An application whose script another server runs.
+    /// Creates an application whose script runs behind FastCGI.
     fn behind_fastcgi(&self, app: &config::AppConfig, fastcgi: &config::Fastcgi) -> AppBundle {
         let is_named = |event: &&EventName| fastcgi.events.iter().any(|name| name == event.name());
         let options = serde_json::to_string(&app.options).unwrap_or_else(|_| "{}".to_owned());
@@ -320,23 +325,31 @@ impl AppRegistry {
     }
 
     /// An application that runs in processes of its own. Each time it is read it is another generation of them.
-    fn in_processes(&self, app: &config::AppConfig, processes: &config::Processes) -> AppBundle {
+    fn in_processes(
+        &self,
+        app: &config::AppConfig,
+        processes: &config::Processes,
+        databases: &Arc<Databases>,
+    ) -> AppBundle {
         let options = serde_json::to_string(&app.options).unwrap_or_else(|_| "{}".to_owned());
-        let program = veche_pool::Program::new(veche_pool::Options {
+        let options = veche_pool::Options {
             name: app.name.clone(),
             command: processes.command.clone(),
             folder: processes.folder.clone(),
+            databases: Arc::clone(databases),
             options,
             workers: processes.workers,
             jobs_max: processes.jobs_max,
             ttl: processes.ttl,
+            idle_ttl: processes.idle_ttl,
             queue: processes.queue,
             queue_timeout: processes.queue_timeout,
             start_timeout: processes.start_timeout,
             stop_timeout: processes.stop_timeout,
             event_timeout: processes.event_timeout,
             rss_bytes_max: processes.rss_bytes_max,
-        });
+        };
+        let program = veche_pool::Program::new(options, self.pools.of(&app.name));
         AppBundle {
             warnings: Vec::new(),
             program: Program::Workers(program),
@@ -348,7 +361,7 @@ impl AppRegistry {
     }
 }
 
-/// What a script was warned of while it was loaded.
+/// Warnings from the loading of a script.
 fn warnings_of(runtime: &mut HostedRuntime) -> Vec<String> {
     let mut effects = Effects::default();
     runtime.take_effects(&mut effects);

@@ -14,7 +14,7 @@ use super::user_search::{UserSearch, UserSearchResult};
 /// Limit of queued bytes for one worker; beyond it messages are dropped.
 const WAITING_BYTES_MAX: usize = 32 << 20;
 
-/// Size from which a message takes no further actions.
+/// A message of at least this many bytes gets no further actions.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Bytes of an action in addition to its data.

@@ -43,10 +43,10 @@ enum LifecycleState {
 /// Whether the services of a worker may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServicePhase {
-    /// Not yet: services of another process of this server may still run.
+    /// The service has not started: services of another process of this server may still run.
     Held,
     Open,
-    /// Services have been told to stop, and are aborted at a time.
+    /// Services have been requested to stop, and are aborted at a time.
     Stopping {
         until_ms: u64,
     },
@@ -113,7 +113,7 @@ impl AppHosts {
         self.phase = ServicePhase::Held;
     }
 
-    /// Starts the services that were held back, unless they have been told to stop.
+    /// Starts the services that were held back, unless they have been requested to stop.
     pub fn start_services(&mut self) {
         if self.phase == ServicePhase::Held {
             self.phase = ServicePhase::Open;
@@ -125,7 +125,7 @@ impl AppHosts {
         app.is_service() && matches!(self.phase, ServicePhase::Held | ServicePhase::Over)
     }
 
-    /// Tells services to stop; they are aborted at a time in monotonic milliseconds.
+    /// Requests services to stop; they are aborted at a time in monotonic milliseconds.
     pub(super) fn shut_down_services(&mut self, until_ms: u64, shared: &mut Context) {
         match &mut self.phase {
             // No service has started.
@@ -142,7 +142,7 @@ impl AppHosts {
         }
     }
 
-    /// Drops services that were told to stop and are idle or past their time limit.
+    /// Drops services that were requested to stop and are idle or past their time limit.
     pub(super) fn end_services(&mut self, shared: &mut Context) {
         let ServicePhase::Stopping { until_ms } = self.phase else {
             return;
@@ -244,9 +244,9 @@ impl AppHosts {
         let at_ms = now_ms + wait_ms;
         life.state = LifecycleState::Due { at_ms };
         if has_failed {
-            warn!(target: LOG, app = name, "the service {how}: again in {wait_ms} ms");
+            warn!(target: LOG, app = name, "the service {how}: restarting in {wait_ms} ms");
         } else {
-            info!(target: LOG, app = name, "the service {how}: again in {wait_ms} ms");
+            info!(target: LOG, app = name, "the service {how}: restarting in {wait_ms} ms");
         }
     }
 }

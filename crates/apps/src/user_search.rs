@@ -12,7 +12,7 @@ use veche_runtime::{Runtime, Token};
 use super::app_hosts::AppHosts;
 use super::remote_sends::RemoteAction;
 
-/// The time after which a missing answer is given up, in milliseconds.
+/// The time after which a missing answer is abandoned, in milliseconds.
 const PATIENCE_MS: u64 = 5000;
 
 /// Bytes of a connection's address in a message.
@@ -20,7 +20,7 @@ const PLACE_BYTES: usize = size_of::<WorkerConnection>();
 
 /// A search request to another worker.
 pub(super) struct UserSearch {
-    /// The requesting worker.
+    /// Index of the requesting worker.
     from: u16,
     token: Token,
     user: String,
@@ -81,7 +81,7 @@ impl PendingSearch {
 }
 
 impl AppHosts {
-    /// Starts a search.
+    /// Starts a search for the connections of a user on all workers.
     pub(super) fn find(
         &mut self,
         app: AppId,
@@ -152,7 +152,7 @@ impl AppHosts {
             .extract_if(|_, find| find.until_ms <= now_ms);
         let late = late.map(|((app, token), _)| {
             let seconds = PATIENCE_MS / 1000;
-            let words = format!("connections: a worker has not answered within {seconds} s");
+            let words = format!("connections: a worker has not responded within {seconds} s");
             (
                 app,
                 token,

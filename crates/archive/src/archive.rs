@@ -56,7 +56,7 @@ pub fn open(folder: &Path, options: &Options) -> Result<(Archive, LoadedStreams)
     if last == LastRun::Damaged {
         return Err(Error::Damaged {
             path: folder.into(),
-            reason: "the previous run could not write to it".to_owned(),
+            reason: "the previous run could not write to the archive".to_owned(),
         });
     }
     let is_new = !Database::is_in(folder);
@@ -135,10 +135,11 @@ pub fn set_aside(folder: &Path) -> Result<PathBuf, Error> {
     Ok(aside)
 }
 
-/// Makes the next [`open`] give all streams new epochs: for a folder restored from a backup, whose epochs clients may
-/// know with later offsets.
+/// Makes the next [`open`] give all streams new epochs: for a folder restored from a backup, whose clients may know
+/// later offsets of the same epochs.
 ///
 /// # Errors
+///
 /// [`Error::InUse`], [`Error::Io`].
 pub fn renew_epochs(folder: &Path) -> Result<(), Error> {
     let _lock = Lock::take(folder)?;

@@ -67,7 +67,7 @@ const TABLES: &str = "
         checksum integer not null
     ) strict;";
 
-/// The open database.
+/// The database file of one folder, opened by one process.
 #[derive(Debug)]
 pub(crate) struct Database {
     connection: Connection,
@@ -82,7 +82,7 @@ pub(crate) struct Database {
 /// The result of a maintenance step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Maintenance {
-    /// Nothing was due.
+    /// No maintenance was due.
     Idle,
     /// The log was moved into the tables.
     Checkpoint,
@@ -139,7 +139,7 @@ impl Database {
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
             .map_err(|source| explain(&self.path, source))?;
         let (application, format) = (self.number("application_id")?, self.number("user_version")?);
-        // After the log was read, and before it is written.
+        // Opening the database has read the log; nothing has been written to it yet.
         self.tail = self.read_tail()?;
         let tables = tables_of(&self.connection).map_err(|source| explain(&self.path, source))?;
         let is_new = application == 0 && tables.is_empty();
@@ -302,7 +302,7 @@ impl Database {
     pub(crate) fn sync(&self) -> Result<(), Error> {
         let path = self.log();
         match File::open(&path).and_then(|file| file.sync_data()) {
-            // Everything is in the tables.
+            // The log is gone: all its content is in the tables.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             synced => synced.map_err(|source| Error::Io { path, source }),
         }
@@ -343,7 +343,7 @@ impl Database {
     /// Moves everything into the tables and closes the file.
     pub(crate) fn close(self) -> Result<(), Error> {
         self.checkpoint("truncate")?;
-        // Without its log the file can be copied alone.
+        // Without its WAL the database can be copied as a single file.
         let is_kept = self
             .connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
@@ -370,7 +370,7 @@ impl Database {
         wal_tail::cut(&path, frames, PAGE_BYTES).map_err(|source| Error::Io { path, source })
     }
 
-    /// Returns the number of whole frames in the log, and how many of them are in the tables.
+    /// Returns the number of complete frames in the log, and how many of them are in the tables.
     fn log_frames(&self) -> Result<(u64, u64), Error> {
         self.checkpoint("noop")
     }

@@ -11,15 +11,15 @@ pub enum Error {
     /// Another process uses the folder.
     #[error("{} belongs to another running process{}", path.display(), of_process(*.pid))]
     InUse {
-        /// The folder.
+        /// Path of the archive's folder.
         path: PathBuf,
-        /// The id of that process, if known.
+        /// The id of the other process, if known.
         pid: Option<u32>,
     },
     /// The file was written by a later version.
     #[error("{} has format {found}, this version supports formats up to {known}", path.display())]
     Newer {
-        /// The file.
+        /// Path of the database file.
         path: PathBuf,
         /// The format of the file.
         found: u32,
@@ -29,13 +29,13 @@ pub enum Error {
     /// The file is a database of another application.
     #[error("{} is not an archive of channel history", path.display())]
     Foreign {
-        /// The file.
+        /// Path of the foreign database file.
         path: PathBuf,
     },
     /// The file is damaged beyond automatic repair. [`set_aside`](crate::set_aside) makes room for a new one.
     #[error("{} is damaged: {reason}", path.display())]
     Damaged {
-        /// The file.
+        /// Path of the damaged database file.
         path: PathBuf,
         /// The database's error message.
         reason: String,
@@ -45,15 +45,15 @@ pub enum Error {
     Io {
         /// The file or folder concerned.
         path: PathBuf,
-        /// The system's error.
+        /// The error of the system call.
         source: io::Error,
     },
     /// Any other database error: no space, no permission, a disk error.
     #[error("{}: {source}", path.display())]
     Database {
-        /// The file.
+        /// Path of the database file.
         path: PathBuf,
-        /// The database's error.
+        /// The error of the database.
         source: rusqlite::Error,
     },
     /// The archive was closed before everything could be written. None of the lost batches were reported as durable.
@@ -61,7 +61,7 @@ pub enum Error {
     Unwritten {
         /// The number of lost batches.
         batches: u64,
-        /// The last error.
+        /// The text of the last error.
         reason: String,
     },
 }

@@ -95,7 +95,7 @@ impl Index {
         self.streams.insert(Arc::clone(&head.name), stream);
     }
 
-    /// Adds a publication that was read; older ones come first.
+    /// Adds a publication that was read from the database; older ones come first.
     pub(crate) fn load_row(
         &mut self,
         name: &Arc<str>,
@@ -274,7 +274,7 @@ impl ChangeSet {
         plan
     }
 
-    /// Returns whether there are no changes.
+    /// Returns whether the record contains no changes.
     pub(crate) fn is_empty(&self) -> bool {
         let has_rows = self.added.iter().any(Option::is_some);
         !has_rows && self.removed.is_empty() && self.streams.is_empty() && self.dropped.is_empty()

@@ -117,7 +117,7 @@ struct Queue {
     is_closed: bool,
 }
 
-/// A submitted batch.
+/// Records that were submitted together and become durable together.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) number: u64,
@@ -171,7 +171,6 @@ impl Lane {
         (self.wake)();
     }
 
-    /// Wakes the worker.
     pub(crate) fn wake(&self) {
         (self.wake)();
     }
@@ -188,7 +187,7 @@ impl Lane {
         queue.batches.len() as u64
     }
 
-    /// Returns whether the writer is gone and nothing is left.
+    /// Returns whether the writer has ended and all of its entries are consumed.
     pub(crate) fn is_over(&self) -> bool {
         self.is_abandoned.load(Ordering::Acquire) && self.queue.lock().batches.is_empty()
     }

@@ -2,7 +2,7 @@
 //! stream's epoch, top offset and version.
 //!
 //! Each worker submits batches of [`Record`]s through its own [`Writer`] and continues; a thread of the archive commits
-//! the batches that arrived meanwhile as one group, and tells each worker the last of its batches that is durable.
+//! the batches that arrived meanwhile as one group, and reports the last durable batch to each worker.
 //! Nothing is read while the server runs: [`open`] returns the whole content once.
 //!
 //! The crate knows nothing of hubs, expiry or publishers. Storage is SQLite; `docs/decisions/12-archive.md` explains

@@ -13,10 +13,10 @@ pub struct LoadedStreams {
     pub(crate) warnings: Vec<Warning>,
 }
 
-/// A stored stream.
+/// A stream as it was stored when the archive was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadedStream {
-    /// The channel name.
+    /// Name of the stream's channel.
     pub name: Arc<str>,
     /// The epoch of the stream.
     pub epoch: u64,
@@ -69,7 +69,7 @@ pub enum Warning {
     /// Publications of a channel are damaged; they and older ones were skipped.
     #[error("the history of channel {channel:?} up to offset {offset} is damaged and was skipped")]
     History {
-        /// The channel name.
+        /// Name of the channel that lost publications.
         channel: Arc<str>,
         /// The offset of the last lost publication.
         offset: u64,

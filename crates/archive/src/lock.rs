@@ -8,7 +8,7 @@ use std::process;
 use crate::error::Error;
 use crate::run_state;
 
-/// Holds the lock while it lives.
+/// Holds the lock until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Lock {
     file: File,

@@ -23,7 +23,7 @@ pub struct Options {
 pub enum FsyncPolicy {
     /// Each commit is synced: a power cut loses nothing that was reported as durable.
     EveryCommit,
-    /// Syncs at this interval: a power cut may lose that much.
+    /// Syncs at this interval: a power cut may lose the data of that time.
     Interval(Duration),
     /// Left to the operating system: a power cut may lose some seconds or some MiB.
     Never,

@@ -10,7 +10,7 @@ use bytes::Bytes;
 pub enum Record {
     /// A stream was started. An earlier stream of that channel is dropped.
     Opened {
-        /// The channel name.
+        /// Name of the stream's channel.
         channel: Arc<str>,
         /// The epoch of the new stream.
         epoch: u64,
@@ -20,7 +20,7 @@ pub enum Record {
     /// A publication was stored. A stream that is unknown or has another epoch is started by it; an offset not beyond
     /// the top is ignored.
     Published {
-        /// The channel name.
+        /// Name of the stream's channel.
         channel: Arc<str>,
         /// The epoch of the stream.
         epoch: u64,
@@ -29,24 +29,24 @@ pub enum Record {
     },
     /// Publications with lower offsets were dropped.
     Trimmed {
-        /// The channel name.
+        /// Name of the stream's channel.
         channel: Arc<str>,
         /// The first offset that may still be stored.
         below: u64,
     },
     /// All publications were dropped; epoch, top offset and version stay.
     Cleared {
-        /// The channel name.
+        /// Name of the stream's channel.
         channel: Arc<str>,
     },
     /// The stream was dropped.
     Dropped {
-        /// The channel name.
+        /// Name of the stream's channel.
         channel: Arc<str>,
     },
 }
 
-/// A stored publication.
+/// A publication as stored on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredPublication {
     /// The offset in the stream.
@@ -55,7 +55,7 @@ pub struct StoredPublication {
     pub at_ms: u64,
     /// The kind of the payload: a number interpreted only by the hub.
     pub kind: u8,
-    /// The payload.
+    /// The data as published, opaque here.
     pub payload: Bytes,
     /// The version of the state, if the publisher sent one.
     pub version: Option<StoredVersion>,

@@ -46,14 +46,14 @@ pub fn boot_id() -> Option<String> {
     (!id.is_empty()).then(|| id.to_owned())
 }
 
-/// How the last run ended, as far as the next one needs to know.
+/// The end of the last run, as far as the next run depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LastRun {
-    /// Nothing that was reported as durable is lost.
+    /// All data reported as durable was present.
     Whole,
     /// The machine went down: data reported as durable may be lost. An unknown boot counts as a different one.
     Lost,
-    /// The content is from another past: [`renew_epochs`](crate::renew_epochs).
+    /// The content was restored from elsewhere: [`renew_epochs`](crate::renew_epochs).
     Renew,
     /// The database was readable, but not writable.
     Damaged,
@@ -102,7 +102,7 @@ pub(crate) fn renew(folder: &Path) -> io::Result<()> {
 
 /// Makes the next start ignore the database.
 pub(crate) fn damaged(folder: &Path) {
-    // If this fails, the next start detects it by itself.
+    // If this fails, the next start detects the damage itself.
     let _ = write(folder, DAMAGED);
 }
 
@@ -128,7 +128,7 @@ pub(crate) enum RenewalCause {
     Log,
     /// The machine went down.
     Machine,
-    /// It was requested.
+    /// The operator requested new epochs.
     Asked,
 }
 
@@ -185,7 +185,7 @@ mod tests {
         assert!(is_lost(Some("first")));
         begin(&folder, Some("first"), FsyncPolicy::EveryCommit).expect("written");
         assert!(!is_lost(Some("second")) && !is_lost(None));
-        // As it was once written in a sandbox.
+        // A state file as written in a sandbox by earlier versions.
         fs::write(folder.join(FILE), " later\n").expect("written");
         assert!(is_lost(Some("first")) && is_lost(None));
         fs::write(folder.join(FILE), "first\n").expect("written");

@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 /// Counters since the archive was opened, and its state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveStats {
-    /// Committed records.
+    /// Number of committed records.
     pub records: u64,
     /// Committed payloads and extra data in bytes.
     pub bytes: u64,
-    /// Committed groups.
+    /// Number of commits, each of one group of batches.
     pub commits: u64,
     /// Syncs required by the policy; checkpoints sync in addition.
     pub fsyncs: u64,
@@ -19,7 +19,7 @@ pub struct ArchiveStats {
     pub checkpoints: u64,
     /// Records without effect, such as an offset that was stored already.
     pub ignored: u64,
-    /// Failed attempts.
+    /// Number of failed attempts to write.
     pub errors: u64,
     /// Bytes that wait to be committed, for all writers.
     pub queue_bytes: u64,

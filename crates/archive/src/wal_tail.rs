@@ -17,9 +17,9 @@ const ROUNDS_MAX: u32 = 1 << 20;
 pub(crate) struct WalTail {
     /// The length in bytes.
     pub(crate) bytes: u64,
-    /// The number of whole frames in it that end a commit.
+    /// The number of complete frames that end a commit.
     pub(crate) commits: u64,
-    /// It has a frame of neither the current nor an earlier round.
+    /// Whether a frame belongs neither to the current nor to an earlier round.
     is_garbled: bool,
 }
 
@@ -51,7 +51,7 @@ impl WalTail {
             file.read_exact(&mut frame)?;
             let next = at + FRAME_HEADER_BYTES + page_bytes;
             let salt = Salt::of(&frame[8..16]);
-            // A damaged header does not tell the round, but the first frame does.
+            // A damaged header does not have the round, but the first frame does.
             let round = *round.get_or_insert(salt);
             let is_of_this_round = salt == round;
             if is_of_this_round || !salt.is_before(round) {

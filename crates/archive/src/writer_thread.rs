@@ -1,5 +1,5 @@
-//! The writer thread: commits the batches that have arrived as one group, reports them as durable, and keeps the files
-//! small. Failed writes are retried until they succeed; meanwhile batches queue up as far as there is room.
+//! The writer thread: commits the waiting batches as one group, reports them as durable, and keeps the files small.
+//! Failed writes are retried until they succeed; meanwhile batches queue up to the limit.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const GROUP_BYTES_MAX: usize = 4 << 20;
 /// Delay of maintenance after a commit, so that many small commits don't each cause it.
 const MAINTENANCE_DELAY: Duration = Duration::from_millis(50);
 
-/// Number of times that the database is found damaged before the thread gives up.
+/// Number of times that the database is found damaged before the thread ends.
 const DAMAGES_MAX: u32 = 2;
 
 /// The state of the writer thread.
@@ -39,7 +39,7 @@ pub(crate) struct WriterThread {
     /// Changes from the start that must be written first.
     opening: Option<Opening>,
     shared: Arc<SharedState>,
-    /// The lane that comes first in the next group.
+    /// The lane that goes first in the next group.
     first_lane: usize,
     /// When to sync, if something was written since.
     sync_at: Option<Instant>,
@@ -49,7 +49,7 @@ pub(crate) struct WriterThread {
     is_maintenance_failing: bool,
     /// How often the database was found damaged.
     damages: u32,
-    /// Dropped last.
+    /// Dropped last, so that no other process opens the folder before the database is closed.
     _lock: Lock,
 }
 
@@ -72,7 +72,7 @@ struct Group {
 /// The share of one lane.
 struct LanePart {
     lane: Arc<Lane>,
-    /// The last batch.
+    /// Number of the lane's last batch in the group.
     batch: u64,
     batches: u64,
     bytes: usize,
@@ -92,7 +92,7 @@ impl WriterThread {
             folder: folder.into(),
             fsync: options.fsync,
             boot: options.boot.clone(),
-            // Without any pause it would do nothing but fail.
+            // Without a pause the thread would retry without end.
             retry: options.retry.max(Duration::from_millis(1)),
             database,
             index,
@@ -146,7 +146,7 @@ impl WriterThread {
         };
         if opening.is_lost {
             // The evidence of the loss, such as the end of the log, disappears before the new epochs are sure to stay:
-            // until then this file tells the next start.
+            // until then this file records it for the next start.
             run_state::begin(&self.folder, None, FsyncPolicy::Never).map_err(failed)?;
         }
         if !opening.repairs.is_empty() {
@@ -204,7 +204,7 @@ impl WriterThread {
         }
         let reason = self.shared.counters.last_error.lock().clone();
         let closed = match self.database.take() {
-            // The next start has to find what this one found.
+            // The next start has to find the same state.
             Some(_) if self.opening.is_some() => Ok(()),
             Some(database) => database.close().inspect(|()| {
                 if unwritten == 0 {
@@ -373,7 +373,7 @@ impl WriterThread {
         }
     }
 
-    /// Nothing has arrived: does or waits for what is due.
+    /// Without new batches: performs or awaits due maintenance.
     fn idle(&mut self) {
         match [self.sync_at, self.maintain_at].into_iter().flatten().min() {
             Some(at) => thread::park_timeout(at.saturating_duration_since(now())),
@@ -468,7 +468,7 @@ fn payload_bytes(record: &Record) -> u64 {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "this thread has a life of its own: nothing that decides asks for the time"
+    reason = "this thread reads the time itself: no decision depends on it"
 )]
 fn now() -> Instant {
     Instant::now()

@@ -50,7 +50,7 @@ fn its_files_are_for_their_owner_alone() {
             names,
             ["history.sqlite", "history.sqlite-wal", "lock", "run"]
         );
-        // As if it had been killed.
+        // The copy is as after a kill.
         let read = |name: &String| fs::read(folder.path().join(name)).expect("read");
         let copies: Vec<Vec<u8>> = names.iter().map(read).collect();
         archive.close().expect("closed");
@@ -261,7 +261,7 @@ fn the_disk_is_asked_once_in_an_interval() {
     let mut worker = Worker::new(&archive);
     let batch = worker.append(vec![published("a", 1, 1, "x")]);
     worker.wait(batch);
-    // Nothing else arrives, and it is synced all the same.
+    // Nothing else arrives, yet the data is synced.
     while archive.stats().fsyncs == 0 {
         std::thread::yield_now();
     }
@@ -291,7 +291,7 @@ fn writers_come_and_go() {
 }
 
 #[test]
-fn space_is_given_back() {
+fn free_pages_are_released() {
     let folder = Folder::new("space");
     let (archive, _) = open(&folder, FsyncPolicy::Never);
     let mut worker = Worker::new(&archive);
@@ -365,7 +365,7 @@ fn a_machine_crash_renews_epochs() {
         };
         assert_eq!(epoch != 7, is_renewed);
         assert_eq!(warnings.len(), usize::from(is_renewed));
-        // It is recorded, and stays.
+        // The run is recorded, and remains recorded.
         let next = vec![published("chat:1", epoch, 2, "two")];
         let (found, warnings) = write(&folder, fsync, next);
         assert_eq!((found, warnings), (vec![(epoch, 1)], vec![]));

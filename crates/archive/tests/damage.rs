@@ -34,7 +34,7 @@ fn archive_with_log(name: &str, batches: u64) -> (Folder, Vec<Model>) {
     (copy, models)
 }
 
-/// What opening reported about the end of the log.
+/// The reported state of the end of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {
     Nothing,
@@ -218,7 +218,7 @@ fn history_before_a_damaged_publication_is_left_out() {
             channel: news,
             offset: 2,
         };
-        // Reported once, then it is gone.
+        // The damage is reported once; the next start is clean.
         assert_eq!(
             loaded.warnings(),
             if round == 0 {

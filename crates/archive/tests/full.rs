@@ -59,7 +59,7 @@ fn run_full(folder: &Path, make_room: impl FnOnce()) {
 }
 
 /// Runs the test again on its own file system of the given size in MiB. Returns `false` if the system does not permit
-/// that.
+/// this.
 fn on_its_own_disk(mib: u32, test: &str) -> bool {
     let folder = support::Folder::new("tmpfs");
     fs::create_dir_all(folder.path()).expect("a folder");

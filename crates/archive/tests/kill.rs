@@ -1,5 +1,5 @@
-//! A process that appends is killed at random moments: everything reported as durable is there, in order, and nothing
-//! that was never appended.
+//! A process that appends is killed at random moments: all records reported as durable are present, in order, and no
+//! others.
 
 mod support;
 
@@ -76,7 +76,7 @@ fn kill_again_and_again(kills: u32, fsync: &str) {
             .stdout(Stdio::piped())
             .spawn()
             .expect("a child");
-        // From its first output on it may be killed at any moment.
+        // From its first output on, the process may be killed at any moment.
         let mut left = random.u32(1..150);
         let mut its_checkpoints = 0;
         let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
@@ -93,7 +93,7 @@ fn kill_again_and_again(kills: u32, fsync: &str) {
             std::hint::black_box(step);
         });
         child.kill().expect("killed");
-        // Everything it reported before its end counts.
+        // All records that it reported before its end count.
         for line in lines.map_while(Result::ok) {
             its_checkpoints = note(&line, &mut acknowledged).unwrap_or(its_checkpoints);
         }

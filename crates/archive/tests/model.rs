@@ -14,7 +14,7 @@ use veche_archive::{FsyncPolicy, Record, StoredPublication, StoredVersion};
 enum Step {
     /// A batch of the given worker.
     Batch(u8, Vec<Change>),
-    /// Close and reopen.
+    /// The archive is closed and reopened.
     Close,
     /// Reopen from a copy of the current files, as after a kill. Everything is in the log then: there is too little for
     /// a checkpoint during the copy.
@@ -32,7 +32,7 @@ enum Change {
         version: Option<(u64, bool)>,
         has_extra: bool,
     },
-    /// Keeps only the given number.
+    /// Trims the history to the given number.
     Trim(u8, u64),
     Clear(u8),
     Drop(u8),

@@ -1,4 +1,4 @@
-//! Channel queries of scripts: history and presence. These are no calls to external services: the channel's home
+//! Channel queries of scripts: history and presence. These are not calls to external services: the channel's home
 //! answers.
 
 /// The kind of a query.
@@ -17,7 +17,7 @@ pub enum ChannelRequest {
     Presence,
     /// The number of members.
     PresenceStats,
-    /// The status of the user whose personal channel it is.
+    /// The status of the user of a personal channel.
     UserStatus,
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::Secret;
 
-/// A script behind a FastCGI server, and how it is asked. Equal ones share their limits and connections.
+/// A script behind a FastCGI server, and the settings of its requests. Equal ones share their limits and connections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FastcgiPool {
     /// Address of the server: `unix:/PATH` or `HOST:PORT`.
@@ -17,9 +17,9 @@ pub struct FastcgiPool {
     pub size: usize,
     /// For opening a connection.
     pub connect_timeout: Duration,
-    /// How long a request may wait for another one to end.
+    /// The longest wait of a request for the end of another one.
     pub wait_timeout: Duration,
-    /// How long a request may take.
+    /// The time limit of a request.
     pub timeout: Duration,
     /// For how long a connection is kept without a request; zero: not at all.
     pub idle_timeout: Duration,
@@ -34,20 +34,20 @@ pub struct Fastcgi {
     pub pool: Arc<FastcgiPool>,
     /// The client's request that it belongs to.
     pub client: FastcgiClient,
-    /// Further variables of the script, of which one may be a key.
+    /// Additional variables of the script; a value may be a secret.
     pub variables: Vec<(&'static str, Secret)>,
-    /// The body, which is no form.
+    /// The body, which is not a form.
     pub body: Vec<u8>,
 }
 
-/// What a script learns of the client whose event it handles.
+/// Properties of the client whose event a script handles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FastcgiClient {
     /// Path of its request.
     pub path: String,
     /// Query of its request without the `?`, encoded.
     pub query: String,
-    /// Its address, where it is known.
+    /// The client's address, if known.
     pub remote: Option<IpAddr>,
     /// Headers of its request.
     pub headers: Vec<(String, String)>,
@@ -60,6 +60,6 @@ pub struct FastcgiReply {
     pub status: u16,
     /// The body of the response.
     pub body: Vec<u8>,
-    /// What came on STDERR.
+    /// The script's output on STDERR.
     pub log: Vec<u8>,
 }

@@ -44,12 +44,12 @@ pub struct HttpRequest {
 /// Which certificates are trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CertificateTrust {
-    /// Those of the system's authorities.
+    /// The certificates that the system trusts.
     #[default]
     System,
-    /// Those of the authorities in a PEM file.
+    /// The certificates in a PEM file.
     File(PathBuf),
-    /// All certificates, without verification.
+    /// All certificates are accepted without verification.
     Anybody,
 }
 

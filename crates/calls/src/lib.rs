@@ -1,9 +1,10 @@
 //! Calls of scripts to external services, and their replies: plain types.
 //!
-//! `script` creates a [`Call`] for a handler and does not know its performer; `outbound` performs it and does not know
-//! its origin. Each kind of call is a file of its own.
+//! `script` creates a [`Call`] for a handler without knowledge of its execution; `outbound` executes it without
+//! knowledge of its origin. Each kind of call has its own file.
 
 pub mod channel;
+mod databases;
 mod fastcgi;
 mod handle;
 mod http;
@@ -16,6 +17,7 @@ mod secret_url;
 mod server;
 mod worker_connection;
 
+pub use databases::Databases;
 pub use fastcgi::{Fastcgi, FastcgiClient, FastcgiPool, FastcgiReply};
 pub use handle::Handle;
 pub use http::{CertificateTrust, HttpCall, HttpReply, HttpRequest, ReadBody, ReplyBody};
@@ -59,11 +61,11 @@ pub enum Call {
 /// The successful result of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// Answers [`Call::Resolve`]; at least one address.
+    /// The answer to [`Call::Resolve`]; at least one address.
     Addresses(Vec<IpAddr>),
     /// The answer to [`HttpCall::Fetch`].
     Http(Box<HttpReply>),
-    /// Answers [`HttpCall::Read`]: the next bytes of a body, `None` at its end.
+    /// The answer to [`HttpCall::Read`]: the next bytes of a body, `None` at its end.
     Chunk(Option<Vec<u8>>),
     /// The answer to [`Call::Mysql`].
     Mysql(mysql::MysqlReply),
@@ -93,9 +95,9 @@ pub struct CallError {
 /// The kinds of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallErrorKind {
-    /// There was no reply within the time limit: the call may have had an effect.
+    /// No reply arrived within the time limit: the call may have had an effect.
     Timeout,
-    /// All connections of a pool were in use until the wait limit: nothing was sent.
+    /// All connections of a pool were in use until the wait limit: the call was not sent.
     PoolFull,
     /// No connection could be established: nothing was sent.
     Unreachable,

@@ -67,7 +67,7 @@ pub enum MysqlAction {
 /// The part of a result that is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultMode {
-    /// All rows of the result.
+    /// Requests all rows of the result.
     Rows,
     /// The first row only, if any.
     Row,
@@ -95,7 +95,7 @@ pub enum MysqlValue {
 pub enum MysqlReply {
     /// The answer for [`ResultMode::Rows`].
     Rows(Rows),
-    /// Answers [`ResultMode::Row`] with at most one row.
+    /// The answer to [`ResultMode::Row`], at most one row.
     Row(Rows),
     /// The answer for [`ResultMode::Value`].
     Value(Option<MysqlValue>),

@@ -42,7 +42,7 @@ impl fmt::Debug for Secret {
 /// The protection of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TlsMode {
-    /// Without TLS; the default mode.
+    /// TLS is off; the default mode.
     #[default]
     Off,
     /// TLS; the certificate has to match the host and come from an authority of the system.

@@ -166,9 +166,9 @@ impl TagTest {
 #[derive(Debug)]
 struct Number<'a> {
     is_negative: bool,
-    /// Without leading zeros.
+    /// Digits before the point, without leading zeros.
     whole: &'a str,
-    /// Without trailing zeros.
+    /// Digits after the point, without trailing zeros.
     fraction: &'a str,
 }
 

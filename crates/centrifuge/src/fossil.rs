@@ -53,7 +53,7 @@ struct DeltaWriter<'a> {
     /// Cuts must be between characters.
     is_text: bool,
     out: Vec<u8>,
-    /// Offset up to which it is written.
+    /// The offset up to which the input is written.
     written: usize,
 }
 
@@ -136,7 +136,7 @@ impl<'a> DeltaWriter<'a> {
     }
 
     fn end(mut self) -> Option<Vec<u8>> {
-        // If the rest is too long, it need not be copied to see that.
+        // If the rest is too long for the limit, there is no need to copy it.
         let left = self.new.len() - self.written;
         if self.out.len() + left >= self.new.len() {
             return None;

@@ -1,24 +1,25 @@
 //! The wire format of Centrifugo's client protocol, version 2: decoding of commands, and encoding of replies and
 //! pushes, as JSON and Protobuf.
 //!
-//! Pure: it knows no socket, no session and no clock, nor which command is allowed when. What comes is borrowed; what
-//! is no command is refused with a [`MalformedMessage`] and never panics. What leaves goes to the end of a buffer, and nothing
+//! Pure: it knows no socket, no session and no clock, nor which command is allowed when. Input is borrowed; input that
+//! is not a command is rejected with a [`MalformedMessage`] and never panics. Output is appended to a buffer, and nothing
 //! else is allocated for it.
 //!
 //! ```
 //! use veche_centrifuge::{
-//!     Data, Encoding, Limits, Outcome, Publication, Push, PushBody, Reply, Request, SubscribeResult,
+//!     DecodeLimits, Encoding, Outcome, Publication, PublicationData, Push, PushBody, Reply, Request,
+//!     SubscribeResult,
 //! };
 //!
 //! let message = br#"{"id":2,"subscribe":{"channel":"chat:1"}}"#;
-//! let command = Encoding::Json.commands(message, Limits::default()).next().unwrap()?;
+//! let command = Encoding::Json.commands(message, DecodeLimits::default()).next().unwrap()?;
 //! assert!(matches!(command.request, Request::Subscribe(request) if request.channel == "chat:1"));
 //!
 //! let mut out = Vec::new();
 //! let outcome = Outcome::Subscribe(SubscribeResult::default());
 //! Encoding::Json.write_reply(&mut out, &Reply { id: command.id, outcome });
 //! out.push(b'\n');
-//! let publication = Publication { offset: 6, ..Publication::new(Data::Json(r#"{"a":1}"#)) };
+//! let publication = Publication { offset: 6, ..Publication::new(PublicationData::Json(r#"{"a":1}"#)) };
 //! let body = PushBody::Publication(publication);
 //! Encoding::Json.write_push(&mut out, &Push { channel: "chat:1", body });
 //! assert_eq!(

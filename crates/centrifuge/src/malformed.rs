@@ -3,7 +3,7 @@
 /// An invalid message. Always the client's fault: the connection ends with
 /// [`BadRequest`](crate::DisconnectCode::BadRequest).
 ///
-/// The text tells what is wrong and where, and never repeats the message, which may contain secrets; it can be logged.
+/// The text has the error and its place, and never repeats the message, which may contain secrets; it can be logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedMessage {
     /// A message above the limit on its length.

@@ -10,7 +10,7 @@ use crate::write::fields::{Fields, Message};
 /// A push to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Push<'a> {
-    /// Its channel; empty if it concerns the connection.
+    /// The channel of the push; empty if it concerns the connection.
     pub channel: &'a str,
     /// The content of the push.
     pub body: PushBody<'a>,

@@ -152,7 +152,7 @@ impl<'a> Iterator for Commands<'a> {
                 self.left = left;
                 draft.and_then(CommandBuilder::finish)
             }
-            // Regardless of its content, it is one too many.
+            // Whatever its content, this command exceeds the limit.
             None => Err(MalformedMessage::TooManyCommands),
         };
         if command.is_err() {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::read::json;
 use crate::{PublicationData, StreamPosition};
 
-/// One command of a client.
+/// A command of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command<'a> {
     /// Identifies the reply; 0 for commands without one: [`Request::Send`] and [`Request::Pong`].

@@ -213,7 +213,7 @@ fn history() {
 }
 
 #[test]
-fn what_the_application_is_told_and_asked() {
+fn commands_for_the_application() {
     check(
         r#"{"send":{"data":{"a":"b"}}}"#,
         (
@@ -345,7 +345,7 @@ fn texts_are_borrowed_unless_something_in_them_is_escaped() {
 }
 
 #[test]
-fn who_speaks_one_way_begins_without_a_command() {
+fn unidirectional_clients_start_without_a_command() {
     let limits = DecodeLimits::default();
     let json = br#"{"token":"T","subs":{"user#2694":{"recover":true,"offset":12,"epoch":"xD5R"}}}"#;
     let connect = Encoding::Json.connect_request(json, limits).unwrap();

@@ -102,7 +102,7 @@ fn combinations() {
 }
 
 #[test]
-fn what_is_none() {
+fn invalid_filters_are_rejected() {
     let leaf = json!({ "key": "k", "cmp": "eq", "val": "v" });
     for filter in [
         json!({}),

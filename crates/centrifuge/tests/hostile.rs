@@ -91,7 +91,7 @@ fn ids_are_of_32_bits() {
 }
 
 #[test]
-fn what_is_no_json_is_said_to_be_none_and_where() {
+fn invalid_json_is_reported_with_its_position() {
     check(Json, b"{", json(1, 1));
     check(Json, b"}", json(1, 1));
     check(Json, b"{}\n{\"id\":", json(2, 6));

@@ -20,7 +20,7 @@ const LIMITS: DecodeLimits = DecodeLimits {
     commands_max: 64,
 };
 
-/// JSON other than strings, which stand for the text in them.
+/// JSON values other than strings, which could be JSON themselves.
 fn json() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("null".to_owned()),

@@ -277,7 +277,7 @@ fn publications() {
 }
 
 #[test]
-fn who_comes_and_goes() {
+fn joins_and_leaves() {
     let info = r#"{"user":"42","client":"c-1","conn_info":{"n":1},"chan_info":[2]}"#;
     check_push(
         &format!(r#"{{"channel":"c","join":{{"info":{info}}}}}"#),

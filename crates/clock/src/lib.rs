@@ -9,7 +9,10 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Returns the time of the control side: for supervisors and control threads, never for workers.
-#[expect(clippy::disallowed_methods, reason = "no worker calls it")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "never called on a worker's thread"
+)]
 #[must_use]
 pub fn now() -> Instant {
     Instant::now()

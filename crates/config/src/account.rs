@@ -18,9 +18,9 @@ use crate::types::{Config, RunAs};
 #[derive(Debug, thiserror::Error)]
 pub enum AccountError {
     /// The user or group does not exist.
-    #[error("server.{what}: there is no {what} {name:?} on this machine; a number needs no entry")]
+    #[error("server.{what}: this machine has no {what} {name:?}; a number needs no entry")]
     Unknown {
-        /// "user" or "group".
+        /// The kind of account: "user" or "group".
         what: &'static str,
         /// The name in the configuration.
         name: String,
@@ -43,20 +43,20 @@ pub enum AccountError {
 /// An access right to a file or folder, as a bit of its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessRight {
-    /// Search a folder.
+    /// Search a folder, which opening a file in it requires.
     Enter = 0o1,
     /// Write to a file, or create files in a folder.
     Write = 0o2,
-    /// Read a file.
+    /// Read a file, or list a folder.
     Read = 0o4,
 }
 
 /// The account that the supervisor, running as root, gives the server process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// The user id.
+    /// The numeric user id of the server process.
     pub uid: u32,
-    /// The group id.
+    /// The numeric group id of the server process.
     pub gid: u32,
 }
 
@@ -117,8 +117,8 @@ impl Account {
         owned.fold(Ok(()), io::Result::and)
     }
 
-    /// Creates missing folders for ordered certificates, history and tables, owned by the account. Existing ones keep
-    /// their owner, so that a wrong path gives nothing away.
+    /// Creates missing folders for ordered certificates, history and tables, owned by the account. Existing folders
+    /// keep their owner, so that a wrong path exposes no other folder.
     pub fn own_cache(&self, config: &Config) -> io::Result<()> {
         if !config.ordered().is_empty() {
             make_folder(&config.acme.folder(), Some(self.owner()))?;
@@ -138,7 +138,7 @@ impl Account {
         match self.may(AccessRight::Write, about.uid(), about.gid(), about.mode()) {
             true => Ok(()),
             false => Err(io::Error::other(format!(
-                "server.user can't write it, it belongs to user {}: give it away (chown) or remove it",
+                "server.user can't write it, it belongs to user {}: change its owner (chown) or remove it",
                 about.uid()
             ))),
         }
@@ -223,28 +223,28 @@ mod tests {
     }
 
     #[test]
-    fn nobody_named_is_nobody_to_become() {
+    fn without_a_user_the_account_stays() {
         assert_eq!(Account::of(None).expect("no error"), None);
     }
 
     #[test]
-    fn who_is_not_there_is_told() {
+    fn missing_accounts_are_reported() {
         let error = |run_as| {
             let found = Account::of(Some(&run_as));
-            found.expect_err("nobody").to_string()
+            found.expect_err("an error").to_string()
         };
         assert_eq!(
             error(run_as("veche-has-no-such-user", None)),
-            "server.user: there is no user \"veche-has-no-such-user\" on this machine; a number needs no entry"
+            "server.user: this machine has no user \"veche-has-no-such-user\"; a number needs no entry"
         );
         assert!(
             error(run_as("root", Some("veche-has-none")))
-                .starts_with("server.group: there is no group")
+                .starts_with("server.group: this machine has no group")
         );
     }
 
     #[test]
-    fn what_it_may_write() {
+    fn writable_paths_of_the_account() {
         let account = Account { uid: 5, gid: 6 };
         for (uid, gid, mode, may) in [
             (5, 6, 0o640, true),

@@ -5,6 +5,7 @@
 
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use veche_frontends::access::NetworkRules;
@@ -28,6 +29,7 @@ mod access_log;
 mod acme;
 mod answers;
 mod apps;
+mod databases;
 mod engine;
 mod events;
 mod fastcgi;
@@ -113,7 +115,7 @@ pub(super) fn check(
         tables
             .iter()
             .find(|table| table.section == section)
-            .expect("raw makes one of each")
+            .expect("raw creates one of each")
     };
     let all = |section| tables.iter().filter(move |table| table.section == section);
 
@@ -131,6 +133,7 @@ pub(super) fn check(
     checker.keyless(all(Section::Listen), &listeners, has_keys);
     let mut apps = checker.apps(all(Section::App));
     let services = checker.services(all(Section::Service), &apps);
+    let databases = checker.databases(all(Section::Database));
     let routes = checker.routes(all(Section::Route), &listeners, &mut apps, has_keys);
     let namespaces = checker.namespaces(all(Section::Namespace));
     checker.budgets(&limits, all(Section::Namespace).zip(&namespaces));
@@ -198,6 +201,7 @@ pub(super) fn check(
             .into_iter()
             .map(|service| service.expect("a problem otherwise"))
             .collect(),
+        databases: Arc::new(databases),
         routes: routes
             .into_iter()
             .map(|route| route.expect("a problem otherwise"))
@@ -249,7 +253,7 @@ pub(super) fn control_of(file: &Path, text: &str) -> PathBuf {
     let tables = raw::read(text, &mut Problems::new(file, text));
     let server = tables.iter().find(|table| table.section == Section::Server);
     let control = server.and_then(|table| self::text(table, "control"));
-    base_of(file).join(control.expect("raw makes the section, and the directive has a default"))
+    base_of(file).join(control.expect("raw creates the section, and the directive has a default"))
 }
 
 /// Returns the folder that relative paths start at.
@@ -334,7 +338,7 @@ impl Checker<'_> {
             .join(text(table, "control").expect("has a default"));
         if control.as_os_str().len() > CONTROL_PATH_BYTES_MAX {
             let message = format!(
-                "control: the path of a socket has at most {CONTROL_PATH_BYTES_MAX} bytes, found {} with the file's folder in front",
+                "control: the path of a socket may have at most {CONTROL_PATH_BYTES_MAX} bytes, found {} including the folder of the configuration",
                 control.as_os_str().len()
             );
             self.problems.add(table.value_at("control"), message);
@@ -346,7 +350,7 @@ impl Checker<'_> {
         } else if table.has("log_rotate") {
             self.warn(
                 table.key_at("log_rotate"),
-                "log_rotate: there is no log_file to rotate",
+                "log_rotate: log_file is not set, so nothing is rotated",
             );
         }
         let snapshots = text(table, "snapshots").map(|folder| self.base.join(folder));
@@ -395,7 +399,7 @@ impl Checker<'_> {
             snapshots,
         };
         if table.has("group") && !table.has("user") {
-            let message = "group: needs user, which is not set";
+            let message = "group: requires user, which is not set";
             self.problems.add(table.key_at("group"), message);
         }
         (self.problems.count() == before).then_some(server)
@@ -409,7 +413,7 @@ impl Checker<'_> {
         {
             self.problems.add(
                 table.value_at(name),
-                format!("{name}: there is no folder {}", folder.display()),
+                format!("{name}: the folder {} does not exist", folder.display()),
             );
         }
     }
@@ -517,7 +521,7 @@ impl Checker<'_> {
         if self.has_admin && !listeners.iter().any(|listener| may_be(listener.role)) {
             self.warn(
                 table.value_at("keys"),
-                "keys: no [[listen]] has role \"internal\", so there is no admin page",
+                "keys: no [[listen]] has role \"internal\", so the admin page is not served",
             );
         }
     }
@@ -532,7 +536,7 @@ impl Checker<'_> {
             files.extend(file);
             let key = secret.expose();
             if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-                self.problems.add(at, "keys: a key is made of visible ASCII characters without spaces, because it is sent in a header");
+                self.problems.add(at, "keys: a key must consist of visible ASCII characters without spaces, because it is sent in a header");
             } else if key.len() < KEY_BYTES_SAFE {
                 self.warn(
                     at,

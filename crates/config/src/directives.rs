@@ -10,6 +10,7 @@ use row::{KEEP, NETWORKS, ROTATE};
 mod access_log;
 mod acme;
 mod app;
+mod database;
 mod engine;
 mod events;
 mod history;
@@ -40,6 +41,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Directive> {
         .chain(acme::ACME)
         .chain(app::APP)
         .chain(service::SERVICE)
+        .chain(database::DATABASE)
         .chain(route::ROUTE)
         .chain(namespace::NAMESPACE)
         .chain(history::HISTORY)
@@ -134,7 +136,7 @@ static SERVER: &[Directive] = &[
         default: DefaultValue::Toml("8"),
         handlers: &[],
         change: ReloadEffect::Reload,
-        doc: "How many old files `log_rotate` leaves.",
+        doc: "The number of old files that `log_rotate` keeps.",
     },
     Directive {
         section: Section::Server,
@@ -153,7 +155,7 @@ static SERVER: &[Directive] = &[
         kind: DirectiveKind::Text {
             expected: "the name or number of a user",
         },
-        default: DefaultValue::Unset("whoever starts the server"),
+        default: DefaultValue::Unset("the user that starts the server"),
         handlers: &[],
         change: ReloadEffect::Restart,
         doc: "The user of the server process, where the server is started as root: the supervisor binds ports and stays root, and the process that serves the network is unprivileged. Without supplementary groups. That user must be able to read scripts, pages, certificates and keys, and to rename files in the folders of rotated logs; log files are given to it.",
@@ -221,7 +223,7 @@ static LISTEN: &[Directive] = &[
         kind: DirectiveKind::Text {
             expected: "a name of letters, digits, \"-\" and \"_\"",
         },
-        default: DefaultValue::Unset("known by its address"),
+        default: DefaultValue::Unset("the address is its name"),
         handlers: &[],
         change: ReloadEffect::Restart,
         doc: "The name of this listener for routes and metrics. Unique among listeners, and different from the roles.",
@@ -241,7 +243,7 @@ static LISTEN: &[Directive] = &[
         kind: DirectiveKind::Text {
             expected: "the path of a PEM file",
         },
-        default: DefaultValue::Unset("clients show no certificates"),
+        default: DefaultValue::Unset("client certificates are not requested"),
         handlers: &[],
         change: ReloadEffect::Reload,
         doc: "CA certificates for client certificates: clients need a certificate signed by one of them. Routes with `identity = \"mtls\"` use it to determine the user.",
@@ -262,7 +264,7 @@ static LISTEN: &[Directive] = &[
         section: Section::Listen,
         name: "allow",
         kind: NETWORKS,
-        default: DefaultValue::Unset("everybody"),
+        default: DefaultValue::Unset("all addresses"),
         handlers: &[],
         change: ReloadEffect::Reload,
         doc: "Networks that may connect; all others are closed at once, before any input is read. Behind `trusted_proxies` the client's address is checked instead, and the answer is 403; requests of a proxy itself, such as health checks, have the proxy's address.",
@@ -271,7 +273,7 @@ static LISTEN: &[Directive] = &[
         section: Section::Listen,
         name: "deny",
         kind: NETWORKS,
-        default: DefaultValue::Unset("nobody"),
+        default: DefaultValue::Unset("no addresses"),
         handlers: &[],
         change: ReloadEffect::Reload,
         doc: "Networks that may not connect even if `allow` includes them.",

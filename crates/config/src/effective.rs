@@ -31,7 +31,7 @@ pub(crate) struct Setting {
 /// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// The default.
+    /// No line sets the directive: its default applies.
     Default,
     /// A line of the file.
     Line(u32),
@@ -207,7 +207,10 @@ impl Setting {
         matches!(
             (self.directive.section, self.directive.name),
             (Section::Listen, "address")
-                | (Section::App | Section::Service | Section::Namespace, "name")
+                | (
+                    Section::App | Section::Service | Section::Database | Section::Namespace,
+                    "name",
+                )
                 | (Section::Route, "path")
         )
     }

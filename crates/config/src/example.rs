@@ -7,7 +7,7 @@ use veche_terminal::{format_duration, format_size};
 use super::directives::{DefaultValue, Directive};
 use super::value::DirectiveKind;
 
-/// Defaults that are no useful examples.
+/// Defaults that are not useful as examples.
 const TELLING_NOTHING: &[&str] = &["\"off\"", "\"none\"", "\"auto\"", "[]", "false"];
 
 /// Texts whose description contains no example.

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_caret_stands_below_what_is_wrong() {
+    fn the_caret_marks_the_invalid_value() {
         let all = explained("[limits]\nvecheé = 1\n  drain_time = 10 # s\n");
         let expected = "  3 |   drain_time = 10 # s\n    |                ^^\n    = example: drain_time = \"10s\"";
         let shown: Vec<bool> = all.iter().map(|one| one.ends_with(expected)).collect();

@@ -28,18 +28,18 @@ pub struct HooksConfig {
     pub concurrency: u32,
     /// The most requests of one kind that wait for a response.
     pub waiting: u32,
-    /// The failure limit, as of [`IdentityHook::failures`](super::IdentityHook::failures).
+    /// The failure limit, as of [`IdentityHookConfig::failures`](super::IdentityHookConfig::failures).
     pub failures: u32,
     /// How long requests are suspended after failures.
     pub pause: Duration,
-    /// The certificates to trust, as of [`Published::ca`](super::Published::ca).
+    /// The certificates to trust, as of [`PublishedKeySet::ca`](super::PublishedKeySet::ca).
     pub ca: Option<PathBuf>,
 }
 
 /// A route's setting for one kind of hook.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RouteHook {
-    /// `[hooks]` applies.
+    /// The URL in `[hooks]` applies, if there is one.
     #[default]
     Inherited,
     /// The hook is disabled.

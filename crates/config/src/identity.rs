@@ -24,12 +24,12 @@ pub struct JwtConfig {
     pub places: Vec<TokenSource>,
 }
 
-/// A secret that remains valid beside its successor.
+/// The previous secret, which remains valid for a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreviousSecret {
     /// The source of the secret.
     pub keys: KeySource,
-    /// The end of its validity in seconds since 1970; `None`: as long as it is configured.
+    /// The end of its validity in seconds since 1970; `None`: no end.
     pub until_s: Option<u64>,
 }
 
@@ -72,7 +72,7 @@ impl JwtConfig {
 /// Formats the warning about a secret of this length in bytes.
 pub(super) fn short_secret(length: usize) -> String {
     format!(
-        "the secret has {length} bytes; one of less than {SECRET_BYTES_MIN} can be guessed by trying: make one with `openssl rand -hex 32`"
+        "the secret has {length} bytes; secrets of less than {SECRET_BYTES_MIN} bytes can be guessed: create one with `openssl rand -hex 32`"
     )
 }
 
@@ -92,7 +92,7 @@ pub enum KeySource {
 /// A JSON Web Key Set behind a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublishedKeySet {
-    /// `http` or `https`.
+    /// The URL of the key set, with scheme `http` or `https`.
     pub url: SecretUrl,
     /// The interval of refreshing it.
     pub refresh: Duration,
@@ -127,7 +127,7 @@ impl KeySource {
                 Keys::secret(secret).map_err(|why| format!("{}: {why}", file.display()))
             }
             Self::SecretVariable(name) => match std::env::var_os(name) {
-                None => Err(format!("there is no variable {name:?} in the environment")),
+                None => Err(format!("the environment has no variable {name:?}")),
                 Some(value) => Keys::secret(value.as_encoded_bytes())
                     .map_err(|why| format!("the variable {name:?}: {why}")),
             },
@@ -158,7 +158,7 @@ pub struct IdentityHookConfig {
     pub headers: Vec<String>,
     /// The time limit from the request to the complete response.
     pub timeout: Duration,
-    /// How long a response without its own lifetime is cached; `None`: not at all.
+    /// The time for which a response without its own lifetime is cached; `None`: not cached.
     pub cache_time: Option<Duration>,
     /// The most cached responses.
     pub cache_entries: u32,
@@ -175,7 +175,7 @@ pub struct IdentityHookConfig {
     pub ca: Option<PathBuf>,
 }
 
-/// `[pam]`: password checks.
+/// `[pam]`: how names and passwords are checked by the system's PAM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PamConfig {
     /// The realm that browsers show in the password prompt.
@@ -188,7 +188,7 @@ pub struct PamConfig {
     pub timeout: Duration,
     /// The most waiting requests of each service.
     pub waiting: u32,
-    /// How long a successful result is cached; `None`: not at all.
+    /// The time for which a successful result is cached; `None`: not cached.
     pub cache_time: Option<Duration>,
     /// The rate limit of wrong passwords per address; `None`: unlimited.
     pub wrong_per_address: Option<Rate>,

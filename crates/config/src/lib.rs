@@ -182,7 +182,9 @@ fn secret(source: &SecretSource) -> Result<SecretValue, String> {
         }
         SecretSource::Variable(name) => match std::env::var(name) {
             Ok(text) if !text.is_empty() => Ok(SecretValue::new(text)),
-            _ => Err(format!("the environment has no {name}, or it is no text")),
+            _ => Err(format!(
+                "the environment variable {name} is not set, or is not UTF-8"
+            )),
         },
     }
 }
@@ -190,7 +192,7 @@ fn secret(source: &SecretSource) -> Result<SecretValue, String> {
 /// Returns the Unix time in milliseconds.
 #[expect(
     clippy::disallowed_methods,
-    reason = "people are told when something was, and this is the control side"
+    reason = "wall-clock time for people, outside of workers"
 )]
 pub fn unix_now_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

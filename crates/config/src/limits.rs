@@ -64,7 +64,7 @@ pub struct LimitsConfig {
 pub enum ConnectionCap {
     /// Derived from the descriptor limit.
     Auto,
-    /// A fixed number.
+    /// At most this many connections.
     Count(u32),
 }
 
@@ -73,7 +73,7 @@ pub enum ConnectionCap {
 pub enum MemoryLimit {
     /// A share of the available memory.
     Auto,
-    /// No limit.
+    /// Memory use is not limited.
     Off,
     /// A fixed number of bytes.
     Bytes(u64),

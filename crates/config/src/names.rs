@@ -1,6 +1,6 @@
 //! The syntax of strings: paths, methods, origins, channel patterns, identities.
 //!
-//! Each has one `parse` whose error says what is expected. Matching is done by the front ends.
+//! Each has one `parse` whose error describes the expected form. Matching is done by the front ends.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ pub struct RoutePath {
 /// A segment of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
-    /// A literal segment.
+    /// A segment that a request's path must have literally.
     Literal(String),
     /// `:name`: any one segment, passed on under that name.
     Parameter(String),
@@ -48,17 +48,17 @@ impl RoutePath {
                 "*" if is_last => prefix = true,
                 // "/" itself, and a trailing slash, which makes a different path.
                 "" if is_last => segments.push(Segment::Literal(String::new())),
-                "" => return Err("two slashes follow each other".to_owned()),
+                "" => return Err("the path has two slashes in a row".to_owned()),
                 _ if piece.contains('*') => {
                     return Err(
-                        "\"*\" stands alone as the last piece only, as in \"/app/*\"".to_owned(),
+                        "\"*\" may only be the whole last segment, as in \"/app/*\"".to_owned()
                     );
                 }
                 _ => segments.push(Segment::parse(piece, &segments)?),
             }
         }
         if segments.len() > SEGMENTS_MAX {
-            return Err(format!("a path has at most {SEGMENTS_MAX} pieces"));
+            return Err(format!("a path may have at most {SEGMENTS_MAX} segments"));
         }
         Ok(Self {
             text: text.to_owned(),
@@ -105,23 +105,23 @@ impl Segment {
                 |c: char| !c.is_control() && !matches!(c, '?' | '#' | '"' | '<' | '>' | '\\' | '%');
             return match piece.chars().find(|&c| !allowed(c)) {
                 _ if matches!(piece, "." | "..") => Err(format!(
-                    "a piece {piece:?} never arrives: clients resolve it"
+                    "the segment {piece:?} would never match: clients resolve it before they send a request"
                 )),
-                Some('%') => Err("requests' paths are compared decoded: write what \"%\" and its digits stand for".to_owned()),
+                Some('%') => Err("paths are compared decoded: write the character instead of \"%\" and its digits".to_owned()),
                 Some(c) => Err(format!("{c:?} can't be in a path")),
                 None => Ok(Self::Literal(piece.to_owned())),
             };
         };
         if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
             return Err(format!(
-                "a parameter is \":\" and letters, digits or \"_\", not {piece:?}"
+                "a parameter consists of \":\" and letters, digits or \"_\", not {piece:?}"
             ));
         }
         if before
             .iter()
             .any(|segment| matches!(segment, Self::Parameter(other) if other == name))
         {
-            return Err(format!("two parameters are called {piece:?}"));
+            return Err(format!("two parameters have the name {piece:?}"));
         }
         Ok(Self::Parameter(name.to_owned()))
     }
@@ -156,7 +156,7 @@ impl MethodSet {
         METHODS.into_iter().filter(move |name| self.contains(name))
     }
 
-    /// Returns the intersection.
+    /// Returns the methods that both sets contain.
     pub fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
@@ -170,11 +170,11 @@ impl MethodSet {
 /// A rule for the `Origin` header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OriginRule {
-    /// `"*"`
+    /// `"*"`: every origin is allowed.
     Any,
     /// `"same-host"`: the origin's host and port are the request's `Host`.
     SameHost,
-    /// `"https://x.example:8443"`: exactly this origin, in small letters.
+    /// `"https://x.example:8443"`: exactly this origin, in lower case.
     Exact(String),
     /// `"https://*.example"`: every host that ends in `suffix` (which starts with a dot), with this scheme and port.
     Subdomains {
@@ -197,7 +197,7 @@ impl OriginRule {
         }
         let text = text.to_ascii_lowercase();
         let Some((scheme, rest)) = text.split_once("://") else {
-            return Err("an origin starts with its scheme, as in \"https://\"".to_owned());
+            return Err("an origin must start with its scheme, as in \"https://\"".to_owned());
         };
         if scheme.is_empty()
             || !scheme
@@ -207,7 +207,9 @@ impl OriginRule {
             return Err(format!("{scheme:?} is not a scheme"));
         }
         if rest.contains('/') {
-            return Err("an origin ends after host and port: no path, no slash".to_owned());
+            return Err(
+                "an origin must end after host and port, without a path or slash".to_owned(),
+            );
         }
         let (host, port) = split_port(rest)?;
         if let Some(parent) = host.strip_prefix("*.") {
@@ -264,7 +266,7 @@ pub(crate) fn parse_network(text: &str) -> Result<IpNet, String> {
     let network = text
         .parse::<IpNet>()
         .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
-        .map_err(|_| "a network is an address such as \"192.0.2.7\", or has the length of its prefix behind it, as in \"10.0.0.0/8\" or \"2001:db8::/32\"".to_owned())?;
+        .map_err(|_| "expected an address such as \"192.0.2.7\", or a network with a prefix length, such as \"10.0.0.0/8\" or \"2001:db8::/32\"".to_owned())?;
     // IPv4-mapped IPv6 addresses are matched as IPv4.
     let network = match network {
         IpNet::V6(v6) if v6.prefix_len() >= 96 => match v6.addr().to_ipv4_mapped() {
@@ -294,15 +296,15 @@ pub(crate) fn parse_client_address(text: &str) -> Result<ClientAddress, String> 
         "forwarded" => Ok(ClientAddress::Forwarded),
         _ => match IdentitySource::parse(text) {
             Ok(IdentitySource::Header(name)) => Ok(ClientAddress::Header(name)),
-            _ => Err("it is \"x-forwarded-for\", \"forwarded\" or \"header:NAME\"".to_owned()),
+            _ => Err("expected \"x-forwarded-for\", \"forwarded\" or \"header:NAME\"".to_owned()),
         },
     }
 }
 
-/// Channels that clients of a route may subscribe to: one (`news`), or all with a prefix (`room:*`).
+/// Channels that clients of a route may subscribe to: a single one (`news`), or all with a prefix (`room:*`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChannelPattern {
-    /// A single channel.
+    /// Exactly the channel of this name.
     Exact(String),
     /// The prefix without the `*`; may be empty.
     Prefix(String),
@@ -316,22 +318,24 @@ impl ChannelPattern {
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() || text.len() > CHANNEL_BYTES_MAX {
             return Err(format!(
-                "a channel's name has 1 to {CHANNEL_BYTES_MAX} bytes"
+                "a channel's name must have 1 to {CHANNEL_BYTES_MAX} bytes"
             ));
         }
         if text.starts_with('#') {
-            return Err("channels that start with \"#\" are the users' own".to_owned());
+            return Err("channels that start with \"#\" are personal channels of users".to_owned());
         }
         if let Some(c) = text.chars().find(|c| c.is_whitespace() || c.is_control()) {
             return Err(format!("{c:?} can't be in a channel's name"));
         }
         match text.strip_suffix('*') {
-            Some(start) if start.contains('*') => Err("\"*\" stands at the end only".to_owned()),
+            Some(start) if start.contains('*') => {
+                Err("\"*\" is allowed only at the end".to_owned())
+            }
             Some(start) if Audience::of(start, &Namespaces::new()).is_private() => {
-                Err("private channels (\"$\") are let in by their whole name only".to_owned())
+                Err("private channels (\"$\") can only be allowed by their full name".to_owned())
             }
             Some(start) => Ok(Self::Prefix(start.to_owned())),
-            None if text.contains('*') => Err("\"*\" stands at the end only".to_owned()),
+            None if text.contains('*') => Err("\"*\" is allowed only at the end".to_owned()),
             None => Ok(Self::Exact(text.to_owned())),
         }
     }
@@ -340,15 +344,15 @@ impl ChannelPattern {
 /// The source of a connection's user name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdentitySource {
-    /// None: the connection is anonymous.
+    /// No user: the connection is anonymous.
     None,
-    /// A query parameter.
+    /// The value of a parameter in the request's query.
     Query(String),
     /// A cookie of the request.
     Cookie(String),
     /// A header of the request.
     Header(String),
-    /// The client's certificate.
+    /// A field of the client's certificate, which the listener must have verified.
     Certificate(CertificateField),
     /// A token, by `[jwt]`; anonymous clients may be allowed.
     Token(Anonymous),
@@ -398,12 +402,15 @@ impl IdentitySource {
                     .find(|(_, other)| *other == word);
                 return match found {
                     Some((field, _)) => Ok(Self::Certificate(field)),
-                    None => Err("a certificate has \"mtls:cn\", \"mtls:email\", \"mtls:dns\" and \"mtls:uri\"".to_owned()),
+                    None => Err(
+                        "expected \"mtls:cn\", \"mtls:email\", \"mtls:dns\" or \"mtls:uri\""
+                            .to_owned(),
+                    ),
                 };
             }
             Some(("http" | "https", url)) if url.starts_with("//") => {
                 return Err(format!(
-                    "a back end that is asked is \"http:URL\": {:?}",
+                    "an identity hook is configured as \"http:URL\": {:?}",
                     format!("http:{text}")
                 ));
             }
@@ -414,7 +421,7 @@ impl IdentitySource {
             Some(("header", name)) => (name, Self::Header as fn(String) -> Self),
             _ => {
                 return Err(
-                    "it is \"jwt\", \"http:URL\", \"pam:SERVICE\", \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\""
+                    "expected \"jwt\", \"http:URL\", \"pam:SERVICE\", \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\""
                         .to_owned(),
                 );
             }
@@ -422,7 +429,7 @@ impl IdentitySource {
         let (name, make) = make;
         if !is_token(name) {
             return Err(format!(
-                "{name:?} is no name of a parameter, cookie or header"
+                "{name:?} is not the name of a parameter, cookie or header"
             ));
         }
         Ok(make(name.to_owned()))
@@ -448,7 +455,7 @@ pub(crate) fn parse_place(text: &str) -> Result<TokenSource, String> {
         Ok(IdentitySource::Cookie(name)) => Ok(TokenSource::Cookie(name)),
         Ok(IdentitySource::Header(name)) => Ok(TokenSource::Header(name)),
         _ => Err(
-            "it is \"bearer\", \"protocol\", \"query:NAME\", \"cookie:NAME\" or \"header:NAME\""
+            "expected \"bearer\", \"protocol\", \"query:NAME\", \"cookie:NAME\" or \"header:NAME\""
                 .to_owned(),
         ),
     }
@@ -476,7 +483,7 @@ pub(crate) fn parse_header_name(text: &str) -> Result<String, String> {
         return Err("not a header name".to_owned());
     }
     if NOT_PASSED_ON.contains(&name.as_str()) || name.starts_with("x-original-") {
-        return Err("this header is never passed on".to_owned());
+        return Err("this header can't be passed on".to_owned());
     }
     Ok(name)
 }
@@ -505,14 +512,14 @@ impl fmt::Display for IdentitySource {
 /// Parses a URL that the HTTP client supports.
 pub(crate) fn parse_url(text: &str) -> Result<SecretUrl, String> {
     let shown = masked(text);
-    let url = Url::parse(text).map_err(|why| format!("{shown:?} is no URL: {why}"))?;
+    let url = Url::parse(text).map_err(|why| format!("{shown:?} is not a URL: {why}"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
         return Err(format!(
             "a URL begins with http:// or https://, found {shown:?}"
         ));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("name and password don't belong into a URL".to_owned());
+        return Err("a URL must not contain a name and password".to_owned());
     }
     Ok(SecretUrl::new(url.into()))
 }

@@ -38,7 +38,7 @@ struct RawValue {
 /// The most repetitions of one section; more are a mistake of a generator.
 pub(super) const TABLES_MAX: usize = 1_024;
 
-/// Reads `text`. The sections come in their order; those that can't be repeated always exist.
+/// Parses `text`. The sections keep their order; those that can't be repeated always exist.
 pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Vec<RawTable> {
     let header = |name: &str| Section::named(name).map(Section::header);
     let (document, broken_lines) = document(text, header, problems);
@@ -113,9 +113,9 @@ impl RawReader<'_, '_> {
                     other => format!("{name} = {}", describe(other)),
                 };
                 let why = if section.repeats() {
-                    ": there may be several"
+                    ": it can be repeated"
                 } else {
-                    ": there is only one"
+                    ": it can't be repeated"
                 };
                 self.add(
                     key.span().start,
@@ -137,7 +137,7 @@ impl RawReader<'_, '_> {
             self.misspelt.extend(meant);
             let hint = match meant {
                 Some(meant) if Section::formerly(name) == Some(meant) => {
-                    format!("; it is called {} now", meant.header())
+                    format!("; it was renamed to {}", meant.header())
                 }
                 Some(meant) => did_you_mean(meant.name()),
                 None => {
@@ -152,7 +152,7 @@ impl RawReader<'_, '_> {
                     format!("unknown directive {name:?} outside of any section")
                 }
                 homes => {
-                    format!("{name:?} stands outside of any section; it belongs under {homes}")
+                    format!("{name:?} is outside of any section; it belongs under {homes}")
                 }
             }
         };
@@ -345,7 +345,7 @@ impl RawTable {
     fn directive(&self, name: &str) -> &'static Directive {
         let mut all = self.section.directives();
         all.find(|directive| directive.name == name)
-            .expect("checked asks for directives of the table only")
+            .expect("checked reads directives of the table only")
     }
 }
 

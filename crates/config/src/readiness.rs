@@ -27,7 +27,7 @@ enum RequiredAccess {
     FileIn(AccessedBy),
     /// A folder for files, created if it is missing.
     Folder(AccessedBy),
-    /// A readable file.
+    /// A readable file: a secret, a key or a certificate.
     Secret,
 }
 
@@ -232,7 +232,8 @@ fn files_of(source: &CertificateSource) -> Vec<&Path> {
     }
 }
 
-/// Returns whether a folder is in one that systemd creates for a service but that does not exist yet (systemd.exec(5)).
+/// Returns whether a folder is in one that systemd creates for a service, but that does not exist yet
+/// (systemd.exec(5)).
 pub(super) fn made_by_systemd(folder: &Path) -> bool {
     const PARENTS: [&str; 4] = ["/run", "/var/lib", "/var/log", "/var/cache"];
     PARENTS.iter().any(|parent| {

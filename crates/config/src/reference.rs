@@ -53,7 +53,7 @@ fn entry(page: &mut String, directive: &Directive) {
 
 fn default_of(directive: &Directive) -> String {
     match directive.default {
-        DefaultValue::Required => "none, it has to be set".to_owned(),
+        DefaultValue::Required => "none, required".to_owned(),
         DefaultValue::Unset(meaning) => format!("not set: {meaning}"),
         DefaultValue::Toml(text) => format!("`{text}`"),
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// The source of a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub enum SecretSource {
-    /// The configuration itself.
+    /// The secret stands in the configuration itself.
     Here(SecretValue),
     /// A separate file; a newline at its end is ignored.
     File(PathBuf),
@@ -29,7 +29,7 @@ impl fmt::Debug for SecretSource {
 pub struct SecretValue(String);
 
 impl SecretValue {
-    /// Wraps a secret.
+    /// Wraps a secret, which `Debug` then hides.
     pub fn new(text: String) -> Self {
         Self(text)
     }

@@ -20,7 +20,7 @@ pub(crate) struct TemplateField {
     pub name: &'static str,
     #[cfg_attr(
         not(test),
-        expect(dead_code, reason = "a test writes the guide's table from it")
+        expect(dead_code, reason = "a test writes the reference from it")
     )]
     pub doc: &'static str,
     read: fn(&AccessLogEntry) -> FieldSource,
@@ -59,17 +59,17 @@ const fn field(
 pub(crate) static FIELDS: &[TemplateField] = &[
     field(
         "time_iso8601",
-        "when it ended, UTC: `2026-03-01T12:00:00.123Z`",
+        "the time when the request or session ended, in UTC: `2026-03-01T12:00:00.123Z`",
         |e| FieldSource::Own(humantime::format_rfc3339_millis(ended(e)).to_string()),
     ),
     field(
         "time_local",
-        "the same as nginx and Apache write it, in UTC: `01/Mar/2026:12:00:00 +0000`",
+        "the same in the format of nginx and Apache, in UTC: `01/Mar/2026:12:00:00 +0000`",
         |e| FieldSource::Own(common_time(e)),
     ),
     field(
         "remote_addr",
-        "the client's address; behind a trusted proxy the one that it names",
+        "the client's address; behind a trusted proxy the address that the proxy reports",
         |e| FieldSource::from(e.client.map(|client| client.to_string())),
     ),
     field(
@@ -79,7 +79,7 @@ pub(crate) static FIELDS: &[TemplateField] = &[
     ),
     field(
         "request",
-        "method, path as a URL has it, and version: `GET /chat HTTP/1.1`",
+        "method, path in URL encoding, and version: `GET /chat HTTP/1.1`",
         |e| {
             let version = if e.is_http10 { "1.0" } else { "1.1" };
             match e.method.is_empty() {
@@ -96,46 +96,50 @@ pub(crate) static FIELDS: &[TemplateField] = &[
     }),
     field(
         "uri",
-        "the path that the request was routed by, decoded, without a query",
+        "the path by which the request was routed, decoded, without the query",
         |e| FieldSource::from(Some(&e.path)),
     ),
-    field("host", "the name that the client asked for", |e| {
+    field("host", "the `Host` that the client requested", |e| {
         FieldSource::from(Some(&e.host))
     }),
-    field("route", "the `path` of the route that it led to", |e| {
-        FieldSource::from(e.route.as_deref())
-    }),
+    field(
+        "route",
+        "the `path` of the route that served the request",
+        |e| FieldSource::from(e.route.as_deref()),
+    ),
     field(
         "status",
-        "the answer's status; 101 is a WebSocket, 499 a client that left before the answer",
+        "the status of the response; 101 for a WebSocket, 499 for a client that disconnected before the response",
         |e| FieldSource::Number(u64::from(e.status)),
     ),
     field(
         "request_time",
-        "how long it took, in seconds: until the answer was written, or the session ended",
+        "the duration in seconds, until the response was written or the session ended",
         |e| FieldSource::Seconds(e.duration_ms),
     ),
     field(
         "bytes_received",
-        "bytes of the request; of a session, of its messages",
+        "bytes of the request; for a session, of the messages received",
         |e| FieldSource::Number(e.bytes_in),
     ),
     field(
         "bytes_sent",
-        "bytes of the answer, its head included; of a session, of its messages",
+        "bytes of the response including its head; for a session, of the messages sent",
         |e| FieldSource::Number(e.bytes_out),
     ),
     field(
         "messages_received",
-        "messages that the client sent in a session",
+        "the number of messages received from the client in a session",
         |e| of_session(e, |session| session.messages_in),
     ),
-    field("messages_sent", "messages that the client was sent", |e| {
-        of_session(e, |session| session.messages_out)
-    }),
+    field(
+        "messages_sent",
+        "the number of messages sent to the client in a session",
+        |e| of_session(e, |session| session.messages_out),
+    ),
     field(
         "close_code",
-        "how the session was closed; 1006 without a Close, 1005 by one without a code",
+        "the close code of the session; 1006 without a Close frame, 1005 for a Close frame without a code",
         |e| of_session(e, |session| session.close_code.map_or(0, u64::from)),
     ),
     field("http_referer", "`Referer`, without its query", |e| {
@@ -219,7 +223,7 @@ impl Template {
             let known = || FIELDS.iter().map(|field| field.name);
             let Some(index) = known().position(|known| known == name) else {
                 let near = hint(name, known());
-                return Err(format!("there is no field ${name}{near}"));
+                return Err(format!("unknown field ${name}{near}"));
             };
             pieces.push(TemplatePart::Field(index, is_quoted));
             rest = &after[end..];
@@ -298,7 +302,7 @@ fn write_json(entry: &AccessLogEntry, out: &mut Vec<u8>) {
     object.remove("time_local");
     let mut serializer = serde_json::Serializer::with_formatter(&mut *out, Ascii);
     if object.serialize(&mut serializer).is_err() {
-        unreachable!("a Vec takes every write, and all keys are text");
+        unreachable!("writes to a Vec never fail, and all keys are text");
     }
 }
 
@@ -419,15 +423,15 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_are_told_with_the_nearest() {
+    fn unknown_fields_are_reported_with_the_nearest_name() {
         let error = |format| Template::parse(format).expect_err("no template");
         assert_eq!(
             error("$remote_adr $status"),
-            "there is no field $remote_adr; did you mean \"$remote_addr\"?"
+            "unknown field $remote_adr; did you mean \"$remote_addr\"?"
         );
-        assert!(error("$query_string").starts_with("there is no field $query_string"));
+        assert!(error("$query_string").starts_with("unknown field $query_string"));
         assert!(error("combined").contains("\"json\""));
-        assert!(error("costs 5 $").starts_with("there is no field $"));
+        assert!(error("costs 5 $").starts_with("unknown field $"));
     }
 
     /// The table of the guide, generated from [`FIELDS`].

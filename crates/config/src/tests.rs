@@ -1,4 +1,4 @@
-//! Checks of whole files: configurations with the exact lines that they produce.
+//! Checks of complete files: configurations with the exact lines that they produce.
 
 use std::path::Path;
 use std::time::Duration;
@@ -440,7 +440,7 @@ fn secrets_are_never_shown() {
 }
 
 #[test]
-fn changes_are_told_apart_by_what_they_need() {
+fn changes_are_classified_by_reload_or_restart() {
     let old = good(FULL);
     assert!(old.effective.changes(&good(FULL).effective).is_empty());
     // The same values on other lines, and written differently.

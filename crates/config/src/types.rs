@@ -1,7 +1,7 @@
 //! The types of a checked configuration, which can't hold invalid values.
 //!
-//! Nothing here knows TOML, files or defaults; `checked` builds these types from the output of `raw`, and the server
-//! takes them as its options.
+//! They know no TOML, files or defaults; `checked` builds them from the output of `raw`, and the server uses them as
+//! its options.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use veche_calls::{FastcgiPool, SecretUrl};
+use veche_calls::{Databases, FastcgiPool, SecretUrl};
 use veche_frontends::access::{ListenerAccess, NetworkRules};
 use veche_frontends::outbox::DropPolicy;
 use veche_frontends::rate::Rate;
@@ -39,7 +39,7 @@ use super::value::WORKERS_MAX;
 pub struct Config {
     /// The file that it was read from, as named by the user.
     pub file: PathBuf,
-    /// `[server]`
+    /// `[server]`: workers, account, log and control socket of the process.
     pub server: ServerConfig,
     /// `[[listen]]` in the file's order; at least one.
     pub listeners: Vec<ListenerConfig>,
@@ -47,39 +47,41 @@ pub struct Config {
     pub apps: Vec<AppConfig>,
     /// `[[service]]`, in the file's order.
     pub services: Vec<ServiceConfig>,
+    /// `[[database]]`, by name.
+    pub databases: Arc<Databases>,
     /// `[[route]]`, in the file's order; `routes[i].index == i`.
     pub routes: Vec<RouteConfig>,
     /// `[[namespace]]` in the file's order.
     pub namespaces: Vec<NamespaceConfig>,
     /// `[history]`, if history is stored on disk.
     pub history: Option<HistoryStore>,
-    /// `[engine]`
+    /// `[engine]`: where channels are ordered and stored.
     pub engine: Engine,
     /// Of `[node]`: the name of this server among others; `None`: that of the machine.
     pub node_name: Option<String>,
-    /// `[access_log]`, if enabled.
+    /// `[access_log]`; `None` if requests are not logged.
     pub access_log: Option<AccessLogConfig>,
-    /// `[limits]`
+    /// `[limits]`: bounds of connections, memory, times and rates.
     pub limits: LimitsConfig,
-    /// `[acme]`
+    /// `[acme]`: how certificates of listeners with `acme` are ordered.
     pub acme: AcmeConfig,
     /// `[jwt]`; `None` without keys, in which case no route needs any.
     pub jwt: Option<JwtConfig>,
     /// `[subscription_jwt]`; `None`: `[jwt]` applies to subscriptions too.
     pub subscription_jwt: Option<JwtConfig>,
-    /// `[identity_hook]`
+    /// `[identity_hook]`: timeouts, cache and concurrency of identity requests.
     pub identity_hook: IdentityHookConfig,
     /// The index in `apps` of the app that receives events.
     pub listener: Option<usize>,
     /// `[hooks]`; `None` without any hook.
     pub hooks: Option<HooksConfig>,
-    /// `[pam]`
+    /// `[pam]`: how names and passwords are checked.
     pub pam: PamConfig,
     /// `[events]`; `None` without event webhooks.
     pub events: Option<EventsConfig>,
-    /// `[api]`
+    /// `[api]`: the keys and limits of the server API.
     pub api: ApiConfig,
-    /// `[admin]`
+    /// `[admin]`: the admin page and its access.
     pub admin: AdminConfig,
     /// The namespaces with wildcard subscriptions.
     pub wildcards: Vec<String>,
@@ -171,7 +173,7 @@ pub struct HistoryStore {
 pub enum Fsync {
     /// Before they are acknowledged.
     Commit,
-    /// At an interval.
+    /// At this interval: a power cut loses at most what was published within it.
     Interval(Duration),
     /// Whenever the system flushes them.
     Never,
@@ -212,7 +214,7 @@ pub const CONTROL_PATH_BYTES_MAX: usize = 107;
 /// The number of worker threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerCount {
-    /// One for each core that the process may use.
+    /// One worker for each core available to the process.
     Auto,
     /// A fixed number; at most [`WORKERS_MAX`].
     Count(NonZeroU16),
@@ -296,9 +298,9 @@ pub struct ListenerTls {
 /// The origin of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CertificateOrigin {
-    /// Existing files.
+    /// Existing files of a chain and its key.
     Files(PairFiles),
-    /// Ordered by ACME.
+    /// Ordered and renewed by ACME.
     Acme(AcmeCertificate),
 }
 
@@ -314,7 +316,7 @@ pub struct PairFiles {
 /// The requirements for client certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificates {
-    /// The file of the authorities that sign them.
+    /// The PEM file of the CA certificates that sign them.
     pub ca: PathBuf,
     /// Whether clients without one are rejected.
     pub is_required: bool,
@@ -358,7 +360,7 @@ pub struct AppConfig {
     pub files: Option<PathBuf>,
     /// The options passed to the script.
     pub options: toml::Table,
-    /// Whom to ask where the script is not run here.
+    /// The FastCGI server that runs the script; `None` where the script runs in this server.
     pub fastcgi: Option<Fastcgi>,
     /// The processes that run it, where the server itself does not.
     pub processes: Option<Processes>,
@@ -375,7 +377,7 @@ impl AppConfig {
 /// An application behind FastCGI.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fastcgi {
-    /// Whom to ask, and the limits.
+    /// The FastCGI server, and the limits of requests.
     pub pool: Arc<FastcgiPool>,
     /// Names of the events that the script handles.
     pub events: Vec<String>,
@@ -383,26 +385,30 @@ pub struct Fastcgi {
     pub api: Option<(String, Option<SecretValue>)>,
 }
 
-/// An application that runs in processes of its own.
+/// An application that runs in separate processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Processes {
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// The folder in which they begin: that of the configuration.
+    /// The working directory of the processes: the folder of the configuration.
     pub folder: PathBuf,
+    /// Files and folders that `veche dev` watches; if empty, the sources in `folder`.
+    pub watch: Vec<PathBuf>,
     /// The number of processes, at least 1.
     pub workers: u32,
     /// Events after which a process is replaced; 0 for any number.
     pub jobs_max: u64,
     /// The age at which a process is replaced.
     pub ttl: Option<Duration>,
+    /// Time without an event after which a process is replaced.
+    pub idle_ttl: Option<Duration>,
     /// Handshakes and requests that wait for a process at most.
     pub queue: usize,
     /// The longest wait of an event for a process.
     pub queue_timeout: Duration,
-    /// The time from the start of a process until it takes events.
+    /// The time from the start of a process until it accepts events.
     pub start_timeout: Duration,
-    /// The time of a process to end after it is asked to.
+    /// The time that a process has to end after a request to stop.
     pub stop_timeout: Duration,
     /// The time of one event.
     pub event_timeout: Duration,
@@ -424,11 +430,11 @@ pub struct ServiceConfig {
 /// When an instance whose `run` has ended is restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestartPolicy {
-    /// After a failure.
+    /// Only after it ended with an error.
     OnFailure,
-    /// After every end.
+    /// After an error, and after a normal end.
     Always,
-    /// Not at all.
+    /// Not at all: it runs once.
     Never,
 }
 
@@ -443,8 +449,8 @@ pub struct RouteConfig {
     pub methods: MethodSet,
     /// The name or role of the listeners that have this route, as in the file.
     pub listen: String,
-    /// Their indexes in [`Config::listeners`]; none has role push. Empty only after [`Config::on_top_of`] while they
-    /// wait for a restart.
+    /// The indexes of its listeners in [`Config::listeners`]; none has role push. Empty only after
+    /// [`Config::on_top_of`] while they wait for a restart.
     pub listeners: Vec<usize>,
     /// The client networks that are allowed.
     pub networks: NetworkRules,
@@ -458,12 +464,12 @@ pub struct RouteConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "there are as many as routes, and most are sessions"
+    reason = "there is one per route, and most are sessions"
 )]
 pub enum RouteHandler {
     /// Sessions of a client protocol.
     Session {
-        /// The protocol.
+        /// The client protocol that sessions of this route speak.
         protocol: &'static ClientProtocol,
         /// The index in [`Config::apps`] of the app that decides on clients' commands, if any.
         app: Option<usize>,
@@ -473,10 +479,10 @@ pub enum RouteHandler {
         channels: Vec<ChannelPattern>,
         /// The route's own hook settings.
         hooks: RouteHooks,
-        /// WebSocket options.
+        /// Limits and options of the route's WebSocket connections.
         websocket: WebSocketConfig,
     },
-    /// Static files.
+    /// Files of a folder, or the built-in demo page.
     Static {
         /// The source of the files.
         root: StaticRoot,
@@ -485,16 +491,16 @@ pub enum RouteHandler {
     },
     /// The server API, besides the one on internal listeners.
     Api {
-        /// WebSocket options.
+        /// Limits and options of the route's WebSocket connections.
         websocket: WebSocketConfig,
     },
-    /// A Lua application.
+    /// Requests and WebSocket connections of an application.
     Lua {
         /// The index in [`Config::apps`].
         app: usize,
         /// The source of the user's name.
         identity: IdentitySource,
-        /// WebSocket options.
+        /// Limits and options of the route's WebSocket connections.
         websocket: WebSocketConfig,
     },
 }
@@ -525,7 +531,7 @@ impl RouteHandler {
 pub struct WebSocketConfig {
     /// The allowed origins of browsers; never empty.
     pub origins: Vec<OriginRule>,
-    /// Compression of messages.
+    /// Whether permessage-deflate (RFC 7692) is negotiated, and with which memory.
     pub compression: CompressionMode,
     /// The longest message after inflation, in bytes.
     pub message_bytes_max: u64,
@@ -558,7 +564,7 @@ pub struct NamespaceConfig {
     pub force_push_join_leave: bool,
     /// Which events are sent to the back end.
     pub told: EventLevel,
-    /// How long a disconnected user may take to reconnect without a leave event; 0: not at all.
+    /// The time in which a disconnected user may reconnect without a leave event; 0: none.
     pub leave_delay: Duration,
     /// Whether clients may receive deltas.
     pub differences: veche_hub::DeltaMode,
@@ -631,7 +637,7 @@ pub struct EventsConfig {
     pub timeout: Duration,
     /// The most queued events.
     pub queue: u32,
-    /// The certificates to trust, as of [`Published::ca`](super::Published::ca).
+    /// The certificates to trust, as of [`PublishedKeySet::ca`](super::PublishedKeySet::ca).
     pub ca: Option<PathBuf>,
 }
 

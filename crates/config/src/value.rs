@@ -49,7 +49,7 @@ pub(crate) enum DirectiveKind {
     Rate { bytes: bool },
     /// A share: above 0, at most 1.
     Share,
-    /// One of several words; hidden ones are accepted but not listed.
+    /// One of several words; hidden words are accepted but not listed.
     Word {
         words: &'static [&'static str],
         hidden: &'static [&'static str],
@@ -64,11 +64,11 @@ pub(crate) enum DirectiveKind {
     List { expected: &'static str },
     /// A list of secrets or of their sources; never shown.
     Secrets,
-    /// Any table.
+    /// A table of any content.
     Table,
     /// A table of names and strings.
     Pairs {
-        /// Completes "expected …".
+        /// What the error message says after "expected".
         expected: &'static str,
     },
     /// A table with the files of a certificate or the names to order one for, or a list of such tables.
@@ -257,7 +257,7 @@ impl DirectiveKind {
         format!("expected {expected}, found {}{hint}", describe(found))
     }
 
-    /// Suggests how to write a duration given as a plain number, taken as seconds.
+    /// Suggests a duration with a unit for a plain number, which is taken as seconds.
     fn with_unit(&self, found: &DeValue<'_>) -> Option<String> {
         let Self::Duration { .. } = self else {
             return None;
@@ -305,7 +305,7 @@ impl DirectiveKind {
             Self::Flag { .. } => vec!["true".to_owned(), "false".to_owned()],
             Self::Text { expected } => vec![(*expected).to_owned()],
             Self::Namespace => vec![
-                "what stands before the \":\" of its channels".to_owned(),
+                "the part of channel names before the \":\"".to_owned(),
                 "\"\" for channels without one".to_owned(),
                 "\"#\" for users' own".to_owned(),
                 "a pattern such as \"/users/:user\"".to_owned(),
@@ -443,7 +443,8 @@ fn source_of(
                 ))
             }
             _ => Err(
-                "acme: it stands alone: the server gets certificate and key by itself".to_owned(),
+                "acme: can't be combined with certificate and key, which the server obtains itself"
+                    .to_owned(),
             ),
         };
     }

@@ -1,4 +1,4 @@
-//! Where a FastCGI server listens, as a configuration names it.
+//! The configured address of a FastCGI server.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,13 +7,13 @@ use std::str::FromStr;
 /// The address of a FastCGI server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A Unix socket.
+    /// The path of a Unix socket.
     Unix(PathBuf),
     /// A host and a port.
     Tcp(String),
 }
 
-/// A text that is no address.
+/// A text that is not an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected unix:/PATH or HOST:PORT")]
 pub struct AddressError;

@@ -1,13 +1,13 @@
-//! The parameters that PHP makes `$_SERVER` of, as web servers set them.
+//! The parameters from which PHP builds `$_SERVER`, as web servers set them.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::params::{ParamTooLong, Params};
 
-/// A request that a script is asked to serve.
+/// A request for a script.
 #[derive(Clone, Copy, Debug)]
 pub struct Cgi<'a> {
-    /// Path of the script as the FastCGI server sees it. It comes from the configuration and never from a client.
+    /// Path of the script as the FastCGI server sees it. It comes from the configuration, never from a client.
     pub script: &'a str,
     /// Length of the body in bytes.
     pub body_bytes: usize,
@@ -15,17 +15,17 @@ pub struct Cgi<'a> {
     pub content_type: &'a str,
     /// Path of the client's request.
     pub path: &'a str,
-    /// Query of the client's request without its `?`, still encoded.
+    /// Query of the client's request without `?`, still encoded.
     pub query: &'a str,
-    /// Address of the client, where it is known.
+    /// Address of the client, if known.
     pub remote: Option<IpAddr>,
-    /// Address that the client has connected to, where it is known.
+    /// Address that the client has connected to, if known.
     pub local: Option<SocketAddr>,
-    /// Whether the client speaks TLS.
+    /// Whether the client's connection uses TLS.
     pub is_tls: bool,
 }
 
-/// Headers of a client that never become parameters: what is known otherwise, and `Proxy`, of which PHP's HTTP clients would
+/// Headers of a client that never become parameters: those with parameters of their own, and `Proxy`, of which PHP's HTTP clients would
 /// take their proxy.
 const LEFT_OUT: [&str; 3] = ["content-length", "content-type", "proxy"];
 
@@ -33,7 +33,7 @@ impl Cgi<'_> {
     /// Returns the parameters, with the client's headers as `HTTP_…`.
     ///
     /// # Errors
-    /// One of them is longer than a record.
+    /// A parameter is longer than a record.
     pub fn params<'h>(
         &self,
         headers: impl IntoIterator<Item = (&'h str, &'h str)>,
@@ -57,7 +57,7 @@ impl Cgi<'_> {
         push("SERVER_PROTOCOL", "HTTP/1.1")?;
         push("GATEWAY_INTERFACE", "CGI/1.1")?;
         push("SERVER_SOFTWARE", "veche")?;
-        // PHP built with force-cgi-redirect serves nothing without it.
+        // PHP built with force-cgi-redirect refuses requests without it.
         push("REDIRECT_STATUS", "200")?;
         if let Some(remote) = self.remote {
             push("REMOTE_ADDR", &remote.to_string())?;
@@ -82,7 +82,7 @@ impl Cgi<'_> {
     }
 }
 
-/// Returns headers by the names of their parameters. What came twice is joined as RFC 9110, section 5.2, has it, cookies
+/// Returns headers by the names of their parameters. Repeated ones are joined as in RFC 9110, section 5.2, cookies
 /// as RFC 6265 does.
 fn merged<'h>(headers: impl IntoIterator<Item = (&'h str, &'h str)>) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
@@ -104,7 +104,7 @@ fn merged<'h>(headers: impl IntoIterator<Item = (&'h str, &'h str)>) -> Vec<(Str
     found
 }
 
-/// The host of a `Host` header without its port.
+/// Returns the host of a `Host` header without its port.
 fn host(value: &str) -> &str {
     match value.rfind(':') {
         Some(at) if !value[at..].contains(']') => &value[..at],

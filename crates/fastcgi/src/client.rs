@@ -18,48 +18,48 @@ use crate::params::Params;
 use crate::record;
 use crate::response::{Partial, Response};
 
-/// Bytes of one read.
+/// The maximum number of bytes of one read.
 const READ_BYTES: usize = 65_536;
 
 /// Limits of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// For how long a connection without a request is kept, which occupies a process of php-fpm; zero: not at all. Events
-    /// are lost with it where php-fpm has a `pm.max_requests`.
+    /// The time for which an idle connection is kept, which occupies a process of php-fpm; zero: it is closed at once.
+    /// Events are lost with it if php-fpm has a `pm.max_requests`.
     pub idle_timeout: Duration,
     /// For opening a connection.
     pub connect_timeout: Duration,
-    /// The longest response with its head.
+    /// The longest response, including its head.
     pub response_bytes_max: usize,
-    /// The most of STDERR that is kept of one response.
+    /// The maximum number of stored bytes of a response's STDERR.
     pub log_bytes_max: usize,
 }
 
 /// Why a request has no response.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// All processes are busy and the backlog is full, or the server says that it has too much to do. Nothing was done.
+    /// All processes are busy and the backlog is full, or the server reports overload. The script has not run.
     #[error("all processes of the FastCGI server are busy")]
     Overloaded,
-    /// There is no connection. Nothing was done.
+    /// The connection failed. The script has not run.
     #[error("not connected: {0}")]
     Unreachable(#[source] io::Error),
     /// The connection ended before the response did. The script may have run.
     #[error("the connection ended before the response did")]
     Lost(#[source] io::Error),
-    /// The answer is no response of FastCGI.
+    /// The response is not valid FastCGI.
     #[error("{0}")]
     Malformed(String),
-    /// The response is longer than this.
+    /// The response is longer than this limit.
     #[error("the response has more than {0} bytes")]
     TooLong(usize),
 }
 
 /// A FastCGI server. Clones are the same client.
 ///
-/// It opens as many connections as there are requests at once, and limits nothing by itself: the caller has at most as
-/// many requests under way as php-fpm has processes for it. A request whose future is dropped is aborted by closing its
-/// connection, of which the script learns when it writes.
+/// The client opens one connection per concurrent request and has no limit of its own: the caller must not start more
+/// requests than php-fpm has processes for it. If a request's future is dropped, its connection is closed, which the
+/// script notices when it writes.
 #[derive(Clone, Debug)]
 pub struct Client(Arc<Inner>);
 
@@ -72,9 +72,9 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct Idle {
-    /// With the time when each is closed: the first of them comes first.
+    /// Idle connections with the time when each is closed, in that order.
     connections: VecDeque<(Connection, Instant)>,
-    /// A task closes connections whose time is over.
+    /// Whether a task is running that closes expired connections.
     is_watched: bool,
 }
 
@@ -84,15 +84,15 @@ enum Connection {
     Tcp(TcpStream),
 }
 
-/// How a request on one connection has failed.
+/// The failure of a request on one connection.
 struct Failure {
     error: Error,
-    /// Not one byte was taken by the other side.
+    /// The peer has not received a single byte.
     is_unsent: bool,
 }
 
 impl Client {
-    /// Returns a client that has no connection.
+    /// Creates a client without connections.
     #[must_use]
     pub fn new(address: Address, limits: Limits) -> Self {
         Self(Arc::new(Inner {
@@ -102,13 +102,13 @@ impl Client {
         }))
     }
 
-    /// Makes one request and waits for its response.
+    /// Sends a request and waits for its response.
     ///
-    /// A request that no byte was sent of, as the server had closed its kept connection, goes out once more on a new one.
-    /// Nothing else is repeated.
+    /// If not a byte of it could be sent because the server had closed the idle connection, the request is sent again
+    /// on a new connection. Nothing else is repeated.
     ///
     /// # Errors
-    /// There is no response. Whether the script may have run depends on the error.
+    /// No response was received. Whether the script may have run depends on the error.
     pub async fn request(&self, params: Params, body: &[u8]) -> Result<Response, Error> {
         let is_kept = !self.0.limits.idle_timeout.is_zero();
         let mut request = Vec::with_capacity(body.len() + 4096);
@@ -128,13 +128,13 @@ impl Client {
         result.map_err(|failure| failure.error)
     }
 
-    /// Returns how many connections are kept without a request.
+    /// Returns the number of idle connections.
     #[must_use]
     pub fn idle_connections(&self) -> usize {
         self.0.idle.lock().connections.len()
     }
 
-    /// Makes a request on a connection, and keeps that if it is of further use.
+    /// Sends a request on a connection, and keeps the connection if it can be reused.
     async fn on(&self, connection: Connection, request: &[u8]) -> Result<Response, Failure> {
         let limits = &self.0.limits;
         let (result, connection) = match connection {
@@ -160,7 +160,7 @@ impl Client {
     }
 }
 
-/// Sends a request while its response is read. Returns the response and whether all of the request was sent.
+/// Sends a request while its response is being read. Returns the response and whether the whole request was sent.
 async fn exchange(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     request: &[u8],
@@ -170,7 +170,7 @@ async fn exchange(
     let mut partial = Partial::default();
     let mut buffer = vec![0; READ_BYTES];
     let mut left = request;
-    // The other side reads no more, but may have answered before.
+    // The peer no longer reads, but may have responded before.
     let mut broken: Option<io::Error> = None;
     loop {
         tokio::select! {
@@ -198,7 +198,7 @@ async fn exchange(
 }
 
 impl Inner {
-    /// Returns the connection that was used last and that the server has not closed.
+    /// Returns the last used connection that the server has not closed.
     fn take(&self) -> Option<Connection> {
         let mut idle = self.idle.lock();
         while let Some((connection, _)) = idle.connections.pop_back() {
@@ -236,7 +236,7 @@ impl Inner {
         }
     }
 
-    /// Keeps a connection for the next request.
+    /// Stores an idle connection for the next request.
     fn keep(self: &Arc<Self>, connection: Connection) {
         let mut idle = self.idle.lock();
         let until = Instant::now() + self.limits.idle_timeout;
@@ -248,7 +248,7 @@ impl Inner {
     }
 }
 
-/// Closes connections whose time is over, as long as there are any.
+/// Closes expired connections, as long as there are any.
 async fn close_idle(client: Weak<Inner>, mut next: Instant) {
     loop {
         sleep_until(next).await;
@@ -275,7 +275,7 @@ async fn close_idle(client: Weak<Inner>, mut next: Instant) {
 }
 
 impl Connection {
-    /// Returns whether nothing is to be read: the server has neither closed it nor sent anything.
+    /// Returns whether the server has neither closed the connection nor sent data.
     fn is_silent(&self) -> bool {
         let stream = match self {
             Self::Unix(stream) => stream.as_fd(),

@@ -1,38 +1,38 @@
-//! The head of a script's output, as CGI has it: header lines, an empty line, and then the body.
+//! The head of a script's output, as in CGI: header lines, an empty line, and then the body.
 
-/// The longest head.
+/// The longest head of a response, in bytes.
 const HEAD_BYTES_MAX: usize = 65_536;
 
-/// A head that was read.
+/// A parsed head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// From `Status`; 200 where there is none.
+    /// The status from the header `Status`; 200 without one.
     pub status: u16,
-    /// Names as they were written, and values; `Status` is not one of them.
+    /// Headers with their names as written; without `Status`.
     pub headers: Vec<(String, String)>,
     /// Where the body begins.
     pub body_at: usize,
 }
 
-/// Output that does not begin with a head.
+/// The output does not begin with a valid head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
-    /// There is no empty line.
+    /// The empty line at the end of the head is missing.
     #[error("the answer has no end of its headers")]
     Endless,
     /// A line has no colon.
-    #[error("the answer has a header without a colon")]
+    #[error("the response has a header without a colon")]
     NoColon,
-    /// The status is no number from 100 to 599.
+    /// The status is not a number from 100 to 599.
     #[error("the answer has a status that is none")]
     NoStatus,
 }
 
 impl Head {
-    /// Reads the head of a whole output.
+    /// Parses the head of a complete output.
     ///
     /// # Errors
-    /// The output does not begin with one.
+    /// The output does not begin with a head.
     pub fn read(output: &[u8]) -> Result<Self, HeadError> {
         let mut head = Self {
             status: 200,
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_head_is_refused() {
+    fn invalid_heads_are_rejected() {
         for (output, error) in [
             ("", HeadError::Endless),
             ("Content-Type: text/html\r\n", HeadError::Endless),

@@ -2,26 +2,26 @@
 
 use crate::record::{CONTENT_BYTES_MAX, Kind, begin_content, put};
 
-/// The longest pair of a name and a value, with their lengths: it has to fit into one record.
+/// The longest pair of a name and a value, including their lengths: it must fit into one record.
 pub const PAIR_BYTES_MAX: usize = CONTENT_BYTES_MAX;
 
-/// A length up to here takes one byte, a longer one four.
+/// Lengths up to this are encoded in one byte, longer ones in four.
 const SHORT_LENGTH_MAX: usize = 127;
 
-/// A parameter that no record can hold.
+/// The parameter does not fit into a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the parameter {name} of {bytes} bytes is too long")]
 pub struct ParamTooLong {
     /// The name of the parameter.
     pub name: String,
-    /// The length of its value.
+    /// The length of the value.
     pub bytes: usize,
 }
 
 /// Parameters of a request, encoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Params {
-    /// Whole records, and the one that is being filled.
+    /// Complete records, and the one being filled.
     records: Vec<u8>,
     /// Where the content of the last record begins; 0 before the first.
     last: usize,
@@ -53,7 +53,7 @@ impl Params {
         Ok(())
     }
 
-    /// Appends the records to a request, with the empty one that ends them.
+    /// Appends the records to a request, with the empty one that terminates them.
     pub(crate) fn write(mut self, into: &mut Vec<u8>) {
         self.end_record();
         into.extend_from_slice(&self.records);
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use crate::record::{Decoder, Record};
 
-    /// Reads pairs as php-fpm does: those of each record by themselves.
+    /// Parses pairs like php-fpm: each record separately.
     fn pairs(content: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
         fn length(content: &mut &[u8]) -> usize {
             let short = content[0];

@@ -1,4 +1,4 @@
-//! Records of FastCGI 1.0 (its specification's section 3.3): how they are written, and read however they were split.
+//! Records of FastCGI 1.0 (section 3.3 of its specification): encoding, and decoding of arbitrarily split input.
 
 /// Version of the protocol, which begins each record.
 pub const VERSION: u8 = 1;
@@ -9,16 +9,16 @@ pub const HEADER_BYTES: usize = 8;
 /// The longest content of a record.
 pub const CONTENT_BYTES_MAX: usize = 65_535;
 
-/// The one request of a connection; php-fpm has no second one at a time.
+/// The id of a connection's one request; php-fpm does not multiplex.
 const REQUEST_ID: [u8; 2] = [0, 1];
 
-/// What a record is.
+/// The type of a record (FastCGI 1.0, section 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Begins a request.
+    /// Begins a request, with its role and flags.
     BeginRequest = 1,
-    /// Ends a response.
+    /// Ends a response, with its status.
     EndRequest = 3,
     /// Parameters of a request.
     Params = 4,
@@ -26,32 +26,32 @@ pub enum Kind {
     Stdin = 5,
     /// A piece of a response.
     Stdout = 6,
-    /// A piece of what a script has to say about errors.
+    /// A piece of a script's error output.
     Stderr = 7,
 }
 
-/// A record as it has come.
+/// A received record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// One of [`Kind`], or another number.
     pub kind: u8,
-    /// Without padding.
+    /// The content, without its padding.
     pub content: &'a [u8],
 }
 
-/// Bytes that are no record of FastCGI 1.0.
+/// Bytes that are not a record of FastCGI 1.0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the answer has a record of version {0} and is not FastCGI")]
+#[error("the response has a record of version {0} and is not FastCGI")]
 pub struct NoRecord(pub u8);
 
-/// Appends a record with that content, which is at most [`CONTENT_BYTES_MAX`] long.
+/// Appends a record with this content, of at most [`CONTENT_BYTES_MAX`] bytes.
 pub fn put(into: &mut Vec<u8>, kind: Kind, content: &[u8]) {
     let from = begin_content(into, kind);
     into.extend_from_slice(content);
     end_content(into, from);
 }
 
-/// Appends the records that begin a request in the role of a responder.
+/// Appends the records that begin a request to a responder.
 pub(crate) fn begin(into: &mut Vec<u8>, is_kept: bool) {
     put(
         into,
@@ -60,7 +60,7 @@ pub(crate) fn begin(into: &mut Vec<u8>, is_kept: bool) {
     );
 }
 
-/// Appends the records of a body, with the empty one that ends it.
+/// Appends the records of a body, with the empty one that terminates it.
 pub(crate) fn body(into: &mut Vec<u8>, body: &[u8]) {
     for part in body.chunks(CONTENT_BYTES_MAX) {
         put(into, Kind::Stdin, part);
@@ -68,14 +68,14 @@ pub(crate) fn body(into: &mut Vec<u8>, body: &[u8]) {
     put(into, Kind::Stdin, b"");
 }
 
-/// Appends a header whose length is not known, and returns where the content begins.
+/// Appends a header whose length is not known yet; returns the offset of the content.
 pub(crate) fn begin_content(into: &mut Vec<u8>, kind: Kind) -> usize {
     let [high, low] = REQUEST_ID;
     into.extend_from_slice(&[VERSION, kind as u8, high, low, 0, 0, 0, 0]);
     into.len()
 }
 
-/// Sets the length of a record whose content ends here.
+/// Sets the length of a record that ends here.
 pub(crate) fn end_content(into: &mut [u8], from: usize) {
     let length = into.len() - from;
     debug_assert!(length <= CONTENT_BYTES_MAX);
@@ -86,22 +86,22 @@ pub(crate) fn end_content(into: &mut [u8], from: usize) {
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: Vec<u8>,
-    /// What was handed out of the buffer.
+    /// The number of bytes of the buffer that were decoded.
     start: usize,
 }
 
 impl Decoder {
-    /// Takes more bytes.
+    /// Adds received bytes to the undecoded ones.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.start);
         self.start = 0;
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Returns the next whole record; `None`: it takes more bytes.
+    /// Returns the next complete record; `None` if more bytes are required.
     ///
     /// # Errors
-    /// These are no records.
+    /// The bytes are not valid records.
     #[expect(clippy::should_implement_trait, reason = "records are lent")]
     pub fn next(&mut self) -> Result<Option<Record<'_>>, NoRecord> {
         let left = &self.buffer[self.start..];
@@ -125,7 +125,7 @@ impl Decoder {
         }))
     }
 
-    /// Returns whether nothing is left that was fed.
+    /// Returns whether all input was consumed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.buffer.len() == self.start
@@ -147,7 +147,7 @@ mod tests {
         let mut bytes = Vec::new();
         begin(&mut bytes, true);
         body(&mut bytes, &vec![7; CONTENT_BYTES_MAX + 1]);
-        // With padding, as a server may send it.
+        // With padding, which a server may send.
         bytes.extend_from_slice(&[1, 6, 0, 1, 0, 2, 3, 0, b'o', b'k', 0, 0, 0]);
         let expected = vec![
             (1, vec![0, 1, 1, 0, 0, 0, 0, 0]),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_fastcgi_is_known_by_its_first_byte() {
+    fn other_protocols_are_detected_by_the_first_byte() {
         let mut decoder = Decoder::default();
         decoder.feed(b"HTTP/1.1 400 Bad Request\r\n\r\n");
         assert_eq!(decoder.next(), Err(NoRecord(b'H')));

@@ -1,4 +1,4 @@
-//! A response, put together from the records of a connection.
+//! A response, assembled from the records of a connection.
 
 use crate::client::{Error, Limits};
 use crate::head::Head;
@@ -8,22 +8,22 @@ use crate::record::{Decoder, Kind, NoRecord, Record};
 const COMPLETE: u8 = 0;
 const OVERLOADED: u8 = 2;
 
-/// What a script has answered.
+/// The response of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
     /// The status, 200 where the script named none.
     pub status: u16,
-    /// Names as the script wrote them, and values.
+    /// Headers with their names as the script wrote them.
     pub headers: Vec<(String, String)>,
     /// The body of the response.
     pub body: Vec<u8>,
-    /// What came on STDERR, cut off at the limit.
+    /// The script's output on STDERR, truncated at the limit.
     pub log: Vec<u8>,
     /// Bytes of STDERR beyond the limit.
     pub log_lost_bytes: usize,
 }
 
-/// A response of which not all has come.
+/// An incomplete response.
 #[derive(Debug, Default)]
 pub(crate) struct Partial {
     decoder: Decoder,
@@ -34,7 +34,7 @@ pub(crate) struct Partial {
 }
 
 impl Partial {
-    /// Takes bytes; returns whether the response has ended.
+    /// Adds bytes; returns whether the response is complete.
     pub(crate) fn take(&mut self, bytes: &[u8], limits: &Limits) -> Result<bool, Error> {
         self.has_begun = true;
         self.decoder.feed(bytes);
@@ -52,7 +52,7 @@ impl Partial {
             } else if kind == Kind::EndRequest as u8 {
                 let &[_, _, _, _, status, ..] = content else {
                     return Err(Error::Malformed(
-                        "the answer has an end that is cut off".into(),
+                        "the end record of the response is truncated".into(),
                     ));
                 };
                 return match status {
@@ -65,19 +65,19 @@ impl Partial {
                 };
             } else {
                 return Err(Error::Malformed(format!(
-                    "the answer has a record of type {kind}"
+                    "the response has an unexpected record of type {kind}"
                 )));
             }
         }
         Ok(false)
     }
 
-    /// Returns whether anything has come.
+    /// Returns whether any output was received.
     pub(crate) fn has_begun(&self) -> bool {
         self.has_begun
     }
 
-    /// Returns whether nothing came behind the end.
+    /// Returns whether no bytes followed the end.
     pub(crate) fn is_clean(&self) -> bool {
         self.decoder.is_empty()
     }
@@ -100,7 +100,7 @@ impl Partial {
         })
     }
 
-    /// php-fpm writes why it has nothing to say to STDERR, such as "Primary script unknown".
+    /// Returns an error with STDERR, where php-fpm writes its reason, such as "Primary script unknown".
     fn no_head(&self, error: impl std::fmt::Display) -> Error {
         let log = String::from_utf8_lossy(&self.log);
         Error::Malformed(match log.trim() {

@@ -13,7 +13,7 @@ pub enum FileFault {
     /// A component of the path is a symbolic link, which root follows only if it trusts the owner.
     #[error("{name:?} in its path is a symbolic link owned by another user ({owner})")]
     UntrustedLink {
-        /// The component.
+        /// Name of the component, without its folder.
         name: String,
         /// The numeric user id of the link's owner.
         owner: u32,
@@ -21,13 +21,13 @@ pub enum FileFault {
     /// The file is of this type; only regular files are read and written.
     #[error("it is a {0}, not a regular file")]
     NotRegular(&'static str),
-    /// Another name of the file may be one that must not be written.
+    /// The file has other names, one of which may be a protected file.
     #[error("it has several names (hard links)")]
     HardLinked,
     /// The owner, by numeric id, is neither root, nor the caller, nor the user that the file is opened for.
     #[error("it is owned by another user ({0})")]
     Owner(u32),
-    /// It was a different file at each attempt.
+    /// The path led to a different file at each attempt.
     #[error("it was replaced repeatedly while being opened")]
     Unstable,
 }

@@ -13,8 +13,8 @@ use crate::write::Owner;
 /// For the owner only.
 const MODE: u32 = 0o700;
 
-/// Creates a folder and its parent if they don't exist, private to their owner (0700). New folders are given to
-/// `owner`, which needs root; existing ones stay as they are.
+/// Creates a folder and its parent if they don't exist, private to their owner (0700). New folders are owned by
+/// `owner`, which requires root; existing ones are unchanged.
 ///
 /// # Errors
 /// A system error with the path; [`FileFault::UntrustedLink`](crate::FileFault::UntrustedLink).

@@ -73,9 +73,10 @@ impl PinnedPath {
         Ok(renameat(self.folder(), from, self.folder(), to)?)
     }
 
-    /// Removes the file; its absence is no error.
+    /// Removes the file; a missing file is not an error.
     ///
     /// # Errors
+    ///
     /// A system call failed.
     pub fn remove(&self) -> io::Result<()> {
         match unlinkat(self.folder(), self.name(), AtFlags::empty()) {

@@ -50,7 +50,7 @@ impl ResolvedPath {
 /// link.
 pub(crate) fn walk(path: &Path, follows_last: bool) -> io::Result<ResolvedPath> {
     let Some(name) = path.file_name() else {
-        let words = "it is not a file name";
+        let words = "this is not a file name";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
     };
     let us = geteuid();

@@ -21,9 +21,9 @@ const PRIVATE: u32 = 0o600;
 /// A user and its group, by numeric id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// The user id.
+    /// The numeric user id.
     pub uid: u32,
-    /// The group id.
+    /// The numeric group id.
     pub gid: u32,
 }
 
@@ -35,7 +35,7 @@ pub struct WriteOptions {
     owner: Option<Owner>,
 }
 
-/// An open file.
+/// A file opened for writing, and whether it existed.
 #[derive(Debug)]
 pub struct OpenedFile {
     /// The file, opened for writing.
@@ -45,7 +45,7 @@ pub struct OpenedFile {
 }
 
 impl WriteOptions {
-    /// Creates new files with this mode; existing ones keep theirs.
+    /// Creates new files with this mode; existing files keep theirs.
     #[must_use]
     pub const fn new(mode: u32) -> Self {
         Self {

@@ -149,7 +149,7 @@ fn devices_are_neither_read_nor_written() {
     let found = FileFault::NotRegular("device");
     assert_fault(WriteOptions::private().open(&file), &found);
     assert_fault(read(&file), &found);
-    // Also through a link owned by root.
+    // The same applies to a link owned by root.
     let link = folder.join("link");
     symlink(&file, &link).expect("a link");
     assert_fault(read(&link), &found);

@@ -1,11 +1,11 @@
 //! The life of one connection as a state machine: head → route → upgrade → frames → session. Start reading here.
 //!
-//! [`Connection::handle_received`] takes the bytes; output goes into the connection's outbox; afterwards the worker asks what
-//! the connection needs from its transport ([`Connection::is_blocked`], [`Connection::deadline_ms`],
-//! [`Outbox::end`](crate::Outbox::end)). There is no socket and no clock, so tests, fuzzer and simulator reach all of
-//! it.
+//! [`Connection::handle_received`] takes the bytes; output goes into the connection's outbox; afterwards the worker
+//! queries the state for its transport ([`Connection::is_blocked`], [`Connection::deadline_ms`],
+//! [`Outbox::end`](crate::Outbox::end)). There is no socket and no clock, so tests, fuzzer and simulator run all of
+//! this code.
 //!
-//! A stage that can't continue (the client does not read, a home worker has not answered, the hub accepts no further
+//! A stage that can't continue (the client does not read, a home worker has not replied, the hub accepts no further
 //! publication) returns the reason; the connection stores the input, the transport is paused, and
 //! [`Connection::resume`] continues.
 
@@ -47,11 +47,11 @@ const ABNORMAL_CLOSURE: &str = "the server closed the connection before it answe
 /// A connection, from accept to close.
 pub struct Connection {
     stage: Stage,
-    /// Received input that was not processed: an incomplete head or line, or anything while blocked. `None` if empty,
+    /// Received input that was not processed: an incomplete head or line, or any input while blocked. `None` if empty,
     /// so that most connections spend only one word on it.
     #[allow(
         clippy::box_collection,
-        reason = "a vector takes three words in each idle connection"
+        reason = "a vector would take three words in each idle connection"
     )]
     input: Option<Box<Vec<u8>>>,
     /// Monotonic time of the next call of [`Connection::handle_timeout`].
@@ -148,7 +148,7 @@ impl Connection {
     pub(crate) fn info(&self) -> SessionInfo<'_> {
         match &self.stage {
             Stage::Socket(socket) => socket.info(),
-            // Its session is still being opened.
+            // The session is still being opened.
             _ => SessionInfo::default(),
         }
     }
@@ -358,7 +358,7 @@ impl Connection {
         has_come
     }
 
-    /// Applies the step of a stage whose wait is over.
+    /// Applies the step of a stage whose wait has ended.
     fn apply_step(&mut self, id: ConnectionId, then: NextStep<Stage>, shared: &mut Context) {
         let was_blocked = self.blocked.take().is_some();
         match then {
@@ -405,7 +405,7 @@ impl Connection {
     fn count_client(&mut self, id: ConnectionId, client: Option<IpAddr>, shared: &mut Context) {
         let Some(client) = client else { return };
         if shared.config.listeners[self.listener as usize].role != ListenerRole::Public {
-            // It may have been counted before its peer was identified as a proxy.
+            // The address may have been counted before its peer was identified as a proxy.
             self.uncount_address(shared);
             self.peer = client;
         } else if !self.count_address(client, shared) {
@@ -442,10 +442,10 @@ impl Connection {
             shared.log(
                 id,
                 NoteLevel::Warn,
-                "closed: the client accepted no data for write_timeout",
+                "closed: the client accepted no data within write_timeout",
             );
             if let Stage::Socket(socket) = &mut self.stage {
-                let why = "it took nothing for too long";
+                let why = "the client accepted no data for too long";
                 socket.handle_closed(id, CloseCode::Abnormal.code(), why, shared);
             }
             return self.abort(id, shared);

@@ -1,9 +1,9 @@
-//! One connection's whole life, and the client protocols.
+//! The whole life of a connection, and the client protocols.
 //!
-//! Pure: no socket, no clock, no thread. The worker (`veche-worker`) hands in bytes, deadlines and the hub's answers,
-//! and takes out what the outboxes hold, over sockets and in tests alike. Begin with [`connection`].
+//! Pure: no socket, no clock, no thread. The worker (`veche-worker`) passes in bytes, deadlines and the hub's replies,
+//! and takes the contents of the outboxes, over sockets and in tests alike. Start reading with [`connection`].
 //!
-//! The modules are layers, in the order of the declarations below; `connection` and `registry` stand above all.
+//! The modules are layers, in the order of the declarations below; `connection` and `registry` are above all others.
 //! `tests/tidy.rs` of the server checks which files may import from which.
 
 #![forbid(unsafe_code)]

@@ -170,12 +170,12 @@ fn a_command_that_waits_for_credit_is_not_read_again() {
 }
 
 #[test]
-fn what_a_spike_took_is_given_back() {
+fn memory_of_a_spike_is_released() {
     const BYTES: usize = 16 << 10;
     let mut world = World::new(Options::default());
     let peers: Vec<_> = (0..200).map(|_| world.open(0, "/echo")).collect();
     let frame = message(MessageKind::Binary, &[b'x'; BYTES]);
-    // All answers of one turn.
+    // All responses of one turn.
     peers.iter().for_each(|peer| world.send(*peer, &frame));
     world.settle();
     let counted = measure(|| {

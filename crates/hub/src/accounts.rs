@@ -105,14 +105,14 @@ impl Accounts {
     }
 
     /// Sets the budgets of namespaces and the common budget of all other channels. Streams in the budget of a namespace
-    /// that no longer has one stay there until a maintenance scan [moves](super::streams::Streams::look) them.
+    /// that no longer has one stay there until a maintenance scan [moves](super::streams::Streams::scan) them.
     pub(crate) fn set_budgets<'n>(
         &mut self,
         common: usize,
         budgets: impl Iterator<Item = (&'n str, usize)>,
     ) {
         let [first, others @ ..] = &mut *self.pools else {
-            unreachable!("the first one is there from the beginning");
+            unreachable!("the first account always exists");
         };
         first.bytes_max = common;
         others.iter_mut().for_each(|pool| pool.is_removed = true);
@@ -311,7 +311,7 @@ impl Accounts {
     }
 }
 
-const ACCOUNT_EXISTS: &str = "streams hold the index only while the account has them";
+const ACCOUNT_EXISTS: &str = "streams use the index only while the account counts them";
 
 fn account(all: &mut [Option<Account>], index: u32) -> &mut Account {
     debug_assert_ne!(index, NO_MEMBER);

@@ -1,6 +1,6 @@
-//! The users a channel is meant for according to its name. Every way into the channel checks this.
+//! The users that a channel's name restricts it to. Every way into the channel checks this.
 //!
-//! | name | meant for |
+//! | name | users |
 //! |---|---|
 //! | `news`, `chat:42` | everyone admitted by the namespace or a route |
 //! | `$42`, `chat:$42` | those admitted to this very channel: by a token for it, its full name in a route, or a hook |
@@ -26,12 +26,12 @@ pub struct Audience<'c> {
     is_private: bool,
 }
 
-/// The grant that a user needs to enter a channel, as far as its name tells.
+/// The grant that a user needs to enter a channel, as far as its name determines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryRequirement {
     /// Any grant, including one for a pattern or a whole namespace.
     AnyGrant,
-    /// Only a grant for this very channel.
+    /// Only a grant for the channel itself.
     NamedGrant,
     /// No grant that a client can request.
     Never,
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn names_say_for_whom_a_channel_is() {
+    fn channel_names_restrict_their_subscribers() {
         use EntryRequirement::{AnyGrant, NamedGrant, Never};
         let namespaces = namespaces();
         for (channel, everyone, ann, anonymous) in [

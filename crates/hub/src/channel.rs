@@ -1,6 +1,6 @@
 //! The channels known to this worker, by name: as their home, as a worker with subscribers, or both.
 //!
-//! One entry serves both roles, so a user who is connected to and homed on this worker costs one entry, and a
+//! One entry serves both roles, so a user connected to and homed on this worker costs one entry, and a
 //! publication to that user one lookup.
 
 use std::hash::Hasher;
@@ -96,7 +96,7 @@ impl Channel {
         self.local_subscribers() as u32 + there
     }
 
-    /// Whether somebody knows the position of this channel's stream, or is about to.
+    /// Whether a client knows the position of this channel's stream, or is about to get it.
     pub(crate) fn is_used(&self) -> bool {
         self.waiting > 0 || self.total_subscribers() > 0
     }
@@ -259,7 +259,7 @@ impl std::ops::Index<u32> for Channels {
     fn index(&self, index: u32) -> &Channel {
         self.entries[index as usize]
             .as_ref()
-            .expect("indices are held only while waited for")
+            .expect("an index is held only while an entry waits")
     }
 }
 
@@ -267,11 +267,11 @@ impl std::ops::IndexMut<u32> for Channels {
     fn index_mut(&mut self, index: u32) -> &mut Channel {
         self.entries[index as usize]
             .as_mut()
-            .expect("indices are held only while waited for")
+            .expect("an index is held only while an entry waits")
     }
 }
 
-/// Both parts must be unknown to peers: with a known multiplier there are names that collide whatever the seed.
+/// Both parts must be unknown to peers: with a known multiplier some names collide whatever the seed.
 pub(crate) fn shared(seed: u64) -> SharedSeed {
     SharedSeed::from_u64(seed.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15)
 }

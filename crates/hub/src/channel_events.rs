@@ -51,9 +51,9 @@ pub struct EventFields<'e> {
     pub kind: &'static str,
     /// The channel; `None` for a personal channel.
     pub channel: Option<&'e str>,
-    /// The user name.
+    /// Name of the user; `None` without one.
     pub user: Option<&'e str>,
-    /// The client's id.
+    /// Id of the client that the event is about, if any.
     pub client: Option<&'e str>,
     /// The public data of the connection, as JSON.
     pub info: Option<&'e [u8]>,
@@ -64,7 +64,7 @@ impl ChannelEvent {
     #[must_use]
     pub fn fields(&self) -> EventFields<'_> {
         let channel = &*self.channel;
-        // A personal channel stands for its user.
+        // A personal channel represents its user.
         let user = channel.strip_prefix(USERS);
         let (kind, client): (_, Option<&ClientInfo>) = match &self.kind {
             ChannelEventKind::Occupied if user.is_some() => ("online", None),
@@ -124,7 +124,7 @@ impl EmptyReports {
         true
     }
 
-    /// Removes the next channel whose interval is over, with whether it was found empty again.
+    /// Removes the next channel whose interval has ended, and whether it was found empty again.
     fn pop(&mut self, now_ms: u64) -> Option<(Arc<str>, bool)> {
         let (_, channel) = self
             .expiries
@@ -238,8 +238,8 @@ impl<E: Engine> Hub<E> {
         self.channel_events.push(channel, self.now.wall_ms, what);
     }
 
-    /// Home: a subscriber joins a channel that keeps its latest publication, but has none. Reported at once, and again
-    /// after [`EMPTY_INTERVAL_MS`] if another subscriber found it empty meanwhile and it still is.
+    /// Home: a subscriber joins a channel that stores its latest publication, but has none. Reported at once, and again
+    /// after [`EMPTY_INTERVAL_MS`] if another subscriber meanwhile joined and it is still empty.
     pub(crate) fn record_empty(&mut self, index: u32) {
         let name = &self.channels[index].name;
         let namespace = self.namespaces.of(name);

@@ -210,9 +210,10 @@ impl Hash for ByUser {
 pub(crate) struct Presence {
     /// Local: the member of a subscription, by slot.
     pub(crate) members: HashMap<u32, Arc<ClientInfo>, RandomState>,
-    /// Home: by name of the channel, which may have no subscriber any more, but members who may come back. None is empty.
+    /// Home: the members of a channel, by its name. A channel without members has no entry; one without subscribers
+    /// may still have members that can reconnect.
     pub(crate) channels: HashMap<Arc<str>, ChannelMembers, RandomState>,
-    /// Home: users that have gone and may come back, by when they are given up; the second number tells them apart.
+    /// Home: users that have disconnected and may reconnect, by the time at which they leave; the second number distinguishes them.
     pub(crate) leaving: BTreeMap<Due, (Arc<str>, Arc<ClientInfo>)>,
     pub(crate) serial: u64,
 }
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_delay_each_connection_comes_and_goes() {
+    fn without_a_delay_each_connection_joins_and_leaves() {
         let mut roster = ChannelMembers::default();
         let (one, two) = (client("ann", "1"), client("ann", "2"));
         assert!(news(roster.join(&one, false)) && news(roster.join(&two, false)));

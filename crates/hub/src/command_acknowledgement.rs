@@ -1,7 +1,7 @@
 //! Completion of user commands: a command is complete once each worker with a connection of the user has executed it
 //! and each affected home knows the effect.
 //!
-//! The user's home dispatches the command and tells the caller how many acknowledgements to expect. After its sessions,
+//! The user's home dispatches the command and reports the number of expected acknowledgements to the caller. After its sessions,
 //! each worker calls [`Hub::acknowledge_command`], which sends a message to the affected homes. It follows the membership changes in
 //! the same lanes, so a home has counted them when it acknowledges the command to the caller.
 
@@ -12,7 +12,7 @@ use crate::{Caller, Engine, Hub, HubMessage, HubReply, Outlet, UserAction, UserC
 
 /// The homes affected by a command.
 enum AffectedHomes<'i> {
-    /// None: the command changes only sessions.
+    /// The command changes only sessions, so no home has to acknowledge it.
     NoHomes,
     /// The home of one channel.
     Channel(&'i str),

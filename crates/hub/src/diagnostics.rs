@@ -22,13 +22,13 @@ impl<E: Engine> Hub<E> {
             ("channels in turn", self.queued_channels.len() as u64),
             ("channels with a queue", with_queue as u64),
             ("waiting on channels", waiting),
-            ("places of those who left", gone.sum::<usize>() as u64),
+            ("cancelled entries", gone.sum::<usize>() as u64),
             ("stalled publications", self.stalled.len() as u64),
             ("reserved lanes", self.stalled.reserved_count() as u64),
-            ("waiting for the log", gauges.waiting as u64),
-            ("waiting behind the log", self.reports() as u64),
+            ("publications waiting for the log", gauges.waiting as u64),
+            ("publications queued behind the log", self.reports() as u64),
             ("bytes of both", gauges.waiting_bytes as u64),
-            ("subscriptions that wait for the engine", joins.sum()),
+            ("subscriptions waiting for the engine", joins.sum()),
             ("announcements", self.join_leave_queue.queued() as u64),
             (
                 "channels counted wrong",
@@ -49,7 +49,7 @@ impl<E: Engine> Hub<E> {
             ("users", self.users.into()),
             ("members", members as u64),
             ("rosters", rosters as u64),
-            ("users who may come back", leaving as u64),
+            ("users within their leave delay", leaving as u64),
         ]
         .into_iter()
         .filter(|(_, count)| *count > 0)

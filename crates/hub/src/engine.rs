@@ -9,7 +9,7 @@
 //!
 //! * `order`: the publications of one channel get their positions in the order in which the home submits them. Other
 //!   nodes may publish in between.
-//! * `answer`: each submitted publication is answered exactly once: immediately ([`OrderResult::Done`], [`OrderResult::Skipped`]),
+//! * `answer`: each submitted publication is answered exactly once: immediately ([`OrderResult::Ordered`], [`OrderResult::Skipped`]),
 //!   or later by an [`EngineReport`] with its [`RequestContext`]. An error means that the outcome is unknown: the publication may
 //!   have been stored.
 //! * `retry`: an engine submits a publication to its store again only under a key: the publisher's, or one that it has
@@ -17,7 +17,7 @@
 //!   retry; the store still knows the key. In either case the publication is stored once.
 //! * `stale`: a publication whose version is not newer, or whose key was used before, is skipped and not delivered.
 //! * `handed`: the number of receivers of a publication is known only if this node has all subscribers: an engine that
-//!   answers with [`EngineReport::PublishOutcome`] leaves it open.
+//!   answers with [`EngineReport::Published`] leaves it open.
 //! * `room`: an engine never refuses a submitted publication; [`Engine::is_full`] makes the home pause the publishers
 //!   first.
 //!
@@ -30,12 +30,12 @@
 //!
 //! Feed
 //!
-//! * `follow`: the home tells the engine when a channel gets its first subscriber on this node and when it loses its
+//! * `follow`: the home notifies the engine when a channel gets its first subscriber on this node and when it loses its
 //!   last ([`Engine::follow`], [`Engine::unfollow`]), with or without history. A wildcard channel stands for all
 //!   channels that it matches. A subscription is confirmed only after the engine follows its channel; from then on
 //!   [`Engine::position`] is where the feed continues. A subscription fails if the engine can't follow the channel.
-//! * `feed`: publications reach subscribers only through the feed: as the value of [`OrderResult::Done`], or as
-//!   [`EngineReport::FeedItem`]. The home forwards each item in feed order to all workers of the node; from there on nothing is
+//! * `feed`: publications reach subscribers only through the feed: as the value of [`OrderResult::Ordered`], or as
+//!   [`EngineReport::Item`]. The home forwards each item in feed order to all workers of the node; from there on nothing is
 //!   lost.
 //! * `stored`: an item in the feed is stored to the extent that the engine stores anything: no crash of this node takes
 //!   back what a subscriber or a publisher has seen.
@@ -44,16 +44,16 @@
 //! * `gap`: the feed may lose, repeat and reorder items. The home closes a gap with one [`Engine::read_since`] from the
 //!   last offset and holds later items back meanwhile. An engine that may lose the latest item compares tops and
 //!   reports it again. Publications without a position have no link and may be lost unnoticed.
-//! * `lost`: only a gap that can't be closed reaches subscribers, as [`Outlet::lost`](crate::Outlet::lost): their state
+//! * `lost`: only a gap that can't be closed reaches subscribers, as [`Outlet::publications_lost`](crate::Outlet::publications_lost): their state
 //!   is insufficient and they have to subscribe again.
 //!
 //! Reading
 //!
 //! * `join`: a new subscriber joins at the position reached by the feed and gets what it missed up to there. An engine
-//!   that does not hold this in the process returns [`Step::Deferred`] and feeds only by reports. The home then reads once
+//!   that does not hold this in the process returns [`EngineReply::Deferred`] and feeds only by reports. The home then reads once
 //!   for all waiting subscribers of a channel and keeps the items delivered meanwhile. Until then a subscription is
 //!   pending: it is not counted and receives nothing.
-//! * `chain`: a read returns a [`Chain`]: publications linked without a gap, up to the top. It joins a position only if
+//! * `chain`: a read returns a [`HistorySegment`]: publications linked without a gap, up to the top. It joins a position only if
 //!   the position's offset is one of its links in the same epoch. An engine that is not certain of a link shortens the
 //!   segment, and the subscriber learns that something is missing.
 //! * `share`: subscribers that arrive during a read share it as far as it reaches back.
@@ -110,7 +110,7 @@ pub trait Engine {
         false
     }
 
-    /// Whether other nodes may have subscribers: publications without any on this node are handed over too.
+    /// Whether other nodes may have subscribers: then publications without a subscriber on this node are ordered too.
     fn reaches_others(&self) -> bool {
         false
     }
@@ -134,7 +134,7 @@ pub trait Engine {
     fn unfollow(&mut self, _name: &Arc<str>, _slot: Option<u32>) {}
 
     /// Returns what a new subscriber joins: the position reached by the feed, and the publications missed up to there.
-    /// Returns [`Step::Deferred`] if this process does not hold them; the home then reads a [`Chain`].
+    /// Returns [`EngineReply::Deferred`] if this process does not hold them; the home then reads a [`HistorySegment`].
     fn join(
         &mut self,
         kept: StoredChannel<'_>,
@@ -154,7 +154,7 @@ pub trait Engine {
     ) -> EngineReply<Result<HistoryPage, HistoryError>>;
 
     /// Reads the stored publications from a position up to the top, to close a gap or for subscribers;
-    /// [`EngineReport::Chain`] returns them.
+    /// [`EngineReport::Segment`] returns them.
     fn read_since(&mut self, _slot: u32, _read: HistoryRead) {}
 
     /// Continues the feed at a position after a gap that could not be closed.
@@ -259,7 +259,7 @@ pub enum MaintenanceScope {
 pub struct EngineGauges {
     /// Pending requests that were not reported yet.
     pub waiting: usize,
-    /// Those of them that are ready to be polled.
+    /// The number of them that are ready to be polled.
     pub ready: usize,
     /// Payload bytes of the pending requests.
     pub waiting_bytes: usize,
@@ -272,11 +272,11 @@ pub struct EngineGauges {
 /// A channel with history.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredChannel<'a> {
-    /// The channel name.
+    /// Name of the channel, as the log and the engine know it.
     pub name: &'a Arc<str>,
-    /// The channel's slot.
+    /// Index of the channel in the hub's table, reused after its removal.
     pub slot: u32,
-    /// The history options.
+    /// How much history the channel stores, and for how long.
     pub history: &'a HistoryOptions,
     /// The wall clock for expiry, in milliseconds.
     pub now_ms: u64,
@@ -365,11 +365,11 @@ pub struct QueryContext(pub(crate) Origin);
 /// A member of this node that joined or left.
 #[derive(Debug)]
 pub struct MemberChange<'a> {
-    /// The channel name.
+    /// Name of the channel that the member belongs to.
     pub channel: &'a Arc<str>,
-    /// The member.
+    /// The joining or leaving client, as others see it.
     pub client: &'a Arc<ClientInfo>,
-    /// [`FeedEvent::Joined`] or [`FeedEvent::Left`].
+    /// Either [`FeedEvent::Joined`] or [`FeedEvent::Left`].
     pub event: FeedEvent,
     /// Whether only the first and last connection of a user are announced.
     pub is_by_user: bool,
@@ -402,7 +402,7 @@ pub struct MemberChangeContext {
 /// The members of one channel on this node.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalMembers<'a> {
-    /// The channel name.
+    /// Name of the channel that is queried.
     pub channel: &'a str,
     pub(crate) members: Option<&'a ChannelMembers>,
 }
@@ -419,7 +419,7 @@ impl LocalMembers<'_> {
         }
     }
 
-    /// Returns their number.
+    /// Returns the number of members and of their users.
     #[must_use]
     pub fn stats(&self) -> PresenceStats {
         self.members
@@ -434,28 +434,28 @@ pub enum OrderResult {
     Ordered {
         /// The position, if stored.
         position: Option<Position>,
-        /// The preceding payload, if a delta is wanted.
+        /// The preceding payload, if a delta is needed.
         previous: Option<Payload>,
     },
     /// Stale, and not stored; with the channel's position.
     Skipped(Position),
-    /// An [`EngineReport`] follows.
+    /// The result follows in an [`EngineReport`].
     Deferred,
 }
 
 /// The result of a query: immediate, or in a later report.
 #[derive(Debug)]
 pub enum EngineReply<T> {
-    /// The result.
+    /// The result is known at once.
     Ready(T),
-    /// An [`EngineReport`] follows.
+    /// The result follows in an [`EngineReport`].
     Deferred,
 }
 
 /// An item of a channel's feed.
 #[derive(Clone, Debug)]
 pub struct FeedItem {
-    /// The channel name.
+    /// Name of the channel that was published to.
     pub channel: Arc<str>,
     /// The publication, with its position if it is stored.
     pub publication: Publication,
@@ -468,8 +468,8 @@ pub struct FeedItem {
 pub enum EngineReport {
     /// An item of the feed. It has a context if this worker submitted it and was not answered yet.
     Item(Box<FeedItem>, Option<RequestContext>),
-    /// A publication is ordered; its item comes by itself. With its position where it is stored, and the number of nodes
-    /// with subscribers, where the engine knows it. How many subscribers it has is not known.
+    /// A publication was ordered; it will be delivered as an item. Contains its position if it is stored, and the
+    /// number of nodes with subscribers, if the engine knows it. The number of subscribers is unknown.
     Published(RequestContext, Option<Position>, Option<u32>),
     /// The engine did not answer: whether a publication was stored is unknown.
     Failed(RequestContext),
@@ -499,7 +499,7 @@ pub enum EngineReport {
 }
 
 impl EngineReport {
-    /// The channel whose subscribers need room for it.
+    /// The channel whose subscribers need room for the entry.
     pub(crate) fn channel(&self) -> Option<u32> {
         match self {
             Self::Item(_, receipt) => receipt.as_ref().map(|receipt| receipt.channel),

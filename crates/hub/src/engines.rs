@@ -15,14 +15,14 @@ use crate::{
     SubscribeOutcome,
 };
 
-/// See the [module](self).
+/// The engine that a node was started with.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "one per worker, and the memory engine is used in place"
 )]
 pub enum NodeEngine {
-    /// Within this process.
+    /// In the memory of this process, optionally with a log on disk.
     Memory(MemoryEngine),
     /// Outside it, shared with other nodes.
     Remote(Box<RemoteEngine>),

@@ -2,7 +2,6 @@
 
 use crate::Epoch;
 
-/// Generates distinct epochs.
 #[derive(Debug)]
 pub(crate) struct EpochGenerator(fastrand::Rng);
 

@@ -42,7 +42,7 @@ impl FeedQueue {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Home: receives an item that this home has not submitted, or that was answered already.
+    /// Home: receives an item that this home has not submitted, or that was already answered.
     pub(crate) fn receive_item(&mut self, item: Box<FeedItem>, outlet: &mut impl Outlet) {
         let Some(index) = self.entry_to_feed(&item.channel) else {
             return;
@@ -195,7 +195,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: gives up missing publications: the feed continues at the given position, or where the engine says.
+    /// Home: abandons missing publications: the feed continues at the given position, or where the engine says.
     pub(crate) fn skip_gap(
         &mut self,
         index: u32,
@@ -216,6 +216,8 @@ impl<E: Engine> Hub<E> {
             _ => {}
         }
         let overheard = self.wildcard_entry(&self.channels[index].name);
+        // Its last subscriber may leave here.
+        self.channels[index].waiting += 1;
         for index in overheard.into_iter().chain([index]) {
             let channel = &self.channels[index];
             for share in channel.remote_subscribers.as_slice() {
@@ -226,17 +228,21 @@ impl<E: Engine> Hub<E> {
             self.notify_lost(&name, outlet);
         }
         self.advance_feed_queue(index, outlet);
+        self.channels[index].waiting -= 1;
+        self.channels.release(index);
     }
 
-    /// Local: tells the subscribers of a channel that their state is insufficient.
+    /// Local: ends the subscriptions of a channel, and tells the sessions that their state is insufficient. What follows the
+    /// gap must not reach a client before it learns of the gap: its position would be behind the gap, and it would recover
+    /// from there.
     pub(crate) fn notify_lost(&mut self, channel: &Arc<str>, outlet: &mut impl Outlet) {
         let Some(index) = self.find(channel) else {
             return;
         };
-        for slot in self.channels[index].subscribers.as_slice() {
-            if *slot != NONE {
-                outlet.publications_lost(self.subscriptions.session(*slot), channel);
-            }
+        let slots = self.channels[index].subscribers.as_slice().to_vec();
+        for slot in slots.into_iter().filter(|slot| *slot != NONE) {
+            outlet.publications_lost(self.subscriptions.session(slot), channel);
+            self.remove(slot, outlet);
         }
     }
 }

@@ -11,14 +11,14 @@ use crate::page::{HistoryPage, HistoryQuery};
 use crate::{Engine, HistoryError, HistoryOptions, Hub, Namespaces, Now};
 
 impl<E: Engine> Hub<E> {
-    /// Begins a turn.
+    /// Sets the clock that the hub uses until the next call: once at the beginning of each turn.
     pub fn set_now(&mut self, now: Now) {
         self.now = now;
     }
 
     /// Sets the namespace options and the limit in bytes for the history of all workers, of which the
     /// [budgets](Namespaces::add_budget) of namespaces are a part. Streams move to their new budgets, and excess
-    /// publications are evicted, in bounded steps by [`maintain_engine`](Self::maintain). The wildcard namespaces must not
+    /// publications are evicted, in bounded steps by [`maintain_engine`](Self::maintain_engine). The wildcard namespaces must not
     /// change once there are channels, because the homes of channels depend on them.
     pub fn set_history(&mut self, namespaces: Arc<Namespaces>, bytes_max: usize) {
         debug_assert!(
@@ -33,7 +33,7 @@ impl<E: Engine> Hub<E> {
         self.history_answer_max = publications;
     }
 
-    /// Returns whether something may expire without further activity, so that [`maintain_engine`](Self::maintain) must be
+    /// Returns whether something may expire without further activity, so that [`maintain_engine`](Self::maintain_engine) must be
     /// called.
     pub fn needs_maintenance(&self) -> bool {
         let has_old = self.engine.has_maintenance();

@@ -7,9 +7,9 @@ use crate::{Position, Publication, RECOVERED_MAX, Recovered, Since};
 /// How far back a read should reach; the result may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReadStart {
-    /// To the publication after this offset, or as far as possible.
+    /// Back to the publication after this offset, or as far as possible.
     Since(u64),
-    /// Only the top position.
+    /// Only the top position is known.
     TopOnly,
 }
 
@@ -44,7 +44,7 @@ pub struct HistorySegment {
     /// The offset of the predecessor of the first publication, or the top offset if there are no publications; `None`
     /// if the predecessor is unknown.
     pub predecessor: Option<u64>,
-    /// Publications, oldest first.
+    /// Consecutive publications up to `top`, oldest first.
     pub publications: Vec<Publication>,
 }
 
@@ -95,7 +95,7 @@ impl HistorySegment {
     }
 
     /// Returns the publications that a subscriber missed since the newest of its known positions, or up to `latest_max`
-    /// of the latest if the recovery mode asks for these.
+    /// of the latest ones, depending on the recovery mode.
     pub(crate) fn recover(
         &self,
         since: &[Since],

@@ -2,10 +2,11 @@
 //!
 //! Subscribing is in `membership.rs`, publishing in `publish.rs`, publications that wait for credit in `stalled.rs`,
 //! fan-out in `sweep.rs`. The interface to the store is `engine.rs`; its reports are handled in `reports.rs` and
-//! `feed_queues.rs`, and subscribers that wait for it in `joins.rs`. The in-memory engine is `memory.rs`, publications
-//! waiting for the disk are in `log.rs`, publishers' shares of the budgets in `accounts.rs`. History requests are in
-//! `history.rs`, presence in `presence.rs`, joins and leaves for subscribers in `join_leave_queue.rs`, queries to homes in
-//! `question.rs`, user commands in `user.rs`, and their completion in `settling.rs`.
+//! `feed_queue.rs`, and subscribers that wait for it in `pending_joins.rs`. The in-memory engine is `memory.rs`,
+//! publications waiting for the disk are in `log.rs`, publishers' shares of the budgets in `accounts.rs`. History
+//! requests are in `history.rs`, presence in `presence.rs`, joins and leaves for subscribers in `join_leave_queue.rs`,
+//! queries to homes in `channel_query.rs`, user commands in `user.rs`, and their completion in
+//! `command_acknowledgement.rs`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -50,8 +51,8 @@ pub struct Hub<E = NodeEngine> {
     pub(crate) feed_queues: FeedQueues,
     pub(crate) joins: PendingJoins,
     pub(crate) reads: ReadCounter,
-    /// Sessions of this worker were just confirmed as subscribers; nothing is delivered before they have processed
-    /// that.
+    /// Sessions of this worker were just confirmed as subscribers; publications are delivered only after they have
+    /// processed the confirmation.
     pub(crate) has_new_subscribers: bool,
     pub(crate) now: Now,
     pub(crate) namespaces: Arc<Namespaces>,
@@ -69,7 +70,7 @@ pub struct Hub<E = NodeEngine> {
     /// Encodings of deliveries that are not queued.
     pub(crate) scratch: Encodings,
     /// Empty queues for reuse.
-    #[expect(clippy::vec_box, reason = "channels hold them by a thin pointer")]
+    #[expect(clippy::vec_box, reason = "channels refer to them by a thin pointer")]
     pub(crate) spare_queues: Vec<Box<SweepQueue>>,
     /// As home: channels with subscribers on any worker, and how many of them are personal.
     pub(crate) occupied: u32,

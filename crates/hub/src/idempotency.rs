@@ -16,7 +16,7 @@ const KEYS_MAX: usize = 100_000;
 /// The results of recent publications.
 #[derive(Debug, Default)]
 pub(crate) struct IdempotencyCache {
-    /// By channel and key, separated by a byte that neither contains.
+    /// The outcomes by channel and key, separated by a byte that neither contains.
     results: HashMap<Arc<str>, PublishOutcome, RandomState>,
     /// Keys with the time of their insertion, oldest first.
     order: VecDeque<(u64, Arc<str>)>,
@@ -58,7 +58,7 @@ impl IdempotencyCache {
         }
     }
 
-    /// Removes expired keys.
+    /// Removes keys that are older than [`KEY_TTL_MS`].
     pub(crate) fn expire(&mut self, now_ms: u64) {
         while let Some((taken_ms, _)) = self.order.front()
             && now_ms.saturating_sub(*taken_ms) >= KEY_TTL_MS

@@ -15,13 +15,13 @@
 //!
 //! * *first*: [`Hub::set_now`]; about once a second [`Hub::maintain`].
 //! * *commands* of a session or the back end: [`Hub::subscribe`], [`Hub::unsubscribe`], [`Hub::close`],
-//!   [`Hub::publish`], [`Hub::instruct`].
+//!   [`Hub::publish`], [`Hub::send_user_command`].
 //! * *handle*: [`Hub::receive`] for each message, [`Hub::take_reports`] when the engine has reports; sessions process
 //!   their replies after each of these calls.
-//! * after sessions have carried out a user command: [`Hub::settle`].
+//! * after sessions have carried out a user command: [`Hub::acknowledge_command`].
 //! * *drain*: [`Hub::take_channel_events`], and once at the end of a turn [`Hub::sweep`], which also retries whatever waits
 //!   for credit; if it reports that more is left, the next turn must not wait. With a log, [`Hub::take_batch`] after
-//!   that, and [`Hub::durable`] when the batch is on disk.
+//!   that, and [`Hub::batch_durable`] when the batch is on disk.
 //!
 //! # Guarantees
 //!
@@ -32,7 +32,7 @@
 //!   gets exactly what it missed or learns that something is missing.
 //! * With a log, neither subscribers nor the publisher of a stored publication learn of it before it is durable, so
 //!   after [`Hub::restore`] every client can continue from its position.
-//! * Once the replies to [`Hub::instruct`] have arrived, publications of any publisher reach the subscribers as the
+//! * Once the replies to [`Hub::send_user_command`] have arrived, publications of any publisher reach the subscribers as the
 //!   command left them: [`HubReply::CommandAcknowledged`] comes from the homes.
 //! * The hub drops nothing: where there is no room, publishers are refused ([`NoCredit`]) or messages keep their
 //!   credit, so that their source pauses.

@@ -40,7 +40,7 @@ impl Hub {
         }
     }
 
-    /// Restores a stream from a log; returns `false` if its channel no longer has history, which the log will be told.
+    /// Restores a stream from a log; returns `false` if its channel no longer has history, which the log will record.
     /// To be called before any subscription or publication, after [`set_history`](Self::set_history) and
     /// [`set_now`](Self::set_now), for channels whose [home](Self::home_of) is here, in the order of their last
     /// publication, because among equally heavy streams the oldest is evicted first.
@@ -49,7 +49,7 @@ impl Hub {
     /// The name is not a valid channel name; nothing is changed.
     pub fn restore(&mut self, restored: RestoredStream) -> Result<bool, NameError> {
         let name = ChannelName::new(&restored.channel)?;
-        debug_assert_eq!(self.home_of(name), self.me, "all workers have one seed");
+        debug_assert_eq!(self.home_of(name), self.me, "all workers share one seed");
         let channel = Arc::clone(&restored.channel);
         let Some(history) = self.namespaces.of(&channel).history else {
             let changes = self

@@ -2,7 +2,7 @@
 //!
 //! A publication for a channel with history that finds its home's log full is stalled like one without credit, but
 //! returns its credit, because channels without history need the lane too. To bound the number of such publications,
-//! the home tells all other workers to hold theirs back, and tells them again when its log has room. Until a worker has
+//! the home asks all other workers to hold theirs back, and notifies them when its log has room. Until a worker has
 //! received that, its credits limit what it still sends.
 
 use std::mem;
@@ -17,7 +17,7 @@ const WITHOUT_CREDIT_MAX: u32 = 1024;
 pub(crate) struct LogBackpressure {
     /// As publisher: the homes whose log is full, by worker.
     full_homes: Box<[bool]>,
-    /// As home: the other workers were told that the log is full.
+    /// As home: the other workers were notified that the log is full.
     is_announced: bool,
     /// As home: stalled publications without credit, by worker.
     stalled: Box<[u32]>,
@@ -51,7 +51,7 @@ impl<E: Engine> Hub<E> {
             && has_history(&self.namespaces, channel.as_str())
     }
 
-    /// Home: called before a publication of another worker is stalled. Returns whether it keeps its credit.
+    /// Home: must be called before a publication of another worker is stalled. Returns whether it keeps its credit.
     pub(crate) fn announce_full_log(
         &mut self,
         index: u32,
@@ -73,7 +73,7 @@ impl<E: Engine> Hub<E> {
         false
     }
 
-    /// Home: tells the other workers once the log has room again.
+    /// Home: notifies the other workers once the log has room again.
     pub(crate) fn announce_log_room(&mut self, outlet: &mut impl Outlet) {
         if self.log_backpressure.is_announced && !self.engine.is_full() {
             self.log_backpressure.is_announced = false;

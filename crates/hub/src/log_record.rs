@@ -1,4 +1,4 @@
-//! What hubs and the log of their streams hand to each other: plain data.
+//! The data exchanged between hubs and the log of their streams.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::{Epoch, Publication, Version};
 pub enum LogRecord {
     /// A stream was started; an earlier stream of that channel is void.
     Opened {
-        /// Its channel.
+        /// Name of the stream's channel.
         channel: Arc<str>,
         /// The epoch of the stream.
         epoch: Epoch,
@@ -18,7 +18,7 @@ pub enum LogRecord {
     },
     /// A publication was ordered.
     Published {
-        /// Its channel.
+        /// Name of the channel that was published to.
         channel: Arc<str>,
         /// The publication with its position.
         publication: Publication,
@@ -27,14 +27,14 @@ pub enum LogRecord {
     },
     /// Publications with lower offsets are no longer stored.
     Trimmed {
-        /// Their channel.
+        /// Name of the channel whose history was trimmed.
         channel: Arc<str>,
         /// The lowest offset that may still be stored.
         below: u64,
     },
     /// The stream was dropped.
     Dropped {
-        /// Its channel.
+        /// Name of the stream's channel.
         channel: Arc<str>,
     },
 }
@@ -42,7 +42,7 @@ pub enum LogRecord {
 /// Records that become durable together. The records of one channel are in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogBatch {
-    /// The number to pass to [`Hub::durable`]; consecutive from 1.
+    /// The number to pass to [`Hub::batch_durable`]; consecutive from 1.
     pub number: u64,
     /// The records; empty if something only waits for earlier batches.
     pub records: Vec<LogRecord>,
@@ -51,7 +51,7 @@ pub struct LogBatch {
 /// A stream as stored by a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestoredStream {
-    /// The channel name.
+    /// Name of the stream's channel.
     pub channel: Arc<str>,
     /// The epoch of the stream.
     pub epoch: Epoch,

@@ -29,7 +29,7 @@ pub enum SubscribeError {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Subscribes a session. The outcome is [`RequestOutcome::Ready`] if the channel's home is here and has counted it.
+    /// Subscribes a session. The outcome is [`RequestOutcome::Done`] if the channel's home is here and has counted it.
     /// Otherwise [`HubReply::Subscribed`] follows, unless the session unsubscribes or closes first, or
     /// [`HubReply::Failed`], which ends the subscription: the engine can't follow the channel. Once counted, the session
     /// gets every publication.
@@ -121,7 +121,8 @@ impl<E: Engine> Hub<E> {
         self.subscriptions.end(session);
     }
 
-    /// Home: counts a subscriber of another worker and returns what it joins; with [`EngineReply::Deferred`] it is counted later.
+    /// Home: counts a subscriber of another worker and returns the channel's state for it; with
+    /// [`EngineReply::Deferred`] it is counted later.
     pub(crate) fn register_subscriber(
         &mut self,
         from: WorkerId,
@@ -131,7 +132,11 @@ impl<E: Engine> Hub<E> {
         joining: &SubscribeOptions,
     ) -> EngineReply<Option<Box<SubscribeOutcome>>> {
         let hash = self.channels.hash(&name);
-        debug_assert_eq!(self.home(hash, &name), self.me, "all workers have one seed");
+        debug_assert_eq!(
+            self.home(hash, &name),
+            self.me,
+            "all workers share one seed"
+        );
         let index = match self.channels.find(hash, &name) {
             Some(index) => index,
             None => self.channels.insert(hash, name, Home::LOCAL),
@@ -238,8 +243,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Local: ends a subscription, live or pending, and tells the home.
-    fn remove(&mut self, slot: u32, outlet: &mut impl Outlet) {
+    /// Local: ends a subscription, live or pending, and notifies the home.
+    pub(crate) fn remove(&mut self, slot: u32, outlet: &mut impl Outlet) {
         let removed = self.subscriptions.remove(slot);
         let client = match self.presence.members.is_empty() {
             true => None,

@@ -41,7 +41,7 @@ const EMPTY_DIVISOR: usize = 4;
 /// Number of streams searched for an unused one before any publication is evicted.
 const UNUSED_SCAN_MAX: usize = 32;
 
-/// The in-memory engine.
+/// The engine that orders and stores publications in the home worker's memory.
 #[derive(Debug)]
 pub struct MemoryEngine {
     pub(crate) streams: Streams,
@@ -159,7 +159,7 @@ impl MemoryEngine {
             let item = FeedItem {
                 channel: Arc::clone(offer.name),
                 publication,
-                // This engine's offsets are dense.
+                // The offsets of this engine are dense.
                 predecessor: position.map_or(0, |position| position.offset - 1),
             };
             log.push(Task::Item(Box::new(item)), offer.context());
@@ -167,7 +167,7 @@ impl MemoryEngine {
         Some(OrderResult::Deferred)
     }
 
-    /// Queues a request behind what waits for its channel.
+    /// Queues a request after the pending ones of its channel.
     fn enqueue_pending(&mut self, slot: u32, task: Task, receipt: RequestContext) {
         self.streams.add_pending(slot, false);
         if let Some(log) = &mut self.log {
@@ -290,7 +290,8 @@ impl Engine for MemoryEngine {
         if self.log.is_none() {
             return EngineReply::Ready(Ok(()));
         }
-        // Ordered but undelivered publications go with the batch that the reply waits for; the rest is gone already.
+        // Ordered but undelivered publications are removed with the batch that the reply waits for; all others are
+        // already removed.
         if let Some(below) = self.streams.next_offset_if_pending(kept.slot)
             && let Some(log) = &mut self.log
         {

@@ -40,9 +40,9 @@ pub struct Registration {
 pub enum HubMessage {
     /// To the home: registers a subscriber.
     Subscribe {
-        /// The channel name.
+        /// Name of the channel to subscribe to.
         channel: Arc<str>,
-        /// The subscribing session.
+        /// The subscribing session, on the sending worker.
         session: ConnectionId,
         /// The ticket to reply to.
         ticket: Ticket,
@@ -51,38 +51,38 @@ pub enum HubMessage {
         /// The options of the subscription.
         joining: SubscribeOptions,
     },
-    /// From the home: the subscriber is counted; the next publication reaches it.
+    /// From the home: the subscriber is counted and receives all further publications.
     Subscribed {
-        /// Copied from `Subscribe`.
+        /// The session of the request.
         session: ConnectionId,
-        /// Copied from `Subscribe`.
+        /// The ticket of the request.
         ticket: Ticket,
-        /// Copied from `Subscribe`.
+        /// The subscription that is confirmed.
         registration: Registration,
         /// The state of a channel with history.
         joined: Option<Box<SubscribeOutcome>>,
     },
     /// To the home: removes a subscriber.
     Unsubscribe {
-        /// The channel name.
+        /// Name of the channel to unsubscribe from.
         channel: Arc<str>,
-        /// The member as whom the session appeared.
+        /// The member entry of the session.
         client: Option<Arc<ClientInfo>>,
-        /// Copied from `Subscribe`, if that was not answered yet.
+        /// Copied from `Subscribe`, if its reply is pending.
         registration: Option<Registration>,
     },
     /// From the home: the engine can't follow the channel; the worker removes the subscription.
     Refused {
-        /// Copied from `Subscribe`.
+        /// The session of the request.
         session: ConnectionId,
-        /// Copied from `Subscribe`.
+        /// The ticket of the request.
         ticket: Ticket,
-        /// Copied from `Subscribe`.
+        /// The subscription that is removed.
         registration: Registration,
     },
     /// To the home: orders a publication.
     Publish {
-        /// The channel name.
+        /// Name of the channel to publish to.
         channel: Arc<str>,
         /// The payload of the publication.
         payload: Payload,
@@ -93,18 +93,18 @@ pub enum HubMessage {
     },
     /// From the home: delivers a publication to local subscribers.
     Deliver {
-        /// The channel name.
+        /// Name of the channel that was published to.
         channel: Arc<str>,
-        /// The publication.
+        /// The publication, with its position if the channel has history.
         publication: Publication,
-        /// The preceding payload, if a delta is wanted.
+        /// The preceding payload, if a delta is needed.
         previous: Option<Payload>,
     },
     /// To the home: a query about a channel.
     Query {
-        /// The channel name.
+        /// Name of the queried channel, whose home is the receiver.
         channel: Arc<str>,
-        /// The query.
+        /// The kind of query, with its parameters.
         question: ChannelQuery,
         /// The session to reply to.
         session: ConnectionId,
@@ -126,23 +126,23 @@ pub enum HubMessage {
         session: ConnectionId,
         /// The ticket of that session.
         ticket: Ticket,
-        /// The reply.
+        /// The result, also if it is an error.
         answer: HubReply,
     },
     /// To the home: a command for all subscribers of a personal channel.
     CommandUser {
-        /// The personal channel.
+        /// Name of the personal channel, `#user`.
         channel: Arc<str>,
-        /// The command.
+        /// The action, and the connections that it applies to.
         instruction: Arc<UserCommand>,
         /// The session and ticket that wait for the number of connections.
         reply: Option<(ConnectionId, Ticket)>,
     },
     /// From the home: the command for the local subscribers.
     Command {
-        /// The personal channel.
+        /// Name of the personal channel, `#user`.
         channel: Arc<str>,
-        /// The command.
+        /// The action, and the connections that it applies to.
         instruction: Arc<UserCommand>,
         /// The caller that waits for completion.
         caller: Option<Caller>,
@@ -154,7 +154,7 @@ pub enum HubMessage {
     },
     /// From the home: publications of the channel may be missing and can't be recovered.
     Lost {
-        /// The channel name.
+        /// Name of the channel whose position is lost.
         channel: Arc<str>,
     },
     /// From a home: whether its log is full.

@@ -10,7 +10,7 @@ pub const NAME_BYTES_MAX: usize = 255;
 pub struct ChannelName<'a>(&'a str);
 
 impl<'a> ChannelName<'a> {
-    /// Checks a name.
+    /// Checks the length and the characters of a name.
     pub fn new(name: &'a str) -> Result<Self, NameError> {
         if name.is_empty() {
             return Err(NameError::Empty);

@@ -11,7 +11,7 @@ use crate::PathPattern;
 /// Which events of a channel the back end receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EventLevel {
-    /// No events.
+    /// The back end receives no events.
     #[default]
     Off,
     /// Occupied and vacated, and a request for the latest publication when there is none.
@@ -30,9 +30,9 @@ pub struct HistoryOptions {
     pub size: u32,
     /// Lifetime of a publication in milliseconds.
     pub ttl_ms: u64,
-    /// How long a channel without subscribers keeps its position after its last publication, in milliseconds.
+    /// The time for which a channel without subscribers keeps its position after its last publication, in milliseconds.
     pub position_ttl_ms: u64,
-    /// What a returning subscriber gets.
+    /// The publications that a returning subscriber receives.
     pub recovery: RecoveryMode,
     /// The budget to which the history counts.
     pub budget: Budget,
@@ -44,7 +44,7 @@ pub struct HistoryOptions {
 pub struct Budget(u16);
 
 impl Budget {
-    /// The common budget.
+    /// The budget of all channels whose namespace has none of its own.
     pub const COMMON: Self = Self(0);
 
     pub(crate) fn index(self) -> usize {
@@ -52,7 +52,7 @@ impl Budget {
     }
 }
 
-/// What a returning subscriber gets.
+/// The publications that a returning subscriber receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RecoveryMode {
     /// All missed publications, or a notice that some are no longer available.
@@ -62,12 +62,12 @@ pub enum RecoveryMode {
     Latest,
 }
 
-/// What clients may do with channels on their own. Back ends are not restricted.
+/// Permissions of clients for channels. Back ends are not restricted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelAccess {
-    /// Permission to subscribe.
+    /// The clients that may subscribe.
     pub subscribe: SubscribeAccess,
-    /// Permission to publish.
+    /// The clients that may publish.
     pub publish: PublishAccess,
     /// Permission to read the history.
     pub history: ReadAccess,
@@ -78,7 +78,7 @@ pub struct ChannelAccess {
 /// The clients that may read the history or the presence of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadAccess {
-    /// No clients.
+    /// No client may read it.
     Disabled,
     /// Clients that are subscribed to the channel.
     #[default]
@@ -90,7 +90,7 @@ pub enum ReadAccess {
 /// The clients that may subscribe to a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SubscribeAccess {
-    /// No clients.
+    /// No client may subscribe.
     #[default]
     Disabled,
     /// Clients with a token for the channel.
@@ -104,7 +104,7 @@ pub enum SubscribeAccess {
 /// The clients that may publish to a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PublishAccess {
-    /// No clients.
+    /// No client may publish.
     #[default]
     Disabled,
     /// Clients that are subscribed to the channel.
@@ -115,15 +115,15 @@ pub enum PublishAccess {
     Hook,
 }
 
-/// Which publications carry their predecessor, so that subscribers that have it can receive a delta.
+/// Which publications contain their predecessor, so that subscribers that have it can receive a delta.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeltaMode {
-    /// No publications.
+    /// No publication carries its predecessor.
     #[default]
     Off,
     /// Publications whose publisher requests it.
     OnRequest,
-    /// All stored publications.
+    /// Every stored publication carries its predecessor.
     Always,
 }
 
@@ -132,7 +132,7 @@ pub enum DeltaMode {
 pub struct NamespaceOptions {
     /// The history options; `None` without history.
     pub history: Option<HistoryOptions>,
-    /// What clients may do on their own.
+    /// The permissions of clients.
     pub access: ChannelAccess,
     /// Whether presence can be queried.
     pub presence: bool,
@@ -140,8 +140,8 @@ pub struct NamespaceOptions {
     pub join_leave: bool,
     /// Whether clients get joins and leaves without requesting them.
     pub force_push_join_leave: bool,
-    /// How long after a user's last connection has gone the user leaves, unless it returns, in milliseconds; 0:
-    /// connections rather than users join and leave.
+    /// The delay after a user's last connection has closed until the user leaves, unless it returns, in milliseconds;
+    /// 0: connections rather than users join and leave.
     pub leave_delay_ms: u64,
     /// The events that the back end receives.
     pub event_level: EventLevel,
@@ -182,7 +182,7 @@ impl Namespaces {
         Self::default()
     }
 
-    /// Returns an empty set with wildcard namespaces.
+    /// Returns a set that has only these wildcard namespaces.
     #[must_use]
     pub fn with_wildcards(wildcards: Wildcards) -> Self {
         Self {
@@ -318,7 +318,7 @@ impl Wildcards {
 
     /// Returns the wildcard channel of a channel's namespace, which may be the channel itself.
     pub fn channel_for(&self, channel: &str) -> Option<&str> {
-        // A name that may match a pattern belongs to no such namespace, whether a pattern exists or not.
+        // A name that may match a pattern belongs to no named namespace, whether a pattern exists or not.
         if self.0.is_empty() || channel.starts_with('/') {
             return None;
         }

@@ -38,7 +38,7 @@ pub trait Outlet {
     /// to subscribe again. Does not occur with an engine within one process.
     fn publications_lost(&mut self, _session: ConnectionId, _channel: &Arc<str>) {}
 
-    /// All local sessions of a command were passed to [`execute_command`](Self::instruct). Once they have executed it,
-    /// [`Hub::settle`](crate::Hub::settle) notifies the caller.
+    /// All local sessions of a command were passed to [`execute_command`](Self::execute_command). Once they have executed it,
+    /// [`Hub::acknowledge_command`](crate::Hub::acknowledge_command) notifies the caller.
     fn command_dispatched(&mut self, caller: Caller, instruction: &Arc<UserCommand>);
 }

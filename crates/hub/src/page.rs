@@ -43,7 +43,7 @@ pub struct HistoryPage {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Content {
-    /// Stored in this process, with dense offsets from the given one on.
+    /// Publications stored in this process, with dense offsets from the given one on.
     Excerpt(Excerpt, u64),
     Listed(Box<[Publication]>),
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The parameter that names the user to whom the channel belongs.
+/// The parameter that names the owner of the channel.
 pub(crate) const USER: &str = "user";
 
 /// A pattern: slash-separated segments, each a literal or, after a `:`, the name of a parameter that matches any text
@@ -19,14 +19,14 @@ enum Segment {
 /// Why a text is not a valid pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// It does not begin with a slash.
-    #[error("a pattern begins with a slash")]
+    /// The pattern does not begin with a slash.
+    #[error("a pattern must begin with a slash")]
     Start,
-    /// It has a double or a trailing slash.
+    /// The pattern has a double or a trailing slash.
     #[error("a segment is empty")]
     Empty,
     /// A parameter name is not a letter or `_` followed by letters, digits and `_`.
-    #[error("a parameter name consists of letters, digits and _")]
+    #[error("a parameter name must consist of letters, digits and _")]
     Name,
     /// Two parameters have the same name.
     #[error("two parameters have the same name")]
@@ -87,8 +87,8 @@ impl PathPattern {
         })
     }
 
-    /// Returns whether this pattern takes precedence over another that matches too: it has a literal at the first
-    /// segment where they differ in kind.
+    /// Returns whether this pattern takes precedence over another matching one: it has a literal at the first segment
+    /// where they differ in kind.
     pub(crate) fn precedes(&self, other: &Self) -> bool {
         self.parameter_flags().lt(other.parameter_flags())
     }

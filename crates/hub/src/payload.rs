@@ -16,7 +16,7 @@ pub(crate) struct OrderedPublication<'a> {
     pub(crate) at_ms: u64,
     pub(crate) event: FeedEvent,
     pub(crate) info: Option<Arc<PublicationInfo>>,
-    /// The preceding payload, if a delta is wanted.
+    /// The preceding payload, if a delta is needed.
     pub(crate) previous: Option<Payload>,
 }
 
@@ -37,7 +37,7 @@ impl OrderedPublication<'_> {
     /// Returns an owned publication; the bytes are copied on the first call only.
     #[expect(
         clippy::wrong_self_convention,
-        reason = "copies the bytes the first time only"
+        reason = "only the first call copies the bytes"
     )]
     pub(crate) fn to_publication(&mut self) -> Publication {
         Publication {
@@ -75,7 +75,7 @@ impl<'a> PayloadSource<'a> {
     /// Returns an owned payload; the bytes are copied on the first call only.
     #[expect(
         clippy::wrong_self_convention,
-        reason = "copies the bytes the first time only"
+        reason = "only the first call copies the bytes"
     )]
     pub(crate) fn to_payload(&mut self) -> Payload {
         if let PayloadSource::Borrowed(payload) = self {
@@ -83,7 +83,7 @@ impl<'a> PayloadSource<'a> {
         }
         match self {
             PayloadSource::Owned(payload) => payload.clone(),
-            PayloadSource::Borrowed(_) => unreachable!("it was kept above"),
+            PayloadSource::Borrowed(_) => unreachable!("it was stored above"),
         }
     }
 }
@@ -91,7 +91,7 @@ impl<'a> PayloadSource<'a> {
 /// A publication with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publication {
-    /// The content.
+    /// The data, with its encoding.
     pub payload: Payload,
     /// The position, if the channel has history.
     pub position: Option<Position>,
@@ -106,12 +106,12 @@ pub struct Publication {
 /// The type of an item that subscribers receive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FeedEvent {
-    /// A publication.
+    /// Data was published to the channel.
     #[default]
     Published,
     /// The client in the metadata has joined the channel; there is no payload.
     Joined,
-    /// That client has left.
+    /// The client has left.
     Left,
 }
 
@@ -177,7 +177,7 @@ impl Delivery<'_> {
 pub struct Delivery<'a> {
     /// The subscribed channel; `#user` for a personal one.
     pub channel: &'a str,
-    /// The content.
+    /// The data, with its encoding.
     pub payload: PayloadRef<'a>,
     /// The position, if the channel has history.
     pub position: Option<Position>,

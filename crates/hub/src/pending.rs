@@ -1,12 +1,12 @@
-//! Requests that wait for the log: their order and their continuation. `log.rs` explains why and in which order.
+//! Requests that wait for the log: their order and their continuation. `log.rs` explains the reasons.
 
 use std::collections::VecDeque;
 
 use crate::engine::{FeedItem, RequestContext};
 use crate::{LogRecord, Publication};
 
-/// Limits of what waits for the log: the number of requests, and their payload bytes. The one that reaches it is still
-/// accepted.
+/// The maximum number of requests that wait for the log, and of their payload bytes. The request that reaches a limit
+/// is still accepted.
 const PENDING_MAX: usize = 8192;
 const PENDING_BYTES_MAX: usize = 8 << 20;
 
@@ -17,16 +17,16 @@ pub(crate) struct PublicationLog {
     pub(crate) published: Vec<LogRecord>,
     /// A request waits for the next batch, even if that is empty.
     pub(crate) is_awaited: bool,
-    /// The last batch that was handed out.
+    /// The last batch passed to the log.
     pub(crate) taken: u64,
     durable: u64,
     /// Requests that wait for a batch, in order.
     pending: VecDeque<Pending>,
-    /// Requests whose batch is durable and that were not reported yet, in order.
+    /// Requests whose batch is durable and that are not reported yet, in order.
     ready: VecDeque<Pending>,
     /// The number of requests in both queues, plus those reported that wait for room.
     count: usize,
-    /// Their payload bytes.
+    /// Payload bytes of those requests.
     bytes: usize,
 }
 
@@ -92,7 +92,7 @@ impl PublicationLog {
 
     /// A batch and all earlier ones are durable.
     pub(crate) fn batch_durable(&mut self, batch: u64) {
-        debug_assert!(batch <= self.taken, "it was never handed over");
+        debug_assert!(batch <= self.taken, "it was never delivered");
         self.durable = self.durable.max(batch);
         let count = self
             .pending

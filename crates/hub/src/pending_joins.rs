@@ -57,9 +57,9 @@ pub(crate) struct PendingSubscriber {
     pub(crate) ticket: Ticket,
     pub(crate) registration: Registration,
     pub(crate) options: SubscribeOptions,
-    /// Reads so far.
+    /// Reads of the history so far, at most [`READS_MAX`].
     reads: u8,
-    /// The engine can't follow the channel: the subscriber's worker was told and will remove the subscription.
+    /// The engine can't follow the channel: the subscriber's worker was notified and will remove the subscription.
     is_refused: bool,
 }
 
@@ -84,7 +84,7 @@ impl PendingSubscriber {
     fn read_start(&self, recovery: RecoveryMode) -> ReadStart {
         match (&self.options.since, recovery) {
             (None, _) => ReadStart::TopOnly,
-            // Without a known position it gets the latest publication.
+            // Without a known position the subscriber receives the latest publication.
             (Some(_), RecoveryMode::Latest) => ReadStart::Since(0),
             (Some(since), RecoveryMode::Missed) => {
                 let offsets = since.iter().map(|since| since.offset);
@@ -468,7 +468,7 @@ impl<E: Engine> Hub<E> {
             self.complete_join(index, &joiner, Some(Box::new(joined)), outlet);
         }
         if is_ahead {
-            // They know items that this node has not delivered yet.
+            // Their position includes items that this node has not delivered yet.
             self.request_gap(index, slot);
         }
         self.start_join_read(index);

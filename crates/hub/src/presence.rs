@@ -79,7 +79,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: reports a member change to the engine, and announces it if the engine says so.
+    /// Home: reports a member change to the engine, and announces it if the engine decides so.
     fn member_changed(
         &mut self,
         channel: &Arc<str>,

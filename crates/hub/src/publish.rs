@@ -19,12 +19,12 @@ use crate::{
 #[error("the channel can't accept a publication now")]
 pub struct NoCredit;
 
-/// What prevents a publication from being ordered now.
+/// The reason why a publication can't be ordered now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blocked {
     /// An earlier publication of its channel is stalled.
     BehindEarlier,
-    /// There is no credit for a worker with subscribers, or an earlier stalled publication needs that lane.
+    /// A worker with subscribers has no credit, or an earlier stalled publication needs that lane.
     Lane,
     /// The channel's queue on this worker, or all its queues together, are full.
     Queue,
@@ -33,7 +33,7 @@ pub(crate) enum Blocked {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Publishes to a channel. With `from`, [`HubReply::PublishOutcome`](crate::Answer::Published) follows if the outcome is
+    /// Publishes to a channel. With `from`, [`HubReply::Published`](crate::HubReply::Published) follows if the outcome is
     /// [`RequestOutcome::Pending`].
     ///
     /// A refused publication has no place in any queue: among several local sources that publish to one channel, the
@@ -139,7 +139,8 @@ impl<E: Engine> Hub<E> {
         Some(self.entry(hash, name))
     }
 
-    /// Home: returns what a publication of this channel has to wait for, if anything. `skip_history`: it is not stored.
+    /// Home: returns the reason why a publication of this channel has to wait, if any. `skip_history`: it is not
+    /// stored.
     pub(crate) fn blocked(
         &self,
         index: u32,

@@ -19,7 +19,7 @@ pub(crate) struct QueuedPublication {
     pub(crate) receivers: u32,
     /// Whether slow receivers lose it.
     pub(crate) drop_when_slow: bool,
-    /// The worker whose credit returns when it is done.
+    /// The worker to which the credit is returned afterwards.
     pub(crate) from: Option<WorkerId>,
 }
 

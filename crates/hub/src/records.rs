@@ -42,11 +42,11 @@ impl LentBytes {
     }
 }
 
-/// [`BLOCK_RECORDS`] consecutive publications.
+/// A block of [`BLOCK_RECORDS`] consecutive publications.
 #[derive(Debug)]
 struct Block {
     records: Vec<Record>,
-    /// Where its bytes are counted once its stream has dropped it.
+    /// The account to which its bytes count once its stream has dropped it.
     lent: LentBytes,
     is_dropped: AtomicBool,
 }
@@ -68,7 +68,7 @@ impl Drop for Block {
 /// The stored publications, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
-    /// Those before the latest, if there are many.
+    /// Positions before the latest, if there are many.
     older: Option<Box<Older>>,
     latest: VecDeque<Record>,
 }
@@ -118,7 +118,7 @@ impl Records {
             let older = self.older.get_or_insert_default();
             older.blocks.push_back(Arc::new(block));
         }
-        // Grows by at most half, because budgets do not count spare capacity.
+        // Grows by at most half, because budgets do not include spare capacity.
         if self.latest.len() == self.latest.capacity() {
             let more = (self.latest.len() / 2).max(1);
             self.latest
@@ -384,6 +384,6 @@ mod tests {
         drop(excerpts);
         assert_eq!(lent.bytes(), 0);
         (0..BLOCK_RECORDS).for_each(|_| drop(records.pop_front()));
-        assert_eq!(lent.bytes(), 0, "nobody else has these");
+        assert_eq!(lent.bytes(), 0, "the bytes are unshared");
     }
 }

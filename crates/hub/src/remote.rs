@@ -1,17 +1,17 @@
-//! An engine outside this process, seen from a home: which orders it gets, and what its events mean.
+//! An engine outside this process, as used by a home: its orders, and the handling of its events.
 //!
 //! This is the part without sockets: the owner carries [orders](RemoteEngine::take_orders) to the engine and its
 //! [events](RemoteEngine::handle) back. Offsets need not be dense here.
 //!
 //! * *Publishing.* Publications wait until they are answered. When the connection is lost those that are stored are ordered
 //!   again, marked as repetitions: the store finds the first by its id. Those that are not stored fail, unless they have a
-//!   key. What the engine does not answer for [`PATIENCE`] without a connection fails.
-//! * *Following.* A topic is subscribed first, then the position of its channels is looked up: the feed goes on there, and
+//!   key. Requests that are unanswered for [`PATIENCE`] without a connection fail.
+//! * *Following.* A topic is subscribed first, then the position of its channels is looked up: the feed continues there, and
 //!   items that arrive meanwhile are held.
-//! * *Gaps.* Each loss of the feed, and each [`LOOK_TICKS`] without an item, the top is compared with what was seen; a
+//! * *Gaps.* Each loss of the feed, and each [`LOOK_TICKS`] without an item, the top is compared with the last seen item; a
 //!   later one is reported as an item, so that the hub heals the gap.
 //! * *Epochs.* An item of another epoch ends the one before it: the position is lost. After a restart of the store each
-//!   channel in use is compared before anything is published, and begins a new epoch where what was seen is not stored.
+//!   channel in use is compared before anything is published, and starts a new epoch if its last seen item is not stored.
 //!   Without a connection, and until then, items wait: they may be of a store that has given offsets out again.
 
 mod calls;
@@ -35,25 +35,27 @@ use crate::{
 use entries::{Entries, Entry, Feed};
 use waiting::Waiting;
 
-/// Calls of [`Engine::maintain`](crate::Engine::maintain) with [`MaintenanceScope::Full`](crate::engine::MaintenanceScope::Full), about seconds, for which orders wait for a connection.
+/// The number of calls of [`Engine::maintain`](crate::Engine::maintain) with
+/// [`MaintenanceScope::Full`](crate::engine::MaintenanceScope::Full), about one a second, for which orders wait for a
+/// connection.
 const PATIENCE: u32 = 5;
 
-/// Such calls after which the top of a channel is compared that had no item meanwhile.
+/// The number of such calls without an item after which the top of a channel is compared.
 const LOOK_TICKS: u32 = 60;
 
-/// Such calls within which all slots are looked at for those that are not needed.
+/// The number of calls within which all slots are checked and unused ones freed.
 const SPARE_TICKS: u32 = 15;
 
-/// The shortest time for which positions are stored: subscribed channels are looked at more often.
+/// The shortest time for which positions are stored: subscribed channels are checked more often.
 const POSITION_TTL_MS_MIN: u64 = 5 * 60 * 1000;
 
-/// Before all positions of all epochs.
-const NOWHERE: Position = Position {
+/// The position of a channel of which none is known.
+const UNKNOWN: Position = Position {
     epoch: Epoch::UNKNOWN,
     offset: 0,
 };
 
-/// See the [module](self).
+/// The state of the channels of this worker whose engine is shared with other nodes.
 #[derive(Debug)]
 pub struct RemoteEngine {
     entries: Entries,
@@ -62,16 +64,16 @@ pub struct RemoteEngine {
     orders: Vec<wire::Order>,
     reports: VecDeque<EngineReport>,
     rng: fastrand::Rng,
-    /// The number of the connection, while there is one.
+    /// The number of the current connection, if any.
     connection: Option<u64>,
     namespaces: Namespaces,
-    /// Wildcard topics that are followed.
+    /// Followed wildcard topics.
     topics: HashMap<Arc<str>, Topic, RandomState>,
-    /// Channels whose feed was begun and is not live, each with the time of that.
+    /// Channels whose feed has started and is not live, each with its start tick.
     begun: VecDeque<(u32, Arc<str>)>,
     ticks: u32,
     now_ms: u64,
-    /// The places that are looked at next: for items that were missed, and for slots that are spare.
+    /// The next indices to check: for missed items, and for unused slots.
     looks: [u32; 2],
     ignored: u64,
     /// Channels were not compared with what may be another store.
@@ -86,7 +88,7 @@ struct Topic {
     is_live: bool,
 }
 
-/// What waits for an answer.
+/// A request that waits for an answer.
 #[derive(Debug)]
 enum Task {
     Publish {
@@ -149,12 +151,12 @@ impl RemoteEngine {
         }
     }
 
-    /// Returns the orders to be carried out, in sequence; the owner takes them out.
+    /// Returns the pending orders, in sequence; the owner removes and executes them.
     pub fn take_orders(&mut self) -> &mut Vec<wire::Order> {
         &mut self.orders
     }
 
-    /// Returns the number of messages that were ignored since they could not be read or belong to no channel here.
+    /// Returns the number of messages ignored because they were malformed or belong to no channel here.
     #[must_use]
     pub fn ignored(&self) -> u64 {
         self.ignored
@@ -170,12 +172,12 @@ impl RemoteEngine {
         }
     }
 
-    /// The topic of a channel that has another one than itself.
+    /// Returns the topic of a channel if it differs from the channel's name.
     fn topic(&self, name: &str) -> Option<&str> {
         self.namespaces.wildcards().channel_for(name)
     }
 
-    /// Orders, now or once there is a connection.
+    /// Orders a task now or once the engine is connected.
     fn order(&mut self, task: Task) {
         let ticket = self.waiting.next();
         self.waiting.push((self.ticks, task));
@@ -201,8 +203,8 @@ impl RemoteEngine {
                 publish.repeats_since = sent_at.filter(|_| publish.keep.is_some());
                 if sent_at.is_none() {
                     let entry = slot.and_then(|slot| self.entries.get(slot));
-                    let latest = entry.and_then(Entry::latest);
-                    *sent_at = Some(latest.map_or(NOWHERE, |(position, _)| position));
+                    let latest = entry.and_then(|entry| entry.latest());
+                    *sent_at = Some(latest.map_or(UNKNOWN, |(position, _)| position));
                 }
                 wire::Order::Publish(publish)
             }
@@ -236,7 +238,7 @@ impl RemoteEngine {
         self.orders.push(order);
     }
 
-    /// Compares the top of a channel with what was seen.
+    /// Compares the top of a channel with its last seen item.
     fn check(&mut self, place: u32, is_verifying: bool) {
         let Some(entry) = self.entries.get(place) else {
             return;
@@ -269,7 +271,7 @@ impl RemoteEngine {
         self.order(Task::Check(Box::new(check)));
     }
 
-    /// Looks up where the feed of a channel goes on, which is subscribed. Returns whether that is known.
+    /// Looks up the position at which the feed of a subscribed channel continues. Returns whether it is known.
     fn place(&mut self, place: u32) -> bool {
         let ticks = self.ticks;
         let Some(entry) = self.entries.get_mut(place) else {
@@ -284,7 +286,7 @@ impl RemoteEngine {
         false
     }
 
-    /// Gives up what has waited for too long.
+    /// Fails requests that have waited for too long.
     fn lose_patience(&mut self) {
         if self.connection.is_none() {
             let ticks = self.ticks;
@@ -302,7 +304,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Refuses to follow a channel whose feed has not begun in time.
+    /// Refuses to follow a channel whose feed has not started in time.
     fn lose_patience_with(&mut self, name: Arc<str>) {
         let entry = self.entries.find_mut(&name);
         let Some(Feed::Begun(since) | Feed::Placing(since)) = entry.map(|entry| entry.feed) else {
@@ -315,7 +317,7 @@ impl RemoteEngine {
         self.reports.push_back(EngineReport::Following(name, false));
     }
 
-    /// Nothing comes of a task.
+    /// Ends a task without a result.
     fn give_up(&mut self, task: Task) {
         let report = match task {
             Task::Publish {
@@ -377,7 +379,7 @@ impl RemoteEngine {
             return;
         }
         self.topics.remove(&name);
-        // Channels that were heard among others are not any more.
+        // Channels that a wildcard channel covered are not covered any more.
         for place in 0..self.entries.end() {
             let entry = self.entries.get(place);
             let is_of = entry.is_some_and(|one| self.topic(&one.name) == Some(&*name));
@@ -388,7 +390,7 @@ impl RemoteEngine {
         self.orders.push(wire::Order::Unfollow(name));
     }
 
-    /// Compares channels that had no item for some time, a part of all at each call.
+    /// Checks channels without recent items, a part of them at each call.
     fn look_for_missed(&mut self) {
         let part = self.entries.end().div_ceil(LOOK_TICKS);
         for _ in 0..part {
@@ -403,7 +405,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Closes slots that are not needed, a part of all at each call.
+    /// Closes unused slots, a part of them at each call.
     fn look_for_spare(&mut self, catalog: &Catalog<'_>, gone: &mut Vec<u32>) {
         let part = self.entries.end().div_ceil(SPARE_TICKS);
         for _ in 0..part {

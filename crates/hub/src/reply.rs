@@ -1,4 +1,4 @@
-//! What the hub replies to its callers: plain data.
+//! Replies of the hub to its callers: plain data.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub enum HubReply {
     },
 }
 
-/// What a new subscriber of a channel with history gets.
+/// The outcome for a new subscriber of a channel with history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubscribeOutcome {
     /// The position of the latest publication; the next delivered publication follows it.
@@ -54,15 +54,15 @@ pub struct SubscribeOutcome {
 /// Maximum number of recovered publications; a subscriber that missed more learns that some are missing.
 pub const RECOVERED_MAX: usize = 300;
 
-/// What a returning subscriber gets.
+/// The publications that a returning subscriber receives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Nothing is missing: with these publications the subscriber is up to date. If only the latest publication is
-    /// kept, the subscriber has it.
+    /// No publication is missing: with these the subscriber is up to date. If only the latest publication is stored,
+    /// the subscriber has it.
     pub is_complete: bool,
     /// The missed publications, oldest first; empty if some are missing.
     pub publications: Vec<Publication>,
-    /// These are the latest publications, some of which the subscriber may have; earlier ones are unknown.
+    /// Only the latest publications were returned, some of which the subscriber may have; earlier ones are unknown.
     pub is_latest_only: bool,
     /// The offset of the predecessor of the first publication; 0 without publications.
     pub predecessor: u64,
@@ -82,8 +82,8 @@ impl Recovered {
 /// The result of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublishOutcome {
-    /// Registered subscribers on all workers to whom it goes; 0 if it was not taken, as its
-    /// [`PublishOptions`](crate::PublishOptions) wanted it. `None` where only the nodes of the engine together know.
+    /// The number of registered subscribers on all workers; 0 if it was skipped, as its
+    /// [`PublishOptions`](crate::PublishOptions) required. `None` if only all nodes of the engine together know the number.
     pub receivers: Option<u32>,
     /// Nodes with subscribers, where `receivers` is not known.
     pub nodes: Option<u32>,
@@ -109,12 +109,12 @@ impl Default for PublishOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HistoryError {
     /// The namespace has no history.
-    #[error("the channel keeps no history")]
+    #[error("the channel has no history")]
     Off,
     /// The position belongs to another epoch.
     #[error("the position does not belong to the channel's current stream")]
     Unrecoverable,
-    /// One answer has at most so many publications.
+    /// The most publications of one answer.
     #[error(
         "a reply has at most {0} publications: request fewer, then the rest since the last of them"
     )]
@@ -133,7 +133,7 @@ pub const MEMBERS_MAX: usize = 10_000;
 /// The number of members of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PresenceStats {
-    /// Connections.
+    /// The number of member connections.
     pub clients: u32,
     /// Distinct users; all anonymous members count as one.
     pub users: u32,
@@ -143,7 +143,7 @@ pub struct PresenceStats {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PresenceError {
     /// The namespace does not track presence.
-    #[error("the channel keeps no presence")]
+    #[error("the channel has no presence")]
     Off,
     /// The channel has more than [`MEMBERS_MAX`] members.
     #[error("the channel has too many members to list; request their number instead")]
@@ -158,6 +158,6 @@ pub enum PresenceError {
 pub struct CommandDispatch {
     /// The number of the user's connections on all workers.
     pub connections: u32,
-    /// How many [`HubReply::CommandAcknowledged`] complete the command; they may arrive before this reply.
+    /// The number of [`HubReply::CommandAcknowledged`] that complete the command; they may arrive before this reply.
     pub pending_acknowledgements: u32,
 }

@@ -23,7 +23,7 @@ impl<E: Engine> Hub<E> {
         self.retry_stalled(outlet)
     }
 
-    /// Returns the engine.
+    /// Returns the engine, through which its owner exchanges orders and events.
     pub fn engine(&mut self) -> &mut E {
         &mut self.engine
     }
@@ -105,7 +105,7 @@ impl<E: Engine> Hub<E> {
         let reaches_others = self.engine.reaches_others();
         let has_history = has_history(&self.namespaces, &self.channels[index].name);
         if !has_history {
-            // It does so no more: its stream ends with the first publication behind those that wait.
+            // The channel has no history any more: its stream ends with the first publication after the waiting ones.
             return (pending > 0 || reaches_others).then_some(Blocked::Engine);
         }
         let waits = pending > 0 || !is_passing || reaches_others;
@@ -120,7 +120,7 @@ impl<E: Engine> Hub<E> {
             || self.pending_of(index) > 0
     }
 
-    /// Home: replies to a repeated publication. `None`: the reply comes after what waits for its channel.
+    /// Home: replies to a repeated publication. `None`: the reply follows the pending requests of the channel.
     pub(crate) fn repeat(
         &mut self,
         index: u32,
@@ -161,7 +161,7 @@ impl<E: Engine> Hub<E> {
     fn handle_report(&mut self, report: EngineReport, outlet: &mut impl Outlet) {
         let (receipt, answer) = match report {
             EngineReport::Item(item, Some(receipt)) if !self.is_next(&receipt, &item) => {
-                // Its subscribers get it through the feed queue.
+                // The subscribers receive it through the feed queue.
                 let published = self.complete_own_publication(&receipt, item.publication.position);
                 self.receive_item(item, outlet);
                 (receipt, HubReply::Published(published))
@@ -230,7 +230,7 @@ impl<E: Engine> Hub<E> {
                 return;
             }
             EngineReport::LeaseExpired(channel, client) => {
-                // All homes of the node hear of it.
+                // All homes of the node are notified.
                 if self.home(self.channels.hash(&channel), &channel) == self.me {
                     self.announce_member(&channel, FeedEvent::Left, &client);
                 }
@@ -244,7 +244,7 @@ impl<E: Engine> Hub<E> {
             }
             EngineReport::Lost(channel) => {
                 if let Some(index) = self.find(&channel) {
-                    // What is in line is of the position that is void.
+                    // Queued items belong to the void position.
                     self.feed_queues.remove(&index);
                     self.skip_gap(index, None, outlet);
                     // Subscribers may have waited for the read that would have closed its gap.
@@ -335,7 +335,7 @@ impl<E: Engine> Hub<E> {
         published
     }
 
-    /// Tells the engine that an item is about to be delivered. Returns the preceding payload if a delta is wanted.
+    /// Notifies the engine that an item is about to be delivered. Returns the preceding payload if a delta is wanted.
     pub(crate) fn before_delivery(
         &mut self,
         index: u32,

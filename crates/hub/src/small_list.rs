@@ -9,7 +9,10 @@ pub(crate) enum SmallList<T> {
     None,
     One(T),
     /// Boxed: an inline `Vec` would cost every channel 8 bytes more.
-    #[expect(clippy::box_collection, reason = "the thin pointer is the point")]
+    #[expect(
+        clippy::box_collection,
+        reason = "the thin pointer keeps the struct small"
+    )]
     Many(Box<Vec<T>>),
 }
 

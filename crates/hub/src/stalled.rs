@@ -27,7 +27,7 @@ struct StalledEntry {
 
 pub(crate) struct Stalled {
     entries: VecDeque<StalledEntry>,
-    /// By worker.
+    /// Whether the next credit of the lane is reserved, by worker.
     reserved: Box<[bool]>,
 }
 

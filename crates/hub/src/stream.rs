@@ -60,7 +60,7 @@ impl Stream {
             touched_ms,
         };
         let mut bytes = 0;
-        // An offset follows from the index, counted from the top, so publications before a gap can't be kept.
+        // Offsets are not stored: they are counted down from `top`. So publications before a gap can't be kept.
         let offsets = (0..=top).rev();
         let latest = publications.iter().rev().zip(offsets);
         let are_next = |(one, offset): &(&Publication, u64)| {
@@ -178,7 +178,7 @@ impl Stream {
     }
 
     /// Returns the publications that a subscriber missed since the newest of its known positions, or up to `latest_max`
-    /// of the latest if the recovery mode asks for these.
+    /// of the latest ones, depending on the recovery mode.
     pub(crate) fn recover(
         &self,
         since: &[Since],
@@ -196,7 +196,7 @@ impl Stream {
             let is_known = since.offset == self.top;
             let missed = match (is_known, latest_max) {
                 (true, _) => Some(0),
-                // A subscriber that filters the publications wants none that it already has.
+                // A subscriber with a filter must not get publications that it already has.
                 (false, 2..) => self.missed_since(since.offset),
                 (false, _) => None,
             };
@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_an_end_and_never_none() {
+    fn pages_are_limited_by_bytes() {
         const BYTES_MAX: usize = 9_000;
         let mut stream = Stream::new(epoch(), 0);
         for _ in 0..4 {
@@ -641,7 +641,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_come_back_as_they_went() {
+    fn bytes_survive_a_round_trip() {
         let mut stream = Stream::new(epoch(), 0);
         let mut bytes = 0;
         for number in 0..20 {

@@ -27,13 +27,13 @@ struct StreamSlot {
     /// Requests that wait for the log, and how many of them are publications that will be stored.
     pending: u32,
     pending_stored: u32,
-    /// Memory without publications.
+    /// Bytes of memory that it takes without publications.
     base_bytes: u16,
     /// Whether the log knows the stream.
     is_known: bool,
     /// Whether it is among the [`StreamChanges`].
     is_changed: bool,
-    /// Its index in `scan_order`.
+    /// The index of the stream in `scan_order`.
     scan_index: u32,
     /// The account to which it counts while it has publications: that of the publisher of most of its bytes, determined
     /// by Boyer and Moore's majority vote. `lead` is the count of that vote, in bytes.
@@ -60,7 +60,7 @@ pub(crate) struct Streams {
     lent: LentBytes,
     epochs: EpochGenerator,
     /// Slots in use in the order of the expiry scan. Free slots are never returned, so a scan over all slots would
-    /// visit many of them in vain.
+    /// visit many of them without success.
     scan_order: Vec<u32>,
     /// The scan has visited the indices before this one in the current round.
     cursor: usize,
@@ -110,7 +110,7 @@ impl Streams {
         self.empty_bytes
     }
 
-    /// See [`Accounts::set_budgets`].
+    /// Sets the budgets as by [`Accounts::set_budgets`].
     pub(crate) fn set_budgets<'n>(
         &mut self,
         common: usize,
@@ -119,7 +119,7 @@ impl Streams {
         self.accounts.set_budgets(common, budgets);
     }
 
-    /// See [`Accounts::budgets`].
+    /// Returns the budgets as by [`Accounts::budgets`].
     pub(crate) fn budgets(&self) -> impl Iterator<Item = (Option<&str>, usize, usize)> {
         self.accounts.budgets()
     }
@@ -132,7 +132,7 @@ impl Streams {
         self.evicted
     }
 
-    /// Starts a stream.
+    /// Starts the stream of a channel with a new epoch and returns its index.
     pub(crate) fn open(&mut self, channel: u32, name_bytes: usize, now_ms: u64) -> u32 {
         let stream = Stream::new(self.epochs.next_epoch(), now_ms);
         let index = self.insert(channel, name_bytes, stream);
@@ -233,7 +233,7 @@ impl Streams {
         position
     }
 
-    /// Updates the owner after a publication of `more` bytes came to a stream that held `held` bytes.
+    /// Updates the owner after a publication of `more` bytes was added to a stream of `held` bytes.
     fn update_owner(&mut self, index: u32, more: usize, held: usize, history: &HistoryOptions) {
         let place = slot_of(&mut self.slots, index);
         let owner = place.owner;
@@ -454,7 +454,7 @@ impl Streams {
         }
     }
 
-    /// Closes a stream.
+    /// Removes a stream whose channel needs none any more; its index becomes free.
     pub(crate) fn close(&mut self, index: u32) -> ClosedStream {
         self.clear(index);
         let Some(place) = self.slots[index as usize].take() else {

@@ -135,7 +135,7 @@ impl Subscriptions {
         })
     }
 
-    /// Adds a pending subscription for a session that is [`Open`](Standing::Open) and not subscribed to the channel.
+    /// Adds a pending subscription for a session that is [`Open`](SessionState::Open) and not subscribed to the channel.
     pub(crate) fn insert(&mut self, session: ConnectionId, channel: u32) -> Registration {
         let place = session.index as usize;
         while self.sessions.len() <= place {
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(
             all.session_state(id(7)),
             SessionState::Open,
-            "a stale end ends nobody"
+            "a stale end ends no session"
         );
         all.end(id(7));
         assert_eq!(all.session_state(id(7)), SessionState::Stale);

@@ -21,7 +21,7 @@ const SPARE_QUEUES_MAX: usize = 16;
 impl<E: Engine> Hub<E> {
     /// Continues the fan-outs in progress, round robin between channels, for at most `deliveries_max` deliveries, and
     /// retries stalled publications. Returns whether deliveries are left: then call it again in the next turn, without
-    /// waiting. Publications that are still stalled wait for credit and are no reason to hurry.
+    /// waiting. Publications that are still stalled wait for credit and need no early turn.
     pub fn sweep(&mut self, deliveries_max: usize, outlet: &mut impl Outlet) -> bool {
         let has_more_to_tell = self.send_join_leaves(outlet);
         let mut left = deliveries_max;
@@ -94,7 +94,7 @@ impl<E: Engine> Hub<E> {
         outlet: &mut impl Outlet,
     ) {
         let channel = &mut self.channels[index];
-        // A publication with a position must not be lost, whatever this worker knows of the namespace by now.
+        // A publication with a position must not be lost, even if the namespace has changed meanwhile.
         let slow_miss =
             ordered.position.is_none() && self.namespaces.drops_when_slow(&channel.name);
         if is_immediate(channel) {
@@ -176,7 +176,7 @@ impl<E: Engine> Hub<E> {
     }
 }
 
-/// Returns whether there are few enough subscribers and nothing is queued that must come first.
+/// Returns whether there are few subscribers and no earlier publication is queued.
 fn is_immediate(channel: &Channel) -> bool {
     channel.queue.is_none() && channel.subscribers.len() <= IMMEDIATE_MAX
 }

@@ -1,4 +1,4 @@
-//! Users: their connections, commands to them, and when they were last seen.
+//! Users: their connections, commands for them, and the time when they were last connected.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -43,8 +43,8 @@ impl<E: Engine> Hub<E> {
         channels.find_map(|name| name.strip_prefix('#'))
     }
 
-    /// Sends a command to all connections of a user, on all workers. The reply, or [`RequestOutcome::Done`], tells the number
-    /// of connections, and how many [`Answer::CommandAcknowledged`](crate::Answer::CommandAcknowledged) follow until the command is complete.
+    /// Sends a command to all connections of a user, on all workers. The reply, or [`RequestOutcome::Done`], has the number
+    /// of connections, and how many [`HubReply::CommandAcknowledged`](crate::HubReply::CommandAcknowledged) follow until the command is complete.
     pub fn send_user_command(
         &mut self,
         from: Option<(ConnectionId, Ticket)>,

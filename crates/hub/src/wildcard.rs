@@ -48,7 +48,7 @@ impl<E: Engine> Hub<E> {
             at_ms: ordered.at_ms,
             event: FeedEvent::Published,
             info: Some(Arc::new(info)),
-            // It belongs to another channel: a wildcard subscriber has no single preceding publication.
+            // The payload belongs to another channel: a wildcard subscriber has no single preceding publication.
             previous: None,
         };
         self.send_to_workers(wildcard, passed_on, outlet)

@@ -321,7 +321,7 @@ fn joins_of_a_channel_without_credit_hold_up_no_others() {
         join(&mut home, &mut desk, index, blocked);
     }
     join(&mut home, &mut desk, MANY, free);
-    assert!(home.needs_sweep(), "nobody has tried yet");
+    assert!(home.needs_sweep(), "no attempt was made yet");
     assert!(!home.sweep(100, &mut desk), "nothing can go on by itself");
     assert_eq!(desk.take(), [format!("Joined {free}")]);
     assert!(home.has_pending_output());

@@ -37,7 +37,7 @@ fn remembering() -> Arc<Namespaces> {
     namespaces(None)
 }
 
-/// All channels have history; those of the namespace `own` have the given budget.
+/// Returns namespaces in which all channels have history; the namespace `own` has the given budget.
 fn namespaces(own: Option<usize>) -> Arc<Namespaces> {
     let mut namespaces = Namespaces::new();
     let own = own.map(|bytes| namespaces.add_budget("own", bytes));
@@ -101,7 +101,7 @@ fn publish_as(hub: &mut Hub, user: &str, channel: &str, bytes: &[u8]) {
     assert!(matches!(outcome, Ok(RequestOutcome::Done(_))));
 }
 
-/// Returns the position that is joined, and what was recovered if a position was known.
+/// Returns the position at which the subscriber joins, and the recovered publications if a position was known.
 fn join(
     hub: &mut Hub,
     index: u32,

@@ -60,8 +60,8 @@ fn every_subscriber_gets_the_order_of_its_home() {
     run_all(false);
 }
 
-/// With slow logs, and processes that crash and restart with another number of workers. A crash keeps a random part of
-/// what was submitted to a log.
+/// With slow logs, and processes that crash and restart with another number of workers. A crash preserves a random part
+/// of the data submitted to a log.
 #[test]
 fn delivered_and_acknowledged_publications_survive_a_crash() {
     run_all(true);

@@ -1,4 +1,4 @@
-//! A hub with a log: what waits until it is durable, in which order it continues, and what happens when too much waits.
+//! A hub with a log: the entries that wait until they are durable, their order, and the limits.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use veche_hub::{
     RestoredStream, SubscribeOptions, Ticket, UserCommand, Version, WorkerId,
 };
 
-/// Output as text.
+/// Records the hub's output as text.
 #[derive(Default)]
 struct Desk(Vec<String>);
 
@@ -52,7 +52,7 @@ impl Outlet for Desk {
                 format!("joined at {}", joined.position.offset)
             }
             HubReply::HistoryRemoved(removed) => format!("{}: removed {removed:?}", ticket.0),
-            _ => unreachable!("nobody asks"),
+            _ => unreachable!("no queries are made"),
         });
     }
     fn execute_command(&mut self, _: ConnectionId, _: &Arc<UserCommand>) {}
@@ -117,7 +117,7 @@ impl World {
         self.join(session, &SubscribeOptions::default());
     }
 
-    /// Subscribes at the home: the outcome comes at once, and is put beside the others.
+    /// Subscribes at the home: the outcome is immediate and is added to the others.
     fn join(&mut self, session: ConnectionId, joining: &SubscribeOptions) {
         let (hub, desk) = (&mut self.hub, &mut self.desk);
         let outcome = hub.subscribe(session, channel(), Ticket(0), joining, desk);
@@ -225,7 +225,7 @@ fn nothing_is_delivered_before_it_is_durable() {
     world.publish(2, "b", None).expect("room");
     assert_eq!(world.take(), ["published 1", "published 2"]);
     world.publish(3, "c", None).expect("room");
-    // A subscriber in between joins what was delivered, and sees no more of it.
+    // A subscriber in between gets the delivered publications with its subscription, and not again.
     world.subscribe(3);
     assert_eq!(world.desk.take(), ["joined at 0"]);
     assert_eq!(world.offsets(), []);
@@ -325,7 +325,7 @@ fn a_removal_is_answered_when_the_log_has_it() {
     assert_eq!(world.offsets(), []);
     let fed = ["2: to 0 at 2", "3: removed Ok(())", "4: to 0 at 3"];
     assert_eq!(world.durable(), fed);
-    // Publications ordered before it are gone, later ones are not; the same will hold on disk.
+    // Publications ordered before the removal are gone, later ones are not; the same will hold on disk.
     assert_eq!(world.offsets(), [3]);
     world.publish(5, "d", None).expect("room");
     assert_eq!(world.take(), ["published 4", "below 3"]);
@@ -485,7 +485,7 @@ fn restored_streams_continue_at_their_position() {
     world.publish(1, "b", None).expect("room");
     assert_eq!(world.take(), ["published 4"]);
     assert_eq!(world.durable(), ["1: to 0 at 4"]);
-    // A gap: what follows it is complete.
+    // There is a gap; publications after it are complete.
     let mut world = World::new();
     let mut torn = restored.clone();
     torn.publications[0].position = publications[0].position;

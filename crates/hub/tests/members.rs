@@ -87,7 +87,7 @@ impl Outlet for Port<'_> {
         }
         assert!(delivery.payload.bytes.is_empty() && delivery.position.is_none());
         let client = delivery.info.and_then(|info| info.client.as_ref());
-        let client = client.expect("events name somebody");
+        let client = client.expect("events have a user or client");
         let by_user = delivery.channel.starts_with("hall") && !client.user.is_empty();
         let key = (self.me, delivery.channel.to_owned());
         let seen = self.wires.seen.entry(key).or_default();
@@ -108,11 +108,11 @@ impl Outlet for Port<'_> {
     }
 
     fn execute_command(&mut self, _: ConnectionId, _: &Arc<UserCommand>) {
-        panic!("nobody is told to do anything");
+        panic!("no commands are sent");
     }
 
     fn command_dispatched(&mut self, _: Caller, _: &Arc<UserCommand>) {
-        panic!("nobody is told to do anything");
+        panic!("no commands are sent");
     }
 }
 
@@ -456,7 +456,7 @@ fn last_members_may_return() {
     join(&mut world, 0);
     world.settle();
     for generation in 0..3 {
-        // All are gone for a moment.
+        // All clients disconnect for a moment.
         leave(&mut world, generation);
         world.pass(DELAY_MS - 1);
         assert_eq!(present(&mut world), named(generation));

@@ -13,7 +13,7 @@ use veche_hub::{
 
 use common::{name, session};
 
-/// Counts deliveries.
+/// Counts deliveries and accepts everything.
 #[derive(Default)]
 struct Tally(u64);
 
@@ -218,7 +218,7 @@ fn tables_grow_in_few_allocations() {
             subscribe(&mut hub, index as u32, user);
         }
     });
-    // One for each name, the rest for the growth of tables.
+    // One allocation for each name, the rest for the growth of tables.
     let steps = allocated.count_total - u64::from(MANY);
     assert!(steps < 200, "{steps}");
 }

@@ -20,7 +20,7 @@ const FULL_MS: u64 = 1_000;
 /// Delays by address. Times are in monotonic milliseconds.
 #[derive(Debug)]
 pub struct BruteForceLimit {
-    /// `None`: no limit.
+    /// Permitted failures of an address; `None`: unlimited.
     rate: Option<Rate>,
     table: Mutex<FailureTable>,
 }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_waited_is_forgotten() {
+    fn expired_delays_are_removed() {
         let guesses = BruteForceLimit::new(Some(Rate::new(10, 1_000)));
         for number in 0..10_000u32 {
             guesses.record_failure(IpAddr::V4(number.into()), u64::from(number));
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn a_full_table_has_room_again() {
         let guesses = BruteForceLimit::new(Some(Rate::new(1, 60_000)));
-        // All of them arrive before an entry can expire.
+        // All addresses arrive before an entry can expire.
         for number in 0..ADDRESSES_MAX as u32 + 10 {
             guesses.record_failure(IpAddr::V4(number.into()), 0);
         }

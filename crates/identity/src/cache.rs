@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use veche_frontends::identity::IdentityResult;
 
-/// The digest of everything that an answer depends on.
+/// The digest of all data on which an answer depends.
 pub(super) type Digest = [u8; 32];
 
 /// A bounded cache that evicts the oldest answers first. Times are in monotonic milliseconds.

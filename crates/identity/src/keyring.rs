@@ -89,7 +89,6 @@ impl Keyring {
         self.source == jwt.keys
     }
 
-    /// Replaces the keys.
     pub(super) fn set_keys(&self, keys: Keys) {
         *self.keys.write() = Some(Arc::new(keys));
     }
@@ -144,7 +143,7 @@ impl Keyring {
         let answer = FetchResponse::of(outcome).map_err(|fault| fault.words);
         let read = answer.and_then(|answer| match answer.status {
             200 => Keys::published(&answer.body).map_err(|why| why.to_string()),
-            status => Err(format!("it answered with {status}")),
+            status => Err(format!("the server responded with status {status}")),
         });
         self.figures.count_fetch(read.is_ok());
         let mut fetching = self.fetching.lock();
@@ -162,8 +161,8 @@ impl Keyring {
                 let doublings = fetching.failures.min(RETRY_DOUBLINGS_MAX);
                 fetching.failures += 1;
                 let stays = match self.count() {
-                    0 => "no token can be checked",
-                    _ => "the old keys stay",
+                    0 => "no tokens can be verified",
+                    _ => "the old keys stay in use",
                 };
                 warn!(target: TARGET, "jwt: no keys from {}, {stays}: {why}", published.url);
                 (RETRY_AFTER * (1 << doublings)).min(published.refresh)

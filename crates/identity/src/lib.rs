@@ -2,7 +2,7 @@
 //! and passwords checked by PAM.
 //!
 //! Shared by all workers. Requests never block a worker; results are delivered to its
-//! [`Desk`](veche_frontends::identity::Desk) from a thread of the outbound crate or of the helper pool. State (keys,
+//! [`CompletionSink`](veche_frontends::identity::CompletionSink) from a thread of the outbound crate or of the helper pool. State (keys,
 //! answers, breakers) survives a reload while its configuration is unchanged. PAM's answers do not, since its rules may
 //! have changed.
 //!
@@ -81,7 +81,7 @@ impl IdentityProviders {
     /// Reads the configured keys. If that fails, all tokens are rejected until the keys are valid.
     pub fn begin(&self, config: &Config) {
         let keys = self.read(config).unwrap_or_else(|why| {
-            error!(target: TARGET, "jwt: no token can be checked: {why}");
+            error!(target: TARGET, "jwt: no tokens can be verified: {why}");
             [None, None]
         });
         self.reload(config, keys);
@@ -216,7 +216,7 @@ impl IdentityProviders {
         &self.ended
     }
 
-    /// Returns the counters.
+    /// Returns the counters for `/metrics`.
     pub fn metrics(&self) -> &Arc<IdentityMetrics> {
         &self.figures
     }

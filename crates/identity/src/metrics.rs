@@ -9,7 +9,7 @@ pub enum LookupOutcome {
     Named,
     /// The answer was 401 or 403, or the password was wrong.
     Refused,
-    /// There was no usable answer.
+    /// No usable response was received.
     Failed,
     /// The answer was cached.
     Cached,
@@ -78,7 +78,7 @@ pub struct IdentityMetrics {
     pub took: LatencyHistogram,
     /// Successful and failed refreshes of key sets.
     pub fetched: [SharedCounter; 2],
-    /// Counters of PAM.
+    /// Counters of password checks by PAM.
     pub passwords: PasswordMetrics,
 }
 

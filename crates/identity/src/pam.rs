@@ -36,7 +36,7 @@ use pool::{CheckError, CheckObserver, CheckTicket, HelperPool, PasswordCheck};
 /// The target of this module's log lines.
 const TARGET: &str = "veche::identity::pam";
 
-/// The most cached answers; each is kept for a few seconds.
+/// The maximum number of cached answers; each is kept for a few seconds.
 const CACHE_ENTRIES_MAX: usize = 10_000;
 
 /// The most passwords remembered as wrong: an open page that resends its password is not guessing, and would otherwise
@@ -106,7 +106,7 @@ impl PasswordService {
     ) -> Arc<Self> {
         let mut key = Zeroizing::new([0; 32]);
         // The generator worked when the process started.
-        getrandom::fill(&mut *key).expect("the system gives random numbers");
+        getrandom::fill(&mut *key).expect("the system provides random numbers");
         Arc::new_cyclic(|me| Self {
             service: service.clone(),
             pam: Arc::clone(pam),
@@ -125,7 +125,7 @@ impl PasswordService {
     /// PAM's rules may use.
     fn digest(&self, credentials: &Credentials, client: &str) -> Digest {
         let mut digest =
-            Hmac::<Sha256>::new_from_slice(&*self.key).expect("HMAC takes keys of any length");
+            Hmac::<Sha256>::new_from_slice(&*self.key).expect("HMAC accepts keys of any length");
         let Credentials { user, password } = credentials;
         for part in [user.as_bytes(), password.as_slice(), client.as_bytes()] {
             digest.update(&(part.len() as u64).to_be_bytes());
@@ -199,7 +199,7 @@ impl PasswordService {
                 (LookupOutcome::Refused, finding, None)
             }
             Ok(PamReply::Failed(why) | PamReply::Unusable(why)) => failed(why),
-            Ok(PamReply::Ready) => failed("a helper has lost its place".to_owned()),
+            Ok(PamReply::Ready) => failed("a helper has lost its slot".to_owned()),
             Err(CheckError::Barred { wait_s }) => {
                 let finding = IdentityResult::Failed(AuthError::TooManyAttempts {
                     retry_after_s: wait_s,
@@ -212,9 +212,7 @@ impl PasswordService {
             Err(CheckError::Unanswered) => {
                 failed(format!("no answer within {:?}", self.pam.options.timeout))
             }
-            Err(CheckError::Gone) => {
-                failed("the helper has ended in the middle of a check".to_owned())
-            }
+            Err(CheckError::Gone) => failed("the helper ended during a check".to_owned()),
             Err(CheckError::Helper(why)) => failed(why),
         }
     }
@@ -243,7 +241,7 @@ impl PasswordVerifier for PasswordService {
             }
             Ok(false) => figures.asked(LookupOutcome::Joined),
             Ok(true) => {
-                let asker = self.me.upgrade().expect("it is there while it is called");
+                let asker = self.me.upgrade().expect("it exists while it is called");
                 self.pam.pool.submit(PasswordCheck {
                     question: PamRequest {
                         service: self.service.clone(),

@@ -81,7 +81,7 @@ impl PendingLookups {
         Ok(is_new)
     }
 
-    /// Caches a result.
+    /// Caches a result until `until_ms`.
     pub(super) fn store(&mut self, digest: Digest, finding: IdentityResult, until_ms: u64) {
         self.cache.insert(digest, finding, until_ms);
     }

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_known_before_counts_no_more() {
+    fn earlier_results_are_invalidated() {
         let ended = RevokedSessions::default();
         let before = ended.count();
         assert!(!ended.has_since("ann", before, "c"));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_what_is_forgotten_is_not_let_in() {
+    fn memory_is_bounded_and_forgotten_sessions_are_rejected() {
         let ended = RevokedSessions::default();
         let before = ended.count();
         ended.add("ann", &[]);

@@ -35,7 +35,7 @@ pub enum KeyError {
     #[error("the secret is empty")]
     EmptySecret,
     /// A public key in place of a secret: anyone could sign with it.
-    #[error("this is a PEM key, not a secret")]
+    #[error("this is a PEM key, not a shared secret")]
     PemAsSecret,
     /// The file has no "PUBLIC KEY" block.
     #[error(
@@ -46,14 +46,14 @@ pub enum KeyError {
     #[error("this is a private key; extract the public key with `openssl pkey -in FILE -pubout`")]
     Private,
     /// A malformed block, by number.
-    #[error("key {0} can't be read")]
+    #[error("key {0} can't be parsed")]
     Unreadable(usize),
     /// A key type without a supported algorithm, by number.
     #[error(
         "key {0} has an unsupported type: expected RSA (2048 to 8192 bits), P-256, P-384, P-521 or Ed25519"
     )]
     Unsupported(usize),
-    /// Not JSON, or not a key set (RFC 7517 section 5).
+    /// The input is not JSON, or not a key set (RFC 7517 section 5).
     #[error("not a JSON Web Key Set")]
     NotASet,
     /// A set without a usable key.
@@ -199,7 +199,7 @@ impl Keys {
 
     /// Returns the number of keys.
     #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "there is always one")]
+    #[expect(clippy::len_without_is_empty, reason = "the list is never empty")]
     pub fn len(&self) -> usize {
         self.keys.len()
     }

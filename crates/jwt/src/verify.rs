@@ -66,7 +66,7 @@ pub struct VerifiedClaims {
 /// Why a token is invalid. The texts contain nothing of the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum TokenError {
-    /// Not a token, or too long.
+    /// The input is not a token, or too long.
     #[error("malformed")]
     Malformed,
     /// No key is for its algorithm, which may be `none`.
@@ -78,10 +78,10 @@ pub enum TokenError {
     /// No key verifies the signature.
     #[error("bad signature")]
     Signature,
-    /// Its `exp` has passed.
+    /// The token's `exp` has passed.
     #[error("expired")]
     Expired,
-    /// Its `nbf` is in the future.
+    /// The token's `nbf` is in the future.
     #[error("not yet valid")]
     NotYetValid,
     /// The required `exp` is missing.

@@ -22,11 +22,11 @@ pub(crate) struct Control {
 /// Progress of a thread, for the progress line.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadProgress {
-    /// All its connections have opened or failed.
+    /// All connections of the party have opened or failed.
     pub(crate) ready: AtomicBool,
-    /// Its measurement has ended.
+    /// The measurement of the party has ended.
     pub(crate) done: AtomicBool,
-    /// It has nothing left to do.
+    /// The party has finished its work.
     pub(crate) finished: AtomicBool,
     pub(crate) asked: AtomicU64,
     pub(crate) opened: AtomicU64,

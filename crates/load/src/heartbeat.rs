@@ -7,7 +7,7 @@ const ANY: char = '*';
 
 /// A heartbeat message with its answer.
 ///
-/// One `*` in the message matches any text, including an empty one, and in the answer stands for the same text.
+/// One `*` in the message matches any text, including an empty one; in the answer it stands for the same text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heartbeat {
     before: String,
@@ -20,7 +20,7 @@ impl Heartbeat {
     /// Creates a heartbeat received as `received` and answered with `answer`.
     ///
     /// # Errors
-    /// `received` has no text beside `*`, or more than one `*`, or only the answer has one.
+    /// `received` consists of `*` only, or has more than one `*`, or only the answer has one.
     pub fn new(received: &str, answer: &str) -> Result<Self, &'static str> {
         if received.trim_matches(ANY).is_empty() {
             return Err("expected the text to answer");

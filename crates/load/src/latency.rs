@@ -318,7 +318,7 @@ mod tests {
             long.came(second * SECOND, 3 * MILLISECOND);
         }
         long.error(1999 * SECOND);
-        // As between two processes.
+        // The same happens between two processes.
         let long: Recorder = serde_json::from_str(&serde_json::to_string(&long).unwrap()).unwrap();
         for (mut one, other) in [(short.clone(), long.clone()), (long, short)] {
             one.add(other);

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::model;
 
-/// Marks the start of a numbered message within whatever a server puts around it.
+/// Marks the start of a numbered message within the server's envelope.
 const MARK: &[u8] = b"vb:";
 /// Length of mark, run, publisher, number, time and checksum, each in hexadecimal followed by a colon.
 pub const NOTE_BYTES_MIN: usize = 3 + 9 + 9 + 9 + 17 + 9;
@@ -190,9 +190,9 @@ impl DeliveryTracker {
 /// A period in which a receiver was disconnected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AbsencePeriod {
-    /// By publisher, the next expected number at its start.
+    /// By publisher, the expected number of the first message.
     next: BTreeMap<u32, u32>,
-    /// Time from which on everything is expected again; absent if it did not return.
+    /// The time from which all messages are expected again; absent if the receiver did not return.
     pub(crate) until_ns: Option<u64>,
 }
 
@@ -351,7 +351,7 @@ impl DeliveryLedger {
             for publisher in &publishers {
                 self.reconcile_stream(page, *publisher, &mut line);
             }
-            // A corrupted message is missing too, but its fate is known.
+            // A corrupted message is missing too, but it is already counted.
             let corrupted = page.corrupted.min(line.missing);
             let lost = line.missing - corrupted;
             ledger.expected += line.expected;
@@ -438,7 +438,7 @@ impl DeliveryLedger {
         line.unsure_delivered += unsure_delivered;
         if line.first.is_none() && stream.duplicated + stream.reordered > 0 {
             line.first = Some(format!(
-                "publisher {publisher}: {} again, {} late",
+                "publisher {publisher}: {} duplicated, {} out of order",
                 stream.duplicated, stream.reordered
             ));
         }
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_is_found_and_none_more() {
+    fn exactly_the_injected_faults_are_found() {
         let all: Vec<u32> = (0..10).collect();
         let ledger = settle(&all, |_| ());
         assert_eq!((ledger.expected, ledger.delivered), (10, 10));
@@ -577,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_nobody_has_sent_are_nobodys() {
+    fn unknown_numbers_are_counted_as_foreign() {
         let ledger = settle(&[0, 1, 5000], |_| ());
         assert_eq!((ledger.expected, ledger.delivered, ledger.lost), (10, 2, 8));
     }
@@ -612,7 +612,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_back_to_where_he_was_is_owed_what_he_missed() {
+    fn a_recovering_receiver_is_owed_missed_publications() {
         let returns = || Some(RecoveryCounts::default());
         let away = || {
             let mut page = ClientLedger::new(0);
@@ -648,13 +648,13 @@ mod tests {
             (5..10).for_each(|number| own.receive(note(number)));
         });
         assert_eq!((ledger.delivered, ledger.away, ledger.lost), (8, 2, 0));
-        // It never returned and got no report.
+        // The receiver never returned and has no report.
         let ledger = settle_with(&[], &[], returns(), |own| *own = away());
         assert_eq!((ledger.delivered, ledger.away, ledger.lost), (3, 0, 7));
     }
 
     #[test]
-    fn what_was_never_answered_may_come_once_or_not() {
+    fn unanswered_publications_may_arrive_once_or_not() {
         let returns = || Some(RecoveryCounts::default());
         let unsure = [3, 4, 7];
         let all: Vec<u32> = (0..10).collect();

@@ -2,9 +2,9 @@
 //! results and their reliability.
 //!
 //! One thread is an engine: sockets of [`veche_net`], clients that speak through [`veche_proto`], and a load that
-//! decides what to send and when. It knows nothing of the server beyond its URL.
+//! decides what to send and when. It depends on nothing of the server but its URL.
 //!
-//! # What is counted when
+//! # Counting
 //!
 //! A run has one measured window. Three sets of answers belong to it, and no figure mixes them:
 //!

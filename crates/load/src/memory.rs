@@ -14,7 +14,7 @@ pub struct MessageMemory {
     /// Bytes over all processes of the tester and both directions, queued and received. An upper estimate without
     /// connections and frame headers.
     pub bytes: u64,
-    /// Its factors, as text.
+    /// The factors of the product, as text.
     pub words: String,
 }
 
@@ -38,14 +38,14 @@ impl MessageMemory {
                 Self::in_a_second(fanout.size, second(fanout.rate, fanout.rate_to))
             }
             LoadPlan::Fanout(fanout) => Self::on_each(fanout.size, clients, 1),
-            // Its messages are one line, and few are in flight.
+            // A shootout's messages are one line, and few are in flight.
             LoadPlan::Shootout(_) => Self::on_each(0, clients, 1),
         }
     }
 
     fn on_each(size: usize, clients: u64, inflight: u32) -> Self {
         let words = format!(
-            "{} in flight of {} on each of {} connections",
+            "messages of {1}, {0} in flight on each of {2} connections",
             count(inflight.into()),
             bytes(size as f64),
             count(clients)
@@ -55,7 +55,7 @@ impl MessageMemory {
 
     fn in_a_second(size: usize, messages: u64) -> Self {
         let words = format!(
-            "{} of {} in each second",
+            "messages of {1}, {0} a second",
             count(messages),
             bytes(size as f64)
         );
@@ -159,23 +159,23 @@ mod tests {
         assert_eq!(closed.bytes, 2 * 3 * 1000 * 4 * MIB);
         assert_eq!(
             closed.words,
-            "3 in flight of 4 MiB on each of 1,000 connections"
+            "messages of 4 MiB, 3 in flight on each of 1,000 connections"
         );
         // Not every connection has a message in flight.
         let open = echo(4, 1000, 1, Some(20.0));
         assert_eq!(open.bytes, 2 * 20 * 4 * MIB);
-        assert_eq!(open.words, "20 of 4 MiB in each second");
+        assert_eq!(open.words, "messages of 4 MiB, 20 a second");
         assert_eq!(echo(u64::MAX / MIB, u32::MAX, 9, None).bytes, u64::MAX);
     }
 
     #[test]
-    fn what_does_not_fit_is_told_with_both_sizes() {
+    fn insufficient_memory_is_reported_with_both_sizes() {
         let weights = [echo(4, 10, 1, None), echo(1, 20, 1, None)];
         assert_eq!(compare(&weights, 120 * MIB), Ok(()));
         assert_eq!(
             compare(&weights, 119 * MIB).unwrap_err(),
-            "messages may need 120 MiB of memory, but only 119 MiB are available: 1 in flight of 4 MiB on each of 10 \
-             connections, and 1 in flight of 1 MiB on each of 20 connections, in both directions; use fewer or smaller messages"
+            "messages may need 120 MiB of memory, but only 119 MiB are available: messages of 4 MiB, 1 in flight on each of 10 \
+             connections, and messages of 1 MiB, 1 in flight on each of 20 connections, in both directions; use fewer or smaller messages"
         );
     }
 

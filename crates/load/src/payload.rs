@@ -152,7 +152,7 @@ impl Payload {
     /// Describes an unexpected answer.
     pub(crate) fn explain(&self, kind: MessageKind, data: &[u8]) -> String {
         if kind == self.kind {
-            return format!("instead of the message that was due: {}", excerpt(data));
+            return format!("instead of the expected message: {}", excerpt(data));
         }
         format!(
             "a {} message was answered by a {} one: {}",
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_told_apart() {
+    fn messages_are_distinguished() {
         let mut payload = Payload::new(&PayloadPlan::default());
         let first = payload.stamp(0xabc, 1).to_vec();
         assert!(first.starts_with(b"00000abc00000001"));
@@ -217,7 +217,7 @@ mod tests {
         for (at, number) in [(17, Some(7)), (3, None), (15, Some(6))] {
             let mut changed = seventh.clone();
             changed[at] ^= 1;
-            // A changed number is that of another message, whose answer this would be.
+            // A changed number would make it the answer to another message.
             let expected = if at == 15 {
                 Recognized::Answer(6)
             } else {
@@ -257,7 +257,7 @@ mod tests {
         );
         assert_eq!(
             payload.explain(MessageKind::Text, b"hi"),
-            "instead of the message that was due: \"hi\" (2 bytes)"
+            "instead of the expected message: \"hi\" (2 bytes)"
         );
     }
 }

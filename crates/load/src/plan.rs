@@ -16,7 +16,7 @@ use crate::target::{Target, Template};
 pub struct Plan {
     /// The endpoints. Clients are numbered consecutively over all of them.
     pub endpoints: Vec<Endpoint>,
-    /// What the clients send.
+    /// The kind of load that the clients generate.
     pub load: LoadPlan,
     /// Measured time in nanoseconds; `None` if the load ends by itself.
     pub duration_ns: Option<u64>,

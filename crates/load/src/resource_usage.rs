@@ -307,7 +307,7 @@ mod tests {
         ));
     }
 
-    /// As written by a little-endian machine.
+    /// In the layout of a little-endian machine.
     #[cfg(target_endian = "little")]
     #[test]
     fn a_line_as_it_is() {

@@ -46,10 +46,10 @@ pub fn is_running(pid: u32) -> bool {
     resource_usage::is_running(pid)
 }
 
-/// Why there is no report.
+/// The reason for a missing report.
 #[derive(Debug)]
 pub enum RunError {
-    /// There is no process with this number.
+    /// No process has this number.
     NoProcess(u32),
     /// A system error, also for named files.
     System(io::Error),
@@ -172,7 +172,7 @@ impl FinishedRun {
         watcher.wait_until(|sums, _| sums.ready);
         let sums = watcher.party.sums();
         if sums.opened == 0 && sums.failed > 0 {
-            // There is nothing to measure.
+            // There is no process to measure.
             watcher.party.stop();
         }
         let start = ThreadGroup::soon();
@@ -400,7 +400,7 @@ fn assemble(tally: &Tally, seconds: f64) -> Report {
     }
 }
 
-/// Share of due messages that an open loop needs answered in time.
+/// The share of due messages that must be answered in time for an open loop to hold.
 const IN_TIME: f64 = 0.99;
 
 /// Returns whether the rate of an open loop was reached; `None` without one, or if nothing was due.
@@ -439,7 +439,7 @@ const BUSY: f64 = 0.9;
 /// Shares of the time in which a thread may wait for a core: above the first it is a remark; above the second the
 /// tester competes with the server for a core.
 const WAITED: [f64; 2] = [0.05, 0.25];
-/// Shares of late sends, likewise.
+/// Shares of late sends: the first is a remark, the second a bottleneck.
 const LATE: [f64; 2] = [0.01, 0.1];
 
 /// Fewer late sends are ignored.
@@ -462,7 +462,7 @@ fn judge(report: &mut Report, tally: &Tally) {
             generator.waited,
             WAITED,
             format!(
-                "a thread of the tester waited for a core {:.0} % of the time: it shares one with the server or others",
+                "a thread of the tester waited for a core {:.0} % of the time: it shares one with the server or other programs",
                 generator.waited * 100.0
             ),
         ),
@@ -474,7 +474,7 @@ fn judge(report: &mut Report, tally: &Tally) {
             },
             LATE,
             format!(
-                "{} of {} messages left more than a millisecond late",
+                "{} of {} messages were sent more than a millisecond late",
                 tally.late_sends, tally.sent
             ),
         ),
@@ -487,7 +487,7 @@ fn judge(report: &mut Report, tally: &Tally) {
     }
     if generator.pause_us_max > 0.0 {
         generator.reasons.push(format!(
-            "the tester was suspended for {}: it was stopped or had no core",
+            "the tester did not run for {}: it was stopped or had no core",
             time(generator.pause_us_max)
         ));
     }

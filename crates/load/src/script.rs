@@ -45,7 +45,7 @@ pub struct ScriptPlan {
 #[derive(Debug)]
 pub struct ScriptRun {
     plan: ScriptPlan,
-    /// `u64::MAX` while unknown.
+    /// Time of the start; `u64::MAX` while unknown.
     start_ns: AtomicU64,
     /// Time of an early stop; `u64::MAX` without one.
     stopped_ns: AtomicU64,
@@ -199,7 +199,7 @@ impl ScriptRun {
         }
     }
 
-    /// Counts a session that ended before the time was over; an error of one of its actions is passed to
+    /// Counts a session that ended before the end of the run; an error of one of its actions is passed to
     /// [`action_ended`](Self::action_ended) instead.
     pub fn session_ended(&self, thread: u32, is_well: bool, error: Option<&str>) {
         let is_measured = now_ns() >= self.measured_from_ns();

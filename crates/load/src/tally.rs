@@ -88,7 +88,7 @@ pub(crate) struct Tally {
     pub(crate) sent: u64,
     /// Answers to messages due in the measured time, whenever they arrived.
     pub(crate) received: u64,
-    /// Answers that arrived by its end, or so soon after it that the server kept up.
+    /// Answers that arrived before its end, or so soon after it that the server kept up.
     pub(crate) in_time: u64,
     /// Answers that arrived in the measured time, whenever they were due.
     pub(crate) came: u64,
@@ -112,7 +112,7 @@ pub(crate) struct Tally {
     pub(crate) http: Option<HttpTally>,
     pub(crate) books: Option<DeliveryLedger>,
     pub(crate) steps: Vec<Step>,
-    /// Of the busiest thread, and of all.
+    /// The CPU time of the busiest thread, and of all.
     pub(crate) cpu_ns_max: u64,
     pub(crate) cpu_ns: u64,
     /// Time ready to run without a core: the maximum over threads.

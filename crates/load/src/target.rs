@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Why a URL can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
-    /// Not a supported URL.
+    /// The URL is not supported.
     #[error(
         "{0:?} can't be tested: expected ws://, wss://, http:// or https://, host, port and path"
     )]

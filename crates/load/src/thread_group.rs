@@ -18,7 +18,7 @@ use crate::worker_process::WorkerProcess;
 
 /// Polling interval of the waiting thread.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Delay of the start, so that all threads know it in time.
+/// Delay of the start, so that all threads learn of it in time.
 const START_NS: u64 = 50 * MILLISECOND;
 
 /// The threads of one process.
@@ -153,7 +153,7 @@ impl Generators {
                 }
                 match lost.first() {
                     Some(first) if lost.len() == count => Err(io::Error::other(format!(
-                        "all {count} processes of the tester are lost, the first: {}",
+                        "all {count} processes of the tester were lost, the first: {}",
                         first.how
                     ))),
                     _ => Ok((all, lost)),

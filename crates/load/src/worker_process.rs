@@ -62,7 +62,7 @@ pub fn serve(orders: impl io::Read + Send + 'static, mut news: impl Write) -> io
                 Err(_) => break,
             }
         }
-        // The coordinator is gone.
+        // The coordinator has ended.
         control.stop();
         control.stop();
     });
@@ -164,7 +164,7 @@ impl WorkerProcess {
         match tally {
             Some(Ok(Ok(tally))) => Ok(tally),
             Some(Ok(Err(error))) => Err(exit_description(status, &error)),
-            _ => Err("its reader has panicked".to_owned()),
+            _ => Err("the reader of its output has panicked".to_owned()),
         }
     }
 }
@@ -174,7 +174,7 @@ fn exit_description(status: ExitStatus, said: &io::Error) -> String {
     match (status.signal(), status.code()) {
         (Some(signal), _) => format!("killed by signal {signal}"),
         (None, Some(code)) if said.kind() == io::ErrorKind::UnexpectedEof => {
-            format!("ended with exit code {code} before its time")
+            format!("ended early with exit code {code}")
         }
         _ => said.to_string(),
     }
@@ -182,7 +182,7 @@ fn exit_description(status: ExitStatus, said: &io::Error) -> String {
 
 impl Drop for WorkerProcess {
     fn drop(&mut self) {
-        // Without orders it ends by itself.
+        // Without commands the process ends on its own.
         self.orders = None;
     }
 }
@@ -233,12 +233,12 @@ mod tests {
     }
 
     #[test]
-    fn how_one_was_lost_is_said() {
+    fn the_cause_of_a_lost_process_is_reported() {
         for (script, how) in [
             ("kill -9 $$", "killed by signal 9"),
             // In the middle of a line.
             ("printf '{\"Live\":'; kill -15 $$", "killed by signal 15"),
-            ("exit 3", "ended with exit code 3 before its time"),
+            ("exit 3", "ended early with exit code 3"),
             ("echo '{\"Failed\":\"no descriptors\"}'", "no descriptors"),
         ] {
             assert_eq!(member(script).dismiss().unwrap_err(), how, "{script}");
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_one_that_is_lost() {
+    fn a_lost_process_is_not_waited_for() {
         let member = member("kill -9 $$");
         while !member.sums().finished {
             thread::yield_now();

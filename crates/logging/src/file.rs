@@ -54,7 +54,7 @@ impl LogFile {
             self.open_next()?;
         }
         if self.is_full(rotation, length)? {
-            // Until it is closed, which happens when the next one has been opened.
+            // The lock lasts until the file is closed, which happens when the next one has been opened.
             flock(&self.file, FlockOperation::LockExclusive)?;
             // Another process may have rotated first.
             if self.is_in_place()? {
@@ -257,7 +257,7 @@ mod tests {
         let expected = ["a", "b"].map(|name| (0..500).map(move |n| format!("{name}{n:03}")));
         assert_eq!(lines, expected.into_iter().flatten().collect::<Vec<_>>());
         for (name, text) in &files {
-            // The other's write may come between the size check and one's own.
+            // Another process may write between the size check and the write of this one.
             assert!(text.len() <= 1000 + 5, "{name} has {}", text.len());
         }
         // 5,000 bytes: not a file more than separate rotations would make.
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_moved_away_is_written_on_until_it_is_told() {
+    fn a_moved_file_is_written_until_a_reopen() {
         let folder = Folder::new("reopen");
         let mut file = LogFile::open(&folder.log(), None, None).expect("it opens");
         say(&mut file, "one\n");

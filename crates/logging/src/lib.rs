@@ -42,7 +42,7 @@ pub enum LogError {
     /// The file can't be opened for appending.
     #[error("can't open the log file {path}: {source}")]
     File {
-        /// The configured path.
+        /// The path as configured.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
@@ -51,7 +51,7 @@ pub enum LogError {
     #[error("can't start the log thread: {0}")]
     Thread(io::Error),
     /// Logging was already started in this process.
-    #[error("logs were started twice")]
+    #[error("logging was started twice")]
     Twice,
 }
 

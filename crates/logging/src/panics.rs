@@ -122,7 +122,7 @@ mod tests {
         let (_, stderr) = dies("info", Path::new(""), "0");
         assert!(stderr.lines().any(is_told), "{stderr}");
 
-        // Without a log it is reported as in any other program.
+        // Without a log the panic is reported as in any other program.
         let (log, stderr) = dies("off", &file, "0");
         assert_eq!(log, "");
         assert!(

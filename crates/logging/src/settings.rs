@@ -27,7 +27,7 @@ pub struct Rotation {
 /// The lowest severity that is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
-    /// Nothing.
+    /// No line is logged.
     Off,
     /// Errors that need action.
     Error,
@@ -35,9 +35,9 @@ pub enum LogLevel {
     Warn,
     /// Events of the process.
     Info,
-    /// Events of connections.
+    /// Events of single connections.
     Debug,
-    /// Events of messages.
+    /// Events of single messages.
     Trace,
 }
 

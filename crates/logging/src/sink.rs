@@ -49,7 +49,7 @@ impl Output for io::Sink {}
 /// The buffer and its state.
 pub(super) struct LogSink {
     json: AtomicBool,
-    /// Whether its own messages are among its lines; otherwise they go to the server's log.
+    /// Whether the log contains its own errors; otherwise they go to the server's log.
     speaks: bool,
     /// Lines lost since the start: the buffer was full, or a write failed.
     lost: AtomicU64,
@@ -228,7 +228,7 @@ impl LogSink {
             drop(state);
             // If the new file can't be opened, the old one stays in use.
             if reopen && let Err(error) = output.reopen() {
-                self.tell("can't open the log file anew", &error, &mut batch);
+                self.tell("can't reopen the log file", &error, &mut batch);
             }
             if let Err(error) = output.prepare(batch.len()) {
                 // Reported once; it is retried with each batch.
@@ -316,7 +316,7 @@ fn escape(line: &[u8], out: &mut Vec<u8>) {
         match code {
             b'\n' => out.extend_from_slice(b"\\n"),
             b'\t' => out.extend_from_slice(b"\\t"),
-            _ => write!(out, "\\u{code:04x}").expect("a Vec takes every write"),
+            _ => write!(out, "\\u{code:04x}").expect("writes to a Vec never fail"),
         }
         at += length;
         from = at;
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_lines_are_kept_and_told_once() {
+    fn the_last_lines_are_reported_once() {
         let sink = LogSink::new(false);
         assert_eq!(sink.recent(0), (Vec::new(), 0));
         for line in ["one\n", "two\x1b\n"] {
@@ -396,7 +396,7 @@ mod tests {
         assert_eq!(texts(0), ["one", "two\\u001b"]);
         assert_eq!(texts(1), ["two\\u001b"]);
         assert_eq!(texts(2), [""; 0]);
-        // The number is of another process.
+        // The number belongs to another process.
         assert_eq!(texts(99), ["one", "two\\u001b"]);
         for number in 0..RECENT_LINES_MAX {
             sink.push(format!("{number}\n").as_bytes());
@@ -454,7 +454,7 @@ mod tests {
     impl Output for Full {}
 
     #[test]
-    fn lines_that_could_not_be_written_are_counted_and_told_with_the_next() {
+    fn unwritten_lines_are_counted_and_reported_with_the_next() {
         let written = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::new(LogSink::new(false));
         sink.push(b"one\n");
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stuck_output_holds_nobody_up_and_the_loss_is_told() {
+    fn a_stuck_output_blocks_no_writer_and_the_loss_is_reported() {
         let (started, let_go) = (Arc::new(Mutex::new(false)), Arc::new(Mutex::new(())));
         let written = Arc::new(Mutex::new(Vec::new()));
         let output = Stuck {

@@ -11,8 +11,8 @@ pub enum Class {
     /// Takes a credit, which returns when the receiver has processed the message. Without credit the source has to
     /// wait.
     Data,
-    /// Replies, membership, closes: has reserved room, so that a lane full of data never blocks the replies that would
-    /// empty it.
+    /// Replies, membership, closes: these have reserved room, so that a lane full of data never blocks the replies that
+    /// would empty it.
     Control,
 }
 

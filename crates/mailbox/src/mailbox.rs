@@ -85,7 +85,7 @@ pub struct Mailbox<T> {
 
 impl<T> Mailbox<T> {
     /// Creates the ends of `workers` workers, each connected to each, including itself; end `i` belongs to worker `i`.
-    /// Other threads that post or receive take ends of their own.
+    /// Other threads that send or receive messages use ends of their own.
     #[must_use]
     pub fn mesh(workers: usize, options: &Options) -> Vec<Self> {
         let mesh = Arc::new(Mesh {
@@ -221,7 +221,7 @@ impl<T> Mailbox<T> {
             self.mesh.lane(from, self.me).take(batch);
             self.incoming_count += batch.len();
         }
-        // Not always from worker 0: a flood of its messages would starve the others.
+        // The start rotates: otherwise a flood of worker 0 would starve the others.
         self.cursor = (self.cursor + 1) % self.mesh.workers;
         self.incoming_count != 0
     }

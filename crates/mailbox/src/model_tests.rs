@@ -59,7 +59,6 @@ enum Next {
     Turn,
     /// Sleeps if the mailbox permits it.
     Sleep,
-    /// Ends.
     End,
 }
 
@@ -110,7 +109,7 @@ impl Source {
 }
 
 #[test]
-fn who_waits_for_the_only_credit_is_woken_by_it() {
+fn a_waiter_is_woken_by_the_only_credit() {
     check(|| {
         let [source, sink] = one_credit();
         let sink = thread::spawn(|| {
@@ -139,7 +138,7 @@ fn who_waits_for_the_only_credit_is_woken_by_it() {
 
 /// The returned credit is taken by another message of the same turn, before the waiting source retries.
 #[test]
-fn who_waits_is_woken_though_another_took_the_credit() {
+fn a_waiter_is_woken_although_another_took_the_credit() {
     const URGENT: u32 = 1000;
     check(|| {
         let [source, sink] = one_credit();

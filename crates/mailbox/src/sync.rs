@@ -27,7 +27,7 @@ mod model {
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
             self.0
                 .lock()
-                .expect("no thread of a model panics and goes on")
+                .expect("a thread of a model that panics ends the test")
         }
     }
 }

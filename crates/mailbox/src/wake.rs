@@ -1,7 +1,7 @@
-//! How one thread ends another's wait.
+//! How a thread ends the wait of another one.
 //!
-//! This crate knows *when* a wake is needed; its implementation (an eventfd, or a condition variable in a test) is up
-//! to the receiver.
+//! This crate determines *when* a wake is needed; the receiver provides its implementation (an eventfd, or a condition
+//! variable in a test).
 
 /// Ends the receiver's current wait, or its next one if it is not waiting.
 ///

@@ -49,7 +49,7 @@ impl WakeFlag {
     pub(crate) fn sleep(&self) -> bool {
         debug_assert!(
             self.wake.get().is_some(),
-            "who sleeps must have a wake attached"
+            "a sleeping worker must have a waker"
         );
         self.sleeping.store(true, Ordering::SeqCst);
         if self.notified.load(Ordering::SeqCst) {

@@ -9,7 +9,7 @@ use super::namespaces::{self, NamespaceContext};
 use super::old_names;
 use super::settings::Settings;
 
-/// Centrifugo's default port.
+/// The port that Centrifugo listens on by default.
 const PORT: u16 = 8000;
 
 /// The port of the internal listener if Centrifugo has no internal port.
@@ -71,7 +71,7 @@ pub(super) fn draft(mut settings: Settings) -> ConfigDraft {
     draft.section("[api]");
     if let Some(key) = api_key {
         if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-            draft.note("the key of the API has signs that no header can have: make another one");
+            draft.note("the API key has characters that a header can't have: create another one");
         }
         draft.set("keys", "[{ file = \"api.key\" }]");
         draft.secret(settings.name("http_api.key"), "api.key", key);
@@ -133,7 +133,7 @@ fn listeners(settings: &mut Settings, draft: &mut ConfigDraft) -> bool {
     }
     if settings.flag("admin.enabled") || settings.take("admin.password").is_some() {
         settings.skip(&["admin.password"]);
-        draft.note("the admin page, /admin/ on the internal listener, has keys of its own: set keys in [admin]");
+        draft.note("the admin page, /admin/ on the internal listener, has its own keys: set keys in [admin]");
     }
     is_apart
 }
@@ -145,7 +145,7 @@ fn address(settings: &mut Settings, path: &str, usual: IpAddr, draft: &mut Confi
         Some(text) => text.parse().unwrap_or_else(|_| {
             let name = settings.name(path);
             draft.note(format!(
-                "{name}: {text:?} is no IP address; {usual} is taken"
+                "{name}: {text:?} is not an IP address; {usual} is used"
             ));
             usual
         }),
@@ -158,9 +158,9 @@ fn tls(settings: &mut Settings, draft: &mut ConfigDraft) {
     if settings.flag("http_server.tls_autocert.enabled") {
         let names = settings.list("http_server.tls_autocert.host_whitelist");
         match names.is_empty() {
-            true => {
-                draft.note("tls_autocert: name the hosts, as in tls = { acme = [\"example.org\"] }")
-            }
+            true => draft.note(
+                "tls_autocert: list the host names, as in tls = { acme = [\"example.org\"] }",
+            ),
             false => draft.set("tls", format!("{{ acme = {} }}", list_literal(&names))),
         }
         return;
@@ -180,7 +180,7 @@ fn tls(settings: &mut Settings, draft: &mut ConfigDraft) {
             draft.set("tls", both);
         }
         _ => draft.note(
-            "tls: write certificate and key into files, and tls = { certificate = \"FILE\", key = \"FILE\" }",
+            "tls: write the certificate and the key to files, then set tls = { certificate = \"FILE\", key = \"FILE\" }",
         ),
     }
 }
@@ -260,7 +260,7 @@ impl TokenSettings {
         found.extend(jwks.map(|url| ("jwks", url)));
         if let [(taken, _), _, ..] = found[..] {
             draft.note(format!(
-                "{header}: tokens are checked by keys of one kind: {taken} was taken"
+                "{header}: tokens can be verified by keys of one kind only: {taken} is used"
             ));
         }
         let (setting, value) = found.into_iter().next()?;
@@ -325,9 +325,7 @@ impl HookSettings {
                 true => hooks.urls.push((kind, url)),
                 false => {
                     let name = settings.name(&path);
-                    draft.note(format!(
-                        "{name}: back ends are asked by HTTP, not by {url:?}"
-                    ));
+                    draft.note(format!("{name}: hooks use HTTP, not {url:?}"));
                 }
             }
         }
@@ -367,7 +365,7 @@ fn identity(
         (false, Some(header)) => format!("header:{}", header.to_lowercase()),
         (false, None) => {
             if !hooks.has("connect") {
-                draft.note("no key of tokens and no connect proxy: clients are anonymous");
+                draft.note("no token key and no connect proxy: clients are anonymous");
             }
             "none".to_owned()
         }
@@ -406,7 +404,7 @@ fn clients(settings: &mut Settings, identity: &str, draft: &mut ConfigDraft) {
             }
             None if name == "websocket" => paths.push(path),
             None => {
-                let why = format!("{name} is at a path that ends with /{name}, not at {path:?}");
+                let why = format!("{name} must have a path that ends with /{name}, not {path:?}");
                 draft.note(why);
             }
         }
@@ -418,7 +416,7 @@ fn clients(settings: &mut Settings, identity: &str, draft: &mut ConfigDraft) {
     let is_origin = |origin: &String| origin == "*" || OriginPattern::parse(origin).is_some();
     let (origins, others): (Vec<_>, Vec<_>) = origins.into_iter().partition(is_origin);
     for other in others {
-        draft.note(format!("allowed_origins: {other:?} is no origin here"));
+        draft.note(format!("allowed_origins: {other:?} is not a valid origin"));
     }
     let anonymous = anonymous(settings);
     let compression = settings.flag("websocket.compression");
@@ -472,7 +470,10 @@ fn limits(settings: &mut Settings, draft: &mut ConfigDraft) {
     ] {
         if let Some(number) = settings.number(path) {
             if number > max {
-                draft.note(format!("{}: {name} is at most {max}", settings.name(path)));
+                draft.note(format!(
+                    "{}: {name} is limited to {max}",
+                    settings.name(path)
+                ));
             }
             draft.set(name, number.min(max));
         }
@@ -519,14 +520,14 @@ fn rest(settings: &mut Settings, draft: &mut ConfigDraft) {
         .take("client.subscribe_to_user_personal_channel.personal_channel_namespace")
         .is_some()
     {
-        draft.note("users' own channels are called #USER; there is no namespace for them");
+        draft.note("personal channels are called #USER and have no namespace");
     }
     let engine = settings
         .text("engine.type")
         .or_else(|| settings.text("engine"));
     if let Some(engine) = engine.filter(|engine| engine != "memory") {
         draft.note(format!(
-            "engine {engine}: this is one node; [history] keeps what channels remember on disk"
+            "engine {engine}: this configuration is for one node; [history] stores channel history on disk"
         ));
     }
     for left in settings.left() {

@@ -1,6 +1,6 @@
 //! `veche migrate`: a `veche.toml` from the configuration of another server.
 //!
-//! The crate knows the other server's settings and the names of ours. It does not check what it writes: `veche check` does.
+//! The crate knows the other server's settings and the names of ours. It does not check its output: `veche check` does.
 
 #![forbid(unsafe_code)]
 
@@ -24,7 +24,7 @@ mod namespaces;
 mod old_names;
 mod settings;
 
-/// The server that the configuration is from.
+/// The server whose configuration is migrated.
 #[derive(Debug, Subcommand)]
 pub enum MigrationSource {
     /// From Centrifugo 5 or 6; options without a counterpart are listed on standard error and at the head of the file
@@ -34,7 +34,7 @@ pub enum MigrationSource {
 /// The input and the output.
 #[derive(Args, Debug)]
 pub struct CentrifugoArgs {
-    /// Its configuration file, JSON or TOML; "-" reads standard input
+    /// The other server's configuration file, JSON or TOML; "-" reads standard input
     #[arg(value_name = "CONFIG")]
     source: PathBuf,
     /// Write this file, and the secrets into files beside it; none of them may exist. By default standard output gets it, and no
@@ -60,7 +60,7 @@ pub fn run(from: &MigrationSource) -> Result<(), CommandFailure> {
     let Some(output) = &args.output else {
         for secret in draft.secrets() {
             eprintln!(
-                "veche: write {} into the file {}, for the server's user alone",
+                "veche: write {} to the file {}, readable by the server's user only",
                 secret.setting, secret.file
             );
         }
@@ -87,7 +87,7 @@ fn parse(text: &str) -> Result<Value, String> {
     }
     toml::from_str(text).map_err(|error| {
         let why = error.message();
-        format!("neither JSON nor TOML: {why}. YAML can be converted: yq -o=json config.yaml")
+        format!("neither JSON nor TOML: {why}. Convert YAML with yq -o=json config.yaml")
     })
 }
 

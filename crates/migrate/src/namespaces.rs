@@ -28,7 +28,7 @@ const ALWAYS: [&str; 10] = [
     "sub_refresh_proxy_name",
 ];
 
-/// Writes a namespace.
+/// Converts the options of a namespace and adds its section to the draft.
 pub(super) fn namespace(
     name: &str,
     mut options: Settings,
@@ -105,7 +105,7 @@ fn history(
     let (Some(size), Some(ttl)) = (size, ttl) else {
         if size.is_some() {
             draft.note(format!(
-                "{shown}: history_size without history_ttl keeps nothing, as there"
+                "{shown}: history_size without history_ttl stores nothing, as in Centrifugo"
             ));
         }
         return false;
@@ -131,8 +131,8 @@ fn is_for_client(shown: &str, what: &str, options: &mut Settings, draft: &mut Co
     let for_client = options.flag(&format!("allow_{what}_for_client"));
     let for_anonymous = options.flag(&format!("allow_{what}_for_anonymous"));
     let note = match (for_client, for_anonymous) {
-        (true, false) => "here anonymous clients are included, if the route lets any in",
-        (false, true) => "without allow_…_for_client it has no effect, as there",
+        (true, false) => "in Veche this includes anonymous clients, if the route accepts them",
+        (false, true) => "has no effect without allow_…_for_client, as in Centrifugo",
         _ => return for_client,
     };
     let readers = if for_client { "client" } else { "anonymous" };
@@ -141,7 +141,7 @@ fn is_for_client(shown: &str, what: &str, options: &mut Settings, draft: &mut Co
 }
 
 fn access(shown: &str, options: &mut Settings, around: &NamespaceContext, draft: &mut ConfigDraft) {
-    // Both names, old and new.
+    // Both the old and the new name are supported.
     let asks = |options: &mut Settings, old, new| options.flag(old) | options.flag(new);
     let asks_to_subscribe = asks(options, "proxy_subscribe", "subscribe_proxy_enabled");
     let asks_to_publish = asks(options, "proxy_publish", "publish_proxy_enabled");
@@ -154,7 +154,7 @@ fn access(shown: &str, options: &mut Settings, around: &NamespaceContext, draft:
     };
     if asks_to_subscribe && !around.asks_to_subscribe {
         draft.note(format!(
-            "{shown}: subscriptions are asked about, and no endpoint is known"
+            "{shown}: subscriptions need a decision of the back end, but no endpoint is configured"
         ));
     }
     draft.set("subscribe", string_literal(subscribe));
@@ -169,7 +169,7 @@ fn access(shown: &str, options: &mut Settings, around: &NamespaceContext, draft:
     draft.set_text("publish", publish.map(str::to_owned));
     if asks_to_publish && !around.asks_to_publish {
         draft.note(format!(
-            "{shown}: publications are asked about, and no endpoint is known"
+            "{shown}: publications need a decision of the back end, but no endpoint is configured"
         ));
     }
 }

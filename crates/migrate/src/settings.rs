@@ -65,7 +65,7 @@ impl Settings {
         }
     }
 
-    /// Takes a flag.
+    /// Takes a flag; `false` if it is not set.
     pub(super) fn flag(&mut self, path: &str) -> bool {
         self.take(path) == Some(Value::Bool(true))
     }
@@ -75,7 +75,7 @@ impl Settings {
         self.text(path)?.parse().ok()
     }
 
-    /// Takes a duration such as "1m30s"; plain numbers are seconds.
+    /// Parses a duration such as "1m30s"; plain numbers are seconds.
     pub(super) fn duration(&mut self, path: &str) -> Option<String> {
         let text = self.text(path)?;
         milliseconds(&text).filter(|ms| *ms > 0).map(written)
@@ -177,7 +177,7 @@ fn milliseconds(text: &str) -> Option<u64> {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "no sign is read, and the cast saturates"
+        reason = "negative numbers aren't parsed, and the cast saturates"
     )]
     Some(sum as u64)
 }

@@ -207,7 +207,7 @@ impl Pair {
         let (own, options) = (Arc::clone(&shared), options.clone());
         let (sender, address): (_, Receiver<SocketAddr>) = channel();
         let server = thread::spawn(move || {
-            let ready = move |address| sender.send(address).expect("somebody waits");
+            let ready = move |address| sender.send(address).expect("the receiver waits");
             match is_uring {
                 true => serve(case, Uring::new(options).expect("io_uring"), &own, ready),
                 false => serve(case, Epoll::new(options).expect("epoll"), &own, ready),
@@ -218,7 +218,7 @@ impl Pair {
         let (sender, waker) = channel();
         let clients = thread::spawn(move || {
             load(case, address, &own, move |waker| {
-                sender.send(waker).expect("somebody waits");
+                sender.send(waker).expect("the receiver waits");
             });
         });
         let pair = Self {

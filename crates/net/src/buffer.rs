@@ -2,17 +2,17 @@
 
 use bytes::Bytes;
 
-/// Bytes to send.
+/// Bytes to send, owned by one transport or shared by several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Buffer {
-    /// Owned by this transport; the vector is reusable when it comes back.
+    /// Owned by this transport; the vector is reusable once it is returned.
     Owned(Vec<u8>),
     /// Shared by many transports: one encoding of one publication.
     Shared(Bytes),
 }
 
 impl Buffer {
-    /// Returns the bytes.
+    /// Returns the bytes of either kind.
     #[inline]
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {

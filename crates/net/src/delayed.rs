@@ -1,9 +1,9 @@
 //! A driver for tests that makes any driver badly timed.
 //!
 //! It completes late and in parts, as a completion queue may: received bytes arrive in odd pieces and turns after the
-//! kernel had them, some even after `pause`; sends are kept for some turns, go out in pieces and come back as `Sent`;
+//! kernel had them, some even after `pause`; sends are kept for some turns, go out in pieces and are returned as `Sent`;
 //! `Accepted`, `Ended` and `Closed` are late. It keeps every guarantee of [`Driver`] and no other, so code that runs on
-//! it does not depend on epoll's habits. All randomness comes from one seed. Speed is no goal.
+//! it does not depend on epoll's habits. All randomness comes from one seed. Speed is not a goal.
 //!
 //! A transport has its own id here, because the inner driver is done with its id before `Closed` has been delivered.
 

@@ -25,13 +25,13 @@ pub struct ListenerId(pub u32);
 /// Why a transport ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseReason {
-    /// [`Driver::close`] was called.
+    /// The owner called [`Driver::close`].
     Requested,
-    /// The peer reset the connection, or was gone when we sent.
+    /// The peer reset the connection, or had closed it when data was sent.
     Reset,
     /// No process listens at the address of [`Driver::connect`].
     Refused,
-    /// Connecting, keep-alive or retransmission timed out.
+    /// Connecting, a keep-alive probe or a retransmission timed out.
     TimedOut,
     /// Any other error of the operating system, by its number.
     Error(i32),
@@ -48,7 +48,7 @@ impl From<Errno> for CloseReason {
     }
 }
 
-/// A connection taken out of its driver; see [`Driver::detach`].
+/// A connection detached from its driver; see [`Driver::detach`].
 #[derive(Debug)]
 pub struct Detached {
     /// The connected socket, non-blocking.
@@ -65,42 +65,42 @@ pub struct Detached {
 pub enum Event<'a> {
     /// A listener accepted a connection.
     Accepted {
-        /// The new transport.
+        /// Id of the new transport.
         id: ConnectionId,
         /// The listener that accepted it.
         listener: ListenerId,
-        /// The peer's address.
+        /// Address of the peer, as seen by the kernel.
         peer: SocketAddr,
     },
-    /// A listener can't accept connections because descriptors or memory have run out. It is paused and retries by
-    /// itself after [`Options::accept_retry_ms`]; this event comes once for each attempt.
+    /// A listener can't accept connections because descriptors or memory have run out. It pauses and retries after
+    /// [`Options::accept_retry_ms`]; this event is reported once for each attempt.
     AcceptStalled {
-        /// The affected listener.
+        /// Id of the paused listener.
         listener: ListenerId,
         /// The error of the operating system (EMFILE, ENFILE, ENOBUFS, ENOMEM).
         errno: i32,
     },
     /// A [`Driver::connect`] succeeded. (A failed one ends with `Closed`.)
     Connected {
-        /// The transport's id.
+        /// The id that `connect` returned.
         id: ConnectionId,
     },
     /// Received bytes, never empty.
     Received {
-        /// The transport's id.
+        /// Transport that received the bytes.
         id: ConnectionId,
-        /// Lent for the call; the receiver may overwrite them (unmask in place).
+        /// Lent for the call; the receiver may overwrite the bytes (unmask in place).
         bytes: &'a mut [u8],
     },
     /// The peer sent FIN: it will send no more, but may still receive.
     Ended {
-        /// The transport's id.
+        /// Transport that will receive no more.
         id: ConnectionId,
     },
-    /// A buffer kept by [`Driver::send`] is done: the kernel has taken all of it. Buffers come back in the order of the
-    /// sends.
+    /// A buffer passed to [`Driver::send`] is complete: the kernel has accepted all of it. Buffers are returned in the
+    /// order of the sends.
     Sent {
-        /// The transport's id.
+        /// Transport that the buffer was sent on.
         id: ConnectionId,
         /// The buffer as passed to `send`.
         buffer: Buffer,
@@ -108,24 +108,24 @@ pub enum Event<'a> {
     /// [`Driver::unsent`] fell, but no buffer is done and low water is not reached: a part of a large send went out. At
     /// most once per attempt.
     Progressed {
-        /// The transport's id.
+        /// Transport that sent a part.
         id: ConnectionId,
     },
     /// [`Driver::unsent`] fell to or below [`Options::low_water_bytes`] after having been above it: once per crossing.
     Drained {
-        /// The transport's id.
+        /// Transport whose queue has fallen.
         id: ConnectionId,
     },
     /// The end of an id, which is free for reuse when the sink returns.
     Closed {
-        /// The transport's id.
+        /// Transport that has ended.
         id: ConnectionId,
         /// The reason of the end.
         reason: CloseReason,
     },
     /// The transport's timer reached its deadline and is no longer set.
     Timer {
-        /// The transport's id.
+        /// Transport whose timer fired.
         id: ConnectionId,
     },
     /// [`Waker::wake`] was called, once or more, since the last `Woken`.
@@ -159,10 +159,10 @@ pub trait Driver: Sized {
         self.connect_from(addr, None)
     }
 
-    /// As [`connect`](Self::connect), from a given local address: each has its own ports towards `addr`.
+    /// Like [`connect`](Self::connect), from a given local address: each has its own ports towards `addr`.
     ///
     /// # Errors
-    /// As `connect`, or `from` is not a local address.
+    /// Those of `connect`, or `from` is not a local address.
     fn connect_from(&mut self, addr: SocketAddr, from: Option<IpAddr>) -> io::Result<ConnectionId>;
 
     /// Sends all of `buffer` after earlier sends. The buffer is returned immediately if all of it went out, otherwise
@@ -235,11 +235,11 @@ pub trait Driver: Sized {
         self.turn_within(timeout_ms.map(Duration::from_millis), sink)
     }
 
-    /// As [`turn`](Self::turn), with a timeout of finer resolution than a millisecond, for senders that keep a rate.
+    /// Like [`turn`](Self::turn), with a timeout of finer resolution than a millisecond, for senders at a fixed rate.
     /// May cost a second system call.
     ///
     /// # Errors
-    /// As `turn`.
+    /// Those of `turn`.
     fn turn_within(
         &mut self,
         timeout: Option<Duration>,

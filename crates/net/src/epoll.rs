@@ -119,8 +119,8 @@ impl Epoll {
         if let Some(socket) = transport.socket.take()
             && transport.interest & REGISTERED != 0
         {
-            // A duplicate of the descriptor in another process would keep the registration alive beyond our close.
-            // Failing means it is gone.
+            // A duplicate of the descriptor in another process would keep the registration alive beyond our close. A
+            // failure means that it no longer exists.
             let _ = self.poller.delete(&socket);
         }
         self.base.wheel.clear(&mut self.base.transports, id.index);
@@ -280,7 +280,7 @@ impl Driver for Epoll {
         }
         self.base.now_ms = socket::now_ms();
 
-        // Lent to the sink beside `self`, so taken out for the batch.
+        // The buffer is lent to the sink together with `self`, so it is taken out for the batch.
         let mut bytes = mem::take(&mut self.receive);
         let mut events = mem::take(&mut self.events);
         for ready in events.drain(..) {

@@ -40,7 +40,7 @@ impl SendQueue {
         self.buffers.push_back(buffer);
     }
 
-    /// Iterates over the front of the queue, as many slices as one call takes.
+    /// Iterates over the first slices of the queue, at most as many as one system call accepts.
     pub(crate) fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let buffers = self.buffers.iter().take(SLICES_MAX).enumerate();
         buffers.map(|(place, buffer)| {
@@ -89,7 +89,10 @@ impl SendQueue {
 /// Spare queues, so that a slow reader does not cause an allocation each time.
 #[derive(Debug)]
 pub(crate) struct Queues {
-    #[expect(clippy::vec_box, reason = "transports hold the box: it moves as it is")]
+    #[expect(
+        clippy::vec_box,
+        reason = "transports hold the box, which moves unchanged"
+    )]
     spare: Vec<Box<SendQueue>>,
     spare_max: usize,
 }

@@ -3,7 +3,7 @@
 //! It keeps every guarantee of [`Driver`], so code that runs on a driver runs on it unchanged, as fast as the processor
 //! permits and reproducibly: where the order of events is open, because several transports are ready or several timers
 //! are due in the same millisecond, a seed decides. Nothing here waits. When there are no events left,
-//! [`idle_until_ms`](Simulated::idle_until_ms) says so, and the caller advances the clock or writes something.
+//! [`idle_until_ms`](Simulated::idle_until_ms) indicates that, and the caller advances the clock or writes something.
 //!
 //! The number of sent bytes that a transport accepts can be [limited](Simulated::set_room), so that some of them stay
 //! queued.
@@ -29,12 +29,11 @@ use crate::queue::SendQueue;
 use remote::RemoteEnd;
 pub use remote::RemoteState;
 
-/// How many times out of four a ready transport is served in a turn: the others wait, so that any may overtake any
-/// other.
+/// In how many of four turns a ready transport is served: the others wait, so that transports may overtake each other.
 const SERVED_OF_FOUR: u8 = 3;
 
-/// Maximum number of consecutive turns in which a ready transport is skipped: as with other drivers, each gets its turn
-/// however much others send.
+/// Maximum number of consecutive turns in which a ready transport is skipped: as with other drivers, each is served
+/// regularly, however much others send.
 const SKIPPED_MAX: u8 = 4;
 
 /// A [`Driver`] without an operating system below it.
@@ -45,14 +44,14 @@ pub struct Simulated {
     rng: Option<Rng>,
     waker: Waker,
     now_ms: u64,
-    /// By listener: whether it accepts.
+    /// Whether each listener accepts connections.
     listeners: Vec<bool>,
     /// Transports by index; `None` is free.
     local_ends: Vec<Option<LocalEnd>>,
     free: Vec<u32>,
     last_generation: u32,
     remote_ends: HashMap<ConnectionId, RemoteEnd>,
-    /// Not accepted yet.
+    /// Connections of tests that the driver has not accepted yet.
     dialed: VecDeque<(ConnectionId, ListenerId, SocketAddr)>,
     /// Dialed by the driver and not reported yet.
     dialing: Vec<(ConnectionId, SocketAddr)>,
@@ -72,7 +71,7 @@ struct LocalEnd {
     /// Dialed, but not accepted yet.
     is_connecting: bool,
     is_paused: bool,
-    /// Consecutive turns in which it was skipped.
+    /// Consecutive turns in which the transport was skipped.
     skipped: u8,
     timer: Option<(u64, u64)>,
     /// Sent, but not taken by the remote end, in order.
@@ -80,7 +79,7 @@ struct LocalEnd {
     was_high: bool,
     is_shut_down: bool,
     has_ended: bool,
-    /// To be delivered as the last event.
+    /// The last event to be delivered.
     closing: Option<CloseReason>,
 }
 
@@ -162,7 +161,7 @@ impl Simulated {
         }
     }
 
-    /// Refuses a dial.
+    /// Refuses a connection that the driver has dialed.
     pub fn refuse_dial(&mut self, id: ConnectionId) {
         self.stir();
         if let Some(near) = self.live(id) {
@@ -403,7 +402,8 @@ impl LocalEnd {
 }
 
 impl Driver for Simulated {
-    /// Real sockets have no clients here: this one is closed, and the listener is one of [`Simulated::add_listener`].
+    /// Real sockets have no clients here: the socket is closed, and the returned listener is one of
+    /// [`Simulated::add_listener`].
     fn listen(&mut self, _: OwnedFd) -> io::Result<ListenerId> {
         Ok(self.add_listener())
     }
@@ -417,7 +417,7 @@ impl Driver for Simulated {
         self.stir();
     }
 
-    /// Reported by [`Simulated::take_dials`].
+    /// Dials an address, as [`Simulated::take_dials`] then reports.
     fn connect_from(&mut self, to: SocketAddr, _: Option<IpAddr>) -> io::Result<ConnectionId> {
         let id = self.add();
         if let Some(near) = self.local_end(id) {

@@ -102,8 +102,8 @@ impl Wheel {
         Some(self.start_ms(level, slot))
     }
 
-    /// Removes a timer whose deadline is `until_ms` or earlier, the earliest first; equal deadlines come in any order.
-    /// `None`: there are no more, and the wheel's time is now `until_ms`.
+    /// Removes a timer whose deadline is `until_ms` or earlier, the earliest first; equal deadlines are returned in any
+    /// order. `None`: there are no more, and the wheel's time is now `until_ms`.
     pub(crate) fn pop(&mut self, nodes: &mut impl Nodes, until_ms: u64) -> Option<u32> {
         loop {
             let due = self

@@ -16,7 +16,7 @@ pub(crate) enum State {
     /// The kernel is connecting.
     Connecting,
     Open,
-    /// The socket is gone, `Closed` is still to be delivered.
+    /// The socket is closed, and `Closed` is still to be delivered.
     Closed,
 }
 
@@ -123,7 +123,7 @@ impl Transports {
         })
     }
 
-    /// As [`live`](Self::live), for reading only.
+    /// Returns a transport like [`live`](Self::live), for reading only.
     #[inline]
     pub(crate) fn peek(&self, id: ConnectionId) -> Option<&Transport> {
         self.slots.get(id.index as usize).filter(|slot| {

@@ -45,11 +45,11 @@ const CANCELLING: u8 = 2;
 const WRITABLE: u8 = 4;
 /// A poll for a reset while nothing is received that would report it.
 const CHANGES: u8 = 8;
-/// It has entries in `later_parts`.
+/// The transport has entries in `later_parts`.
 const HAS_LATER_PARTS: u8 = 16;
-/// It is in `unsent`.
+/// The transport is in `unsent`.
 const UNSENT: u8 = 32;
-/// It is in `ready`.
+/// The transport is in `ready`.
 const READY: u8 = 64;
 /// The operation of `RECEIVING` is a poll.
 const POLLING: u8 = 128;

@@ -69,7 +69,7 @@ fn echo_without_allocations<D: Driver>(mut driver: D) {
             }
             let mut left = peers.len() * 100;
             let mut is_last = false;
-            // One more turn: it may send what the last one left in the queue.
+            // One more turn sends the data that the last one left in the queue.
             while !is_last {
                 is_last = left == 0;
                 let timeout_ms = is_last.then_some(0);

@@ -81,7 +81,7 @@ fn flood(peer: &mut TcpStream, sent: &[u8]) {
     });
 }
 
-/// One connection, that ends in one of many ways.
+/// Opens one connection, which ends in one of many ways.
 fn visit(addr: SocketAddr, random: &mut fastrand::Rng) {
     let mut peer = TcpStream::connect(addr).expect("the listener listens");
     let sent = message(random, 20_000);
@@ -103,7 +103,7 @@ fn visit(addr: SocketAddr, random: &mut fastrand::Rng) {
             peer.write_all(&[CLOSE]).expect("open");
             assert_eq!(peer.read(&mut [0]).expect("an end"), 0);
         }
-        // Reads none of its echo.
+        // The client reads none of its echoes.
         _ => {
             peer.set_nonblocking(true).expect("a socket");
             // Short writes may be accepted as fast as they come.
@@ -114,7 +114,7 @@ fn visit(addr: SocketAddr, random: &mut fastrand::Rng) {
     reset(peer);
 }
 
-/// All of that at once, while another peer stays and is served throughout.
+/// Does all of that at once, while another peer stays connected and is served throughout.
 fn trouble<D: Driver>(driver: D, lasts: Duration) {
     const VISITORS: u64 = 4;
     let mut world = World::new(driver, ignore);
@@ -186,7 +186,7 @@ fn trouble<D: Driver>(driver: D, lasts: Duration) {
         peer.join().expect("every peer got what it should");
     }
     world.settle();
-    assert!(accepted > VISITORS, "nobody came");
+    assert!(accepted > VISITORS, "no visitors connected");
     assert_eq!(descriptors(), before, "descriptors leaked");
 }
 
@@ -214,7 +214,7 @@ fn nothing_is_left_behind() {
     };
     let usual = || Uring::new(small()).expect("a kernel that allows io_uring");
     let four = || uring(4, 4096, true);
-    // Each receive takes one of eight.
+    // Each receive uses one of eight buffers.
     let eight = || uring(1, 8 * 4096, false);
     churn(usual(), 20_000);
     churn(four(), 5_000);

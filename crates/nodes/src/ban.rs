@@ -44,7 +44,7 @@ pub enum BanError {
     /// The limit of bans is reached.
     #[error("too many users and tokens are banned")]
     TooMany,
-    /// The ban is in force, but could not be saved: the next process may not know it.
-    #[error("it is in force, but could not be saved and ends with the server process: {0}")]
+    /// The ban is in force, but could not be saved: the next process may not have it.
+    #[error("the ban is in force, but could not be saved and ends with the server process: {0}")]
     NotWritten(String),
 }

@@ -11,7 +11,7 @@ use crate::wire;
 /// Maximum number of connections in a list.
 pub const CONNECTIONS_LISTED_MAX: usize = 1000;
 
-/// A connection as back ends see it.
+/// A connection as shown to back ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectionInfo {
     /// The client id: that of its protocol, or a unique one.

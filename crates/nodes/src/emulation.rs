@@ -1,5 +1,4 @@
-//! Commands that arrive on another connection than the response of their session, and the address by which they find
-//! it.
+//! Commands that arrive on another connection than the response of their session, and the address of that response.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -73,7 +72,7 @@ impl EmulationAddress {
 }
 
 impl std::fmt::Debug for EmulationAddress {
-    /// Omits the secret.
+    /// Formats the session and the worker without the secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?} of {:?}", self.session, self.worker)
     }

@@ -59,11 +59,11 @@ pub struct Envelope {
     /// The sending node. Callers and addresses in the message refer to that node, except the caller of a reply and the
     /// target of a request or order, which refer to the receiving node.
     pub source: NodeId,
-    /// See [`Sequencer`](crate::Sequencer).
+    /// Number of the message among those to one receiver; see [`Sequencer`](crate::Sequencer).
     pub sequence: u64,
     /// Replies that leave the receiver later than this after the arrival of the query are useless; 0 without limit.
     pub within_ms: u32,
-    /// The message.
+    /// The content of the envelope.
     pub message: NodeMessage,
 }
 
@@ -74,21 +74,21 @@ pub struct EnvelopeHeader {
     pub minor: u8,
     /// The kind of the message.
     pub kind: u16,
-    /// See [`Envelope::source`].
+    /// The sending node, as of [`Envelope::source`].
     pub source: NodeId,
-    /// See [`Envelope::sequence`].
+    /// Number of the message, as of [`Envelope::sequence`].
     pub sequence: u64,
-    /// See [`Envelope::within_ms`].
+    /// Time limit in milliseconds, as of [`Envelope::within_ms`].
     pub within_ms: u32,
 }
 
 /// Why a message can't be encoded.
 #[derive(Debug, Error)]
 pub enum EncodeError {
-    /// It would be longer than [`MESSAGE_BYTES_MAX`].
-    #[error("a node message has at most {MESSAGE_BYTES_MAX} bytes, this one has {0}")]
+    /// The message would be longer than [`MESSAGE_BYTES_MAX`].
+    #[error("a node message of {0} bytes exceeds the limit of {MESSAGE_BYTES_MAX}")]
     TooLarge(usize),
-    /// The serialiser failed.
+    /// The serialiser failed, with its error.
     #[error("a node message can't be encoded: {0}")]
     Codec(#[from] rmp_serde::encode::Error),
 }
@@ -100,7 +100,7 @@ pub enum DecodeError {
     #[error("not a node message")]
     Foreign,
     /// The message is longer than [`MESSAGE_BYTES_MAX`].
-    #[error("a node message of more than {MESSAGE_BYTES_MAX} bytes")]
+    #[error("a node message longer than {MESSAGE_BYTES_MAX} bytes")]
     TooLarge,
     /// The major version differs; with that version.
     #[error("a node message of the unsupported version {0}")]
@@ -116,15 +116,15 @@ pub enum DecodeError {
 /// Numbers of ignored messages by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecodeErrorCounts {
-    /// See [`DecodeError::Foreign`].
+    /// Messages ignored as [`DecodeError::Foreign`].
     pub foreign: u64,
-    /// See [`DecodeError::TooLarge`].
+    /// Messages ignored as [`DecodeError::TooLarge`].
     pub too_large: u64,
-    /// See [`DecodeError::OtherVersion`].
+    /// Messages ignored as [`DecodeError::OtherVersion`].
     pub other_version: u64,
-    /// See [`DecodeError::Unknown`].
+    /// Messages ignored as [`DecodeError::Unknown`].
     pub unknown: u64,
-    /// See [`DecodeError::Malformed`].
+    /// Messages ignored as [`DecodeError::Malformed`].
     pub malformed: u64,
 }
 

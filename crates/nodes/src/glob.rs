@@ -20,7 +20,7 @@ enum Form {
     Wildcards(Box<str>),
     /// Matched by simulating its automaton, in time proportional to pattern times name.
     Steps {
-        /// The source text.
+        /// The pattern as written.
         pattern: Box<str>,
         steps: Box<[Step]>,
     },
@@ -29,9 +29,9 @@ enum Form {
 /// An instruction of the automaton. Matching tracks the set of reachable instructions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
-    /// This character.
+    /// Consumes exactly this character.
     Is(char),
-    /// Any character.
+    /// Consumes any one character.
     Any,
     /// A character inside, or outside of, these ranges.
     Within(Box<[(char, char)]>, bool),
@@ -50,14 +50,14 @@ pub enum GlobError {
     /// A `}` without its start.
     #[error("a }} without an opening {{")]
     Close,
-    /// A range whose end comes before its beginning.
+    /// A range whose end precedes its start.
     #[error("a range ends before it begins")]
     Range,
     /// A `\` at the end.
     #[error("nothing follows the last \\")]
     Escape,
     /// More than [`PATTERN_BYTES_MAX`] bytes.
-    #[error("a pattern has at most {PATTERN_BYTES_MAX} bytes")]
+    #[error("a pattern may have at most {PATTERN_BYTES_MAX} bytes")]
     Long,
 }
 
@@ -353,7 +353,7 @@ mod tests {
                 assert!(!glob.matches(name), "{name} {pattern}");
             }
         }
-        // Patterns that take exponential time with backtracking.
+        // These patterns take exponential time with backtracking.
         let name = "a".repeat(250);
         for pattern in ["*a".repeat(100) + "b", "{a,a}".repeat(150) + "b"] {
             assert!(!Glob::new(&pattern).expect("a pattern").matches(&name));

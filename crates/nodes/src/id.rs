@@ -28,7 +28,7 @@ pub struct Caller {
     /// The worker of its connection.
     #[serde(with = "wire::WireWorker")]
     pub worker: WorkerId,
-    /// Its connection.
+    /// The connection that sent the request.
     #[serde(with = "wire::WireConnection")]
     pub session: ConnectionId,
     /// The ticket of the request.

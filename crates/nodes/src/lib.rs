@@ -20,11 +20,11 @@
 //! |---|---|---|---|---|
 //! | [`Announce`](NodeMessage::Announce) | all, every few seconds | replaced by the next one | harmless | no |
 //! | [`Leave`](NodeMessage::Leave) | all, at the end | the lease expires instead | harmless | no |
-//! | [`Instruct`](NodeMessage::Instruct) | all | noticed by its sequence number, and fetched again | ignored by its sequence number; if executed twice, a subscription or refresh has the same effect, and a connection opened in between is closed as well | [`Instructed`](Answer::Instructed) after the last change |
-//! | [`Ban`](NodeMessage::Block) | all | noticed by its sequence number, and fetched again | the last one counts | [`Blocked`](Answer::Blocked) |
-//! | [`ConnectionList`](NodeMessage::Connections), [`Channels`](NodeMessage::Channels), [`UserStatus`](NodeMessage::UserStatus) | all | the result covers fewer nodes, and says so | answered twice, the second reply is ignored | from each node: lists are joined, [channels](ChannelList::add) and counts of a user added, the latest time counts |
-//! | [`NodeAnswer`](NodeMessage::Answer) | the node of the caller | as if the query were lost | ignored: its ticket is used up | – |
-//! | [`EmulationRequest`](NodeMessage::Relay) | the node of the response | noticed by the client's own timeout | executes a command twice: must not be repeated by a transport | on the response |
+//! | [`Instruct`](NodeMessage::Instruct) | all | noticed by its sequence number, and fetched again | ignored by its sequence number; if executed twice, a subscription or refresh has the same effect, and a connection opened in between is closed as well | [`Instructed`](NodeAnswer::Instructed) after the last change |
+//! | [`Block`](NodeMessage::Block) | all | noticed by its sequence number, and fetched again | the last one counts | [`Blocked`](NodeAnswer::Blocked) |
+//! | [`Connections`](NodeMessage::Connections), [`Channels`](NodeMessage::Channels), [`UserStatus`](NodeMessage::UserStatus) | all | the result covers fewer nodes, which it shows | answered twice, the second reply is ignored | from each node: lists are joined, [channels](ChannelList::add) and counts of a user added, the latest time counts |
+//! | [`Answer`](NodeMessage::Answer) | the node of the caller | as if the query were lost | ignored: its ticket is used up | – |
+//! | [`Relay`](NodeMessage::Relay) | the node of the response | noticed by the client's own timeout | executes a command twice: must not be repeated by a transport | on the response |
 //! | [`App`](NodeMessage::App) | the node of the connections; a search to all | as a message to a connection that has just closed | must not be repeated by a transport | a search by each node |
 //!
 //! *Order.* Messages from one node to another arrive in the order of sending. There is no order between nodes: a ban

@@ -10,10 +10,10 @@ use crate::{Caller, wire};
 /// connections.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListConnections {
-    /// The channel name.
+    /// Name of the channel whose subscribers are listed.
     #[serde(with = "wire::text")]
     pub channel: Arc<str>,
-    /// Only clients that sent this name.
+    /// Only clients that reported this name.
     pub name: Option<Box<str>>,
     /// The caller that waits for the answers.
     pub caller: Caller,

@@ -22,11 +22,11 @@ pub enum NodeMessage {
     Instruct(UserCommandRequest),
     /// Bans a user or revokes a token, or lifts a ban.
     Block(BanRequest),
-    /// Asks for a list of connections.
+    /// Requests a list of connections.
     Connections(Arc<ListConnections>),
-    /// Asks for a list of channels.
+    /// Requests a list of channels.
     Channels(ChannelsQuery),
-    /// Asks whether a user is connected.
+    /// Requests the status of a user.
     UserStatus(UserStatusQuery),
     /// The reply to one of the above.
     Answer(NodeReply),
@@ -59,10 +59,10 @@ pub struct Announcement {
     pub is_draining: bool,
 }
 
-/// See [`NodeMessage::Instruct`].
+/// A command for connections of a user: [`NodeMessage::Instruct`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserCommandRequest {
-    /// The user name.
+    /// Name of the user whose connections are addressed.
     #[serde(with = "wire::text")]
     pub user: Arc<str>,
     /// The action, and the connections of the user that it applies to.
@@ -72,7 +72,7 @@ pub struct UserCommandRequest {
     pub caller: Option<Caller>,
 }
 
-/// See [`NodeMessage::Block`].
+/// A block of a user or a token: [`NodeMessage::Block`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BanRequest {
     /// The ban or revocation.
@@ -81,7 +81,7 @@ pub struct BanRequest {
     pub caller: Option<Caller>,
 }
 
-/// See [`NodeMessage::Channels`].
+/// A query for occupied channels: [`NodeMessage::Channels`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChannelsQuery {
     /// The pattern of the channel names.
@@ -91,17 +91,17 @@ pub struct ChannelsQuery {
     pub caller: Caller,
 }
 
-/// See [`NodeMessage::UserStatus`].
+/// A query for the status of a user: [`NodeMessage::UserStatus`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserStatusQuery {
-    /// The user name.
+    /// Name of the user to look up.
     #[serde(with = "wire::text")]
     pub user: Arc<str>,
     /// The receiver of [`NodeAnswer::UserStatus`].
     pub caller: Caller,
 }
 
-/// See [`NodeMessage::Answer`].
+/// The answer of one node to a caller of another: [`NodeMessage::Answer`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeReply {
     /// The caller of the answered message.
@@ -129,7 +129,7 @@ pub enum NodeAnswer {
     UserStatus(UserStatus),
 }
 
-/// See [`NodeMessage::App`].
+/// Orders between parts of one application: [`NodeMessage::App`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppMessage {
     /// The name of the application.
@@ -154,9 +154,9 @@ pub struct ConnectionAddress {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AppOrder {
-    /// Sends a message.
+    /// Sends a WebSocket message on a connection.
     Send {
-        /// The target connection.
+        /// The connection to send on.
         to: ConnectionAddress,
         /// The type of the message.
         #[serde(with = "wire::WireMessageKind")]
@@ -165,18 +165,18 @@ pub enum AppOrder {
         #[serde(with = "wire::raw")]
         data: Vec<u8>,
     },
-    /// Closes a connection.
+    /// Closes a connection of the application.
     Close {
-        /// The target connection.
+        /// The connection to close.
         to: ConnectionAddress,
-        /// The close code.
+        /// The WebSocket close code.
         code: u16,
-        /// The close reason.
+        /// The reason, sent with the code.
         reason: String,
     },
     /// Finds the connections of a user to the application.
     Find {
-        /// The user name.
+        /// Name of the user to search for.
         user: String,
         /// The maximum number of connections to return.
         limit: u32,

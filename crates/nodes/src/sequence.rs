@@ -29,11 +29,11 @@ pub enum SequenceCheck {
     InOrder,
     /// The source was unknown. It is tracked from now on; commands before this number were not seen.
     First,
-    /// A sequenced message that was seen before and is to be ignored.
+    /// A sequenced message that was already received and is ignored.
     Repeated,
     /// Commands after this number, up to that of the message, are missing. From now on they count as seen.
     Gap {
-        /// The last number that was seen.
+        /// The last received number.
         after: u64,
     },
 }

@@ -20,7 +20,7 @@
 //! # Planned implementations
 //!
 //! * *Redis*: sequenced messages go to a stream that each node reads from the last entry it has executed before it
-//!   serves again; the others go to the channel of their node. Redis does not tell what a receiver has processed, so
+//!   serves again; the others go to the channel of their node. Redis does not report which messages a receiver has processed, so
 //!   credits return when the bytes are written, and the receiver's queue is bounded.
 //! * *A Unix socket* to the previous process during an upgrade: one link, frames of a length and an envelope, and
 //!   credits as separate frames. The socket in `tests/carriers` works like this.
@@ -32,7 +32,7 @@ pub trait NodeTransport {
     /// Sends a message to a node.
     ///
     /// # Errors
-    /// There is no credit or no room.
+    /// The sender has no credit, or the queue is full.
     fn send(&mut self, to: NodeId, envelope: Envelope) -> Result<(), NodeTransportFull>;
 
     /// Returns the next received message.

@@ -12,7 +12,8 @@ use crate::wire;
 pub struct UserCommand {
     /// Applies only to the connection with this client id.
     pub client: Option<Box<str>>,
-    /// Applies only to the connection whose connect reply had this session id, which is one without a WebSocket.
+    /// Applies only to the connection whose connect reply had this session id, that is, a connection without a
+    /// WebSocket.
     pub session: Option<Box<str>>,
     /// Does not apply to connections with these client ids.
     #[serde(default)]
@@ -26,11 +27,11 @@ pub struct UserCommand {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UserAction {
-    /// Closes the connection.
+    /// Closes the user's connection.
     Disconnect {
-        /// The close code.
+        /// The close code of the client protocol.
         code: u16,
-        /// A human-readable reason.
+        /// A reason for humans, sent with the code.
         #[serde(with = "wire::text")]
         reason: Arc<str>,
     },
@@ -38,7 +39,7 @@ pub enum UserAction {
     Subscribe(Box<SubscribeAction>),
     /// Unsubscribes the connection from a channel.
     Unsubscribe {
-        /// The channel name.
+        /// Name of the channel to unsubscribe from.
         #[serde(with = "wire::text")]
         channel: Arc<str>,
     },
@@ -57,7 +58,7 @@ pub enum UserAction {
 /// A subscription made by a back end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubscribeAction {
-    /// The channel name.
+    /// Name of the channel to subscribe to.
     #[serde(with = "wire::text")]
     pub channel: Arc<str>,
     /// The position up to which the client knows the channel.

@@ -53,7 +53,7 @@ struct WireSince {
     offset: u64,
 }
 
-/// Unmodified bytes.
+/// Bytes as one byte string, not as a sequence of numbers.
 pub(crate) mod raw {
     use super::*;
 
@@ -90,7 +90,7 @@ pub(crate) mod raw {
     }
 }
 
-/// A shared text.
+/// A shared text as a string.
 pub(crate) mod text {
     use super::*;
 
@@ -177,7 +177,7 @@ pub(crate) mod shared {
     }
 }
 
-/// An optional payload.
+/// A payload that may be absent.
 pub(crate) mod payload {
     use super::*;
 

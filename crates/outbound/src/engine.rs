@@ -1,8 +1,8 @@
-//! The carrier of an engine outside this process: it holds the connections and carries out the orders of
+//! The carrier of an engine outside this process: it owns the connections and executes the orders of
 //! [`veche_nodes::engine`].
 //!
-//! Each port has a task, a connection for its commands and one for its feed. Orders that arrive while commands are under way
-//! go out together once those are answered, so a busy port pipelines without a timer.
+//! Each port has a task, a connection for its commands and one for its feed. Orders that arrive while commands are in
+//! progress are sent together once those are answered, so a busy port pipelines without a timer.
 
 mod channels;
 mod commands;
@@ -29,7 +29,7 @@ use session::Session;
 pub use shared::{EngineFigures, EngineSettings, Notice, Sentinel};
 use shared::{Said, Shared};
 
-/// An engine outside this process; clones are the same one.
+/// An engine outside this process; clones share it.
 #[derive(Clone, Debug)]
 pub struct RemoteStore {
     outbound: Outbound,
@@ -37,13 +37,13 @@ pub struct RemoteStore {
 }
 
 impl Outbound {
-    /// Connects to an engine and examines it: its version, its role, and the rights of the account.
+    /// Connects to an engine and checks its version, its role, and the permissions of the account.
     ///
     /// # Errors
-    /// One line that says what to do.
+    /// One line for the operator with the required action.
     pub fn engine(&self, settings: EngineSettings) -> Result<RemoteStore, CallError> {
         let runtime = self.runtime().map_err(|error| {
-            let words = format!("no threads for an engine: {error}");
+            let words = format!("can't start threads for the engine: {error}");
             CallError::new(veche_calls::CallErrorKind::Unreachable, words)
         })?;
         let keys = Keys::new(&settings.prefix);
@@ -73,10 +73,10 @@ impl Outbound {
 }
 
 impl RemoteStore {
-    /// Returns a port for the home of channels. `wake` is called from another thread when there are events.
+    /// Creates a port for the home of channels. `wake` is called from another thread when there are events.
     ///
     /// # Errors
-    /// There are no threads.
+    /// The runtime has no threads.
     pub fn channels(
         &self,
         wake: impl Fn() + Send + Sync + 'static,
@@ -104,11 +104,11 @@ impl RemoteStore {
         Ok(port)
     }
 
-    /// Returns a port for the messages of this node, which has its lease from then on. `wake` is called from another thread
-    /// when there are events.
+    /// Creates a port for the messages of this node, which holds its lease from then on. `wake` is called from another
+    /// thread when there are events.
     ///
     /// # Errors
-    /// There are no threads.
+    /// The runtime has no threads.
     pub fn peers(
         &self,
         wake: impl Fn() + Send + Sync + 'static,
@@ -135,7 +135,7 @@ impl RemoteStore {
         Ok(port)
     }
 
-    /// Returns the counts.
+    /// Returns the counters for metrics.
     #[must_use]
     pub fn figures(&self) -> &EngineFigures {
         &self.shared.figures

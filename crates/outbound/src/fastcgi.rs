@@ -1,4 +1,4 @@
-//! Scripts behind FastCGI: at most so many requests at once, and those beyond wait in order.
+//! Scripts behind FastCGI: the number of concurrent requests is limited, and others wait in order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,19 +12,19 @@ use veche_fastcgi::{Cgi, Error, Limits, Params, Response};
 
 use crate::metrics::ClientMetrics;
 
-/// The most of STDERR that is kept of one response.
+/// The maximum number of stored bytes of a response's STDERR.
 const LOG_BYTES_MAX: usize = 64 << 10;
 
-/// After a refusal of a socket whose backlog is full the next attempt follows this much later.
+/// The delay before the next attempt if a socket's backlog is full.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What the script's body is.
+/// The content type of a request's body.
 const CONTENT_TYPE: &str = "application/octet-stream";
 
-/// A script, and those who wait for it.
+/// A FastCGI server, and the requests that wait for it.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// `None`: the address is none, which the configuration has checked.
+    /// `None` if the address is invalid, which the configuration excludes.
     client: Option<veche_fastcgi::Client>,
     free: Semaphore,
     figures: Arc<ClientMetrics>,
@@ -46,13 +46,13 @@ impl Client {
         }
     }
 
-    /// Performs one request.
+    /// Performs one request and reads its complete response.
     pub(crate) async fn perform(&self, call: Fastcgi) -> CallOutcome {
         let pool = Arc::clone(&call.pool);
         let params =
             params(&call).map_err(|words| CallError::new(CallErrorKind::Invalid, words))?;
         let Some(client) = &self.client else {
-            let words = format!("fastcgi: {:?} is no address", pool.address);
+            let words = format!("fastcgi: {:?} is not a valid address", pool.address);
             return Err(CallError::new(CallErrorKind::Invalid, words));
         };
         let since = Instant::now();
@@ -62,13 +62,13 @@ impl Client {
             let request = client.request(params.clone(), &call.body);
             match timeout(pool.timeout, request).await {
                 Ok(Ok(response)) => return Ok(Reply::Fastcgi(reply(response))),
-                // Others use the server too. Nothing was done.
+                // Other programs use the server too. The request was not executed.
                 Ok(Err(Error::Overloaded)) if since.elapsed() < pool.wait_timeout => {
                     sleep(PAUSE).await;
                 }
                 Ok(Err(error)) => return Err(fault(&pool, &error)),
                 Err(_) => {
-                    let words = format!("fastcgi: no answer within {:?}", pool.timeout);
+                    let words = format!("fastcgi: no response within {:?}", pool.timeout);
                     return Err(CallError::new(CallErrorKind::Timeout, words));
                 }
             }
@@ -86,7 +86,7 @@ impl Client {
             _ => {
                 let (size, within) = (pool.size, pool.wait_timeout);
                 let words = format!(
-                    "fastcgi: all {size} requests to {} were under way for {within:?}",
+                    "fastcgi: all {size} connections to {} were busy for {within:?}",
                     pool.address
                 );
                 Err(CallError::new(CallErrorKind::PoolFull, words))

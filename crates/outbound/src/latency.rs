@@ -7,7 +7,7 @@ use crate::SharedCounter;
 /// The upper bounds of the buckets in milliseconds; one more bucket holds the rest.
 const BUCKETS_MS: [u64; 9] = [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500];
 
-/// A latency histogram.
+/// A histogram of latencies in buckets of milliseconds.
 #[derive(Debug, Default)]
 pub struct LatencyHistogram {
     counts: [SharedCounter; BUCKETS_MS.len() + 1],

@@ -60,7 +60,7 @@ impl Outbound {
         let runtime = match self.runtime() {
             Ok(runtime) => runtime,
             Err(error) => {
-                let words = format!("no threads for calls to the outside: {error}");
+                let words = format!("can't start threads for outgoing calls: {error}");
                 return done(Err(CallError::new(CallErrorKind::Unreachable, words)));
             }
         };

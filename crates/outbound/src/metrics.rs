@@ -12,17 +12,17 @@ use veche_calls::{CallErrorKind, CallOutcome};
 /// The client that counters belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientKind {
-    /// Host name resolution.
+    /// Lookups of host names.
     Resolve,
-    /// HTTP requests.
+    /// Requests to HTTP servers.
     Http,
-    /// MySQL and MariaDB.
+    /// Statements for MySQL and MariaDB.
     Mysql,
-    /// Redis.
+    /// Commands for Redis by handlers.
     Redis,
     /// Password hashing, on threads of this process.
     Password,
-    /// Scripts behind FastCGI.
+    /// Requests to scripts behind FastCGI.
     Fastcgi,
 }
 
@@ -151,7 +151,7 @@ impl ClientMetrics {
     }
 }
 
-/// An open connection.
+/// Counts an open connection until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionGuard(Arc<ClientMetrics>);
 

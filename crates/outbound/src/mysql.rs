@@ -131,12 +131,12 @@ impl MysqlClient {
         let short = shortened(&statement.sql);
         open.taken.set_use(format!("{short} in a transaction"));
         let (reply, is_usable) = self.within_time(&mut open.taken, statement).await;
-        let idle = format!("a transaction that waits for its script behind {short}");
+        let idle = format!("a transaction waiting for its script, after {short}");
         open.taken.set_use(idle);
         if is_usable {
             open.ended = match &reply {
                 Ok(_) if !is_in_transaction(open.taken.connection()) => Some(
-                    "mysql: a statement has ended the transaction: it commits by itself, or it is COMMIT or ROLLBACK",
+                    "mysql: a statement has ended the transaction: it is COMMIT or ROLLBACK, or commits implicitly",
                 ),
                 Err(fault) if has_ended_transaction(fault) => {
                     Some("mysql: the server has rolled back the transaction")
@@ -264,7 +264,7 @@ fn transaction(lease: &Lease) -> Result<&Transaction, CallError> {
 }
 
 fn over() -> CallError {
-    CallError::new(CallErrorKind::Invalid, "mysql: the transaction is over")
+    CallError::new(CallErrorKind::Invalid, "mysql: the transaction has ended")
 }
 
 /// Establishes connections to a database.
@@ -293,7 +293,7 @@ impl Dial for MysqlDialer {
         connection.ping().await.is_ok()
     }
 
-    /// A server continues a statement although the client is gone, so it is killed.
+    /// A server continues a statement after its client has disconnected, so the statement is killed.
     async fn abort(&self, connection: Conn) {
         let connection = UnreadConnection(Some(connection));
         if let (Some(unheard), Ok(mut other)) =
@@ -404,7 +404,7 @@ impl Statement {
             let mut seen = HashSet::new();
             if let Some(twice) = names.iter().find(|name| !seen.insert(name.as_str())) {
                 let words = format!(
-                    "mysql: two columns of the result are named {twice:?}: name them apart with AS"
+                    "mysql: two columns of the result are named {twice:?}: rename one with AS"
                 );
                 return Err(StatementError::Result(CallError::new(
                     CallErrorKind::Invalid,
@@ -418,7 +418,7 @@ impl Statement {
         };
         let (mut count, mut bytes) = (0, 0);
         while let Some(row) = result.next().await? {
-            // Rows after the first are read and dropped if only that is wanted.
+            // Rows after the first are read and dropped if only the first is requested.
             if matches!(self.wanted, ResultMode::Row | ResultMode::Value) && count > 0 {
                 continue;
             }

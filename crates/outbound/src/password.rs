@@ -81,15 +81,15 @@ fn parse(hash: &str) -> Result<PasswordHash, CallError> {
     let hash = PasswordHash::new(hash)
         .ok()
         .filter(|hash| hash.salt.is_some() && hash.hash.is_some())
-        .ok_or_else(|| invalid("the hash is no PHC string with a salt and a digest"))?;
+        .ok_or_else(|| invalid("the hash is not a PHC string with a salt and a digest"))?;
     Algorithm::try_from(hash.algorithm.as_str())
-        .map_err(|_| invalid("the hash is not one of Argon2"))?;
+        .map_err(|_| invalid("the hash is not an Argon2 hash"))?;
     let params = Params::try_from(&hash)
         .map_err(|_| invalid("the hash has parameters that Argon2 does not allow"))?;
     let work = u64::from(params.m_cost()) * u64::from(params.t_cost());
     if params.m_cost() > MEMORY_KIB_MAX || work > WORK_MAX {
         return Err(invalid(
-            "the hash asks for more memory or work than is allowed",
+            "the hash requires more memory or work than allowed",
         ));
     }
     Ok(hash)
@@ -102,7 +102,7 @@ fn broken(error: &dyn std::fmt::Display) -> CallError {
 /// Performs calls on other threads.
 #[derive(Debug)]
 pub(crate) struct Hasher {
-    /// One permit for each running or waiting call.
+    /// One permit for each running or queued call.
     places: Arc<Semaphore>,
     /// One permit for each running call.
     turns: Arc<Semaphore>,
@@ -124,13 +124,13 @@ impl Hasher {
         }
     }
 
-    /// Performs a call, or refuses it if too many wait. A cancelled call gives up its place, or its permit once its
-    /// work is done.
+    /// Performs a call, or refuses it if too many are queued. A cancelled call frees its place in the queue, or its
+    /// permit once its work is done.
     pub(crate) async fn perform(&self, call: PasswordCall) -> CallOutcome {
         let too_many = |_| {
             CallError::new(
                 CallErrorKind::Refused,
-                "password: too many hashes wait already",
+                "password: too many hashes are queued",
             )
         };
         let place = Arc::clone(&self.places)
@@ -215,14 +215,17 @@ mod tests {
     }
 
     #[test]
-    fn hashes_that_are_none_or_too_dear_are_refused_before_any_work() {
+    fn invalid_and_expensive_hashes_are_rejected_first() {
         let digest = "c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc";
         let of = |head: &str| format!("${head}${digest}");
         for (bad, why) in [
-            (String::new(), "no PHC string"),
-            ("secret".to_owned(), "no PHC string"),
-            ("$argon2id$v=19$m=19456,t=2,p=1".to_owned(), "no PHC string"),
-            (of("scrypt$ln=4,r=8,p=1"), "not one of Argon2"),
+            (String::new(), "not a PHC string"),
+            ("secret".to_owned(), "not a PHC string"),
+            (
+                "$argon2id$v=19$m=19456,t=2,p=1".to_owned(),
+                "not a PHC string",
+            ),
+            (of("scrypt$ln=4,r=8,p=1"), "not an Argon2 hash"),
             (of("argon2id$v=19$m=1,t=2,p=1"), "does not allow"),
             (of("argon2id$v=19$m=65537,t=1,p=1"), "more memory or work"),
             (of("argon2id$v=19$m=4194304,t=1,p=1"), "more memory or work"),
@@ -239,11 +242,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn so_many_run_and_wait_and_the_others_are_refused_at_once() {
+    async fn running_and_queued_checks_are_limited() {
         let figures = Arc::new(ClientMetrics::default());
         let hasher = Hasher::with_turns(1, Arc::clone(&figures));
         let calls = (0..100).map(|_| hasher.perform(verify("x", Some("no hash"))));
-        // None runs until all have arrived: the first would make room for another.
+        // No hash runs until all have arrived: the first would make room for another.
         let turn = Arc::clone(&hasher.turns).acquire_owned().await;
         let begun = select(join_all(calls), std::future::ready(())).await;
         let Either::Right((_, calls)) = begun else {
@@ -268,7 +271,7 @@ mod tests {
         for _ in 0..5 {
             let calls = (0..1 + WAITING_PER_RUNNING).map(|_| Box::pin(hasher.perform(hash("x"))));
             let mut calls: FuturesUnordered<_> = calls.collect();
-            // All have started; then they are cancelled.
+            // All calls have started; then they are cancelled.
             select(calls.next(), std::future::ready(())).await;
         }
         let outcomes = join_all((0..10).map(|_| hasher.perform(hash("x")))).await;

@@ -24,7 +24,7 @@ pub(crate) struct ClientCache {
     fastcgi: ClientsByServer<FastcgiPool, fastcgi::Client>,
 }
 
-/// Clients by server.
+/// Clients by the server that they connect to.
 type ClientsByServer<K, C> = Mutex<HashMap<Arc<K>, Arc<C>>>;
 
 impl Default for ClientCache {
@@ -80,7 +80,7 @@ fn find<K: Eq + Hash, C>(
     Arc::clone(place.or_insert_with(|| Arc::new(make())))
 }
 
-/// Performs one call.
+/// Performs one call with the client for its server, and counts the outcome.
 pub(crate) async fn perform(clients: &ClientCache, call: Call) -> CallOutcome {
     let (client, outcome) = match call {
         Call::Resolve(resolve) => (ClientKind::Resolve, resolve::perform(resolve).await),

@@ -21,11 +21,11 @@ use veche_calls::{CallError, CallErrorKind};
 use crate::metrics::{BusyGuard, ClientMetrics, ConnectionGuard};
 use active_uses::{ActiveUse, ActiveUses};
 
-/// Establishes connections.
+/// Establishes, checks and closes the connections of a pool.
 pub(crate) trait Dial: Send + Sync + 'static {
     type Connection: Send + fmt::Debug + 'static;
 
-    /// Establishes a connection.
+    /// Establishes a connection that can be used at once.
     fn dial(&self) -> impl Future<Output = Result<Self::Connection, CallError>> + Send;
 
     /// Returns whether an idle connection still responds.
@@ -154,7 +154,7 @@ impl<D: Dial> ConnectionPool<D> {
         let within = self.limits.connect_timeout;
         let connection = timeout(within, self.dial.dial()).await;
         let connection = connection.unwrap_or_else(|_| {
-            let words = format!("{}: not connected within {within:?}", self.kind);
+            let words = format!("{}: no connection within {within:?}", self.kind);
             Err(CallError::new(CallErrorKind::Unreachable, words))
         })?;
         Ok((connection, self.figures.connected()))
@@ -166,7 +166,7 @@ impl<D: Dial> ConnectionPool<D> {
 struct Permit {
     place: ActiveUse,
     _busy: BusyGuard,
-    /// Dropped last.
+    /// Dropped last, when the place is free for the next use.
     _free: OwnedSemaphorePermit,
 }
 
@@ -184,7 +184,7 @@ struct Of<D: Dial> {
     connection: D::Connection,
     connected: ConnectionGuard,
     pool: Arc<ConnectionPool<D>>,
-    /// Dropped last.
+    /// Dropped last, when the connection is closed.
     permit: Permit,
 }
 
@@ -202,17 +202,13 @@ impl<D: Dial> PooledConnection<D> {
         }
     }
 
-    /// Ends an exchange whose response was read or will not come.
+    /// Ends an exchange whose response was read or is not expected any more.
     pub(crate) fn finish_use(&mut self) {
         self.is_midway = false;
     }
 
     pub(crate) fn connection(&mut self) -> &mut D::Connection {
-        &mut self
-            .of
-            .as_mut()
-            .expect("there until it is dropped")
-            .connection
+        &mut self.of.as_mut().expect("present until dropped").connection
     }
 
     /// Returns the connection for other uses; its session has to be unchanged.

@@ -22,7 +22,7 @@ use crate::redis::RedisBatches;
 /// The most concurrent calls of a worker; each further one is refused at once. It also bounds the task's queue.
 pub const CALLS_MAX: usize = 1 << 16;
 
-/// A worker's port.
+/// A worker's access to outgoing calls: submits them, and receives their outcomes.
 #[derive(Debug)]
 pub struct Port {
     outbound: Outbound,
@@ -88,7 +88,7 @@ impl Port {
     /// Sends submitted calls; has to be called once a turn.
     pub fn flush(&mut self) {
         if !self.refused.is_empty() {
-            let words = format!("{CALLS_MAX} calls are under way already");
+            let words = format!("{CALLS_MAX} calls are already in progress");
             let refused = std::mem::take(&mut self.refused);
             let fault = CallError::new(CallErrorKind::PoolFull, words);
             self.inbox.refuse(refused, &fault);
@@ -100,7 +100,7 @@ impl Port {
         let next = Vec::with_capacity(self.orders.len());
         let orders = std::mem::replace(&mut self.orders, next);
         if let Err(error) = self.hand_over(orders) {
-            let words = format!("no threads for calls to the outside: {error}");
+            let words = format!("can't start threads for outgoing calls: {error}");
             let fault = CallError::new(CallErrorKind::Unreachable, words);
             self.inbox.refuse(error.orders, &fault);
         }
@@ -144,7 +144,7 @@ impl Port {
     }
 }
 
-/// Commands whose task is gone.
+/// Commands of a connection that has ended.
 struct PortClosed {
     orders: Vec<PortCommand>,
     why: String,
@@ -235,7 +235,7 @@ async fn serve(
                     running.push(Either::Left(call));
                 }
                 for (keyspace, commands) in batches.drain() {
-                    // Not worth cancelling: it was sent together with others.
+                    // The command is not cancelled: it was sent together with others.
                     let client = clients.redis(&keyspace);
                     let batch = async move { CompletedCalls::Many(client.perform_all(commands).await) };
                     running.push(Either::Right(batch));

@@ -91,7 +91,7 @@ impl RedisClient {
             RedisAction::Receive { lease, within } => {
                 let subscription: Option<&RedisSubscription> = lease.of();
                 let over =
-                    || CallError::new(CallErrorKind::Invalid, "redis: the subscription is over");
+                    || CallError::new(CallErrorKind::Invalid, "redis: the subscription has ended");
                 RedisReply::Message(subscription.ok_or_else(over)?.receive(within).await?)
             }
         };
@@ -143,7 +143,7 @@ impl RedisClient {
                 Err(call_error(&error))
             }
             Err(_) => {
-                // Other commands may be waiting in vain too.
+                // Other commands may be waiting on a dead connection too.
                 if connection.is_silent() {
                     self.link.lost(&connection);
                 }
@@ -166,7 +166,7 @@ impl RedisClient {
                 Some(Value::Nil) => return Ok(RedisReply::Values(None)),
                 Some(other) => {
                     one(from_server(other)?)?;
-                    let words = "redis: no list of replies to a transaction";
+                    let words = "redis: the reply to a transaction is not a list";
                     return Err(CallError::new(CallErrorKind::Broken, words));
                 }
                 None => {}

@@ -9,10 +9,7 @@ pub(crate) async fn perform(call: ResolveCall) -> CallOutcome {
     // The system's function requires a port, which is ignored.
     let found = match timeout(call.timeout, lookup_host((host.as_str(), 0))).await {
         Err(_) => {
-            let words = format!(
-                "no answer about the name {host:?} within {:?}",
-                call.timeout
-            );
+            let words = format!("no answer from DNS for {host:?} within {:?}", call.timeout);
             return Err(CallError::new(CallErrorKind::Timeout, words));
         }
         Ok(Err(error)) => {

@@ -19,7 +19,7 @@ impl Bench {
     fn new() -> Self {
         let (wake, woken) = channel();
         let outbound = Outbound::default();
-        // The receiver is gone once the test has ended.
+        // The receiver no longer exists once the test has ended.
         let port = outbound.port(move || _ = wake.send(()));
         Self {
             outbound,
@@ -101,7 +101,7 @@ fn a_port_that_is_gone_holds_up_no_other() {
         bench.resolve(token, "localhost");
     }
     bench.port.flush();
-    // Its calls are in progress, and their outcomes are dropped.
+    // The calls of a dropped port are in progress, and their outcomes are dropped.
     drop(std::mem::replace(
         &mut bench.port,
         bench.outbound.port(|| {}),
@@ -138,7 +138,7 @@ fn calls_beyond_the_limit_are_refused_and_nothing_else_is() {
         .map(|(id, _)| id.token)
         .collect();
     assert_eq!(refused, [most, most + 1]);
-    // Once they are complete there is room again, also for cancelled ones.
+    // Once calls are complete there is room again, also for cancelled ones.
     for token in 0..most {
         bench.resolve(token, "127.0.0.1");
         bench.port.cancel(CallId { app: 7, token });

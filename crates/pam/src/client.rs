@@ -17,7 +17,7 @@ const PROGRAM: &str = "/proc/self/exe";
 /// Maximum time to load the library when only a configuration check waits for it.
 const PROBE_WAIT: Duration = Duration::from_secs(3);
 
-/// Why there is no reply.
+/// The reason why there is no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HelperError {
     /// The helper had ended before the request was sent.
@@ -130,7 +130,7 @@ impl Helper {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        // These fail only if the process is gone, which it is not before it is reaped.
+        // These fail only if the process no longer exists, which is impossible before it is reaped.
         let _ = kill_process_group(self.pid(), Signal::KILL);
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -41,7 +41,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Drops everything that is not needed; the socket is what remains.
+/// Drops all descriptors and privileges except the socket.
 fn confine() -> io::Result<UnixStream> {
     raw::close_others();
     let stdin = io::stdin();

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use crate::raw::{self, Functions, PamCredentials};
 use crate::wire::{PamReply, PamRequest};
 
-/// The loaded libpam.
+/// The functions of libpam, which is loaded only where they are needed.
 pub struct PamLibrary(Functions);
 
 impl PamLibrary {

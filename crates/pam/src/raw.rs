@@ -4,7 +4,7 @@
 //! same on all Linux platforms. A [`Transaction`] spans a `pam_start(3)` and its `pam_end(3)`. No decisions are made
 //! here.
 
-#![allow(unsafe_code, reason = "libpam is C, and is found at run time")]
+#![allow(unsafe_code, reason = "libpam is a C library, loaded at run time")]
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -25,7 +25,7 @@ const CONV_ERR: c_int = 19;
 pub(crate) const ABORT: c_int = 26;
 pub(crate) const MODULE_UNKNOWN: c_int = 28;
 
-/// `PAM_SILENT`, `PAM_DISALLOW_NULL_AUTHTOK`.
+/// `PAM_SILENT` and `PAM_DISALLOW_NULL_AUTHTOK`: no output, and no empty passwords.
 const FLAGS: c_int = 0x8000 | 0x0001;
 
 const USER: c_int = 2;
@@ -36,7 +36,7 @@ const PROMPT_ECHO_ON: c_int = 2;
 const ERROR_MSG: c_int = 3;
 const TEXT_INFO: c_int = 4;
 
-/// `PAM_MAX_NUM_MSG`.
+/// `PAM_MAX_NUM_MSG`: the most messages of one conversation.
 const MESSAGES_MAX: usize = 32;
 
 #[repr(C)]
@@ -72,10 +72,10 @@ type SetItem = unsafe extern "C" fn(Handle, c_int, *const c_void) -> c_int;
 type Item = unsafe extern "C" fn(Handle, c_int, *mut *const c_void) -> c_int;
 type StrError = unsafe extern "C" fn(Handle, c_int) -> *const c_char;
 
-/// libpam's functions.
+/// The functions of libpam, by symbol.
 pub(crate) struct Functions {
     start: Start,
-    /// Since Linux-PAM 1.4.
+    /// `pam_start_confdir`, which Linux-PAM has since 1.4.
     start_in: Option<StartIn>,
     end: Step,
     authenticate: Step,
@@ -127,7 +127,7 @@ impl Functions {
         self.start_in.is_some()
     }
 
-    /// Starts a transaction, in which `talk` answers. The error is PAM's code.
+    /// Starts a transaction, whose conversation is handled by `talk`. The error is PAM's code.
     pub(crate) fn start<'t>(
         &'t self,
         service: &CStr,
@@ -292,7 +292,7 @@ impl PamCredentials {
     }
 }
 
-/// pam_conv(3).
+/// Answers the prompts of PAM modules; see pam_conv(3).
 extern "C" fn converse(
     count: c_int,
     messages: *mut *const Message,
@@ -347,7 +347,7 @@ extern "C" fn converse(
 /// Wipes and frees the first `made` answers.
 fn forget(given: *mut Response, made: usize) {
     for place in 0..made {
-        // SAFETY: one of those that were allocated.
+        // SAFETY: points to one of the allocated responses.
         let response = unsafe { given.add(place) };
         // SAFETY: as above.
         let text = unsafe { (*response).text };
@@ -356,7 +356,7 @@ fn forget(given: *mut Response, made: usize) {
         }
         // SAFETY: a string from strdup.
         let length = unsafe { libc::strlen(text) };
-        // SAFETY: it has that many bytes.
+        // SAFETY: the text has that many bytes.
         unsafe { libc::explicit_bzero(text.cast(), length) };
         // SAFETY: allocated by strdup.
         unsafe { libc::free(text.cast()) };
@@ -395,7 +395,7 @@ pub(crate) fn account_name(name: CString) -> CString {
 /// Closes every descriptor except the first three. Kernels before 5.9 don't support this; all of ours are
 /// close-on-exec.
 pub(crate) fn close_others() {
-    // SAFETY: this process has not opened any descriptor yet, so none of them has an owner.
+    // SAFETY: this process has not opened any descriptor yet, so the closed ones have no owner.
     unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
 }
 

@@ -78,11 +78,11 @@ impl PamService {
         }
     }
 
-    /// Returns a message that none of [`Self::files`] exists.
+    /// Returns an error message for a service without [files](Self::files).
     pub fn missing(&self) -> String {
         let file = &self.files()[0];
         format!(
-            "there is no file {}, and PAM would fall back to its rules for unknown services",
+            "the file {} does not exist, and PAM would fall back to its rules for unknown services",
             file.display()
         )
     }

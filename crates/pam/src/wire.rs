@@ -38,9 +38,9 @@ impl fmt::Debug for PamRequest {
 /// A message of a helper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PamReply {
-    /// At its start: it has loaded libpam.
+    /// At the start: the helper has loaded libpam.
     Ready,
-    /// At its start: it could not load libpam, with the reason; it ends.
+    /// At the start: the helper could not load libpam, for this reason, and ends.
     Unusable(String),
     /// The password is correct and the account valid; with the user name determined by PAM.
     Accepted(String),
@@ -137,7 +137,7 @@ fn write_frame(socket: &mut impl Write, fields: &[&[u8]]) -> io::Result<()> {
     if length > FRAME_BYTES_MAX {
         return Err(invalid("too long"));
     }
-    // Allocated at its final size: a growing buffer would leave copies behind.
+    // Allocated with its final size: a growing buffer would leave copies behind.
     let mut frame = Zeroizing::new(Vec::with_capacity(4 + length));
     frame.extend_from_slice(&number(length));
     for field in fields {

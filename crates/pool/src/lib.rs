@@ -1,19 +1,25 @@
 //! Handlers that run in worker processes, behind the contract of [`veche_runtime`].
 //!
-//! [`Workers`] is the runtime of one application on one server thread; a thread of its own has the processes. The page of
-//! the crate describes who does what.
+//! [`Workers`] is the runtime of one application on one server thread; a separate thread owns the processes. The
+//! crate's README describes the division of work.
 
 #![forbid(unsafe_code)]
 
 mod connections;
+mod figures;
+mod frames;
+mod inbox;
 mod lines;
 mod link;
 mod manager;
+mod options;
 mod process;
 mod program;
 mod queue;
 mod shared;
 mod workers;
 
-pub use program::{Options, Program};
+pub use figures::{PoolFigures, PoolGauges, PoolRegistry, RestartReason};
+pub use options::Options;
+pub use program::Program;
 pub use workers::Workers;

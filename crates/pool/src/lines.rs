@@ -4,10 +4,10 @@ use std::io::{ErrorKind, Read};
 
 use rustix::fd::AsFd;
 
-/// The longest line; what is longer is cut.
+/// The longest line in bytes; longer ones are truncated.
 const LINE_BYTES_MAX: usize = 16 << 10;
 
-/// One output of a process, read without waiting.
+/// One output of a process, read without blocking.
 #[derive(Debug)]
 pub(crate) struct Lines<R> {
     pipe: Option<R>,
@@ -27,10 +27,10 @@ impl<R: Read + AsFd> Lines<R> {
         self.pipe.as_ref()
     }
 
-    /// Reads what there is and hands over each line.
+    /// Reads the available bytes and passes on each line.
     pub(crate) fn read(&mut self, mut line: impl FnMut(&str)) {
         let mut buffer = [0; 8192];
-        // Output without end leaves time for other processes.
+        // A limit, so that a process with endless output does not delay others.
         for _ in 0..16 {
             let Some(pipe) = &mut self.pipe else { return };
             match pipe.read(&mut buffer) {
@@ -51,7 +51,7 @@ impl<R: Read + AsFd> Lines<R> {
         }
     }
 
-    /// Hands over a line that has no end.
+    /// Passes on an unterminated line.
     pub(crate) fn flush(&mut self, mut line: impl FnMut(&str)) {
         let text = String::from_utf8_lossy(&self.line);
         let text = text.trim_end();

@@ -1,9 +1,10 @@
-//! One server thread's share in a pool.
+//! One server thread's handle on a pool.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::program::Program;
-use crate::shared::{Outlet, Shared, Wake};
+use crate::shared::{Order, Outlet, Shared, Wake};
 
 /// Keeps a pool running until it is dropped.
 #[derive(Debug)]
@@ -12,10 +13,12 @@ pub(crate) struct Link {
     pub(crate) generation: u64,
     pub(crate) pool: Arc<Shared>,
     pub(crate) outlet: Arc<Outlet>,
+    /// Whether the latest orders were not announced yet.
+    has_orders: Cell<bool>,
 }
 
 impl Link {
-    /// Joins the pool of a program, whose processes begin to run.
+    /// Joins the pool of a program and starts its processes if necessary.
     pub(crate) fn new(
         program: &Program,
         wake: Option<Wake>,
@@ -28,7 +31,25 @@ impl Link {
             generation,
             pool,
             outlet,
+            has_orders: Cell::new(false),
         })
+    }
+
+    /// Leaves an order for the pool, to be announced at the end of the turn.
+    pub(crate) fn order(&self, order: Order) {
+        self.pool.orders.push(order);
+        self.has_orders.set(true);
+    }
+
+    pub(crate) fn announce_orders(&self) {
+        if self.has_orders.take() {
+            self.pool.announce_orders();
+        }
+    }
+
+    /// Returns whether there is mail to take, or an order to announce.
+    pub(crate) fn has_news(&self) -> bool {
+        self.has_orders.get() || self.outlet.mail.is_announced()
     }
 }
 

@@ -1,48 +1,50 @@
-//! The thread of a pool: it starts processes, gives them events, and ends those that fail.
+//! The thread of a pool: it starts processes, assigns events to them, and ends those that fail.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use serde::Deserialize;
-use serde_json::Value;
-use serde_json::value::RawValue;
 use tracing::{debug, error, info, warn};
-use veche_runtime::wire::{
-    AppDescription, EventHead, EventName, Frame, FrameKind, FromWorker, HandlerEnd, Limits, encode,
-};
+use veche_runtime::wire::{EventName, Frame, Limits, encode};
 
+use crate::figures::{GaugeShare, PoolFigures, PoolGauges, RestartReason};
+use crate::frames::{Pool, ReadOutcome, hand_own, handle_frame};
+use crate::options::Options;
 use crate::process::{Process, State};
-use crate::program::Options;
 use crate::queue::Queue;
 use crate::shared::{Job, Mail, Order, Outlet, ProcessKey, Shared, Unanswered, bit};
 
-/// What log lines of applications go by.
-const LOG: &str = "veche::app";
+/// The target of log lines of applications.
+pub(crate) const LOG: &str = "veche::app";
 
-/// The wait after a process that failed to start, which doubles up to the maximum.
+/// The delay after a process that failed to start, doubled each time up to the maximum.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(30);
 
-/// Memory and age of processes are looked at so often.
+/// The interval of checking the processes' memory and age.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// A process whose socket is closed has so long to end by itself.
+/// The time that a process has to end by itself once its socket is closed.
 const GRACE: Duration = Duration::from_millis(300);
+
+/// Error output of a process that starts, as far as it is shown to developers.
+const START_ERRORS_BYTES: usize = 4096;
 
 /// The longest wait of the thread.
 const NAP: Duration = Duration::from_secs(1);
 
-/// See the module's text.
+/// The state of the thread.
 struct Manager {
     options: Options,
+    figures: Arc<PoolFigures>,
+    gauges: GaugeShare,
     shared: Arc<Shared>,
     processes: Vec<Process>,
     queue: Queue,
     orders: Vec<Order>,
     buffer: Vec<u8>,
     last_key: u64,
-    /// Starts that failed, one after the other.
+    /// The number of consecutive failed starts.
     failures: u32,
     /// No process is started before.
     again_at: Option<Instant>,
@@ -50,12 +52,15 @@ struct Manager {
     has_users: bool,
 }
 
-/// Starts a pool on a thread of its own.
-pub(crate) fn start(options: &Options) -> Result<Arc<Shared>, String> {
-    let shared = Shared::new().map_err(|error| format!("no pool of processes: {error}"))?;
+/// Starts a pool on a separate thread.
+pub(crate) fn start(options: &Options, figures: Arc<PoolFigures>) -> Result<Arc<Shared>, String> {
+    let shared =
+        Shared::new().map_err(|error| format!("can't create the process pool: {error}"))?;
     let shared = Arc::new(shared);
     let manager = Manager {
         options: options.clone(),
+        gauges: GaugeShare::new(Arc::clone(&figures)),
+        figures,
         shared: Arc::clone(&shared),
         processes: Vec::new(),
         queue: Queue::default(),
@@ -69,7 +74,7 @@ pub(crate) fn start(options: &Options) -> Result<Arc<Shared>, String> {
     };
     let thread = std::thread::Builder::new().name("pool".to_owned());
     let result = thread.spawn(move || manager.run());
-    result.map_err(|error| format!("no thread for a pool: {error}"))?;
+    result.map_err(|error| format!("can't start a thread for the pool: {error}"))?;
     Ok(shared)
 }
 
@@ -83,9 +88,11 @@ impl Manager {
             self.dispatch(now);
             for index in 0..self.processes.len() {
                 if !self.processes[index].flush() {
-                    self.ended(index, String::new(), now);
+                    self.ended(index, RestartReason::Failed, String::new(), now);
                 }
             }
+            self.shared.announce_mail();
+            self.set_gauges();
             if self.is_over() {
                 break;
             }
@@ -94,10 +101,27 @@ impl Manager {
         }
     }
 
+    fn set_gauges(&mut self) {
+        let mut gauges = PoolGauges {
+            queued: self.queue.len() as u64,
+            ..PoolGauges::default()
+        };
+        for process in &self.processes {
+            gauges.memory_bytes += process.rss_bytes;
+            *match process.state {
+                State::Starting { .. } => &mut gauges.starting,
+                State::Ready if process.in_hand.is_empty() => &mut gauges.idle,
+                State::Ready => &mut gauges.busy,
+                State::Stopping { .. } | State::Over { .. } => &mut gauges.stopping,
+            } += 1;
+        }
+        self.gauges.set(gauges);
+    }
+
     fn take_orders(&mut self, now: Instant) {
         self.has_users |= self.shared.first_user().is_some();
         let mut orders = std::mem::take(&mut self.orders);
-        self.shared.take(&mut orders);
+        self.shared.orders.take(&mut orders);
         for order in orders.drain(..) {
             match order {
                 Order::Job(job) => self.take_job(job, now),
@@ -117,7 +141,8 @@ impl Manager {
             return reply(&job, Unanswered::Unhandled, None);
         }
         if let Some(job) = self.queue.push(job, self.options.queue, now) {
-            let why = "more events than \"queue\" wait for a process";
+            let why = "the queue of events for a process is full (\"queue\")";
+            self.figures.add_refused();
             reply(&job, Unanswered::Busy, Some(why.to_owned()));
         }
     }
@@ -142,11 +167,12 @@ impl Manager {
         }
     }
 
-    /// Ends what is late, and looks after processes that are worn.
+    /// Ends overdue events and processes, and replaces worn processes.
     fn tend(&mut self, now: Instant) {
         while let Some(job) = self.queue.pop_late(self.options.queue_timeout, now) {
             let timeout = self.options.queue_timeout;
-            let why = format!("no process had time for it within {timeout:?}");
+            let why = format!("no process was free for the event within {timeout:?}");
+            self.figures.add_refused();
             reply(&job, Unanswered::Busy, Some(why));
         }
         let looks = now.saturating_duration_since(self.looked) >= LOOK_EVERY;
@@ -159,14 +185,15 @@ impl Manager {
             match process.state {
                 State::Starting { until } if now >= until => {
                     let timeout = self.options.start_timeout;
-                    let why = format!("it has not begun within {timeout:?}");
+                    let why = format!("the process was not ready within {timeout:?}");
                     process.kill();
-                    self.ended(index, why, now);
+                    self.ended(index, RestartReason::Start, why, now);
                 }
                 State::Stopping { until } if now >= until => {
                     process.kill();
                     let timeout = self.options.stop_timeout;
-                    self.ended(index, format!("it has not stopped within {timeout:?}"), now);
+                    let why = format!("the process has not stopped within {timeout:?}");
+                    self.ended(index, RestartReason::Failed, why, now);
                 }
                 State::Over { until } => {
                     if now >= until {
@@ -182,11 +209,12 @@ impl Manager {
                         let (name, timeout) = (name.name(), self.options.event_timeout);
                         let why = format!("the event {name} took longer than {timeout:?}");
                         process.kill();
-                        self.ended(index, why, now);
+                        self.ended(index, RestartReason::EventTimeout, why, now);
                         continue;
                     }
-                    if looks && process.worn.is_none() {
-                        process.worn = worn(process, &self.options, now);
+                    if looks {
+                        process.rss_bytes = process.read_rss_bytes().unwrap_or_default();
+                        process.worn = process.worn.or(worn(process, &self.options, now));
                     }
                     if is_leaving && self.queue.is_empty() && process.in_hand.is_empty() {
                         self.stop(index, now);
@@ -197,13 +225,13 @@ impl Manager {
         }
     }
 
-    /// Logs how a process has ended and forgets it, once it has.
+    /// Logs how a process has ended, and removes it.
     fn bury(&mut self, index: usize) {
         let process = &mut self.processes[index];
         let Some(status) = process.reap() else { return };
         let (app, instance, pid) = (&self.options.name, process.instance, process.pid());
         show_output(process, &self.options.name, true);
-        if process.worn == Some(ASKED) && status.success() {
+        if process.is_asked && status.success() {
             debug!(target: LOG, app, instance, pid, "a process has ended");
         } else {
             warn!(target: LOG, app, instance, pid, "a process has ended: {status}");
@@ -219,7 +247,7 @@ impl Manager {
         self.is_leaving() && self.queue.is_empty() && self.processes.is_empty()
     }
 
-    /// Starts processes where some are missing or worn.
+    /// Starts processes if some are missing or worn.
     fn fill(&mut self, now: Instant) {
         if self.is_leaving() && self.queue.is_empty() {
             return;
@@ -250,7 +278,7 @@ impl Manager {
         }
     }
 
-    /// Starts a process; `false` where that failed.
+    /// Starts a process; returns `false` on failure.
     fn begin(&mut self, replaces: Option<ProcessKey>, now: Instant) -> bool {
         self.last_key += 1;
         let key = ProcessKey(self.last_key);
@@ -266,7 +294,8 @@ impl Manager {
             }
             Err(why) => {
                 let app = &self.options.name;
-                error!(target: LOG, app, "no process can be started: {why}");
+                error!(target: LOG, app, "can't start a process: {why}");
+                self.figures.add_restart(RestartReason::Start);
                 self.back_off(now);
                 false
             }
@@ -279,16 +308,17 @@ impl Manager {
         self.again_at = Some(now + wait.min(AGAIN_AFTER_MAX));
     }
 
-    /// Gives events to the processes with the fewest in their hands.
+    /// Assigns events to the processes with the fewest current events.
     fn dispatch(&mut self, now: Instant) {
         while !self.queue.is_empty() {
             let free = self.processes.iter_mut().filter(|one| one.room() > 0);
             let Some(process) = free.min_by_key(|one| one.in_hand.len()) else {
                 return;
             };
-            let Some(mut job) = self.queue.pop() else {
+            let Some((at, mut job)) = self.queue.pop() else {
                 return;
             };
+            self.figures.add_wait(now.saturating_duration_since(at));
             if process.events & bit(job.name) == 0 {
                 reply(&job, Unanswered::Unhandled, None);
                 continue;
@@ -298,39 +328,54 @@ impl Manager {
         }
     }
 
-    /// Asks a process to end.
+    /// Requests a process to stop.
     fn stop(&mut self, index: usize, now: Instant) {
         let timeout = self.options.stop_timeout;
         let process = &mut self.processes[index];
-        process.worn = Some(ASKED);
+        process.is_asked = true;
         process.state = State::Stopping {
             until: now + timeout,
         };
         hand_own(process, EventName::Stop, now);
     }
 
-    /// The socket of a process is at its end, or is to be: events in its hands fail.
-    fn ended(&mut self, index: usize, why: String, now: Instant) {
+    /// Handles a process whose socket has ended or has to be closed: its events fail.
+    fn ended(&mut self, index: usize, reason: RestartReason, why: String, now: Instant) {
         let process = &mut self.processes[index];
         let was_starting = matches!(process.state, State::Starting { .. });
-        let was_asked = process.worn == Some(ASKED);
+        let was_asked = process.is_asked;
         if matches!(process.state, State::Over { .. }) {
             return;
         }
-        process.close(now + GRACE);
-        // What it has written last may say why.
+        // Its last output may have the reason.
         show_output(process, &self.options.name, false);
+        process.close(now + GRACE);
         let (app, instance, pid) = (&self.options.name, process.instance, process.pid());
         if !why.is_empty() {
-            warn!(target: LOG, app, instance, pid, "a process is ended: {why}");
+            warn!(target: LOG, app, instance, pid, "ending a process: {why}");
         }
         let in_hand = std::mem::take(&mut process.in_hand);
         let jobs = in_hand.into_values().filter_map(|one| one.job);
         let why = if why.is_empty() { "it ended" } else { &why };
         for job in jobs {
+            self.figures.add_failed();
             let name = job.name.name();
-            let text = format!("{name}: process {instance} ({pid}) has not answered: {why}");
+            let text = format!("{name}: process {instance} ({pid}) has not responded: {why}");
             reply(&job, Unanswered::Failed, Some(text));
+        }
+        if !was_asked {
+            self.figures.add_restart(match was_starting {
+                true => RestartReason::Start,
+                false => reason,
+            });
+        }
+        if was_starting {
+            let process = &mut self.processes[index];
+            let errors = std::mem::take(&mut process.start_errors);
+            let text = format!("a process has not started: {why}\n{errors}");
+            if let Some(user) = self.shared.first_user() {
+                user.mail.push(Mail::NotStarted(text.trim_end().to_owned()));
+            }
         }
         if was_starting || (!was_asked && self.processes[index].jobs <= 1) {
             self.back_off(now);
@@ -361,13 +406,13 @@ impl Manager {
             );
         }
         let due = self.due(now).saturating_duration_since(now).min(NAP);
-        // A moment later, so that it is due then.
+        // Slightly later, so that it is certainly due then.
         let due = due + Duration::from_micros(100);
         let timeout = Timespec::try_from(due).ok();
         let _ = poll(&mut fds, timeout.as_ref());
     }
 
-    /// Returns when something is to be done next.
+    /// Returns the time of the next work.
     fn due(&self, now: Instant) -> Instant {
         let mut due = now + NAP;
         due = due.min(self.queue.due(self.options.queue_timeout).unwrap_or(due));
@@ -392,12 +437,16 @@ impl Manager {
         let mut buffer = std::mem::take(&mut self.buffer);
         for index in 0..self.processes.len() {
             show_output(&mut self.processes[index], &self.options.name, false);
-            let mut news = News::default();
-            let (options, shared) = (&self.options, &self.shared);
+            let mut outcome = ReadOutcome::default();
+            let pool = Pool {
+                options: &self.options,
+                shared: &self.shared,
+                figures: &self.figures,
+            };
             let result = self.processes[index].read(&mut buffer, |process, head, payload| {
-                frame(process, head, payload, options, shared, &mut news, now)
+                handle_frame(process, Frame { head, payload }, pool, &mut outcome, now)
             });
-            if news.is_ready {
+            if outcome.is_ready {
                 self.failures = 0;
                 self.again_at = None;
                 if let Some(old) = self.processes[index].replaces.take() {
@@ -408,7 +457,7 @@ impl Manager {
                 if !why.is_empty() {
                     self.processes[index].kill();
                 }
-                self.ended(index, why, now);
+                self.ended(index, RestartReason::Failed, why, now);
             } else if self.processes[index].worn.is_none() {
                 self.processes[index].worn = spent(&self.processes[index], &self.options);
             }
@@ -416,213 +465,69 @@ impl Manager {
         self.buffer = buffer;
     }
 
-    /// Has a process end whose successor is ready.
+    /// Ends a process whose successor is ready.
     fn retire(&mut self, key: ProcessKey, now: Instant) {
         let index = self.processes.iter().position(|one| one.key == key);
         let Some(index) = index else { return };
         if self.processes[index].state == State::Ready {
             let process = &self.processes[index];
             let (app, instance, pid) = (&self.options.name, process.instance, process.pid());
-            let why = process.worn.unwrap_or_default();
-            info!(target: LOG, app, instance, pid, "a process is replaced: {why}");
+            if let Some(reason) = process.worn {
+                let why = reason.name();
+                info!(target: LOG, app, instance, pid, "replacing a process: {why}");
+                self.figures.add_restart(reason);
+            }
             self.stop(index, now);
         }
     }
 }
 
-/// A head as far as it says which server thread a frame is for.
-#[derive(Debug, Deserialize)]
-struct Envelope {
-    #[serde(rename = "type")]
-    kind: FrameKind,
-    id: Option<u64>,
-    event: Option<Value>,
-}
-
-/// What the frames of one read have led to.
-#[derive(Debug, Default)]
-struct News {
-    is_ready: bool,
-}
-
-/// The reason of a process that was asked to end.
-const ASKED: &str = "asked to end";
-
-/// Returns why a process has to be replaced by the number of its events.
-fn spent(process: &Process, options: &Options) -> Option<&'static str> {
+/// Returns the reason for replacing a process because of its number of events.
+fn spent(process: &Process, options: &Options) -> Option<RestartReason> {
     let is_spent = options.jobs_max > 0 && process.jobs > options.jobs_max;
-    is_spent.then_some("max_jobs")
+    is_spent.then_some(RestartReason::MaxJobs)
 }
 
-/// Returns why a process has to be replaced by its age or memory.
-fn worn(process: &Process, options: &Options, now: Instant) -> Option<&'static str> {
-    let age = now.saturating_duration_since(process.started);
-    if options.ttl.is_some_and(|ttl| age >= ttl) {
-        return Some("ttl");
+/// Returns the reason for replacing a process because of its age, idle time or memory.
+fn worn(process: &Process, options: &Options, now: Instant) -> Option<RestartReason> {
+    let since = |at: Instant| now.saturating_duration_since(at);
+    if options.ttl.is_some_and(|ttl| since(process.started) >= ttl) {
+        return Some(RestartReason::Ttl);
+    }
+    let idle = process.idle_since().map(since);
+    if options
+        .idle_ttl
+        .is_some_and(|ttl| idle.is_some_and(|idle| idle >= ttl))
+    {
+        return Some(RestartReason::IdleTtl);
     }
     let max = options.rss_bytes_max?;
-    let bytes = process.rss_bytes()?;
-    (bytes > max).then_some("rss_max")
+    (process.rss_bytes > max).then_some(RestartReason::RssMax)
 }
 
 fn show_output(process: &mut Process, app: &str, is_over: bool) {
     let (instance, pid) = (process.instance, process.pid());
     let out = |line: &str| info!(target: LOG, app, instance, pid, "{line}");
     let err = |line: &str| warn!(target: LOG, app, instance, pid, "{line}");
+    let is_starting = matches!(process.state, State::Starting { .. });
+    let errors = &mut process.start_errors;
+    let mut err = |line: &str| {
+        err(line);
+        if is_starting && errors.len() < START_ERRORS_BYTES {
+            errors.push_str(line);
+            errors.push('\n');
+        }
+    };
     process.stdout.read(out);
-    process.stderr.read(err);
+    process.stderr.read(&mut err);
     if is_over {
         process.stdout.flush(out);
-        process.stderr.flush(err);
+        process.stderr.flush(&mut err);
     }
 }
 
 fn reply(job: &Job, why: Unanswered, text: Option<String>) {
-    job.outlet.put(Mail::Unanswered(job.number, why, text));
-}
-
-/// Hands over one of the events of the process itself.
-fn hand_own(process: &mut Process, name: EventName, now: Instant) {
-    let mut frame = Vec::new();
-    if encode(&mut frame, Limits::default(), &EventHead::new(0, name), &[]).is_ok() {
-        process.hand(name, &frame, None, now);
-    }
-}
-
-/// Takes a frame of a process.
-fn frame(
-    process: &mut Process,
-    head: &[u8],
-    payload: &[u8],
-    options: &Options,
-    shared: &Arc<Shared>,
-    news: &mut News,
-    now: Instant,
-) -> Result<(), String> {
-    let read = Frame { head, payload };
-    let envelope: Envelope = serde_json::from_slice(head).map_err(|error| error.to_string())?;
-    let is_begun = process.events != 0 || process.state == State::Ready;
-    match (envelope.kind, is_begun) {
-        (FrameKind::Hello, false) => hello(process, read, options, news, shared, now),
-        (FrameKind::Answer, true) => {
-            let id = envelope.id.unwrap_or_default();
-            let Some(in_hand) = process.answered(id, now) else {
-                return Err(format!("it answered event {id}, which is not in its hands"));
-            };
-            match (in_hand.name, in_hand.job) {
-                (_, Some(job)) => put(process.key, &job.outlet, Some((job.number, id)), read),
-                (EventName::Start, None) => {
-                    own_failure(read, id, EventName::Start)?;
-                    ready(process, news, shared);
-                }
-                (_, None) => return Err(String::new()),
-            }
-            Ok(())
-        }
-        (FrameKind::Effects | FrameKind::Call, true) => {
-            let is_call = envelope.kind == FrameKind::Call;
-            let id = match is_call {
-                true => envelope.event.as_ref().and_then(Value::as_u64),
-                false => envelope.id,
-            };
-            let in_hand = id.and_then(|id| Some((id, process.in_hand.get(&id)?)));
-            match in_hand {
-                Some((id, in_hand)) => {
-                    if let Some(job) = &in_hand.job {
-                        put(process.key, &job.outlet, Some((job.number, id)), read);
-                    }
-                }
-                None if id.is_some() && !is_call => {
-                    return Err("it names an event that is not in its hands".to_owned());
-                }
-                None => {
-                    if let Some(outlet) = shared.first_user() {
-                        put(process.key, &outlet, None, read);
-                    }
-                }
-            }
-            Ok(())
-        }
-        // The result of the call goes to a process that passes it over.
-        (FrameKind::Cancel, true) => Ok(()),
-        _ => Err("a frame that has no place there".to_owned()),
-    }
-}
-
-/// Leaves a frame with a server thread.
-fn put(process: ProcessKey, outlet: &Outlet, event: Option<(u64, u64)>, frame: Frame<'_>) {
-    outlet.put(Mail::Frame {
-        process,
-        event,
-        bytes: [frame.head, frame.payload].concat(),
-        head_bytes: frame.head.len(),
-    });
-}
-
-/// Returns an error where the handler of the process's own event has failed.
-fn own_failure(frame: Frame<'_>, id: u64, name: EventName) -> Result<(), String> {
-    let read = FromWorker::read(frame, |one| (one == id).then_some(name));
-    match read.map_err(|error| error.message)? {
-        FromWorker::Handled(handled) => match handled.end {
-            Some(HandlerEnd::Failed(text)) => Err(format!("start: {text}")),
-            _ => Ok(()),
-        },
-        _ => Ok(()),
-    }
-}
-
-fn hello(
-    process: &mut Process,
-    frame: Frame<'_>,
-    options: &Options,
-    news: &mut News,
-    shared: &Arc<Shared>,
-    now: Instant,
-) -> Result<(), String> {
-    let read = FromWorker::read(frame, |_| None).map_err(|error| error.message)?;
-    let FromWorker::Hello(hello) = read else {
-        return Err("its first frame is no hello".to_owned());
-    };
-    let own = RawValue::from_string(options.options.clone()).ok();
-    let offer = AppDescription {
-        app: &options.name,
-        instance: process.instance,
-        limits: Limits::default(),
-        options: own.as_deref(),
-    };
-    let mut bytes = Vec::new();
-    let (is_written, refused) = match offer.answer(&hello) {
-        Ok(welcome) => (encode(&mut bytes, Limits::default(), &welcome, &[]), None),
-        Err(refuse) => {
-            let why = refuse.message.to_string();
-            (
-                encode(&mut bytes, Limits::default(), &refuse, &[]),
-                Some(why),
-            )
-        }
-    };
-    is_written.map_err(|error| error.to_string())?;
-    process.write_frame(&bytes);
-    if let Some(why) = refused {
-        process.flush();
-        return Err(format!("it is refused: {why}"));
-    }
-    let names = EventName::ALL.iter();
-    let handled = names.filter(|name| hello.events.iter().any(|one| one == name.name()));
-    process.events = handled.map(|name| bit(*name)).sum();
-    process.concurrency = hello.concurrency as usize;
-    let (app, pid, sdk) = (&options.name, process.pid(), &hello.sdk);
-    debug!(target: LOG, app, pid, %sdk, concurrency = process.concurrency, "a process says hello");
-    if process.events & bit(EventName::Start) != 0 {
-        hand_own(process, EventName::Start, now);
-    } else {
-        ready(process, news, shared);
-    }
-    Ok(())
-}
-
-fn ready(process: &mut Process, news: &mut News, shared: &Arc<Shared>) {
-    process.state = State::Ready;
-    news.is_ready = true;
-    shared.set_ready(process.events);
+    job.outlet
+        .mail
+        .push(Mail::Unanswered(job.number, why, text));
 }

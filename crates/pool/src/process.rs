@@ -1,4 +1,4 @@
-//! One process: its socket, its output, and the events in its hands.
+//! One process: its socket, its output and its current events.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -11,80 +11,93 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 use veche_runtime::wire::{Decoder, EventName, Limits, PREFIX_BYTES};
 
+use crate::figures::RestartReason;
 use crate::lines::Lines;
-use crate::program::Options;
+use crate::options::Options;
 use crate::shared::{Job, ProcessKey};
 
 /// Moves the socket from standard input to descriptor 3, then becomes the command.
 const SHELL: &str = r#"exec "$0" "$@" 3<&0 </dev/null"#;
 
-/// Bytes of one read.
+/// The maximum number of bytes of one read.
 const READ_BYTES: usize = 256 << 10;
 
-/// A process has no more events than these waiting in its socket.
-const AHEAD_MAX: usize = 32;
+/// Most events that wait in the socket of a process.
+const AHEAD_MAX: u128 = 256;
 
-/// A handler that takes longer gets its events one at a time.
+/// Time that the events waiting in the socket of a process may take together. One write then carries as many events as
+/// the process handles in this time, and none waits much longer behind others than its own handler takes.
+const AHEAD_TIME: Duration = Duration::from_millis(1);
+
+/// A process with slower handlers gets its events one at a time.
 const QUICK: Duration = Duration::from_micros(200);
 
-/// What a frame of an event begins with, before its id.
+/// The beginning of an event's frame, before its id.
 const HEAD: &[u8] = br#"{"type":"event","id":"#;
 
-/// How far a process is.
+/// The state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It has until then to say hello and to answer the event `start`.
+    /// The deadline for the process to send hello and to answer the event `start`.
     Starting { until: Instant },
-    /// It takes events.
+    /// Ready: it has answered the event `start` and takes events.
     Ready,
-    /// It was asked to end, and is ended then.
+    /// Requested to stop, and killed at that time.
     Stopping { until: Instant },
-    /// Its socket is closed, and it is killed then.
+    /// The process's socket is closed; it is killed at this time.
     Over { until: Instant },
 }
 
-/// An event in the hands of a process.
+/// An event assigned to a process.
 #[derive(Debug)]
 pub(crate) struct InHand {
     /// `None` for the events `start` and `stop`.
     pub(crate) job: Option<Job>,
     pub(crate) name: EventName,
-    /// When the process could begin with it; `None`: it is behind others.
+    /// When the process could begin with the event; `None`: other events come first.
     pub(crate) since: Option<Instant>,
 }
 
-/// See the module's text.
+/// One process of a pool.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) key: ProcessKey,
     pub(crate) instance: u32,
     pub(crate) state: State,
-    /// The process that ends once this one is ready.
+    /// The process that is ended once this one is ready.
     pub(crate) replaces: Option<ProcessKey>,
     /// Why another one is to take its place.
-    pub(crate) worn: Option<&'static str>,
+    pub(crate) worn: Option<RestartReason>,
+    /// Whether it was asked to end.
+    pub(crate) is_asked: bool,
     pub(crate) started: Instant,
     pub(crate) in_hand: BTreeMap<u64, InHand>,
+    /// Resident memory when it was last looked at.
+    pub(crate) rss_bytes: u64,
     /// Events that were answered.
     pub(crate) jobs: u64,
-    /// Set of the events that it handles.
+    /// The set of events that the process handles.
     pub(crate) events: u32,
     pub(crate) concurrency: usize,
     child: Child,
     pub(crate) stdout: Lines<ChildStdout>,
     pub(crate) stderr: Lines<ChildStderr>,
+    /// The latest lines of its error output, while it starts.
+    pub(crate) start_errors: String,
     socket: Option<UnixStream>,
     decoder: Decoder,
     output: Vec<u8>,
     written: usize,
     last_id: u64,
-    /// The time that an event takes, of late.
+    /// The recent average duration of an event.
     pace: Duration,
     answered: Option<Instant>,
+    /// Whether it has had an event other than its own `start` and `stop`.
+    is_used: bool,
 }
 
 impl Process {
-    /// Starts a process.
+    /// Starts the command with a socket to this process.
     pub(crate) fn start(
         options: &Options,
         key: ProcessKey,
@@ -115,6 +128,8 @@ impl Process {
             },
             replaces: None,
             worn: None,
+            is_asked: false,
+            rss_bytes: 0,
             started: now,
             in_hand: BTreeMap::new(),
             jobs: 0,
@@ -122,6 +137,7 @@ impl Process {
             concurrency: 1,
             stdout: Lines::new(child.stdout.take()),
             stderr: Lines::new(child.stderr.take()),
+            start_errors: String::new(),
             child,
             socket: Some(ours),
             decoder: Decoder::new(Limits::default()),
@@ -130,6 +146,7 @@ impl Process {
             last_id: 0,
             pace: QUICK * 2,
             answered: None,
+            is_used: false,
         })
     }
 
@@ -141,47 +158,51 @@ impl Process {
         self.socket.as_ref()
     }
 
-    /// Returns whether there are bytes that the socket had no room for.
+    /// Returns whether the socket has not accepted all bytes.
     pub(crate) fn has_output(&self) -> bool {
         self.written < self.output.len()
     }
 
-    /// Returns how many more events it takes now.
+    /// Returns how many more events the process accepts now.
     pub(crate) fn room(&self) -> usize {
         if self.state != State::Ready {
             return 0;
         }
-        let ahead = if self.pace < QUICK { AHEAD_MAX } else { 0 };
+        let ahead = match self.pace < QUICK {
+            true => (AHEAD_TIME.as_nanos() / self.pace.as_nanos().max(1)).min(AHEAD_MAX) as usize,
+            false => 0,
+        };
         (self.concurrency + ahead).saturating_sub(self.in_hand.len())
     }
 
-    /// Puts a whole frame behind what is to be written.
+    /// Appends a whole frame to the output.
     pub(crate) fn write_frame(&mut self, frame: &[u8]) {
         self.output.extend_from_slice(frame);
     }
 
-    /// Hands over an event, whose frame has an id of 0, and whose outcome goes where the job says.
+    /// Sends an event, whose frame has an id of 0, and whose outcome goes to the origin in the job.
     pub(crate) fn hand(&mut self, name: EventName, frame: &[u8], job: Option<Job>, now: Instant) {
         self.last_id += 1;
         let id = self.last_id.to_string();
         let (prefix, rest) = frame.split_at(PREFIX_BYTES);
         let mut head = [0; 4];
         head.copy_from_slice(&prefix[..4]);
-        // The id of one digit makes way for another one.
+        // The id of one digit is replaced by the real one.
         let head_bytes = u32::from_le_bytes(head) + id.len() as u32 - 1;
         self.output.extend_from_slice(&head_bytes.to_le_bytes());
         self.output.extend_from_slice(&prefix[4..]);
         self.output.extend_from_slice(HEAD);
         self.output.extend_from_slice(id.as_bytes());
         self.output.extend_from_slice(&rest[HEAD.len() + 1..]);
+        self.is_used |= job.is_some();
         let is_begun = self.in_hand.len() < self.concurrency;
         let since = is_begun.then_some(now);
         self.in_hand
             .insert(self.last_id, InHand { job, name, since });
     }
 
-    /// Takes an event out of the hands of the process.
-    pub(crate) fn answered(&mut self, id: u64, now: Instant) -> Option<InHand> {
+    /// Takes an event out of the hands of the process. Returns it and the time that it took.
+    pub(crate) fn answered(&mut self, id: u64, now: Instant) -> Option<(InHand, Duration)> {
         let taken = self.in_hand.remove(&id)?;
         self.jobs += 1;
         let begun = taken.since.unwrap_or(now);
@@ -192,17 +213,24 @@ impl Process {
         for next in self.in_hand.values_mut().take(self.concurrency) {
             next.since.get_or_insert(now);
         }
-        Some(taken)
+        Some((taken, took))
     }
 
-    /// Returns the event that has been handled for longest, and since when.
+    /// Returns when the process last had an event in hand; `None` while it has one, and before the first: its successor
+    /// would be no fresher.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        let is_idle = self.is_used && self.in_hand.is_empty();
+        self.answered.filter(|_| is_idle)
+    }
+
+    /// Returns the event that has been handled for the longest time, and its start.
     pub(crate) fn oldest(&self) -> Option<(Instant, EventName)> {
         let begun = self.in_hand.values().take(self.concurrency);
         let begun = begun.filter_map(|one| Some((one.since?, one.name)));
         begun.min_by_key(|(since, _)| *since)
     }
 
-    /// Writes what the socket has room for; `false` where it is broken.
+    /// Writes as much as the socket accepts; `false` if it is broken.
     pub(crate) fn flush(&mut self) -> bool {
         let Some(socket) = &mut self.socket else {
             return true;
@@ -223,7 +251,8 @@ impl Process {
         true
     }
 
-    /// Reads once and hands over each frame, head and payload; an error ends the process, and is empty at the socket's end.
+    /// Reads once and passes on each frame, head and payload; an error ends the process, and is empty at the end of the
+    /// socket.
     pub(crate) fn read(
         &mut self,
         buffer: &mut Vec<u8>,
@@ -237,7 +266,7 @@ impl Process {
             Ok(0) => {
                 let is_within = self.decoder.is_within_frame();
                 let why = if is_within {
-                    "it ended within a frame"
+                    "its output ended within a frame"
                 } else {
                     ""
                 };
@@ -261,14 +290,16 @@ impl Process {
                         break Err(why);
                     }
                 }
-                Err(error) => break Err(format!("it does not speak the protocol: {error}")),
+                Err(error) => {
+                    break Err(format!("its output is not the runtime protocol: {error}"));
+                }
             }
         };
         self.decoder = decoder;
         result
     }
 
-    /// Closes the socket.
+    /// Closes the socket; the process is killed at `until` unless it has ended.
     pub(crate) fn close(&mut self, until: Instant) {
         self.socket = None;
         self.output.clear();
@@ -276,18 +307,18 @@ impl Process {
         self.state = State::Over { until };
     }
 
-    /// Kills the process with all that it has started.
+    /// Kills the process and all its children.
     pub(crate) fn kill(&self) {
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
     }
 
-    /// Returns how the process has ended, once it has.
+    /// Returns the process's exit status, once it has ended.
     pub(crate) fn reap(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Returns the resident memory in bytes.
-    pub(crate) fn rss_bytes(&self) -> Option<u64> {
+    /// Returns the resident memory in bytes now.
+    pub(crate) fn read_rss_bytes(&self) -> Option<u64> {
         let path = format!("/proc/{}/statm", self.pid());
         let text = std::fs::read_to_string(path).ok()?;
         let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;

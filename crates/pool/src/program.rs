@@ -1,42 +1,11 @@
-//! An application as its configuration describes it, and the pool that runs it.
+//! One generation of an application, and the pool that runs it.
 
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
+use crate::figures::PoolFigures;
 use crate::manager;
+use crate::options::Options;
 use crate::shared::Shared;
-
-/// What an application's configuration says about its processes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Options {
-    /// The application's name.
-    pub name: String,
-    /// The program and its arguments.
-    pub command: Vec<String>,
-    /// The folder in which the processes begin.
-    pub folder: PathBuf,
-    /// The application's own options, one JSON object.
-    pub options: String,
-    /// The number of processes, at least 1.
-    pub workers: u32,
-    /// Events after which a process is replaced; 0 for any number.
-    pub jobs_max: u64,
-    /// The age at which a process is replaced.
-    pub ttl: Option<Duration>,
-    /// Handshakes and requests that wait for a process at most.
-    pub queue: usize,
-    /// The longest wait of an event for a process.
-    pub queue_timeout: Duration,
-    /// The time from the start of a process to its first answer.
-    pub start_timeout: Duration,
-    /// The time of a process to end after it is asked to.
-    pub stop_timeout: Duration,
-    /// The time of one event.
-    pub event_timeout: Duration,
-    /// Resident memory in bytes at which a process is replaced.
-    pub rss_bytes_max: Option<u64>,
-}
 
 /// One generation of an application, shared by all server threads.
 #[derive(Clone, Debug)]
@@ -45,18 +14,23 @@ pub struct Program(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     options: Options,
+    figures: Arc<PoolFigures>,
     pool: OnceLock<Result<Arc<Shared>, String>>,
 }
 
 impl Program {
-    /// Returns an application none of whose processes has begun.
+    /// Returns an application none of whose processes has begun, and which counts in these figures.
     #[must_use]
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: Options, figures: Arc<PoolFigures>) -> Self {
         let pool = OnceLock::new();
-        Self(Arc::new(Inner { options, pool }))
+        Self(Arc::new(Inner {
+            options,
+            figures,
+            pool,
+        }))
     }
 
-    /// Returns what the configuration says.
+    /// Returns the configured options.
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.0.options
@@ -68,9 +42,11 @@ impl Program {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Returns the pool, whose processes begin with the first call.
+    /// Returns the pool, whose processes start with the first call.
     pub(crate) fn pool(&self) -> Result<&Arc<Shared>, String> {
-        let pool = self.0.pool.get_or_init(|| manager::start(&self.0.options));
+        let inner = &self.0;
+        let start = || manager::start(&inner.options, Arc::clone(&inner.figures));
+        let pool = inner.pool.get_or_init(start);
         pool.as_ref().map_err(Clone::clone)
     }
 }

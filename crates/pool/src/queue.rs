@@ -8,23 +8,24 @@ use veche_runtime::wire::EventName;
 use crate::shared::{Job, Outlet};
 use std::sync::Arc;
 
-/// See the module's text. Events of one connection never wait together, so only the time of arrival orders them.
+/// The events that wait for a process. Events of one connection never wait together, so they are ordered by arrival
+/// only.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     jobs: VecDeque<(Instant, Job)>,
-    /// Ends of connections, which wait for as long as it takes.
+    /// Closes of connections, which wait without a time limit.
     ends: VecDeque<(Instant, Job)>,
 }
 
 impl Queue {
-    /// Adds an event; gives back one that has to be refused since the queue is full.
+    /// Adds an event; returns one that must be refused because the queue is full.
     pub(crate) fn push(&mut self, job: Job, max: usize, now: Instant) -> Option<Job> {
         let is_end = matches!(job.name, EventName::Close | EventName::Disconnect);
         if is_end {
             self.ends.push_back((now, job));
             return None;
         }
-        // A message was read already, and its connection is not read meanwhile.
+        // A message was already read, and its connection is paused meanwhile.
         let must_wait = matches!(job.name, EventName::Message | EventName::ClientMessage);
         if !must_wait && self.jobs.len() >= max {
             return Some(job);
@@ -33,8 +34,8 @@ impl Queue {
         None
     }
 
-    /// Takes the event that has waited for longest.
-    pub(crate) fn pop(&mut self) -> Option<Job> {
+    /// Takes the event that has waited for longest, and the time of its arrival.
+    pub(crate) fn pop(&mut self) -> Option<(Instant, Job)> {
         let (first, end) = (self.jobs.front(), self.ends.front());
         let takes_end = match (first, end) {
             (Some((at, _)), Some((end_at, _))) => end_at <= at,
@@ -46,10 +47,10 @@ impl Queue {
         } else {
             &mut self.jobs
         };
-        queue.pop_front().map(|(_, job)| job)
+        queue.pop_front()
     }
 
-    /// Takes an event that has waited for too long.
+    /// Removes and returns an event that has waited for too long.
     pub(crate) fn pop_late(&mut self, patience: Duration, now: Instant) -> Option<Job> {
         let (at, _) = self.jobs.front()?;
         if now.saturating_duration_since(*at) < patience {
@@ -58,7 +59,7 @@ impl Queue {
         self.jobs.pop_front().map(|(_, job)| job)
     }
 
-    /// Forgets an event whose answer is not wanted.
+    /// Removes an event whose answer is no longer needed.
     pub(crate) fn cancel(&mut self, number: u64, outlet: &Arc<Outlet>) -> bool {
         let before = self.jobs.len();
         let is_it = |job: &Job| job.number == number && Arc::ptr_eq(&job.outlet, outlet);
@@ -66,9 +67,14 @@ impl Queue {
         self.jobs.len() < before
     }
 
-    /// Returns when the next event has waited for too long.
+    /// Returns the time at which the next event will have waited for too long.
     pub(crate) fn due(&self, patience: Duration) -> Option<Instant> {
         self.jobs.front().map(|(at, _)| *at + patience)
+    }
+
+    /// Returns the number of waiting events.
+    pub(crate) fn len(&self) -> usize {
+        self.jobs.len() + self.ends.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -103,7 +109,7 @@ mod tests {
         let later = now + patience;
         let mut late = || queue.pop_late(patience, later).map(|job| job.number);
         assert_eq!((late(), late(), late()), (Some(1), Some(3), None));
-        assert_eq!(queue.pop().map(|job| job.number), Some(4));
+        assert_eq!(queue.pop().map(|(_, job)| job.number), Some(4));
         assert!(queue.is_empty());
     }
 
@@ -117,7 +123,7 @@ mod tests {
             assert!(queue.push(job(name, number as u64), 9, at).is_none());
         }
         for number in 0..3 {
-            assert_eq!(queue.pop().map(|job| job.number), Some(number));
+            assert_eq!(queue.pop().map(|(_, job)| job.number), Some(number));
         }
     }
 }

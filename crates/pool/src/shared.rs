@@ -1,4 +1,4 @@
-//! What lies between the server threads and the thread of a pool.
+//! The queues between the server threads and the thread of a pool.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -8,29 +8,31 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use veche_runtime::wire::EventName;
 
+use crate::inbox::Inbox;
+
 /// Wakes a server thread.
 pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// An event on its way to a process.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// Where its outcome goes.
+    /// The recipient of the outcome.
     pub(crate) outlet: Arc<Outlet>,
-    /// By which the server thread knows it.
+    /// The number by which the server thread identifies the event.
     pub(crate) number: u64,
     pub(crate) name: EventName,
     /// The frame, with an id of 0.
     pub(crate) frame: Vec<u8>,
 }
 
-/// What a server thread wants of the pool.
+/// A request of a server thread to the pool.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// An event is to be handled.
+    /// Requests the handling of an event.
     Job(Job),
-    /// The answer to an event is not wanted any more.
+    /// The answer to an event is no longer needed.
     Cancel(u64, Arc<Outlet>),
-    /// A whole frame for a process, if it still runs.
+    /// A complete frame for a process, ignored if the process has ended.
     Frame(ProcessKey, Vec<u8>),
 }
 
@@ -38,36 +40,37 @@ pub(crate) enum Order {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ProcessKey(pub(crate) u64);
 
-/// Why an event has no answer.
+/// The reason why an event has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unanswered {
-    /// Its process ended, or was ended.
+    /// The process ended or was killed.
     Failed,
-    /// It found no room in the queue, or no process in time.
+    /// The queue was full, or no process was free in time.
     Busy,
     /// The application has no handler for it.
     Unhandled,
 }
 
-/// What a pool has for a server thread.
+/// A message of a pool for a server thread.
 #[derive(Debug)]
 pub(crate) enum Mail {
-    /// A frame of a process; `event` is the event's number and id, where there is one.
+    /// A frame of a process; `event` is the event's number and id, if any.
     Frame {
         process: ProcessKey,
         event: Option<(u64, u64)>,
-        /// Head and payload.
+        /// The frame's head and payload.
         bytes: Vec<u8>,
         head_bytes: usize,
     },
-    /// An event ends without an answer; the text is for the log.
+    /// An event has ended without an answer; the text is for the log.
     Unanswered(u64, Unanswered, Option<String>),
+    /// A process has not begun to take events; the text is for the log.
+    NotStarted(String),
 }
 
-/// Mail for one server thread.
+/// The queue of messages for one server thread.
 pub(crate) struct Outlet {
-    mail: Mutex<Vec<Mail>>,
-    has_mail: AtomicBool,
+    pub(crate) mail: Inbox<Mail>,
     wake: Mutex<Option<Wake>>,
 }
 
@@ -80,8 +83,7 @@ impl std::fmt::Debug for Outlet {
 impl Outlet {
     pub(crate) fn new(wake: Option<Wake>) -> Self {
         Self {
-            mail: Mutex::default(),
-            has_mail: AtomicBool::new(false),
+            mail: Inbox::new(),
             wake: Mutex::new(wake),
         }
     }
@@ -90,35 +92,24 @@ impl Outlet {
         *self.wake.lock() = Some(wake);
     }
 
-    /// Leaves mail; the first in an empty box wakes the server thread.
-    pub(crate) fn put(&self, mail: Mail) {
-        self.mail.lock().push(mail);
-        if !self.has_mail.swap(true, Ordering::AcqRel) {
+    /// Wakes the server thread if there is mail that it does not know of.
+    fn announce(&self) {
+        if self.mail.announce() {
             let wake = self.wake.lock().clone();
             if let Some(wake) = wake {
                 wake();
             }
         }
     }
-
-    pub(crate) fn has_mail(&self) -> bool {
-        self.has_mail.load(Ordering::Acquire)
-    }
-
-    /// Takes all mail in exchange for an empty vector.
-    pub(crate) fn take(&self, empty: &mut Vec<Mail>) {
-        self.has_mail.store(false, Ordering::Release);
-        std::mem::swap(&mut *self.mail.lock(), empty);
-    }
 }
 
-/// One pool, as its users know it.
+/// A pool as seen by its users.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    orders: Mutex<Vec<Order>>,
-    /// Counts up when there is something in an empty inbox.
+    pub(crate) orders: Inbox<Order>,
+    /// Counts up when orders are announced.
     waker: OwnedFd,
-    /// The boxes of all server threads that have joined.
+    /// The queues of all server threads that have joined.
     users: Mutex<Vec<Arc<Outlet>>>,
     /// Bit `n` stands for the event `EventName::ALL[n]`; meaningful once a process is ready.
     events: AtomicU32,
@@ -128,7 +119,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new() -> rustix::io::Result<Self> {
         Ok(Self {
-            orders: Mutex::default(),
+            orders: Inbox::new(),
             waker: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             users: Mutex::default(),
             events: AtomicU32::new(0),
@@ -140,24 +131,21 @@ impl Shared {
         &self.waker
     }
 
-    pub(crate) fn order(&self, order: Order) {
-        let mut orders = self.orders.lock();
-        let is_first = orders.is_empty();
-        orders.push(order);
-        drop(orders);
-        if is_first {
+    /// Wakes the pool if there are orders that it does not know of.
+    pub(crate) fn announce_orders(&self) {
+        if self.orders.announce() {
             self.wake();
         }
     }
 
-    fn wake(&self) {
-        // A counter that is full wakes as well.
-        let _ = rustix::io::write(&self.waker, &1_u64.to_ne_bytes());
+    /// Wakes the server threads with mail that they do not know of.
+    pub(crate) fn announce_mail(&self) {
+        self.users.lock().iter().for_each(|user| user.announce());
     }
 
-    /// Takes all orders in exchange for an empty vector.
-    pub(crate) fn take(&self, empty: &mut Vec<Order>) {
-        std::mem::swap(&mut *self.orders.lock(), empty);
+    fn wake(&self) {
+        // A counter at its maximum wakes as well.
+        let _ = rustix::io::write(&self.waker, &1_u64.to_ne_bytes());
     }
 
     pub(crate) fn join(&self, outlet: &Arc<Outlet>) {
@@ -170,12 +158,12 @@ impl Shared {
         self.wake();
     }
 
-    /// Returns the box of the server thread that joined first.
+    /// Returns the queue of the server thread that joined first.
     pub(crate) fn first_user(&self) -> Option<Arc<Outlet>> {
         self.users.lock().first().cloned()
     }
 
-    /// Notes the events that processes handle, the first of which is ready now.
+    /// Sets the events that processes handle; the first process is ready now.
     pub(crate) fn set_ready(&self, events: u32) {
         self.events.store(events, Ordering::Release);
         self.is_ready.store(true, Ordering::Release);
@@ -185,7 +173,7 @@ impl Shared {
         self.is_ready.load(Ordering::Acquire)
     }
 
-    /// Returns whether such events are handled; true as long as that is not known.
+    /// Returns whether such events are handled; true until that is known.
     pub(crate) fn handles(&self, event: EventName) -> bool {
         !self.is_ready() || self.events.load(Ordering::Acquire) & bit(event) != 0
     }

@@ -24,27 +24,27 @@ use crate::link::Link;
 use crate::program::Program;
 use crate::shared::{Job, Mail, Order, ProcessKey, Unanswered, Wake};
 
-/// Mail is looked for so often where nothing wakes the server thread.
+/// The interval of checking for messages if the server thread can't be woken.
 const POLL_MS: u64 = 1;
 
-/// See the module's text.
+/// The runtime of one application on one server thread.
 #[derive(Debug)]
 pub struct Workers {
     program: Program,
     /// The generation that gets events; `None` once the application has ended.
     link: Option<Link>,
-    /// A newer generation, which gets them once a process of it is ready.
+    /// A newer generation, which gets events once one of its processes is ready.
     newer: Option<Link>,
-    /// Generations before, with the events that they have not answered.
+    /// Older generations, which still have unanswered events.
     older: Vec<Link>,
     worker: u16,
     wake: WakeOf,
     connections: Connections,
     in_hand: HashMap<u64, InHand, FixedState>,
-    /// Effects of accepted handshakes, which count once the connection is open.
+    /// Effects of accepted handshakes, which apply once the connection is open.
     #[expect(
         clippy::type_complexity,
-        reason = "an effect and its frame, as they came"
+        reason = "an effect and its frame, as received"
     )]
     opening: HashMap<ConnectionId, Vec<(Box<[u8]>, usize)>, FixedState>,
     calls: HashMap<u64, Call, FixedState>,
@@ -56,7 +56,7 @@ pub struct Workers {
     is_stopping: bool,
 }
 
-/// Wakes the server thread, where it can be woken.
+/// Wakes the server thread, if it can be woken.
 #[derive(Clone, Default)]
 struct WakeOf(Option<Wake>);
 
@@ -66,17 +66,17 @@ impl std::fmt::Debug for WakeOf {
     }
 }
 
-/// An event that a process or the queue has.
+/// An event assigned to a process or queued.
 #[derive(Clone, Copy, Debug)]
 struct InHand {
     name: EventName,
     origin: EventOrigin,
-    /// Nothing is waiting for the answer any more.
+    /// Whether the answer is no longer needed.
     is_unwanted: bool,
     generation: u64,
 }
 
-/// A call of a handler that waits for its result.
+/// A handler's call that waits for its result.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     id: u64,
@@ -85,7 +85,7 @@ struct Call {
 }
 
 impl Workers {
-    /// Returns all links, the one that gets events first.
+    /// Returns all links, starting with the one that gets events.
     fn links(&self) -> impl Iterator<Item = &Link> {
         let others = self.newer.iter().chain(&self.older);
         self.link.iter().chain(others)
@@ -101,7 +101,7 @@ impl Workers {
         link.is_some_and(|link| link.pool.handles(name))
     }
 
-    /// Has an event handled; `false` where it is not to be.
+    /// Starts the handling of an event; returns `false` if there is none.
     fn ask(&mut self, event: &Event<'_>, name: EventName, origin: EventOrigin) -> bool {
         let Some(link) = &self.link else {
             return false;
@@ -138,7 +138,7 @@ impl Workers {
             return true;
         }
         self.last += 1;
-        link.pool.order(Order::Job(Job {
+        link.order(Order::Job(Job {
             outlet: link.outlet.clone(),
             number: self.last,
             name,
@@ -153,18 +153,18 @@ impl Workers {
         self.effects.log(Level::Error, text, None);
     }
 
-    /// Takes what pools have for this thread.
+    /// Takes the messages of pools for this thread.
     fn take_mail(&mut self, now: Now) {
         self.now_ms = now.mono_ms;
         for place in 0..self.links().count() {
             let link = self.links().nth(place);
-            let Some(link) = link.filter(|link| link.outlet.has_mail()) else {
+            let Some(link) = link.filter(|link| link.outlet.mail.is_announced()) else {
                 continue;
             };
             let generation = link.generation;
             let mut mail = mem::take(&mut self.mail);
             if let Some(link) = self.links().nth(place) {
-                link.outlet.take(&mut mail);
+                link.outlet.mail.take(&mut mail);
             }
             for letter in mail.drain(..) {
                 self.take_letter(letter, generation);
@@ -180,6 +180,7 @@ impl Workers {
                     self.unanswered(in_hand, why, text);
                 }
             }
+            Mail::NotStarted(text) => self.effects.log(Level::Error, text, None),
             Mail::Frame {
                 process,
                 event,
@@ -221,7 +222,7 @@ impl Workers {
                 if let EventOrigin::Handshake(of) = origin {
                     self.handshake(of, handled, is_end, &bytes, head_bytes);
                 } else if !self.carry(handled, origin) {
-                    self.log(in_hand.name, "too much is sent at once");
+                    self.log(in_hand.name, "too much data is sent at once");
                     if is_end {
                         self.fail(origin);
                     }
@@ -259,7 +260,7 @@ impl Workers {
         }
     }
 
-    /// The handler of a handshake has got so far: what it wants done counts once the connection is open.
+    /// Stores the effects of a handshake's handler until the connection is open; replies when the handler ends.
     fn handshake(
         &mut self,
         of: ConnectionId,
@@ -288,7 +289,7 @@ impl Workers {
         }
     }
 
-    /// Carries out what the handler of a handshake wanted, now that the connection is open.
+    /// Applies the effects of a handshake's handler, now that the connection is open.
     fn opened(&mut self, of: ConnectionId) {
         for (bytes, head_bytes) in self.opening.remove(&of).unwrap_or_default() {
             let read = FromWorker::read(frame_of(&bytes, head_bytes), |_| Some(EventName::Open));
@@ -301,7 +302,7 @@ impl Workers {
         }
     }
 
-    /// Leaves what a handler wants done among the effects; `false` where they have no room.
+    /// Adds a handler's effects; `false` if they exceed the limits.
     fn carry(&mut self, handled: HandlerOutput<'_>, origin: EventOrigin) -> bool {
         let carrier = EffectBuilder {
             worker: self.worker,
@@ -345,6 +346,17 @@ impl Workers {
             self.result(waiting, &head, &[]);
             return;
         }
+        if let CallRequest::Outside(outside) = call.request {
+            match outside.call(&self.program.options().databases) {
+                Ok(call) => {
+                    let (token, call) = (self.token(), Box::new(call));
+                    self.effects.list.push(Effect::Call { call, token });
+                    self.calls.insert(token.0, waiting);
+                }
+                Err(error) => self.result(waiting, &ResultHead::failed(waiting.id, &error), &[]),
+            }
+            return;
+        }
         let token = self.token();
         let carrier = EffectBuilder {
             worker: self.worker,
@@ -355,7 +367,7 @@ impl Workers {
                 self.calls.insert(token.0, waiting);
             }
             Ok(false) => {
-                let words = "it is not possible here";
+                let words = "not possible here";
                 let fault = CallError::new(CallErrorKind::Invalid, words.to_owned());
                 let head = ResultHead::failed(waiting.id, &fault);
                 self.result(waiting, &head, &[]);
@@ -383,11 +395,11 @@ impl Workers {
         }
         let link = self.links().find(|link| link.generation == call.generation);
         if let Some(link) = link {
-            link.pool.order(Order::Frame(call.process, frame));
+            link.order(Order::Frame(call.process, frame));
         }
     }
 
-    /// An event ends without an answer.
+    /// Handles an event that ended without an answer.
     fn unanswered(&mut self, in_hand: InHand, why: Unanswered, text: Option<String>) {
         let origin = in_hand.origin;
         let level = match why {
@@ -414,7 +426,7 @@ impl Workers {
         self.done(origin);
     }
 
-    /// Goes on as if the application had no handler, which it has not.
+    /// Continues without a handler, since the application has none.
     fn pass(&mut self, origin: EventOrigin) {
         match origin {
             EventOrigin::Handshake(of) => {
@@ -428,7 +440,7 @@ impl Workers {
                 });
             }
             EventOrigin::Connection(of) => self.effects.list.push(Effect::Ready { of }),
-            _ => self.refuse(origin, 426, "this path speaks WebSocket\n"),
+            _ => self.refuse(origin, 426, "this path requires a WebSocket\n"),
         }
     }
 
@@ -439,7 +451,7 @@ impl Workers {
         }
     }
 
-    /// Answers a handshake, a request or a hook by a refusal.
+    /// Refuses a handshake, a request or a hook.
     fn refuse(&mut self, origin: EventOrigin, status: u16, words: &str) {
         let headers = vec![(
             "Content-Type".to_owned(),
@@ -472,7 +484,7 @@ impl Workers {
         self.effects.list.push(effect);
     }
 
-    /// An event has ended: the one behind it begins.
+    /// Ends an event and starts the next one of its connection.
     fn done(&mut self, origin: EventOrigin) {
         let EventOrigin::Connection(of) = origin else {
             return;
@@ -486,14 +498,14 @@ impl Workers {
         }
     }
 
-    /// Hands over the end of a connection, after which the application knows it no more.
+    /// Reports the end of a connection to the application and forgets the connection.
     fn close(&mut self, id: ConnectionId, code: u16, reason: &str) {
         let event = Event::Close { id, code, reason };
         self.ask(&event, EventName::Close, EventOrigin::Connection(id));
         self.connections.remove(&id);
     }
 
-    /// Gives up an event whose answer is not wanted any more.
+    /// Cancels an event whose answer is no longer needed.
     fn give_up(&mut self, is_it: impl Fn(EventOrigin) -> bool) {
         let found = self.in_hand.iter_mut().find(|(_, one)| is_it(one.origin));
         let Some((&number, in_hand)) = found else {
@@ -504,7 +516,7 @@ impl Workers {
         let link = self.links().find(|link| link.generation == generation);
         if let Some(link) = link {
             let outlet = link.outlet.clone();
-            link.pool.order(Order::Cancel(number, outlet));
+            link.order(Order::Cancel(number, outlet));
         }
     }
 
@@ -515,7 +527,7 @@ impl Workers {
             || calls.any(|one| one.generation == generation)
     }
 
-    /// Goes over to a newer generation that is ready, and leaves older ones that have nothing in hand.
+    /// Switches to a newer generation that is ready, and drops older ones without pending events.
     fn switch(&mut self) {
         if self.newer.as_ref().is_some_and(|link| link.pool.is_ready()) {
             let newer = self.newer.take();
@@ -531,7 +543,7 @@ impl Workers {
     }
 }
 
-/// Where a frame came from.
+/// The process that a frame came from.
 #[derive(Clone, Copy, Debug)]
 struct Source {
     process: ProcessKey,
@@ -552,7 +564,7 @@ fn id_of(place: WorkerConnection) -> ConnectionId {
     }
 }
 
-/// Returns the user that an accepted handshake names, where the effect is one.
+/// Returns the user of an accepted handshake, if the effect is one.
 fn accepted(effect: &Effect) -> Option<Option<String>> {
     match effect {
         Effect::Handshake {

@@ -29,7 +29,7 @@ fn heads_are_written_as_the_peer_needs_them() {
             "200 OK",
             "Connection: close|Content-Length: 0",
         ),
-        // As counted by `ab -k`.
+        // The counting of `ab -k`.
         (
             Status::OK,
             Http10,

@@ -33,7 +33,7 @@ fn client(bytes: &[u8]) -> Result<Option<IpAddr>, ProxyHeaderError> {
 }
 
 #[test]
-fn a_line_says_who_speaks() {
+fn a_text_header_names_the_client() {
     for (line, expected) in [
         ("TCP4 192.0.2.7 198.51.100.1 56324 443", "192.0.2.7"),
         ("TCP4 255.255.255.255 0.0.0.0 65535 0", "255.255.255.255"),
@@ -86,7 +86,7 @@ fn a_line_that_could_be_read_in_two_ways_is_refused() {
 }
 
 #[test]
-fn a_block_says_who_speaks() {
+fn a_binary_header_names_the_client() {
     for address in ["192.0.2.7", "2001:db8::7"] {
         let address: IpAddr = address.parse().unwrap();
         let family = if address.is_ipv4() { 0x11 } else { 0x21 };
@@ -135,7 +135,7 @@ fn a_broken_block_is_refused() {
 }
 
 #[test]
-fn what_is_no_header_is_refused_at_the_first_byte_that_shows_it() {
+fn other_input_is_rejected_at_its_first_deviating_byte() {
     for (bytes, at) in [
         (&b"GET / HTTP/1.1\r\n"[..], 1),
         (b"POST / HTTP/1.1\r\n", 2),

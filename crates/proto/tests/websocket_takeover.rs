@@ -447,7 +447,7 @@ fn contexts_stay_within_their_budget() {
     );
     assert_eq!(Decoder::accept(None, &receiving).deflate(), None);
 
-    // 1,808 bytes are left: the window grows to 1 KiB, and is dropped where it would need more.
+    // 1,808 bytes are left: the window grows to 1 KiB, and is dropped if it would need more.
     let mut encoder = Encoder::new(Role::Server, Some(agreed));
     let mut receiver = Receiver::new(15);
     let mut largest = 0;
@@ -480,7 +480,7 @@ fn contexts_stay_within_their_budget() {
 
 /// A context unused in the last interval is released, unnoticed by the peer.
 #[test]
-fn a_context_that_rests_is_given_back() {
+fn an_idle_context_is_released() {
     let budget = Arc::new(DeflateBudget::default());
     let mut codecs = Codecs::with_budget(Arc::clone(&budget));
     let mut encoder = Encoder::new(Role::Server, Some(windows(15, 15)));
@@ -533,7 +533,7 @@ fn work_is_counted() {
     let (too_far, error) = work_of(&zeros(65_001));
     assert_eq!(error, Some(ProtocolError::MessageTooBig));
     assert!((65_000..80_000).contains(&too_far), "{too_far}");
-    // Plain messages cost nothing here.
+    // Messages without compression have no context.
     let mut plain = Vec::new();
     encode_message(&mut plain, MessageKind::Binary, &[0; 1000], None);
     let mut decoder = Decoder::new(Role::Client, Some(agreed));

@@ -1,4 +1,4 @@
-//! Every row of `vectors/websocket.json`: whole, byte by byte and in random pieces; then its messages once more through
+//! Every row of `vectors/websocket.json`: complete, byte by byte and in random pieces; then its messages again through
 //! an encoder of the other role.
 
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What is kept of connections between their events.
+//! The state of connections between their events.
 
 use std::collections::HashMap;
 
@@ -6,20 +6,19 @@ use foldhash::fast::FixedState;
 use veche_runtime::Attributes;
 use veche_types::ConnectionId;
 
-/// A connection that the application knows.
+/// A connection known to the application.
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
-    /// The user, where one is known.
+    /// The user, if known.
     pub(crate) user: Option<String>,
-    /// What the application keeps of it.
+    /// The application's data of the connection.
     pub(crate) attributes: Attributes,
-    /// An event of it is being handled; messages behind it are not handed over.
+    /// An event of the connection is being handled; later messages wait.
     pub(crate) is_busy: bool,
-    /// Nothing can be sent to it any more.
+    /// Whether the connection is closing, so no data can be sent to it.
     pub(crate) is_closing: bool,
-    /// The code and the reason of its end, behind the event that is being handled.
+    /// The close code and reason, to be reported after the event that is being handled.
     pub(crate) end: Option<(u16, String)>,
 }
 
-/// Connections by id.
 pub(crate) type Connections = HashMap<ConnectionId, Connection, FixedState>;

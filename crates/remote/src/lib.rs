@@ -1,7 +1,7 @@
 //! Handlers that run in other processes, behind the contract of [`veche_runtime`].
 //!
-//! [`PerEvent`] has each event handled by a request of its own, such as one of FastCGI: it makes the event's frame, leaves the
-//! request among its effects as any outgoing call, and makes effects of the frames that come back. It keeps what outlives
+//! [`PerEvent`] handles each event by a separate request, such as one of FastCGI: it makes the event's frame, leaves the
+//! request among its effects as any outgoing call, and converts the returned frames to effects. It keeps what outlives
 //! a request: users and attributes of connections, and the order of their events.
 //!
 //! It knows no socket, no clock, no hub and no language.

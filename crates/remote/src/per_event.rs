@@ -1,4 +1,4 @@
-//! An application whose events are requests of their own.
+//! An application that handles each event by a separate request.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -25,20 +25,20 @@ use veche_types::{ConnectionId, Now};
 use crate::connections::{Connection, Connections};
 use crate::program::Program;
 
-/// Log lines of one response at most, in bytes.
+/// The maximum size of one response's log lines, in bytes.
 const LOG_BYTES_MAX: usize = 16 << 10;
 
-/// An application that is asked anew for each event, on one worker.
+/// An application that gets each event as a separate request, on one worker.
 ///
-/// Requests leave as [`Effect::Call`], and their outcomes come back by [`Runtime::handle_outcome`].
+/// Requests leave as [`Effect::Call`], and their outcomes arrive in [`Runtime::handle_outcome`].
 #[derive(Debug)]
 pub struct PerEvent {
     program: Program,
     worker: u16,
     connections: Connections,
-    /// Events that are being handled, by the tokens of their calls, which are their ids too.
+    /// The events that are being handled, by the tokens of their calls, which are also their ids.
     in_hand: HashMap<u64, InHand, FixedState>,
-    /// Effects of accepted handshakes, which count once the connection is open: the frames as they came.
+    /// Effects of accepted handshakes, which count once the connection is open: the frames as received.
     opening: HashMap<ConnectionId, (u64, Vec<u8>), FixedState>,
     effects: Effects,
     last: u64,
@@ -50,12 +50,12 @@ pub struct PerEvent {
 struct InHand {
     name: EventName,
     origin: EventOrigin,
-    /// For an event that is handed over again where all processes are busy.
+    /// For an event that is repeated if all processes are busy.
     call: Option<Box<Call>>,
 }
 
 impl PerEvent {
-    /// Has an event handled.
+    /// Starts the handling of an event.
     fn ask(
         &mut self,
         event: &Event<'_>,
@@ -99,7 +99,7 @@ impl PerEvent {
         }
         let request = self.program.request(client, frame);
         let call = Box::new(Call::Fastcgi(Box::new(request)));
-        // A close is never dropped, so it has to be there for another time.
+        // A close is never dropped, so the call is stored for another attempt.
         let again = (name == EventName::Close).then(|| call.clone());
         self.in_hand.insert(
             id,
@@ -112,11 +112,11 @@ impl PerEvent {
         self.effects.list.push(Effect::Call { call, token });
     }
 
-    /// Takes what has become of an event's request.
+    /// Handles the outcome of an event's request.
     fn settle(&mut self, id: u64, in_hand: InHand, outcome: CallOutcome) {
         match outcome {
             Ok(Reply::Fastcgi(reply)) => self.answered(id, &in_hand, reply),
-            Ok(_) => self.fail(&in_hand, "an answer to something else"),
+            Ok(_) => self.fail(&in_hand, "an answer to another event"),
             Err(fault) if fault.kind == CallErrorKind::PoolFull => self.busy(id, in_hand, &fault),
             Err(fault) => self.fail(&in_hand, &fault.words),
         }
@@ -127,7 +127,7 @@ impl PerEvent {
         if reply.status != 200 {
             let body = String::from_utf8_lossy(&reply.body);
             let start: String = body.trim().chars().take(200).collect();
-            let words = format!("the script answered with status {}: {start}", reply.status);
+            let words = format!("the script responded with status {}: {start}", reply.status);
             self.fail(in_hand, &words);
             return;
         }
@@ -137,14 +137,14 @@ impl PerEvent {
         }
     }
 
-    /// Carries out frames that were checked.
+    /// Executes validated frames.
     fn carry(&mut self, id: u64, in_hand: &InHand, body: Vec<u8>) {
         let before = self.effects.list.len();
         let is_handshake = matches!(in_hand.origin, EventOrigin::Handshake(_));
         let part = if is_handshake { Parts::End } else { Parts::All };
         if !self.carry_frames(&body, id, in_hand, part) {
             self.effects.list.truncate(before);
-            self.fail(in_hand, "too much is sent at once");
+            self.fail(in_hand, "too much data is sent at once");
             return;
         }
         if let EventOrigin::Handshake(of) = in_hand.origin {
@@ -158,7 +158,7 @@ impl PerEvent {
         self.done(in_hand.origin);
     }
 
-    /// Leaves what frames ask for among the effects; `false` where they have no room.
+    /// Converts frames to effects; `false` if they exceed the limits.
     fn carry_frames(&mut self, body: &[u8], id: u64, in_hand: &InHand, part: Parts) -> bool {
         let carrier = EffectBuilder {
             worker: self.worker,
@@ -194,10 +194,10 @@ impl PerEvent {
         self.done(in_hand.origin);
     }
 
-    /// Ends an event that no process had time for.
+    /// Ends an event for which no process was free.
     fn busy(&mut self, id: u64, in_hand: InHand, fault: &CallError) {
         if let Some(call) = in_hand.call.clone() {
-            // Its place in the queue is a new one.
+            // The request moves to the end of the queue.
             self.in_hand.insert(id, in_hand);
             let token = Token(id);
             self.effects.list.push(Effect::Call { call, token });
@@ -214,7 +214,7 @@ impl PerEvent {
         self.done(in_hand.origin);
     }
 
-    /// Answers what waits for an answer by a refusal.
+    /// Completes an event that needs a response with a refusal.
     fn refuse(&mut self, origin: EventOrigin, status: u16, words: &str) {
         let headers = vec![("Content-Type".into(), "text/plain; charset=utf-8".into())];
         let effect = match origin {
@@ -241,7 +241,7 @@ impl PerEvent {
         self.effects.list.push(effect);
     }
 
-    /// An event has ended: the one behind it begins.
+    /// Ends an event and starts the next one of its connection.
     fn done(&mut self, origin: EventOrigin) {
         let EventOrigin::Connection(of) = origin else {
             return;
@@ -255,7 +255,7 @@ impl PerEvent {
         }
     }
 
-    /// Hands over the end of a connection, after which the application knows it no more.
+    /// Reports the end of a connection to the application and forgets the connection.
     fn close(&mut self, id: ConnectionId, code: u16, reason: &str) {
         if self.program.handles(EventName::Close) {
             let event = Event::Close { id, code, reason };
@@ -277,7 +277,7 @@ impl PerEvent {
         }
     }
 
-    /// Forgets an event that is not waited for any more.
+    /// Forgets an event whose answer is no longer needed.
     fn give_up(&mut self, is_it: impl Fn(EventOrigin) -> bool) {
         let found = self.in_hand.iter().find(|(_, one)| is_it(one.origin));
         if let Some((&id, _)) = found {
@@ -289,17 +289,17 @@ impl PerEvent {
     }
 }
 
-/// Which part of frames is carried out.
+/// The part of the frames that is executed.
 #[derive(Clone, Copy, Debug)]
 enum Parts {
     All,
-    /// Replies and failures.
+    /// Only replies and failures.
     End,
     /// Effects of an accepted handshake.
     Effects,
 }
 
-/// The user that an accepted handshake names, where the effect is one.
+/// Returns the user of an accepted handshake, if the effect is one.
 fn accepted(effect: &Effect) -> Option<Option<String>> {
     match effect {
         Effect::Handshake {
@@ -322,27 +322,30 @@ fn frames(body: &[u8], id: u64, name: EventName) -> Result<(), String> {
     loop {
         let frame = decoder.decode(&mut input).map_err(|error| {
             let start: String = String::from_utf8_lossy(body).chars().take(80).collect();
-            format!("the response is none of the runtime protocol: {error}: {start:?}")
+            format!("the response does not follow the runtime protocol: {error}: {start:?}")
         })?;
         let Some(frame) = frame else { break };
         if has_ended {
-            return Err("the response goes on behind the answer".to_owned());
+            return Err("the response continues after the answer".to_owned());
         }
         match read(frame, id, name)? {
             FromWorker::Handled(handled) => has_ended = handled.end.is_some(),
             FromWorker::Hello(_) | FromWorker::Call(_) | FromWorker::Cancel(_) => {
-                return Err("the response has a frame that no request has room for".to_owned());
+                return Err(
+                    "the response has a frame that is not possible in a response to a request"
+                        .to_owned(),
+                );
             }
         }
     }
     if has_ended && !decoder.is_within_frame() {
         Ok(())
     } else {
-        Err("the response has no whole answer".to_owned())
+        Err("the response has no complete answer".to_owned())
     }
 }
 
-/// What a script learns of the client's request.
+/// The client's request as passed to a script.
 fn client(request: &Request) -> FastcgiClient {
     let headers = request.headers();
     FastcgiClient {
@@ -410,7 +413,7 @@ impl Runtime for PerEvent {
 
     fn attach(&mut self, _: &Host) {}
 
-    /// Events that are in hand end as they began: a request is asked of a script, whatever it is by then.
+    /// Pending events are unaffected: their requests go to the script's current code.
     fn replace(&mut self, program: &Program, _: Replacement<'_, '_>) -> Result<(), Infallible> {
         self.program = program.clone();
         Ok(())

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use veche_calls::{Fastcgi, FastcgiClient, FastcgiPool, Secret};
 use veche_runtime::wire::{EventName, VERSION};
 
-/// An application as its configuration describes it.
+/// An application's configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
-    /// The application's name.
+    /// Name of the application in the configuration.
     pub name: String,
-    /// Its options, a JSON object.
+    /// The application's options, a JSON object.
     pub options: String,
-    /// Whom to ask.
+    /// The FastCGI server that runs the script.
     pub pool: Arc<FastcgiPool>,
-    /// Events that the script handles; others do not reach it.
+    /// The events that the script handles; others do not reach it.
     pub events: Vec<EventName>,
     /// Address of the API for the script, and its key.
     pub api: Option<(String, Option<Secret>)>,
@@ -27,7 +27,7 @@ impl Program {
         self.events.contains(&event)
     }
 
-    /// Returns the request that has an event handled.
+    /// Returns the request for an event.
     pub(crate) fn request(&self, client: FastcgiClient, body: Vec<u8>) -> Fastcgi {
         let mut variables = vec![
             ("VECHE_PROTOCOL", Secret(VERSION.to_string())),

@@ -1,4 +1,4 @@
-//! Events as requests, and what their responses lead to.
+//! Events as requests, and the effects of their responses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,12 +47,12 @@ fn program() -> Program {
     }
 }
 
-/// An application, and what it wants done.
+/// An application, and its effects.
 struct World {
     runtime: PerEvent,
-    /// What was left by the last call, but requests.
+    /// The effects of the last call, except requests.
     told: Vec<String>,
-    /// Requests that have no outcome yet.
+    /// Requests without an outcome.
     asked: Vec<(Token, Box<Fastcgi>)>,
 }
 
@@ -242,7 +242,7 @@ fn a_request_says_which_application_and_client_it_is_of() {
     );
     assert!(
         !format!("{request:?}").contains("key\""),
-        "a key shows itself to nobody"
+        "debug output hides the key"
     );
     assert!(
         world
@@ -371,7 +371,7 @@ fn a_handler_that_fails_ends_its_connection_alone() {
 }
 
 #[test]
-fn what_is_no_answer_fails_the_event_and_nothing_of_it_is_done() {
+fn an_invalid_response_fails_the_event_without_effects() {
     let good = |id: u64, members: &str| {
         let head = format!("{{\"type\":\"answer\",\"id\":{id}{members}}}");
         let mut body = (head.len() as u64).to_le_bytes().to_vec();
@@ -389,12 +389,15 @@ fn what_is_no_answer_fails_the_event_and_nothing_of_it_is_done() {
             &|_| (200, b"<b>Warning</b> in app.php".to_vec()),
             "<b>Warning",
         ),
-        (&|_| (200, Vec::new()), "no whole answer"),
-        (&|id| (200, good(id, "")[..20].to_vec()), "no whole answer"),
+        (&|_| (200, Vec::new()), "no complete answer"),
+        (
+            &|id| (200, good(id, "")[..20].to_vec()),
+            "no complete answer",
+        ),
         (&|id| (200, good(id + 1, send)), "in hand"),
         (
             &|id| (200, [good(id, send), good(id, "")].concat()),
-            "behind the answer",
+            "after the answer",
         ),
         (
             &|id| (200, good(id, r#","effects":[{"effect":"dance"}]"#)),
@@ -407,7 +410,7 @@ fn what_is_no_answer_fails_the_event_and_nothing_of_it_is_done() {
                 body.extend_from_slice(head);
                 (200, body)
             },
-            "no request has room for",
+            "not possible in a response",
         ),
     ];
     for (body, why) in rows {

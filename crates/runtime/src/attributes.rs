@@ -42,10 +42,10 @@ pub enum AttributeError {
     #[error("the connection is closed")]
     Closed,
     /// The connection already has the maximum number of attributes.
-    #[error("a connection has at most {ATTRIBUTES_MAX} attributes")]
+    #[error("a connection may have at most {ATTRIBUTES_MAX} attributes")]
     TooMany,
     /// The attributes of the connection would exceed [`ATTRIBUTE_BYTES_MAX`].
-    #[error("a connection's attributes have at most {ATTRIBUTE_BYTES_MAX} bytes")]
+    #[error("a connection's attributes may have at most {ATTRIBUTE_BYTES_MAX} bytes")]
     TooLarge,
 }
 

@@ -80,7 +80,7 @@ pub enum Effect {
         /// The close reason, at most 123 bytes.
         reason: String,
     },
-    /// Subscribes a connection. Answered by [`Answer::Done`](crate::Answer::Done) once the connection receives
+    /// Subscribes a connection. Answered by [`WaitResult::Done`](crate::WaitResult::Done) once the connection receives
     /// every new publication, or by an outcome if the position was requested.
     Subscribe {
         /// The connection to subscribe.
@@ -100,8 +100,8 @@ pub enum Effect {
         channel: String,
     },
     /// Replaces the token that a connection was opened with. Answered by
-    /// [`Answer::Number`](crate::Answer::Number), the new token's lifetime in seconds, or
-    /// [`Answer::No`](crate::Answer::No).
+    /// [`WaitResult::Number`](crate::WaitResult::Number), the new token's lifetime in seconds, or
+    /// [`WaitResult::No`](crate::WaitResult::No).
     Renew {
         /// The connection whose token is replaced.
         who: ConnectionId,
@@ -341,7 +341,7 @@ impl Effects {
         span.of(&self.bytes)
     }
 
-    /// Takes the effects out in order, with the bytes that their [spans](ByteSpan::of) refer to.
+    /// Drains the effects in order, with the bytes that their [spans](ByteSpan::of) refer to.
     pub fn drain(&mut self) -> (impl Iterator<Item = Effect>, &[u8]) {
         (self.list.drain(..), &self.bytes)
     }

@@ -1,6 +1,6 @@
 //! Requests of clients of Centrifugo's protocol that an application decides on, and its responses: plain values.
 //!
-//! The front ends know when a command leads to a request and what a response does.
+//! The front ends determine when a command leads to a request and what a response causes.
 
 use std::net::IpAddr;
 
@@ -72,7 +72,7 @@ pub struct AppHookCaller<'a> {
     pub id: &'a str,
     /// The user; empty for an anonymous client.
     pub user: &'a str,
-    /// What carries its messages.
+    /// The transport of its messages.
     pub transport: &'a str,
     /// The message format: `json` or `protobuf`.
     pub protocol: &'a str,

@@ -6,7 +6,7 @@
 //!
 //! Some things are left to each runtime: its modules and libraries (Lua's tables, queues and dictionaries are functions
 //! of a VM, not effects), how a handler waits, and where attributes of connections are stored ([`Attributes`] enforces
-//! their limits). Every wait of a handler is an effect with a [`Token`], in any runtime: the answer comes back with
+//! their limits). Every wait of a handler is an effect with a [`Token`], in any runtime: the answer is returned with
 //! that token, once.
 
 mod attributes;

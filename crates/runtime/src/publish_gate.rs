@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use foldhash::quality::RandomState;
 
-/// Tells scripts which publications are refused. Maintained by the worker, which queues the publications.
+/// Shows scripts which publications are refused. Maintained by the worker, which queues the publications.
 #[derive(Debug, Default)]
 pub struct PublishGate {
     all: Cell<bool>,

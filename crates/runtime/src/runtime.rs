@@ -51,10 +51,9 @@ pub struct Replacement<'a, 'h> {
 
 /// An application on one worker, in whatever language its handlers are written.
 ///
-/// The worker delivers [events](Event), gives the runtime its time in [`turn`](Runtime::turn), and after each call
-/// takes the [effects](Effects) and executes them in order, without calling back in between. The outcome of an effect
-/// with a [`Token`] is delivered by [`answer`](Runtime::answer) or [`handle_outcome`](Runtime::handle_outcome), at most
-/// once.
+/// The worker delivers [events](Event), lets the runtime run in [`turn`](Runtime::turn), and after each call takes the
+/// [effects](Effects) and executes them in order, without calling back in between. The outcome of an effect with a
+/// [`Token`] is delivered by [`answer`](Runtime::answer) or [`handle_outcome`](Runtime::handle_outcome), at most once.
 ///
 /// Each handshake, request and hook is answered by exactly one effect, even if its handler fails, and at the latest in
 /// [`fail_waiting`](Runtime::fail_waiting). A failed handler records a log line, and
@@ -105,7 +104,7 @@ pub trait Runtime: Sized {
     /// Delivers the outcome of the call with a token.
     fn handle_outcome(&mut self, token: Token, outcome: CallOutcome, now: Now);
 
-    /// Reports that an outgoing connection is open; returns `false` if it is no longer wanted.
+    /// Reports that an outgoing connection is open; returns `false` if it is no longer needed.
     fn client_opened(
         &mut self,
         token: Token,

@@ -201,7 +201,7 @@ fn answers_lead_to_effects_of_the_contract() {
             &["log Info hello", "log Warn two\nlines", "ready 3"],
         ),
         (
-            "a handler that failed",
+            "together with a failure",
             message,
             &[
                 "send 3.1 Text before",
@@ -278,7 +278,11 @@ fn answers_lead_to_effects_of_the_contract() {
         );
     }
     // A failed handler still produces an answer, for every kind of event.
-    let failed = |origin| carried("answers", "a handler that failed", origin).0.pop();
+    let failed = |origin| {
+        carried("answers", "together with a failure", origin)
+            .0
+            .pop()
+    };
     let expected = format!("refuse 3 500 {plain} internal error\n");
     assert_eq!(failed(open), Some(expected));
     let expected = format!("respond 3 500 {plain} internal error\n");
@@ -348,7 +352,7 @@ fn calls_are_effects_whose_answer_is_a_result() {
             &["command info  77"],
         ),
         ("connections", EventOrigin::Worker, &["find ann 10 77"]),
-        // The runtime answers these itself.
+        // The runtime answers these calls itself.
         ("connection", request, &[]),
         ("renew", EventOrigin::Worker, &["renew 3 eyJ 77"]),
         ("part", request, &["part 3 x Some(Token(77))"]),
@@ -437,7 +441,7 @@ fn calls_are_effects_whose_answer_is_a_result() {
 }
 
 #[test]
-fn what_has_no_room_is_said() {
+fn effects_without_room_are_reported() {
     let mut effects = Effects::default();
     effects.log(Level::Info, "kept".to_owned(), None);
     let data = vec![b'x'; 16 << 20];
@@ -464,6 +468,6 @@ fn what_has_no_room_is_said() {
     };
     assert_eq!(
         (taken, no_room.to_string()),
-        (4, "too much is sent at once".to_owned())
+        (4, "too much data is sent at once".to_owned())
     );
 }

@@ -9,14 +9,12 @@ use support::vector;
 use veche_calls::mysql::{Database, MysqlAction, MysqlReply, MysqlValue, ResultMode, Rows};
 use veche_calls::redis::{RedisAction, RedisDatabase, RedisReply, RedisValue};
 use veche_calls::{
-    Call, CallError, CallErrorKind, CallOutcome, CertificateTrust, HttpCall, HttpReply, Reply,
-    ReplyBody, ServerAccount, TlsMode,
+    Call, CallError, CallErrorKind, CallOutcome, CertificateTrust, Databases, HttpCall, HttpReply,
+    Reply, ReplyBody, ServerAccount, TlsMode,
 };
 use veche_runtime::wire::{
-    CallRequest, Decoder, Frame, FromWorker, Limits, Outside, Pools, ResultHead, encode,
+    CallRequest, Decoder, Frame, FromWorker, Limits, Outside, ResultHead, encode,
 };
-
-struct Configured;
 
 fn server(port: u16) -> ServerAccount {
     ServerAccount {
@@ -30,38 +28,33 @@ fn server(port: u16) -> ServerAccount {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-impl Pools for Configured {
-    fn mysql(&self, name: &str) -> Option<Arc<Database>> {
-        (name == "shop").then(|| {
-            Arc::new(Database {
-                server: server(3306),
-                name: None,
-                pool_name: None,
-                pool: 2,
-                connect_timeout: SECOND,
-                wait_timeout: SECOND,
-                timeout: SECOND,
-                idle_timeout: SECOND,
-                rows_max: 10,
-                bytes_max: 1000,
-            })
-        })
-    }
-
-    fn redis(&self, name: &str) -> Option<Arc<RedisDatabase>> {
-        (name == "cache").then(|| {
-            Arc::new(RedisDatabase {
-                server: server(6379),
-                database: 0,
-                pool_name: None,
-                pool: 2,
-                connect_timeout: SECOND,
-                wait_timeout: SECOND,
-                timeout: SECOND,
-                idle_timeout: SECOND,
-                queue: 10,
-            })
-        })
+fn configured() -> Databases {
+    let shop = Database {
+        server: server(3306),
+        name: None,
+        pool_name: None,
+        pool: 2,
+        connect_timeout: SECOND,
+        wait_timeout: SECOND,
+        timeout: SECOND,
+        idle_timeout: SECOND,
+        rows_max: 10,
+        bytes_max: 1000,
+    };
+    let cache = RedisDatabase {
+        server: server(6379),
+        database: 0,
+        pool_name: None,
+        pool: 2,
+        connect_timeout: SECOND,
+        wait_timeout: SECOND,
+        timeout: SECOND,
+        idle_timeout: SECOND,
+        queue: 10,
+    };
+    Databases {
+        mysql: [("shop".to_owned(), Arc::new(shop))].into(),
+        redis: [("cache".to_owned(), Arc::new(cache))].into(),
     }
 }
 
@@ -73,7 +66,7 @@ fn call(name: &str) -> Result<Call, CallError> {
     let frame: Frame<'_> = decoder.decode(&mut input).expect("a frame").expect("whole");
     match FromWorker::read(frame, |id| vector.in_hand(id)).expect("a frame of a worker") {
         FromWorker::Call(call) => match call.request {
-            CallRequest::Outside(outside) => outside.call(&Configured),
+            CallRequest::Outside(outside) => outside.call(&configured()),
             other => panic!("{other:?}"),
         },
         other => panic!("{other:?}"),
@@ -154,7 +147,7 @@ fn what_no_pool_can_carry_out_is_invalid() {
             database: database.into(),
             command: command(words),
         };
-        outside.call(&Configured)
+        outside.call(&configured())
     };
     let statement = Outside::Mysql {
         database: "cache".into(),
@@ -163,8 +156,14 @@ fn what_no_pool_can_carry_out_is_invalid() {
         wanted: ResultMode::Value,
     };
     for (result, words) in [
-        (redis("shop", &["GET", "a"]), "there is no pool \"shop\""),
-        (statement.call(&Configured), "there is no pool \"cache\""),
+        (
+            redis("shop", &["GET", "a"]),
+            "no Redis [[database]] named \"shop\"",
+        ),
+        (
+            statement.call(&configured()),
+            "no MySQL [[database]] named \"cache\"",
+        ),
         (redis("cache", &["SELECT", "1"]), "SELECT is not possible"),
     ] {
         let fault = result.expect_err(words);

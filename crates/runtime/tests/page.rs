@@ -80,7 +80,7 @@ fn fields_of_all_vectors_are_named() {
         match value {
             Value::Object(fields) => {
                 for (name, value) in fields {
-                    // These names are chosen by applications.
+                    // Applications choose these names.
                     if matches!(within, "attributes" | "set" | "options") {
                         continue;
                     }

@@ -94,7 +94,7 @@ fn each_vector_is_read_by_the_side_that_it_is_for_and_by_no_other() {
             head: &head,
             payload: &payload,
         });
-        // Both sides may cancel.
+        // Both sides may send `cancel`.
         let is_of_both = vector.head().and_then(|head| head.get("type")) == Some(&"cancel".into());
         if vector.is_of_worker() {
             by_veche.unwrap_or_else(|(_, why)| panic!("{name}: {why}"));

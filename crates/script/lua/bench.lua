@@ -1,22 +1,22 @@
--- `veche.bench`: the users that `veche bench script` plays. The script says what a session of a user is, and which of its
--- actions are timed.
+-- `veche.bench`: the users that `veche bench script` simulates. The script defines the session of a user and its timed
+-- actions.
 local native, inner, veche = ...
 
 local can_wait, pcall, spawn, sleep = inner.can_wait, inner.pcall, veche.spawn, veche.sleep
 local error, rawequal, setmetatable, tostring, type = error, rawequal, setmetatable, tostring, type
 
--- Between two looks at whether the run has started, and after a session that has failed.
+-- The pause between two checks whether the run has started, and after a failed session.
 local LOOK_S, PAUSE_S = 0.01, 1
--- Bytes of an action's name.
+-- The most bytes of an action's name.
 local NAME_BYTES_MAX = 64
 
 local bench = {}
 
 local session
--- The error of the action that failed last: the session that it ends has not failed by itself.
+-- The error of the last failed action: the session that it ends is not counted as failed too.
 local action_error
 -- Ends a session whose time is over.
-local over = setmetatable({}, { __tostring = function() return "the time of the run is over" end, __metatable = false })
+local over = setmetatable({}, { __tostring = function() return "the run has ended" end, __metatable = false })
 
 local function bad(name, number, what)
   error("bad argument #" .. number .. " to '" .. name .. "': " .. what .. " expected", 3)
@@ -28,7 +28,7 @@ end
 
 function bench.user(run)
   if type(run) ~= "function" then bad("bench.user", 1, "a function") end
-  if session then error("bench.user: it was called before", 2) end
+  if session then error("bench.user: called twice", 2) end
   session = run
   native.has_session()
 end
@@ -47,7 +47,7 @@ end
 function bench.action(name, run, ...)
   if not is_name(name) then bad("bench.action", 1, "a name of 1 to 64 bytes") end
   if type(run) ~= "function" then bad("bench.action", 2, "a function") end
-  if not can_wait() then error("bench.action: only in a session, and not in a callback of table.sort and the like", 2) end
+  if not can_wait() then error("bench.action: allowed only in a session, and not in a callback such as that of table.sort", 2) end
   local began = native.action_begins()
   if not began then error(over, 0) end
   return ended(name, began, pcall(run, ...))
@@ -81,7 +81,7 @@ local function play(number)
   while not native.is_over() do
     user.session = user.session + 1
     local ok, why = pcall(session, user)
-    -- What the end of the run cuts off has neither ended well nor failed.
+    -- Sessions cut off by the end of the run count neither as completed nor as failed.
     if native.is_over() then return end
     if ok then
       native.session_ended(true)

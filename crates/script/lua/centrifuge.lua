@@ -1,14 +1,14 @@
--- Handlers of what clients of Centrifugo's protocol ask: `app.centrifuge`.
+-- Handlers of hook requests for clients of Centrifugo's protocol: `app.centrifuge`.
 local inner = ...
 
 local rule, type, rawget = inner.native.rule, type, rawget
 
--- Has a handler decide on the question with that number.
+-- Calls the handler of the hook request with that number.
 function inner.rule(handler, number, ...)
   return rule(number, handler(...))
 end
 
--- The handler that a table of methods makes.
+-- Returns a handler for a table of methods.
 function inner.by_method(methods)
   return function(client, method, data)
     local handler = rawget(methods, method)

@@ -1,6 +1,6 @@
 -- `veche.channel`: values from one coroutine to another, in order, with back pressure.
 --
--- Values lie in `items` from `head` on; `count` of them. A coroutine that waits to send keeps its value in its waiter.
+-- Values are in `items` from `head` on; `count` of them. A coroutine that waits to send keeps its value in its waiter.
 local inner = ...
 
 local new_line, give_way = inner.new_line, inner.give_way
@@ -20,7 +20,7 @@ end
 
 local function check_value(value, name)
   if value == nil then
-    error("bad argument #1 to 'channel:" .. name .. "': nil can't be sent: it is what a closed channel gives", 3)
+    error("bad argument #1 to 'channel:" .. name .. "': nil can't be sent: a closed channel returns it", 3)
   end
 end
 
@@ -37,7 +37,7 @@ local function take(self)
   return value
 end
 
--- Hands a value to whoever waits for one, or puts it to those that lie ready.
+-- Passes a value to a waiting receiver, or appends it to the buffered ones.
 local function offer(self, value)
   if self.receivers.first then
     self.receivers:serve().value = value
@@ -50,7 +50,7 @@ local function offer(self, value)
   return false
 end
 
--- The next value, from those that lie ready or from whoever waits to send one.
+-- Takes the next value from the buffered ones, or from a waiting sender.
 local function poll(self)
   local senders = self.senders
   if self.count == 0 then
@@ -62,7 +62,7 @@ local function poll(self)
   return value
 end
 
--- Takes back what was handed to a receiver that was cancelled: it is the next again.
+-- Takes back a value that was passed to a cancelled receiver: it is the next one again.
 local function put_back(self, value)
   if self.receivers.first then
     self.receivers:serve().value = value

@@ -1,4 +1,4 @@
--- What channels remember, and who is there.
+-- History and presence of channels.
 local inner = ...
 local await_reply, native = inner.await_reply, inner.native
 

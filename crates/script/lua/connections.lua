@@ -1,4 +1,4 @@
--- `veche.connection`, `veche.connections`: connections by id and by user, and what those of other workers can do.
+-- `veche.connection`, `veche.connections`: connections by id and by user, and the methods of those on other workers.
 local inner = ...
 
 local native, can_wait, cannot_wait, park = inner.native, inner.can_wait, inner.cannot_wait, inner.try_park
@@ -13,7 +13,7 @@ function inner.connection_methods.drain(conn)
   while true do
     local full = is_full(index, generation)
     if full == nil then error("the connection is closed", 2) end
-    -- Whether what was sent in this very run is too much is known a moment later.
+    -- The size of data sent in this run is known only after it.
     local is_unknown = not full and may_be_full(index, generation)
     if not full and not is_unknown then return true end
     local ok, why = park(is_unknown and sleep(0.001) or room(index, generation))
@@ -51,7 +51,7 @@ local meta = { __metatable = false }
 function meta.__index(conn, key)
   if methods[key] then return methods[key] end
   if key == "id" then return places[conn][4] end
-  error("a connection of another worker has send, close and id here, and no '" .. tostring(key) .. "'", 2)
+  error("a connection of another worker has only send, close and id, not '" .. tostring(key) .. "'", 2)
 end
 
 function meta.__newindex(_, key)
@@ -78,7 +78,7 @@ return {
     local found, list = await_reply(far.find, options), {}
     for at = 1, #found, 3 do
       local worker, index, generation = found[at], found[at + 1], found[at + 2]
-      -- One of this worker's may have gone while the others answered.
+      -- One of this worker's may have closed while the others answered.
       list[#list + 1] = worker == native.worker and native.near(index, generation)
         or worker ~= native.worker and far_one(worker, index, generation, worker .. "." .. index .. "." .. generation)
         or nil

@@ -1,4 +1,4 @@
--- `veche.dict` and `veche.counter`: objects for what Rust keeps under a number.
+-- `veche.dict` and `veche.counter`: objects for dictionaries that Rust stores under a number.
 local inner = ...
 
 local native = inner.shared

@@ -1,6 +1,6 @@
 -- `req:events`: a response of server-sent events (WHATWG HTML, section 9.2).
 --
--- While a script has nothing to send, comments are: proxies keep the connection, and a client that has gone is noticed.
+-- While a script sends nothing, comments are sent: proxies keep the connection, and a closed client is noticed.
 local inner = ...
 
 local await, native, spawn, pcall = inner.await, inner.native, inner.spawn, inner.pcall
@@ -21,14 +21,14 @@ local function check(self, name)
   end
 end
 
--- The lines of one field; or nil and what is expected.
+-- Returns the lines of one field; or nil and the expected type.
 local fields = {}
 
 local function line(name)
   return function(value)
     if type(value) == "number" then value = tostring(value) end
     if type(value) ~= "string" or find(value, "[%z\r\n]") then
-      return nil, name .. " as a string without line breaks"
+      return nil, name .. ": a string without line breaks"
     end
     return name .. ": " .. value .. "\n"
   end
@@ -39,7 +39,7 @@ fields.event, fields.id = line "event", line "id"
 function fields.data(value)
   if type(value) == "table" then value = encode(value) end
   if type(value) == "number" then value = tostring(value) end
-  if type(value) ~= "string" then return nil, "data as a string, or a table for JSON" end
+  if type(value) ~= "string" then return nil, "data: a string, or a table for JSON," end
   if find(value, "\r", 1, true) then value = gsub(value, "\r\n?", "\n") end
   if find(value, "\n", 1, true) then value = gsub(value, "\n", "\ndata: ") end
   return "data: " .. value .. "\n"
@@ -47,7 +47,7 @@ end
 
 function fields.retry(value)
   if type(value) ~= "number" or not (value >= 0 and value <= RETRY_MAX_MS and value % 1 == 0) then
-    return nil, "retry as whole milliseconds"
+    return nil, "retry: whole milliseconds"
   end
   return ("retry: %d\n"):format(value)
 end
@@ -68,7 +68,7 @@ function Events:send(event)
     if not text then error("bad argument #1 to 'events:send': " .. expected .. " expected", 2) end
     lines[#lines + 1] = text
   end
-  if #lines == 0 then error("bad argument #1 to 'events:send': an event has at least one field", 2) end
+  if #lines == 0 then error("bad argument #1 to 'events:send': an event must have at least one field", 2) end
   lines[#lines + 1] = "\n"
   self.written_s = native.now()
   return self.write(concat(lines))
@@ -110,7 +110,7 @@ function inner.request_methods.events(request, f)
   local headers = {
     ["Content-Type"] = "text/event-stream",
     ["Cache-Control"] = "no-store",
-    -- nginx in front is not to gather what is to arrive at once.
+    -- nginx must not buffer the response.
     ["X-Accel-Buffering"] = "no",
   }
   return 200, headers, function(write)

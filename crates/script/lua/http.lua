@@ -1,4 +1,4 @@
--- The HTTP client: requests, and answers as objects. Rust checks what is asked for and makes the answers.
+-- The HTTP client: requests, and responses as objects. Rust checks the arguments and creates the responses.
 local inner = ...
 local await_reply, native = inner.await_reply, inner.native
 local begin, read, close, decode = native.http, native.http_read, native.http_close, native.modules.json.decode
@@ -16,14 +16,14 @@ end
 
 function http.request(options) return await_reply(begin, "request", nil, nil, options) end
 
--- The number of an answer's stream.
+-- The number of a response's stream.
 local function stream_of(name, answer)
   local number = type(answer) == "table" and rawget(answer, "stream") or nil
   if type(number) == "number" then return number end
   if type(answer) == "table" and rawget(answer, "body") then
-    error(name .. ": the body is in .body; with stream = true it is read piece by piece", 3)
+    error(name .. ": the body is in .body; with stream = true it is read in parts", 3)
   end
-  error("bad argument #1 to '" .. name .. "': an answer of veche.http expected", 3)
+  error("bad argument #1 to '" .. name .. "': a response of veche.http expected", 3)
 end
 
 function methods.read(answer)
@@ -43,7 +43,7 @@ end
 function methods.json(answer)
   local body = type(answer) == "table" and rawget(answer, "body") or nil
   if type(body) ~= "string" then
-    error("bad argument #1 to 'json': an answer of veche.http with a body expected (not stream = true)", 2)
+    error("bad argument #1 to 'json': a response of veche.http with a body expected (not stream = true)", 2)
   end
   return decode(body)
 end

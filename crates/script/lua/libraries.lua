@@ -1,7 +1,7 @@
--- Functions of Lua's libraries whose cost or result may exceed a slice: asked for room before they begin, or cut in slices.
+-- Functions of Lua's libraries whose cost or result may exceed a slice: they reserve memory first, or run in slices.
 --
--- The watchdog ends a run between two instructions of Lua, never within a function of C. So long operations are done
--- here in parts. Short ones go to the library at once, by a tail call, so that errors name the script's line. Functions
+-- The watchdog ends a run between two instructions of Lua, never within a function of C. So long operations are split
+-- here. Short ones go directly to the library, by a tail call, so that errors name the script's line. Functions
 -- of strings with patterns are in modules/string.
 local native = ...
 
@@ -11,11 +11,11 @@ local to_number, date = tonumber, os.date
 local concat, sort, insert, maxn = table.concat, table.sort, table.insert, table.maxn
 local find, sub = string.find, string.sub
 
--- Bytes that a function of C handles at once. A result of that length is never refused (`LARGE_BYTES` of raw/memory.rs).
+-- Bytes that a function of C handles in one call. A result of that length is never refused (raw/memory.rs, `LARGE_BYTES`).
 local PART_BYTES = 512 * 1024
--- Pieces of a list that are put together, or moved, at once.
+-- Pieces of a list that are concatenated, or moved, in one step.
 local PIECES = 16384
--- So few are put together at once whatever their length: memory bounds it.
+-- This few are concatenated in one step regardless of their length: memory bounds it.
 local PIECES_FEW = 64
 
 local NO_MEMORY = "not enough memory: the application is over its limit"
@@ -23,7 +23,7 @@ local NO_MEMORY = "not enough memory: the application is over its limit"
 -- The pieces from `i` to `j`, at most `PIECES`. `level` as of `error`.
 local function join(list, separator, i, j, level)
   local bytes = bytes_of(list, #separator, i, j)
-  -- As it grows, and as a string.
+  -- As a growing list, and as a string.
   if bytes and not has_room(2 * bytes) then error(NO_MEMORY, level + 1) end
   return concat(list, separator, i, j)
 end
@@ -38,7 +38,7 @@ local function join_many(list, separator, i, j, level)
   return join(parts, separator, 1, count, level + 1)
 end
 
--- A text of parts that `part(from, to)` makes; `is_backwards`: the last comes first.
+-- Builds a text of parts that `part(from, to)` returns; `is_backwards`: the last comes first.
 local function in_parts(length, part, is_backwards)
   local parts, count = {}, 0
   local places = ceil(length / PART_BYTES)
@@ -53,7 +53,7 @@ end
 
 local function is_long(s) return type(s) == "string" and #s > PART_BYTES end
 
--- LuaJIT has these in assembler, where a refusal of memory must not reach them.
+-- LuaJIT implements these in assembler, which must not see a failed allocation.
 function string.sub(s, i, j)
   if is_long(s) and not has_room(#s) then error(NO_MEMORY, 2) end
   return sub(s, i, j)
@@ -75,7 +75,7 @@ function string.reverse(...)
   return in_parts(#s, function(from, to) return reverse(sub(s, from, to)) end, true)
 end
 
--- Formats that are known to be short and without %q, which looks at each byte. When one more comes, all are forgotten.
+-- Formats that are known to be short and without %q, which visits each byte. When the list is full, it is cleared.
 local format, plain_formats, plain_formats_count = string.format, {}, 0
 local PLAIN_FORMATS_MAX, PLAIN_FORMAT_BYTES_MAX = 512, 256
 
@@ -124,8 +124,8 @@ end
 
 local function less(a, b) return a < b end
 
--- Sorts numbers, or strings, by merging: loops that are compiled, and take n log n steps whatever the order is. C's own
--- sort compares each value with each other at worst, and nothing can stop it.
+-- Sorts numbers, or strings, by merging: loops that are compiled, and take n log n steps in any case. C's own
+-- sort compares all pairs in the worst case, and can't be interrupted.
 local function merge_sort(list, count)
   local from, to = {}, {}
   for at = 1, count do from[at] = rawget(list, at) end
@@ -153,7 +153,7 @@ function table.sort(list, compare)
   room()
   if type(list) ~= "table" then return sort(list, compare) end
   if compare ~= nil then
-    -- C comes back for each pair, if only to call C.
+    -- C is entered for each pair, at least to call C.
     if is_c(compare) then
       local own = compare
       compare = function(a, b) return own(a, b) end
@@ -190,7 +190,7 @@ end
 
 ---------------------------------------------------------------------------------------------------- others
 
--- A number of more characters is no number.
+-- A longer text is not a number.
 function tonumber(...)
   if is_long((...)) then return nil end
   return to_number(...)

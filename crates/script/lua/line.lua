@@ -1,7 +1,7 @@
--- A line of coroutines that wait: first come, first served. Whoever is cancelled leaves it.
+-- A queue of waiting coroutines, first in, first out. A cancelled one leaves it.
 --
--- What is handed to the first of a line belongs to that coroutine from then on, before it runs. If it is cancelled in
--- between, `Line:wait` says so and its caller passes on what it was given: nothing is lost that way.
+-- A value passed to the first of a queue belongs to that coroutine from then on, before it runs. If it is cancelled in
+-- between, `Line:wait` reports that, and its caller passes the value on: nothing is lost that way.
 local inner = ...
 
 local try_park, new_token, wake = inner.try_park, inner.new_token, inner.wake
@@ -19,8 +19,8 @@ local function leave(line, waiter)
   waiter.before, waiter.behind = nil, nil
 end
 
--- Waits until the waiter, a table of the caller's, is served, or for so many seconds. True, or false and why it does not
--- wait any longer; `waiter.is_served` tells whether it was served. Where nothing can wait, an error at `level`.
+-- Waits until the waiter, a table of the caller's, is served, or for `seconds`. Returns true, or false and the reason why
+-- it stopped waiting; `waiter.is_served` is set if it was served. Raises an error at `level` where nothing can wait.
 function Line:wait(waiter, level, seconds)
   if not can_wait() then error(cannot_wait(), level) end
   local last = self.last
@@ -39,7 +39,7 @@ function Line:wait(waiter, level, seconds)
       if not waiter.is_served then leave(self, waiter) end
       return false, why
     end
-    -- Otherwise whoever woke it was stopped before it could serve.
+    -- Otherwise the coroutine that woke it was stopped before it could serve.
     if waiter.is_served then return true end
     if by and now() >= by then
       leave(self, waiter)
@@ -48,7 +48,7 @@ function Line:wait(waiter, level, seconds)
   end
 end
 
--- Serves the first of the line: it leaves, and goes on soon.
+-- Serves the first of the queue: it is removed, and continues soon.
 function Line:serve()
   local waiter = self.first
   wake(waiter.token)

@@ -1,4 +1,4 @@
--- `veche.metrics`: objects for what Rust keeps under a number.
+-- `veche.metrics`: objects for metrics that Rust stores under a number.
 local inner = ...
 local native, class = inner.native.metrics, inner.class
 

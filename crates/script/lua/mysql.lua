@@ -1,8 +1,8 @@
--- `veche.mysql`: databases and transactions as objects; statements are Rust's.
+-- `veche.mysql`: databases and transactions as objects; Rust runs the statements.
 --
--- A transaction is a connection that is held, by a lease. Whatever ends the function of `transaction` ends it too; a
--- coroutine that was stopped can't do that, so `reclaim` lets go for the dead. One that nobody resumes any more lets go
--- when it is collected, so nothing here may keep it.
+-- A transaction holds a connection by a lease. The end of the function of `transaction` always ends it too; a
+-- coroutine that was stopped can't do that, so `reclaim` releases leases of dead ones. The lease of an abandoned one
+-- is released when it is collected, so nothing here may reference it.
 local inner = ...
 
 local native, await_reply, pcall = inner.native.mysql, inner.await_reply, inner.pcall
@@ -44,7 +44,7 @@ for _, name in pairs { "query", "row", "value", "execute" } do
   end
 end
 
--- Transactions that are under way, and their coroutines as long as somebody can resume them.
+-- Open transactions, and their coroutines as long as they can be resumed.
 local coroutines = setmetatable({}, { __mode = "kv" })
 
 local function finish(transaction, ok, ...)
@@ -87,7 +87,7 @@ return {
       databases[database] = native.connect(options)
       return database
     end,
-    -- The server's code, out of the words of an error.
+    -- The server's code, from the text of an error.
     code = function(why)
       local code = type(why) == "string" and why:match("mysql: (%d+) %(")
       return code and code + 0 or nil

@@ -1,4 +1,4 @@
--- Passwords. Where too many wait already it is no error: a handler has to answer, and says so.
+-- Passwords. A full queue is not an error: a handler has to answer, and gets nil and the reason.
 local inner = ...
 
 local native, outcome, try_park = inner.native.password, inner.native.outcome, inner.try_park

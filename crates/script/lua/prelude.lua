@@ -1,5 +1,5 @@
--- What every script finds: waiting, coroutines that pass waits through, connections, requests, tasks.
--- Runs once per VM, before the script. `native` holds what Rust gives; the result is what Rust needs of this file.
+-- The environment of every script: waiting, coroutines that pass waits through, connections, requests, tasks.
+-- Runs once per VM, before the script. `native` holds Rust's functions; the result has the functions that Rust needs.
 local native, meta = ...
 
 local co_create, co_resume, co_yield, co_status = coroutine.create, coroutine.resume, coroutine.yield, coroutine.status
@@ -12,7 +12,7 @@ local WAITS, identify, new_token, wake = native.waits, native.identify, native.t
 
 local loading = true
 
--- Coroutines of a script's own that were resumed where nothing can wait: a wait of theirs would never end.
+-- A script's own coroutines that were resumed where nothing can wait: their waits would never end.
 local stuck = setmetatable({}, { __mode = "k" })
 
 local function can_wait()
@@ -32,39 +32,39 @@ local function finish(level, ok, ...)
   error((...), level)
 end
 
--- Waits for what `start(…)` has begun; `start` returns the token. To be called as `return await(…)`: such a call leaves
--- no place of its own, so that errors stand where the script is.
+-- Waits for the operation that `start(…)` has begun; `start` returns the token. To be called as `return await(…)`: such
+-- a call leaves no stack frame, so that errors name the script's line.
 local function await(start, ...)
   if not can_wait() then error(cannot_wait(), 2) end
   return finish(2, co_yield(WAITS, start(...)))
 end
 
--- `is_here`: the reply came along. Where the wait has failed it says why.
+-- `is_here`: the reply is available. If the wait has failed, the error is raised.
 local function replied(level, token, ok, is_here, reply)
   if not ok then error(is_here, level) end
   if is_here then return reply end
   return finish(level, native.outcome(token))
 end
 
--- The same for a call to the world: returns what its reply is in Lua.
+-- The same for an outgoing call: returns its reply as Lua values.
 local function await_reply(start, ...)
   if not can_wait() then error(cannot_wait(), 2) end
   local token = start(...)
   return replied(2, token, co_yield(WAITS, token))
 end
 
--- Waits until somebody wakes the token.
+-- Waits until the token is woken.
 local function park(token)
   return finish(3, co_yield(WAITS, token))
 end
 
--- The same for those who have to tidy first: true, or false and why the wait has failed.
+-- The same for callers that have to clean up first: true, or false and why the wait has failed.
 local function try_park(token)
   return co_yield(WAITS, token)
 end
 
--- What may wait begins with this: a run that has used up its slice lets others run first, so that a loop never holds its
--- worker, however much is ready for it. `level` is that of `error`, for the caller.
+-- Functions that may wait begin with this: a run that has used up its slice lets others run first, so that a loop never
+-- blocks its worker, however much is ready for it. `level` is that of `error`, for the caller.
 local function give_way(level)
   if is_long() and can_wait() then
     local ok, why = co_yield(WAITS, native.sleep(0))
@@ -74,7 +74,7 @@ end
 
 ---------------------------------------------------------------------------------------------------- errors
 
--- Errors of Rust functions are objects; scripts get their words, as of any other error.
+-- Errors of Rust functions are objects; scripts get their text, as of any other error.
 local raw_pcall, raw_xpcall, words, capture = pcall, xpcall, native.words, native.capture
 
 local function clean(ok, value, ...)
@@ -86,7 +86,7 @@ end
 
 function pcall(...) return clean(raw_pcall(...)) end
 
--- Of coroutines in which a handler of xpcall runs: where the error was raised that it is looking at.
+-- For coroutines in which a handler of xpcall runs: the place of the error that it handles.
 local traces = setmetatable({}, { __mode = "k" })
 
 local function handled(place, before, ok, ...)
@@ -97,7 +97,7 @@ end
 
 local function handle(handler, ok, caught, ...)
   if ok then return true, caught, ... end
-  -- An error while it was captured, or no memory for that, comes as it is.
+  -- An error while it was captured, or a lack of memory for that, is passed on unchanged.
   if type(caught) ~= "table" then return false, caught end
   local place = co_running() or native
   local before = traces[place]
@@ -107,7 +107,7 @@ local function handle(handler, ok, caught, ...)
   return handled(place, before, raw_pcall(handler, value))
 end
 
--- The handler runs after the error has left its place, but finds its traceback.
+-- The handler runs after the stack was unwound, but has the traceback.
 function xpcall(f, handler, ...)
   return handle(handler, raw_xpcall(f, capture, ...))
 end
@@ -121,7 +121,7 @@ debug = {
     local trace = not co and traces[co_running() or native]
     if not trace then
       level = type(level) == "number" and level or (co and 0 or 1)
-      -- Behind this function and the one that is called here.
+      -- Above this function and the called one.
       trace = native.traceback(co, co and level or level + 1)
     end
     return (message and message .. "\n" or "") .. trace
@@ -130,7 +130,7 @@ debug = {
 
 ---------------------------------------------------------------------------------------------------- coroutines
 
--- Of coroutines that scripts make themselves: those that wait for something of ours, not for a resume.
+-- Coroutines created by scripts that wait for an operation of ours, not for a resume.
 local waiting = setmetatable({}, { __mode = "k" })
 
 local function pass(co, ok, first, ...)
@@ -177,7 +177,7 @@ local function check_seconds(name, seconds, level)
   end
 end
 
--- Who waits to be told to stop, by the token of the wait.
+-- Coroutines that wait for the request to stop, by the token of the wait.
 local until_stop = {}
 
 function veche.stopping(seconds)
@@ -211,7 +211,7 @@ local function wake_all(waiters)
   end
 end
 
--- Tasks whose errors concern others than who joins them, by number: they are kept.
+-- Tasks whose errors concern more than the joining coroutine, by number: they are kept.
 local kept = {}
 
 local function ended(task, ok, ...)
@@ -233,7 +233,7 @@ function veche.spawn(f, ...)
   return task
 end
 
--- A task that goes on with `go_on` when it fails, for what has to be done however little memory there is. It begins with
+-- A task that continues with `go_on` when it fails, for work that is needed even without memory. It begins with
 -- `first`, unless a limit refuses that; without `first` no limit does.
 local function spawn_lasting(go_on, first)
   local task = setmetatable({ state = "running", go_on = go_on }, Task)
@@ -243,7 +243,7 @@ local function spawn_lasting(go_on, first)
   return task
 end
 
--- Rust tells of a task that failed; whether somebody waits for it and so learns of it, and whether its service fails.
+-- Handles a failed task; returns whether its error is awaited, and whether its service fails.
 local function task_failed(number, words)
   local task = tasks[number]
   if not task then return false, false end
@@ -303,7 +303,7 @@ function timer.after(seconds, f, ...)
   end, ...)
 end
 
--- Seconds, and whether the first error is the last call.
+-- Returns the seconds, and whether the first error is the last call.
 local function check_interval(every)
   if type(every) ~= "table" then
     check_seconds("every", every, 4)
@@ -311,7 +311,7 @@ local function check_interval(every)
   end
   for key in next, every do
     if key ~= "seconds" and key ~= "on_error" then
-      error("bad argument #1 to 'every': seconds and on_error, nothing else, expected", 3)
+      error("bad argument #1 to 'every': only seconds and on_error expected", 3)
     end
   end
   local seconds, on_error = every.seconds, every.on_error
@@ -329,13 +329,13 @@ function timer.every(every, f, ...)
   local count, arguments = select("#", ...), { ... }
   local due, task = native.now(), nil
   local function go_on()
-    -- Also what no pcall catches, such as the end of a run that took too long, ends one call alone.
+    -- Also errors that no pcall catches, such as the end of an overlong run, end only one call.
     if not is_fragile then task.go_on = go_on end
     while true do
       local now = native.now()
-      -- What was missed while `f` took its time is left out.
+      -- Calls that were missed while `f` ran are skipped.
       due = due + seconds * math.max(1, math.ceil((now - due) / seconds))
-      -- Of large numbers the difference may be a little less than nothing.
+      -- The difference of large numbers may be slightly negative.
       await(native.sleep, math.max(0, due - now))
       if native.is_retired() then return end
       f(unpack(arguments, 1, count))
@@ -350,7 +350,7 @@ end
 
 -- Publishing.
 
--- Where there is no room it waits for some, or fails where nothing can wait.
+-- Waits for room in the hub, or fails where nothing can wait.
 local function publish_later(publish, to, data, kind)
   while true do
     local token = publish(to, data, kind, can_wait())
@@ -432,12 +432,12 @@ meta.__metatable = false
 
 ---------------------------------------------------------------------------------------------------- requests
 
--- What a request has beside its fields; other files add to it.
+-- The methods of a request; other files add to it.
 local request_methods = {}
 
 local request_fields = native.request_fields
 local request_meta = {
-  -- What was asked for once stays.
+  -- Values that were read once are kept.
   __index = function(request, key)
     local field = request_fields[key]
     if not field then return request_methods[key] end
@@ -484,7 +484,7 @@ setmetatable(_G, {
   __metatable = false,
 })
 
--- Strings share one; the table behind it stays open, so that methods can be added.
+-- Strings share one metatable; the table behind it stays open, so that methods can be added.
 getmetatable("").__metatable = false
 
 local function loaded() loading = false end
@@ -495,7 +495,7 @@ end
 
 return veche, {
   serve = serve, shake = shake, task_failed = task_failed, told_to_stop = told_to_stop, loaded = loaded, as_function = as_function,
-  -- For the modules in Lua.
+  -- Exports for the modules in Lua.
   await = await, await_reply = await_reply, give_way = give_way, native = native, try_park = try_park, wake = wake, new_token = new_token,
   shared = native.shared, client = native.client, can_wait = can_wait, cannot_wait = cannot_wait, publish_later = publish_later,
   spawn = veche.spawn, spawn_lasting = spawn_lasting, xpcall = xpcall, traceback = debug.traceback, request_methods = request_methods, connection_methods = methods,

@@ -1,13 +1,13 @@
--- `veche.queue`: waiting at what Rust keeps under a number as long as somebody has its guard; a handle has both.
+-- `veche.queue`: waits for queues that Rust stores under a number as long as a guard exists; a handle has both.
 --
--- A wait that ends takes nothing along: whoever goes on tries again, and whoever does not says so, for the next in line.
+-- A wait that ends takes no value: a coroutine that continues tries again, and one that does not wakes the next one.
 local inner = ...
 local native, class, try_park = inner.native.queue, inner.class, inner.try_park
 local can_wait, cannot_wait, now, give_way = inner.can_wait, inner.cannot_wait, inner.native.now, inner.give_way
 local push, pop, leave, deadline = native.push, native.pop, native.leave, native.deadline
 local error = error
 
--- Waits with the token of a try: true, or false and why not.
+-- Waits with the token of an attempt: true, or false and why not.
 local function wait(token)
   local ok, why = try_park(token)
   leave(token, ok)

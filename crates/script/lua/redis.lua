@@ -1,4 +1,4 @@
--- `veche.redis`: servers and subscriptions as objects; commands are Rust's. Every name that a server is asked for is a
+-- `veche.redis`: servers and subscriptions as objects; Rust runs the commands. Every field of a server object is a
 -- command.
 local inner = ...
 
@@ -21,7 +21,7 @@ end
 
 local pipeline, subscribe = native.pipeline, native.subscribe
 
--- Strings alone take the short way; what has numbers in it, or is no ordinary command, is looked at.
+-- Strings alone take the fast path; arguments with numbers, and special commands, are checked.
 local ask, look = inner.native.ask_redis, native.run
 local function run(number, name, ...)
   local token = ask(number, name, ...)
@@ -56,10 +56,10 @@ local subscription_meta = {
 }
 
 local function subscribed(number, ok, lease, guard)
-  -- A bad argument has its place already.
+  -- The error of a bad argument already has its place.
   if not ok then error(lease, lease:find("^%S+:%d+: ") and 0 or 3) end
   local subscription = setmetatable({}, subscription_meta)
-  -- Let go of with the subscription, if its script forgets it.
+  -- Released with the subscription, if its script drops it.
   subscriptions[subscription] = { server = number, lease = lease, guard = guard }
   return subscription
 end
@@ -96,7 +96,7 @@ function Subscription:close()
   drop_lease(subscription_of(self, "close").lease)
 end
 
--- Commands as methods, each made when it is first called.
+-- Commands as methods, each created at its first call.
 local METHODS_MAX = 1000
 local methods = 0
 

@@ -1,4 +1,4 @@
--- Names of hosts.
+-- Host names.
 local inner = ...
 local await_reply, native = inner.await_reply, inner.native
 

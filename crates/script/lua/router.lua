@@ -1,4 +1,4 @@
--- `veche.router`: which function answers a request, by its method and path.
+-- `veche.router`: finds the function for a request by its method and path.
 --
 -- Routes without parameters are found by their whole path, all others in a tree of path segments. At each segment a
 -- literal is tried before a parameter, and that before a tail, so the order in which routes were added does not matter.
@@ -25,7 +25,7 @@ local function is_callable(f)
   return type(f) == "table" and rawget(f, "befores") ~= nil
 end
 
--- The segments of a pattern and the names of its parameters; or nil and what is wrong with it.
+-- Returns the segments of a pattern and the names of its parameters; or nil and the error.
 local function parse(path)
   if type(path) ~= "string" or sub(path, 1, 1) ~= "/" or #path > PATH_BYTES_MAX or find(path, "[?#%c]") then
     return nil, "a path that begins with / expected, of at most 1024 bytes, without ? and #"
@@ -36,11 +36,11 @@ local function parse(path)
     if kind then
       if kind == "*" and parameter == "" then parameter = "*" end
       if parameter == "" or seen[parameter] then
-        return nil, "in '" .. path .. "' a parameter has no name, or a name stands twice"
+        return nil, "in '" .. path .. "' a parameter has no name, or a name occurs twice"
       end
       seen[parameter], names[#names + 1] = true, parameter
     end
-    if segments.has_tail then return nil, "in '" .. path .. "' something stands behind the *" end
+    if segments.has_tail then return nil, "in '" .. path .. "' the * is not at the end" end
     segments.has_tail = kind == "*"
     segments[#segments + 1] = { kind = kind, text = segment }
   end
@@ -67,7 +67,7 @@ local function node_of(tree, segments)
   return tree
 end
 
--- To be called as `return add(…)`: then errors stand where the script is.
+-- To be called as `return add(…)`: then errors name the script's line.
 local function add(self, name, number, method, path, f)
   local function bad(argument, words)
     return "bad argument #" .. argument .. " to 'router:" .. name .. "': " .. words
@@ -130,7 +130,7 @@ end
 
 ---------------------------------------------------------------------------------------------------- finding
 
--- A request's path comes decoded but for these two: a slash in a segment, and the percent sign itself.
+-- A request's path is decoded except for these two: a slash in a segment, and the percent sign itself.
 local SPELLED = { ["%2F"] = "/", ["%25"] = "%" }
 
 local function decoded(segment)
@@ -138,19 +138,19 @@ local function decoded(segment)
   return (gsub(segment, "%%2[F5]", SPELLED))
 end
 
--- What a tail takes. A slash in a segment stays spelled: else it would be taken for one between segments.
+-- The value of a tail. A slash in a segment stays encoded, to be distinguished from one between segments.
 local function joined(segments, from, to)
   local tail = {}
   for index = from, to do tail[#tail + 1] = gsub(segments[index], "/", "%%2F") end
   return concat(tail, "/")
 end
 
--- What a client asks for with a method; GET's function answers HEAD too.
+-- The requested method; GET's function answers HEAD too.
 local function of_method(routes, method)
   return routes[method] or method == "HEAD" and routes.GET or routes["*"]
 end
 
--- Where the path is known, but not with this method, what it takes is noted in `allowed`.
+-- If the path is known, but not with this method, its methods are added to `allowed`.
 local function choose(routes, method, allowed)
   local route = of_method(routes, method)
   if route then return route end
@@ -186,7 +186,7 @@ local function search(node, segments, index, count, method, values, depth, allow
   end
 end
 
--- The route, and what its parameters are; or nil and what the path takes.
+-- Returns the route and its parameters; or nil and the methods of the path.
 local function find_route(self, method, path)
   local allowed = {}
   local routes = self.exact[path]
@@ -217,10 +217,10 @@ local function refuse(self, req, method, allowed)
   end
   local allow = { Allow = allow_line(allowed) }
   if method == "OPTIONS" then return 204, allow, "" end
-  return 405, allow, "this path takes other methods\n"
+  return 405, allow, "method not allowed\n"
 end
 
--- Lets those go first who may answer instead.
+-- Runs the middleware, which may answer instead.
 local function go_on(self, index, req, f, ...)
   if select("#", ...) > 0 and (...) ~= nil then return ... end
   local before = self.befores[index]
@@ -234,7 +234,7 @@ function Router:__call(req)
   if not route then return refuse(self, req, method, allowed) end
   local names = route.names
   if #names > 0 then
-    -- Beside those of the route in the configuration.
+    -- In addition to those of the route in the configuration.
     local params = req.params
     for index = 1, #names do params[names[index]] = values[index] end
     rawset(req, "params", params)

@@ -1,10 +1,10 @@
--- In a test: what is chance, or the system's clock, is the seed's and the test's clock.
+-- In tests: random numbers come from the seed, and the clocks are the test's.
 local tools, native = ...
 
 local keys_of, word, identify = tools.keys, tools.word, native.identify
 local raw_pairs, rawget, type, pcall, floor, sort = pairs, rawget, type, pcall, math.floor, table.sort
 
--- Connections among the keys from `first` on get their order by their ids, and come before what has none.
+-- Connections among the keys from `first` on are ordered by their ids, and come before keys without an order.
 local function order_connections(keys, first)
   local ids, connections, others = {}, {}, {}
   for place = first, #keys do
@@ -24,7 +24,7 @@ local function order_connections(keys, first)
   return first - 1 + count
 end
 
--- A list comes as it is; the other keys are in the seed's order, as they are in nobody's order otherwise.
+-- A list keeps its order; the other keys are in the seed's order, since they have none otherwise.
 function pairs(t)
   if type(t) ~= "table" then return raw_pairs(t) end
   local keys, count, length = keys_of(t)
@@ -43,7 +43,7 @@ function pairs(t)
         if key == nil then return nil end
       end
       local value = rawget(t, key)
-      -- It may be gone meanwhile.
+      -- It may have been removed meanwhile.
       if value ~= nil then return key, value end
     end
   end, t, nil

@@ -1,8 +1,8 @@
--- `veche.semaphore`: at most so many at once.
+-- `veche.semaphore`: limits concurrency.
 --
--- A permit that is given back goes to the first who waits; `free` counts those that nobody waits for. Calls of `with`
--- are kept in `under_way`, because a coroutine that was stopped (for its budget, for its memory) can't give back
--- anything: `reclaim` does it for the dead.
+-- A returned permit goes to the first waiter; `free` counts the others. Calls of `with`
+-- are kept in `under_way`, because a coroutine that was stopped (for its budget, for its memory) can't return
+-- its permit: `reclaim` does it for dead ones.
 local inner = ...
 
 local new_line, give_way, pcall = inner.new_line, inner.give_way, inner.pcall
@@ -60,7 +60,7 @@ end
 
 function Semaphore:release()
   check(self, "release")
-  if self.free >= self.permits then error("the semaphore is released more often than it was acquired", 2) end
+  if self.free >= self.permits then error("the semaphore was released more often than acquired", 2) end
   give_back(self)
 end
 
@@ -87,7 +87,7 @@ function Semaphore:with(f, ...)
   return leave(self, call, pcall(f, ...))
 end
 
--- Gives back the permits of calls whose coroutine has failed.
+-- Returns the permits of calls whose coroutine has failed.
 function inner.reclaim()
   local call = next(under_way)
   while call do

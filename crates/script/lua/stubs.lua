@@ -1,6 +1,6 @@
--- `veche.test`, its second part: the outside. What stands in for other servers, and what they were asked.
+-- `veche.test`, second part: stubs of other servers, and the requests that they received.
 --
--- A stub is Rust's, which answers by itself what always gets the same answer. A function is called here: a coroutine
+-- A stub is Rust's, which answers by itself if the answer is fixed. A function is called here: a coroutine
 -- waits for each call of its stub.
 local native, inner, veche, test, tools = ...
 
@@ -14,7 +14,7 @@ local FAILS = {
   timeout = true, pool_full = true, unreachable = true, connection_lost = true, refused = true, invalid = true, broken = true,
 }
 
--- Whether an answer says that there is none; `level` as of `error`, of whoever calls this.
+-- Returns whether an answer is an error; `level` as of `error`, of the caller.
 local function is_failure(name, number, answer, level)
   if type(answer) ~= "table" or answer.fails == nil then return false end
   if not FAILS[answer.fails] then
@@ -27,7 +27,7 @@ end
 
 local function as_it_is(answer) return answer end
 
--- Puts into a question what a stub's answer says.
+-- Adds a stub's answer to a request.
 local function put_answer(question, name, number, answer, read, level)
   if is_failure(name, number, answer, level + 1) then
     question.fails, question.words = answer.fails, answer.words
@@ -37,7 +37,7 @@ local function put_answer(question, name, number, answer, read, level)
   return question
 end
 
--- Lets the stub's function answer whatever is asked, each call in a coroutine of its own.
+-- Calls the stub's function for each request, in a separate coroutine.
 local function serve(stub, name, number, run, read)
   veche.spawn(function()
     while true do
@@ -91,7 +91,7 @@ local function read_http(answer, name, number, level)
   return { status = status, headers = headers, parts = parts }
 end
 
--- The application's requests to that address are answered so.
+-- Sets the answer to the application's requests to that address.
 function test.stub_http(method, url, answer)
   if type(method) ~= "string" or not (method == "*" or method:find("^%u+$")) then
     bad("test.stub_http", 1, 'a method such as "GET", or "*",', 2)
@@ -101,7 +101,7 @@ function test.stub_http(method, url, answer)
   add_stub("http", "test.stub_http", 3, method, url, answer, read_http)
 end
 
--- The application finds that host at these addresses.
+-- Sets the addresses of a host for the application.
 function test.stub_resolve(host, addresses)
   if type(host) ~= "string" or host == "" then bad("test.stub_resolve", 1, "a host's name", 2) end
   if type(addresses) == "string" then addresses = { addresses } end
@@ -111,14 +111,14 @@ function test.stub_resolve(host, addresses)
   add_stub("resolve", "test.stub_resolve", 2, "*", host, addresses, as_it_is)
 end
 
--- The application's statements are answered so.
+-- Sets the answer to the application's statements.
 function test.stub_mysql(sql, answer)
   if type(sql) ~= "string" or not sql:find("%S") then bad("test.stub_mysql", 1, 'a statement, or its beginning and "*",', 2) end
   if answer == nil then bad("test.stub_mysql", 2, "rows, a value, { affected = … } or a function", 2) end
   add_stub("mysql", "test.stub_mysql", 2, "*", sql, answer, as_it_is)
 end
 
--- The application's commands are answered so.
+-- Sets the answer to the application's commands.
 function test.stub_redis(command, ...)
   if type(command) ~= "string" or not command:find("^%S") then
     bad("test.stub_redis", 1, 'a command such as "GET name" or "GET *"', 2)
@@ -127,7 +127,7 @@ function test.stub_redis(command, ...)
   add_stub("redis", "test.stub_redis", 2, "*", command, (...), as_it_is)
 end
 
--- Publishes to what the application has subscribed to on Redis.
+-- Publishes to the application's subscriptions on Redis.
 function test.redis_publish(channel, data)
   if type(channel) ~= "string" then bad("test.redis_publish", 1, "the name of a channel", 2) end
   data = payload("test.redis_publish", 2, data)
@@ -166,25 +166,25 @@ function test.stub_websocket(url, options)
   return server
 end
 
--- The next connection that the application has opened to it, as a client that the application is.
+-- Returns the next connection that the application has opened to it, as a client object.
 function Server:accept(options)
   local stub = stubs[self]
   if not stub then error("bad argument #1 to 'server:accept': a server expected (call it with a colon)", 2) end
   local within = within_of("server:accept", 1, options, {})
   local answer = ask("server:accept", { ask = "accept", stub = stub, within = within }, 2)
   if not answer.client then
-    error("server " .. self.url .. ": a connection of the application was expected, none came" .. hint(answer), 2)
+    error("server " .. self.url .. ": expected a connection of the application, but none was opened" .. hint(answer), 2)
   end
   local client = setmetatable({ target = answer.url, protocol = answer.protocol, headers = answer.headers or {} }, Client)
   numbers[client] = answer.client
   return client
 end
 
--- The requests that the application has made: { method = …, url = …, headers = …, body = … }.
+-- Returns the requests of the application: { method = …, url = …, headers = …, body = … }.
 function test.requests() return ask("test.requests", { ask = "requests" }, 2) end
 
--- The statements that it has run: { sql = …, values = …, database = …, host = … }.
+-- Returns its statements: { sql = …, values = …, database = …, host = … }.
 function test.queries() return ask("test.queries", { ask = "queries" }, 2) end
 
--- The commands that it has sent to Redis: { "GET", "name" }.
+-- Returns its Redis commands: { "GET", "name" }.
 function test.commands() return ask("test.commands", { ask = "commands" }, 2) end

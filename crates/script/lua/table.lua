@@ -1,4 +1,4 @@
--- `veche.table`: what is easier said in Lua than in Rust. The methods that every row goes through are Rust's own.
+-- `veche.table`: the parts that are simpler in Lua than in Rust. The methods on the hot path of rows are Rust's.
 local inner = ...
 
 local native, await, can_wait, cannot_wait = inner.native.table, inner.await, inner.can_wait, inner.cannot_wait
@@ -11,10 +11,10 @@ local scan, values, more, sum = native.scan, native.values, native.more, native.
 local see, update_seen, note = native.see, native.update_seen, native.note
 local watch, next, decode = native.watch, native.next, inner.native.modules.json.decode
 
--- Rows of a scan after which others get their turn, and those that are fetched at a time.
+-- Rows of a scan after which other coroutines run, and those fetched at a time.
 local ROWS_PER_TURN, SLICE_ROWS = 4096, 256
 
--- By number: the one object of each table, and what is known of it.
+-- By number: the one object of each table, and its schema.
 local objects, known = {}, {}
 
 local function number_of(self, method, level)
@@ -43,14 +43,14 @@ function methods.update(self, key, changes)
     local done = update_seen(self, key, result, seen)
     if done ~= nil then return done end
   end
-  error("table:update: others change that row all the time", 2)
+  error("table:update: too many concurrent changes of this row", 2)
 end
 
 local batch_methods, batches = {}, setmetatable({}, { __mode = "k" })
 for _, kind in pairs { "insert", "upsert", "update", "delete" } do
   batch_methods[kind] = function(self, ...)
     local batch = batches[self]
-    if not batch then error("the batch is over, or it is none (call batch:" .. kind .. " with a colon)", 2) end
+    if not batch then error("not an open batch (call batch:" .. kind .. " with a colon)", 2) end
     return note(batch[1], batch[2], kind, ...)
   end
 end
@@ -70,10 +70,10 @@ function methods.clear(self) return native.clear(number_of(self, "clear")) end
 
 ---------------------------------------------------------------------------------------------------- scans
 
--- Scans that have come to their end, for the next ones.
+-- Finished scans, for reuse.
 local pool, POOL_MAX = {}, 16
 
--- Functions that make rows of what is in a list, or return it as values, by the columns' names.
+-- Functions that build rows from a list, or return its values, by the columns' names.
 local MAKERS_MAX = 100
 
 local function makers(object, names, as_values)
@@ -82,7 +82,7 @@ local function makers(object, names, as_values)
   return { all = all, as_values = as_values, some = {}, count = 0, lists = setmetatable({}, { __mode = "k" }) }
 end
 
--- Whether a list is as it was when its maker was made.
+-- Whether a list is unchanged since its builder was created.
 local function is_same(columns, names)
   local count = #names
   if #columns ~= count then return false end
@@ -92,8 +92,8 @@ local function is_same(columns, names)
   return true
 end
 
--- What makes rows of these columns: the list itself, with a function, the columns' places and how many they are. Most lists
--- are told again and again. `number`: which argument has the list.
+-- The builder of rows of these columns: the list itself, with a function, the columns' indexes and their count. Most
+-- lists are repeated. `number`: the argument that has the list.
 local function maker_of(object, about, columns, number)
   if not columns then return about.all end
   local known = about.lists[columns]
@@ -110,12 +110,12 @@ local function maker_of(object, about, columns, number)
   return known
 end
 
--- A scan under way is a table: what rows are made of in its list, the rest in its fields. Nothing else is made for one, no
--- function of its own and no row but for those that are returned.
+-- An open scan is a table: the data of rows in its list, the rest in its fields. Nothing else is allocated for one, no
+-- closure and no row except the returned ones.
 local function refill(state)
   local cursor = state.cursor
   while cursor do
-    -- A slice counts as a whole one, even if most of its rows have expired.
+    -- A slice counts fully, even if most of its rows have expired.
     state.seen = state.seen + SLICE_ROWS
     if state.seen >= ROWS_PER_TURN and can_wait() then
       state.seen = 0
@@ -147,13 +147,13 @@ local function step(state)
   return refill(state)
 end
 
--- The last argument, unless it is the only one, and how many there are.
+-- Returns the last argument, unless it is the only one, and their count.
 local function last_of(...)
   local count = select("#", ...)
   return count > 1 and select(count, ...), count
 end
 
--- `scan` is that of the method: its name is in what goes wrong.
+-- `scan` names the method in errors.
 local function begin(scan, self, maker, ...)
   local state = pool[#pool]
   if state then pool[#pool] = nil else state = {} end
@@ -180,12 +180,12 @@ function methods.values(self, ...)
   local columns = type(options) == "table" and options.columns
   if not columns then error("bad argument to 'table:values': { columns = … } expected", 2) end
   if type(columns) == "table" and columns[1] ~= about.key then
-    error("bad argument to 'table:values': the first of the columns has to be " .. about.key .. ", the key", 2)
+    error("bad argument to 'table:values': the first column must be " .. about.key .. ", the key", 2)
   end
   return begin(values, self, maker_of(self, about.values, columns, count), ...)
 end
 
--- Goes on adding up until that is done.
+-- Continues the sum until it is complete.
 local function whole_sum(self, done, ...)
   if done == true then return ... end
   if can_wait() then await(sleep, 0) end
@@ -209,7 +209,7 @@ end
 
 ---------------------------------------------------------------------------------------------------- changes of others
 
--- Bytes come as Base64.
+-- Bytes are encoded as Base64.
 local function decoded(about, change)
   local row = change.row
   if row then
@@ -256,7 +256,7 @@ end
 
 local PROGRESS_S, PAUSE_MAX_S = 0.25, 0.02
 
--- Waits for a job, and looks at it more and more seldom.
+-- Waits for a job, polling less and less often.
 local function finish(number, job, progress)
   local pause, told = 0.0005, now()
   while true do
@@ -295,7 +295,7 @@ function methods.info(self) return native.info(number_of(self, "info")) end
 local meta = native.meta
 meta.__index = methods
 meta.__metatable = false
-function meta.__newindex() error("a table's fields can't be set: rows are put in with insert", 2) end
+function meta.__newindex() error("a table's fields can't be set: use insert to add rows", 2) end
 
 return function(...)
   local number, names, kinds = native.open(...)

@@ -1,5 +1,5 @@
--- `veche.test`: cases, clients and what is asserted of them. Whatever has to be asked of the world is a question to
--- whoever runs the test; he lets the world go on until there is an answer.
+-- `veche.test`: cases, clients and their assertions. Operations on the environment are requests to the runner, which
+-- advances the simulation until it has an answer.
 local native, inner, veche = ...
 
 local await, can_wait, pcall, json = inner.await, inner.can_wait, inner.pcall, veche.json
@@ -41,7 +41,7 @@ local function add(function_name, name, run, is_skipped, options)
   if type(run) ~= "function" then bad(function_name, 2, "a function", 3) end
   local services = services_of(function_name, options)
   if can_wait() then error(function_name .. ": only while the file is loaded, not in another test", 3) end
-  -- Past pcall, this function and the one that called it: the script's own line.
+  -- Above pcall, this function and its caller: the script's own line.
   local _, place = pcall(error, "", 5)
   cases[#cases + 1] = { name = name, run = run }
   native.case(name, place, is_skipped, services)
@@ -74,7 +74,7 @@ end
 
 ---------------------------------------------------------------------------------------------------- asking
 
--- The answer, or nil and why there is none. `level` as of `error`, of whoever calls this.
+-- Returns the answer, or nil and the reason. `level` as of `error`, of the caller.
 local function ask(name, question, level)
   if not can_wait() then
     error(name .. ": only in a test.case, where it can wait, and not in a callback of table.sort and the like", level + 1)
@@ -106,7 +106,7 @@ local function check_seconds(name, number, seconds, what)
   return seconds
 end
 
--- `deeper`: how many calls further away the script's own is.
+-- `deeper`: the number of additional calls up to the script's own.
 local function list_headers(name, number, options, deeper)
   deeper = deeper or 0
   local list = {}
@@ -166,7 +166,7 @@ end
 
 local DEPTH_MAX = 64
 
--- What is expected, with the value that came in place of each function that accepts it.
+-- Returns the expected value, with received values in place of functions that accept them.
 local function fill(expected, got, depth)
   if type(expected) == "function" then
     if expected(got) then return got end
@@ -188,7 +188,7 @@ local function fill(expected, got, depth)
   return filled
 end
 
--- Nil, or how they differ.
+-- Returns nil, or the difference.
 local function difference(expected, got) return differ(fill(expected, got, 0), got) end
 
 local function what_of(words) return words and tostring(words) .. ": " or "" end
@@ -228,10 +228,10 @@ end
 function test.fails(f, pattern)
   if type(f) ~= "function" then bad("test.fails", 1, "a function", 2) end
   local ok, failure = pcall(f)
-  if ok then error("test.fails: it did not fail", 2) end
+  if ok then error("test.fails: the function did not fail", 2) end
   local text = type(failure) == "string" and failure or show(failure)
   if pattern and not text:find(pattern) then
-    error("test.fails: it failed with another error\n  - pattern  " .. show(pattern) .. "\n  + got      " .. show(text), 2)
+    error("test.fails: the function failed with another error\n  - pattern  " .. show(pattern) .. "\n  + got      " .. show(text), 2)
   end
   return failure
 end
@@ -392,7 +392,7 @@ function Client:expect_close(code, reason, options)
   return event.code, event.reason
 end
 
--- All messages that came and were not expected yet.
+-- Returns all received messages that were not expected yet.
 function Client:take()
   local number = number_of(self, "take")
   local messages = {}
@@ -465,7 +465,7 @@ function test.request(options, more)
   end
   local headers = list_headers("test.request", 1, options)
   if options.json ~= nil then
-    if body then error("test.request: either body or json", 2) end
+    if body then error("test.request: only one of body and json is allowed", 2) end
     body = json.encode(options.json)
     local has_type = false
     for _, header in ipairs(headers) do has_type = has_type or header[1]:lower() == "content-type" end
@@ -503,7 +503,7 @@ function test.push(user, data, kind)
   return ask("test.push", { ask = "publish", user = user, data = data, kind = kind }, 2)
 end
 
--- What the application has published, in order: to that channel, or { channel = …, data = …, kind = … } of all.
+-- Returns the application's publications, in order: to that channel, or { channel = …, data = …, kind = … } of all.
 function test.published(channel)
   if channel ~= nil and type(channel) ~= "string" then bad("test.published", 1, "the name of a channel", 2) end
   local found = {}
@@ -517,7 +517,7 @@ function test.published(channel)
   return found
 end
 
--- What the application has logged: { level = …, text = … }.
+-- Returns the application's log lines: { level = …, text = … }.
 function test.log()
   local lines = {}
   for _, line in ipairs(ask("test.log", { ask = "log" }, 2)) do
@@ -526,7 +526,7 @@ function test.log()
   return lines
 end
 
--- An error that the application must have logged by now, and that therefore does not fail the test.
+-- Returns an error that the application must have logged by now, and which then does not fail the test.
 function test.expect_error(pattern)
   if type(pattern) ~= "string" then bad("test.expect_error", 1, "a pattern", 2) end
   local others = {}

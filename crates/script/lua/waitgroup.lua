@@ -1,4 +1,4 @@
--- `veche.waitgroup`: waits until as many have said that they are done as were announced.
+-- `veche.waitgroup`: waits until as many operations are done as were announced.
 local inner = ...
 
 local new_line, give_way = inner.new_line, inner.give_way
@@ -18,8 +18,8 @@ end
 
 local function change(self, by)
   local count = self.count + by
-  if count < 0 then error("the waitgroup is done more often than was added", 3) end
-  if count > COUNT_MAX then error("the waitgroup has no room for as many", 3) end
+  if count < 0 then error("the waitgroup's counter became negative: more done than added", 3) end
+  if count > COUNT_MAX then error("the waitgroup's counter exceeds its maximum", 3) end
   self.count = count
   if count == 0 then
     while self.line.first do self.line:serve() end

@@ -1,8 +1,8 @@
 -- `veche.websocket`: connections to other WebSocket servers.
 --
 -- An object is one of Rust's; its state, a table, belongs to it. Rust calls `message` and `closed` for each event of
--- an open connection, one by one, each in a coroutine of its own: while one waits, the next ones wait behind it and in
--- the end the socket is not read from. So a bounded queue is all that a blocking `receive` needs.
+-- an open connection, one by one, each in a separate coroutine: while one waits, the next ones are queued, and
+-- finally the socket is not read. So a bounded queue is all that a blocking `receive` needs.
 local inner = ...
 
 local client, native, await, try_park = inner.client, inner.native, inner.await, inner.try_park
@@ -14,12 +14,12 @@ local running, status = inner.coroutine_running, inner.coroutine_status
 local state_of, raw_close = client.state, client.close
 local error, type, pairs, next, math = error, type, pairs, next, math
 
--- Messages that wait for `receive`, and their bytes: beyond either the next one waits.
+-- Messages that wait for `receive`, and their bytes: beyond either limit the next one waits.
 local QUEUE_MAX, QUEUE_BYTES_MAX = 256, 1048576
 
 local TIMEOUT_MAX = 31536000
 
--- Objects that are between two connections, with the task that will dial again.
+-- Objects between two connections, with the task that will dial again.
 local redialing = {}
 
 ---------------------------------------------------------------------------------------------------- receiving
@@ -52,7 +52,7 @@ local function is_full(state)
   return state.tail - state.head >= QUEUE_MAX or state.bytes >= QUEUE_BYTES_MAX
 end
 
--- A message for whoever receives.
+-- Passes a message to the receiver.
 local function offer(state, data, kind)
   if state.receivers.first then
     local waiter = state.receivers:serve()
@@ -65,14 +65,14 @@ local function offer(state, data, kind)
     try_park(token)
   end
   if state.is_left then return end
-  -- Somebody may have begun to wait since.
+  -- A receiver may have begun to wait since.
   if state.receivers.first then return offer(state, data, kind) end
   push(state, data, kind)
 end
 
 function inner.client_message(ws, data, kind)
   local state = state_of(ws)
-  -- `onopen` comes first. Should it have been stopped, nobody says so.
+  -- `onopen` comes first. If it was stopped, that is not reported.
   while state.opening and status(state.opening) ~= "dead" do
     local token = sleep(0.05)
     state.opened = token
@@ -86,7 +86,7 @@ end
 
 ---------------------------------------------------------------------------------------------------- dialing
 
--- Addresses of a host, the best first; or nil and why there are none.
+-- Returns the addresses of a host, the best first; or nil and the reason.
 local function resolve(host, is_address, seconds)
   if is_address then return { host } end
   -- RFC 6761, section 6.3: that name is always this machine.
@@ -104,7 +104,7 @@ local function try_dial(ws, state, address, seconds)
   local ok, protocol = try_park(token)
   state.dialing = nil
   if not ok then
-    -- Whoever was cancelled while it waited wants no connection.
+    -- A cancelled waiter needs no connection.
     client.hang_up(token)
     return false, protocol
   end
@@ -112,7 +112,7 @@ local function try_dial(ws, state, address, seconds)
   return true
 end
 
--- Tries one address after the other; true, or false and why the last one was of no use.
+-- Tries one address after the other; returns true, or false and why the last one failed.
 local function connect(ws, state)
   local host, is_address, seconds = client.check(state.name, state.url, state.options)
   local by = now() + seconds
@@ -133,14 +133,14 @@ end
 
 ---------------------------------------------------------------------------------------------------- callbacks
 
--- Errors of callbacks are logged: there is nobody to raise them to.
+-- Errors of callbacks are logged, since no caller could receive them.
 local function call(f, ...)
   if not f then return end
   local ok, why = inner.xpcall(f, inner.traceback, ...)
   if not ok then native.log("error", why) end
 end
 
--- Seconds until the next attempt: twice as long each time, and never the same for all who lost the same server.
+-- Seconds until the next attempt: doubled each time, with jitter between clients of the same server.
 local function pause(state)
   local reconnect = state.reconnect
   local seconds = math.min(reconnect.max, reconnect.min * 2 ^ math.min(state.attempts, 30))
@@ -148,7 +148,7 @@ local function pause(state)
   return seconds * (0.5 + random() / 2)
 end
 
--- Dials; whether there is nothing more to be dialed for now.
+-- Dials; returns whether nothing more is to be dialed for now.
 local function run(ws, state)
   local ok, why = connect(ws, state)
   redialing[ws] = nil
@@ -165,7 +165,7 @@ local function run(ws, state)
   return false
 end
 
--- Dials until there is a connection. Its task, `own`, begins here again where something has ended it that no pcall
+-- Dials until connected. Its task, `own`, restarts here after errors that no pcall
 -- catches.
 local function dial_again(ws, state, own)
   while state.dialer == own and not state.is_left and not native.is_retired() do
@@ -176,13 +176,13 @@ local function dial_again(ws, state, own)
     if state.state == "open" then return end
     redialing[ws] = own
     await(sleep, pause(state))
-    -- `onclose` comes first. Should it have been stopped, nobody says so.
+    -- `onclose` comes first. If it was stopped, that is not reported.
     while state.closing and status(state.closing) ~= "dead" do await(sleep, 0.05) end
     if run(ws, state) then return end
   end
 end
 
--- `first`: what its task begins with. Nobody asks for another connection once memory has room again, so no limit refuses
+-- `first`: the beginning of its task. No later event would request another connection, so no memory limit refuses
 -- a later one.
 local function keep_dialing(ws, state, first)
   local own
@@ -231,7 +231,7 @@ local function own(ws, name)
   return state, index, generation
 end
 
--- Raw, as a connection's: this is the way of every message.
+-- Raw, as a connection's: the hot path of messages.
 methods.send = client.send
 
 function methods.receive(ws, timeout)
@@ -248,7 +248,7 @@ function methods.receive(ws, timeout)
   local ok, why = receivers:wait(waiter, 3, timeout)
   if waiter.data then
     if ok then return waiter.data, waiter.kind end
-    -- Cancelled after it was served: it is the next one's.
+    -- Cancelled after it was served: the message goes to the next one.
     if receivers.first then
       local heir = receivers:serve()
       heir.data, heir.kind = waiter.data, waiter.kind
@@ -264,7 +264,7 @@ end
 function methods.drain(ws)
   local _, index, generation = own(ws, "drain")
   if not can_wait() then error(cannot_wait(), 2) end
-  -- What this very run has sent counts once it is on its way.
+  -- Data sent in this run counts once it is on its way.
   await(sleep, 0)
   while true do
     local full = client.is_full(index, generation)
@@ -276,7 +276,7 @@ end
 
 local function check_code(code, reason)
   if code ~= nil and not client.is_close_code(code) then
-    error("bad argument #1 to 'close': a close code is one of 1000 to 1003, 1007 to 1014, 3000 to 4999", 3)
+    error("bad argument #1 to 'close': a close code must be 1000 to 1003, 1007 to 1014 or 3000 to 4999", 3)
   end
   if reason ~= nil and (type(reason) ~= "string" or #reason > client.reason_bytes_max) then
     error("bad argument #2 to 'close': a string of at most 123 bytes expected", 3)
@@ -289,7 +289,7 @@ function methods.close(ws, code, reason)
   if state.is_left then return nil, "closed" end
   local was_open = state.state == "open"
   state.is_left = true
-  -- What has come and was not received is of no interest any more.
+  -- Received messages that were not taken are dropped.
   if state.receivers then
     state.items, state.kinds, state.head, state.tail, state.bytes = {}, {}, 0, 0, 0
     if state.room then wake(state.room) end

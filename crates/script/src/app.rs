@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use veche_calls::Databases;
 use veche_store::Store;
 
 use crate::clock::ClockMode;
@@ -21,6 +22,8 @@ pub struct ScriptApp {
     pub options: serde_json::Value,
     /// Whether a folder for `veche.file` is configured.
     pub has_files: bool,
+    /// The databases that scripts may connect to by name.
+    pub databases: Arc<Databases>,
     /// The resource limits of its scripts.
     pub limits: ScriptLimits,
     /// Whether it serves clients or is a service.
@@ -67,7 +70,7 @@ impl Snapshots {
         }
         let Some(allowed) = &self.folder else {
             let words =
-                "server.sandbox lets no table be saved: name a folder for them in server.snapshots";
+                "server.sandbox prevents saving tables: set a folder for them in server.snapshots";
             return Err(words.to_owned());
         };
         let is_name = |piece: Component<'_>| matches!(piece, Component::Normal(_));
@@ -75,7 +78,7 @@ impl Snapshots {
         match beneath.is_ok_and(|path| path.components().all(is_name)) {
             true => Ok(place),
             false => Err(format!(
-                "server.sandbox lets tables be saved below {} (server.snapshots), not as {}",
+                "server.sandbox allows saving tables only below {} (server.snapshots), not as {}",
                 allowed.display(),
                 place.display()
             )),

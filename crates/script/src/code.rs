@@ -64,7 +64,7 @@ impl SourceCode {
     /// Reads a script below a folder; its modules may be in that folder or beside the script.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Like [`read`](Self::read).
     pub fn read_within(root: &Path, script: &Path) -> Result<Self, CodeError> {
         let folder = script.parent().unwrap_or(Path::new("")).to_owned();
         let code = Self {

@@ -41,7 +41,7 @@ pub(crate) enum SendRoom {
     No,
 }
 
-/// Bytes sent to one client in one run from which the connection may be full; its actual backlog is known after the
+/// The bytes sent to one client in one run from which the connection may be full; its actual backlog is known after the
 /// effects are executed.
 const RUN_BYTES_HIGH: usize = 64 << 10;
 
@@ -49,7 +49,7 @@ const RUN_BYTES_HIGH: usize = 64 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionTable {
     slots: Vec<Option<ScriptConnection>>,
-    /// Closed connections whose index is in use again while one of their handlers is suspended.
+    /// Closed connections whose index is reused while one of their handlers is suspended.
     leaving: HashMap<ConnectionId, ScriptConnection>,
 }
 

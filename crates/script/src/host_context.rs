@@ -278,7 +278,7 @@ impl HostContext {
         self.dials.borrow_mut().insert(token, object);
     }
 
-    /// Takes the object of an opening connection, if it is still wanted.
+    /// Removes and returns the object of an opening connection, if it is still needed.
     pub(crate) fn take_dial(&self, token: Token) -> Option<Reference> {
         self.dials.borrow_mut().remove(&token)
     }
@@ -445,7 +445,7 @@ impl HostContext {
         sleepers.pop().map(|Reverse((.., token))| token)
     }
 
-    /// Returns when the next sleeper is due; `u64::MAX` if there is none.
+    /// Returns the deadline of the next sleeping coroutine; `u64::MAX` if there is none.
     pub(crate) fn wakes_ms(&self) -> u64 {
         let sleepers = self.sleepers.borrow();
         sleepers
@@ -547,7 +547,7 @@ impl HostContext {
             .map(|(_, what)| what)
     }
 
-    /// Drops an outcome that was not taken.
+    /// Drops an outcome that was not consumed.
     pub(crate) fn clear_outcome(&self) {
         self.caller.take();
         self.outcome.take();

@@ -78,7 +78,7 @@ impl Vm {
         match has_session.get() {
             true => Ok(vm),
             false => Err(LoadError::Script(
-                "the script calls no bench.user, so there are no users to simulate".to_owned(),
+                "the script never calls bench.user, so there are no users to simulate".to_owned(),
             )),
         }
     }

@@ -20,7 +20,7 @@ pub struct Program {
     pub store: Arc<Store>,
     /// The seed of all randomness, in a test.
     pub seed: Option<u64>,
-    /// The load test whose users it simulates.
+    /// The load test whose users the script simulates.
     pub load_run: Option<Arc<dyn LoadRun>>,
 }
 

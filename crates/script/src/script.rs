@@ -184,7 +184,7 @@ impl Runtime for Script {
         }
     }
 
-    /// Passes an answer to all VMs; only the one that waits knows the token.
+    /// Passes a reply to all VMs; only the waiting VM knows the token.
     fn answer(&mut self, token: Token, answer: &WaitResult, now: Now) {
         for vm in self.vms() {
             vm.answer(token, answer, now);

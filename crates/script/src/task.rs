@@ -127,7 +127,7 @@ impl Tasks {
         self.waits.contains_key(&token)
     }
 
-    /// Takes the task that waits for a token, if it still does.
+    /// Removes and returns the task that waits for a token, if it still does.
     pub(crate) fn take_waiting(&mut self, token: Token) -> Option<Task> {
         let place = self.waits.remove(&token)?;
         self.vacate(place)

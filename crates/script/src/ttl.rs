@@ -1,4 +1,4 @@
-//! Times to live given by scripts.
+//! Times to live set by scripts.
 
 /// The valid values, for errors.
 pub(crate) const EXPECTED: &str = "seconds from 0.001 to 31536000";

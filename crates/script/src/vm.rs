@@ -2,7 +2,7 @@
 //!
 //! A handler that does not wait costs a pooled coroutine and its message's string. One that waits becomes a [`Task`];
 //! further calls of its connection queue behind it, so that a connection's events are handled one by one and in order,
-//! independently of others.
+//! independently of other connections.
 
 mod clients;
 mod departed;
@@ -247,7 +247,7 @@ impl Vm {
         };
         local.is_ending = true;
         let (object, wait) = (local.object, local.wait);
-        // Coroutines that wait for room, possibly in a handler, wait in vain.
+        // Coroutines waiting for room, possibly in a handler, would wait forever.
         self.desk.wake_senders(id);
         if let Some(token) = wait {
             self.fail_wait_of(id, token);
@@ -287,8 +287,8 @@ impl Vm {
         );
     }
 
-    /// Handles a request or handshake whose answer is no longer needed, because the connection closed or because it
-    /// `is_late`. The handler continues if it has not started to answer and is not late; otherwise its wait fails.
+    /// Handles a request or handshake whose response is no longer needed, because the connection closed or because it
+    /// `is_late`. The handler continues if it has not started to respond and is not late; otherwise its wait fails.
     pub fn gone(&mut self, id: ConnectionId, is_late: bool, now: Now) {
         self.set_now(now);
         let ended = self.desk.requests().end_all_of(id);

@@ -210,7 +210,7 @@ fn memory_near_its_limit_is_collected_in_slices() {
 }
 
 #[test]
-fn what_is_refused_at_the_limit_collects_nothing() {
+fn an_allocation_refused_at_the_limit_starts_no_collection() {
     let mut bench = Bench::with(
         "local app, kept = {}, nil
         function app.message(conn, data)
@@ -225,7 +225,7 @@ fn what_is_refused_at_the_limit_collects_nothing() {
     );
     bench.open(ANN);
     bench.open(BOB);
-    // A run may exceed the limit before it is ended; what it has kept stays allocated.
+    // A run may exceed the limit before it is ended; memory that it retains stays allocated.
     bench.text(ANN, "go");
     bench.pass_some_turns(500);
     bench.told();

@@ -11,6 +11,7 @@ fn require(code: &std::sync::Arc<SourceCode>, module: &str) {
         name: "test".into(),
         options: serde_json::Value::Null,
         has_files: false,
+        databases: std::sync::Arc::default(),
         limits: support::limits(),
         role: veche_script::AppRole::Clients,
     };

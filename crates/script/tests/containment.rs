@@ -221,7 +221,7 @@ fn what_nests_in_c_is_an_error_in_time() {
 }
 
 #[test]
-fn nobody_runs_unwatched() {
+fn every_handler_is_limited() {
     for body in [
         "error(setmetatable({}, { __tostring = function() while true do end end }))",
         "local t = require('veche').spawn(function() error('x') end)
@@ -371,7 +371,7 @@ fn there_is_no_way_out() {
         print(pcall(load, 'return 1', 'c', 'text', env))",
     );
     assert_eq!(told[0], "7\t7\t7");
-    assert!(told[1].contains("no bytecode is loaded"), "{told:?}");
+    assert!(told[1].contains("bytecode can't be loaded"), "{told:?}");
     assert!(told[2].contains("\"t\" expected"), "{told:?}");
 }
 
@@ -516,7 +516,7 @@ fn bad_arguments_are_named() {
 }
 
 #[test]
-fn a_connection_is_one_or_the_call_says_so() {
+fn invalid_connections_are_an_error() {
     let mut bench = Bench::new(
         "local app = {}
         function app.open(conn)

@@ -47,6 +47,7 @@ fn script(folder: &Folder) -> Script {
             name: "test".into(),
             options: serde_json::Value::Null,
             has_files: false,
+            databases: Arc::default(),
             limits: support::limits(),
             role: AppRole::Clients,
         },

@@ -88,7 +88,7 @@ fn a_call_to_the_world_is_cancelled() {
 }
 
 #[test]
-fn who_goes_on_waiting_is_stopped() {
+fn handlers_that_keep_waiting_are_stopped() {
     let mut bench = app("local steps = 0
         function app.message(conn)
           while true do pcall(veche.sleep, 1) steps = steps + 1 end

@@ -15,7 +15,7 @@ const NEWS: ChannelEventView<'static> = ChannelEventView {
 };
 
 #[test]
-fn batches_are_told_one_by_one() {
+fn batches_are_delivered_one_by_one() {
     let mut bench = Bench::new(
         "local veche = require 'veche'
         local app = {}

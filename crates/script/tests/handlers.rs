@@ -1,4 +1,4 @@
-//! Tests of handlers: what starts them, in which order, and what they can do.
+//! Tests of handlers: their triggers, their order and their effects.
 
 mod support;
 
@@ -140,7 +140,7 @@ fn nothing_runs_before_start_has_ended() {
 }
 
 #[test]
-fn who_leaves_before_start_has_ended_is_not_forgotten() {
+fn a_close_before_the_end_of_start_is_delivered() {
     let mut bench = Bench::new(
         "local veche = require 'veche'
         local app = {}
@@ -285,7 +285,7 @@ fn subscribing_waits_for_the_home() {
 }
 
 #[test]
-fn errors_are_told_to_the_script() {
+fn errors_are_passed_to_the_script() {
     let mut bench = Bench::new(
         "local veche = require 'veche'
         local app = {}
@@ -361,18 +361,18 @@ fn publishing() {
         "not UTF-8",
         "channel name",
         "channel name",
-        "#2 to 'publish': a table is published as JSON, which is text",
+        "#2 to 'publish': a table can only be published as text (JSON)",
         "#3 to 'publish': \"text\", \"binary\" or a table of options expected",
         "#4 to 'publish': no more arguments expected",
         "#3 to 'publish': there is no option 'tag'",
-        "#2 to 'publish': a table is published as JSON, which is text",
-        "users' own channels",
-        "users' own channels",
-        "users' own channels",
+        "#2 to 'publish': a table can only be published as text (JSON)",
+        "personal channels",
+        "personal channels",
+        "personal channels",
         "#2 to 'api.publish': one table expected",
         "there is no method 'publsh' in veche.api",
         "#1 to 'push': a string expected",
-        "users' own channels",
+        "personal channels",
         "#1 to 'push'",
     ]) {
         assert!(line.starts_with("false") && line.contains(words), "{line}");
@@ -432,7 +432,7 @@ fn requests_and_their_answers() {
     check("return true", "respond ann 500");
     check(
         "local r = req; veche.spawn(function() veche.sleep(1); print(pcall(function() return r.body end)) end) return 'x'",
-        "the request is over",
+        "the request has ended",
     );
 }
 
@@ -484,7 +484,7 @@ fn scripts_that_do_not_load() {
 }
 
 #[test]
-fn modules_are_loaded_once_and_circles_are_told() {
+fn modules_are_loaded_once_and_cycles_are_reported() {
     let folder = Folder::new();
     folder.write("lib/a.lua", "print('a') return { n = 1 }");
     folder.write("b/init.lua", "return 'b'");
@@ -506,7 +506,7 @@ fn modules_are_loaded_once_and_circles_are_told() {
 }
 
 #[test]
-fn a_slip_in_a_handler_name_is_told() {
+fn a_misspelt_handler_name_is_reported() {
     let mut bench = Bench::new("return { mesage = function() end }");
     assert!(bench.told()[0].contains("app.mesage is never called"));
 }

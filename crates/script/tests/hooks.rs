@@ -96,7 +96,7 @@ fn bytes(bytes: &[u8]) -> Option<Blob> {
 }
 
 #[test]
-fn handlers_get_what_is_asked() {
+fn handlers_get_the_hook_request() {
     for (hook, arguments) in [
         (Hook::Connect, "nil,data"),
         (Hook::Refresh, "nil,nil"),
@@ -258,7 +258,7 @@ fn errors_and_disconnects_are_returned_or_raised() {
 }
 
 #[test]
-fn what_a_handler_does_wrong_is_told_and_fails_the_command() {
+fn errors_of_a_handler_are_logged_and_fail_the_command() {
     for (hook, body, why) in [
         (
             Hook::Rpc,
@@ -290,12 +290,12 @@ fn what_a_handler_does_wrong_is_told_and_fails_the_command() {
         (
             Hook::Rpc,
             "return { name = 'Ann' }",
-            "centrifuge.rpc: a result has no field \"name\": it may have data, b64data",
+            "centrifuge.rpc: a result has no field \"name\": expected data, b64data",
         ),
         (
             Hook::Message,
             "return { data = 1 }",
-            "centrifuge.message: a result has no field \"data\": it may have nothing",
+            "centrifuge.message: a result has no field \"data\": expected nothing",
         ),
         (
             Hook::Refresh,
@@ -351,7 +351,7 @@ fn what_a_handler_does_wrong_is_told_and_fails_the_command() {
         (
             Hook::Rpc,
             "return { data = print }",
-            "centrifuge.rpc: data: a function has no form in JSON",
+            "centrifuge.rpc: data: a function can't be represented in JSON",
         ),
         (
             Hook::Rpc,
@@ -386,7 +386,7 @@ fn what_a_handler_does_wrong_is_told_and_fails_the_command() {
         (
             Hook::Rpc,
             "while true do end",
-            "it ran too long without waiting and was stopped",
+            "the code ran too long without waiting and was stopped",
         ),
     ] {
         let (ruling, told) = decided(hook, body);
@@ -438,7 +438,7 @@ fn handlers_wait_and_each_question_is_ruled_once() {
 }
 
 #[test]
-fn questions_wait_for_the_start_and_one_that_is_given_up_before_never_begins() {
+fn hook_requests_wait_for_start_and_abandoned_ones_never_run() {
     let mut bench = Bench::new(
         "local veche = require 'veche'
         local app = { centrifuge = {} }
@@ -498,7 +498,7 @@ fn methods_may_stand_in_a_table() {
 }
 
 #[test]
-fn handlers_that_are_none_are_told_of() {
+fn invalid_handlers_are_reported() {
     for (script, why) in [
         (
             "return { centrifuge = 'x' }",

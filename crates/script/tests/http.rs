@@ -88,7 +88,7 @@ fn names(fetch: &HttpRequest) -> Vec<String> {
 }
 
 #[test]
-fn requests_are_what_was_said() {
+fn requests_have_the_sent_content() {
     let fetch = asked("http.get('http://a.test/x')");
     assert_eq!(
         (fetch.method.as_str(), fetch.url.as_str()),
@@ -300,7 +300,7 @@ fn closed_streams_say_so() {
     assert_eq!(told.len(), 4, "{told:?}");
     assert!(
         told.iter()
-            .all(|line| line.contains("the answer is closed")),
+            .all(|line| line.contains("the response is closed")),
         "{told:?}"
     );
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use support::{ANN, BOB, Bench, limits};
 use veche_script::ScriptLimits;
 
-/// Functions that fill the memory. Each takes the function that keeps what was allocated, and the size of a piece.
+/// Functions that fill the memory. Each takes a function that retains the allocated value, and the size of a piece.
 const FILLERS: &[(&str, &str)] = &[
     ("strings", "keep[#keep + 1] = ('x'):rep(size - 8) .. #keep"),
     ("one string", "keep[1] = (keep[1] or '') .. ('y'):rep(size)"),

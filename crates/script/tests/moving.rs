@@ -118,9 +118,9 @@ fn connections_go_on_where_newer_code_has_no_handler_for_what_waits() {
     assert_eq!(bench.vm.tasks() + older.tasks(), 1, "its start");
 }
 
-/// A call that waits behind a handler that has begun continues to wait, because calls of a connection keep their order.
+/// A call queued after a started handler stays queued, because calls of a connection keep their order.
 #[test]
-fn what_has_begun_stays() {
+fn begun_handlers_stay() {
     let world = AppWorld::default();
     let slow = "local veche = require 'veche'
         return { message = function(conn, data) veche.sleep(1) print('old', data) end }";

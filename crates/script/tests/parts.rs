@@ -1,5 +1,5 @@
 //! Tests of responses that a function of the script writes in parts, of server-sent events and of files; and of
-//! handlers whose client is gone.
+//! handlers whose client has disconnected.
 
 mod support;
 
@@ -30,7 +30,7 @@ fn token(effects: &[(String, Effect)]) -> Token {
         Effect::Subscribe { token, .. } => Some(*token),
         _ => None,
     });
-    token.unwrap_or_else(|| panic!("nobody waits: {effects:?}"))
+    token.unwrap_or_else(|| panic!("no wait: {effects:?}"))
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn what_can_be_read_of_a_request_can_be_until_the_end() {
 }
 
 #[test]
-fn who_writes_much_waits_for_room() {
+fn a_handler_that_writes_much_waits_for_room() {
     let mut bench = bench(
         "return function(write)
             for i = 1, 40 do assert(write(('x'):rep(1000)) == true) end
@@ -79,7 +79,7 @@ fn who_writes_much_waits_for_room() {
     );
     bench.vm.request(ANN, request("GET", "/x", ""), bench.now);
     let effects = bench.effects();
-    // It writes up to slightly more than 32 KiB and then waits.
+    // The handler writes up to slightly more than 32 KiB and then waits.
     assert_eq!(effects.len(), 1 + 33);
     bench.answer(token(&effects), WaitResult::Done);
     let told = bench.told();
@@ -88,7 +88,7 @@ fn who_writes_much_waits_for_room() {
 }
 
 #[test]
-fn an_error_breaks_off_what_has_begun() {
+fn an_error_aborts_a_begun_response() {
     let told = told("return function(write) write 'x' error 'oops' end");
     assert!(told[2].starts_with("Error: app.lua:3: oops"), "{told:?}");
     assert_eq!(told[3], "break off ann");
@@ -108,7 +108,7 @@ fn an_error_breaks_off_what_has_begun() {
 }
 
 #[test]
-fn a_client_that_goes_ends_whoever_writes_to_it() {
+fn a_client_that_leaves_ends_the_writing_handler() {
     for wait in [
         "veche.sleep(9)",
         "while true do write(('x'):rep(40000)) end",
@@ -136,7 +136,7 @@ fn a_client_that_goes_ends_whoever_writes_to_it() {
 }
 
 #[test]
-fn who_takes_too_long_is_ended() {
+fn a_stream_that_takes_too_long_is_ended() {
     let mut bench = bench("veche.sleep(99) return 'x'");
     ask(&mut bench, request("GET", "/x", ""));
     bench.vm.gone(ANN, true, bench.now);
@@ -190,18 +190,18 @@ fn events_are_written_as_browsers_read_them() {
         ("{}", "at least one field"),
         (
             "{ event = 'a\\nb' }",
-            "event as a string without line breaks expected",
+            "event: a string without line breaks expected",
         ),
         (
             "{ id = 'a\\0' }",
-            "id as a string without line breaks expected",
+            "id: a string without line breaks expected",
         ),
         (
             "{ data = true }",
-            "data as a string, or a table for JSON expected",
+            "data: a string, or a table for JSON, expected",
         ),
-        ("{ retry = -1 }", "retry as whole milliseconds expected"),
-        ("{ retry = '1' }", "retry as whole milliseconds expected"),
+        ("{ retry = -1 }", "retry: whole milliseconds expected"),
+        ("{ retry = '1' }", "retry: whole milliseconds expected"),
         ("{ 'x' }", "the fields are event, id, data and retry"),
     ] {
         let told = told(&format!(
@@ -304,7 +304,7 @@ fn files_are_named_below_the_folder() {
             && without[0].contains("files = \"FOLDER\""),
         "{without:?}"
     );
-    // It is an ordinary table: changes after its creation have no effect.
+    // The file is an ordinary table: changes after its creation have no effect.
     let changed = told("local file = veche.file 'a' file.path = '../b' return file");
     assert!(
         changed[0].contains("the path of the file was changed"),

@@ -35,6 +35,7 @@ impl Refusing {
             name: "full".into(),
             options: serde_json::Value::Null,
             has_files: false,
+            databases: Arc::default(),
             limits: limits(),
             role: AppRole::Clients,
         };
@@ -77,7 +78,7 @@ impl Refusing {
 }
 
 #[test]
-fn who_publishes_to_a_full_channel_waits() {
+fn publishing_to_a_full_channel_waits() {
     let mut bench = Refusing::new(
         "for name, channel in pairs { one = 'full', two = 'free' } do
           veche.spawn(function()
@@ -96,7 +97,7 @@ fn who_publishes_to_a_full_channel_waits() {
         ["to free", "to free", "two", "to #bob", "false\tcancelled"]
     );
     assert_eq!(bench.told(), [""; 0]);
-    assert_eq!(bench.vm.deadline_ms(), u64::MAX, "nobody asks meanwhile");
+    assert_eq!(bench.vm.deadline_ms(), u64::MAX, "no timer is due");
     bench.refused.set_refused("#ann", false);
     assert_eq!(bench.told(), [""; 0]);
     bench.refused.set_refused("full", false);
@@ -116,7 +117,7 @@ fn where_nothing_can_wait_it_is_an_error_that_names_the_channel() {
         publish 'free'",
         &["full"],
     );
-    let words = "too much waits to be published to \"full\": try again later [full]";
+    let words = "too many publications to \"full\" are waiting: try again later [full]";
     let told = bench.told();
     assert!(
         told[0].starts_with("false") && told[0].ends_with(words),
@@ -130,7 +131,7 @@ fn where_nothing_can_wait_it_is_an_error_that_names_the_channel() {
 }
 
 #[test]
-fn those_who_wait_go_on_in_order_and_all_of_them() {
+fn waiting_publishers_continue_in_order() {
     let mut bench = Refusing::new(
         "for i = 1, 1000 do
           veche.spawn(function() veche.publish('full', 'x') print(i) end)
@@ -144,7 +145,7 @@ fn those_who_wait_go_on_in_order_and_all_of_them() {
     assert_eq!(order.collect::<Vec<_>>(), (1..=1000).collect::<Vec<_>>());
 }
 
-/// What a turn has published is sent before the VM accepts more.
+/// A turn's publications are sent before the VM accepts more.
 #[test]
 fn a_loop_that_publishes_much_lets_it_leave() {
     let mut bench = Bench::with(

@@ -34,7 +34,7 @@ fn app(callbacks: &str, handler: &str) -> Bench {
     )
 }
 
-/// Returns the token of the next connection that is dialed, if there is one in time.
+/// Returns the token of the next dialed connection, if there is one in time.
 fn dialed(bench: &mut Bench) -> Option<Token> {
     for _ in 0..400 {
         let told = bench.effects();
@@ -114,7 +114,7 @@ fn neither_do_tasks_without_number_nor_callbacks_that_are_stopped() {
         bench.vm.client_failed(token, "refused", bench.now);
     }
     let server = opened(&mut bench, 2);
-    // Only one is dialed at a time.
+    // Only one connection is dialed at a time.
     assert!(dialed(&mut bench).is_none());
     bench.close_of(server);
     assert!(dialed(&mut bench).is_some());

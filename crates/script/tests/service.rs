@@ -69,7 +69,7 @@ fn it_fails_alone_and_its_coroutines_can_be_ended() {
 }
 
 #[test]
-fn it_is_told_to_stop() {
+fn it_is_asked_to_stop() {
     let mut bench = Bench::service(
         "local veche, service = require 'veche', {}
         function service.run()
@@ -97,7 +97,7 @@ fn it_is_told_to_stop() {
 }
 
 #[test]
-fn who_waits_for_the_end_can_be_cancelled() {
+fn a_wait_for_the_end_can_be_cancelled() {
     let told = Bench::run(
         "local task = veche.spawn(function() print(pcall(veche.stopping, 60)) end)
         veche.sleep(0)
@@ -119,7 +119,7 @@ fn who_waits_for_the_end_can_be_cancelled() {
 }
 
 #[test]
-fn a_bad_one_says_so() {
+fn an_invalid_service_is_reported() {
     let error = std::panic::catch_unwind(|| Bench::service("return {}"));
     assert!(error.is_err());
     let mut bench = Bench::service("return { run = function() end, message = function() end }");

@@ -39,6 +39,7 @@ fn workers_share_dicts_and_counters() {
                     name: "shared".into(),
                     options: serde_json::Value::Null,
                     has_files: false,
+                    databases: Arc::default(),
                     limits: limits(),
                     role: veche_script::AppRole::Clients,
                 };

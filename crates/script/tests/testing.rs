@@ -14,6 +14,7 @@ fn app() -> ScriptApp {
         name: "test".into(),
         options: serde_json::Value::Null,
         has_files: false,
+        databases: Arc::default(),
         limits: limits(),
         role: veche_script::AppRole::Clients,
     }
@@ -105,7 +106,7 @@ fn cases_are_listed_with_their_lines() {
 }
 
 #[test]
-fn what_is_wrong_while_loading_is_told_with_its_line() {
+fn loading_errors_are_reported_with_their_line() {
     for (script, words) in [
         ("local x = ", "a_test.lua:1:"),
         (
@@ -138,7 +139,10 @@ fn a_case_passes_or_fails() {
     assert!(failure("error({ a = 1 })").contains("an error object, a table"));
     assert!(failure("local x = nil; x.y = 1").contains("attempt to index local 'x'"));
     let told = failure("while true do end");
-    assert!(told.starts_with("a_test.lua:3: it ran too long"), "{told}");
+    assert!(
+        told.starts_with("a_test.lua:3: the code ran too long"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -174,11 +178,11 @@ fn each_assertion_fails_with_its_line_and_both_values() {
         ),
         (
             "test.fails(function() end)",
-            "a_test.lua:3: test.fails: it did not fail",
+            "a_test.lua:3: test.fails: the function did not fail",
         ),
         (
             "test.fails(function() error('one', 0) end, 'two')",
-            "a_test.lua:3: test.fails: it failed with another error\n  - pattern  \"two\"\n  + got      \"one\"",
+            "a_test.lua:3: test.fails: the function failed with another error\n  - pattern  \"two\"\n  + got      \"one\"",
         ),
         ("test.fail('never here')", "a_test.lua:3: never here"),
         (

@@ -1,4 +1,4 @@
-//! Tests of repeating timers: what stops them and what does not.
+//! Tests of repeating timers: when they stop and when they continue.
 
 mod support;
 
@@ -45,7 +45,7 @@ fn a_timer_goes_on_after_an_error() {
     }
     let expected = [
         "Error: app.lua:6: oh",
-        "Error: app.lua:7: it ran too long without waiting and was stopped: see cpu_budget",
+        "Error: app.lua:7: the code ran too long without waiting and was stopped: see cpu_budget",
         "Error: an error object, a table",
         "tick\t4",
         "tick\t5",

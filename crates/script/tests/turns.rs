@@ -157,7 +157,7 @@ fn calls_come_in_their_order_and_all_of_them() {
 }
 
 #[test]
-fn who_gives_way_goes_on_after_the_next_poll_and_behind_all_others() {
+fn a_yielding_handler_continues_after_the_next_poll_and_last() {
     let mut bench = Bench::new(
         "local veche = require 'veche'
         local app = {}

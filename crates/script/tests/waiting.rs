@@ -208,7 +208,7 @@ fn beginning(body: &str) -> (Bench, Token, Call) {
 }
 
 #[test]
-fn calls_to_the_world_return_what_they_bring() {
+fn outgoing_calls_return_their_results() {
     let (mut bench, token) =
         calling("local list = veche.resolve('example.org') print(#list, list[1], list[2])");
     let addresses = ["192.0.2.7", "2001:db8::1"].map(|text| text.parse().expect("an address"));
@@ -239,7 +239,7 @@ fn calls_to_the_world_fail_where_the_script_is() {
     );
 }
 
-/// The kind of an error is known whichever way the error takes.
+/// The kind of an error is preserved on every path.
 #[test]
 fn errors_of_calls_are_known_by_their_kind() {
     let tell = "local function tell(why)
@@ -287,7 +287,7 @@ fn errors_of_calls_are_known_by_their_kind() {
 }
 
 #[test]
-fn a_call_that_nobody_waits_for_is_cancelled() {
+fn an_abandoned_call_is_cancelled() {
     let (mut bench, token) = calling(
         "local task = veche.spawn(function() veche.resolve('example.org') end)
         veche.sleep(1) print(task:cancel(), pcall(task.join, task))",

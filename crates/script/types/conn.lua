@@ -45,7 +45,7 @@ function conn:close(code, reason) end
 ---@field since? string|{ offset: integer, epoch: string? } The position up to which the client knows the channel: from the
 ---messages it received, or from the result of an earlier call. Only on routes with `positions = true`.
 
----The result of subscribing. Without `offset` the channel keeps no history.
+---The result of subscribing. Without `offset` the channel has no history.
 ---@class veche.joined
 ---@field offset? integer Offset of the newest publication; the next publication has the next offset.
 ---@field epoch? string
@@ -95,7 +95,7 @@ function veche.connection(id) end
 ---Lists the open connections of a user to this application, on all workers; waits for their answers. The elements are as
 ---returned by `veche.connection`. Connections that closed meanwhile are left out, but one of another worker may close at
 ---any moment. To send the same message to all of them, `veche.push` is cheaper and needs no list.
----Errors: an invalid option; "connections: a worker has not answered within 5 s"; "cancelled"; where waiting is impossible.
+---Errors: an invalid option; "connections: a worker has not responded within 5 s"; "cancelled"; where waiting is impossible.
 ---@param options veche.connections.options
 ---@return (veche.conn|veche.far_conn)[] connections Grouped by worker; empty if there is none.
 function veche.connections(options) end

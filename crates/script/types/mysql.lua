@@ -17,9 +17,9 @@ local mysql = {}
 ---local db = veche.mysql.connect("mysql://user:password@127.0.0.1/shop?pool=50")
 ---```
 ---In a URL, characters such as `@` and `/` in the user name and password are written as `%40` and `%2F`; options follow the
----`?`. `mysqls://` uses TLS.
----Errors: an invalid URL; an unknown option, or one out of range; 256 different databases already.
----@param options string|veche.mysql.options A URL, or a table.
+---`?`. `mysqls://` uses TLS. The name of a `[[database]]` of the configuration stands for its URL and options.
+---Errors: an unknown name; an invalid URL; an unknown option, or one out of range; 256 different databases already.
+---@param options string|veche.mysql.options A URL, a name in the configuration, or a table.
 ---@return veche.database
 function mysql.connect(options) end
 

@@ -17,9 +17,11 @@ local redis = {}
 ---r:set("key", "value", "EX", 10)
 ---print(r:get("key"))
 ---```
+---The name of a `[[database]]` of the configuration stands for its URL and options.
+---
 ---If the connection is lost, commands in progress fail and the next command reconnects. While the server is unreachable,
 ---commands fail at once: attempts to connect are 0.05 to 2 seconds apart.
----Errors: an invalid URL; an unknown option, or one out of range; 256 different servers already.
+---Errors: an unknown name; an invalid URL; an unknown option, or one out of range; 256 different servers already.
 ---@param options string|veche.redis.options `redis://user:password@host:port/database?timeout=2`, with TLS `rediss://…`; or a table.
 ---@return veche.redis.server
 function redis.connect(options) end

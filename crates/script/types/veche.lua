@@ -69,7 +69,7 @@ function veche.spawn(f, ...) end
 ---queued because the channel can't take them (1024 publications or 4 MiB; for all channels of a worker 16384 or 64 MiB),
 ---until half of them have been sent. With options it waits for the outcome and returns it.
 ---Errors: an invalid name; text that is not UTF-8; a table as "binary"; invalid arguments or options; "cancelled"; where
----waiting is impossible, "too much waits to be published to …" and more than 64 MiB in one turn. With options also those
+---waiting is impossible, "too many publications to … are waiting" and more than 64 MiB in one turn. With options also those
 ---of `veche.api`.
 ---@param channel string 1 to 255 bytes of UTF-8 without control characters.
 ---@param data string|table A table is published as JSON.
@@ -99,7 +99,7 @@ function veche.push(user, data, options) end
 ---@field tags? table<string, string>
 
 ---Reads a channel's history (`history_size` of its namespace). Waits for the answer of the channel's home worker.
----Errors: an invalid name or option; "the channel keeps no history"; "the position does not belong to the channel's
+---Errors: an invalid name or option; "the channel has no history"; "the position does not belong to the channel's
 ---current stream"; "cancelled"; where waiting is impossible.
 ---@param channel string
 ---@param options? veche.history.options
@@ -114,7 +114,7 @@ function veche.history(channel, options) end
 ---@field info? string Information about the connection, as JSON.
 
 ---Lists the members of a channel (`presence` of its namespace). Waits for the answer of the channel's home worker.
----Errors: an invalid name; "the channel keeps no presence"; more than 10000 members; "cancelled"; where waiting is
+---Errors: an invalid name; "the channel has no presence"; more than 10000 members; "cancelled"; where waiting is
 ---impossible.
 ---@param channel string
 ---@return veche.member[] members In no particular order.

@@ -1,6 +1,6 @@
 //! The access log: a line for each answered request and each ended session.
 //!
-//! The entries come from the front ends' [`AccessLogBatch`](veche_frontends::AccessLogBatch), [`template`] formats them, and a
+//! The entries come from the front ends' [`AccessLogBuffer`](veche_frontends::AccessLogBuffer), [`template`] formats them, and a
 //! separate thread writes them ([`veche_logging`]): a worker passes on all lines of a turn at once and never blocks.
 //! Lines that don't fit are dropped, which a metric counts.
 
@@ -96,7 +96,7 @@ impl AccessLogFile {
         self.kept.lock().scribe.clone()
     }
 
-    /// Reopens the file.
+    /// Reopens the file, after a rotation has moved it away.
     pub(crate) fn reopen(&self) {
         if let Some(lines) = &self.kept.lock().lines {
             lines.reopen();

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_forgets_those_who_have_gone() {
+    fn the_table_removes_closed_clients() {
         let addresses = AddressCounters::default();
         addresses.set_limits(0, Some(Rate::new(1, 1_000)));
         for number in 0..100_000_u32 {

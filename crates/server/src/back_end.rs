@@ -29,7 +29,7 @@ impl DriverKind {
     /// # Errors
     /// io_uring is required, but the kernel or the container does not support it.
     pub(crate) fn choose(io: IoBackend) -> Result<(Self, String), String> {
-        const ASKED: &str = "the configuration says so";
+        const ASKED: &str = "set in the configuration";
         match io {
             IoBackend::Epoll => Ok((Self::Epoll, ASKED.to_owned())),
             IoBackend::Delayed => Ok((Self::Delayed, ASKED.to_owned())),
@@ -98,7 +98,7 @@ fn why_not(error: &io::Error) -> String {
             "; a container's seccomp profile or sysctl kernel.io_uring_disabled forbids it"
         }
         io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput => {
-            "; it takes Linux 6.1 or later, built with io_uring"
+            "; it requires Linux 6.1 or later, built with io_uring"
         }
         io::ErrorKind::OutOfMemory => "; the limit of locked memory may be too low (ulimit -l)",
         _ => "",

@@ -142,7 +142,7 @@ impl Bans {
             .parent()
             .filter(|folder| !folder.as_os_str().is_empty());
         let file = match veche_files::read(path) {
-            // It could not be created yet because the disk is full.
+            // The file could not be created yet because the disk is full.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             file => file,
         };
@@ -179,7 +179,7 @@ impl Bans {
         log.write_pending()
     }
 
-    /// Returns all blocks, also those that are over.
+    /// Returns all bans, including those that have ended.
     pub(crate) fn all(&self) -> Vec<Ban> {
         self.table.read().bans().collect()
     }
@@ -296,7 +296,6 @@ impl BanTable {
         }
     }
 
-    /// Removes expired bans.
     fn remove_expired(&mut self, now_s: u64) {
         self.users.retain(|_, until| is_in_force(*until, now_s));
         self.tokens.retain(|_, until| is_in_force(*until, now_s));

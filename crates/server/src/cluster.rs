@@ -14,10 +14,10 @@ use parking_lot::RwLock;
 use bell::Bell;
 pub(crate) use seen::Seen;
 
-/// The time that an ending process has to say so to the other nodes.
+/// The time that an ending process has to notify the other nodes.
 const LEAVE_WITHIN: Duration = Duration::from_millis(300);
 
-/// The rest of the process's hold on the thread.
+/// The process's handle on the node's thread.
 pub(crate) struct Cluster {
     bell: Arc<Bell>,
     seen: RwLock<Seen>,
@@ -26,7 +26,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Returns a cluster whose thread [`start`](thread::start) begins, with the wake for the port.
+    /// Creates a cluster whose thread is started by [`start`](thread::start), with the wake for the port.
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             bell: Arc::default(),
@@ -36,23 +36,23 @@ impl Cluster {
         })
     }
 
-    /// Returns a call that ends the wait of the thread.
+    /// Returns a function that ends the wait of the thread.
     pub(crate) fn wake(&self) -> impl Fn() + Send + Sync + 'static {
         let bell = Arc::clone(&self.bell);
         move || bell.ring()
     }
 
-    /// Returns the state of the cluster as this node knows it.
+    /// Returns the state of the cluster from this node's point of view.
     pub(crate) fn seen(&self) -> Seen {
         self.seen.read().clone()
     }
 
-    /// Returns whether another node with a valid lease has that id.
+    /// Returns whether another node with a valid lease has this id.
     pub(crate) fn has(&self, id: &str) -> bool {
         self.seen.read().has(id)
     }
 
-    /// Says to the other nodes that this one ends.
+    /// Announces to the other nodes that this one ends.
     pub(crate) fn leave(&self) {
         self.is_leaving.store(true, Relaxed);
         self.bell.ring();

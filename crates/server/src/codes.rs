@@ -59,7 +59,7 @@ fn page() -> String {
         ),
         (
             "WebSockets closed without a Close frame",
-            "The peer would not receive one.",
+            "The peer would not receive a Close frame.",
             "code",
             SILENT,
         ),

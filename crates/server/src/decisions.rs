@@ -24,12 +24,12 @@ use veche_supervisor::message::DecisionFilter;
 const WATCHERS_MAX: usize = 4;
 /// The most queued lines of one watcher.
 const LINES_MAX: usize = 4096;
-/// The interval at which an idle thread checks that its reader is there.
+/// The interval at which an idle thread checks that its reader is connected.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The log target of the lines.
 const TARGET: &str = "veche::decision";
 
-/// Returns whether a watcher wants a decision.
+/// Returns whether a watcher's filter matches a decision.
 fn wants(filter: &DecisionFilter, decision: &AuthDecision<'_>) -> bool {
     let is =
         |wanted: &Option<String>, found: &str| wanted.as_ref().is_none_or(|wanted| wanted == found);
@@ -55,7 +55,7 @@ impl DecisionLog {
         self.is_watched.load(Relaxed) || tracing::enabled!(target: TARGET, tracing::Level::DEBUG)
     }
 
-    /// Passes a decision to the watchers that want it, and to the log.
+    /// Passes a decision to the watchers with a matching filter, and to the log.
     pub(crate) fn report(&self, decision: &AuthDecision<'_>) {
         let AuthDecision {
             what,
@@ -80,13 +80,13 @@ impl DecisionLog {
         let mut watchers = self.watchers.lock();
         watchers.retain(|watcher| !watcher.is_gone());
         if watchers.len() >= WATCHERS_MAX {
-            return warn!("{WATCHERS_MAX} watchers of decisions already");
+            return warn!("the limit of {WATCHERS_MAX} watchers of decisions is reached");
         }
         let spawned = thread::Builder::new()
             .name("decisions".to_owned())
             .spawn(move || write(&waiting, to));
         if let Err(error) = spawned {
-            return warn!(%error, "no thread for a watcher of decisions");
+            return warn!(%error, "can't start a thread for a watcher of decisions");
         }
         watchers.push(DecisionWatcher {
             wanted,
@@ -98,7 +98,7 @@ impl DecisionLog {
 }
 
 impl DecisionWatcher {
-    /// Queues a line without blocking; returns `false` once the reader is gone.
+    /// Queues a line without blocking; returns `false` once the reader has disconnected.
     fn offer(&mut self, decision: &AuthDecision<'_>) -> bool {
         let mut line = line(decision);
         if self.dropped > 0 {
@@ -145,7 +145,7 @@ fn line(decision: &AuthDecision<'_>) -> String {
     line
 }
 
-/// Writes lines to a reader until it is gone.
+/// Writes lines to a reader until it disconnects.
 fn write(lines: &Receiver<String>, to: OwnedFd) {
     let mut to = File::from(to);
     loop {

@@ -29,7 +29,7 @@ pub(crate) const PAGES_ROOT: &str = "builtin:dev";
 /// The tag added to HTML.
 pub(crate) const TAG: &[u8] = b"\n<script type=\"module\" src=\"/_veche/dev.js\"></script>\n";
 
-/// How long a notice is published, so that a loading page receives it.
+/// The time for which a notice is published, so that a loading page receives it.
 const KEPT: Duration = Duration::from_secs(3);
 /// The most notices kept; a flood of errors needs no more.
 const NOTICES_MAX: usize = 32;
@@ -91,7 +91,7 @@ impl DevMode {
         // Processes are of no concern to developers.
         let why = why.strip_prefix(PROCESS_REFUSED).unwrap_or(why);
         let mut board = self.board.lock();
-        board.refused = Some(self.notice(&mut board, "refused", "What was saved last", why));
+        board.refused = Some(self.notice(&mut board, "refused", "The last saved change", why));
     }
 
     /// Reports a completed reload.

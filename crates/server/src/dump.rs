@@ -70,7 +70,7 @@ impl Dumps {
         match spawned {
             Ok(_) => tracing::info!(table = name, "a table is dumped"),
             // The descriptor was dropped with the thread, so the client sees the end.
-            Err(error) => tracing::warn!(%error, "no thread for a dump"),
+            Err(error) => tracing::warn!(%error, "can't start a thread for a dump"),
         }
     }
 }
@@ -96,9 +96,9 @@ fn refuse(to: &OwnedFd, why: String) {
 
 /// The reason why a dump stops.
 enum StopReason {
-    /// The reader is gone.
+    /// The reader has disconnected.
     Gone,
-    /// An error.
+    /// A row could not be read or written; the text goes into [`DumpEnd`].
     Error(String),
 }
 
@@ -196,15 +196,15 @@ fn listed<'n>(what: &str, names: impl Iterator<Item = &'n str>) -> String {
     let others = names.len().saturating_sub(NAMES_SHOWN_MAX);
     let shown = names[..names.len() - others].join(", ");
     match (names.len(), others) {
-        (0, _) => format!("there is no {what} at all"),
+        (0, _) => format!("no {what} exists"),
         (_, 0) => format!("there is {shown}"),
-        _ => format!("there is {shown} and {others} more"),
+        _ => format!("there are {shown} and {others} more"),
     }
 }
 
 fn ending(end: &DumpEnd) -> Vec<u8> {
     let mut bytes = vec![0; LENGTH_BYTES];
-    serde_json::to_writer(&mut bytes, end).expect("an end is JSON");
+    serde_json::to_writer(&mut bytes, end).expect("the end record can be written as JSON");
     bytes
 }
 

@@ -1,4 +1,4 @@
-//! The engine that the configuration names: within this process, or shared with other nodes.
+//! The configured engine: within this process, or shared with other nodes.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use veche_nodes::engine::channel::{Event, Order};
 use veche_outbound::Outbound;
 use veche_outbound::engine::{EnginePort, EngineSettings, Notice, RemoteStore, Sentinel};
 
-/// What log lines of an engine go by.
+/// The target of log lines of an engine.
 const LOG: &str = "veche::engine";
 
-/// The end of a worker that leads to an engine outside the process.
+/// A worker's end of an engine outside the process.
 pub(crate) type Port = EnginePort<Order, Event>;
 
-/// Connects to the engine; `None`: it is within this process.
+/// Connects to the engine; `None` if it is within this process.
 pub(crate) fn connect(
     engine: &Engine,
     outbound: &Outbound,
@@ -32,7 +32,7 @@ pub(crate) fn connect(
     Ok(Some(store))
 }
 
-/// Returns the engine of a worker's hub that belongs to it.
+/// Returns the engine of a worker's hub.
 pub(crate) fn of_hub(seed: u64) -> NodeEngine {
     NodeEngine::Remote(Box::new(RemoteEngine::new(seed)))
 }
@@ -58,7 +58,7 @@ fn say(notice: &Notice) {
             warn!(target: LOG, %error, "the engine is not connected: publications wait, then fail");
         }
         Notice::Restarted => {
-            info!(target: LOG, "Redis was started again: positions of channels are compared");
+            info!(target: LOG, "Redis was restarted: comparing the positions of channels");
         }
         Notice::Promoted => {
             warn!(target: LOG, "a replica of Redis was promoted: all channels begin new epochs");

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// The interval of checks: the limit may be exceeded by what is allocated between two of them.
+/// The interval of checks: allocations between two of them may exceed the limit.
 const LOOK_INTERVAL_MS: u64 = 20;
 
 /// The part of the limit, in thousandths, below which new work is accepted again.
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_use_is_seen_and_limited() {
+    fn used_memory_is_measured_and_limited() {
         let memory = MemoryMonitor::new();
         assert!(!memory.is_short(1_000));
         let before = memory.used();

@@ -13,6 +13,7 @@ mod hooks;
 mod identity;
 mod logs;
 mod nodes;
+mod pools;
 mod process;
 mod scripts;
 mod tables;
@@ -28,6 +29,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
+use veche_apps::PoolRegistry;
 use veche_config::{Config, unix_now_ms};
 use veche_frontends::credential_kind::CredentialKind;
 use veche_frontends::stats::{
@@ -47,6 +49,7 @@ pub(crate) struct MetricsReport {
     common: Arc<ProcessState>,
     registry: Registry,
     store: Arc<Store>,
+    pools: PoolRegistry,
     uid: String,
     /// The configuration in force, for the admin page.
     shown: Mutex<Value>,
@@ -86,6 +89,7 @@ impl MetricsReport {
             common,
             registry,
             store,
+            pools: PoolRegistry::default(),
             uid,
             shown: Mutex::default(),
             dev: None,
@@ -97,6 +101,13 @@ impl MetricsReport {
         let engine = Box::new(engine::Engine(engine));
         self.registry.register_collector(engine);
         self
+    }
+
+    /// The same, with the figures of applications in processes.
+    pub(crate) fn with_pools(mut self, pools: PoolRegistry) -> Self {
+        let collector = Box::new(pools::PoolCollector(pools.clone()));
+        self.registry.register_collector(collector);
+        Self { pools, ..self }
     }
 
     /// Adds the notices of developer pages.
@@ -126,6 +137,7 @@ impl MetricsReport {
             "services_running": self.sum(|s| &s.services_running),
             "service_restarts": self.sum(|s| &s.service_restarts),
             "tables": tables::figures(&self.store),
+            "pools": pools::figures(&self.pools),
         });
         let history = self.common.history.stats();
         if let Some(cluster) = &self.common.cluster {
@@ -185,12 +197,12 @@ const COUNTERS: &[(&str, &str, Read)] = &[
     ),
     (
         "veche_push_fan_out",
-        "Connections that publications ordered here were delivered to",
+        "Deliveries of publications ordered here to connections",
         |s| &s.fanned_out,
     ),
     (
         "veche_paced",
-        "Times that a client over its rate was not read from",
+        "Times that reading from a client over its rate was delayed",
         |s| &s.throttled,
     ),
     (
@@ -220,7 +232,7 @@ const COUNTERS: &[(&str, &str, Read)] = &[
     ),
     (
         "veche_silent_closed",
-        "Connections closed because they were silent",
+        "Connections closed because they sent nothing",
         |s| &s.pong_timeouts,
     ),
     (
@@ -285,7 +297,7 @@ const GAUGES: &[(&str, &str, Read)] = &[
     ),
     (
         "veche_history_pending",
-        "Publications, and what follows them in their channels, that wait for the disk",
+        "Publications and channel events that wait for the disk",
         |s| &s.history_pending,
     ),
     (
@@ -310,7 +322,7 @@ const GAUGES: &[(&str, &str, Read)] = &[
     ),
     (
         "veche_mailbox_depth",
-        "Messages of other workers taken in the last turn",
+        "Messages of other workers processed in the last turn",
         |s| &s.mailbox_depth,
     ),
 ];
@@ -535,7 +547,10 @@ mod tests {
             store,
             "0".to_owned(),
         );
-        let report = report.with_engine(None);
+        let pools = PoolRegistry::default();
+        // An application with figures, so that their labels are listed.
+        let _ = pools.of("chat");
+        let report = report.with_engine(None).with_pools(pools);
         (common, report)
     }
 
@@ -571,7 +586,7 @@ mod tests {
         let text = report.metrics();
         let mut page = String::from(
             "# Metrics\n\n`GET /metrics` on an internal listener returns these metrics for Prometheus, one line per \
-             `worker`, per `client` of scripts, or per `table` of scripts. Counters end in `_total`.\n\nA test generates this page from \
+             `worker`, per `client` or `table` of scripts, or per `app` with processes. Counters end in `_total`.\n\nA test generates this page from \
              a scrape; `VECHE_BLESS=1 cargo test -p veche reference` updates it.\n\n| metric | kind | labels | \
              meaning |\n|---|---|---|---|\n",
         );

@@ -14,7 +14,7 @@ use crate::server::{self, RunningServer};
 /// A server process before its server starts.
 #[derive(Debug, Default)]
 pub(crate) struct ServerProcess {
-    /// The sandbox, if it is in one.
+    /// The sandbox of the process, if any.
     confined: Option<SandboxState>,
     /// The boot id of the machine, read outside of the sandbox.
     boot: Option<String>,
@@ -35,7 +35,10 @@ impl Program for ServerProcess {
 
     fn log_confined(&self) {
         if let Some(error) = &self.keeps_memory {
-            warn!(error, "unused memory is returned to the system late");
+            warn!(
+                error,
+                "unused memory is returned to the system with a delay"
+            );
         }
         if let Some(confined) = &self.confined {
             info!(enforced = %confined, missing = confined.missing(), "sandbox");

@@ -40,7 +40,7 @@ fn wrong_keys_rate() -> Rate {
 
 /// The shared state of the process.
 pub(crate) struct ProcessState {
-    /// Counters by worker.
+    /// Counters, by worker index.
     pub(crate) stats: Vec<Arc<Stats>>,
     /// Turn progress by worker.
     pub(crate) pulses: Vec<Arc<WorkerPulse>>,
@@ -74,9 +74,7 @@ pub(crate) struct ProcessState {
     pub(crate) orders: CertificateManager,
     /// The archive of channel history.
     pub(crate) history: HistoryArchive,
-    /// The server's log.
     pub(crate) log: ServerLog,
-    /// The access log.
     pub(crate) access: AccessLogFile,
     /// Providers of client identity.
     pub(crate) identities: Arc<IdentityProviders>,
@@ -84,7 +82,6 @@ pub(crate) struct ProcessState {
     pub(crate) blocks: Bans,
     /// Hooks that decide on clients' commands.
     pub(crate) hooks: HookClient,
-    /// Event webhooks.
     pub(crate) events: EventDelivery,
     /// The slowest recent operations.
     pub(crate) slow: SlowLog,
@@ -164,7 +161,6 @@ impl ProcessState {
         Self { cluster, ..self }
     }
 
-    /// Sets the bans.
     pub(crate) fn with_blocks(self, blocks: Bans) -> Self {
         Self { blocks, ..self }
     }
@@ -240,7 +236,6 @@ impl ProcessState {
         self.wakers.lock().push(waker);
     }
 
-    /// Wakes every worker.
     pub(crate) fn wake_workers(&self) {
         self.wakers.lock().iter().for_each(Waker::wake);
     }
@@ -288,7 +283,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a start is needed, not a time")]
-    fn the_cap_is_told_when_it_is_reached_and_left() {
+    fn reaching_and_leaving_the_cap_is_logged() {
         let common = ProcessState::new(1, Instant::now());
         common.set_connections_max(3);
         assert!(!common.connection_opened());

@@ -32,7 +32,7 @@ const WRITES: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
 /// DNS uses TCP for long answers.
 const DNS_PORT: u16 = 53;
 
-/// What kernels enforce from which version of Landlock on, as reported at the start.
+/// The enforced restrictions by version of Landlock, as reported at the start.
 const PARTS: [(ABI, &str); 7] = [
     (ABI::V1, "files"),
     (ABI::V2, "links between folders"),
@@ -67,7 +67,7 @@ pub(crate) enum SandboxError {
     Rules(#[from] RulesetError),
     /// A requested sandbox is required.
     #[error(
-        "server.sandbox: this kernel has no Landlock, or it is switched off (see lsm= of the kernel)"
+        "server.sandbox: this kernel has no Landlock, or it is disabled (see the kernel parameter lsm=)"
     )]
     NoLandlock,
 }
@@ -90,7 +90,7 @@ impl SandboxState {
         named.difference(ports).copied().collect()
     }
 
-    /// Describes what this kernel does not enforce.
+    /// Describes the restrictions that this kernel does not enforce.
     pub(crate) fn missing(&self) -> String {
         let parts = PARTS.iter().filter(|(since, _)| self.abi < *since);
         let parts: Vec<&str> = parts.map(|(_, part)| *part).collect();
@@ -98,7 +98,7 @@ impl SandboxState {
     }
 }
 
-/// Describes what is enforced.
+/// Describes the enforced restrictions.
 impl fmt::Display for SandboxState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, (_, part)) in (0..).zip(PARTS.iter().filter(|(since, _)| self.abi >= *since)) {
@@ -191,7 +191,7 @@ fn config_ports(config: &Config) -> BTreeSet<u16> {
         .collect()
 }
 
-/// That of the engine outside the process.
+/// Returns the port of an engine outside the process.
 fn engine_port(config: &Config) -> Option<u16> {
     match &config.engine {
         Engine::Redis(redis) => Some(redis.keyspace.server.port),
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_enforced_is_told() {
+    fn enforced_restrictions_are_logged() {
         let confined = |abi, ports: Option<&[u16]>| SandboxState {
             abi,
             ports: ports.map(|ports| ports.iter().copied().collect()),
@@ -458,7 +458,7 @@ mod tests {
         let enforced = said.lines().find(|line| line.starts_with("enforced: "));
         let enforced = enforced.expect("said");
         let (enforced, missing) = enforced.split_once("; missing: ").expect("two parts");
-        // What this kernel does not support is not tested.
+        // Restrictions that this kernel does not support are not tested.
         let has = |part: &str| {
             assert_ne!(enforced.contains(part), missing.contains(part), "{part}");
             enforced.contains(part)

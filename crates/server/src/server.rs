@@ -118,6 +118,7 @@ pub(crate) fn start(
         false => None,
     };
     let report = report.with_engine(engine.clone());
+    let report = report.with_pools(library.pools.clone());
     let report = Arc::new(report.with_dev(dev.clone()));
     report.configured(&config);
     // Control messages are bounded by sessions' requests; this is far above that.
@@ -137,7 +138,7 @@ pub(crate) fn start(
             settings: config.effective.agreed(),
         };
         let port = engine.peers(cluster.wake());
-        let port = port.map_err(|error| format!("no threads for the engine: {error}"))?;
+        let port = port.map_err(|error| format!("can't start threads for the engine: {error}"))?;
         cluster_thread::start(
             &cluster,
             identity,
@@ -227,7 +228,7 @@ pub(crate) fn start(
                     }
                 }
             })
-            .map_err(|error| format!("no thread for worker {me}: {error}"))?;
+            .map_err(|error| format!("can't start the thread of worker {me}: {error}"))?;
     }
     drop(failed);
     for _ in 0..workers {
@@ -251,7 +252,7 @@ pub(crate) fn start(
     })
 }
 
-/// A hub for each worker, with its part of what channels remember.
+/// A hub for each worker, with its part of the stored history.
 fn hubs(config: &Config, workers: usize, seed: u64, is_remote: bool) -> Result<Vec<Hub>, String> {
     let namespaces = Arc::new(veche_config::namespaces(config));
     let bytes_max = site::history_bytes_max(config);
@@ -278,7 +279,7 @@ fn hubs(config: &Config, workers: usize, seed: u64, is_remote: bool) -> Result<V
 
 #[expect(
     clippy::type_complexity,
-    reason = "the parts of the engine on Redis, once"
+    reason = "the parts of the engine on Redis are taken once"
 )]
 fn serve<D: Driver>(
     driver: D,
@@ -312,14 +313,14 @@ fn serve<D: Driver>(
 }
 
 fn cannot_start(error: std::io::Error) -> String {
-    format!("a worker can't start: {error}")
+    format!("can't start a worker: {error}")
 }
 
 impl RunningServer {
     fn refresh_bans(&self) -> Option<Instant> {
         let (next, result) = self.common.blocks.refresh(unix_now_ms() / 1000)?;
         if let Err(error) = result {
-            let what = "[api] blocks: can't read what another process has written";
+            let what = "[api] blocks: can't read the entries of another process";
             self.common
                 .warn_throttled(|| tracing::warn!(%error, "{what}"));
         }
@@ -330,7 +331,7 @@ impl RunningServer {
         let mut mailbox = self.mailbox.lock();
         for worker in 0..self.workers {
             if mailbox.post(worker, Class::Control, letter()).is_err() {
-                warn!(worker, "a worker does not process commands");
+                warn!(worker, "a worker processes no commands");
             }
         }
         mailbox.flush();
@@ -508,11 +509,11 @@ pub(crate) fn outbox_bytes_max(config: &Config) -> usize {
 /// Provides random bytes for masks and keys of outgoing connections.
 fn random(bytes: &mut [u8]) {
     // The generator worked when the process started.
-    getrandom::fill(bytes).expect("the system gives random numbers");
+    getrandom::fill(bytes).expect("the system provides random numbers");
 }
 
 fn random_u64() -> Result<u64, String> {
-    getrandom::u64().map_err(|error| format!("the system gives no random numbers: {error}"))
+    getrandom::u64().map_err(|error| format!("no source of random numbers: {error}"))
 }
 
 /// Returns the name of this machine.

@@ -308,7 +308,7 @@ fn identity(identity: &config::IdentitySource, identities: &IdentityProviders) -
         | config::IdentitySource::Hook(_)
         | config::IdentitySource::Pam(_) => {
             let known = identities.identity(identity);
-            known.expect("made of the same configuration, before")
+            known.expect("checked when the configuration was loaded")
         }
     }
 }

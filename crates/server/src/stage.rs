@@ -137,7 +137,7 @@ impl FuzzStage<Simulated> {
         self.network().dial(ListenerId(listener), from)
     }
 
-    /// Returns what a client has received, and whether more may come.
+    /// Returns the data received by a client, and whether more may follow.
     pub(crate) fn read(&mut self, id: ConnectionId) -> (Vec<u8>, RemoteState) {
         let mut bytes = Vec::new();
         let state = self.network().read(id, &mut bytes);
@@ -161,7 +161,7 @@ impl FuzzStage<Simulated> {
         ];
         for letter in letters {
             let posted = self.control.post(0, Class::Control, letter);
-            assert!(posted.is_ok(), "the worker takes orders");
+            assert!(posted.is_ok(), "the worker accepts commands");
         }
         self.control.flush();
         // Messages wake a worker; here it does not sleep.
@@ -173,15 +173,15 @@ impl FuzzStage<Simulated> {
     /// Runs turns until there is nothing left to do at this time.
     pub(crate) fn settle(&mut self) {
         for _ in 0..TURNS_MAX {
-            self.worker.turn().expect("a network that does not fail");
+            self.worker.turn().expect("the network does not fail");
             if self.network().idle_until_ms().is_some() {
                 return;
             }
         }
-        panic!("the worker does not come to rest");
+        panic!("the worker does not become idle");
     }
 
-    /// Advances the clock, running everything that becomes due.
+    /// Advances the clock and runs all due work.
     pub(crate) fn advance(&mut self, milliseconds: u64) {
         let until_ms = self.network().now_ms() + milliseconds;
         loop {
@@ -203,10 +203,10 @@ impl FuzzStage<Simulated> {
             self.network().reset(id);
         }
         self.settle();
-        assert_eq!(self.common.connections(), 0, "connections that nobody has");
+        assert_eq!(self.common.connections(), 0, "connections without an owner");
         let stats = &self.common.stats[0];
-        assert_eq!(stats.connections.read(), 0, "connections that are counted");
-        assert_eq!(stats.sessions.read(), 0, "sessions that are counted");
+        assert_eq!(stats.connections.read(), 0, "counted connections");
+        assert_eq!(stats.sessions.read(), 0, "counted sessions");
     }
 }
 

@@ -27,11 +27,10 @@ const REMIND_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 /// How a listener accepts connections.
 #[derive(Clone, Debug)]
 pub(crate) enum ListenerMode {
-    /// Without TLS.
     Plain,
-    /// With TLS.
+    /// With TLS, by the current certificates.
     Sealed(Acceptor),
-    /// Not at all: TLS is configured, but there is no certificate.
+    /// Rejects TLS: it is configured, but there is no certificate.
     Closed,
 }
 
@@ -216,7 +215,7 @@ impl TlsListener {
         let tickets = match Tickets::new() {
             Ok(tickets) => tickets,
             Err(error) => {
-                // Without random numbers nothing works.
+                // The process can't work without random numbers.
                 error!("{error}");
                 return None;
             }
@@ -313,7 +312,7 @@ impl TlsListener {
             listener: self.label.clone(),
             file: certificate.file().to_owned(),
             valid_until_s: certificate.valid_until_s(),
-            // It is renewed when a third of its validity is left.
+            // Certificates are renewed when a third of their validity is left.
             warn_before_s: match is_ordered {
                 true => usual_s.min(life_s / 6),
                 false => usual_s,

@@ -1,9 +1,8 @@
 //! One thread, one core, one loop: connects sockets, TLS, mailboxes and the archive to the
-//! [worker](veche_worker::WorkerLoop).
+//! [worker](veche_worker::Worker).
 //!
-//! This is glue around the object that defines the order of a turn: driver events go in, its requests come out.
-//! Decisions made here concern transports only: accepting, the PROXY protocol, TLS, and system calls. Nothing in it
-//! blocks.
+//! This is glue around the object that defines the order of a turn: driver events go in, its requests come out. It
+//! decides only about transports: accepting, the PROXY protocol, TLS, and system calls. Nothing in it blocks.
 
 mod accepting;
 mod access_log;
@@ -179,7 +178,7 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
         }
     }
 
-    /// Runs one turn.
+    /// Runs one turn, waiting for events until its work is due.
     pub(crate) fn turn(&mut self) -> std::io::Result<()> {
         let timeout = self.rest.wait_ms();
         self.poll_driver(timeout)?;
@@ -323,7 +322,7 @@ impl<A: WorkerApps> WorkerState<A> {
         }
     }
 
-    /// Completes the turn after its events; [`veche_worker::WorkerLoop`] explains the order.
+    /// Completes the turn after its events; [`veche_worker::Worker`] explains the order.
     fn finish_turn<D: Driver>(&mut self, driver: &mut D) {
         self.pulse.set(TurnStep::Messages);
         self.resume_handshakes(driver);

@@ -48,17 +48,17 @@ fn a_call_without_a_stub_says_how_to_have_one() {
         (
             "mysql",
             "ann:send('count')",
-            "the test has no answer to SELECT COUNT(*) FROM users: test.stub_mysql(\"SELECT COUNT(*) FROM users\", …)",
+            "the test has no stub for SELECT COUNT(*) FROM users: test.stub_mysql(\"SELECT COUNT(*) FROM users\", …)",
         ),
         (
             "redis",
             "ann:send('cached')",
-            "the test has no answer to GET name: test.stub_redis(\"GET name\", …)",
+            "the test has no stub for GET name: test.stub_redis(\"GET name\", …)",
         ),
         (
             "http",
             "ann:send('price')",
-            "the test has no answer to GET https://api.example/price?of=tea: test.stub_http(\"GET\", \"https://api.example/price?of=tea\", …)",
+            "the test has no stub for GET https://api.example/price?of=tea: test.stub_http(\"GET\", \"https://api.example/price?of=tea\", …)",
         ),
         (
             "host",
@@ -78,17 +78,17 @@ fn a_call_without_a_stub_says_how_to_have_one() {
         (
             "rows",
             "test.stub_mysql('*', 7) ann:send('find')",
-            "test.stub_mysql: a value alone answers db:value; rows are a list of tables",
+            "test.stub_mysql: only db:value can be answered with a single value; rows are a list of tables",
         ),
         (
             "row",
             "test.stub_mysql('*', { name = 'Ann' }) ann:send('find')",
-            "test.stub_mysql: \"name\" in an answer: it is a list of rows, a value, or whole numbers { affected = …, last_id = … }",
+            "test.stub_mysql: \"name\" in a response: expected a list of rows, a value, or whole numbers { affected = …, last_id = … }",
         ),
         (
             "value",
             "test.stub_mysql('*', { { a = 1, b = 2 } }) ann:send('count')",
-            "test.stub_mysql: rows of several columns don't say which is the first: db:value wants the value alone",
+            "test.stub_mysql: rows with several columns have no first column: give db:value a single value",
         ),
         (
             "answer",
@@ -123,7 +123,7 @@ fn a_call_without_a_stub_says_how_to_have_one() {
         (
             "accept",
             "test.stub_websocket('ws://a.example/'):accept()",
-            "app_test.lua:4: server ws://a.example/: a connection of the application was expected, none came",
+            "app_test.lua:4: server ws://a.example/: expected a connection of the application, but none was opened",
         ),
     ] {
         let tests = format!(

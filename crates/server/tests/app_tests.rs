@@ -303,7 +303,7 @@ fn each_expectation_fails_in_its_own_words() {
         ),
         (
             "test.connect('/w', { remote = 'home' })",
-            "app_test.lua:4: test.connect: remote: \"home\" is no IP address\n",
+            "app_test.lua:4: test.connect: remote: \"home\" is not an IP address\n",
         ),
         (
             "test.request { path = '/w', headers = { a = 'b\\r\\nc: d' } }",
@@ -311,11 +311,11 @@ fn each_expectation_fails_in_its_own_words() {
         ),
         (
             "test.connect('/w'):send('price')",
-            "the application logged an error (test.expect_error expects one):\n  the test has no answer to GET https://api.example/price?of=tea: test.stub_http(\"GET\", \"https://api.example/price?of=tea\", …)\nlog:\n  error  the test has no answer to GET https://api.example/price?of=tea: test.stub_http(\"GET\", \"https://api.example/price?of=tea\", …)\n",
+            "the application logged an error (test.expect_error expects one):\n  the test has no stub for GET https://api.example/price?of=tea: test.stub_http(\"GET\", \"https://api.example/price?of=tea\", …)\nlog:\n  error  the test has no stub for GET https://api.example/price?of=tea: test.stub_http(\"GET\", \"https://api.example/price?of=tea\", …)\n",
         ),
         (
             "veche.channel():receive()",
-            "the test waits for something that will never happen\n",
+            "the test waits for an event that will never happen\n",
         ),
         (
             "local ann = test.connect('/w') ann:send('spin') test.advance(1)",
@@ -329,7 +329,7 @@ fn each_expectation_fails_in_its_own_words() {
 
 /// The test itself succeeds, the application does not.
 #[test]
-fn an_error_that_nobody_expected_fails_the_test() {
+fn an_unexpected_error_fails_the_test() {
     let told = failure("test.connect('/w'):send('fail')");
     let start = "the application logged an error (test.expect_error expects one):\n  app.lua:13: no idea\n  stack traceback:\n";
     assert!(told.starts_with(start), "{told}");
@@ -344,7 +344,7 @@ fn an_error_that_nobody_expected_fails_the_test() {
     assert_eq!(told, format!("app_test.lua:4: here\n{calls}"));
     let told = failure("while true do end");
     assert!(
-        told.starts_with("app_test.lua:4: it ran too long"),
+        told.starts_with("app_test.lua:4: the code ran too long"),
         "{told}"
     );
 }
@@ -420,7 +420,7 @@ fn some_seed_finds_what_depends_on_an_order() {
 }
 
 #[test]
-fn what_is_run_and_how_it_exits() {
+fn selected_tests_and_exit_codes() {
     let folder =
         Folder::new("test.case('one', function() end)\ntest.skip('two', function() error() end)\n");
     folder.write("more/deep_test.lua", "local test, help = require 'veche.test', require 'help'\nlocal near = require 'near'\ntest.case('three', function() test.equal(help + near, 3) end)");
@@ -463,7 +463,7 @@ fn what_is_run_and_how_it_exits() {
         (
             &["-c", "other.toml"],
             1,
-            "other.toml: can't be read: there is no such file; name another one with -c FILE",
+            "other.toml: can't be read: there is no such file; use another one with -c FILE",
         ),
         (
             &["--junit", "no/such/folder.xml"],
@@ -500,7 +500,7 @@ fn what_is_run_and_how_it_exits() {
     nothing.write("app.lua", APP);
     assert_eq!(
         nothing.run(&[]).2,
-        "veche: .: there is no file named *_test.lua\n"
+        "veche: .: no file is named *_test.lua\n"
     );
 }
 
@@ -510,7 +510,7 @@ fn a_run_that_does_not_end_is_ended() {
     let (code, out, _) = folder.run(&["--timeout", "1s"]);
     assert_eq!(code, 1);
     assert!(
-        out.contains("it took longer than 1 s of real time"),
+        out.contains("the test took longer than 1 s of real time"),
         "{out}"
     );
 }
@@ -604,7 +604,7 @@ fn the_examples_pass_and_their_tests_see_mistakes() {
 
 /// Compares the output shown in the guide with the real one.
 #[test]
-fn the_guide_shows_what_is_so() {
+fn the_guide_shows_the_actual_output() {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/lua.md");
     let guide = fs::read_to_string(guide).expect("the guide");
     let section = guide.split("\n## Tests\n").nth(1).expect("the section");

@@ -207,7 +207,7 @@ fn broken_promises_exit_with_8() {
         // Errors without a promise about them.
         .says("  BROKEN  errors == 0: 1")
         .says("3 of 6 promises BROKEN");
-    assert_eq!(seen.err, "veche: 3 of 6 promises were not kept\n");
+    assert_eq!(seen.err, "veche: 3 of 6 promises were broken\n");
 }
 
 /// The file refers to a server that does not exist.
@@ -230,7 +230,7 @@ fn a_file_is_held_against_another_server() {
 }
 
 #[test]
-fn errors_that_are_allowed_are_none() {
+fn allowed_errors_do_not_count() {
     let server = Server::start(USUAL);
     let text = format!(
         "{}[[phase]]\nkind = \"http\"\nurl = \"http://{}/missing\"\nrate = 20\n\
@@ -242,7 +242,7 @@ fn errors_that_are_allowed_are_none() {
 }
 
 #[test]
-fn nobody_there_is_3() {
+fn an_unreachable_server_exits_with_3() {
     let text = "url = \"ws://127.0.0.1:1/\"\nconnections = 2\n[[phase]]\nkind = \"storm\"\n";
     let seen = File::new("nobody", text).run(&[]);
     seen.code(3).says("BROKEN  errors == 0: 2, such as refused");
@@ -269,12 +269,12 @@ fn an_interrupt_ends_it_with_what_there_is() {
     seen.code(130)
         .says(", interrupted")
         .says("  kept    errors == 0: 0")
-        .says("  BROKEN  never: latency.p99 <= 1h: not measured: the scenario ended before")
+        .says("  BROKEN  never: latency.p99 <= 1h: not measured: the scenario ended earlier")
         .says("  BROKEN  all phases run to their end: interrupted in phase 1 of 2");
 }
 
 #[test]
-fn broken_files_are_told_line_by_line() {
+fn invalid_files_are_reported_line_by_line() {
     let text = "url = \"ws://127.0.0.1:1/\"\nconections = 5\n[[phase]]\nkind = \"echo\"\nrate = \"fast\"\n\
                 promise.latency.p99 = 50\n[[phase]]\nkind = \"ecco\"\n";
     let file = File::new("bad", text);
@@ -299,7 +299,7 @@ fn examples_can_be_read() {
     let paths = entries.map(|entry| entry.expect("an entry").path());
     for path in paths.filter(|path| path.extension().is_some_and(|end| end == "toml")) {
         let text = fs::read_to_string(path).expect("UTF-8");
-        // An error at the end shows that nothing before it is one.
+        // An error at the end shows that the text before it has none.
         let seen = File::new("example", &format!("{text}\nmistake = 1\n")).run(&[]);
         seen.code(2);
         assert_eq!(seen.err.lines().count(), 1, "{}", seen.err);

@@ -77,7 +77,7 @@ root = \"builtin:demo\"
 fn check() {
     let folder = Folder::new("check");
     let (code, out, err) = folder.run(&["check"]);
-    let missing = "veche.toml: can't be read: there is no such file; name another one with -c FILE, or make a new application with `veche new NAME`\n";
+    let missing = "veche.toml: can't be read: there is no such file; use another one with -c FILE, or create an application with `veche new NAME`\n";
     assert_eq!((code, out.as_str(), err.as_str()), (1, "", missing));
     folder.write(GOOD);
     let fine = "veche.toml: ok (2 listeners, 1 route)\n".to_owned();
@@ -93,7 +93,7 @@ veche.toml:2:1: unknown directive \"adress\" in [[listen]]; did you mean \"addre
   2 | adress = \"127.0.0.1:8080\"
     | ^^^^^^
     = example: address = \"127.0.0.1:8080\"
-veche.toml:9:8: root: nothing inside Veche is called \"builtin:x\"; did you mean \"builtin:demo\"?
+veche.toml:9:8: root: Veche has no built-in files \"builtin:x\"; did you mean \"builtin:demo\"?
   9 | root = \"builtin:x\"
     |        ^^^^^^^^^^^
     = example: root = \"public\"
@@ -160,10 +160,11 @@ fn neither_check_nor_a_start_serves_what_the_configuration_names() {
         for command in ["check", "serve"] {
             let (code, out, err) = folder.run(&[command]);
             assert_eq!((code, out.as_str()), (1, ""), "{command} {root}: {err}");
-            let line = "veche.toml:13:8: root: clients could read what the configuration names: ";
+            let line =
+                "veche.toml:13:8: root: clients could read files that the configuration names: ";
             assert!(err.starts_with(line), "{err}");
             assert!(
-                err.contains(holds) && err.contains("serve a folder that holds nothing else\n"),
+                err.contains(holds) && err.contains("serve a folder without them\n"),
                 "{err}"
             );
         }
@@ -243,7 +244,7 @@ fn usage() {
 }
 
 #[test]
-fn nobody_answers() {
+fn no_server_answers() {
     let folder = Folder::new("nobody");
     folder.write(GOOD);
     for command in ["status", "reload", "stop"] {
@@ -264,7 +265,8 @@ fn nobody_answers() {
     assert_eq!((code, err), (3, expected));
     folder.write("[[listen]]\naddress = \"127.0.0.1:8080\"\n");
     let (code, _, err) = folder.run(&["push", "--user", "a", "hello"]);
-    let expected = "veche.toml: has no push listener; add [[listen]] with role = \"push\", or name one with --address\n";
+    let expected =
+        "veche.toml: has no push listener; add [[listen]] with role = \"push\", or use --address\n";
     assert_eq!((code, err.as_str()), (1, expected));
 }
 

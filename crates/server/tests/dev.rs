@@ -4,7 +4,7 @@
 mod support;
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use support::http::Response;
-use support::{Http, Socket};
+use support::{Http, Socket, free_address, skip};
 
 struct Dev {
     folder: PathBuf,
@@ -43,9 +43,7 @@ impl Dev {
         fs::create_dir_all(folder.join("lib")).expect("a folder");
         fs::create_dir_all(folder.join("site")).expect("a folder");
         fs::write(folder.join("site/index.html"), PAGE).expect("written");
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address");
-        drop(listener);
+        let address = free_address();
         fs::write(
             folder.join("veche.toml"),
             format!(
@@ -152,7 +150,7 @@ fn pages_show_what_looks_wrong() {
         dev.until("the new code", || dev.says().as_deref() == Some(key));
     };
     app("mesage");
-    // A page that connects late receives it too.
+    // A page that connects late receives the error too.
     thread::sleep(Duration::from_secs(4));
     let warning = notice(&mut dev.listen(), "warning");
     let text = warning["text"].as_str().expect("text");
@@ -210,7 +208,7 @@ fn the_log_is_in_local_time_and_in_colours() {
 }
 
 #[test]
-fn pages_show_what_is_wrong() {
+fn pages_show_errors() {
     let dev = Dev::start("dev", "dev-pages");
     dev.until("the start", || dev.says().as_deref() == Some("one"));
     let page = dev.get("/site/");
@@ -279,7 +277,7 @@ fn pages_show_what_is_wrong() {
 }
 
 #[test]
-fn who_serves_shows_nothing() {
+fn serve_shows_no_errors_on_pages() {
     let serve = Dev::start("serve", "dev-not");
     serve.until("the start", || serve.says().as_deref() == Some("one"));
     assert_eq!(serve.get("/site/").text(), PAGE);
@@ -289,7 +287,7 @@ fn who_serves_shows_nothing() {
 }
 
 #[test]
-fn what_is_saved_runs() {
+fn saved_changes_take_effect() {
     let dev = Dev::start("dev", "dev");
     dev.until("the start", || dev.says().as_deref() == Some("one"));
     // As editors save: a new file replaces the old one.
@@ -305,6 +303,44 @@ fn what_is_saved_runs() {
 }
 
 #[test]
+fn programs_that_are_saved_run_in_new_processes() {
+    if !std::path::Path::new("/usr/bin/php").exists() {
+        return skip("php is not installed");
+    }
+    let dev = Dev::start("dev", "dev-php");
+    dev.until("the start", || dev.says().is_some());
+    let sdk = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk/php/veche.php");
+    let save = |answer: &str| {
+        let text = format!(
+            "<?php require '{sdk}';\n$app = Veche\\App::create();\n\
+             $app->request(fn (Veche\\Request $request) => {answer});\n$app->run();\n"
+        );
+        fs::write(dev.folder.join("app.php"), text).expect("written");
+    };
+    save("'one in PHP'");
+    let config = dev.folder.join("veche.toml");
+    let mut text = fs::read_to_string(&config).expect("a config");
+    text += "[[app]]\nname = \"php\"\nruntime = \"php\"\ncommand = [\"php\", \"app.php\"]\n\
+             [[route]]\npath = \"/php/*\"\nhandler = \"app\"\napp = \"php\"\n";
+    fs::write(&config, text).expect("written");
+    let answers = |text: &str| dev.get("/php/").text() == text;
+    dev.until("the program", || answers("one in PHP"));
+    save("'two in PHP'");
+    dev.until("the new program", || answers("two in PHP"));
+    let mut page = dev.listen();
+    save("'three");
+    let error = notice(&mut page, "error");
+    let text = error["text"].as_str().unwrap_or_default();
+    assert!(
+        text.contains("app.php on line 4") || text.contains("app.php:"),
+        "{text}"
+    );
+    assert!(answers("two in PHP"), "the old program goes on");
+    save("'three in PHP'");
+    dev.until("the mended program", || answers("three in PHP"));
+}
+
+#[test]
 fn an_interrupt_ends_it_though_a_page_is_open() {
     let mut dev = Dev::start("dev", "dev-interrupt");
     dev.until("the start", || dev.says().is_some());
@@ -313,13 +349,13 @@ fn an_interrupt_ends_it_though_a_page_is_open() {
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("it runs");
     dev.until("the end", || !dev.folder.join("veche.sock").exists());
     assert!(dev.child.wait().expect("a status").success());
-    // Not after `drain_time`, which the client would take since it does not answer close frames.
+    // The process ends before `drain_time`, which the client would use up since it does not answer close frames.
     let log = dev.log();
-    assert!(log.contains("cut off"), "{log}");
+    assert!(log.contains("closing the remaining connections"), "{log}");
 }
 
 #[test]
-fn a_stop_says_what_it_waits_for() {
+fn a_stop_reports_what_it_waits_for() {
     let serve = Dev::start("serve", "stop-waits");
     serve.until("the start", || serve.says().is_some());
     let _open = Http::connect(serve.address);

@@ -76,7 +76,7 @@ fn status_tells_what_runs() {
 
 /// Two kills: the first within five seconds of the start, so with the shortest backoff; no connection is refused.
 #[test]
-fn killing_the_server_refuses_nobody() {
+fn killing_the_server_refuses_no_connection() {
     let veche = Arc::new(Veche::start("kill", ""));
     let done = Arc::new(AtomicBool::new(false));
     let clients: Vec<_> = (0..3)
@@ -86,7 +86,7 @@ fn killing_the_server_refuses_nobody() {
                 let mut connects = 0;
                 while !done.load(Ordering::Relaxed) {
                     // A refused connection is a failure; one of a killed server may be reset.
-                    let mut client = veche.connect().expect("nobody is refused");
+                    let mut client = veche.connect().expect("no connection is refused");
                     let _ = client
                         .write_all(veche::REQUEST)
                         .and_then(|()| client.read_to_string(&mut String::new()));
@@ -111,7 +111,7 @@ fn killing_the_server_refuses_nobody() {
     done.store(true, Ordering::Relaxed);
     let connects: usize = clients
         .into_iter()
-        .map(|client| client.join().expect("nobody was refused"))
+        .map(|client| client.join().expect("no connection was refused"))
         .sum();
     assert!(
         connects > 20,
@@ -296,7 +296,8 @@ fn what_the_server_refuses_is_not_in_force() {
         asking.join().expect("no panic").expect_err("refused")
     });
     assert!(
-        refused.contains("the server process refused it") && refused.contains("no folder"),
+        refused.contains("the server process refused the configuration")
+            && refused.contains("no folder"),
         "{refused}"
     );
     kill(old, Signal::KILL);
@@ -360,7 +361,7 @@ fn a_server_that_says_why_it_cannot_start_ends_the_first_start() {
     let output = shell.stdin(Stdio::null()).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), REFUSED_BY_SYSTEM, "{said}");
-    assert!(said.contains("veche: a worker can't start: "), "{said}");
+    assert!(said.contains("veche: can't start a worker: "), "{said}");
 }
 
 #[test]
@@ -382,7 +383,7 @@ fn signals_from_the_terminal_do_not_reach_through_to_the_server() {
 }
 
 #[test]
-fn bad_clients_of_the_control_socket_hold_nobody_up() {
+fn bad_clients_of_the_control_socket_block_nothing() {
     let veche = Veche::start("clients", "");
     let mut bad: Vec<UnixStream> = Vec::new();
     for i in 0..20 {

@@ -488,7 +488,7 @@ fn unsafe_lives_where_it_must() {
 }
 
 #[test]
-fn every_module_says_what_it_is() {
+fn every_module_has_a_description() {
     let problems: Vec<String> = sources()
         .filter(|(_, text)| !text.starts_with("//!"))
         .map(|(name, _)| name)

@@ -117,7 +117,7 @@ fn load(sizes: &Sizes) -> Arc<Table> {
         begun.elapsed().as_secs_f64(),
         table.info().bytes as f64 / 1e6
     );
-    std::fs::remove_file(path).expect("it was just there");
+    std::fs::remove_file(path).expect("it existed a moment ago");
     table
 }
 

@@ -115,7 +115,7 @@ fn main() {
     println!("VmHWM {:.0} MB", status("VmHWM:"));
     if let Some(path) = arguments.next() {
         run("save", || table.start_save(path.clone(), clocks));
-        table.clear().expect("nobody loads it");
+        table.clear().expect("it is not being loaded");
         println!("cleared: RSS {:.0} MB", status("VmRSS:"));
         run("restore", || table.start_restore(path, clocks));
         info(&table);

@@ -63,7 +63,7 @@ pub struct Dict {
 #[repr(align(128))]
 struct Padded(Mutex<Shard>);
 
-/// What a change does with an entry.
+/// The effect of a change on an entry.
 enum Change<R> {
     Leave(R),
     Remove(R),

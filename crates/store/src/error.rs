@@ -6,24 +6,24 @@ use crate::value::ValueKind;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
     /// A name is empty or too long.
-    #[error("a name has 1 to 255 bytes")]
+    #[error("a name must have 1 to 255 bytes")]
     Name,
     /// The maximum number is reached.
-    #[error("there are {most} already")]
+    #[error("the limit of {most} is reached")]
     TooMany {
         /// The maximum number of dictionaries.
         most: usize,
     },
     /// The dictionary exists with other options.
-    #[error("it exists with a limit of {bytes_max} bytes")]
+    #[error("it already exists with a limit of {bytes_max} bytes")]
     Options {
         /// The limit of the existing one.
         bytes_max: usize,
     },
     /// A key is too long.
-    #[error("a key has at most 1024 bytes")]
+    #[error("a key may have at most 1024 bytes")]
     Key,
-    /// There is no room within the limit. Nothing is evicted.
+    /// The limit leaves no room. Nothing is evicted.
     #[error("it is full: {needed} bytes more would exceed its limit of {bytes_max}")]
     Full {
         /// The additional bytes needed.
@@ -38,6 +38,6 @@ pub enum Error {
     #[error("the result is not a finite number")]
     NotFinite,
     /// The sum of integers might not be exact.
-    #[error("the sum is beyond 2^53, where integers are not exact")]
+    #[error("the sum exceeds 2^53, beyond which integers are not exact")]
     NotExact,
 }

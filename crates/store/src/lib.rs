@@ -251,7 +251,7 @@ mod tests {
         while store.expire(10) {
             let [rows_after, bytes_after] = [table.info().rows, dict.used_bytes()];
             assert!(rows - rows_after <= EXPIRED_PER_PASS);
-            // 32 shards, 64 of each.
+            // A pass removes at most 64 entries from each of the 32 shards.
             assert!(bytes - bytes_after <= 32 * 64 * 170);
             (rows, bytes) = (rows_after, bytes_after);
             looks += 1;

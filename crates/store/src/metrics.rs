@@ -50,14 +50,14 @@ pub enum MetricError {
     #[error("{0}")]
     Name(&'static str),
     /// The metric exists with another definition.
-    #[error("it exists as a {0} with other labels or buckets")]
+    #[error("it already exists as a {0}, or with other labels or buckets")]
     Differs(&'static str),
     /// The maximum number of metrics is reached.
-    #[error("there are {METRICS_MAX} metrics already")]
+    #[error("the limit of {METRICS_MAX} metrics is reached")]
     TooMany,
     /// The maximum number of series of the metric is reached.
     #[error(
-        "the metric has {SERIES_MAX} series already: labels are for a few values, not for users or addresses"
+        "the limit of {SERIES_MAX} series of a metric is reached: labels are for a few values, not for users or addresses"
     )]
     TooManySeries,
     /// The label values don't match the labels in number or length.
@@ -240,7 +240,7 @@ const RESERVED_SUFFIXES: [&str; 6] = ["_total", "_count", "_sum", "_bucket", "_c
 fn check_name(name: &str) -> Result<(), MetricError> {
     if !is_identifier(name) {
         return Err(MetricError::Name(
-            "a name has at most 128 letters, digits and _, and does not begin with a digit",
+            "a name may have at most 128 letters, digits and _, and must not begin with a digit",
         ));
     }
     if name.starts_with("veche_") {
@@ -269,7 +269,7 @@ fn check_labels(labels: &[&str]) -> Result<(), MetricError> {
             .any(|label| *label == "le" || label.starts_with("__"))
     {
         return Err(MetricError::Name(
-            "a metric has at most 8 different labels, named like metrics, but not le and not with __ in front",
+            "a metric may have at most 8 different labels, named like metrics, but not le and not starting with __",
         ));
     }
     Ok(())

@@ -28,7 +28,7 @@ impl Notifier {
         let _ = self.wake.set(Box::new(wake));
     }
 
-    /// Adds a number; the first one since the last [`take`](Self::take) wakes the owner.
+    /// Queues a number; the first one since the last [`take`](Self::take) wakes the owner.
     pub fn notify(&self, number: u64) {
         let mut rung = self.numbers.lock();
         rung.push(number);

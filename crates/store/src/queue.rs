@@ -1,7 +1,7 @@
 //! A queue shared by all workers: first in, first out, each value to one consumer.
 //!
 //! A waiter leaves the number of its wait and a [`Notifier`]. A notification transfers nothing: the value stays in the
-//! queue until its consumer takes it, so a cancelled consumer loses nothing. But a notified consumer that gives up must
+//! queue until its consumer takes it, so a cancelled consumer loses nothing. But a notified consumer that stops waiting must
 //! say so ([`Queue::cancel_wait`]), because another one may be waiting for the same value.
 
 use std::collections::VecDeque;
@@ -77,7 +77,7 @@ impl Waiter {
 pub enum PushResult {
     /// The value was added.
     Pushed,
-    /// There is no room; the waiter, if any, was queued.
+    /// The queue is full; the waiter, if any, was queued.
     Full(QueueItem),
     /// The value exceeds the queue's limit.
     TooLarge,
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(bell.take(), [1]);
         queue.cancel_wait(WaitSide::Pop, 1, &bell);
         assert_eq!(bell.take(), [3]);
-        // There is nothing left to wait for.
+        // The queue still has an item, so this does not wait.
         assert_eq!(queue.pop(None), Some(parcel(7)));
         queue.pop(waiter(4, &bell));
         queue.cancel_wait(WaitSide::Pop, 3, &bell);

@@ -4,12 +4,12 @@
 
 use std::time::{Duration, Instant};
 
-/// A process that served for less time died early: something at its start kills it, and restarting at once would only
+/// A process that served for less time died early: a fault at its start kills it, and restarting at once would only
 /// waste CPU.
 pub(crate) const YOUNG: Duration = Duration::from_secs(5);
 /// The delay after the first early death.
 const WAIT_FIRST: Duration = Duration::from_millis(200);
-/// The longest delay.
+/// The longest delay before a restart.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Counts consecutive early deaths.

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A client of the control socket.
 pub(crate) struct ControlClient {
-    /// A unique id.
+    /// The number of the client, unique in this supervisor.
     pub(crate) id: u64,
     socket: UnixStream,
     received: Vec<u8>,

@@ -28,14 +28,14 @@ const LOCK_STEP: Duration = Duration::from_millis(20);
 /// The reason why the control socket can't be claimed.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlSocketError {
-    /// Another server answers on it.
+    /// Another server answers on the socket.
     #[error("already running with this config: it answers on {}; see `veche status`", .0.display())]
     Answered(PathBuf),
     /// Another kind of file has its name.
     #[error("{} exists and is not a socket: remove it or set another server.control", .0.display())]
     NoSocket(PathBuf),
     /// The lock could not be taken.
-    #[error("can't claim the control socket: {} holds the lock {} for more than {} s; end it, or remove the file", of_process(*.pid), path.display(), LOCK_WAIT.as_secs())]
+    #[error("can't claim the control socket: {} has held the lock {} for more than {} s; end that process, or remove the file", of_process(*.pid), path.display(), LOCK_WAIT.as_secs())]
     Locked { path: PathBuf, pid: Option<u32> },
     /// An error of the system.
     #[error("can't open the control socket {}: {source}", path.display())]
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_for_the_owner_only_and_goes_with_the_door() {
+    fn the_socket_is_private_and_removed_at_the_end() {
         let path = place("owner");
         let door = ControlSocket::claim(&path).expect("claimed");
         let mode = fs::metadata(&path).expect("there").permissions().mode();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_on_the_folder_keeps_nobody_out() {
+    fn a_lock_on_the_folder_does_not_block_clients() {
         let folder = place("folder");
         fs::create_dir_all(&folder).expect("a folder");
         let locked = File::open(&folder).expect("readable");
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_is_held_is_told_with_its_holder() {
+    fn a_held_lock_is_reported_with_its_holder() {
         let path = place("held");
         let mut lock = path.clone().into_os_string();
         lock.push(".lock");
@@ -272,7 +272,7 @@ mod tests {
             .to_string();
         assert!(now() - begun < 2 * LOCK_WAIT);
         let expected = format!(
-            "process {} holds the lock {}",
+            "process {} has held the lock {}",
             std::process::id(),
             lock.display()
         );
@@ -290,7 +290,7 @@ mod tests {
         fs::remove_file(&lock).expect("removed");
     }
 
-    /// A socket whose server accepts nothing and whose queue is full.
+    /// A socket whose server accepts no connections and whose queue is full.
     #[test]
     fn a_socket_that_is_full_is_answered() {
         let path = place("full");

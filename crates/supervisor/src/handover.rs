@@ -39,12 +39,12 @@ pub(crate) const HANDOVER_VERSION: u32 = 3;
 pub(super) const SIGN: &str = "VECHE_HANDOVER";
 const REHEARSAL: &str = "rehearsal";
 
-/// The purpose of a program, if it is not to start a server.
+/// The purpose of a start that takes over from another supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartRole {
-    /// To verify that it could take over: it reads the state and exits.
+    /// To verify that it could take over: the process reads the state and exits.
     Rehearsal,
-    /// To take over, in this process.
+    /// To take over from the previous supervisor in this process.
     Successor,
 }
 
@@ -131,7 +131,7 @@ pub(super) fn rehearsal(binary: &Path, text: &str) -> io::Result<Child> {
         .spawn()
 }
 
-/// Runs the rehearsal: everything that has to work before there is no way back.
+/// Runs the rehearsal: everything that has to work before the point of no return.
 pub(super) fn rehearse(file: &Path) -> Result<SupervisorEnd, ServeError> {
     let mut text = String::new();
     io::stdin().read_to_string(&mut text)?;

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_socket_has_one_worker_and_every_worker_hears_every_listener() {
+    fn every_worker_has_one_socket_of_every_listener() {
         for (sockets, workers) in [(1, 1), (2, 2), (8, 3), (8, 8), (5, 2)] {
             let listeners = (0..3)
                 .map(|_| InheritedListener {

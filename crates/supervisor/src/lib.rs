@@ -125,7 +125,7 @@ pub enum ServeError {
     Io(#[from] io::Error),
 }
 
-const NOT_STORED: &str = "the service manager does not keep the listening sockets, so connections are refused during a restart";
+const NOT_STORED: &str = "the service manager does not store the listening sockets, so connections are refused during a restart";
 
 /// Returns whether this process was already running and only its program is new: [`run`] continues then.
 pub fn goes_on() -> bool {
@@ -291,7 +291,7 @@ fn log_raised(RaisedLimit { from, to }: RaisedLimit) {
     let shown = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |n| n.to_string());
     if from == to {
         info!(target: TARGET, limit = shown(to),
-            "the descriptor limit is at its hard limit already"
+            "the descriptor limit is already at the hard limit"
         );
     } else {
         info!(target: TARGET, from = shown(from),
@@ -469,7 +469,7 @@ impl Supervisor {
                     "SIGINT"
                 };
                 let at_once = self.stopping.is_some();
-                info!(target: TARGET, signal = name, at_once, "told to stop");
+                info!(target: TARGET, signal = name, at_once, "stop requested");
                 self.stop(at_once);
             }
             SIGHUP => {

@@ -48,7 +48,7 @@ impl ControlLink {
     /// Wraps the end that this process was started with, its standard input.
     pub(crate) fn from_stdin() -> io::Result<Self> {
         let socket = io::stdin().as_fd().try_clone_to_owned()?;
-        // Fails if standard input is no socket: the server process was started by hand.
+        // Fails if standard input is not a socket: the server process was started by hand.
         rustix::net::sockopt::socket_type(&socket)?;
         Self::new(UnixStream::from(socket))
     }
@@ -159,7 +159,7 @@ impl ControlLink {
         }
     }
 
-    /// Returns whether the other side is gone. Its last messages can still be taken with [`Self::next`].
+    /// Returns whether the other side has closed the link. Its last messages can still be taken with [`Self::next`].
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_read_is_an_error_at_a_bound() {
+    fn a_peer_that_does_not_read_is_an_error_at_a_limit() {
         let (mut ours, _theirs) = both();
         let text = "x".repeat(1 << 20);
         let refused = (0..100)
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_comes_after_what_was_said() {
+    fn the_end_follows_all_messages() {
         let (mut ours, mut theirs) = both();
         ours.send(&1).expect("sent");
         drop(ours);

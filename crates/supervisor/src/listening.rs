@@ -45,7 +45,6 @@ pub(crate) struct ListeningSockets {
 }
 
 impl ListeningSockets {
-    /// Duplicates the sockets.
     pub(super) fn try_clone(&self) -> io::Result<Self> {
         let sockets = self.sockets.iter().map(OwnedFd::try_clone);
         Ok(Self {
@@ -59,7 +58,7 @@ impl ListeningSockets {
         let found = SockRef::from(&socket);
         let address = found.local_addr()?.as_socket();
         let Some(address) = address.filter(|_| found.is_listener().unwrap_or(false)) else {
-            return Err(io::Error::other("it does not listen any more"));
+            return Err(io::Error::other("the socket no longer listens"));
         };
         set_options(&found)?;
         match all

@@ -18,7 +18,7 @@ use crate::restarts::Restarts;
 pub(crate) const VERSION: u32 = 2;
 
 /// The prefix of the reason why a server process refuses a reload.
-pub const PROCESS_REFUSED: &str = "the server process refused it: ";
+pub const PROCESS_REFUSED: &str = "the server process refused the configuration: ";
 
 /// Messages from the supervisor. The listening sockets precede `StartMessage`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ pub(crate) enum ToServer {
     },
     /// Under `veche dev`: a new configuration was rejected.
     Refused {
-        /// The reason.
+        /// The problems that were found, as the developer is to read them.
         why: String,
     },
     /// The services of all previous processes have ended: those held back start.
@@ -65,7 +65,7 @@ pub(crate) enum ToServer {
     Pulse,
     /// Writes the rows of a table to the descriptor that precedes it.
     Dump(DumpRequest),
-    /// Writes decisions about clients to the descriptor that precedes it, until its reader is gone.
+    /// Writes decisions about clients to the descriptor that precedes the message, until its reader has gone.
     Watch(DecisionFilter),
 }
 
@@ -80,7 +80,7 @@ pub struct DumpRequest {
     /// The index that determines the order; `None`: the key.
     #[serde(default)]
     pub index: Option<String>,
-    /// The most rows.
+    /// The most rows to write; `None`: all.
     #[serde(default)]
     pub limit: Option<u64>,
 }
@@ -99,7 +99,7 @@ pub struct DecisionFilter {
 /// The content of the first message.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StartMessage {
-    /// The supervisor's [`VERSION`].
+    /// The supervisor's [`VERSION`], which the server process compares with its own.
     pub(crate) version: u32,
     /// The path of the configuration, for messages and relative paths.
     pub(crate) config_path: PathBuf,
@@ -179,24 +179,24 @@ pub(crate) enum ToSupervisor {
     ServicesEnded,
     /// The server process can't start; sent before it exits.
     Failed {
-        /// An actionable line.
+        /// One line for the log that says what to change.
         error: String,
     },
-    /// Answers `Reload`.
+    /// The result of [`ToServer::Reload`].
     Reloaded {
         /// The id of the request.
         id: u64,
         /// Why the old configuration stays, if it does.
         error: Option<String>,
     },
-    /// Answers `Status`.
+    /// The result of [`ToServer::Status`].
     Status {
         /// The id of the request.
         id: u64,
         /// The figures, which the supervisor passes on unchanged.
         report: serde_json::Value,
     },
-    /// Answers `Pulse`.
+    /// The result of [`ToServer::Pulse`].
     Pulse {
         /// The worker that has been in the same turn for the most checks, if any.
         stuck: Option<StuckWorker>,

@@ -45,7 +45,8 @@ const CLOSE_WAIT: Duration = Duration::from_millis(100);
 /// The time for cutting off connections that outlast the drain; the supervisor's grace period is longer.
 const CUT_OFF_WAIT: Duration = Duration::from_millis(250);
 
-/// The longest drain of a process whose supervisor is gone: another may be about to start and needs the history folder.
+/// The longest drain of a process whose supervisor has ended: another server may be about to start and needs the
+/// history folder.
 const ORPHAN_DRAIN: Duration = Duration::from_secs(2);
 
 /// The parameters of the server's start.
@@ -57,7 +58,7 @@ pub struct StartOptions {
     pub listeners: Vec<InheritedListener>,
     /// Whether this is `veche dev`, where pages show errors.
     pub dev: bool,
-    /// The server's log.
+    /// The log of the server process, opened before it was confined.
     pub log: logging::ServerLog,
     /// Whether services wait for [`ServerControl::start_services`].
     pub holds_services: bool,
@@ -287,7 +288,7 @@ impl<P: Program> ServerRun<P> {
         let signals = Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])
             .map_err(|error| Some(error.to_string()))?;
         let mut link = link.map_err(|_| {
-            let how = "it is `veche serve` that starts it, with a control socket as standard input";
+            let how = "only `veche serve` can start the server process, with a control socket as standard input";
             Some(how.to_owned())
         })?;
         match PreparedServer::of(&mut link, &mut program) {
@@ -416,7 +417,7 @@ impl<P: Program> ServerRun<P> {
             ToServer::Start(_) => warn!(target: TARGET, "the supervisor sent `start` twice"),
             ToServer::Reload { id, text, until_ms } => {
                 let error = match until_ms.is_some_and(|until_ms| monotonic_ms() >= until_ms) {
-                    true => Some("its time was over before it was read".to_owned()),
+                    true => Some("its time limit passed before it was read".to_owned()),
                     false => self.reload(control, &text).err(),
                 };
                 self.say(&ToSupervisor::Reloaded { id, error });
@@ -458,7 +459,7 @@ impl<P: Program> ServerRun<P> {
         }
     }
 
-    /// Takes the descriptor that came with the last message.
+    /// Takes the descriptor received with the last message.
     fn take_descriptor(&mut self) -> Option<OwnedFd> {
         let mut some = self.link.take_descriptors(1)?;
         some.pop()
@@ -532,7 +533,7 @@ fn is_listened_on(bound: &[ListenerSockets], config: &Config) -> Result<(), Stri
         .unwrap_or(workers);
     if workers > sockets {
         return Err(format!(
-            "workers = {workers} needs a stop and a start: there are {sockets} sockets for each address, and each worker needs its own"
+            "workers = {workers} requires a stop and a start: there are {sockets} sockets for each address, and each worker needs its own"
         ));
     }
     Ok(())

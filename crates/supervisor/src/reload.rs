@@ -47,7 +47,7 @@ impl LoadedConfig {
     }
 }
 
-/// A configuration that the server process was asked to apply.
+/// A configuration that was sent to the server process.
 pub(super) struct PendingReload {
     id: u64,
     loaded: LoadedConfig,
@@ -56,7 +56,7 @@ pub(super) struct PendingReload {
     kept: Vec<String>,
     /// The client of the control socket that waits for the result.
     client: Option<u64>,
-    /// When it is given up; `None` once it is.
+    /// When it is abandoned; `None` afterwards.
     pub(super) deadline: Option<Instant>,
 }
 
@@ -90,7 +90,7 @@ impl Supervisor {
         }
         if let Some(kind) = self.under_way() {
             let under_way = kind.under_way();
-            return Err(format!("{under_way}, and uses the config as it is"));
+            return Err(format!("{under_way}, and uses the current config"));
         }
         let read = LoadedConfig::read(&self.file).map_err(|report| report.to_string())?;
         let changed = self
@@ -181,7 +181,7 @@ impl Supervisor {
             .collect();
         info!(target: TARGET, changed = changed.join(", "), "the new config is in force");
         for name in &kept {
-            warn!(target: TARGET, "{name}: needs a restart, the old value stays in force until then");
+            warn!(target: TARGET, "{name}: a change requires a restart; the old value stays in force until then");
         }
         let has_scripts = !loaded.config.apps.is_empty() || !loaded.config.services.is_empty();
         self.current = loaded;
@@ -228,7 +228,7 @@ impl Supervisor {
         for pending in std::mem::take(&mut self.reloads) {
             self.refuse(
                 pending.client,
-                "the server process died while loading it".to_owned(),
+                "the server process died while loading the config".to_owned(),
             );
         }
     }
@@ -243,7 +243,7 @@ impl Supervisor {
         }
         for client in clients {
             let why = format!(
-                "the server process has not answered within {RELOAD_WAIT:?}; the log shows whether it still comes into force"
+                "the server process has not responded within {RELOAD_WAIT:?}; the log shows whether the config comes into force"
             );
             self.refuse(client, why);
         }

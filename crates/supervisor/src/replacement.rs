@@ -60,7 +60,7 @@ impl ReplacementContext {
         } else if self.is_reloading {
             "a reload is under way"
         } else if self.has_archive {
-            "[history] path is set, and only one server process at a time can use that folder: this needs a stop and a start"
+            "[history] path is set, and only one server process at a time can use that folder: this requires a stop and a start"
         } else if self.retiring >= RETIRING_MAX {
             return Some(format!("{RETIRING_MAX} server processes still drain"));
         } else {
@@ -90,9 +90,9 @@ pub(super) struct SelfUpgradeContext {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SelfUpgradeStep {
     Wait,
-    /// It is cancelled because the supervisor is stopping.
+    /// The replacement is cancelled because the supervisor is stopping.
     Drop,
-    /// It is cancelled for this reason.
+    /// The replacement is cancelled for this reason.
     Stay(String),
     Follow,
 }
@@ -115,7 +115,7 @@ impl SelfUpgradeContext {
         }
         if !self.is_same_file {
             return SelfUpgradeStep::Stay(format!(
-                "its file has changed since: {} again",
+                "its file has changed since then: {} again",
                 kind.name()
             ));
         }

@@ -1,4 +1,4 @@
-//! The protocol of the control socket: a line of JSON there, a line back.
+//! The protocol of the control socket: the client sends one line of JSON, and the supervisor answers with one line.
 //!
 //! A request is `{"version":1,"command":"status"}`. A response has `"ok": true` and further members, or `"ok": false`
 //! and an `"error"`. `dump` and `log` include a descriptor (`SCM_RIGHTS`). Shared by `client` in the supervisor and
@@ -13,12 +13,12 @@ pub const VERSION: u32 = 1;
 /// The longest response line in bytes, for both sides.
 pub const ANSWER_BYTES_MAX: usize = 4 << 20;
 
-/// A request line.
+/// A request of a client of the control socket: one line of JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ControlRequest {
-    /// The sender's [`VERSION`].
+    /// The client's [`VERSION`]; the supervisor rejects others than its own.
     pub version: u32,
-    /// The command.
+    /// The command that the supervisor executes.
     pub command: ControlCommand,
     /// For `stop`: without draining.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -44,7 +44,7 @@ impl ControlRequest {
     }
 }
 
-/// The commands.
+/// The commands of the control socket, in snake case in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ControlCommand {

@@ -14,7 +14,7 @@ pub struct Restarts {
 /// Why a server process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitReason {
-    /// It exited, with any code.
+    /// The process exited, with any code.
     Exit,
     /// It was ended by a signal: a crash, the kernel's OOM killer, or manually.
     Signal,

@@ -27,7 +27,7 @@ const TARGET: &str = "veche::supervisor::server";
 pub(crate) const READY_WAIT: Duration = Duration::from_secs(30);
 /// The time limit if it reads history first: millions of publications take some seconds each.
 pub(crate) const RESTORED_WAIT: Duration = Duration::from_secs(300);
-/// This very binary, even if its file has been replaced.
+/// The running binary, even if its file has been replaced.
 pub(crate) const SELF: &str = "/proc/self/exe";
 
 /// Creates a control socket with the listening sockets and the first message for a server process; returns both ends.
@@ -62,7 +62,7 @@ pub(crate) struct ServerChild {
     pub(crate) hung: Option<String>,
     /// The reason it gave for not starting.
     pub(crate) failure: Option<String>,
-    /// Its services wait for `StartServices`.
+    /// Whether its services wait for `StartServices`.
     pub(crate) holds_services: bool,
     /// It has reported that all its services have ended.
     pub(crate) have_services_ended: bool,

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, Timespec, poll};
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 
-/// The caught signals.
+/// Signals as readable events of a socket, instead of their default actions.
 pub struct Signals {
     delivery: SignalDelivery<UnixStream, SignalOnly>,
 }

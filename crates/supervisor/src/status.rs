@@ -59,11 +59,11 @@ impl Supervisor {
         match self.server.as_mut() {
             Some(server) if server.is_ready => Ok(server),
             Some(_) => Err("it is starting"),
-            None => Err("it is not running"),
+            None => Err("the server process is not running"),
         }
     }
 
-    /// Handles the server process's answer; a late one is dropped.
+    /// Handles the server process's answer; a late answer is dropped.
     pub(super) fn answer_status(&mut self, id: u64, report: Result<Value, String>) {
         if let Some(place) = self.statuses.iter().position(|status| status.id == id) {
             let pending = self.statuses.swap_remove(place);
@@ -71,7 +71,7 @@ impl Supervisor {
         }
     }
 
-    /// Answers waiting clients, since the server process is gone.
+    /// Answers waiting clients, since the server process has ended.
     pub(super) fn forget_questions(&mut self, why: &str) {
         for pending in std::mem::take(&mut self.statuses) {
             self.send_status(pending.client, Err(why.to_owned()));
@@ -86,7 +86,7 @@ impl Supervisor {
             .position(|status| now >= status.deadline)
         {
             let pending = self.statuses.swap_remove(place);
-            let why = format!("it gave no answer within {REPORT_WAIT:?}");
+            let why = format!("no response within {REPORT_WAIT:?}");
             self.send_status(pending.client, Err(why));
         }
         self.expire_reloads(now);

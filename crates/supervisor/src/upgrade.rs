@@ -32,7 +32,7 @@ use veche_clock::now;
 /// The target of this module's log lines.
 const TARGET: &str = "veche::supervisor::upgrade";
 
-/// How long clients may take to read their responses before the supervisor is replaced.
+/// The time that clients have to read their responses before the supervisor is replaced.
 const TELL_WAIT: Duration = Duration::from_secs(1);
 
 /// An upgrade or restart in progress.
@@ -87,7 +87,7 @@ impl UpgradeState {
         self.rehearsal.as_ref().map(Child::id)
     }
 
-    /// Returns when it has failed by taking too long.
+    /// Returns the deadline of the upgrade.
     pub(super) fn deadline(&self) -> Instant {
         self.candidate.started + READY_WAIT
     }
@@ -222,7 +222,7 @@ impl Supervisor {
         let is_left =
             |old: &ListeningSockets| listening.iter().all(|new| new.address != old.address);
         let before = self.listening.extract_if(.., |old| is_left(old));
-        // The draining process has them too but accepts nothing: clients would wait in vain.
+        // The draining process has them too but accepts nothing: clients would never be served.
         before.for_each(ListeningSockets::close);
         self.listening = listening;
         if let Err(error) = self.notifier.store(&self.listening) {
@@ -242,11 +242,11 @@ impl Supervisor {
     pub(super) fn fail_upgrade(&mut self, why: &str) {
         if let Some(mut upgrade) = self.upgrade.take() {
             if let Some(mut rehearsal) = upgrade.rehearsal {
-                // It ends at once, so the wait does not block.
+                // The process ends at once, so the wait does not block.
                 let _ = rehearsal.kill().and_then(|()| rehearsal.wait());
             }
             upgrade.candidate.kill();
-            // They were never started.
+            // The services were never started.
             upgrade.candidate.have_services_ended = true;
             // Reaped later, together with draining processes.
             self.retiring.push(RetiringServer {
@@ -261,7 +261,7 @@ impl Supervisor {
     /// Reads messages of the new server process and of draining ones.
     pub(super) fn read_other_servers(&mut self) {
         for retiring in &mut self.retiring {
-            // Answers that are no longer needed; the end of services is recorded in them.
+            // The answers are no longer needed; the end of services is recorded.
             retiring.server.receive();
         }
         let messages = self
@@ -299,7 +299,7 @@ impl Supervisor {
     fn examine(&mut self, program: String, handover: u32) {
         if handover != HANDOVER_VERSION {
             let why = format!(
-                "veche {program} can't take over from {}: this needs a stop and a start",
+                "veche {program} can't take over from {}: this requires a stop and a start",
                 env!("CARGO_PKG_VERSION")
             );
             return self.fail_upgrade(&why);
@@ -357,7 +357,7 @@ impl Supervisor {
             return;
         };
         let (kind, new_pid, program) = (upgrade.kind, upgrade.candidate.pid(), upgrade.program);
-        self.forget_questions("it was just replaced");
+        self.forget_questions("the server process was just replaced");
         self.revive_at = None;
         self.was_ready = true;
         self.starts += 1;
@@ -381,7 +381,7 @@ impl Supervisor {
             self.replace_sockets(listening);
         }
         self.begin_watch();
-        info!(target: TARGET, old_pid, new_pid, program, within = ?drain_time, "{}: the new server process serves, the old one drains", kind.name());
+        info!(target: TARGET, old_pid, new_pid, program, within = ?drain_time, "{}: the new server process accepts connections, the old one drains", kind.name());
         if let Some(client) = upgrade.client {
             let answer = json!({
                 "from": env!("CARGO_PKG_VERSION"),
@@ -440,7 +440,7 @@ impl Supervisor {
             }
             ExecFailure::Failed(error) => error,
         };
-        error!(target: TARGET, %error, "the supervisor is not replaced; the new server process serves nevertheless");
+        error!(target: TARGET, %error, "the supervisor was not replaced; the new server process accepts connections");
         self.change_error = Some(error.to_string());
         self.take_config(change.text);
     }
@@ -459,7 +459,7 @@ impl Supervisor {
     }
 
     fn abandon_self_upgrade(&mut self, change: PendingSelfUpgrade, why: &str) {
-        error!(target: TARGET, "the supervisor is not replaced: {why}");
+        error!(target: TARGET, "the supervisor was not replaced: {why}");
         self.change_error = Some(why.to_owned());
         // The sockets match the new configuration.
         if change.kind == ReplacementKind::Restart {

@@ -1,4 +1,4 @@
-//! The watchdog of the server process: it is asked for the pulse of its workers periodically, and counts as hung if it
+//! The watchdog of the server process: the pulse of its workers is requested periodically, and counts as hung if it
 //! does not answer, or if a worker stays in the same turn.
 //!
 //! Pure: times and answers in, actions out. [`watching`](super::watching) performs them.
@@ -13,7 +13,7 @@ use crate::pulse::StuckWorker;
 /// The number of requests within `limits.watchdog_timeout`.
 const QUESTIONS: u32 = 4;
 
-/// The watchdog's state.
+/// Detects a server process whose workers hang, by requests that stay unanswered.
 #[derive(Default)]
 pub(super) struct Watchdog {
     is_watching: bool,

@@ -34,9 +34,7 @@ impl Supervisor {
                     warn!(target: TARGET, %error, "can't send a health check to the server process");
                 }
             }
-            WatchdogAction::Hung => {
-                self.replace_hung(&format!("it has not answered for {timeout:?}"))
-            }
+            WatchdogAction::Hung => self.replace_hung(&format!("no response for {timeout:?}")),
         }
     }
 

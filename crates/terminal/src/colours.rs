@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 pub enum Colour {
     /// Bold, in the default colour.
     Bold,
-    /// Dimmed.
+    /// Dimmed, for secondary text.
     Dim,
     /// Red, usually for errors.
     Red,

@@ -9,8 +9,8 @@ use veche_calls::masked;
 
 use crate::problems::{Problem, ProblemReport, Problems};
 
-/// The longest file that is read: a mistake in `-c` must not fill the memory, and two such texts have to fit a line of
-/// the server process's control socket.
+/// Maximum size of a configuration file: a wrong path in `-c` must not fill the memory, and two configuration texts
+/// have to fit in one line of the server process's control socket.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Reads the text of the file at `path`.
@@ -42,7 +42,7 @@ pub fn read_text(path: &Path) -> io::Result<String> {
         .take(FILE_BYTES_MAX + 1)
         .read_to_string(&mut text)?;
     if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(io::Error::other("it is longer than 1 MiB"));
+        return Err(io::Error::other("longer than 1 MiB"));
     }
     Ok(text)
 }
@@ -52,7 +52,7 @@ pub fn read_text(path: &Path) -> io::Result<String> {
 pub fn unreadable(error: &io::Error) -> String {
     let hint = match error.kind() {
         io::ErrorKind::NotFound => {
-            "; name another one with -c FILE, or make a new application with `veche new NAME`"
+            "; use another one with -c FILE, or create an application with `veche new NAME`"
         }
         _ => "",
     };
@@ -108,7 +108,7 @@ fn not_toml(
     if message == "duplicate key" {
         return match header(word).filter(|header| header.starts_with("[[")) {
             Some(header) => format!("duplicate key; write {header}"),
-            None => format!("duplicate key: {word:?} was there before"),
+            None => format!("duplicate key: {word:?} was set before"),
         };
     }
     let (before, rest) = (
@@ -122,7 +122,7 @@ fn not_toml(
         && bare.starts_with(|c: char| c.is_alphabetic() || c == '/')
     {
         return format!(
-            "text stands in quotes: {:?}",
+            "strings need quotes: {:?}",
             bare.chars().take(60).collect::<String>()
         );
     }
@@ -137,7 +137,7 @@ fn not_toml(
         message,
         "invalid basic string, expected `\"`" | "invalid literal string, expected `'`"
     ) {
-        return format!("{message}: the text in quotes has no end on its line");
+        return format!("{message}: the string is not closed on its line");
     }
     message.to_owned()
 }

@@ -21,7 +21,7 @@ pub fn table() -> String {
 /// The failure of a command.
 #[derive(Debug)]
 pub struct CommandFailure {
-    /// The exit code.
+    /// Exit code of the process.
     pub exit: Exit,
     message: String,
     /// Whether each line already begins with a file and a position.
@@ -54,7 +54,7 @@ impl CommandFailure {
         }
     }
 
-    /// Returns the message.
+    /// Returns the message without a prefix, as given.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message

@@ -20,7 +20,7 @@ use crate::client_hello::PendingHello;
 use crate::resumption::VerifiedTickets;
 use crate::{AlpnChallenges, Error, TlsStream};
 
-/// Client certificate authentication.
+/// How client certificates are verified.
 #[derive(Clone, Debug)]
 pub struct ClientAuth {
     /// The accepted certificate authorities.

@@ -66,7 +66,7 @@ impl AlpnChallenges {
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(self.clone()));
         config.alpn_protocols = vec![PROTOCOL.to_vec()];
-        // Such clients never resume a session.
+        // Validating clients never resume a session.
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(Arc::new(config))

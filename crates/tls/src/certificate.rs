@@ -139,7 +139,7 @@ fn read_whole(path: &Path, opened: io::Result<File>) -> Result<Vec<u8>, Error> {
         .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
         .map_err(|error| Error::file(path, plain(&error)))?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(Error::file(path, "it is longer than 1 MiB"));
+        return Err(Error::file(path, "longer than 1 MiB"));
     }
     Ok(bytes)
 }

@@ -20,7 +20,7 @@ pub enum Error {
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
     /// The handshake exceeds its size limit.
-    #[error("TLS: the handshake is too long")]
+    #[error("TLS: the handshake message is too long")]
     TooLong,
 }
 

@@ -11,7 +11,7 @@ pub enum TlsFailure {
     Incompatible,
     /// The peer's certificate is missing or not trusted.
     Certificate,
-    /// There is no certificate for the requested name.
+    /// No certificate matches the requested name.
     NoCertificate,
     /// The peer aborted, most often because it does not trust our certificate.
     Refused,

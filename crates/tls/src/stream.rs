@@ -31,7 +31,7 @@ pub struct TlsStream {
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "all but a moment of a connection's life it is going, and whoever has many of them boxes them"
+    reason = "all but a moment of a connection's life it is going, and owners of many of them box them"
 )]
 enum Stage {
     /// A server that has not received the client hello yet.
@@ -116,7 +116,7 @@ impl TlsStream {
             // Reading from memory does not fail; nothing is consumed after the peer's close.
             let taken = connection.read_tls(&mut bytes).unwrap_or(0);
             let state = connection.process_new_packets()?;
-            // Once the hello is complete.
+            // Set once the hello is complete.
             self.has_replied |= connection.wants_write();
             let length = state.plaintext_bytes_to_read();
             self.has_ended |= state.peer_has_closed();
@@ -136,7 +136,7 @@ impl TlsStream {
     /// complete `plain` is buffered.
     pub fn send(&mut self, plain: &[u8], out: &mut Vec<u8>) {
         match &mut self.stage {
-            // There is no session yet to send anything else on.
+            // No session exists yet on which to send anything else.
             Stage::ClientHello(greeting) => out.append(greeting.alert()),
             Stage::Connected(connection) => {
                 // Writing to memory does not fail, and there is no limit.

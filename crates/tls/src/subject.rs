@@ -13,11 +13,11 @@ pub struct CertificateSubject {
     pub common_name: Option<String>,
     /// DNS names of the alternative names, to which the following fields belong too.
     pub names: Vec<String>,
-    /// Email addresses.
+    /// Email addresses of the alternative names.
     pub emails: Vec<String>,
     /// URIs, such as SPIFFE ids.
     pub uris: Vec<String>,
-    /// IP addresses.
+    /// IP addresses of the alternative names.
     pub addresses: Vec<IpAddr>,
 }
 

@@ -8,7 +8,7 @@ use veche_tls::{
     TrustSource,
 };
 
-/// A temporary folder.
+/// A temporary folder, removed when dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -208,7 +208,7 @@ fn shown(acceptor: &Acceptor, name: &str, offered: &[&str]) -> Result<(TlsStream
             assert_eq!(
                 told.is_err(),
                 result.is_err(),
-                "the client is told: {told:?}"
+                "the client gets the alert: {told:?}"
             );
         }
         result?;

@@ -132,7 +132,7 @@ fn connect(acceptor: &Acceptor, config: &Arc<ClientConfig>) -> Result<(bool, boo
 }
 
 #[test]
-fn an_expired_certificate_does_not_come_back_by_a_ticket() {
+fn a_ticket_does_not_revive_an_expired_certificate() {
     for version in VERSIONS {
         for is_required in [true, false] {
             let folder = Folder::new(&format!("expired-{:?}-{is_required}", version.version));

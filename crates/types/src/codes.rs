@@ -2,7 +2,7 @@
 //! protocol, error codes of the server API, and exit codes of commands. No other module defines a code, and
 //! `docs/reference/codes.md` is generated from this one.
 //!
-//! When a code is sent is decided by the code that refers to it.
+//! The modules that refer to a code determine when it is sent.
 
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
@@ -107,7 +107,7 @@ codes! {
     /// WebSocket close codes. Numbers below 3000 are defined by RFC 6455 and the IANA registry; 3000 to 3999 are those
     /// of Centrifugo's protocol.
     CloseCode: u16, [WebSocket] {
-        /// Normal closure.
+        /// The normal end of a connection.
         Normal = 1000 "" for_good,
         /// The server is shutting down.
         GoingAway = 1001 "server is going away" again,
@@ -255,7 +255,7 @@ codes! {
 codes! {
     /// Exit codes of `veche` commands; shell scripts rely on them.
     Exit: u8, [Exit] {
-        /// The command succeeded.
+        /// The command did what it was asked to do.
         Ok = 0 "done" no_client,
         /// The configuration has errors, or a test failed.
         Config = 1 "the configuration has errors or cannot be read; test: a test has failed" no_client,

@@ -3,9 +3,9 @@
 /// The type of a WebSocket message (RFC 6455, section 5.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MessageKind {
-    /// Valid UTF-8.
+    /// A text message: valid UTF-8.
     Text,
-    /// Arbitrary bytes.
+    /// A binary message: arbitrary bytes.
     Binary,
 }
 

@@ -9,7 +9,7 @@ pub enum PayloadKind {
     Text,
     /// One compact JSON value in UTF-8.
     Json,
-    /// Any bytes.
+    /// Bytes without a further format.
     Binary,
 }
 
@@ -18,7 +18,7 @@ pub enum PayloadKind {
 pub struct PayloadRef<'a> {
     /// The encoding of the bytes.
     pub kind: PayloadKind,
-    /// The content.
+    /// The data, encoded as `kind` says.
     pub bytes: &'a [u8],
 }
 
@@ -27,12 +27,12 @@ pub struct PayloadRef<'a> {
 pub struct Payload {
     /// The encoding of the bytes.
     pub kind: PayloadKind,
-    /// The content.
+    /// The data, encoded as `kind` says.
     pub bytes: Bytes,
 }
 
 impl Payload {
-    /// Borrows the payload.
+    /// Borrows the payload, without a copy.
     pub fn borrow(&self) -> PayloadRef<'_> {
         PayloadRef {
             kind: self.kind,

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_older_than_ten_seconds_does_not_count() {
+    fn failures_older_than_ten_seconds_do_not_count() {
         let mut breaker = CircuitBreaker::new(2, 1000);
         assert!(!breaker.ended(Unavailable, "", 0));
         assert!(!breaker.ended(Unavailable, "", 10_000));

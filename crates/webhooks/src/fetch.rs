@@ -13,7 +13,7 @@ pub const CONNECTIONS_MAX: u32 = 64;
 
 /// A request with its limits.
 pub struct FetchRequest<'g> {
-    /// The URL.
+    /// URL of the request, with scheme `http` or `https`.
     pub url: &'g str,
     /// Header names and values, in order.
     pub headers: Vec<(String, Vec<u8>)>,
@@ -51,13 +51,13 @@ impl FetchRequest<'_> {
     }
 }
 
-/// A complete response.
+/// A complete response, of any status.
 pub struct FetchResponse {
-    /// The status code.
+    /// Status code of the response.
     pub status: u16,
     /// Header names and values, in order.
     pub headers: Vec<(String, Vec<u8>)>,
-    /// The complete body.
+    /// The body, of at most the request's limit.
     pub body: Vec<u8>,
 }
 
@@ -67,7 +67,7 @@ impl FetchResponse {
         match outcome {
             Ok(Reply::Http(reply)) => {
                 let ReplyBody::Whole(body) = reply.body else {
-                    return Err(broken("the answer came in parts"));
+                    return Err(broken("the response was streamed"));
                 };
                 Ok(Self {
                     status: reply.status,
@@ -75,7 +75,7 @@ impl FetchResponse {
                     body,
                 })
             }
-            Ok(_) => Err(broken("no answer of HTTP")),
+            Ok(_) => Err(broken("not an HTTP response")),
             Err(fault) => Err(fault),
         }
     }

@@ -30,7 +30,7 @@ fn signature<'s>(secrets: impl Iterator<Item = &'s [u8]>, seconds: u64, body: &[
     let mut text = format!("t={seconds}");
     for secret in secrets {
         let mut mac =
-            Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
+            Hmac::<Sha256>::new_from_slice(secret).expect("HMAC accepts keys of any length");
         mac.update(seconds.to_string().as_bytes());
         mac.update(b".");
         mac.update(body);

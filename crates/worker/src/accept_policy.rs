@@ -8,7 +8,7 @@ pub enum AcceptPolicy {
     /// Every listener: nothing restricts accepting.
     #[default]
     Everything,
-    /// Listeners that are not public: the process is at its connection limit.
+    /// Only listeners for back ends accept: the process is at its connection limit.
     BackEndsOnly,
     /// All but push listeners: a drain has no clients left that pushes could reach.
     ClientsOnly,

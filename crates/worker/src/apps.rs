@@ -62,7 +62,7 @@ pub trait AppHost: Apps {
         false
     }
 
-    /// Tells all applications, except services, that the worker is stopping.
+    /// Notifies all applications, except services, that the worker is stopping.
     fn stop(&mut self, shared: &mut Context) {
         let _ = shared;
     }
@@ -77,13 +77,13 @@ pub trait AppHost: Apps {
         false
     }
 
-    /// Tells services to stop; those still running at this monotonic time in milliseconds are ended. May be called
+    /// Requests services to stop; those still running at this monotonic time in milliseconds are ended. May be called
     /// again with an earlier time.
     fn stop_services(&mut self, until_ms: u64, shared: &mut Context) {
         let _ = (until_ms, shared);
     }
 
-    /// Returns whether services were told to stop and none is running.
+    /// Returns whether services were requested to stop and none is running.
     fn have_services_ended(&self) -> bool {
         true
     }
@@ -205,7 +205,7 @@ impl<A: AppHost, T> Worker<A, T> {
         apps.downcast_mut()
     }
 
-    /// Runs the applications and resumes what waited for them. Effects of that are handled in the next turn, so that
+    /// Runs the applications and resumes what waited for them. The effects are handled in the next turn, so that
     /// two applications that answer each other immediately cannot hold the worker.
     pub(crate) fn run_apps(&mut self) {
         if self

@@ -48,7 +48,7 @@ enum AppsStage {
 enum ClientsStage {
     /// This worker may still have clients.
     Connected,
-    /// This worker has no clients left.
+    /// This worker has no clients left; other workers may.
     GoneHere,
     /// No worker has clients left.
     GoneEverywhere,
@@ -111,7 +111,7 @@ impl<A: AppHost, T> Worker<A, T> {
                 ShutdownReason::Replaced => began_ms,
             },
             back_ends_from_ms: match parting {
-                // What back ends push still reaches the remaining clients.
+                // Pushes of back ends still reach the remaining clients.
                 ShutdownReason::Stopping => servers_ms,
                 ShutdownReason::Replaced => began_ms,
             },
@@ -153,7 +153,7 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Handles that the last client of all workers is gone.
+    /// Handles the end of the last client of all workers.
     pub fn handle_clients_gone(&mut self) {
         if let Some(drain) = &mut self.drain {
             drain.clients = ClientsStage::GoneEverywhere;
@@ -284,7 +284,7 @@ impl<A: AppHost, T> Worker<A, T> {
         let now_ms = self.shared.now.mono_ms;
         let has_clients = self.shared.stats.connections.read() > 0;
         let Some(drain) = &mut self.drain else { return };
-        // Services may use them after they were told to stop; the remaining time is for closing handshakes.
+        // Services may use them after the request to stop; the remaining time is for closing handshakes.
         let is_late = now_ms >= drain.servers_ms;
         let is_needed = drain.apps != AppsStage::StoppedEverywhere
             || has_clients

@@ -85,7 +85,7 @@ impl<A: AppHost, T> Worker<A, T> {
                 self.shared.requests.mailer.lanes[from].finished += 1;
             }
             WorkerMessage::ListConnections(census) => self.answer_list_request(&census),
-            // These are for the cluster, which is no worker.
+            // These are for the cluster, which is not a worker.
             WorkerMessage::RelayTo(..) | WorkerMessage::Block(_) => {}
         }
     }
@@ -183,7 +183,7 @@ impl<A: AppHost, T> Worker<A, T> {
         None
     }
 
-    /// Takes what is for the cluster and not for the hub of a worker.
+    /// Takes messages that are for the cluster and not for the hub of a worker.
     fn poll_for_nodes(&mut self) -> Option<OutgoingMail<A::Message>> {
         let ports = &mut self.shared.requests;
         let to = usize::from(ports.nodes?.0);
@@ -211,7 +211,7 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Begins what this worker was asked to ask of all.
+    /// Starts the queries to all workers that this worker has to make.
     pub(crate) fn send_list_requests(&mut self) {
         if self.shared.requests.list_requests.is_empty() {
             return;

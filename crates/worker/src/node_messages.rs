@@ -20,7 +20,7 @@ impl<M> WorkerMessage<M> {
     /// The message exists only between workers of one node.
     #[expect(
         clippy::result_large_err,
-        reason = "the error is the message itself, which goes another way"
+        reason = "the error is the message itself, which is returned by another path"
     )]
     pub fn into_node_message(self, from: WorkerId, to: WorkerId) -> Result<NodeMessage, Self> {
         match self {
@@ -28,7 +28,7 @@ impl<M> WorkerMessage<M> {
             Self::Relay(relay) => Ok(NodeMessage::Relay(relay)),
             Self::ListConnections(census) => Ok(NodeMessage::Connections(census)),
             Self::Block(command) => Ok(NodeMessage::Block(command)),
-            // Its node is chosen where it is sent.
+            // The node is chosen when the message is sent.
             Self::RelayTo(_, relay) => Ok(NodeMessage::Relay(relay)),
             // Applications choose their own form within a node.
             Self::App(message) => Err(Self::App(message)),
@@ -96,7 +96,7 @@ fn personal(user: &str) -> Arc<str> {
 
 #[expect(
     clippy::result_large_err,
-    reason = "the error is the message itself, which goes another way"
+    reason = "the error is the message itself, which is returned by another path"
 )]
 fn handle_node_mail(
     mail: HubMessage,

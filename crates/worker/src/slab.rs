@@ -15,7 +15,7 @@ pub(crate) struct ConnectionEntry<T> {
     /// When the transport's timer fires, in monotonic milliseconds; `u64::MAX` if it is not set.
     pub(crate) armed_ms: u64,
     pub(crate) stall: WriteStall,
-    /// Whether the transport was told to stop receiving.
+    /// Whether the transport was paused.
     pub(crate) is_paused: bool,
     /// Whether the driver holds the connection's input, regardless of the connection's own state.
     pub(crate) is_held: bool,

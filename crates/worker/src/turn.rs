@@ -59,7 +59,7 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Continues connections whose input waited, if what they waited for has arrived. A connection that used its credit
+    /// Continues connections whose input waited, if their wait is over. A connection that used its credit
     /// and needs another goes behind those without one: otherwise a pipeline of publications would starve all others
     /// when credit is scarce.
     fn resume_connections(&mut self) {
@@ -261,7 +261,7 @@ impl<A: AppHost, T> Worker<A, T> {
             .map(RemoteEngine::take_orders)
     }
 
-    /// Says whether the log makes no progress now, so that waiting for it needs no haste.
+    /// Returns whether the log makes no progress now, so that waiting for it needs no early turn.
     pub fn set_log_failing(&mut self, is_failing: bool) {
         self.is_log_failing = is_failing;
     }

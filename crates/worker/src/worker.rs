@@ -237,7 +237,7 @@ impl<A: AppHost, T> Worker<A, T> {
             (entry.connection.caller() == Some(caller)).then_some(id)
         });
         if let Some(id) = found {
-            self.handle_failed(id, "not wanted any more");
+            self.handle_failed(id, "no longer needed");
             self.is_busy |= self.has_writes;
         }
     }

@@ -14,7 +14,7 @@ pub struct PendingWrite {
     pub id: ConnectionId,
     /// Its bytes, possibly empty before an end. To be returned by [`Worker::recycle`].
     pub bytes: Vec<u8>,
-    /// What happens to the transport after the bytes.
+    /// The state of the transport after the bytes.
     pub end: TransportEnd,
 }
 
@@ -101,7 +101,7 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Handles a transport that was told to send FIN after `unsent` bytes.
+    /// Handles a transport that sends FIN after `unsent` bytes.
     pub fn handle_shut_down(&mut self, id: ConnectionId, unsent: usize) {
         if unsent == 0 && self.has_ended(id) {
             self.commands.push_back(TransportCommand::Close(id));

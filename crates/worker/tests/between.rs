@@ -24,7 +24,7 @@ const FOR_THE_PROCESS: [&str; 7] = [
 ];
 
 #[test]
-fn a_message_for_a_worker_comes_back_as_it_was() {
+fn worker_messages_survive_a_round_trip() {
     for (name, envelope) in samples::all() {
         let message = envelope.message;
         let is_for_process = FOR_THE_PROCESS.iter().any(|begin| name.starts_with(begin))
@@ -37,7 +37,7 @@ fn a_message_for_a_worker_comes_back_as_it_was() {
             Ok(between_workers) => {
                 assert!(!is_for_process, "{name}");
                 assert_eq!(between_workers.is_data(), message.is_data(), "{name}");
-                // A request comes from its caller, and its answer goes there.
+                // A request comes from its caller, and the reply returns there.
                 let (from, to) = match message {
                     NodeMessage::Answer(_) => (OTHER, WORKER),
                     _ => (WORKER, OTHER),

@@ -1,4 +1,4 @@
-// The page begins here: who is it, then the chat.
+// The page begins here: the login, then the chat.
 
 import { Chat } from "./chat.js";
 import { show } from "./page.js";

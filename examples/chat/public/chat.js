@@ -1,4 +1,4 @@
-// One person's connection: all dialogues of hers, and the people there are. Knows no page.
+// One user's connection: all dialogues, and the list of users. Independent of the page.
 
 import { Dialog } from "./dialog.js";
 import { ask, Refused } from "./server.js";
@@ -8,8 +8,8 @@ const { Centrifuge } = globalThis; // vendor/centrifuge.js
 /** Emits "change", and "end" when the session is over. */
 export class Chat extends EventTarget {
   dialogs = new Map(); // name -> Dialog
-  invitations = new Set(); // names of those who have invited me; what they said is not read before I look at it
-  people = []; // {name, online, last_seen}: those whose names begin with what is looked for
+  invitations = new Set(); // names of inviting users; their messages are not marked as read before I open them
+  people = []; // {name, online, last_seen}: users whose names begin with the search text
   isConnected = false;
 
   #client;
@@ -22,7 +22,7 @@ export class Chat extends EventTarget {
     this.#client = new Centrifuge(
       [
         { transport: "websocket", endpoint: at("websocket").replace(/^http/, "ws") },
-        // Where a network lets no WebSocket through.
+        // For networks that block WebSockets.
         { transport: "http_stream", endpoint: at("http_stream") },
         { transport: "sse", endpoint: at("sse") },
       ],
@@ -46,7 +46,7 @@ export class Chat extends EventTarget {
     this.#client.connect();
   }
 
-  /** The dialogue with somebody, which may be new. */
+  /** The dialogue with a user, which may be new. */
   dialog(name) {
     let dialog = this.dialogs.get(name);
     if (!dialog) {
@@ -58,7 +58,7 @@ export class Chat extends EventTarget {
     return dialog;
   }
 
-  /** Nobody looks at it any more: one that I have neither begun nor accepted goes. */
+  /** It is not shown any more: one that I have neither begun nor accepted is removed. */
   close(name) {
     const dialog = this.dialogs.get(name);
     dialog?.close();
@@ -67,7 +67,7 @@ export class Chat extends EventTarget {
     this.dialogs.delete(name);
   }
 
-  /** Looks for people whose names begin so. */
+  /** Searches for users whose names begin with a text. */
   async look(search = this.#search) {
     this.#search = search;
     try {
@@ -76,7 +76,7 @@ export class Chat extends EventTarget {
       for (const { name, dialog } of people) if (dialog === "received") this.#told({ dialog: name, state: dialog });
       if (search === this.#search) this.#set({ people });
     } catch {
-      // They stay as they were.
+      // They stay unchanged.
     }
   }
 
@@ -89,7 +89,7 @@ export class Chat extends EventTarget {
     this.look();
     try {
       const { dialogs } = await ask("GET", "dialogs");
-      // What was left while we were not there is not among them.
+      // Dialogues left during our absence are not among them.
       const gone = new Set([...this.dialogs.keys(), ...this.invitations]);
       for (const { with: name, state } of dialogs) {
         this.#told({ dialog: name, state });
@@ -97,11 +97,11 @@ export class Chat extends EventTarget {
       }
       for (const name of gone) this.#told({ dialog: name, state: "none" });
     } catch (error) {
-      if (isOver(error)) this.end(); // the token still holds, but whoever it was is forgotten
+      if (isOver(error)) this.end(); // the token is still valid, but the user is unknown
     }
   }
 
-  /** What the server says of a dialogue: "sent" or "received" (an invitation), "accepted" or "none". */
+  /** The server's state of a dialogue: "sent" or "received" (an invitation), "accepted" or "none". */
   #told({ dialog: name, state }) {
     if (state === "received") this.invitations.add(name);
     else this.invitations.delete(name);
@@ -133,7 +133,7 @@ async function getToken() {
   try {
     return (await ask("GET", "token")).token;
   } catch (error) {
-    // The SDK gives up. Anything else it tries again.
+    // The SDK stops. It retries after any other error.
     throw isOver(error) ? new Centrifuge.UnauthorizedError() : error;
   }
 }

@@ -1,13 +1,13 @@
-// A dialogue of two: what was said, what of it has arrived and was read, and what is still to be sent. Knows no page.
+// A dialogue of two: messages, delivery and read marks, and messages still to be sent. Independent of the page.
 //
 // All of it is one log, the history of the channel "dialog:#ann,bob". Its entries are
 //
-//   {"said":{"id":…,"text":…,"at":…}}     `id` is the sender's: what is sent again after a tunnel is shown once
+//   {"said":{"id":…,"text":…,"at":…}}     `id` is the sender's: a message repeated after a disconnect is shown once
 //   {"delivered":OFFSET}                  everything up to that entry has arrived
 //   {"read":OFFSET}                       …and was read
 //
-// and who has written an entry is said by the server (`info.user`), never by the entry. What was missed in a tunnel the
-// SDK recovers: marks as well as messages, once and in order.
+// and the author of an entry is named by the server (`info.user`), never by the entry. Missed entries are recovered by the
+// SDK: marks as well as messages, once and in order.
 
 import { ask, Refused } from "./server.js";
 
@@ -26,24 +26,24 @@ export class Dialog extends EventTarget {
   waiting = []; // mine that are not in the log yet: {id, by, text, at}
   isOnline = false;
   isTyping = false;
-  /** When the other one has left, if we were there. */
+  /** When the other one has left, if we were connected. */
   lastSeen = null;
-  /** "sent" or "received" of an invitation, "accepted" of a dialogue, "none" before there is either. */
+  /** "sent" or "received" of an invitation, "accepted" of a dialogue, "none" before either. */
   state = "none";
-  /** Why the server does not let it begin, or that it is over. */
+  /** Why the server refuses it, or that it is over. */
   fault = null;
 
   #client;
   #subscription;
-  #typing = null; // the subscription that tells who types, while the dialogue is open
+  #typing = null; // the subscription for typing notices, while the dialogue is open
   #typingTimer;
   #typedAt = 0;
-  #isWatched = false; // somebody looks at it
-  #held = null; // what comes while the history is not there; null when it is
-  #last = 0; // offset of the last entry that was taken
-  #ids = new Set(); // of what is in the log
+  #isWatched = false; // it is visible
+  #held = null; // entries that arrive before the history; null afterwards
+  #last = 0; // offset of the last applied entry
+  #ids = new Set(); // of the entries in the log
   #marks = {}; // of each of the two: {delivered, read}
-  #told = { delivered: 0, read: 0 }; // of mine, what is on its way
+  #told = { delivered: 0, read: 0 }; // my marks that are being sent
   #markTimer = null;
   #isSending = false;
 
@@ -64,7 +64,7 @@ export class Dialog extends EventTarget {
       .subscribe();
   }
 
-  /** Whether I want it. */
+  /** Whether I take part in it. */
   get isBegun() {
     return this.state === "sent" || this.state === "accepted";
   }
@@ -79,13 +79,13 @@ export class Dialog extends EventTarget {
     return [...this.log, ...this.waiting];
   }
 
-  /** How many of the other's messages I have not read. */
+  /** The number of unread messages of the other one. */
   get unread() {
     const { read } = this.#marks[this.me];
     return this.log.filter(({ by, offset }) => by === this.other && offset > read).length;
   }
 
-  /** How far a message of mine has come: "waiting", "sent", "delivered" or "read". */
+  /** The state of my message: "waiting", "sent", "delivered" or "read". */
   stateOf({ offset }) {
     if (!offset) return "waiting";
     const { delivered, read } = this.#marks[this.other];
@@ -113,12 +113,12 @@ export class Dialog extends EventTarget {
     this.become("none");
   }
 
-  /** Something could not be done. */
+  /** Reports a failed action. */
   fail(fault) {
     this.#set({ fault });
   }
 
-  /** The server says how far it has come. */
+  /** Applies the server's state. */
   become(state) {
     if (state === this.state) return;
     const isOver = state === "none" && this.isBegun;
@@ -126,14 +126,14 @@ export class Dialog extends EventTarget {
     this.#mark();
   }
 
-  /** Tells the other one that I am typing. */
+  /** Sends a typing notice. */
   type() {
     if (!this.#typing || Date.now() - this.#typedAt < TYPING_EVERY_MS) return;
     this.#typedAt = Date.now();
-    this.#typing.publish({}).catch(() => {}); // it is no loss
+    this.#typing.publish({}).catch(() => {}); // a lost notice is harmless
   }
 
-  /** It is open now: who types is told from here on. */
+  /** It is open now: subscribes to typing notices. */
   open() {
     this.#typing = this.#client.newSubscription(channelOf("typing", this.me, this.other));
     this.#typing
@@ -146,7 +146,7 @@ export class Dialog extends EventTarget {
       .subscribe();
   }
 
-  /** It is open no more. */
+  /** It is closed. */
   close() {
     this.watch(false);
     this.isTyping = false;
@@ -154,7 +154,7 @@ export class Dialog extends EventTarget {
     this.#typing = null;
   }
 
-  /** Somebody looks at it, or does no more: what is seen is marked as read. */
+  /** It becomes visible or hidden: visible messages are marked as read. */
   watch(isWatched) {
     this.#isWatched = isWatched;
     this.#mark();
@@ -166,17 +166,17 @@ export class Dialog extends EventTarget {
     this.#client.removeSubscription(this.#subscription);
   }
 
-  // ------------------------------------------------------------------------------------------------ what comes
+  // ------------------------------------------------------------------------------------------------ input
 
-  /** The subscription is there, for the first time or again. */
+  /** The subscription is established, for the first time or again. */
   async #come(recovered) {
     this.#told = { delivered: 0, read: 0 };
     this.#lookWhoIsThere();
     const isLoaded = this.#held === null;
     if (isLoaded && recovered) {
-      await null; // the SDK hands out what was missed right behind this event
+      await null; // the SDK emits missed publications right after this event
     } else {
-      // For the first time; or more was missed than the server keeps. The history says what is left.
+      // For the first time; or more was missed than the server stores. Reads the remaining history.
       this.#held ??= [];
       try {
         const { publications } = await this.#subscription.history({ limit: HISTORY_MAX });
@@ -184,10 +184,10 @@ export class Dialog extends EventTarget {
         this.#forget();
         for (const publication of [...publications, ...held]) this.#take(publication);
       } catch {
-        return; // the connection was lost again: it will come back to here
+        return; // the connection was lost again: this runs again after the reconnect
       }
     }
-    // What of mine has not come back by now did not reach the server.
+    // My messages that are not in the log by now did not reach the server.
     for (const message of this.waiting) message.isSent = false;
     this.#send();
     this.#mark();
@@ -209,7 +209,7 @@ export class Dialog extends EventTarget {
     this.#last = offset;
     const marks = this.#marks[info?.user];
     if (!marks || typeof data !== "object" || data === null) return;
-    // What others send may be anything.
+    // Publications of others may be anything.
     const { said, delivered, read } = data;
     if (typeof said?.id === "string" && typeof said.text === "string") this.#hear(info.user, said, offset);
     if (Number.isInteger(read) && read < offset) marks.read = Math.max(marks.read, read);
@@ -222,7 +222,7 @@ export class Dialog extends EventTarget {
     else this.isTyping = false;
     if (this.#ids.has(`${by} ${id}`)) return; // sent again because the answer was lost
     this.#ids.add(`${by} ${id}`);
-    // Never before what was said before it, nor in the future: clocks differ, and `at` may be anything.
+    // Never before its predecessor, nor in the future: clocks differ, and `at` may be anything.
     const [earliest, now] = [this.log.at(-1)?.at ?? 0, Date.now()];
     const when = Math.max(earliest, Math.min(Number.isFinite(at) ? at : now, now));
     this.log.push({ id, by, text: text.slice(0, TEXT_MAX), at: when, offset });
@@ -236,7 +236,7 @@ export class Dialog extends EventTarget {
 
   // ------------------------------------------------------------------------------------------------ what goes
 
-  /** Sends what waits, one after the other: so they are in the log in the order in which they were written. */
+  /** Sends waiting messages, one after the other: so they are in the log in the order in which they were written. */
   async #send() {
     if (this.#isSending || this.#held) return;
     this.#isSending = true;
@@ -246,18 +246,18 @@ export class Dialog extends EventTarget {
         if (!this.isBegun) await this.begin(); // an answer accepts
         const { id, text, at } = next;
         await this.#subscription.publish({ said: { id, text, at } });
-        next.isSent = true; // it leaves `waiting` when the server has said it to all, and so to us
+        next.isSent = true; // it leaves `waiting` when the server has published it to all, us included
       }
     } catch (error) {
       if (error instanceof Refused) this.#set({ fault: error.message });
-      // A lost connection begins anew when it is back; what else it may be is tried again.
+      // After a lost connection it starts again; other errors are retried.
       else setTimeout(() => this.#send(), RETRY_AFTER_MS);
     } finally {
       this.#isSending = false;
     }
   }
 
-  /** Marks what has come as delivered, or as read if the page is visible; an inviter is not told. */
+  /** Marks received messages as delivered, or as read if the page is visible; an inviter gets no marks. */
   #mark() {
     this.#markTimer ??= setTimeout(() => {
       this.#markTimer = null;

@@ -1,9 +1,9 @@
-// Shows a chat: the list on the left, the open dialogue on the right. Which one is open says the address: #bob.
+// Shows a chat: the list on the left, the open dialogue on the right. The address selects the open one: #bob.
 
 import { ask } from "./server.js";
 
 const page = Object.fromEntries([...document.querySelectorAll("[id]")].map((each) => [each.id, each]));
-const LOOK_EVERY_MS = 20_000; // who is there, of those with whom there is no dialogue
+const LOOK_EVERY_MS = 20_000; // the online state of users without a dialogue
 
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 const date = new Intl.DateTimeFormat(undefined, { weekday: "long", day: "numeric", month: "long" });
@@ -114,7 +114,7 @@ export function show(chat) {
     return make(by === chat.me ? "li.mine" : "li.theirs", make("p", text), time);
   }
 
-  // ------------------------------------------------------------------------------------------------ what is done
+  // ------------------------------------------------------------------------------------------------ actions
 
   function go() {
     const name = decodeURIComponent(location.hash.slice(1)).toLowerCase();
@@ -133,7 +133,7 @@ export function show(chat) {
     draw();
   }
 
-  /** What is on the screen is read, if somebody is there to read it. */
+  /** Visible messages count as read if the page has the focus. */
   function watch() {
     if (open) chat.dialog(open).watch(document.visibilityState === "visible" && document.hasFocus());
   }
@@ -166,7 +166,7 @@ export function show(chat) {
     if (page.scroll.scrollHeight - page.scroll.scrollTop - page.scroll.clientHeight < 60) page.newer.hidden = true;
   });
   on(page.newer, "click", () => page.scroll.scrollTo({ top: page.scroll.scrollHeight, behavior: "smooth" }));
-  /** Does it, and says why not. */
+  /** Performs an action and shows its error. */
   async function attempt(what) {
     const dialog = chat.dialog(open);
     try {
@@ -219,7 +219,7 @@ export function show(chat) {
 
 // ---------------------------------------------------------------------------------------------------- elements
 
-/** An element "tag.class" with what is in it; text is only ever text. */
+/** An element "tag.class" with its content; text is only ever text. */
 function make(name, ...inside) {
   const [tag, kind] = name.split(".");
   const element = document.createElement(tag);
@@ -237,7 +237,7 @@ function paint(element, name, isOnline) {
 
 const seen = (at) => (at ? `last seen ${timeOf(at)}` : "offline");
 
-/** How far a message has come, as a small picture that screen readers name. */
+/** The state of a message, as an icon with a label for screen readers. */
 function mark(element, state) {
   if (element.dataset.state === state) return;
   element.dataset.state = state;
@@ -250,7 +250,7 @@ function mark(element, state) {
   element.append(svg);
 }
 
-/** Makes the children of a list those of `items`: what is there stays as it is, and is updated. */
+/** Synchronises the children of a list with `items`: existing ones are updated in place. */
 function fill(list, items, keyOf, create, update) {
   const there = new Map([...list.children].map((child) => [child.dataset.key, child]));
   items.forEach((item, index) => {

@@ -1,4 +1,4 @@
-// What the page asks of app.lua, by HTTP.
+// The page's requests to app.lua, by HTTP.
 
 export class Refused extends Error {
   constructor(status, why) {
@@ -7,7 +7,7 @@ export class Refused extends Error {
   }
 }
 
-/** What the server answers; fails with `Refused` where it says no, and otherwise when it can't be reached. */
+/** The server's response; fails with `Refused` on an error response, and otherwise if the server can't be reached. */
 export async function ask(method, path, body) {
   const answer = await fetch(`api/${path}`, {
     method,

@@ -38,7 +38,7 @@ async function take(head, payload) {
   }
 }
 
-let chunks = []; // what has come and is less than a frame
+let chunks = []; // received bytes of an incomplete frame
 let needed = PREFIX;
 veche.on('data', (chunk) => {
   chunks.push(chunk);

@@ -1,4 +1,4 @@
-//! What a client of either encoding says and hears, as far as these scripts need it.
+//! Messages of clients of either encoding, as far as these scripts need them.
 
 use serde_json::Value;
 use veche_proto::websocket::{Codecs, Decoder, FrameEvent, MessageKind, MessageLimits, Role};
@@ -56,7 +56,7 @@ impl Heard {
         wire::message(MessageKind::Binary, &message)
     }
 
-    /// What has become whole with these bytes.
+    /// Returns the messages that these bytes complete.
     pub(super) fn lines(&mut self, bytes: &[u8]) -> Vec<Line> {
         self.bytes.extend_from_slice(bytes);
         let mut lines = Vec::new();

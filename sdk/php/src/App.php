@@ -103,7 +103,9 @@ final class App
     public function open(callable $handler): self
     {
         return $this->on('open', function (Handling $handling) use ($handler): array {
-            $connection = self::own($handling, Request::from($handling->frame->head['request']));
+            $head = $handling->frame->head;
+            $request = Request::from($head['request'], user: $head['user'] ?? null);
+            $connection = self::own($handling, $request);
             $result = $handler($connection);
             $refusal = $result === false ? new Response(403) : $result;
             if ($refusal instanceof Response) {
@@ -152,7 +154,7 @@ final class App
         return $this->on('request', function (Handling $handling) use ($handler): array {
             $head = $handling->frame->head;
             $body = (string) $handling->frame->part($head['data'] ?? 0);
-            $result = $handler(Request::from($head['request'], $body));
+            $result = $handler(Request::from($head['request'], $body, $head['user'] ?? null));
             $response = is_string($result)
                 ? new Response(200, $result, ['Content-Type' => 'text/plain; charset=utf-8'])
                 : $result;

@@ -6,6 +6,14 @@ namespace Veche;
 
 /**
  * An HTTP request: a plain one, or the handshake of a WebSocket.
+ *
+ * ```php
+ * $app->request(fn (Veche\Request $request) => match ("$request->method $request->path") {
+ *     'GET /orders' => Veche\Response::json(orders($request->user, page: (int) $request->query('page'))),
+ *     'POST /orders' => Veche\Response::json(order(json_decode($request->body, true)), 201),
+ *     default => new Veche\Response(404, "not found\n"),
+ * });
+ * ```
  */
 final class Request
 {
@@ -17,6 +25,7 @@ final class Request
      * @param array<string, string> $parameters Parameters of the route's path.
      * @param string $remote Address of the client.
      * @param string $body The body; empty for handshakes.
+     * @param string|null $user The user that the route's identity has named.
      */
     public function __construct(
         public readonly string $method,
@@ -26,6 +35,7 @@ final class Request
         public readonly array $parameters = [],
         public readonly string $remote = '',
         public readonly string $body = '',
+        public readonly ?string $user = null,
     ) {
     }
 
@@ -78,7 +88,7 @@ final class Request
      * @internal
      * @param array<string, mixed> $head
      */
-    public static function from(array $head, string $body = ''): self
+    public static function from(array $head, string $body = '', ?string $user = null): self
     {
         return new self(
             $head['method'],
@@ -88,6 +98,7 @@ final class Request
             array_column($head['params'] ?? [], 1, 0),
             $head['remote'] ?? '',
             $body,
+            $user,
         );
     }
 }

@@ -112,7 +112,7 @@ for (const encoding of ['json', 'protobuf']) {
     assert.deepEqual(read, { session: 'S', node: 'N', commands: commands(data.json).slice(1, 3).map(expected) });
   });
 
-  test(`${encoding}: what is cut off is refused`, () => {
+  test(`${encoding}: truncated input is rejected`, () => {
     const message = Buffer.from(codec.encodeCommands([{ id: 1, connect: connect(data[encoding]) }]));
     const questions = Array.from(message.slice(1), (_, end) => {
       return { read: base64(message.subarray(0, end + 1)), encoding, as: 'commands' };
@@ -244,7 +244,7 @@ function random(seed) {
   };
 }
 
-test('the client makes of our deltas what was meant, of whatever to whatever', () => {
+test('the client applies our deltas correctly between any data', () => {
   const pick = random(7);
   const letters = Array.from('abcäöü€😀😁 {}":,0123456789');
   const text = (length) => Array.from({ length }, () => letters[pick(letters.length)]).join('');

@@ -134,7 +134,7 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
   };
 
   describe(format, () => {
-    test('a script decides, answers methods and hears messages', async () => {
+    test('a script decides, answers methods and receives messages', async () => {
       const data = wrap({ name: `ann-${format}` });
       const [ann, context] = await connected('/script/websocket', { data });
       assert.deepEqual(unwrap(context.data), { hello: `ann-${format}` });
@@ -151,7 +151,7 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
       assert.equal((await gone).code, 4501);
     });
 
-    test('a client connects, subscribes, publishes and hears', async () => {
+    test('a client connects, subscribes, publishes and receives', async () => {
       const [ann, context] = await connected('/named/websocket?user=ann');
       assert.match(context.client, /^[0-9a-f]{8}-[0-9a-f]{4}-4/);
       const [bob] = await connected('/connection/websocket');
@@ -191,7 +191,7 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
       await assert.rejects(bob.history(channel, { limit: 1 }), { code: 103 });
     });
 
-    test('what was missed in a tunnel comes behind it, once and in order', async () => {
+    test('publications missed during a disconnect are recovered once and in order', async () => {
       const way = await tunnel(server.port);
       try {
         const channel = `chat:tunnel-${format}`;
@@ -232,7 +232,7 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
       }
     });
 
-    test('who wants deltas is told what has changed, also of what was missed', async () => {
+    test('subscribers with deltas receive deltas, also in a recovery', async () => {
       const way = await tunnel(server.port);
       try {
         const channel = `state:${format}`;
@@ -251,7 +251,7 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
           [subscription.deltaStats().numFullPayloads, subscription.deltaStats().numDeltaPayloads],
           [1, 3],
         );
-        // What is missed is one whole and deltas, and so it goes on.
+        // A recovery is one whole publication and deltas, followed by deltas.
         const gone = next(client, 'connecting');
         way.cut();
         await gone;
@@ -265,7 +265,7 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
           [subscription.deltaStats().numFullPayloads, subscription.deltaStats().numDeltaPayloads],
           [2, 6],
         );
-        // Text, what is not kept, and what comes behind it.
+        // Text, unstored publications, and those after them.
         await server.publish(channel, 'a text');
         await server.api('publish', { channel, data: state(9), skip_history: true });
         await server.publish(channel, state(10));
@@ -279,7 +279,7 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
       }
     });
 
-    test('who wants publications with certain tags gets those, also of what was missed', async () => {
+    test('a tag filter applies to publications, also in a recovery', async () => {
       const way = await tunnel(server.port);
       try {
         const channel = `orders:${format}`;
@@ -323,7 +323,7 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
       }
     });
 
-    test('a user hears what is pushed to him', async () => {
+    test('a user receives pushes', async () => {
       const user = `own-${format}`;
       const client = open(`/named/websocket?user=${user}`);
       const joined = next(client, 'subscribed');
@@ -340,7 +340,7 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
       assert.equal((await ended).code, 3503);
     });
 
-    test('who is there, and who comes and goes', async () => {
+    test('presence, joins and leaves', async () => {
       const [ann] = await connected('/named/websocket?user=ann');
       const [bob, { client }] = await connected('/named/websocket?user=bob');
       const channel = `room:${format}`;
@@ -373,7 +373,7 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
       assert.equal((await left).channel, channel);
     });
 
-    test('what may not be is told with its code', async () => {
+    test('errors have their codes', async () => {
       const [client] = await connected('/named/websocket?user=ann');
       const refused = async (channel, options) => {
         const subscription = client.newSubscription(channel, options);
@@ -407,7 +407,7 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
       assert.equal(await refused('plain:one-too-many'), 106);
     });
 
-    test('tokens say who somebody is, and for how long', async () => {
+    test('tokens name the user and the expiry', async () => {
       let asked = 0;
       const getToken = async () => {
         asked += 1;
@@ -528,7 +528,7 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
       });
     }
 
-    test('the server goes away, and clients come back', async () => {
+    test('the server restarts, and clients reconnect', async () => {
       const other = await start(CONFIG, FILES);
       const [client] = await connected('/connection/websocket', {}, other.port);
       const gone = next(client, 'connecting');

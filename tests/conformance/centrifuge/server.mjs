@@ -133,7 +133,7 @@ export function next(emitter, event, ms = 10_000) {
   });
 }
 
-// Until what is asked for is so.
+// Until the condition holds.
 export async function until(what, is, ms = 10_000) {
   const end = Date.now() + ms;
   while (!(await is())) {

@@ -40,7 +40,7 @@ async fn serve(address: SocketAddr) -> Result<(), Failure> {
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .serve_connection(io, service_fn(answer));
-            // A client that goes away in the middle is the load generator's way to end.
+            // The load generator ends by closing connections in the middle.
             let _ = connection.with_upgrades().await;
         });
     }

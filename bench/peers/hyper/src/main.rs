@@ -37,7 +37,7 @@ async fn serve(address: SocketAddr, body: Bytes) -> Result<(), Failure> {
                 response.headers_mut().insert(CONTENT_TYPE, text);
                 async { Ok::<_, Infallible>(response) }
             });
-            // A client that goes away in the middle is the load generator's way to end.
+            // The load generator ends by closing connections in the middle.
             let _ = http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service).await;
         });
     }

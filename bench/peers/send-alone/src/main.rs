@@ -26,7 +26,7 @@ const READ_BYTES: usize = 64 << 10;
 
 struct Publisher {
     socket: TcpStream,
-    /// The part of a line that has come.
+    /// The received part of a line.
     rest: Vec<u8>,
 }
 
@@ -97,7 +97,7 @@ fn serve(receivers_at: SocketAddr, publishers_at: SocketAddr) -> anyhow::Result<
     }
 }
 
-/// Sends what has come from a publisher. Returns whether it is still there.
+/// Sends data received from a publisher. Returns whether it is still connected.
 fn publish(
     from: &mut Publisher,
     receivers: &[Option<TcpStream>],

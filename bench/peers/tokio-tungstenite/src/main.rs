@@ -35,7 +35,7 @@ async fn serve(address: SocketAddr) -> Result<(), Failure> {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
         tokio::spawn(async move {
-            // A client that goes away in the middle is the load generator's way to end.
+            // The load generator ends by closing connections in the middle.
             let _ = echo(stream).await;
         });
     }

@@ -49,7 +49,7 @@ struct Loader {
     places: HashMap<u64, usize, foldhash::fast::RandomState>,
     warnings: Vec<Warning>,
     index: Index,
-    /// Rows to remove.
+    /// Ids of damaged rows, to be removed.
     lost: Vec<u64>,
     lost_streams: Vec<u64>,
     /// Publications may be missing at the end of each stream.

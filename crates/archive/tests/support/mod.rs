@@ -140,7 +140,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// To be created by the thread that waits.
+    /// Must be created by the thread that waits.
     pub(crate) fn new(archive: &Archive) -> Self {
         let me = thread::current();
         Self {

@@ -1,15 +1,15 @@
-//! Which commands can go over a connection that all calls share.
+//! Commands that can use a connection shared by all calls.
 
 use super::RedisCommand;
 
-/// How a command can be carried out.
+/// How a command can be executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It goes over the connection that all share.
+    /// The command is sent over the shared connection.
     Shared,
-    /// It waits in the server, so it needs a connection for itself.
+    /// The command waits in the server, so it needs its own connection.
     Blocking,
-    /// It would change the connection for all; the text names what scripts have in its place.
+    /// The command would change the shared connection for all; the text names the alternative.
     Refused(&'static str),
 }
 
@@ -43,20 +43,20 @@ impl RedisCommand {
             b"SUBSCRIBE" | b"PSUBSCRIBE" | b"SSUBSCRIBE" | b"UNSUBSCRIBE" | b"PUNSUBSCRIBE"
             | b"SUNSUBSCRIBE" => Refused("use redis:subscribe or redis:psubscribe"),
             b"MULTI" | b"EXEC" | b"DISCARD" => Refused("use redis:transaction"),
-            b"WATCH" | b"UNWATCH" => {
-                Refused("commands share a connection; a script of Redis (EVAL) is atomic")
-            }
+            b"WATCH" | b"UNWATCH" => Refused(
+                "commands of all coroutines share the connection; use a Redis script (EVAL) for atomicity",
+            ),
             b"SELECT" => Refused("the database is an option of redis.connect"),
             b"AUTH" | b"HELLO" => Refused("user and password are options of redis.connect"),
             b"MONITOR" | b"SYNC" | b"PSYNC" | b"QUIT" | b"RESET" | b"WAIT" | b"WAITAOF"
             | b"READONLY" | b"READWRITE" | b"ASKING" => {
-                Refused("commands of all coroutines share its connection")
+                Refused("commands of all coroutines share the connection")
             }
             b"CLIENT" => {
                 let what = self.parts().nth(1).map(<[u8]>::to_ascii_uppercase);
                 match what.as_deref() {
                     Some(b"REPLY" | b"TRACKING" | b"CACHING" | b"SETNAME" | b"NO-TOUCH") => {
-                        Refused("commands of all coroutines share its connection")
+                        Refused("commands of all coroutines share the connection")
                     }
                     _ => Shared,
                 }

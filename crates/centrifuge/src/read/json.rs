@@ -114,7 +114,7 @@ pub(crate) fn secret<'de, D: Deserializer<'de>>(
     text(deserializer).map(SecretText)
 }
 
-/// Decodes a map of such texts.
+/// Decodes a map of texts that must not be logged.
 pub(crate) fn secrets<'de, D>(
     deserializer: D,
 ) -> Result<Vec<(Cow<'de, str>, SecretText<'de>)>, D::Error>

@@ -13,7 +13,7 @@ use crate::{
 
 /// A decodable message: starts with defaults, and takes field by field.
 pub(super) trait Message<'a>: Default {
-    /// Takes a field if its number is known.
+    /// Stores a field if its number is known.
     fn take(&mut self, field: Field<'a>) -> Result<(), MalformedMessage>;
 }
 

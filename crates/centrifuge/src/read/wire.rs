@@ -46,7 +46,7 @@ fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], MalformedMes
     Ok(taken)
 }
 
-/// Takes a varint: seven bits per byte, the lowest first; the eighth tells whether more follow.
+/// Takes a varint: seven bits per byte, the lowest first; the eighth is set if more follow.
 fn varint(rest: &mut &[u8]) -> Result<u64, MalformedMessage> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_field_is_refused() {
+    fn invalid_fields_are_rejected() {
         // Field number 0.
         check(&[0x00, 0x00], Err(MalformedMessage::Protobuf));
         // Groups, and undefined wire types.

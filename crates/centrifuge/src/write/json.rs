@@ -42,7 +42,7 @@ pub(crate) fn data(out: &mut Vec<u8>, data: PublicationData<'_>, delta: DeltaKin
         | (PublicationData::Json(text) | PublicationData::Text(text), DeltaKind::Patch) => {
             string(out, text);
         }
-        // A string that contains their usual form: for text a string, whose quotes are escaped again.
+        // A string with the usual representation: for text this is a string whose quotes are escaped again.
         (PublicationData::Json(text), DeltaKind::Whole) => string(out, text),
         (PublicationData::Text(text), DeltaKind::Whole) => {
             out.push(b'"');
@@ -67,7 +67,7 @@ fn base64(out: &mut Vec<u8>, quote: &[u8], bytes: &[u8]) {
     out.resize(start + length, 0);
     STANDARD
         .encode_slice(bytes, &mut out[start..])
-        .expect("the room was made for it");
+        .expect("the space was reserved before");
     out.extend_from_slice(quote);
 }
 

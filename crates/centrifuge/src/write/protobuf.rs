@@ -65,7 +65,7 @@ fn put(out: &mut Vec<u8>, mut value: u64) {
 }
 
 const fn varint_size(value: u64) -> usize {
-    // Seven bits per byte; zero takes one as well.
+    // Seven bits per byte; zero needs one byte as well.
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 

@@ -20,7 +20,7 @@ fn check(old: &[u8], new: &[u8]) -> Option<usize> {
 }
 
 #[test]
-fn what_has_not_changed_is_not_sent_again() {
+fn unchanged_data_is_copied_not_sent() {
     let old = format!(r#"{{"price":100,"name":"{}","volume":7}}"#, "x".repeat(80));
     for (new, bytes_max) in [
         (old.clone(), 16),
@@ -39,7 +39,7 @@ fn what_has_not_changed_is_not_sent_again() {
 }
 
 #[test]
-fn what_would_be_larger_is_none() {
+fn a_delta_larger_than_the_data_is_omitted() {
     for (old, new) in [
         ("", ""),
         ("", "a"),

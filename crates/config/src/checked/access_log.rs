@@ -13,7 +13,7 @@ impl Checker<'_> {
         let Some(file) = text(table, "file") else {
             let others = ["format", "sample", "internal", "rotate", "keep"];
             if let Some(set) = others.into_iter().find(|name| table.has(name)) {
-                let message = format!("{set}: without file there is no access log");
+                let message = format!("{set}: the access log is disabled unless file is set");
                 self.warn(table.key_at(set), message);
             }
             return None;

@@ -55,13 +55,13 @@ impl Checker<'_> {
             }
         }
         if names.len() > NAMES_MAX {
-            let message = format!("tls: acme: a certificate has at most {NAMES_MAX} names");
+            let message = format!("tls: acme: a certificate may have at most {NAMES_MAX} names");
             self.problems.add(at, message);
         }
         if self.problems.count() != before {
             return None;
         }
-        // Without a valid section there is no folder, which has already been reported.
+        // An invalid section has no folder, and its problem is already reported.
         let file = self.acme.as_ref()?.file(&all);
         Some(AcmeCertificate { names: all, file })
     }
@@ -72,7 +72,7 @@ impl Checker<'_> {
         if let Some(port) = port.filter(|&port| port != PORT && port != 0) {
             self.warn(
                 at,
-                format!("tls: acme: the authority connects to port {PORT} of each name: it has to be forwarded to port {port} here"),
+                format!("tls: acme: the authority connects to port {PORT} of each name: forward it to port {port} of this machine"),
             );
         }
         if table.has("allow") {
@@ -89,7 +89,7 @@ fn parse_directory(text: &str) -> Result<String, String> {
     match url.expose().starts_with("https://") {
         true => Ok(url.expose().to_owned()),
         // RFC 8555 section 6.1.
-        false => Err(format!("authorities speak https only, found {url:?}")),
+        false => Err(format!("authorities use https only, found {url:?}")),
     }
 }
 
@@ -104,7 +104,7 @@ fn parse_contact(text: &str) -> Result<String, String> {
     };
     match is_good && !address.contains('*') {
         true => Ok(format!("mailto:{address}")),
-        false => Err("it is a mail address such as \"ops@example.org\"".to_owned()),
+        false => Err("expected a mail address such as \"ops@example.org\"".to_owned()),
     }
 }
 
@@ -112,13 +112,11 @@ fn parse_contact(text: &str) -> Result<String, String> {
 fn parse_name(text: &str) -> Result<String, String> {
     if text.starts_with("*.") || text == "*" {
         return Err(format!(
-            "{text:?}: a wildcard can be proven by DNS only; list the names, or use the files of a client that does DNS-01"
+            "{text:?}: a wildcard can only be validated by DNS; list the names, or use the files of an ACME client with DNS-01"
         ));
     }
     if text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok() {
-        return Err(format!(
-            "{text:?}: an address is not a name; use a host name"
-        ));
+        return Err(format!("{text:?}: this is an address; use a host name"));
     }
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())

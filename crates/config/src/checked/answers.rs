@@ -38,7 +38,7 @@ impl Checker<'_> {
             let why = match RouteHeaders::check(name, value) {
                 Err(bad) => bad.to_string(),
                 Ok(()) if pairs[..item].iter().any(is_twin) => {
-                    "it is listed twice: header names are case-insensitive".to_owned()
+                    "listed twice: header names are case-insensitive".to_owned()
                 }
                 Ok(()) => continue,
             };

@@ -108,7 +108,7 @@ impl Checker<'_> {
         if before.has(&name) {
             self.problems.add(
                 table.value_at("name"),
-                format!("name: another [[app]] is called {name:?} already"),
+                format!("name: another [[app]] is already called {name:?}"),
             );
         }
         Some(name)
@@ -135,21 +135,21 @@ impl Checker<'_> {
         if !(self.world.is_file)(&path) {
             self.problems.add(
                 table.value_at("script"),
-                format!("script: there is no file {}", shown(&path)),
+                format!("script: the file {} does not exist", shown(&path)),
             );
             return None;
         }
         Some(path)
     }
 
-    /// The folder that an app answers with files of; `None`: something is wrong with it.
+    /// Returns the folder of the files that an app may serve; `None` if it has errors.
     pub(super) fn files_of_app(&mut self, table: &RawTable) -> Option<Option<PathBuf>> {
         let Some(folder) = text(table, "files") else {
             return table.is_sound("files").then_some(None);
         };
         let folder = self.base.join(folder);
         if !(self.world.is_folder)(&folder) {
-            let why = format!("files: there is no folder {}", shown(&folder));
+            let why = format!("files: the folder {} does not exist", shown(&folder));
             self.problems.add(table.value_at("files"), why);
             return None;
         }
@@ -258,7 +258,7 @@ impl Checker<'_> {
             });
             return Some(apps.list.len() - 1);
         };
-        // One app can't have two different settings.
+        // An app can't have two different values.
         if let CheckedApp {
             route: Some(route),
             app: Some(first),
@@ -278,7 +278,7 @@ impl Checker<'_> {
                 .filter(|(name, differs)| *differs && table.has(name))
             {
                 let why = format!(
-                    "{name}: route {route} runs the same script with another; write [[app]] twice to have it run twice"
+                    "{name}: route {route} runs the same script with another value; configure two [[app]] to run it twice"
                 );
                 self.problems.add(table.value_at(name), why);
             }

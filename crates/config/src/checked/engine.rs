@@ -16,7 +16,7 @@ use crate::value::DirectiveValue;
 const TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-const REDIS_PORT: u16 = 6379;
+pub(super) const REDIS_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26_379;
 
 /// The longest prefix, in bytes.
@@ -28,7 +28,7 @@ impl Checker<'_> {
         if !is_remote {
             for name in ["url", "prefix", "on_failover"] {
                 if table.has(name) {
-                    let why = format!("{name}: without type = \"redis\" it means nothing");
+                    let why = format!("{name}: has no effect without type = \"redis\"");
                     self.warn(table.key_at(name), why);
                 }
             }
@@ -76,7 +76,7 @@ impl Checker<'_> {
 /// The name of the primary and further Sentinels.
 type Sentinels = Option<(String, Vec<(String, u16)>)>;
 
-/// Reads a URL. Errors repeat nothing of it: it has a password.
+/// Parses a URL. Errors don't contain any part of it, because it has a password.
 fn read(url: &str) -> Result<(RedisDatabase, Sentinels), String> {
     let url = Url::parse(url).map_err(|error| error.to_string())?;
     let (is_sentinel, mut has_tls) = match url.scheme() {
@@ -89,17 +89,7 @@ fn read(url: &str) -> Result<(RedisDatabase, Sentinels), String> {
             ));
         }
     };
-    let decoded = |text: &str| {
-        let bytes = percent_encoding::percent_decode_str(text);
-        let text = bytes.decode_utf8().map_err(|_| "not in UTF-8".to_owned());
-        text.map(String::from)
-    };
-    let host = url.host_str().filter(|host| !host.is_empty());
-    let host = decoded(host.ok_or("the host is missing")?)?;
-    let host = host.trim_matches(['[', ']']).to_owned();
-    let user = Some(decoded(url.username())?).filter(|user| !user.is_empty());
-    let password = url.password().map(decoded).transpose()?;
-    let path = decoded(url.path().trim_start_matches('/'))?;
+    let path = path_of(&url)?;
     let (mut authority, mut others) = (None, Vec::new());
     for (name, value) in url.query_pairs() {
         match &*name {
@@ -109,18 +99,13 @@ fn read(url: &str) -> Result<(RedisDatabase, Sentinels), String> {
             other => return Err(format!("unknown option {other:?}")),
         }
     }
-    let tls = match (has_tls, authority) {
-        (true, Some(file)) => TlsMode::Authority(file),
-        (true, None) => TlsMode::Public,
-        (false, None) => TlsMode::Off,
-        (false, Some(_)) => return Err("ca: without TLS it means nothing".to_owned()),
-    };
+    let tls = tls_mode(has_tls, authority)?;
     let database = match &*path {
         _ if is_sentinel => 0,
         "" => 0,
         number => {
             let number = number.parse();
-            number.map_err(|_| "expected the number of a database after the host")?
+            number.map_err(|_| "expected a database number after the host")?
         }
     };
     if is_sentinel && path.is_empty() {
@@ -131,13 +116,7 @@ fn read(url: &str) -> Result<(RedisDatabase, Sentinels), String> {
         false => REDIS_PORT,
     };
     let keyspace = RedisDatabase {
-        server: ServerAccount {
-            host,
-            port: url.port().unwrap_or(port),
-            user,
-            password: password.map(Secret),
-            tls,
-        },
+        server: account(&url, port, tls)?,
         database,
         pool_name: None,
         pool: 1,
@@ -148,6 +127,39 @@ fn read(url: &str) -> Result<(RedisDatabase, Sentinels), String> {
         queue: 1,
     };
     Ok((keyspace, is_sentinel.then_some((path, others))))
+}
+
+fn decoded(text: &str) -> Result<String, String> {
+    let bytes = percent_encoding::percent_decode_str(text);
+    let text = bytes.decode_utf8().map_err(|_| "not in UTF-8".to_owned());
+    text.map(String::from)
+}
+
+/// Returns the path of a URL without the slash at its beginning.
+pub(super) fn path_of(url: &Url) -> Result<String, String> {
+    decoded(url.path().trim_start_matches('/'))
+}
+
+/// Returns the server of a URL and the account for it.
+pub(super) fn account(url: &Url, port: u16, tls: TlsMode) -> Result<ServerAccount, String> {
+    let host = url.host_str().filter(|host| !host.is_empty());
+    let host = decoded(host.ok_or("the host is missing")?)?;
+    Ok(ServerAccount {
+        host: host.trim_matches(['[', ']']).to_owned(),
+        port: url.port().unwrap_or(port),
+        user: Some(decoded(url.username())?).filter(|user| !user.is_empty()),
+        password: url.password().map(decoded).transpose()?.map(Secret),
+        tls,
+    })
+}
+
+pub(super) fn tls_mode(has_tls: bool, authority: Option<String>) -> Result<TlsMode, String> {
+    match (has_tls, authority) {
+        (true, Some(file)) => Ok(TlsMode::Authority(file)),
+        (true, None) => Ok(TlsMode::Public),
+        (false, None) => Ok(TlsMode::Off),
+        (false, Some(_)) => Err("ca: has no effect without TLS".to_owned()),
+    }
 }
 
 fn address(text: &str) -> Result<(String, u16), String> {
@@ -187,12 +199,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_of_redis_is_refused() {
+    fn invalid_redis_urls_are_rejected() {
         for (text, words) in [
             ("", "relative URL"),
             ("http://h", "found http://"),
             ("redis://", "host is missing"),
-            ("redis://h/x", "number of a database"),
+            ("redis://h/x", "a database number"),
             ("redis://h?tls=true", "unknown option"),
             ("redis://h?ca=/a", "without TLS"),
             ("redis+sentinel://h", "name of the primary"),

@@ -1,4 +1,4 @@
-//! `[[app]]` with `runtime = "fastcgi"`: whom to ask, and how many at once.
+//! `[[app]]` with `runtime = "fastcgi"`: the FastCGI server, and the limits of requests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::raw::RawTable;
 use crate::secret::{SecretSource, SecretValue};
 use crate::types::{AppConfig, Fastcgi};
 
-/// What scripts in Lua have alone, as far as it has no default.
+/// Directives without a default that only scripts in Lua have.
 const OF_LUA: [&str; 1] = ["files"];
 
-/// What scripts behind FastCGI have alone, as far as it has no default.
+/// Directives without a default that only scripts behind FastCGI have.
 pub(super) const OF_FASTCGI: [&str; 3] = ["address", "api_url", "api_key_file"];
 
-/// Events that a script may handle.
+/// The events that a script may handle.
 const EVENTS: [&str; 12] = [
     "open",
     "message",
@@ -39,11 +39,11 @@ const EVENTS: [&str; 12] = [
 /// For opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest response: an answer's frame, and room for others before it.
+/// The longest response: the frame of an answer, and room for other frames before it.
 const RESPONSE_BYTES_MAX: usize = 34 << 20;
 
 impl Checker<'_> {
-    /// An application whose script php-fpm runs; `None`: something is wrong with it.
+    /// An application whose script php-fpm runs; `None` if a value is invalid.
     pub(super) fn fastcgi(
         &mut self,
         table: &RawTable,
@@ -54,7 +54,7 @@ impl Checker<'_> {
         let script = self.required(table, "script").filter(|script| {
             let is_whole = script.starts_with('/');
             if !is_whole {
-                let why = "script: expected a whole path, as the FastCGI server sees it";
+                let why = "script: expected an absolute path, as the FastCGI server sees it";
                 self.problems.add(table.value_at("script"), why);
             }
             is_whole
@@ -67,7 +67,8 @@ impl Checker<'_> {
             }
             None => {
                 if table.is_sound("address") {
-                    let why = "[[app]] with runtime \"fastcgi\" without \"address\", which it has to have";
+                    let why =
+                        "[[app]] with runtime \"fastcgi\" without \"address\", which is required";
                     self.problems.add(table.at, why);
                 }
                 None
@@ -103,7 +104,7 @@ impl Checker<'_> {
         for (index, event) in events.iter().enumerate() {
             if !EVENTS.contains(&event.as_str()) {
                 let nearest = nearest_hint(event, EVENTS);
-                let why = format!("events: there is no event {event:?}{nearest}");
+                let why = format!("events: unknown event {event:?}{nearest}");
                 self.problems.add(table.item_at("events", index), why);
                 is_sound = false;
             }
@@ -111,11 +112,11 @@ impl Checker<'_> {
         is_sound.then_some(events)
     }
 
-    /// Where the script finds the API, and its key; `None`: something is wrong with it.
+    /// Returns the address and the key of the API for the script; `None` if they have errors.
     fn api_of_script(&mut self, table: &RawTable) -> Option<Option<(String, Option<SecretValue>)>> {
         let Some(url) = text(table, "api_url") else {
             if table.has("api_key_file") {
-                let why = "api_key_file: without \"api_url\" there is nothing that it is for";
+                let why = "api_key_file: has no effect without \"api_url\"";
                 self.problems.add(table.key_at("api_key_file"), why);
                 return None;
             }
@@ -137,7 +138,7 @@ impl Checker<'_> {
     }
 }
 
-/// Judges an address by what the client of FastCGI takes.
+/// Checks that the FastCGI client accepts an address.
 fn check_address(text: &str) -> Result<(), String> {
     let parsed: Result<veche_fastcgi::Address, _> = text.parse();
     parsed

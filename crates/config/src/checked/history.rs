@@ -27,7 +27,7 @@ impl Checker<'_> {
         self.folder_of(table, "path", &path);
         let mut known = namespaces.iter().flatten();
         if !known.any(|namespace| namespace.history.is_some()) {
-            let why = "path: no [[namespace]] has history_size, so there is no history";
+            let why = "path: no [[namespace]] has history_size, so no history is stored";
             self.warn(table.key_at("path"), why);
         }
         let fsync = match table.value("fsync") {

@@ -49,8 +49,9 @@ impl Checker<'_> {
         };
         if let Some(first) = given.first().filter(|_| !routes.iter().any(is_it)) {
             let name = first.name();
-            let why =
-                format!("{name}: no route has handler = \"centrifuge\", so it is never called");
+            let why = format!(
+                "{name}: no route has handler = \"centrifuge\", so this hook is never called"
+            );
             self.warn(table.key_at(name), why);
         }
         if given.contains(&HookKind::SubRefresh)

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use url::Url;
 use veche_calls::SecretUrl;
-use veche_frontends::identity::token::TokenSource;
 use veche_jwt::ClaimRules;
 
 use super::{Checker, list, text, word};
@@ -53,15 +52,6 @@ impl Checker<'_> {
         self.keys_of(table, name, &source, refuses_short_secrets);
         let previous = self.previous(table, name, refuses_short_secrets);
         let places = places?;
-        if places
-            .iter()
-            .any(|place| matches!(place, TokenSource::Cookie(_)))
-        {
-            self.warn(
-                table.value_at("token"),
-                "token: browsers send cookies with connections that pages of other sites open: keep \"origins\" of the routes narrow",
-            );
-        }
         Some(JwtConfig {
             keys: source,
             previous,
@@ -121,7 +111,7 @@ impl Checker<'_> {
         let name = match given.as_slice() {
             [] => {
                 if table.has(until) {
-                    let why = format!("{until}: there is no previous secret");
+                    let why = format!("{until}: previous_secret is not set");
                     self.problems.add(table.key_at(until), why);
                 }
                 return None;
@@ -187,7 +177,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Reads `[identity_hook]`.
+    /// Reads `[identity_hook]`; `None` if a value is invalid.
     pub(super) fn identity_hook(&mut self, table: &RawTable) -> Option<IdentityHookConfig> {
         let headers = self.each(table, "headers", parse_header_name);
         Some(IdentityHookConfig {

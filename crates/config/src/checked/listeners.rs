@@ -35,7 +35,7 @@ pub(super) struct CheckedListener {
     pub(super) listener: Option<ListenerConfig>,
 }
 
-/// Who can read clients' data in transit.
+/// The networks on which clients' data can be read in transit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exposure {
     /// No other host: TLS, or this machine only.
@@ -178,7 +178,7 @@ impl Checker<'_> {
         if address.port() != 0 && before.iter().any(|other| other.address == Some(address)) {
             self.problems.add(
                 at,
-                format!("address: another [[listen]] has {address} already"),
+                format!("address: another [[listen]] already uses {address}"),
             );
         }
         Some(address)
@@ -208,7 +208,7 @@ impl Checker<'_> {
         {
             self.problems.add(
                 at,
-                format!("name: another [[listen]] is called {name:?} already"),
+                format!("name: another [[listen]] is already called {name:?}"),
             );
         }
         Some(name)
@@ -259,7 +259,7 @@ fn role_of(word: &str) -> ListenerRole {
     }
 }
 
-/// Returns the address that was probably meant.
+/// Returns the most similar address.
 fn nearest_address(text: &str) -> String {
     let meant = if text.parse::<u16>().is_ok() {
         format!("127.0.0.1:{text}")

@@ -52,7 +52,7 @@ impl Checker<'_> {
                 if parts > limits.history_bytes {
                     let all = limits.history_bytes;
                     let why = format!(
-                        "history_bytes: with it the namespaces have {parts} bytes for themselves, and history_bytes in [limits] is {all} for all channels"
+                        "history_bytes: the namespaces now reserve {parts} bytes in all, and history_bytes in [limits] allows {all} for all channels"
                     );
                     self.problems.add(table.value_at("history_bytes"), why);
                 }
@@ -61,7 +61,7 @@ impl Checker<'_> {
             }
         }
         if let Some(table) = shares.filter(|_| parts == limits.history_bytes) {
-            let why = "history_size: other namespaces have all of history_bytes in [limits] for themselves, so these channels have no history";
+            let why = "history_size: other namespaces reserve all of history_bytes in [limits], so these channels have no history";
             self.warn(table.key_at("history_size"), why);
         }
     }
@@ -69,7 +69,7 @@ impl Checker<'_> {
     fn namespace(&mut self, table: &RawTable, names: &mut Vec<String>) -> Option<NamespaceConfig> {
         let name = self.required(table, "name")?;
         if let Some(other) = names.iter().find(|other| is_same(other, &name)) {
-            let why = format!("name: another [[namespace]] is called {other:?} already");
+            let why = format!("name: another [[namespace]] is already called {other:?}");
             self.problems.add(table.value_at("name"), why);
         }
         names.push(name.clone());
@@ -88,7 +88,7 @@ impl Checker<'_> {
                 "delta",
             ] {
                 if table.has(option) {
-                    let why = format!("{option}: without history_size there is no history");
+                    let why = format!("{option}: has no effect without history_size");
                     self.warn(table.key_at(option), &why);
                 }
             }
@@ -100,13 +100,12 @@ impl Checker<'_> {
         let flag = |name| matches!(table.value(name), Some(DirectiveValue::Flag(true)));
         let is_closed = name == USERS || name.starts_with(['/', '$']);
         if flag("wildcard") && is_closed {
-            let why = "wildcard: neither users' own channels, nor private ones, nor those of a pattern can be subscribed to with a wildcard";
+            let why = "wildcard: personal channels, private channels and channels of a pattern can't be subscribed to with a wildcard";
             self.problems.add(table.value_at("wildcard"), why);
         }
         let slow_miss = word(table, "slow_consumer") == "miss";
         if slow_miss && size.is_some() {
-            let why =
-                "slow_consumer: with history_size clients rely on receiving every publication";
+            let why = "slow_consumer: can't be combined with history_size: its clients rely on receiving every publication";
             self.problems.add(table.value_at("slow_consumer"), why);
         }
         let (presence, join_leave) = (flag("presence"), flag("join_leave"));

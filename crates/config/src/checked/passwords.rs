@@ -11,14 +11,14 @@ use crate::raw::RawTable;
 use crate::types::RouteConfig;
 
 impl Checker<'_> {
-    /// Reads `[pam]`.
+    /// Reads `[pam]`; `None` if a value is invalid.
     pub(super) fn pam(&mut self, table: &RawTable) -> Option<PamConfig> {
         let realm = text(table, "realm").expect("has a default");
         let fits = |c: char| (c == ' ' || c.is_ascii_graphic()) && c != '"' && c != '\\';
         if realm.is_empty() || !realm.chars().all(fits) {
             self.problems.add(
                 table.value_at("realm"),
-                "realm: it is made of visible ASCII characters and spaces, without \" and \\",
+                "realm: expected visible ASCII characters and spaces, without \" and \\",
             );
             return None;
         }
@@ -50,7 +50,7 @@ impl Checker<'_> {
             if is_sandboxed {
                 self.problems.add(
                     at,
-                    format!("identity: \"{identity}\" does not go with server.sandbox, which prevents running programs and loading modules: use one of them"),
+                    format!("identity: \"{identity}\" can't be combined with server.sandbox, which prevents running programs and loading modules"),
                 );
             } else if !asked.contains(&service) {
                 asked.push(service);
@@ -81,7 +81,7 @@ impl Checker<'_> {
             self.problems.add(
                 at,
                 format!(
-                    "identity: \"{identity}\" makes clients send passwords, which could be read on the network at {}: give that listener tls, or let it listen on 127.0.0.1, or name in trusted_proxies who has TLS in front of it",
+                    "identity: \"{identity}\" makes clients send passwords, which could be read on the network at {}: give that listener tls, or let it listen on 127.0.0.1, or name the proxy that terminates TLS in trusted_proxies",
                     label.unwrap_or_default()
                 ),
             );

@@ -8,32 +8,32 @@ use crate::raw::RawTable;
 use crate::types::{AppConfig, Processes};
 use crate::value::DirectiveValue;
 
-/// What scripts in Lua have alone, as far as it has no default.
+/// Directives without a default that only scripts in Lua have.
 const OF_LUA: [&str; 1] = ["script"];
 
 /// What processes have alone, as far as it has no default.
-pub(super) const OF_PROCESSES: [&str; 1] = ["command"];
+pub(super) const OF_PROCESSES: [&str; 2] = ["command", "watch"];
 
 impl Checker<'_> {
-    /// Reports apps that run processes, which a sandbox lets nothing start.
+    /// Reports apps that run processes, which a sandbox prevents.
     pub(super) fn confined_processes<'t>(&mut self, tables: impl Iterator<Item = &'t RawTable>) {
         for table in tables.filter(|table| table.has("runtime")) {
             if matches!(super::word(table, "runtime"), "php" | "worker") {
-                let why = "runtime: processes do not go with server.sandbox, in which nothing can be run: take one of them";
+                let why = "runtime: processes can't be combined with server.sandbox, which prevents running programs";
                 self.problems.add(table.value_at("runtime"), why);
             }
         }
     }
 
-    /// Reports what is said of an app that its runtime has no use for.
+    /// Reports directives that the app's runtime does not use.
     pub(super) fn of_another_runtime(&mut self, table: &RawTable, names: &[&str], runtime: &str) {
         for name in names.iter().filter(|name| table.has(name)) {
-            let why = format!("{name}: it means nothing with runtime = {runtime:?}");
+            let why = format!("{name}: has no effect with runtime = {runtime:?}");
             self.problems.add(table.key_at(name), why);
         }
     }
 
-    /// An application in processes of its own; `None`: something is wrong with it.
+    /// An application in processes of its own; `None` if a value is invalid.
     pub(super) fn processes(
         &mut self,
         table: &RawTable,
@@ -43,12 +43,12 @@ impl Checker<'_> {
         self.of_another_runtime(table, &OF_LUA, super::word(table, "runtime"));
         let command = list(table, "command");
         if command.is_empty() && table.is_sound("command") {
-            let why = "[[app]] without \"command\", which its runtime has to have";
+            let why = "[[app]] without \"command\", which its runtime requires";
             self.problems.add(table.at, why);
         }
         let is_empty = command.first().is_none_or(String::is_empty);
         if is_empty && !command.is_empty() {
-            let why = "command: the program has no name";
+            let why = "command: the name of the program is empty";
             self.problems.add(table.value_at("command"), why);
         }
         let files = self.files_of_app(table)?;
@@ -59,9 +59,14 @@ impl Checker<'_> {
         let processes = Processes {
             command,
             folder: self.base.clone(),
+            watch: list(table, "watch")
+                .iter()
+                .map(|path| self.base.join(path))
+                .collect(),
             workers: number(table, "workers"),
             jobs_max: whole("max_jobs"),
             ttl: Some(duration(table, "ttl")).filter(|ttl| *ttl > Duration::ZERO),
+            idle_ttl: Some(duration(table, "idle_ttl")).filter(|ttl| *ttl > Duration::ZERO),
             queue: number(table, "queue") as usize,
             queue_timeout: duration(table, "queue_timeout"),
             start_timeout: duration(table, "start_timeout"),

@@ -160,7 +160,7 @@ impl Checker<'_> {
         {
             self.problems.add(
                 at,
-                "listen: a push listener accepts lines, not requests, so it has no routes",
+                "listen: a push listener accepts lines of JSON, not HTTP requests, so it has no routes",
             );
             return None;
         }
@@ -364,7 +364,7 @@ impl Checker<'_> {
     fn has_positions(&mut self, table: &RawTable) -> bool {
         let has_positions = matches!(table.value("positions"), Some(DirectiveValue::Flag(true)));
         if has_positions && word(table, "outbox_full") != "disconnect" {
-            let why = "outbox_full: clients with positions rely on receiving every publication; it has to be \"disconnect\"";
+            let why = "outbox_full: clients with positions rely on receiving every publication: use \"disconnect\"";
             self.problems
                 .add(table.value_at("outbox_full"), why.to_owned());
         }
@@ -459,14 +459,16 @@ impl Checker<'_> {
             let nearest = nearest_hint(&root, BUILTIN);
             self.problems.add(
                 at,
-                format!("root: nothing inside Veche is called {root:?}{nearest}"),
+                format!("root: Veche has no built-in files {root:?}{nearest}"),
             );
             return None;
         }
         let folder = self.base.join(&root);
         if !(self.world.is_folder)(&folder) {
-            self.problems
-                .add(at, format!("root: there is no folder {}", folder.display()));
+            self.problems.add(
+                at,
+                format!("root: the folder {} does not exist", folder.display()),
+            );
             return None;
         }
         self.served.push(ServedFolder {
@@ -489,7 +491,7 @@ impl Checker<'_> {
             if shares_listener && !both.is_empty() && claim.path.same_as(&other.path) {
                 let methods: Vec<&str> = both.iter().collect();
                 let message = format!(
-                    "path: {:?} is taken for {} by route {} ({:?})",
+                    "path: {:?} for {} is already used by route {} ({:?})",
                     claim.path.as_str(),
                     methods.join(", "),
                     other.index + 1,

@@ -61,7 +61,7 @@ pub(super) fn problems(
         };
         (!inside.is_empty()).then(|| {
             let why = format!(
-                "{name}: clients could read what the configuration names: {folder} holds {list}; serve a folder that holds nothing else"
+                "{name}: clients could read files that the configuration names: {folder} contains {list}; serve a folder without them"
             );
             (one.at, why)
         })
@@ -93,7 +93,7 @@ fn named(config: &Config) -> Vec<ReferencedFile<'_>> {
         file("the access log", &log.file);
     }
     if let Some(blocks) = &config.api.blocks {
-        file("who is blocked", blocks);
+        file("blocked users", blocks);
     }
     for key in &config.api.files {
         file("a key of the API", key);

@@ -33,7 +33,7 @@ impl Checker<'_> {
                 () => None,
             };
             if let Some(other) = taken {
-                let why = format!("name: {other} is called {name:?} already");
+                let why = format!("name: {other} is already called {name:?}");
                 self.problems.add(table.value_at("name"), why);
             }
             names.push(name.clone());

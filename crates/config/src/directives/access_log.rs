@@ -9,7 +9,7 @@ pub(super) static ACCESS_LOG: &[Directive] = &[
         DirectiveKind::Text {
             expected: "the path of a file",
         },
-        DefaultValue::Unset("there is no access log"),
+        DefaultValue::Unset("no access log is written"),
         "The file to append to. Its folder has to exist. SIGUSR1 reopens it.",
     ),
     Section::AccessLog.row(

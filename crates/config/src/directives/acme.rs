@@ -15,7 +15,7 @@ pub(super) static ACME: &[Directive] = &[
         DirectiveKind::List {
             expected: "mail addresses such as [\"ops@example.org\"]",
         },
-        DefaultValue::Unset("the authority can write to nobody"),
+        DefaultValue::Unset("the account has no contact"),
         "Contact addresses for the authority, sent when the account is created.",
     ),
     acme(

@@ -28,14 +28,14 @@ pub(super) const REQUEST_TIMEOUT: DirectiveKind = DirectiveKind::Duration {
     off: true,
 };
 
-/// What time limits of events and processes are made of.
+/// The range of time limits of events and processes.
 const TIME: DirectiveKind = DirectiveKind::Duration {
     min: Duration::from_millis(1),
     max: seconds(86_400),
     off: false,
 };
 
-/// What `files` is made of.
+/// The kind of value of `files`.
 pub(super) const FILES: DirectiveKind = DirectiveKind::Text {
     expected: "a folder",
 };
@@ -88,7 +88,7 @@ pub(super) static APP: &[Directive] = &[
             off: true,
         },
         DefaultValue::Toml("\"off\""),
-        "With `runtime = \"fastcgi\"`: how long a connection to the FastCGI server is kept for the next event. A kept connection occupies a process of php-fpm, and events are lost with it where the pool has a `pm.max_requests`: set it to 0 there.",
+        "With `runtime = \"php\"` and `\"worker\"`: the time without an event after which a process is replaced, which frees what it has gathered. A process without any event yet stays. With `\"fastcgi\"`: how long a connection to the FastCGI server is kept for the next event. A kept connection occupies a process of php-fpm, and events are lost with it where the pool has a `pm.max_requests`: set it to 0 there.",
     ),
     Section::App.row(
         "api_url",
@@ -96,7 +96,7 @@ pub(super) static APP: &[Directive] = &[
             expected: "a URL such as \"http://127.0.0.1:8081\"",
         },
         DefaultValue::Unset("the script has no client for the API"),
-        "With `runtime = \"fastcgi\"`: the address of an internal listener, which the script calls the API at.",
+        "With `runtime = \"fastcgi\"`: the address of an internal listener, where the script calls the API.",
     ),
     Section::App.row(
         "api_key_file",
@@ -104,7 +104,7 @@ pub(super) static APP: &[Directive] = &[
             expected: "the path of a file",
         },
         DefaultValue::Unset("no key"),
-        "With `runtime = \"fastcgi\"`: a file with the key of the API for the script.",
+        "With `runtime = \"fastcgi\"`: a file with the API key for the script.",
     ),
     Section::App.row(
         "command",
@@ -115,6 +115,14 @@ pub(super) static APP: &[Directive] = &[
         "The program of a process and its arguments, without a shell. It begins in the folder of the configuration, with the user of the server.",
     ),
     Section::App.row(
+        "watch",
+        DirectiveKind::List {
+            expected: "files and folders such as [\"src\"]",
+        },
+        DefaultValue::Unset("the sources in the folder of the configuration: `.php`, `.py`, `.rb`, `.js`, `.mjs`, `.ts`"),
+        "With `runtime = \"php\"` and `\"worker\"`: files and folders whose changes start new processes under `veche dev`. Folders count with all that is below them.",
+    ),
+    Section::App.row(
         "workers",
         DirectiveKind::Integer {
             min: 1,
@@ -122,7 +130,7 @@ pub(super) static APP: &[Directive] = &[
             words: &[],
         },
         DefaultValue::Toml("2"),
-        "With `runtime = \"php\"` and `\"worker\"`: the number of processes. Each handles one event at a time unless it says that it handles more. With `\"fastcgi\"`: the most events at once, at most `pm.max_children` of the pool, less what others need.",
+        "With `runtime = \"php\"` and `\"worker\"`: the number of processes. Each handles one event at a time unless it announces a higher concurrency. With `\"fastcgi\"`: the maximum number of concurrent events; at most `pm.max_children` of the pool, less the processes that other programs need.",
     ),
     Section::App.row(
         "max_jobs",
@@ -168,25 +176,25 @@ pub(super) static APP: &[Directive] = &[
         "queue_timeout",
         TIME,
         DefaultValue::Toml("\"5s\""),
-        "The longest wait of an event for a process. Beyond it a handshake or request gets 503, and the connection of a message is closed with 1013. The event `close` waits on.",
+        "The longest wait of an event for a process. Beyond it a handshake or request gets 503, and the connection of a message is closed with 1013. The event `close` waits without a limit.",
     ),
     Section::App.row(
         "event_timeout",
         TIME,
         DefaultValue::Toml("\"30s\""),
-        "The time limit of an event. Beyond it the process is killed, and all events in its hands fail: a connection is closed with 1011, a handshake or request gets 500.",
+        "The time limit of an event. Beyond it the process is killed, and all events that it was handling fail: a connection is closed with 1011, a handshake or request gets 500.",
     ),
     Section::App.row(
         "start_timeout",
         TIME,
         DefaultValue::Toml("\"10s\""),
-        "The time from the start of a process until it takes events. Beyond it the process is killed, and another one starts after a growing delay.",
+        "The time from the start of a process until it accepts events. Beyond it the process is killed, and another one starts after a growing delay.",
     ),
     Section::App.row(
         "stop_timeout",
         TIME,
         DefaultValue::Toml("\"10s\""),
-        "The time of a process to end after it is asked to. Beyond it the process is killed.",
+        "The time that a process has to end after a request to stop. Beyond it the process is killed.",
     ),
     Section::App.row(
         "memory",

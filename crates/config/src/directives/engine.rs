@@ -20,7 +20,7 @@ pub(super) static ENGINE: &[Directive] = &[
             expected: "a URL such as \"redis://127.0.0.1:6379\"",
         },
         DefaultValue::Unset("required with `type = \"redis\"`"),
-        "The Redis server, version 6.2 or later: `redis://USER:PASSWORD@HOST:PORT/DATABASE`, and `rediss://` for TLS; all but the host can be omitted. With Sentinels: `redis+sentinel://USER:PASSWORD@HOST:PORT/PRIMARY?addr=HOST:PORT`, where `PRIMARY` is the name that they know the primary by, and each `addr` is a further Sentinel; `tls=true` uses TLS. `ca=FILE` names the certificate of a private authority. Redis Cluster is not supported. Pub/sub ignores the database number: servers with different databases need different prefixes.",
+        "The Redis server, version 6.2 or later: `redis://USER:PASSWORD@HOST:PORT/DATABASE`, and `rediss://` for TLS; all but the host can be omitted. With Sentinels: `redis+sentinel://USER:PASSWORD@HOST:PORT/PRIMARY?addr=HOST:PORT`, where `PRIMARY` is the name of the primary in their configuration, and each `addr` is a further Sentinel; `tls=true` uses TLS. `ca=FILE` names the certificate of a private authority. Redis Cluster is not supported. Pub/sub ignores the database number: servers with different databases need different prefixes.",
     )
     .at_restart(),
     Section::Engine.row(
@@ -39,7 +39,7 @@ pub(super) static ENGINE: &[Directive] = &[
             hidden: &[],
         },
         DefaultValue::Toml("\"new_epoch\""),
-        "What happens when a replica of Redis is promoted, which may have lost acknowledged publications. `\"new_epoch\"`: all channels begin a new epoch, and clients are told that they could not recover. `\"trust\"`: positions stay valid, and a lost publication may go unnoticed.",
+        "What happens when a replica of Redis is promoted, which may have lost acknowledged publications. `\"new_epoch\"`: all channels begin a new epoch, and clients learn that they could not recover. `\"trust\"`: positions stay valid, and a lost publication may go unnoticed.",
     )
     .at_restart(),
 ];

@@ -7,7 +7,7 @@ pub(super) static EVENTS: &[Directive] = &[
     Section::Events.row(
         "url",
         DirectiveKind::Text { expected: "a URL" },
-        DefaultValue::Unset("nobody is told"),
+        DefaultValue::Unset("no webhook is sent"),
         "The URL that receives events: batches of JSON by `POST`, one at a time and in order, each repeated until it is answered with 200 to 299. `events` of each `[[namespace]]` selects the events.",
     ),
     Section::Events.row(
@@ -15,7 +15,7 @@ pub(super) static EVENTS: &[Directive] = &[
         DirectiveKind::Text {
             expected: "the name of an [[app]]",
         },
-        DefaultValue::Unset("no app is told"),
+        DefaultValue::Unset("no app receives events"),
         "The `name` of the `[[app]]` whose handler `events` receives them too, or instead.",
     ),
     Section::Events.row(

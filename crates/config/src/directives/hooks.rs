@@ -22,8 +22,8 @@ pub(super) static HOOKS: &[Directive] = &[
     Section::Hooks.row(
         "refresh",
         URL,
-        DefaultValue::Unset("clients show a new token"),
-        "The URL that extends a connection whose `expire_at` has come, without involving the client. After an error it is asked again in a minute.",
+        DefaultValue::Unset("the client sends a new token"),
+        "The URL that extends a connection whose `expire_at` has passed, without involving the client. After an error it is asked again in a minute.",
     ),
     Section::Hooks.row(
         "subscribe",
@@ -34,8 +34,8 @@ pub(super) static HOOKS: &[Directive] = &[
     Section::Hooks.row(
         "sub_refresh",
         URL,
-        DefaultValue::Unset("clients show a new token"),
-        "The URL that extends a subscription whose `expire_at` has come, as `refresh` does for connections.",
+        DefaultValue::Unset("the client sends a new token"),
+        "The URL that extends a subscription whose `expire_at` has passed, as `refresh` does for connections.",
     ),
     Section::Hooks.row(
         "publish",

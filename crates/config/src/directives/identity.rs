@@ -55,7 +55,7 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
         section.row(
             "previous_secret_file",
             FILE,
-            DefaultValue::Unset("one secret counts"),
+            DefaultValue::Unset("only the current secret is accepted"),
             "With `secret_file` or `secret_env`: a file with the previous secret. Tokens signed with it remain valid, so the secret can be replaced without a gap: move the old one here, and remove it once its tokens have expired. Read at the start and on reload.",
         ),
         section.row(
@@ -133,7 +133,7 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
             "require_exp",
             DirectiveKind::Flag { words: &[] },
             DefaultValue::Toml("true"),
-            "Whether a token must have `exp`. One without is valid until its key is replaced or it is [revoked](../guide/identity.md#users-and-tokens-that-are-not-let-in), and so is the connection that it opens, unless it has `expire_at`. Centrifugo accepts tokens without `exp`: `false`.",
+            "Whether a token must have `exp`. One without is valid until its key is replaced or it is [revoked](../guide/identity.md#blocked-users-and-revoked-tokens), and so is the connection that it opens, unless it has `expire_at`. Centrifugo accepts tokens without `exp`: `false`.",
         ),
         section.row(
             "leeway",

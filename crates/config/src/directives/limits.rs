@@ -50,7 +50,7 @@ pub(super) static LIMITS: &[Directive] = &[
             words: &[],
         },
         DefaultValue::Toml("128"),
-        "The maximum number of channels of one client of a route with `handler = \"centrifuge\"`, server-side subscriptions included. A further subscription gets error 106, and a connection that is given more is closed with 3505.",
+        "The maximum number of channels of one client of a route with `handler = \"centrifuge\"`, server-side subscriptions included. A further subscription gets error 106, and a connection that gets more server-side subscriptions is closed with 3505.",
     ),
     Section::Limits.row(
         "channel_name_bytes_max",

@@ -57,7 +57,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
         "position_ttl",
         TIME,
         DefaultValue::Toml("\"1d\""),
-        "How long a channel without subscribers keeps its position after its last publication; at least as long as publications. A client that returns later is told that something may be missing.",
+        "How long a channel without subscribers keeps its position after its last publication; at least as long as publications. A client that reconnects later learns that publications may be missing.",
     ),
     Section::Namespace.row(
         "recovery",

@@ -54,7 +54,7 @@ pub(super) static PAM: &[Directive] = &[
             words: &[],
         },
         DefaultValue::Toml("256"),
-        "The maximum number of handshakes and requests that wait for an answer, per service; further ones get 503 at once. One address may have half of them, and as many passwords among them as `wrong_per_address` permits at once, unless that is `\"off\"`.",
+        "The maximum number of handshakes and requests that wait for an answer, per service; further ones get 503 at once. One address may have half of them; of its passwords, at most the burst of `wrong_per_address` wait at once, unless that is `\"off\"`.",
     ),
     Section::Pam.row(
         "cache_time",
@@ -64,7 +64,7 @@ pub(super) static PAM: &[Directive] = &[
             off: true,
         },
         DefaultValue::Toml("\"5s\""),
-        "How long a right password is cached: browsers send it with every request. It is stored as a digest with a key of the process. A user who is locked out or has changed the password may connect for that long; a reload clears the cache. Open WebSockets are not affected: `disconnect` ends them. Wrong passwords are cached for a minute, so that a page that repeats an old one does not count as guessing.",
+        "How long a correct password is cached: browsers send it with every request. It is stored as a digest with a key of the process. A user who is locked out or has changed the password may connect for that long; a reload clears the cache. Open WebSockets are not affected: `disconnect` ends them. Wrong passwords are cached for a minute, so that a page that repeats an old one does not count as guessing.",
     ),
     Section::Pam.row(
         "wrong_per_address",

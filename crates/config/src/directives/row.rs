@@ -16,6 +16,7 @@ pub(crate) enum Section {
     Acme,
     App,
     Service,
+    Database,
     Route,
     Namespace,
     History,
@@ -34,13 +35,14 @@ pub(crate) enum Section {
 
 impl Section {
     /// In the order of the reference.
-    pub(crate) const ALL: [Self; 20] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::Server,
         Self::AccessLog,
         Self::Listen,
         Self::Acme,
         Self::App,
         Self::Service,
+        Self::Database,
         Self::Route,
         Self::Namespace,
         Self::History,
@@ -66,6 +68,7 @@ impl Section {
             Self::Acme => "acme",
             Self::App => "app",
             Self::Service => "service",
+            Self::Database => "database",
             Self::Route => "route",
             Self::Namespace => "namespace",
             Self::History => "history",
@@ -113,6 +116,7 @@ impl Section {
             Self::Acme => "[acme]",
             Self::App => "[[app]]",
             Self::Service => "[[service]]",
+            Self::Database => "[[database]]",
             Self::Route => "[[route]]",
             Self::Namespace => "[[namespace]]",
             Self::History => "[history]",
@@ -134,7 +138,12 @@ impl Section {
     pub(crate) fn repeats(self) -> bool {
         matches!(
             self,
-            Self::Listen | Self::App | Self::Service | Self::Route | Self::Namespace
+            Self::Listen
+                | Self::App
+                | Self::Service
+                | Self::Database
+                | Self::Route
+                | Self::Namespace
         )
     }
 
@@ -161,6 +170,9 @@ impl Section {
             Self::Service => {
                 "A script that runs without clients: it returns a table with the function `run`, which is called once the server is up, in a VM of its own on one of the workers."
             }
+            Self::Database => {
+                "A MySQL, MariaDB or Redis server that applications call by its name, over connections which all workers and applications share. See [the guide](../guide/php.md#calls-over-veches-pools)."
+            }
             Self::Route => {
                 "The requests of a handler. The most specific path wins, whatever the order in the file: a literal segment over a parameter, a parameter over a prefix."
             }
@@ -171,7 +183,7 @@ impl Section {
                 "Storage of history on disk, beyond the life of the server process. See [the guide](../guide/history.md#on-disk)."
             }
             Self::Engine => {
-                "The engine: what orders publications, stores history and connects several servers into one service."
+                "The engine, which orders publications, stores history and connects several servers into one service."
             }
             Self::Node => "This server among those that share an engine.",
             Self::Limits => {
@@ -205,14 +217,14 @@ impl Section {
     }
 }
 
-/// A directive.
+/// A directive of the configuration file: its type, default, and the texts of the reference.
 #[derive(Debug)]
 pub(crate) struct Directive {
     pub section: Section,
     pub name: &'static str,
     pub kind: DirectiveKind,
     pub default: DefaultValue,
-    /// For `[[route]]`: the handlers that use it, see [`Directive::handlers`]; empty for all.
+    /// For `[[route]]`: the handlers to which it applies, see [`Directive::handlers`]; empty for all.
     pub handlers: &'static [&'static str],
     pub change: ReloadEffect,
     /// The description, one paragraph of Markdown.
@@ -244,7 +256,7 @@ impl Directive {
 }
 
 impl Section {
-    /// Makes a row of this section that takes effect at a reload.
+    /// Creates a row of this section that takes effect at a reload.
     pub(super) const fn row(
         self,
         name: &'static str,
@@ -298,7 +310,7 @@ pub(crate) enum ReloadEffect {
     Restart,
 }
 
-/// Handlers that are no client protocols.
+/// Handlers other than client protocols.
 const OTHER_HANDLERS: [&str; 4] = ["static", "api", "lua", "app"];
 
 /// The number of client protocols listed before those in the reference.

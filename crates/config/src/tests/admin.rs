@@ -1,4 +1,4 @@
-//! `[admin]`: its keys, where the page is, and what it shows of a configuration.
+//! `[admin]`: its keys, the listeners of the page, and the shown configuration.
 
 use super::bad::{says, says_after_listen};
 use super::{LISTEN, checked, good};
@@ -19,7 +19,7 @@ fn keys_come_as_those_of_the_api() {
     says_after_listen(
         "[admin]\nkeys = [\"two words\", { env = \"NONE\" }]\n",
         &[
-            "4:9: keys: a key is made of visible ASCII characters without spaces, because it is sent in a header",
+            "4:9: keys: a key must consist of visible ASCII characters without spaces, because it is sent in a header",
             "4:22: keys: the environment has no NONE",
         ],
     );
@@ -47,7 +47,7 @@ fn the_page_is_on_internal_listeners_and_nowhere_else() {
     assert_eq!(
         warnings(&format!("{LISTEN}{keys}")),
         [
-            "/etc/veche/veche.toml:4:8: keys: no [[listen]] has role \"internal\", so there is no admin page"
+            "/etc/veche/veche.toml:4:8: keys: no [[listen]] has role \"internal\", so the admin page is not served"
         ]
     );
     let open = INTERNAL.replace("127.0.0.1:1", "10.0.0.1:1");
@@ -62,7 +62,7 @@ fn the_page_is_on_internal_listeners_and_nowhere_else() {
 }
 
 #[test]
-fn what_it_shows_of_a_configuration_has_no_secrets() {
+fn the_shown_configuration_contains_no_secrets() {
     let config = good(&format!(
         "{INTERNAL}[admin]\nkeys = [\"hidden-in-the-file\"]\n[limits]\nping_interval = \"7s\"\n\
          [[app]]\nname = \"a\"\nscript = \"api.lua\"\noptions = {{ password = \"hidden-too\", port = 5 }}\n\

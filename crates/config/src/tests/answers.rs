@@ -60,7 +60,7 @@ fn what_files_are_sent_with() {
 }
 
 #[test]
-fn what_is_wrong_with_them() {
+fn invalid_settings_are_reported() {
     says_after_listen(
         &format!("{FILES}precompressed = [\"gz\", \"br\", \"br\"]\n"),
         &["7:18: precompressed: expected \"br\" or \"gzip\", found \"gz\""],
@@ -100,7 +100,7 @@ fn what_is_wrong_with_them() {
             "11:1: headers: \"X Y\": a header name may contain only letters, digits and !#$%&'*+-.^_`|~",
             "12:1: headers: \"X-Split\": a header value must not contain line breaks or control characters",
             "13:1: headers: \"X-Empty\": the value is empty",
-            "15:1: headers: \"x-twin\": it is listed twice: header names are case-insensitive",
+            "15:1: headers: \"x-twin\": listed twice: header names are case-insensitive",
         ],
     );
     let many: Vec<String> = (0..33).map(|n| format!("X-{n} = \"a\"")).collect();
@@ -113,7 +113,7 @@ fn what_is_wrong_with_them() {
         &format!("{FILES}headers = {{ X-A = \"{long}\" }}\n"),
         &["7:11: headers: at most 16384 bytes of names and values together, found 16387"],
     );
-    // Of handlers that have no use for them.
+    // Handlers to which they do not apply.
     says_after_listen(
         "[[route]]\npath = \"/ws\"\nhandler = \"echo\"\nheaders = { X-A = \"a\" }\nprecompressed = [\"br\"]\n",
         &[

@@ -68,15 +68,15 @@ fn sections() {
     );
     says(
         "workers = 2\n",
-        &["1:1: \"workers\" stands outside of any section; it belongs under [server] or [[app]]"],
+        &["1:1: \"workers\" is outside of any section; it belongs under [server] or [[app]]"],
     );
     says(
         "[listen]\naddress = \"127.0.0.1:1\"\n",
-        &["1:2: expected [[listen]], found [listen]: there may be several"],
+        &["1:2: expected [[listen]], found [listen]: it can be repeated"],
     );
     says_after_listen(
         "[[server]]\nworkers = 2\n",
-        &["3:3: expected [server], found [[server]]: there is only one"],
+        &["3:3: expected [server], found [[server]]: it can't be repeated"],
     );
     says(
         "[listen]\n[listen]\n",
@@ -94,11 +94,11 @@ fn sections() {
     );
     says_after_listen(
         "[hook]\ntimeout = \"1s\"\n",
-        &["3:2: unknown section \"hook\"; it is called [identity_hook] now"],
+        &["3:2: unknown section \"hook\"; it was renamed to [identity_hook]"],
     );
     says(
         "server = 3\n",
-        &["1:1: expected [server], found server = 3: there is only one"],
+        &["1:1: expected [server], found server = 3: it can't be repeated"],
     );
 }
 
@@ -108,7 +108,7 @@ fn logs() {
         "[server]\nlog_rotate = \"1KiB\"\n[access_log]\nfile = \"a.log\"\nformat = \"$remote_adr\"\nsample = 0\nkeep = 0\n",
         &[
             "4:14: log_rotate: expected a size from \"4KiB\" to \"1024GiB\", found \"1KiB\"",
-            "7:10: format: there is no field $remote_adr; did you mean \"$remote_addr\"?",
+            "7:10: format: unknown field $remote_adr; did you mean \"$remote_addr\"?",
             "8:10: sample: expected a number above 0 and at most 1, found 0",
             "9:8: keep: expected a whole number from 1 to 1000, found 0",
         ],
@@ -135,7 +135,7 @@ fn secrets_and_users() {
         &[
             "4:9: keys: /etc/veche/gone: there is no such file",
             "4:28: keys: the environment has no GONE",
-            "6:1: group: needs user, which is not set",
+            "6:1: group: requires user, which is not set",
         ],
     );
 }
@@ -144,7 +144,7 @@ fn secrets_and_users() {
 fn syntax() {
     says_after_listen(
         "[server]\nworkers = 2\nworkers = 3\n",
-        &["5:1: not TOML: duplicate key: \"workers\" was there before"],
+        &["5:1: not TOML: duplicate key: \"workers\" was set before"],
     );
     says_after_listen(
         "[limits]\nheaders_max = 1.5.5\nheader_timeout = \"x\"\n",
@@ -155,7 +155,7 @@ fn syntax() {
     );
     says_after_listen(
         "[server]\nlog = info\n",
-        &["4:7: not TOML: text stands in quotes: \"info\""],
+        &["4:7: not TOML: strings need quotes: \"info\""],
     );
 }
 
@@ -224,11 +224,11 @@ fn listeners() {
     address("example.com:80", "");
     says_after_listen(
         "[[listen]]\naddress = \"127.0.0.1:8080\"\n",
-        &["4:11: address: another [[listen]] has 127.0.0.1:8080 already"],
+        &["4:11: address: another [[listen]] already uses 127.0.0.1:8080"],
     );
     says_after_listen(
         "name = \"a\"\n[[listen]]\naddress = \"127.0.0.1:1\"\nname = \"a\"\n",
-        &["6:8: name: another [[listen]] is called \"a\" already"],
+        &["6:8: name: another [[listen]] is already called \"a\""],
     );
     says_after_listen(
         "name = \"push\"\n",
@@ -267,25 +267,25 @@ fn routes() {
     echo("", &["3:1: [[route]] without \"path\", which is required"]);
     for (path, why) in [
         ("a", "a path starts with \"/\""),
-        ("/a//b", "two slashes follow each other"),
+        ("/a//b", "the path has two slashes in a row"),
         (
             "/a*",
-            "\"*\" stands alone as the last piece only, as in \"/app/*\"",
+            "\"*\" may only be the whole last segment, as in \"/app/*\"",
         ),
         (
             "/*/a",
-            "\"*\" stands alone as the last piece only, as in \"/app/*\"",
+            "\"*\" may only be the whole last segment, as in \"/app/*\"",
         ),
         (
             "/:",
-            "a parameter is \":\" and letters, digits or \"_\", not \":\"",
+            "a parameter consists of \":\" and letters, digits or \"_\", not \":\"",
         ),
-        ("/:a/:a", "two parameters are called \":a\""),
+        ("/:a/:a", "two parameters have the name \":a\""),
         ("/a<b", "'<' can't be in a path"),
         ("/a?b", "'?' can't be in a path"),
         (
             "/a/../b",
-            "a piece \"..\" never arrives: clients resolve it",
+            "the segment \"..\" would never match: clients resolve it before they send a request",
         ),
     ] {
         echo(
@@ -313,7 +313,9 @@ fn routes() {
     );
     echo(
         "path = \"/\"\nlisten = \"push\"",
-        &["6:10: listen: a push listener accepts lines, not requests, so it has no routes"],
+        &[
+            "6:10: listen: a push listener accepts lines of JSON, not HTTP requests, so it has no routes",
+        ],
     );
     echo(
         "path = \"/\"\ncompression = \"takover\"",
@@ -336,8 +338,8 @@ fn routes() {
     echo(
         "path = \"/\"\norigins = [\"x.example\", \"https://x.example/\",\n  \"https://*x.example\", \"https://x.example:0\"]",
         &[
-            "6:12: origins: an origin starts with its scheme, as in \"https://\", found \"x.example\"",
-            "6:25: origins: an origin ends after host and port: no path, no slash, found \"https://x.example/\"",
+            "6:12: origins: an origin must start with its scheme, as in \"https://\", found \"x.example\"",
+            "6:25: origins: an origin must end after host and port, without a path or slash, found \"https://x.example/\"",
             "7:3: origins: \"*x.example\" is not a host name (\"*\" is allowed only in front of a dot), found \"https://*x.example\"",
             "7:25: origins: \"0\" is not a port, found \"https://x.example:0\"",
         ],
@@ -359,17 +361,15 @@ fn handlers() {
     );
     route(
         "handler = \"static\"\nroot = \"/nowhere\"",
-        &["6:8: root: there is no folder /nowhere"],
+        &["6:8: root: the folder /nowhere does not exist"],
     );
     route(
         "handler = \"static\"\nroot = \"www\"",
-        &["6:8: root: there is no folder /etc/veche/www"],
+        &["6:8: root: the folder /etc/veche/www does not exist"],
     );
     route(
         "handler = \"static\"\nroot = \"builtin:dmo\"",
-        &[
-            "6:8: root: nothing inside Veche is called \"builtin:dmo\"; did you mean \"builtin:demo\"?",
-        ],
+        &["6:8: root: Veche has no built-in files \"builtin:dmo\"; did you mean \"builtin:demo\"?"],
     );
     route(
         "handler = \"static\"\nroot = \"/srv/www\"\nmethods = [\"get\", \"POST\"]",
@@ -387,21 +387,23 @@ fn handlers() {
     route(
         "handler = \"push\"\nidentity = \"jot\"",
         &[
-            "6:12: identity: it is \"jwt\", \"http:URL\", \"pam:SERVICE\", \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\", found \"jot\"",
+            "6:12: identity: expected \"jwt\", \"http:URL\", \"pam:SERVICE\", \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\", found \"jot\"",
         ],
     );
     route(
         "handler = \"push\"\nidentity = \"cookie:\"",
-        &["6:12: identity: \"\" is no name of a parameter, cookie or header, found \"cookie:\""],
+        &[
+            "6:12: identity: \"\" is not the name of a parameter, cookie or header, found \"cookie:\"",
+        ],
     );
     route(
         "handler = \"push\"\nchannels = [\"#me\", \"a*b\", \"a b\", \"\", \"chat:$*\"]",
         &[
-            "6:13: channels: channels that start with \"#\" are the users' own, found \"#me\"",
-            "6:20: channels: \"*\" stands at the end only, found \"a*b\"",
+            "6:13: channels: channels that start with \"#\" are personal channels of users, found \"#me\"",
+            "6:20: channels: \"*\" is allowed only at the end, found \"a*b\"",
             "6:27: channels: ' ' can't be in a channel's name, found \"a b\"",
-            "6:34: channels: a channel's name has 1 to 255 bytes, found \"\"",
-            "6:38: channels: private channels (\"$\") are let in by their whole name only, found \"chat:$*\"",
+            "6:34: channels: a channel's name must have 1 to 255 bytes, found \"\"",
+            "6:38: channels: private channels (\"$\") can only be allowed by their full name, found \"chat:$*\"",
         ],
     );
 }
@@ -415,11 +417,11 @@ fn routes_against_each_other() {
     };
     says(
         &two("/a", "/a"),
-        &["7:8: path: \"/a\" is taken for GET by route 1 (\"/a\")"],
+        &["7:8: path: \"/a\" for GET is already used by route 1 (\"/a\")"],
     );
     says(
         &two("/room/:id", "/room/:name"),
-        &["7:8: path: \"/room/:name\" is taken for GET by route 1 (\"/room/:id\")"],
+        &["7:8: path: \"/room/:name\" for GET is already used by route 1 (\"/room/:id\")"],
     );
     assert!(checked(&two("/a", "/a/*")).is_ok());
     // Together with other problems of either route, of the listener and of the rest.
@@ -434,7 +436,7 @@ fn routes_against_each_other() {
         &[
             "2:11: address: expected an IP address and a port such as \"127.0.0.1:8080\", found \"127.0.0.1\"; did you mean \"127.0.0.1:8080\"?",
             "3:8: role: expected \"public\", \"internal\" or \"push\", found \"pubic\"; did you mean \"public\"?",
-            "7:8: root: there is no folder /nowhere",
+            "7:8: root: the folder /nowhere does not exist",
             "9:8: path: \"/a\" is taken for GET by route 1 (\"/a\")",
             "10:11: handler: expected \"push\", \"echo\", \"static\", \"api\", \"lua\", \"app\" or \"centrifuge\", found \"psuh\"; did you mean \"push\"?",
             "15:12: methods: handler \"static\" serves GET and HEAD, not POST",
@@ -468,7 +470,7 @@ fn routes_against_each_other() {
 fn server_and_api() {
     says_after_listen(
         "[server]\nlog_file = \"logs/veche.log\"\n",
-        &["4:12: log_file: there is no folder /etc/veche/logs"],
+        &["4:12: log_file: the folder /etc/veche/logs does not exist"],
     );
     says_after_listen(
         "[server]\nlog_file = \"a\\u001b[2J\"\n",
@@ -476,13 +478,13 @@ fn server_and_api() {
     );
     says_after_listen(
         "[server]\ncontrol = \"run/veche.sock\"\n",
-        &["4:11: control: there is no folder /etc/veche/run"],
+        &["4:11: control: the folder /etc/veche/run does not exist"],
     );
     let long = format!("[server]\ncontrol = \"/{}\"\n", "x".repeat(107));
     says_after_listen(
         &long,
         &[
-            "4:11: control: the path of a socket has at most 107 bytes, found 108 with the file's folder in front",
+            "4:11: control: the path of a socket may have at most 107 bytes, found 108 including the folder of the configuration",
         ],
     );
     says_after_listen(
@@ -493,8 +495,8 @@ fn server_and_api() {
     says_after_listen(
         "[api]\nkeys = [\"\", \"two words\"]\n",
         &[
-            "4:9: keys: a key is made of visible ASCII characters without spaces, because it is sent in a header",
-            "4:13: keys: a key is made of visible ASCII characters without spaces, because it is sent in a header",
+            "4:9: keys: a key must consist of visible ASCII characters without spaces, because it is sent in a header",
+            "4:13: keys: a key must consist of visible ASCII characters without spaces, because it is sent in a header",
         ],
     );
 }
@@ -516,7 +518,7 @@ fn a_misspelt_name_is_one_problem() {
     );
     says(
         &format!("{exposed}[[api]]\nkeys = [\"a-secret-of-some-length\"]\n"),
-        &["9:3: expected [api], found [[api]]: there is only one"],
+        &["9:3: expected [api], found [[api]]: it can't be repeated"],
     );
     says(
         "[[lisen]]\naddress = \"127.0.0.1:8080\"\n[[route]]\npath = \"/\"\nhandler = \"echo\"\n",
@@ -545,7 +547,7 @@ fn apps() {
     );
     route(
         "script = \"nowhere.lua\"",
-        &["6:10: script: there is no file /etc/veche/nowhere.lua"],
+        &["6:10: script: the file /etc/veche/nowhere.lua does not exist"],
     );
     route(
         "scirpt = \"api.lua\"",
@@ -565,14 +567,14 @@ fn apps() {
     );
     route(
         "script = \"api.lua\"\nfiles = \"nowhere\"",
-        &["7:9: files: there is no folder /etc/veche/nowhere"],
+        &["7:9: files: the folder /etc/veche/nowhere does not exist"],
     );
     route(
         "script = \"api.lua\"\nmethods = [\"get\"]\nchannels = [\"news\"]\nidentity = \"jot\"",
         &[
             "7:12: methods: expected some of \"GET\", \"HEAD\", \"POST\", \"PUT\", \"DELETE\", \"OPTIONS\", \"PATCH\", found \"get\"; did you mean \"GET\"?",
             "8:1: channels: has no effect with handler \"lua\", only with \"push\"",
-            "9:12: identity: it is \"jwt\", \"http:URL\", \"pam:SERVICE\", \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\", found \"jot\"",
+            "9:12: identity: expected \"jwt\", \"http:URL\", \"pam:SERVICE\", \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\", found \"jot\"",
         ],
     );
     let app = "[[app]]\nname = \"chat\"\nscript = \"api.lua\"\n";
@@ -599,7 +601,7 @@ fn apps() {
         "app = \"chat\"",
         &[
             "3:1: [[app]] without \"name\", which is required",
-            "4:10: script: there is no file /etc/veche/nowhere.lua",
+            "4:10: script: the file /etc/veche/nowhere.lua does not exist",
         ],
     );
     led(
@@ -615,25 +617,25 @@ fn apps() {
     led(
         &app.repeat(2),
         "app = \"chat\"",
-        &["7:8: name: another [[app]] is called \"chat\" already"],
+        &["7:8: name: another [[app]] is already called \"chat\""],
     );
     says_after_listen(
         "[app]\nname = \"chat\"\n",
-        &["3:2: expected [[app]], found [app]: there may be several"],
+        &["3:2: expected [[app]], found [app]: it can be repeated"],
     );
     let same =
         "[[route]]\npath = \"/a\"\nhandler = \"lua\"\nscript = \"api.lua\"\nmemory = \"2MiB\"\n";
     says_after_listen(
         &format!("{same}{}", same.replace("/a", "/b").replace("2MiB", "3MiB")),
         &[
-            "12:10: memory: route 1 runs the same script with another; write [[app]] twice to have it run twice",
+            "12:10: memory: route 1 runs the same script with another value; configure two [[app]] to run it twice",
         ],
     );
     // A path, like that of any route, is claimed once for each method.
     led(
         app,
         "app = \"chat\"\n[[route]]\npath = \"/\"\nhandler = \"echo\"",
-        &["11:8: path: \"/\" is taken for GET by route 1 (\"/\")"],
+        &["11:8: path: \"/\" for GET is already used by route 1 (\"/\")"],
     );
 }
 

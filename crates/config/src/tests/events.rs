@@ -10,7 +10,7 @@ use super::{LISTEN, good};
 const ROOMS: &str = "[[namespace]]\nname = \"room\"\nevents = \"members\"\n";
 
 #[test]
-fn a_back_end_is_told_what_it_is_to_know() {
+fn events_section_is_read() {
     let text = format!(
         "{LISTEN}{ROOMS}[events]\nurl = \"http://127.0.0.1:9/x\"\nsecrets = [\"shh\", \"two\"]\n"
     );
@@ -31,14 +31,14 @@ fn a_back_end_is_told_what_it_is_to_know() {
 }
 
 #[test]
-fn an_app_is_told_too_or_alone() {
+fn an_app_can_receive_events() {
     let app = "[[app]]\nname = \"chat\"\nscript = \"api.lua\"\n";
     let url = "url = \"http://127.0.0.1:9/x\"\n";
     for (url, is_sent) in [("", false), (url, true)] {
         let config = good(&format!(
             "{LISTEN}{app}{ROOMS}[events]\napp = \"chat\"\n{url}"
         ));
-        // It has no route, and is of use.
+        // It needs no route.
         assert_eq!(config.warnings, []);
         assert_eq!(
             (config.listener, config.events.is_some()),
@@ -52,7 +52,7 @@ fn an_app_is_told_too_or_alone() {
 }
 
 #[test]
-fn mistakes_in_events_are_told() {
+fn invalid_events_settings_are_reported() {
     says_after_listen(
         ROOMS,
         &["5:10: events: [events] has neither url nor app, so events are not sent"],
@@ -67,7 +67,7 @@ fn mistakes_in_events_are_told() {
 }
 
 #[test]
-fn what_comes_to_nothing_is_warned_of() {
+fn ineffective_settings_are_warned_of() {
     for (text, ends) in [
         (
             "[events]\nqueue = 1000\n",

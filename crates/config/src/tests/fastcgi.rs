@@ -1,4 +1,4 @@
-//! `[[app]]` behind FastCGI: a good one, and what is said about bad ones.
+//! `[[app]]` behind FastCGI: a valid one, and the errors of invalid ones.
 
 use std::time::Duration;
 
@@ -70,13 +70,13 @@ script = "chat/app.lua"
 address = "unix:/run/fpm.sock"
 "#,
         &[
-            "3:1: [[app]] with runtime \"fastcgi\" without \"address\", which it has to have",
-            "6:10: script: expected a whole path, as the FastCGI server sees it",
+            "3:1: [[app]] with runtime \"fastcgi\" without \"address\", which is required",
+            "6:10: script: expected an absolute path, as the FastCGI server sees it",
             "7:1: files: it means nothing with runtime = \"fastcgi\"",
-            "8:19: events: there is no event \"mesage\"; did you mean \"message\"?",
+            "8:19: events: unknown event \"mesage\"; did you mean \"message\"?",
             "13:11: address: expected unix:/PATH or HOST:PORT, found \"/run/fpm.sock\"",
-            "14:1: api_key_file: without \"api_url\" there is nothing that it is for",
-            "18:1: address: it means nothing with runtime = \"lua\"",
+            "14:1: api_key_file: has no effect without \"api_url\"",
+            "18:1: address: has no effect with runtime = \"lua\"",
         ],
     );
 }

@@ -38,11 +38,11 @@ fn nothing_is_kept_unless_a_folder_is_named() {
 }
 
 #[test]
-fn mistakes_in_history_are_told() {
+fn invalid_history_settings_are_reported() {
     for (text, line) in [
         (
             "path = \"/nowhere/kept\"\n",
-            "4:8: path: there is no folder /nowhere",
+            "4:8: path: the folder /nowhere does not exist",
         ),
         (
             "path = \"api.lua\"\n",
@@ -82,7 +82,7 @@ fn mistakes_in_history_are_told() {
 }
 
 #[test]
-fn what_comes_to_nothing_is_warned_of() {
+fn ineffective_settings_are_warned_of() {
     for (text, ends) in [
         (
             format!("{REMEMBERS}[history]\nfsync = \"commit\"\n"),
@@ -90,7 +90,7 @@ fn what_comes_to_nothing_is_warned_of() {
         ),
         (
             "[history]\npath = \"kept\"\n".to_owned(),
-            "path: no [[namespace]] has history_size, so there is no history",
+            "path: no [[namespace]] has history_size, so no history is stored",
         ),
     ] {
         let config = good(&format!("{LISTEN}{text}"));

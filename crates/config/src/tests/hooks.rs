@@ -14,7 +14,7 @@ const ROUTE: &str = "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\n";
 const ROOMS: &str = "[[namespace]]\nname = \"room\"\nsubscribe = \"hook\"\npublish = \"hook\"\n";
 
 #[test]
-fn a_back_end_decides_on_what_it_has_urls_for() {
+fn hooks_exist_for_the_kinds_with_urls() {
     let hooks = "[hooks]\nsubscribe = \"http://127.0.0.1:9/s\"\npublish = \"http://[::1]/p\"\n\
                  rpc = \"http://localhost/r\"\nsecrets = [\"shh\"]\nclient_headers = [\"X-Token\"]\n";
     let config = good(&format!("{LISTEN}{ROUTE}{ROOMS}{hooks}"));
@@ -54,7 +54,7 @@ fn a_back_end_decides_on_what_it_has_urls_for() {
 }
 
 #[test]
-fn mistakes_in_hooks_are_told() {
+fn invalid_hooks_settings_are_reported() {
     says_after_listen(
         ROOMS,
         &[
@@ -65,9 +65,9 @@ fn mistakes_in_hooks_are_told() {
     says_after_listen(
         "[hooks]\nrpc = \"127.0.0.1:3000\"\ntimeout = \"1m\"\nheaders = [\"host\"]\nsubscrib = \"x\"\n",
         &[
-            "4:7: rpc: \"127.0.0.1:3000\" is no URL: relative URL without a base",
+            "4:7: rpc: \"127.0.0.1:3000\" is not a URL: relative URL without a base",
             "5:11: timeout: expected a duration from \"1ms\" to \"20s\", found \"1m\"",
-            "6:12: headers: this header is never passed on, found \"host\"",
+            "6:12: headers: this header can't be passed on, found \"host\"",
             "7:1: unknown directive \"subscrib\" in [hooks]; did you mean \"subscribe\"?",
         ],
     );
@@ -75,13 +75,13 @@ fn mistakes_in_hooks_are_told() {
         "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\n[route.hooks]\nconect = \"off\"\nrpc = \"no\"\n",
         &[
             "7:1: hooks: there are connect, refresh, subscribe, sub_refresh, publish, rpc, found \"conect\"; did you mean \"connect\"?",
-            "8:1: hooks: rpc: \"no\" is no URL: relative URL without a base",
+            "8:1: hooks: rpc: \"no\" is not a URL: relative URL without a base",
         ],
     );
 }
 
 #[test]
-fn what_comes_to_nothing_is_warned_of() {
+fn ineffective_settings_are_warned_of() {
     let url = "\"http://127.0.0.1/\"";
     for (text, ends) in [
         (
@@ -90,7 +90,7 @@ fn what_comes_to_nothing_is_warned_of() {
         ),
         (
             format!("[hooks]\nrpc = {url}\n"),
-            "rpc: no route has handler = \"centrifuge\", so it is never called",
+            "rpc: no route has handler = \"centrifuge\", so this hook is never called",
         ),
         (
             format!("{ROUTE}[hooks]\npublish = {url}\n"),

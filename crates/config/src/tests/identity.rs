@@ -128,7 +128,7 @@ fn the_rest_of_the_sections() {
 }
 
 #[test]
-fn what_is_risky_is_said() {
+fn risky_settings_are_warned_of() {
     let warns = |lines: &str, what: &str| {
         let config = good(&format!("{LISTEN}[jwt]\n{lines}\n"));
         let warnings: Vec<&str> = config.warnings.iter().map(|one| &*one.message).collect();
@@ -146,9 +146,28 @@ fn what_is_risky_is_said() {
         "previous_secret_env: the secret has 6 bytes",
     );
     warns("jwks = \"http://a.example/keys\"", "use https://");
-    warns(
-        "secret_env = \"S\"\ntoken = [\"cookie:t\"]",
-        "keep \"origins\"",
+}
+
+#[test]
+fn tokens_in_cookies_are_risky_for_pages_of_all_origins_only() {
+    let warnings = |origins: &str| {
+        let jwt = "[jwt]\nsecret_env = \"S\"\ntoken = [\"cookie:t\"]\n";
+        let warnings = good(&format!("{}{origins}\n{jwt}", route("jwt"))).warnings;
+        warnings
+            .iter()
+            .map(|one| one.message.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(warnings(""), Vec::<String>::new());
+    assert_eq!(
+        warnings("origins = [\"https://shop.example\"]"),
+        Vec::<String>::new()
+    );
+    let all = warnings("origins = [\"*\"]");
+    assert!(
+        all.iter()
+            .any(|one| one.contains("adds the token in a cookie")),
+        "{all:?}"
     );
 }
 
@@ -164,7 +183,7 @@ fn what_is_wrong() {
     says(
         &route("http://a.example/who"),
         &[
-            "6:12: identity: a back end that is asked is \"http:URL\": \"http:http://a.example/who\", found \"http://a.example/who\"",
+            "6:12: identity: an identity hook is configured as \"http:URL\": \"http:http://a.example/who\", found \"http://a.example/who\"",
         ],
     );
     says(
@@ -193,7 +212,7 @@ fn what_is_wrong() {
         (
             "secret_env = \"SHORT\"\nshort_secret = \"refuse\"",
             &[
-                "4:14: secret_env: the secret has 6 bytes; one of less than 32 can be guessed by trying: make one with `openssl rand -hex 32`",
+                "4:14: secret_env: the secret has 6 bytes; secrets of less than 32 bytes can be guessed: create one with `openssl rand -hex 32`",
             ],
         ),
         (
@@ -206,7 +225,7 @@ fn what_is_wrong() {
         ),
         (
             "secret_env = \"S\"\nprevious_secret_until = 1",
-            &["5:1: previous_secret_until: there is no previous secret"],
+            &["5:1: previous_secret_until: previous_secret is not set"],
         ),
         (
             "secret_env = \"S\"\n[subscription_jwt]\nissuer = [\"a\"]",
@@ -220,16 +239,16 @@ fn what_is_wrong() {
         ),
         (
             "jwks = \"keys.json\"",
-            &["4:8: jwks: \"keys.json\" is no URL: relative URL without a base"],
+            &["4:8: jwks: \"keys.json\" is not a URL: relative URL without a base"],
         ),
         (
             "jwks = \"https://ann:secret@a.example/\"",
-            &["4:8: jwks: name and password don't belong into a URL"],
+            &["4:8: jwks: a URL must not contain a name and password"],
         ),
         (
             "secret_env = \"S\"\ntoken = [\"bearer\", \"body\"]",
             &[
-                "5:20: token: it is \"bearer\", \"protocol\", \"query:NAME\", \"cookie:NAME\" or \"header:NAME\", found \"body\"",
+                "5:20: token: expected \"bearer\", \"protocol\", \"query:NAME\", \"cookie:NAME\" or \"header:NAME\", found \"body\"",
             ],
         ),
     ];
@@ -240,8 +259,8 @@ fn what_is_wrong() {
         "[identity_hook]\nheaders = [\"cookie\", \"a b\", \"X-Real-IP\", \"x-original-uri\"]\n",
         &[
             "4:22: headers: not a header name, found \"a b\"",
-            "4:29: headers: this header is never passed on, found \"X-Real-IP\"",
-            "4:42: headers: this header is never passed on, found \"x-original-uri\"",
+            "4:29: headers: this header can't be passed on, found \"X-Real-IP\"",
+            "4:42: headers: this header can't be passed on, found \"x-original-uri\"",
         ],
     );
 }
@@ -270,7 +289,7 @@ fn passwords() {
     );
     let relative = "6:12: identity: a PAM service is the name of a file in /etc/pam.d or an absolute path, found \"pam:rules/veche\"";
     says(&route("pam:rules/veche"), &[relative]);
-    let realm = "realm: it is made of visible ASCII characters and spaces, without \" and \\";
+    let realm = "realm: expected visible ASCII characters and spaces, without \" and \\";
     says_after_listen(
         "[pam]\nrealm = \"the \\\"chat\\\"\"\n",
         &[&format!("4:9: {realm}")],
@@ -279,7 +298,7 @@ fn passwords() {
     says(
         &sandboxed,
         &[
-            "8:12: identity: \"pam:veche\" does not go with server.sandbox, which prevents running programs and loading modules: use one of them",
+            "8:12: identity: \"pam:veche\" can't be combined with server.sandbox, which prevents running programs and loading modules",
         ],
     );
 }
@@ -296,7 +315,7 @@ fn the_library_is_looked_for_once() {
         crate::pam(&service, &library)
     };
     let missing = judged("/etc/there-are-no-such-rules").expect_err("no file");
-    assert!(missing.contains("there is no file"), "{missing}");
+    assert!(missing.contains("does not exist"), "{missing}");
     assert_eq!(count.get(), 0);
     for _ in 0..3 {
         // Any file that is on every machine.
@@ -316,7 +335,7 @@ fn a_check_has_time_for_the_modules_pause() {
 }
 
 #[test]
-fn passwords_are_not_sent_where_anybody_can_read_them() {
+fn passwords_require_an_encrypted_listener() {
     let on = |listen: &str| {
         let listen = format!("[[listen]]\naddress = \"0.0.0.0:8080\"\n{listen}");
         route("pam:veche").replace(LISTEN, &listen)
@@ -324,7 +343,7 @@ fn passwords_are_not_sent_where_anybody_can_read_them() {
     says(
         &on(""),
         &[
-            "6:12: identity: \"pam:veche\" makes clients send passwords, which could be read on the network at 0.0.0.0:8080: give that listener tls, or let it listen on 127.0.0.1, or name in trusted_proxies who has TLS in front of it",
+            "6:12: identity: \"pam:veche\" makes clients send passwords, which could be read on the network at 0.0.0.0:8080: give that listener tls, or let it listen on 127.0.0.1, or name the proxy that terminates TLS in trusted_proxies",
         ],
     );
     let warnings = good(&on("trusted_proxies = [\"10.0.0.0/8\"]\n")).warnings;

@@ -1,4 +1,4 @@
-//! `[[namespace]]`, and routes that tell positions.
+//! `[[namespace]]`, and routes with positions.
 
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ history_bytes = "1GiB"
 }
 
 #[test]
-fn mistakes_in_namespaces_are_told() {
+fn invalid_namespace_settings_are_reported() {
     says_after_listen(
         r##"[[namespace]]
 history_size = 7
@@ -104,11 +104,11 @@ positions = true
 "##,
         &[
             "3:1: [[namespace]] without \"name\", which is required",
-            "6:8: name: expected what stands before the \":\" of its channels, \"\" for channels without one, \"#\" for users' own or a pattern such as \"/users/:user\", found \"chat:1\"",
+            "6:8: name: expected the part of channel names before the \":\", \"\" for channels without one, \"#\" for users' own or a pattern such as \"/users/:user\", found \"chat:1\"",
             "10:1: unknown directive \"history_sise\" in [[namespace]]; did you mean \"history_size\"?",
-            "12:8: name: another [[namespace]] is called \"a\" already",
+            "12:8: name: another [[namespace]] is already called \"a\"",
             "13:12: recovery: expected \"missed\" or \"latest\", found \"all\"",
-            "18:15: outbox_full: clients with positions rely on receiving every publication; it has to be \"disconnect\"",
+            "18:15: outbox_full: clients with positions rely on receiving every publication: use \"disconnect\"",
             "22:1: positions: has no effect with handler \"echo\", only with \"push\", \"lua\", \"app\"",
         ],
     );
@@ -145,17 +145,17 @@ history_size = 7
 slow_consumer = "miss"
 "##,
         &[
-            "6:8: name: another [[namespace]] is called \"/users/:user\" already",
-            "7:12: wildcard: neither users' own channels, nor private ones, nor those of a pattern can be subscribed to with a wildcard",
-            "9:8: name: expected what stands before the \":\" of its channels, \"\" for channels without one, \"#\" for users' own or a pattern such as \"/users/:user\", found \"/users/\"",
-            "12:12: wildcard: neither users' own channels, nor private ones, nor those of a pattern can be subscribed to with a wildcard",
-            "14:17: slow_consumer: with history_size clients rely on receiving every publication",
+            "6:8: name: another [[namespace]] is already called \"/users/:user\"",
+            "7:12: wildcard: personal channels, private channels and channels of a pattern can't be subscribed to with a wildcard",
+            "9:8: name: expected the part of channel names before the \":\", \"\" for channels without one, \"#\" for users' own or a pattern such as \"/users/:user\", found \"/users/\"",
+            "12:12: wildcard: personal channels, private channels and channels of a pattern can't be subscribed to with a wildcard",
+            "14:17: slow_consumer: can't be combined with history_size: its clients rely on receiving every publication",
         ],
     );
 }
 
 #[test]
-fn a_reload_leaves_what_is_heard_together_as_it_is() {
+fn a_reload_does_not_change_wildcard_namespaces() {
     let with = |namespaces: &str| good(&format!("{LISTEN}{namespaces}"));
     let plain = with("[[namespace]]\nname = \"news\"\n");
     let heard = with("[[namespace]]\nname = \"news\"\nwildcard = true\n");
@@ -179,8 +179,8 @@ fn what_means_nothing_without_a_history_is_warned_of() {
     ));
     let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
     let endings = [
-        "history_bytes: without history_size there is no history",
-        "history_ttl: without history_size there is no history",
+        "history_bytes: has no effect without history_size",
+        "history_ttl: has no effect without history_size",
         "delta_publish: has no effect without delta",
     ];
     assert_eq!(warnings.len(), endings.len(), "{warnings:?}");
@@ -204,7 +204,7 @@ fn budgets_of_namespaces_are_parts_of_the_one_for_all() {
     let warnings = good(&two(all)).warnings;
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].to_string().ends_with(
-        "history_size: other namespaces have all of history_bytes in [limits] for themselves, so these channels have no history"
+        "history_size: other namespaces reserve all of history_bytes in [limits], so these channels have no history"
     ));
     says_after_listen(
         r##"[limits]
@@ -219,7 +219,7 @@ history_size = 1
 history_bytes = "6MiB"
 "##,
         &[
-            "12:17: history_bytes: with it the namespaces have 10485760 bytes for themselves, and history_bytes in [limits] is 9437184 for all channels",
+            "12:17: history_bytes: the namespaces now reserve 10485760 bytes in all, and history_bytes in [limits] allows 9437184 for all channels",
         ],
     );
 }

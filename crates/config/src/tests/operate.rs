@@ -1,4 +1,4 @@
-//! What operators set: secrets, users, the sandbox; and that their guide says what a reload can't change.
+//! Settings of operators: secrets, users, the sandbox; and the guide's list of settings that a reload can't change.
 
 use std::collections::BTreeSet;
 use std::fs;

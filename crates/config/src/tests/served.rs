@@ -17,8 +17,8 @@ fn served(root: &str) -> String {
 
 #[test]
 fn a_folder_that_is_served_holds_nothing_that_the_configuration_names() {
-    const WHY: &str = "clients could read what the configuration names:";
-    const OTHER: &str = "serve a folder that holds nothing else";
+    const WHY: &str = "clients could read files that the configuration names:";
+    const OTHER: &str = "serve a folder without them";
     for root in [".", "/etc/veche", "/"] {
         let found = problem(&served(root));
         assert!(found.starts_with(&format!("6:8: root: {WHY} ")), "{found}");
@@ -48,7 +48,7 @@ fn a_folder_that_is_served_holds_nothing_that_the_configuration_names() {
         ),
         (
             "[api]\nblocks = \"/srv/www/blocks\"\n",
-            "/srv/www/blocks (who is blocked)",
+            "/srv/www/blocks (blocked users)",
         ),
         (
             "[jwt]\nsecret_file = \"/srv/www/key.pem\"\n",
@@ -94,7 +94,7 @@ fn a_folder_that_is_served_holds_nothing_that_the_configuration_names() {
         found.contains("/etc/veche/chat/app.lua (a script)"),
         "{found}"
     );
-    // Beside it is another folder.
+    // A folder beside it is safe.
     good(&format!(
         "{LISTEN}{script}files = \"public\"\n{}",
         served("public")
@@ -111,7 +111,7 @@ fn warnings(lines: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_is_dangerous_together_is_told() {
+fn dangerous_combinations_are_warned_of() {
     let route = |lines: &str| {
         format!(
             "{LISTEN}[[route]]\npath = \"/\"\nhandler = \"push\"\nchannels = [\"a\"]\n{lines}\n"
@@ -162,7 +162,7 @@ fn what_is_dangerous_together_is_told() {
         told[0].starts_with("keys: it is also a key of [api]"),
         "{told:?}"
     );
-    // Of which one is a key's own file.
+    // One of these keys is in a file of its own.
     let told = warnings(&keys("{ file = \"exposed.key\" }", other));
     assert_eq!(
         told,

@@ -1,10 +1,10 @@
-//! `[[listen]] tls` and what belongs to it.
+//! `[[listen]] tls` and its related settings.
 
 use super::bad::says;
 use super::{checked, good};
 use crate::{CertificateOrigin, ClientCertificates, IdentitySource, ListenerTls, PairFiles};
 
-/// A listener that speaks TLS with these lines.
+/// A listener with TLS and these lines.
 fn listener(lines: &str) -> String {
     format!("[[listen]]\naddress = \"0.0.0.0:443\"\n{lines}\n")
 }
@@ -28,7 +28,7 @@ fn one_certificate_several_and_those_of_clients() {
     assert_eq!(config.listeners[0].tls, Some(expected));
     assert_eq!(config.warnings, []);
 
-    // A table of its own says the same.
+    // A separate table has the same meaning.
     let table = good(&listener(
         "[listen.tls]\ncertificate = \"good.pem\"\nkey = \"good.key\"",
     ));
@@ -49,7 +49,7 @@ fn one_certificate_several_and_those_of_clients() {
 }
 
 #[test]
-fn what_is_wrong_with_them() {
+fn invalid_settings_are_reported() {
     let certificate = "{ certificate = \"good.pem\", key = \"good.key\" }";
     let bad: &[(&str, &[&str])] = &[
         (
@@ -155,7 +155,7 @@ fn users_by_their_certificates() {
             route.replace("email", "mail").replace("/\"", "/x\"")
         ),
         &[
-            "8:12: identity: a certificate has \"mtls:cn\", \"mtls:email\", \"mtls:dns\" and \"mtls:uri\", found \"mtls:mail\"",
+            "8:12: identity: expected \"mtls:cn\", \"mtls:email\", \"mtls:dns\" or \"mtls:uri\", found \"mtls:mail\"",
         ],
     );
     let config = good(&format!(
@@ -172,9 +172,9 @@ fn users_by_their_certificates() {
     assert_eq!(identity.to_string(), "mtls:email");
 }
 
-/// What was warned of for plain listeners is no risk where clients prove who they are.
+/// The risks of plain listeners do not exist where clients show certificates.
 #[test]
-fn who_shows_a_certificate_needs_no_key() {
+fn client_certificates_replace_api_keys() {
     let internal =
         "role = \"internal\"\ntls = { certificate = \"good.pem\", key = \"good.key\" }\n";
     let warned = checked(&listener(internal)).expect_err("no keys");
@@ -256,13 +256,13 @@ fn certificates_that_are_ordered() {
         said,
         [
             "/etc/veche/veche.toml:3:1: allow: the authority of tls.acme uses addresses that are not public; allow all addresses",
-            "/etc/veche/veche.toml:4:7: tls: acme: the authority connects to port 443 of each name: it has to be forwarded to port 8443 here",
+            "/etc/veche/veche.toml:4:7: tls: acme: the authority connects to port 443 of each name: forward it to port 8443 of this machine",
         ]
     );
 }
 
 #[test]
-fn what_is_wrong_with_orders() {
+fn invalid_acme_settings_are_reported() {
     let long = format!("{}.example", "a".repeat(64));
     let bad: &[(&str, &[&str])] = &[
         (
@@ -275,7 +275,9 @@ fn what_is_wrong_with_orders() {
         ),
         (
             "tls = { acme = [\"a.example\"], key = \"good.key\" }",
-            &["3:7: tls: acme: it stands alone: the server gets certificate and key by itself"],
+            &[
+                "3:7: tls: acme: can't be combined with certificate and key, which the server obtains itself",
+            ],
         ),
         (
             "tls = { acm = [\"a.example\"] }",
@@ -286,13 +288,13 @@ fn what_is_wrong_with_orders() {
         (
             "tls = { acme = [\"*.example.org\"] }",
             &[
-                "3:7: tls: acme: \"*.example.org\": a wildcard can be proven by DNS only; list the names, or use the files of a client that does DNS-01",
+                "3:7: tls: acme: \"*.example.org\": a wildcard can only be validated by DNS; list the names, or use the files of an ACME client with DNS-01",
             ],
         ),
         (
             "tls = { acme = [\"192.0.2.1\", \"a.example\", \"A.example\"] }",
             &[
-                "3:7: tls: acme: \"192.0.2.1\": an address is not a name; use a host name",
+                "3:7: tls: acme: \"192.0.2.1\": this is an address; use a host name",
                 "3:7: tls: acme: \"a.example\" is listed twice",
             ],
         ),
@@ -304,16 +306,16 @@ fn what_is_wrong_with_orders() {
         ),
         (
             "[acme]\ndirectory = \"http://ca.example/dir\"",
-            &["4:13: directory: authorities speak https only, found \"http://ca.example/dir\""],
+            &["4:13: directory: authorities use https only, found \"http://ca.example/dir\""],
         ),
         (
             "[acme]\ndirectory = \"letsencrypt\"",
-            &["4:13: directory: \"letsencrypt\" is no URL: relative URL without a base"],
+            &["4:13: directory: \"letsencrypt\" is not a URL: relative URL without a base"],
         ),
         (
             "[acme]\ncontact = [\"a@example.org\", \"nobody\"]\nca = \"lost.pem\"",
             &[
-                "4:29: contact: it is a mail address such as \"ops@example.org\", found \"nobody\"",
+                "4:29: contact: expected a mail address such as \"ops@example.org\", found \"nobody\"",
                 "5:6: ca: /etc/veche/lost.pem: there is no such file",
             ],
         ),

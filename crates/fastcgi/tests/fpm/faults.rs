@@ -1,4 +1,4 @@
-//! Servers that are not there, or not what they should be.
+//! Servers that are unreachable or do not speak FastCGI.
 
 use std::io;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn params() -> Params {
     params
 }
 
-/// A server that answers each connection's first bytes by one of these, in order, and closes it.
+/// Starts a server that answers the first bytes of each connection with the next of these responses and closes it.
 async fn server(answers: Vec<Vec<u8>>) -> Client {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
@@ -40,7 +40,7 @@ fn answer(records: &[(record::Kind, &[u8])]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn nobody_listens() {
+async fn no_server_listens() {
     let client = Client::new(
         "unix:/nowhere/fpm.sock".parse().expect("an address"),
         LIMITS,
@@ -61,7 +61,7 @@ async fn nobody_listens() {
 }
 
 #[tokio::test]
-async fn what_is_no_response() {
+async fn invalid_responses_fail() {
     use record::Kind::{EndRequest, Params as OfParams, Stdout};
     let head: &[u8] = b"Content-Type: text/plain\r\n\r\nhello";
     let complete: &[u8] = &[0; 8];
@@ -83,9 +83,9 @@ async fn what_is_no_response() {
         ),
         (
             answer(&[(Stdout, b"hello"), (EndRequest, complete)]),
-            "end of its headers",
+            "headers have no end",
         ),
-        (answer(&[(EndRequest, complete)]), "end of its headers"),
+        (answer(&[(EndRequest, complete)]), "headers have no end"),
         (cut_off[..cut_off.len() - 1].to_vec(), "ended before"),
         (Vec::new(), "ended before"),
     ];

@@ -1,4 +1,4 @@
-//! The client against Debian's php-fpm with two processes, and against servers that misbehave.
+//! Tests of the client against Debian's php-fpm with two processes, and against misbehaving servers.
 
 mod faults;
 mod pool;

@@ -73,7 +73,7 @@ async fn parameters_that_fill_records_arrive() {
         .params([])
         .expect("short ones");
     params.push("X_DO", b"server").expect("a short one");
-    // Together 260 KB: those in the middle would straddle records.
+    // Together 260 KB: without splitting, pairs in the middle would straddle records.
     let lengths = [40_000, 40_000, 65_500, 127, 128, 50_000, 65_516];
     for (number, length) in lengths.into_iter().enumerate() {
         params
@@ -95,7 +95,7 @@ async fn parameters_that_fill_records_arrive() {
 }
 
 #[tokio::test]
-async fn a_status_and_headers_come_back() {
+async fn status_and_headers_are_returned() {
     let Some(fpm) = start("status", "") else {
         return;
     };
@@ -169,7 +169,7 @@ async fn a_response_beyond_the_limit_ends_the_request() {
 }
 
 #[tokio::test]
-async fn a_script_that_is_not_there_is_said() {
+async fn a_missing_script_is_reported() {
     let Some(fpm) = start("missing", "") else {
         return;
     };

@@ -1,4 +1,4 @@
-//! A php-fpm of a test, with scripts of its own.
+//! A php-fpm for a test, with scripts of its own.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,13 +17,13 @@ pub(crate) const LIMITS: Limits = Limits {
     log_bytes_max: 64 << 10,
 };
 
-/// Limits with connections that are kept.
+/// Limits with idle connections.
 pub(crate) const KEPT: Limits = Limits {
     idle_timeout: Duration::from_secs(2),
     ..LIMITS
 };
 
-/// Does what the parameter `X_DO` says.
+/// A script that executes the action in the parameter `X_DO`.
 const SCRIPT: &str = r#"<?php
 ini_set('display_errors', '0');
 $body = file_get_contents('php://input');
@@ -35,17 +35,17 @@ switch ($_SERVER['X_DO'] ?? '') {
     case 'stderr': for ($i = 0; $i < 4000; $i++) { error_log(str_repeat('e', 100)); } echo 'logged'; break;
     case 'flood': echo str_repeat('x', (int) $body); break;
     case 'status': http_response_code(404); header('X-Two: 1'); header('X-Two: 2', false); echo 'no'; break;
-    case 'finish': echo 'early'; fastcgi_finish_request(); usleep(300000); break;
+    case 'finish': echo 'early'; fastcgi_finish_request(); usleep(3000000); break;
     case 'kill': exec('kill -9 ' . getmypid()); break;
     case 'fatal': str_repeat('x', 1 << 40); break;
 }
 "#;
 
-/// Answers before it reads the body.
+/// Responds before it reads the body.
 const EAGER: &str =
     "<?php echo str_repeat('y', 4 << 20); flush(); echo strlen(file_get_contents('php://input'));";
 
-/// Starts a php-fpm whose pool has these lines too; `None` where none is installed, after a line that says so.
+/// Starts a php-fpm whose pool has these lines too; `None` if php-fpm is not installed, which it prints.
 pub(crate) fn start(name: &str, pool: &str) -> Option<Fpm> {
     let fpm = Fpm::start(&format!("client-{name}"), pool);
     match &fpm {
@@ -63,7 +63,7 @@ impl Fpm {
         Client::new(Address::Unix(self.socket()), limits)
     }
 
-    /// Has the script do one thing.
+    /// Makes the script perform one action.
     pub(crate) async fn ask(
         &self,
         client: &Client,
@@ -75,7 +75,7 @@ impl Fpm {
             .await
     }
 
-    /// The same, where it has to succeed.
+    /// Like `ask`, for an action that must succeed.
     pub(crate) async fn text(&self, client: &Client, what: &str, body: &[u8]) -> String {
         let response = self.ask(client, what, body).await.expect(what);
         String::from_utf8(response.body).expect("text")

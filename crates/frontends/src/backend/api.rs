@@ -64,7 +64,7 @@ impl ApiCall for BackendCall {
         };
         let name = below.trim_matches('/');
         if name == "socket" {
-            let why = "this path speaks WebSocket";
+            let why = "this path requires a WebSocket";
             return Err(Refusal::new(Status::UPGRADE_REQUIRED, why));
         }
         Self::of(head, ApiMethod::of(name), publisher)
@@ -128,7 +128,7 @@ impl BackendCall {
         let has_body =
             head.framing != Framing::None || head.header_bytes("content-length").is_some();
         if head.method == Verb::Post && !has_body && method.takes_body() {
-            let why = "this call takes a JSON object, with its Content-Length";
+            let why = "this call requires a JSON object with Content-Length";
             return Err(api_error::of_api(
                 Status::LENGTH_REQUIRED,
                 ErrorCode::BadRequest,
@@ -143,7 +143,7 @@ impl BackendCall {
                 } else {
                     "POST"
                 };
-                let why = format!("this call takes {allow}");
+                let why = format!("this call requires {allow}");
                 return Err(api_error::of_api(
                     Status::METHOD_NOT_ALLOWED,
                     ErrorCode::BadRequest,

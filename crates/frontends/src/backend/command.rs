@@ -154,7 +154,7 @@ pub struct PublishCommand<'a> {
     pub data: Option<PublishData<'a>>,
     /// Publish options that differ from the default.
     pub options: Option<Arc<PublishOptions>>,
-    /// Whether an answer is requested where answers are optional.
+    /// Whether a reply is requested where replies are optional.
     pub ack: bool,
     /// The caller's id for the answer: compact JSON text, a number or a string.
     pub id: Option<&'a str>,
@@ -231,7 +231,7 @@ fn answer_id(id: &RawValue) -> Result<&str, BadCommand> {
     let is_start = |sign: char| sign == '"' || sign == '-' || sign.is_ascii_digit();
     match id.len() <= 128 && id.starts_with(is_start) {
         true => Ok(id),
-        false => bad("\"id\" is a number or a string of at most 126 bytes"),
+        false => bad("\"id\" must be a number or a string of at most 126 bytes"),
     }
 }
 
@@ -271,7 +271,7 @@ fn options(
     for (name, text) in [("idempotency_key", key), ("version_epoch", version_epoch)] {
         if text.is_some_and(|text| text.0.is_empty() || text.0.len() > OPTION_BYTES_MAX) {
             return Err(BadCommand::new(format!(
-                "\"{name}\" has 1 to {OPTION_BYTES_MAX} bytes"
+                "\"{name}\" must have 1 to {OPTION_BYTES_MAX} bytes"
             )));
         }
     }
@@ -304,7 +304,7 @@ fn info(
         .sum();
     if tags.len() > TAGS_MAX || bytes > TAGS_BYTES_MAX {
         return Err(BadCommand::new(format!(
-            "\"tags\" has at most {TAGS_MAX} names, and {TAGS_BYTES_MAX} bytes in all"
+            "\"tags\" may have at most {TAGS_MAX} names and {TAGS_BYTES_MAX} bytes in all"
         )));
     }
     let boxed = |text: &JsonText<'_>| text.0.as_ref().into();
@@ -472,7 +472,10 @@ mod tests {
             (r#"{"users":[],"data":1}"#, "1 to 1024"),
             (r#"{"user":7,"data":1}"#, "expected a string"),
             (r#"{"user":"u","data":"\ud800"}"#, ""),
-            (r#"{"user":"u","data":1,"id":{}}"#, "\"id\" is a number"),
+            (
+                r#"{"user":"u","data":1,"id":{}}"#,
+                "\"id\" must be a number",
+            ),
             ("[1]", "expected a JSON object"),
         ] {
             let error = pushed(line).unwrap_err();
@@ -547,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_are_read_as_they_are_said_and_nothing_is_none() {
+    fn publish_options_are_parsed() {
         for plain in [
             r#"{"channel":"c","data":1}"#,
             r#"{"channel":"c","data":1,"tags":{},"skip_history":false,"delta":false}"#,

@@ -43,7 +43,7 @@ pub const EXCHANGES_MAX: usize = 1024;
 pub enum Rejection {
     /// The command is invalid.
     Bad(BadCommand),
-    /// It is rejected for now.
+    /// The publication is rejected for now.
     Busy(PublishError),
 }
 
@@ -122,7 +122,7 @@ impl Backend {
 
     /// Executes a publish command.
     ///
-    /// `answered`: whether an answer is to be written. To be called only while nothing is unfinished and this is not
+    /// `answered`: whether a reply is written. Must be called only while no operation is unfinished and this is not
     /// [full](Backend::is_full).
     pub fn publish(
         &mut self,
@@ -256,7 +256,7 @@ impl Backend {
             // The others have it in force before they close his connections.
             nodes::block(block, None, &mut shared.requests);
         }
-        // In force by now: who comes after that is not let in.
+        // In force by now: later connections are rejected.
         let (code, reason) = CloseCode::Blocked.parts();
         let reason = Arc::from(reason);
         let closing = AddressedCommand {
@@ -510,7 +510,7 @@ impl Backend {
         exchange.open = exchange.open.saturating_sub(1);
     }
 
-    /// Writes the next complete answer as one JSON object with its result under this key; returns `false` if there is
+    /// Writes the next complete reply as one JSON object with its result under this key; returns `false` if there is
     /// none.
     pub fn write_answer(&mut self, out: &mut Vec<u8>, key: &str) -> bool {
         let Some(exchange) = self.exchanges.front().filter(|exchange| exchange.open == 0) else {
@@ -523,14 +523,14 @@ impl Backend {
         true
     }
 
-    /// Returns whether everything is answered; answers may be left to take. Visits each exchange once over all calls.
+    /// Returns whether all exchanges are answered, even if their replies are not taken yet. All calls together visit each exchange once.
     pub(crate) fn is_answered(&mut self) -> bool {
         let rest = self.exchanges.range(self.complete..);
         self.complete += rest.take_while(|exchange| exchange.open == 0).count();
         self.complete == self.exchanges.len()
     }
 
-    /// Takes all answers once they are complete.
+    /// Takes all replies once they are complete.
     pub(crate) fn take_answers(&mut self) -> Option<VecDeque<Exchange>> {
         if !self.is_answered() {
             return None;
@@ -540,7 +540,7 @@ impl Backend {
         Some(std::mem::take(&mut self.exchanges))
     }
 
-    /// Adds an exchange whose answer is written in order, once `pending_acknowledgements` homes have answered.
+    /// Adds an exchange whose reply is written in order, once `pending_acknowledgements` homes have acknowledged.
     fn begin_exchange(&mut self, id: Option<&str>, open: u32, content: ExchangeState) {
         self.exchanges.push_back(Exchange {
             id: id.map(Into::into),
@@ -561,7 +561,7 @@ impl Backend {
 
     #[expect(
         clippy::too_many_arguments,
-        reason = "the hot path: nothing is gathered into a struct first"
+        reason = "on the hot path, arguments are not collected into a struct"
     )]
     fn publish_one(
         &mut self,
@@ -653,7 +653,7 @@ impl Backend {
                 .exchange
                 .map(|number| (session, ticket(number, job.next)));
             let Ok(channel) = ChannelName::new(target) else {
-                unreachable!("checked when the job was made")
+                unreachable!("checked when the job was created")
             };
             let (hub, ports) = (&mut shared.hub, &mut shared.requests);
             match hub.publish(

@@ -37,7 +37,7 @@ pub(crate) struct LineStage {
 /// Whether the peer has proved to be a back end.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Phase {
-    /// Only empty lines so far.
+    /// Only empty lines were received so far.
     #[default]
     Unknown,
     /// The first line was a JSON object.
@@ -81,7 +81,7 @@ impl LineStage {
             self.searched = 0;
             let progress = self.line(id, &rest[..length], shared);
             taken += length + 1;
-            // Written answers count as queued and make room for further commands.
+            // Written replies count as queued and make room for further commands.
             self.write_answers(id, shared);
             if self.phase == Phase::Over {
                 break NextStep::End;

@@ -1,4 +1,4 @@
-//! How a connection ends: with a Close frame, after what is under way, or at once.
+//! The end of a connection: with a Close frame, after pending requests, or at once.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ impl Connection {
         self.unblock_if_closed(id, shared);
     }
 
-    /// Tells the session that publications of a channel were lost and can't be recovered.
+    /// Notifies the session that publications of a channel were lost and can't be recovered.
     pub fn handle_lost_history(&mut self, id: ConnectionId, channel: &str, shared: &mut Context) {
         match &mut self.stage {
             Stage::Socket(socket) => {
@@ -214,7 +214,7 @@ impl Connection {
         }
     }
 
-    /// After the peer's FIN, ends the connection once everything it requested was answered.
+    /// After the peer's FIN, ends the connection once all of its requests were answered.
     pub(super) fn finish_after_end(&mut self, id: ConnectionId, shared: &mut Context) {
         if let Stage::Lines(lines) = &self.stage {
             // The last line may lack its terminator, as in `printf … | nc`.

@@ -19,7 +19,7 @@ pub use forwarded::{BadForwardedHeader, ClientAddress};
 pub struct NetworkRules {
     /// If not empty, only these networks are admitted.
     pub allow: Vec<IpNet>,
-    /// These networks are denied, even if they are allowed.
+    /// Networks that are denied, even if `allow` includes them.
     pub deny: Vec<IpNet>,
 }
 
@@ -42,7 +42,7 @@ pub struct ListenerAccess {
     pub networks: NetworkRules,
     /// Networks of proxies whose client addresses are trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// The header in which they send it.
+    /// The header that contains the client's address.
     pub client_address: ClientAddress,
     /// Each connection begins with a PROXY protocol header, which only trusted proxies may send.
     pub proxy_protocol: bool,
@@ -225,7 +225,8 @@ mod tests {
         };
         let plain = access(false, Hosts::Loopback);
         let strict = access(true, Hosts::Listed(vec!["a".into()]));
-        // Trusted; may send a PROXY header, plain and strict; admitted; answers to a foreign name, plain and strict.
+        // Columns: trusted; may send a PROXY header, plain and strict; admitted; accepts an unknown host name, plain
+        // and strict.
         for (peer, expected) in [
             ("192.0.2.7", [true, true, true, true, true, false]),
             ("::ffff:192.0.2.7", [true, true, true, true, true, false]),

@@ -24,7 +24,7 @@ pub const QUEUED_BYTES_HIGH: usize = 64 << 10;
 pub enum MaybeDeferred<T> {
     /// The result is available.
     Ready(T),
-    /// It follows exactly once in [`Requests::app_answers`](crate::Requests::app_answers), unless [`Apps::gone`] comes first:
+    /// It follows exactly once in [`Requests::app_answers`](crate::Requests::app_answers), unless [`Apps::abandoned`] comes first:
     /// as a whole, or as head, chunks and end, in this order.
     Deferred,
 }
@@ -66,13 +66,13 @@ pub enum AppBody {
 }
 
 /// A file as the body of a response, whose headers replace the file's own. For GET with status 200, ranges and
-/// conditions apply. If the file is missing or unreadable, the response says so, and its own status and headers are
+/// conditions apply. If the file is missing or unreadable, the response reports it, and its own status and headers are
 /// dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppFile {
     /// The folder that contains it; nothing outside is served.
     pub root: Arc<Path>,
-    /// Its path below the folder, valid for [`static_files::is_safe_path`](crate::http::static_files::is_safe_path).
+    /// The path below the folder, valid for [`static_files::is_safe_path`](crate::http::static_files::is_safe_path).
     pub relative: String,
 }
 
@@ -96,9 +96,9 @@ pub enum AppAnswer {
     Head(AppResponseHead),
     /// A part of the response.
     Chunk {
-        /// Written as it is; may be empty.
+        /// The body, written unchanged; may be empty.
         data: Vec<u8>,
-        /// Whether [`Apps::written`] is to be called when there is room for more.
+        /// Whether to call [`Apps::written`] when there is room for more.
         asks: bool,
     },
     /// The end of the response.
@@ -108,7 +108,7 @@ pub enum AppAnswer {
     },
 }
 
-/// Why an application's answer is no longer needed.
+/// The reason why an application's response is no longer needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AbandonReason {
     /// The connection has ended or failed.

@@ -18,7 +18,7 @@ use crate::context::worker_context::Context;
 pub enum HandlerProgress {
     /// The handler has ended.
     Done,
-    /// It is suspended. The session gets no further message until its id is in [`Context::app_ready`].
+    /// The handler is suspended. The session gets no further message until its id is in [`Context::app_ready`].
     Suspended,
 }
 
@@ -107,11 +107,12 @@ pub trait Apps: std::any::Any {
         shared: &mut Context,
     ) -> MaybeDeferred<AppResponse>;
 
-    /// Handles that there is room after an answer part that asked for it. Called once for all that asked.
+    /// Handles that the outbox has room again after a part of a response. Called once for all parts that waited.
     fn written(&mut self, app: AppId, id: ConnectionId, shared: &mut Context);
 
     /// Handles the opening of a connection that this application dialed: the first call for its id. Later calls are
-    /// those of a session: `message`, `drained`, `closed`. Returns `None` if it is no longer wanted; it is then closed.
+    /// those of a session: `message`, `drained`, `closed`. Returns `None` if the connection is no longer needed; it is
+    /// then closed.
     fn client_opened(
         &mut self,
         app: AppId,

@@ -101,7 +101,7 @@ impl ContentCoding {
     /// All codings, the usually smaller first.
     pub const ALL: [Self; 2] = [Self::Brotli, Self::Gzip];
 
-    /// Returns its name in `Accept-ContentCoding`, `FileContent-ContentCoding` and the configuration.
+    /// Returns its name in `Accept-Encoding`, `Content-Encoding` and the configuration.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -119,7 +119,7 @@ impl ContentCoding {
         }
     }
 
-    /// Returns whether a coding of `Accept-ContentCoding` is this one; names are case-insensitive (section 8.4.1).
+    /// Returns whether a coding of `Accept-Encoding` is this one; names are case-insensitive (section 8.4.1).
     pub(crate) fn is_called(self, coding: &str) -> bool {
         coding.eq_ignore_ascii_case(self.name())
             // Section 8.4.1.3.

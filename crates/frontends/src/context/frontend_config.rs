@@ -32,7 +32,7 @@ pub struct FrontendListener {
     pub role: ListenerRole,
     /// Whether connections use TLS.
     pub is_tls: bool,
-    /// Which peers may connect.
+    /// The peers that may connect.
     pub access: ListenerAccess,
     /// Its routes; empty for [`ListenerRole::Push`].
     pub router: Router,
@@ -47,9 +47,9 @@ pub struct ConnectionLimits {
     pub handshake_timeout_ms: u64,
     /// From the end of a request's head to the end of its body.
     pub body_timeout_ms: u64,
-    /// Between two requests of a kept-alive connection.
+    /// The time limit between two requests of a kept-alive connection.
     pub idle_timeout_ms: u64,
-    /// Without a message in either direction on an open session; 0: unlimited while it answers pings.
+    /// The longest time without a message in either direction on an open session; 0: unlimited while it answers pings.
     pub session_idle_timeout_ms: u64,
     /// Without progress while bytes wait to be sent.
     pub write_timeout_ms: u64,
@@ -96,7 +96,7 @@ impl Default for ConnectionLimits {
 pub struct FrontendConfig {
     /// Listeners in the order of their indexes.
     pub listeners: Vec<FrontendListener>,
-    /// By the index that routers return.
+    /// The routes, by the index that routers return.
     pub routes: Vec<Arc<Route>>,
     /// Limits of every connection.
     pub limits: ConnectionLimits,
@@ -146,7 +146,7 @@ impl FrontendConfig {
             return (!is_page).then(PublisherKey::default);
         }
         let mut shown = api_keys(head);
-        // With two keys, one may be valid and the other added by a proxy.
+        // Of two keys, one may be valid and the other added by a proxy.
         match (shown.next(), shown.next()) {
             (Some(key), None) => number_of(&key, &self.api_keys).map(PublisherKey::with_key),
             _ => None,

@@ -3,8 +3,8 @@
 //! A session of Centrifugo's protocol asks before it executes a command if its route has [`HookTargets`] for it. The
 //! [`HookRequest`] is plain data: it leaves through [`Requests::questions`](crate::Requests::questions), and the worker sends it
 //! after the call. The [`HookDecision`] returns with the session, which may be gone by then, and the request's number,
-//! through [`Connection::judged`](crate::Connection::judged). Meanwhile the command waits as bytes, with those behind
-//! it ([`WaitReason::HookDecision`](crate::WaitReason::Verdict)); then it is parsed again, with the decision. So no parsed state is
+//! through [`Connection::handle_hook_decision`](crate::Connection::handle_hook_decision). Meanwhile the command waits as bytes, with those behind
+//! it ([`WaitReason::HookDecision`](crate::WaitReason::HookDecision)); then it is parsed again, with the decision. So no parsed state is
 //! held, and changes in between count. No other client waits.
 //!
 //! # Adding a target
@@ -34,7 +34,7 @@ use veche_hub::{ConnectionId, Payload, PayloadKind};
 use veche_proto::http::Head;
 use veche_types::AppId;
 
-/// What a request is about.
+/// The kind of command that a hook decides on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HookKind {
     /// The user of a client without a token, and its channels.
@@ -49,7 +49,7 @@ pub enum HookKind {
     Publish,
     /// The result of a method.
     Rpc,
-    /// A message without a reply: the client learns nothing of the decision, unless that closes it.
+    /// A message without a reply: the client does not learn the decision, unless it closes the connection.
     Message,
     /// The end of a connected client. The decision is ignored.
     Disconnect,
@@ -148,8 +148,8 @@ pub struct HookTargets {
     app: Option<(HookTarget, Arc<HookKinds>)>,
     /// Lower-case names of the handshake headers included in requests.
     pub headers: Vec<String>,
-    /// Those of them that a client may also send in its connect command, since pages can't set headers of a WebSocket.
-    /// Headers of the handshake take precedence.
+    /// The headers among them that a client may also send in its connect command, since pages can't set headers of a
+    /// WebSocket. Headers of the handshake take precedence.
     pub emulated: Vec<String>,
 }
 
@@ -181,7 +181,7 @@ pub struct HookRequestId(pub u32);
 pub struct HookRequest {
     /// The id of the session.
     pub session: ConnectionId,
-    /// Its number within the session.
+    /// The number of the request within the session.
     pub id: HookRequestId,
     /// The target of the request.
     pub target: HookTarget,
@@ -210,7 +210,7 @@ pub struct HookRequest {
 pub struct HookCaller {
     /// The id of the connection.
     pub client: Box<str>,
-    /// Its transport: `websocket`, `http_stream` or `sse`.
+    /// The client's transport: `websocket`, `http_stream` or `sse`.
     pub transport: &'static str,
     /// The encoding of its messages.
     pub encoding: Encoding,
@@ -308,14 +308,14 @@ pub enum HookDecision {
         /// From 3000 to 4999, an application's own from 4000 on. SDKs reconnect except after 3500 to 3999 and 4500 to
         /// 4999.
         code: u16,
-        /// For people; at most 123 bytes reach the client.
+        /// A text for people; at most 123 bytes are sent to the client.
         reason: Box<str>,
     },
     /// No decision: the command fails with error 100, which is temporary.
     Failed,
 }
 
-/// What is granted; fields that do not concern the kind are ignored.
+/// The permissions and options granted; fields that do not apply to the kind are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HookGrant {
     /// [`HookKind::Connect`]: the user; empty for anonymous.
@@ -374,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_application_decides_before_the_back_end_on_what_it_has_handlers_for() {
+    fn an_application_decides_before_the_back_end_where_it_has_handlers() {
         let kinds = Arc::new(HookKinds::default());
         let mut deciders = HookTargets::default();
         let by_back_end = HookTarget::BackEnd(BackEndId(1));
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn only_chosen_headers_are_told_and_those_of_the_request_come_first() {
+    fn only_configured_headers_are_passed_on_and_those_of_the_request_win() {
         let mut asker = asker(&["cookie", "x-custom", "x-said"]);
         assert_eq!(asker.headers.len(), 2, "{:?}", asker.headers);
         assert_eq!(header(&asker, "cookie"), [b"c=1"]);

@@ -32,7 +32,7 @@ pub const USER_BYTES_MAX: usize = 254;
 /// How a route determines the user.
 #[derive(Clone, Debug)]
 pub enum Identity {
-    /// Not at all: connections are anonymous and can't be pushed to by user.
+    /// No user: connections are anonymous, and pushes to users don't reach them.
     None,
     /// `?NAME=` of the handshake's target.
     Query(String),
@@ -57,27 +57,27 @@ pub struct Authenticated {
     pub user: Option<String>,
     /// The expiring identity, if any.
     pub lease: Option<Box<IdentityLease>>,
-    /// All claims of its token.
+    /// All claims of the token.
     pub claims: Option<Box<Map<String, Value>>>,
-    /// The [`disconnect_count`](crate::Process::endings) when authentication began.
+    /// The [`disconnect_count`](crate::Process::disconnect_count) when authentication began.
     pub disconnects_seen: Option<u64>,
 }
 
 /// An identity from a token or hook, which may expire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityLease {
-    /// Its user; an application may have given the session another one.
+    /// The token's user; an application may have assigned another user to the session.
     pub user: String,
-    /// How long it is valid.
+    /// The validity of the identity.
     pub validity: Validity,
-    /// It can't be renewed by a token.
+    /// Whether no token can renew the identity.
     pub is_final: bool,
 }
 
-/// How long something granted is valid.
+/// The validity of a granted permission or identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Validity {
-    /// Milliseconds since 1970, as [`Ready::wall_ms`]; `None`: indefinitely.
+    /// Milliseconds since 1970, as [`Now::wall_ms`](crate::Now::wall_ms); `None`: indefinitely.
     pub until_ms: Option<u64>,
     /// The part of it that allows for clock differences; clients are sent an end that is earlier by this.
     pub leeway_ms: u64,
@@ -154,7 +154,7 @@ impl CertificateNames {
     }
 }
 
-/// What authentication needs of the worker.
+/// The parts of the worker that authentication needs.
 #[derive(Clone, Copy)]
 pub(crate) struct IdentityChecks<'a> {
     /// Knows banned users and revoked tokens.

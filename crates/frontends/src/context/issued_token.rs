@@ -8,10 +8,10 @@ pub use veche_nodes::{Ban, BanError};
 /// The claims that determine whether a token was revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IssuedToken<'a> {
-    /// Its user, if any.
+    /// The token's user, if any.
     pub user: Option<&'a str>,
-    /// Its `jti` claim, if any.
+    /// The token's `jti` claim, if any.
     pub id: Option<&'a str>,
-    /// Its `iat`, in seconds since 1970.
+    /// The token's `iat`, in seconds since 1970.
     pub issued_at_s: Option<u64>,
 }

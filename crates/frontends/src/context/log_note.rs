@@ -19,7 +19,7 @@ pub struct LogNote {
 /// The importance of a log message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoteLevel {
-    /// A peer's mistake that was answered.
+    /// A peer's mistake that was answered with an error.
     Info,
     /// A limit was reached.
     Warn,

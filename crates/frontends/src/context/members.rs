@@ -23,7 +23,7 @@ impl Context {
         }))
     }
 
-    /// Returns the id of a connection whose protocol has none: no other connection to any node has it.
+    /// Returns an id for a connection whose protocol has none; it is unique across all nodes.
     pub(crate) fn connection_id(&self, id: ConnectionId) -> Box<str> {
         let worker = self.hub.worker().0;
         let (index, generation) = (id.index, id.generation);

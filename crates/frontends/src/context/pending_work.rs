@@ -3,8 +3,8 @@
 use crate::context::worker_context::{Context, Requests};
 
 impl Requests {
-    /// Returns nonempty queues and counters with their sizes. There are none once the worker has finished its work and
-    /// all mail is processed.
+    /// Returns nonempty queues and counters with their sizes. All are empty once the worker has finished its work and
+    /// all messages are processed.
     pub fn queue_lengths(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let lanes = || self.mailer.lanes.iter();
         let outgoing = lanes().map(|lane| lane.outgoing.len()).sum::<usize>();

@@ -69,7 +69,7 @@ pub trait Process {
         let _ = id;
         false
     }
-    /// How often a user's connections were ended so far, by the word of a back end.
+    /// Returns the number of times that a back end has ended the user's connections.
     fn disconnect_count(&self) -> u64 {
         0
     }
@@ -81,14 +81,14 @@ pub trait Process {
     fn disconnect_client(&self, user: &str, client: &str) {
         let _ = (user, client);
     }
-    /// Returns whether the user was disconnected after [`disconnect_count`](Self::endings) had the given value, so that an
+    /// Returns whether the user was disconnected after [`disconnect_count`](Self::disconnect_count) had the given value, so that an
     /// authentication begun before is void. `client` is the connection's id, empty if it has none yet.
     fn is_disconnected_since(&self, user: &str, endings: u64, client: &str) -> bool {
         let _ = (user, endings, client);
         false
     }
     /// Unsubscribes a user from a channel, on all connections or on the one with this id; counts in
-    /// [`disconnect_count`](Self::endings).
+    /// [`disconnect_count`](Self::disconnect_count).
     fn unsubscribe_user(&self, user: &str, channel: &str, client: Option<&str>) {
         let _ = (user, channel, client);
     }

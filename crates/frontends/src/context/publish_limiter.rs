@@ -33,7 +33,7 @@ impl PublisherKey {
 /// Why a valid command is rejected for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PublishError {
-    /// Its caller exceeded the publish rate.
+    /// The caller exceeded the publish rate.
     #[error("publish rate limit of this key exceeded: retry in {} s", wait_ms.div_ceil(1000).max(1))]
     RateLimited {
         /// Milliseconds until it may publish again.

@@ -98,7 +98,7 @@ impl SharedRateMeter {
     /// Takes `amount` if the rate permits it now.
     ///
     /// # Errors
-    /// Returns the milliseconds until it permits it, unless others take from it first.
+    /// Returns the milliseconds until the rate permits it, unless others take from it first.
     pub fn take(&self, rate: &Rate, amount: u64, now_ms: u64) -> Result<(), u64> {
         let mut paid_at_ns = self.0.load(Relaxed);
         loop {

@@ -9,17 +9,17 @@ pub struct RateLimits {
     pub messages: Option<Rate>,
     /// Inflated payload bytes per connection.
     pub bytes: Option<Rate>,
-    /// How excess messages are handled.
+    /// The handling of excess messages.
     pub over_limit: OverLimit,
 }
 
 /// How messages over the limit are handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OverLimit {
-    /// They wait, as does all later input, until the client's socket is full.
+    /// Messages wait, as does all later input, until the client's socket is full.
     #[default]
     Delay,
-    /// They are dropped and counted.
+    /// Messages over the limit are dropped and counted.
     Drop,
     /// The connection is closed with 1008.
     Close,
@@ -45,7 +45,7 @@ pub(crate) enum RateDecision {
     Allow,
     /// Process it; later input waits until `wait_until_ms`.
     AllowThenWait,
-    /// It has to wait until then and is not counted yet.
+    /// The message has to wait until then and is not counted yet.
     Wait,
     Drop,
     Close,
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_fast_is_dropped_or_ends_it() {
+    fn messages_over_the_rate_are_dropped_or_close_the_connection() {
         for (over, expected) in [
             (OverLimit::Drop, RateDecision::Drop),
             (OverLimit::Close, RateDecision::Close),

@@ -76,7 +76,7 @@ impl RouteHandler {
 /// A validated `[[route]]` of the configuration.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// As written: `/ws`, `/room/:id`, `/app/*`.
+    /// The path as configured: `/ws`, `/room/:id`, `/app/*`.
     pub path: String,
     /// Upper-case methods; empty for all that the handler supports.
     pub methods: Vec<String>,
@@ -98,7 +98,7 @@ pub struct Route {
     pub message_limits: websocket::MessageLimits,
     /// Rate limits of clients; `Never`: unlimited.
     pub rate_limits: Option<RateLimits>,
-    /// What happens with clients that read too slowly; `Never`: they are disconnected.
+    /// How publications are dropped for clients that read too slowly; `Never`: such clients are disconnected.
     pub drop_policy: Option<DropPolicy>,
     /// Clients receive the position of each publication and may recover with it. Excludes `drop_policy`.
     pub has_positions: bool,

@@ -43,7 +43,7 @@ impl<'a> SessionContext<'a> {
     pub(crate) fn route(&self) -> &'a Arc<Route> {
         match self.route {
             Some(route) => route,
-            None => unreachable!("clients of a protocol have come by a route"),
+            None => unreachable!("every protocol client has a route"),
         }
     }
 
@@ -58,7 +58,7 @@ impl<'a> SessionContext<'a> {
     }
 }
 
-/// What happens next with the session and its input.
+/// The next step of the session and its input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     Continue,
@@ -107,8 +107,8 @@ pub(crate) trait Session {
         Flow::Continue
     }
 
-    /// Handles a home worker's answer to one of the session's tickets. Returns what happens next, or `None` if input
-    /// that waits for an answer still waits.
+    /// Handles a home worker's reply to one of the session's tickets. Returns the next step, or `None` if input that
+    /// waits for a reply still waits.
     fn handle_answer(
         &mut self,
         ticket: Ticket,
@@ -193,7 +193,7 @@ pub(crate) trait Session {
         u64::MAX
     }
 
-    /// Returns the deadline while input waits, when silence of the client means nothing.
+    /// Returns the deadline while input waits, when a silent client is not taken for dead.
     fn blocked_deadline_ms(&self, now: Now) -> u64 {
         let _ = now;
         u64::MAX

@@ -167,9 +167,9 @@ pub struct Stats {
     pub accepts_rejected: [SharedCounter; AcceptRejection::ALL.len()],
     /// Number of handshakes by outcome.
     pub handshakes: [SharedCounter; HandshakeOutcome::ALL.len()],
-    /// Wrong keys by [`CredentialKind`](crate::context::guessing::CredentialKind).
+    /// Wrong keys by [`CredentialKind`](crate::context::credential_kind::CredentialKind).
     pub wrong_api_keys: [SharedCounter; CredentialKind::ALL.len()],
-    /// Invalid tokens at handshakes and renewals, in the order of [`TokenError::ALL`](veche_jwt::Refusal::ALL).
+    /// Invalid tokens at handshakes and renewals, in the order of [`TokenError::ALL`](veche_jwt::TokenError::ALL).
     pub tokens_refused: [SharedCounter; TokenError::ALL.len()],
     /// Tokens renewed on open sessions.
     pub tokens_renewed: SharedCounter,
@@ -228,7 +228,7 @@ pub struct Stats {
     pub service_restarts: SharedCounter,
     /// Connections closed because of a protocol violation.
     pub protocol_errors: SharedCounter,
-    /// Queued mail of this worker.
+    /// Queued messages of this worker.
     pub mailbox_depth: SharedCounter,
     /// Times that work had to wait for a credit.
     pub credits_refused: SharedCounter,

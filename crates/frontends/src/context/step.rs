@@ -1,4 +1,4 @@
-//! The result of a stage for a piece of input, which tells the connection how to continue.
+//! The result of a stage for a piece of input, which determines how the connection continues.
 //!
 //! It is independent of the stages: HTTP, WebSocket and push lines all return it, and only the connection knows the
 //! three.
@@ -19,29 +19,29 @@ pub enum WaitReason {
     App,
     /// A hook decision on a command is pending.
     HookDecision,
-    /// The connection has used its share of this turn's [work budget](crate::context::work).
+    /// The connection has used its share of this turn's [work budget](crate::context::work_budget).
     Turn,
 }
 
-/// What a stage did with its input. `N` is the next stage, or [`NoNextStage`].
+/// The result of a stage for its input. `N` is the next stage, or [`NoNextStage`].
 pub(crate) struct StageStep<N> {
     /// Number of processed bytes.
     pub(crate) consumed: usize,
     pub(crate) then: NextStep<N>,
 }
 
-/// What happens with the remaining input.
+/// The handling of the remaining input.
 pub(crate) enum NextStep<N> {
     Continue,
     NeedInput,
     Wait(WaitReason),
-    /// It belongs to the next stage.
+    /// The remaining input belongs to the next stage.
     Become(N),
-    /// It is ignored, as is all further input.
+    /// The remaining input is ignored, as is all further input.
     End,
 }
 
-/// The next stage of a stage without one.
+/// The type of the next stage for stages that have none.
 pub(crate) enum NoNextStage {}
 
 impl<N> StageStep<N> {

@@ -5,7 +5,7 @@
 //! wherever it runs: in the server, in tests and in the simulator. The share is checked between messages, so one
 //! message may exceed it; the cost of a message is bounded by its own limits (size, ratio of inflation, final blocks).
 //!
-//! [`WaitReason::Turn`]: crate::Block::Turn
+//! [`WaitReason::Turn`]: crate::WaitReason::Turn
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -66,7 +66,7 @@ pub struct Context {
     pub is_short_of_memory: bool,
     /// Users of counted sessions, by session index; empty without a limit on connections per user.
     counted_users: HashMap<u32, Box<str>>,
-    /// Receives asynchronous authentication results; the worker calls [`Connection::found`](crate::Connection::found).
+    /// Receives asynchronous authentication results; the worker calls [`Connection::handle_identity`](crate::Connection::handle_identity).
     pub completions: Arc<dyn CompletionSink>,
     /// Connections that wait for their own output to be sent.
     pub waiting_for_output: Vec<ConnectionId>,
@@ -178,7 +178,7 @@ impl Context {
         self.requests.outboxes.set_context_budget(budget);
     }
 
-    /// Takes the cost of compressing and inflating since the last call; see [`Codecs::take_work`].
+    /// Returns and resets the cost of compressing and inflating since the last call; see [`Codecs::take_work`].
     #[inline]
     pub(crate) fn take_codec_work(&mut self) -> u64 {
         let codecs = self.codecs.as_mut();
@@ -332,8 +332,8 @@ impl Context {
         });
     }
 
-    /// Takes a kind of log message whose limit has room again after messages were dropped: their number and the last
-    /// message before them.
+    /// Takes a kind of log message whose rate limit has room again after messages were dropped: their number and the
+    /// last message before them.
     pub fn take_dropped_log_notes(&mut self) -> Option<(u64, String)> {
         let mut kinds = self.note_kinds.iter_mut();
         let kind = kinds.find(|kind| kind.dropped > 0 && kind.noted < NOTES_PER_SECOND)?;
@@ -419,7 +419,7 @@ impl Date {
 pub struct Requests {
     /// Outboxes, which receive publications immediately.
     pub outboxes: Outboxes,
-    /// Mail for other workers, sent at the end of the turn.
+    /// Messages for other workers, sent at the end of the turn.
     pub mailer: HubMailer,
     /// Answers to requests of sessions.
     pub answers: VecDeque<(ConnectionId, Ticket, HubReply)>,
@@ -427,9 +427,9 @@ pub struct Requests {
     pub list_requests: Vec<ListConnections>,
     /// Sessions to disconnect, with code and reason.
     pub disconnects: Vec<(ConnectionId, u16, String)>,
-    /// Commands of back ends for sessions; the worker calls [`Connection::command_dispatched`](crate::Connection::instructed).
+    /// Commands of back ends for sessions; the worker calls [`Connection::handle_user_command`](crate::Connection::handle_user_command).
     pub user_commands: Vec<(ConnectionId, Arc<UserCommand>)>,
-    /// Sessions that lost publications of a channel; the worker calls [`Connection::lost`](crate::Connection::lost).
+    /// Sessions that lost publications of a channel; the worker calls [`Connection::handle_lost_history`](crate::Connection::handle_lost_history).
     pub lost_histories: Vec<(ConnectionId, Arc<str>)>,
     /// User commands whose callers wait; the worker reports completion to the hub once its sessions have executed them.
     pub finished_user_commands: Vec<(ApiCaller, Arc<UserCommand>)>,
@@ -438,20 +438,20 @@ pub struct Requests {
     pub relays: VecDeque<EmulationRequest>,
     /// Commands for responses of other nodes.
     pub far_relays: VecDeque<(NodeId, EmulationRequest)>,
-    /// Blocks that other nodes have to put in force, each with the call that waits for it.
+    /// Bans that other nodes have to apply, each with the call that waits for it.
     pub blocks: VecDeque<BanRequest>,
-    /// The lane to the cluster, where this node belongs to one: commands and questions about users, channels and connections
-    /// go there, and the answer covers all nodes.
+    /// The lane to the cluster, if this node belongs to one: commands and queries about users, channels and connections
+    /// are sent there, and the reply covers all nodes.
     pub nodes: Option<WorkerId>,
-    /// Tokens that applications hand in for sessions; the worker calls [`Connection::renew`](crate::Connection::renew) and
-    /// tells them what came of it.
+    /// Tokens that applications hand in for sessions; the worker calls [`Connection::renew_token`](crate::Connection::renew_token) and
+    /// reports the result to them.
     pub renewals: Vec<TokenRenewal>,
     /// Deferred answers of applications; the worker calls
     /// [`Connection::handle_app_answer`](crate::Connection::handle_app_answer).
     pub app_answers: VecDeque<(ConnectionId, AppAnswer)>,
     /// Hook requests of sessions, sent by the worker after the call.
     pub hook_requests: VecDeque<HookRequest>,
-    /// Decisions made on this thread; the worker calls [`Connection::judged`](crate::Connection::judged).
+    /// Decisions made on this thread; the worker calls [`Connection::handle_hook_decision`](crate::Connection::handle_hook_decision).
     pub hook_decisions: VecDeque<(ConnectionId, HookRequestId, HookDecision)>,
 }
 
@@ -548,7 +548,7 @@ impl Outlet for Requests {
     }
 }
 
-/// Outgoing mail of this turn for other workers, with the remaining credit.
+/// Outgoing messages of this turn for other workers, with the remaining credit.
 pub struct HubMailer {
     /// Lanes by worker index.
     pub lanes: Vec<WorkerLane>,
@@ -585,7 +585,7 @@ impl HubMailer {
             // One credit check may cover two messages of a delivery.
             debug_assert!(
                 lane.unfinished + lane.outgoing_data <= self.credits,
-                "data mail without credit"
+                "a data message without credit"
             );
             lane.outgoing_data += 1;
         }

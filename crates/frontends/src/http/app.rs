@@ -70,7 +70,7 @@ impl PendingRequest {
         };
         match http::parse_head(&self.head, &limits) {
             Ok(head) => head,
-            Err(error) => unreachable!("it was read before: {error}"),
+            Err(error) => unreachable!("the head was already parsed: {error}"),
         }
     }
 }
@@ -392,7 +392,7 @@ impl<A: UpperLayer> HttpStage<A> {
         }
     }
 
-    /// Handles the end of the connection: tells an application that owes a response.
+    /// Handles the end of the connection: notifies an application that owes a response.
     pub(crate) fn gone(&mut self, id: ConnectionId, why: AbandonReason, shared: &mut Context) {
         let app = match &self.state {
             State::App(app, _) | State::Asking(app, _) => Some(*app),

@@ -19,7 +19,7 @@ use crate::context::step::{NextStep, WaitReason};
 use crate::context::worker_context::Context;
 use crate::http::upgrade::{PendingUpgrade, RefusedUpgrade, validate};
 
-/// What continues after authentication.
+/// The next step after authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AuthStep {
     Upgrade,

@@ -27,11 +27,11 @@ pub(super) enum BodyPurpose<C> {
     Call(Box<C>),
     /// A request to an application.
     App(AppId, PendingRequest),
-    /// It opens a session whose messages are parts of the response.
+    /// The body opens a session whose messages are parts of the response.
     Stream(PendingRequest),
-    /// A client protocol answers it.
+    /// A client protocol responds to it.
     Answer(BodyHandler),
-    /// It is discarded before this response.
+    /// The body is discarded before this response.
     Dropped(DeferredAnswer),
 }
 
@@ -101,7 +101,7 @@ impl<A: UpperLayer> HttpStage<A> {
         shared: &mut Context,
     ) -> Result<StageStep<OpenedSession<A::Session>>, HttpError> {
         let State::Body(body) = &mut self.state else {
-            unreachable!("called in this state only")
+            unreachable!("called only in this state")
         };
         let piece = body.decoder.decode(input)?;
         if !matches!(body.purpose, BodyPurpose::Dropped(_)) {

@@ -52,7 +52,7 @@ pub(crate) trait ApiCall: Sized {
     /// Continues after a wait.
     fn resume(&mut self, id: ConnectionId, shared: &mut Context) -> CallStatus<Self::Answers>;
 
-    /// Handles the answer to one of its tickets.
+    /// Handles the reply to one of the call's tickets.
     fn answered(&mut self, ticket: Ticket, answer: HubReply);
 }
 
@@ -64,9 +64,9 @@ pub(crate) trait AnswerBody {
 
 /// The status of an executed call.
 pub(crate) enum CallStatus<A> {
-    /// It has a response body.
+    /// The call has a response body.
     Answered(A),
-    /// It is refused for now.
+    /// The call is refused for now.
     Refused(Refusal),
     Pending(WaitReason),
 }

@@ -1,6 +1,6 @@
 //! Responses that an application writes in parts: head, chunks as the client reads, end.
 //!
-//! An application that requests it is told when there is room for more, so it holds one part at a time, and the outbox
+//! An application that requests it is notified when there is room for more, so it holds one part at a time, and the outbox
 //! little more than [`ANSWERS_BYTES_HIGH`]. HTTP/1.1 clients get chunks; for HTTP/1.0 the connection's end marks the
 //! end.
 

@@ -42,7 +42,7 @@ pub(super) fn to_prometheus(open_metrics: &str) -> String {
                 }
                 let _ = writeln!(text, "# TYPE {family}{suffix} {kind}");
             }
-            // Units are part of the names, and there is no end marker.
+            // In this format units are part of the names, and there is no end marker.
             _ => {}
         }
     }

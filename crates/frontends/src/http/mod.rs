@@ -319,7 +319,7 @@ impl<A: UpperLayer> HttpStage<A> {
         }
     }
 
-    /// Handles the end of the connection: tells an application that waits for a 101.
+    /// Handles the end of the connection: notifies an application that waits for a 101.
     pub(crate) fn abandon(&mut self, id: ConnectionId, shared: &mut Context) {
         self.gone(id, AbandonReason::Disconnected, shared);
         let state = std::mem::replace(&mut self.state, State::Head);

@@ -1,7 +1,7 @@
-//! The interface by which client protocols open sessions. The HTTP stage knows none of them by name.
+//! The interface by which client protocols open sessions. The HTTP stage knows no protocol by name.
 //!
-//! The stage checks what all protocols share (addresses, RFC 6455, identity, limits); the protocol decides what its
-//! requests lead to and how its clients are answered.
+//! The stage checks everything that all protocols share (addresses, RFC 6455, identity, limits); the protocol decides
+//! how its requests proceed and how its clients are answered.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -116,7 +116,7 @@ pub(crate) struct ProtocolRequest<'a, 'b> {
     pub(crate) may_open: &'a dyn Fn(&Context) -> Result<(), Refusal>,
 }
 
-/// What a request leads to.
+/// The result of parsing a request.
 pub(crate) enum RequestPlan {
     /// A WebSocket, opened by [`OpenSession::begin`].
     Upgrade,
@@ -158,7 +158,7 @@ pub(crate) struct NewSession<S> {
     pub(crate) session: S,
     /// Requested channels in addition to the user's personal channel, without duplicates.
     pub(crate) channels: Vec<String>,
-    /// The positions up to which the client knows them.
+    /// The last positions known to the client.
     pub(crate) since: Option<Arc<[Since]>>,
 }
 
@@ -223,7 +223,7 @@ pub(crate) struct SessionIdentity<'a, 'b> {
     pub(crate) user: &'a str,
     /// The claims of its token.
     pub(crate) claims: Option<Box<Map<String, Value>>>,
-    /// The [`endings`](crate::Process::endings) when authentication began.
+    /// The [`disconnect_count`](crate::Process::disconnect_count) when authentication began.
     pub(crate) disconnects_seen: Option<u64>,
     pub(crate) head: &'a Head<'b>,
     pub(crate) route: &'a Arc<Route>,

@@ -50,8 +50,7 @@ impl<A: UpperLayer> HttpStage<A> {
                 let allow = site.listeners[self.listener as usize]
                     .router
                     .allowed(&head.path);
-                let refusal =
-                    Refusal::new(Status::METHOD_NOT_ALLOWED, "this path takes other methods");
+                let refusal = Refusal::new(Status::METHOD_NOT_ALLOWED, "method not allowed");
                 return self.refuse(id, head, refusal.with("Allow", allow), shared);
             }
             RouteMatch::NotFound => {
@@ -209,10 +208,11 @@ impl<A: UpperLayer> HttpStage<A> {
             return Ok(self.stream(id, reply.keep_alive, stream, shared));
         }
         let refusal = match head.method {
-            Method::Get | Method::Head => {
-                Refusal::new(Status::BAD_REQUEST, "a file is asked for without a body")
-            }
-            _ => Refusal::new(Status::METHOD_NOT_ALLOWED, "files take GET and HEAD")
+            Method::Get | Method::Head => Refusal::new(
+                Status::BAD_REQUEST,
+                "a request for a file can't have a body",
+            ),
+            _ => Refusal::new(Status::METHOD_NOT_ALLOWED, "files allow only GET and HEAD")
                 .with("Allow", "GET, HEAD"),
         };
         self.refuse(id, head, refusal, shared)
@@ -243,7 +243,7 @@ impl<A: UpperLayer> HttpStage<A> {
     ) -> Result<(), Refusal> {
         self.client = listener.access.client(self.peer, head).map_err(|_| {
             shared.stats.reject_accept(AcceptRejection::Network);
-            let why = "what the proxy says of the client can't be read";
+            let why = "the proxy's header about the client is malformed";
             Refusal::new(Status::BAD_REQUEST, why)
         })?;
         // The peer was checked at accept, but a reload may have changed the rules, and behind a proxy the client
@@ -254,7 +254,7 @@ impl<A: UpperLayer> HttpStage<A> {
         }
         if !listener.access.answers_to(self.peer, head.host) {
             shared.stats.reject_accept(AcceptRejection::Host);
-            let why = "this server does not answer to that name: see hosts of [[listen]]";
+            let why = "unknown host name: see hosts of [[listen]]";
             return Err(Refusal::new(Status::MISDIRECTED_REQUEST, why));
         }
         Ok(())
@@ -281,7 +281,7 @@ impl<A: UpperLayer> HttpStage<A> {
         self.has_memory(shared)?;
         let listener = &shared.config.listeners[self.listener as usize];
         let is_proxied = self.client != self.peer;
-        // Back ends share one address; so do clients behind a proxy that does not name them.
+        // Back ends share one address; so do clients behind a proxy that does not report them.
         if listener.role != ListenerRole::Public || !is_proxied && listener.access.trusts(self.peer)
         {
             return Ok(());
@@ -343,7 +343,7 @@ impl<A: UpperLayer> HttpStage<A> {
                     let (lock, client) = (CredentialKind::Api, self.client);
                     refused.refusal = wrong_key::refuse_wrong_key(head, lock, client, id, shared);
                 }
-                // It may be a request other than a handshake, with a body.
+                // The request may be other than a handshake, with a body.
                 refused.note(id, shared);
                 self.refuse(id, head, refused.refusal, shared)
             }
@@ -352,7 +352,10 @@ impl<A: UpperLayer> HttpStage<A> {
 }
 
 fn refuse_network() -> Refusal {
-    Refusal::new(Status::FORBIDDEN, "not from this address")
+    Refusal::new(
+        Status::FORBIDDEN,
+        "connections from this address are not allowed",
+    )
 }
 
 /// Returns whether an upgrade on this route and subpath opens a WebSocket.

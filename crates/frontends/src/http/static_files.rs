@@ -42,19 +42,19 @@ pub struct FileLocation<'a> {
 pub struct FileAnswer {
     /// The status of the response.
     pub status: Status,
-    /// Its body. HEAD requests get its length only.
+    /// The file's body. HEAD requests get only its length.
     pub body: FileBody,
     /// The number of variants of the file that were looked up.
     pub variants_tried: u32,
     headers: Headers,
     file: Option<Arc<FileMetadata>>,
-    /// Whether the response depends on `Accept-ContentCoding`.
+    /// Whether the response depends on `Accept-Encoding`.
     varies: bool,
 }
 
 /// The body of a response.
 pub enum FileBody {
-    /// None, or a text for the status.
+    /// An empty body, or a text for the status.
     Bytes(&'static str),
     /// A range of a file's bytes.
     Part(FileContent, Range<u64>),
@@ -123,7 +123,7 @@ fn answer_encoded(
             }
             Ok(_) => {}
             Err(error) => {
-                let why = format!("its variant in {}: {error}", encoding.name());
+                let why = format!("its {} variant: {error}", encoding.name());
                 trouble = Some(OpenError::Failed(io::Error::other(why)));
             }
         }
@@ -134,7 +134,7 @@ fn answer_encoded(
         None => FileAnswer::plain(
             Status::NOT_ACCEPTABLE,
             Headers::None,
-            "the file is in none of the encodings that are accepted\n",
+            "the file is not available in an accepted encoding\n",
         ),
     };
     let answer = FileAnswer {
@@ -301,7 +301,7 @@ impl FileAnswer {
         }
     }
 
-    /// Returns the length of the body for `FileContent-Length`.
+    /// Returns the length of the body for `Content-Length`.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         match &self.body {

@@ -30,7 +30,7 @@ pub(crate) struct StreamedBody {
 
 /// The progress of a stream.
 pub(crate) enum StreamProgress {
-    /// It is completely written.
+    /// The response is completely written.
     Whole,
     /// The client has to read first.
     Full,
@@ -56,7 +56,7 @@ impl StreamedBody {
     }
 }
 
-/// Answers with a file: at once if it is in memory, otherwise piece by piece. `headers` are added.
+/// Responds with a file: at once if it is in memory, otherwise in parts. `headers` are added.
 pub(crate) fn answer(
     id: ConnectionId,
     head: &Head<'_>,

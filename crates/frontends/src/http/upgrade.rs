@@ -48,21 +48,21 @@ pub(crate) struct PendingUpgrade<'a, 'b, S> {
     refusal: Option<(u16, &'static str)>,
     /// Requested channels in addition to the user's personal channel.
     channels: Vec<String>,
-    /// The positions up to which the client knows them.
+    /// The last positions known to the client.
     since: Option<Arc<[Since]>>,
 }
 
 /// A session that waits for its registration.
 pub(crate) struct Registration<S> {
     opened: OpenedSession<S>,
-    /// By ticket number; empty if the client is not sent its positions.
+    /// The channels by ticket number; empty if the client gets no positions.
     channels: Vec<String>,
     /// The client recovers some channels.
     is_back: bool,
     open: u32,
     /// The user, while registration is pending.
     user: Option<Box<str>>,
-    /// The [`endings`](crate::Process::endings) when authentication began.
+    /// The [`disconnect_count`](crate::Process::disconnect_count) when authentication began.
     asked: Option<u64>,
     /// Offset of the 101 in the outbox.
     written_at: usize,
@@ -86,7 +86,7 @@ pub(crate) fn validate<'a, 'b, S: OpenSession>(
             Status::UPGRADE_REQUIRED => upgrade_required(error.reason),
             _ => RefusedUpgrade::new(error.status, error.reason, HandshakeOutcome::Malformed),
         })?
-        .ok_or_else(|| upgrade_required("this path speaks WebSocket"))?;
+        .ok_or_else(|| upgrade_required("this path requires a WebSocket"))?;
     if shared.is_draining() {
         let mut refused = RefusedUpgrade::new(
             Status::SERVICE_UNAVAILABLE,
@@ -128,7 +128,7 @@ pub(crate) fn validate<'a, 'b, S: OpenSession>(
 
 /// Returns the refusal for a channel that a handshake may not request.
 pub(crate) fn forbidden() -> RefusedUpgrade {
-    let why = "this route does not allow that channel";
+    let why = "this route does not allow this channel";
     RefusedUpgrade::new(Status::FORBIDDEN, why, HandshakeOutcome::ForbiddenChannel)
 }
 
@@ -177,7 +177,7 @@ impl RefusedUpgrade {
 }
 
 impl<S: OpenSession> PendingUpgrade<'_, '_, S> {
-    /// Returns the application that it is for.
+    /// Returns the application of the handshake.
     pub(crate) fn app(&self) -> Option<AppId> {
         self.route.handler.app()
     }

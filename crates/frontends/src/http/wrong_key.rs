@@ -1,4 +1,5 @@
-//! Wrong API keys: counted, logged, and beyond a rate per address answered with 429, after which the connection ends.
+//! Wrong API keys: counted, logged, and above a rate per address answered with 429, after which the connection is
+//! closed.
 //!
 //! Every key is checked, so that a valid one is accepted immediately, even from an address that others guess from. Each
 //! guess costs a connection; on public listeners an address has a connection rate of its own.

@@ -52,9 +52,9 @@ pub struct AccessLogEntry {
     pub is_http10: bool,
     /// The user, if any.
     pub user: Option<Box<str>>,
-    /// The route that the request took, if any.
+    /// The route of the request, if any.
     pub route: Option<Box<str>>,
-    /// 101 for a session, [`CLIENT_LEFT`] if there was no answer.
+    /// The status: 101 for a session, [`CLIENT_LEFT`] if there was no response.
     pub status: u16,
     /// Bytes of the request, or of message payloads.
     pub bytes_in: u64,
@@ -77,7 +77,7 @@ pub struct SlowEvent {
     pub kind: SlowEventKind,
     /// The name of what was slow.
     pub subject: Box<str>,
-    /// Its duration in milliseconds.
+    /// The duration in milliseconds.
     pub duration_ms: u64,
 }
 
@@ -327,7 +327,7 @@ impl AccessLogBuffer {
         }
     }
 
-    /// Completes an entry when its request is answered or its session is over; `queued` bytes are unsent.
+    /// Completes an entry when its request is answered or its session has ended; `queued` bytes are unsent.
     #[inline]
     pub(crate) fn end(&mut self, id: ConnectionId, client: IpAddr, queued: usize) {
         if let Some(open) = self.open.get_mut(id.index as usize)
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_what_was_written_since_it_began() {
+    fn a_response_counts_the_bytes_since_its_start() {
         let mut journal = journal(1.0, false);
         // 10 bytes of the previous response are still there; 40 are sent, 60 are left.
         journal.begin(ID, false, 10, AccessLogEntry::default);
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_left_without_an_answer_is_told_apart() {
+    fn entries_mark_clients_that_left_without_a_response() {
         let mut journal = journal(1.0, false);
         journal.begin(ID, false, 0, AccessLogEntry::default);
         journal.end(ID, CLIENT, 0);
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_says_what_was_asked_for_and_how_long_it_took() {
+    fn an_entry_has_the_request_and_its_duration() {
         let text = "GET /a HTTP/1.0\r\nHost: h\r\nUser-Agent: ua\r\nReferer: r#f\r\n\r\n";
         let head =
             veche_proto::http::parse_head(text.as_bytes(), &Default::default()).expect("a head");

@@ -34,7 +34,7 @@ struct QueuedMessage {
     payload_bytes: u32,
     /// The channel of a publication that a later one replaces.
     channel: Option<Box<str>>,
-    /// A message of an application, which was told that it would be sent.
+    /// A message of an application, which has got the confirmation that it will be sent.
     is_undroppable: bool,
 }
 
@@ -93,7 +93,7 @@ impl Backlog {
 #[derive(Debug, Default)]
 pub(super) struct Backlogs {
     by_index: HashMap<u32, Backlog>,
-    /// Backlogs for which the transport may not report room: they are checked after the flush.
+    /// Sessions with a backlog for which the transport may not report room: they are checked after the flush.
     unflushed: Vec<ConnectionId>,
     dropped: Dropped,
 }
@@ -105,7 +105,7 @@ pub struct Dropped {
     pub oldest: u64,
     /// Replaced by a later one of their channel.
     pub replaced: u64,
-    /// Of channels whose namespace drops them for slow clients.
+    /// Missed publications of channels whose namespace drops them for slow clients.
     pub missed: u64,
 }
 

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id_of_ours_says_a_place_that_no_channel_has() {
+    fn foreign_event_ids_yield_an_unknown_position() {
         let good = line(&[position(7, 300)]).expect("a line");
         let good = good.trim_start_matches("id: ").trim_end();
         let many = line(&vec![position(7, 0); CHANNELS_PER_CLIENT_MAX + 1]).expect("a line");

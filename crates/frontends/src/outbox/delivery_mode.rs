@@ -1,6 +1,6 @@
 //! How a route delivers publications to its sessions.
 
-/// Which publications a client keeps that reads too slowly for all of them.
+/// Which publications are kept for a client that reads too slowly to receive all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropPolicy {
     /// The newest ones that fit.

@@ -3,7 +3,7 @@
 use super::Outboxes;
 
 impl Outboxes {
-    /// Returns nonempty queues with their sizes. There are none once the worker has finished its work and clients have
+    /// Returns nonempty queues with their sizes. All are empty once the worker has finished its work and clients have
     /// read everything.
     pub fn queue_lengths(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let live = || self.boxes.iter().filter(|one| one.generation != u32::MAX);
@@ -18,7 +18,7 @@ impl Outboxes {
             ("buffered bytes", buffered as u64),
             ("unsent bytes", unsent),
             ("backlogs", backlogs as u64),
-            ("backlogs to be looked at", unwatched as u64),
+            ("backlogs to check", unwatched as u64),
             ("early pushes", self.push_state.sessions_with_early() as u64),
         ]
         .into_iter()

@@ -43,16 +43,18 @@ pub(crate) use subscription_options::{
     DeltaState, PublicationFilter, PushForm, SubscriptionOptions,
 };
 
-/// The most channels that the configuration may allow one client, so that the marks of an SSE client have a bound.
+/// The highest value of the configuration's limit of channels per client. It bounds the length of an SSE client's
+/// `Last-Event-ID`, which contains a position for each channel.
 pub const CHANNELS_PER_CLIENT_MAX: usize = 1024;
 
-/// Above this many bytes on their way out a connection's input is not worked on: whoever asks must also read.
+/// While more bytes than this are unsent, a connection's input is not processed: a client that sends requests must also
+/// read the answers.
 pub const ANSWERS_BYTES_HIGH: usize = 64 << 10;
 
 /// Bytes of a long answer encoded at a time, when less than [`ANSWERS_BYTES_HIGH`] is unsent.
 pub(crate) const SLICE_BYTES: usize = 32 << 10;
 
-/// What happens to the transport once everything is sent.
+/// The fate of the transport once everything is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TransportEnd {
     /// The transport stays open.
@@ -72,7 +74,7 @@ enum PushMode {
     Refused,
     /// An open session with WebSocket frames.
     Framed,
-    /// With the position of each publication.
+    /// Each publication has its position.
     Positioned,
     /// For a client that may lose publications.
     Lossy(DropPolicy),
@@ -100,11 +102,11 @@ pub struct Outbox {
     /// Output is held back until the registration is answered.
     corked: bool,
     touched: bool,
-    /// An application was told that the outbox is full, and not yet that it has room again.
+    /// An application was notified that the outbox is full, and not yet that it has room again.
     full: bool,
     /// Frames are masked: we are the client.
     masked: bool,
-    /// It has missed publications since it last had nothing unsent.
+    /// Whether the client has missed publications since it last had nothing unsent.
     behind: bool,
     framing: MessageFraming,
 }
@@ -148,7 +150,7 @@ impl Outbox {
         self.messaged_ms
     }
 
-    /// Returns whether everything was sent and nothing follows, so that the transport may close. `false` while output
+    /// Returns whether all output was sent and none follows, so that the transport may be closed. `false` while output
     /// of this turn waits for [`Outboxes::take`].
     pub fn is_over(&self) -> bool {
         self.end == TransportEnd::Shutdown && !self.touched && !self.corked && self.queued() == 0
@@ -209,7 +211,9 @@ impl Outboxes {
             outbox_bytes_max,
             sent: SentCounts::default(),
             now_ms: 0,
-            masks: MaskSource::new(|_| panic!("no random source: dialing is unavailable")),
+            masks: MaskSource::new(|_| {
+                panic!("no random numbers available: connections to other servers can't be opened")
+            }),
             access_log: AccessLogBuffer::default(),
         }
     }
@@ -282,7 +286,7 @@ impl Outboxes {
     /// Returns the outbox of a live connection.
     ///
     /// # Panics
-    /// If `id` is stale: only the connection itself uses this, while it lives.
+    /// If `id` is stale: only the connection itself calls this, while it is open.
     pub fn of(&self, id: ConnectionId) -> &Outbox {
         let outbox = &self.boxes[id.index as usize];
         assert_eq!(
@@ -322,8 +326,8 @@ impl Outboxes {
         &mut self.boxes[index].buffer
     }
 
-    /// Writes an answer or echo to the client. It does not count against the limit for publications: the connection
-    /// stops reading while too much is unsent.
+    /// Writes a reply or echo to the client. It does not count against the limit for publications: the connection stops
+    /// reading while too many bytes are unsent.
     pub fn message(&mut self, id: ConnectionId, kind: MessageKind, data: &[u8]) {
         self.sent.messages += 1;
         self.sent.bytes += data.len() as u64;

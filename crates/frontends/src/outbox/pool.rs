@@ -1,7 +1,7 @@
 //! Spare buffers of one worker, so that a message needs no allocation and an idle connection holds no buffer.
 //!
-//! Buffers that were not needed since the last [`BufferPool::trim`] are freed gradually. The pool knows no time: its owner
-//! trims it regularly.
+//! Buffers that were not needed since the last [`BufferPool::trim`] are freed gradually. The pool has no clock: its
+//! owner trims it regularly.
 
 /// A larger buffer is freed instead of kept.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
@@ -29,7 +29,7 @@ impl BufferPool {
         buffer
     }
 
-    /// Keeps a buffer for the next [`BufferPool::take`], cleared.
+    /// Stores a buffer for the next [`BufferPool::take`], cleared.
     #[inline]
     pub(crate) fn give(&mut self, mut buffer: Vec<u8>) {
         if (1..=BUFFER_BYTES_MAX).contains(&buffer.capacity()) && self.spare.len() < SPARE_MAX {

@@ -18,7 +18,7 @@ use super::{Outboxes, PushMode};
 
 /// Key for the object in the encoding cache of a publication.
 const OBJECT: EncodingId = EncodingId(u32::MAX - 4);
-/// Key for its frames; the lower bits tell the compression.
+/// Key for its frames; the lower bits are the compression.
 const FORM: u32 = 1 << 16;
 
 /// Output that may precede recovered publications without being counted: the 101 and the positions of all channels.

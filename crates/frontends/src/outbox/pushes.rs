@@ -13,7 +13,7 @@ use super::cursors::WorkerCursors;
 use super::subscription_options::{PushForm, SubscriptionOptions, SubscriptionOptionsMap};
 use super::{MessageFraming, Outboxes, PushMode, events};
 
-/// How a client protocol encodes pushes for one kind of its clients. Each is a `static`.
+/// The encoding of pushes for one kind of a protocol's clients. Each is a `static`.
 pub(crate) struct PushFormat {
     /// The kind of message that carries it.
     pub(crate) kind: MessageKind,
@@ -48,7 +48,7 @@ struct EncodingKeys {
     push: EncodingId,
     /// The push as a server-sent event without its id.
     event: EncodingId,
-    /// Frames with the push; the lower bits tell the compression.
+    /// Frames with the push; the lower bits are the compression.
     frame: u32,
 }
 
@@ -384,13 +384,13 @@ mod tests {
         assert!(formats.iter().all(|format| *format < OTHERS_FROM));
         let frames: HashSet<u32> = all.iter().map(|keys| keys.frame).collect();
         assert_eq!(frames.len(), all.len());
-        // Lower keys are those of plain publications and of those with positions.
+        // Lower keys are for plain publications and for those with positions.
         assert!(
             frames
                 .iter()
                 .all(|frame| *frame >= 2 << 16 && frame.trailing_zeros() >= 16)
         );
-        // The lower bits of a frame's key tell its compression.
+        // The lower bits of a frame's key are its compression.
         let highest = frames.iter().max().expect("some") | 0xffff;
         assert!(formats.iter().all(|format| *format > highest));
     }

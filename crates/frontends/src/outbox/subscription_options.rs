@@ -27,7 +27,7 @@ pub(crate) enum DeltaState {
     Off,
     /// From its next publication on, which has to be whole.
     Begun,
-    /// Its last publication is the latest of the channel.
+    /// The session's last publication is the channel's latest.
     Going,
 }
 
@@ -152,7 +152,7 @@ mod tests {
             receivers: 1,
             drop_when_slow: false,
         };
-        let form = wish.form(&delivery).expect("it is told");
+        let form = wish.form(&delivery).expect("it is delivered");
         // Join and leave events are sent if requested and change nothing.
         delivery.event = FeedEvent::Joined;
         assert_eq!(wish.form(&delivery), wish.joins.then_some(PushForm::Plain));

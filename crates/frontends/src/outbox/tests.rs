@@ -120,7 +120,7 @@ fn a_publication_over_the_budget_overflows_and_one_alone_never_does() {
     assert_eq!(sent(&mut all), (3, 5_598));
     deliver(&mut all, "a", "", PLAIN);
     assert_eq!(overflowed(&mut all), [ID]);
-    // Nothing more is accepted, and the overflow is reported once.
+    // No further data is accepted, and the overflow is reported once.
     deliver(&mut all, "a", "later", PLAIN);
     assert_eq!((overflowed(&mut all), sent(&mut all)), (vec![], (0, 0)));
     assert_eq!(
@@ -130,14 +130,14 @@ fn a_publication_over_the_budget_overflows_and_one_alone_never_does() {
 }
 
 #[test]
-fn who_is_slow_misses_publications_of_namespaces_that_say_so_from_half_on() {
+fn slow_consumers_miss_publications_above_half_of_the_outbox() {
     let late = Told {
         slow_miss: true,
         ..PLAIN
     };
     for hears in [DeliveryMode::Reliable, DeliveryMode::WithPositions] {
         let mut all = outboxes(1_000, hears);
-        // Alone it fits regardless of its length.
+        // A single message is accepted regardless of its length.
         deliver(&mut all, "a", &"x".repeat(800), late);
         assert!(!bytes(&mut all).is_empty());
         all.set_unsent(ID, 400);
@@ -196,7 +196,7 @@ fn who_is_slow_misses_publications_of_namespaces_that_say_so_from_half_on() {
 }
 
 #[test]
-fn a_recovery_over_the_budget_is_not_told_at_all() {
+fn a_recovery_over_the_budget_is_omitted() {
     let publication = |offset: u64, length: usize| Publication {
         payload: Payload {
             kind: PayloadKind::Text,
@@ -314,7 +314,7 @@ fn publications_with_places_are_objects() {
 }
 
 #[test]
-fn an_application_hears_when_there_is_no_room_and_when_there_is_again() {
+fn applications_learn_that_the_outbox_is_full_and_has_room_again() {
     // Full from 500 on, room again from 125 on.
     let mut all = outboxes(1_000, DeliveryMode::Reliable);
     let mut drained = Vec::new();
@@ -345,7 +345,7 @@ fn an_application_hears_when_there_is_no_room_and_when_there_is_again() {
     assert!(!all.has_drained());
     all.settle_filled();
     assert!(all.has_drained());
-    // Beyond the limit it is over.
+    // Beyond the limit all publications are dropped.
     all.set_unsent(ID, 900);
     assert_eq!(
         all.send(ID, MessageKind::Text, &[b'x'; 101]),
@@ -403,7 +403,7 @@ fn connections_of_applications_have_a_mark_of_their_own() {
 fn what_waits_is_written_in_order_and_its_bytes_are_counted() {
     let overhead = size_of_waiting();
     let mut all = outboxes(10_000, DeliveryMode::Lossy(DropPolicy::KeepNewest));
-    // With nothing unsent it is written immediately, up to half the limit in one buffer.
+    // With no unsent data the message is written immediately, up to half the limit in one buffer.
     deliver(&mut all, "a", &"0".repeat(100), PLAIN);
     assert_eq!(all.backlog_bytes(ID), 0);
     deliver(&mut all, "a", &"1".repeat(4_898), PLAIN);

@@ -370,8 +370,8 @@ impl<S: Session> WebSocketStage<S> {
         }
     }
 
-    /// Pings the client while its input is delayed: its silence means nothing, since the kernel of a vanished client's
-    /// machine may still answer.
+    /// Pings the client while its input is delayed. A missing pong means nothing then, since pongs are not read; but if
+    /// the client has vanished, the kernel of its machine answers with a reset.
     pub(crate) fn ping_while_throttled(&mut self, id: ConnectionId, shared: &mut Context) {
         if self.session.has_pings() {
             return self.ping_while_hook_pending(id, shared);
@@ -475,7 +475,8 @@ impl<S: Session> WebSocketStage<S> {
                 .outboxes
                 .close_frame(id, Some(code), &reason);
         }
-        // From now on nothing is delivered to it and counted as such, and its user may open another connection.
+        // From now on no publication is delivered to it or counted as delivered, and its user may open another
+        // connection.
         shared.hub.close(id, &mut shared.requests);
         shared.remove_user_session(id);
         true
@@ -589,7 +590,7 @@ impl<S: Session> WebSocketStage<S> {
         since(self.messaged_ms, shared.now).max(since(sent_ms, shared.now)) + timeout_ms
     }
 
-    /// Pings a silent peer and gives up on a dead one. Returns `false` if the transport is to be closed.
+    /// Pings a silent peer and closes a dead one. Returns `false` if the transport is to be closed.
     pub(crate) fn handle_timeout(&mut self, id: ConnectionId, shared: &mut Context) -> bool {
         shared.requests.outboxes.release_idle_context(id);
         if self.deadline_ms(id, shared) > shared.now.mono_ms {

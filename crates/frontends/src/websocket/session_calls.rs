@@ -102,7 +102,7 @@ impl<S: Session> WebSocketStage<S> {
             return NextStep::Continue;
         }
         if let Some(pace) = &mut self.rate_limiter {
-            // Its commands are counted when they are processed.
+            // The commands are counted when they are processed.
             match pace.relayed_bytes(relay.commands.len(), shared.now.mono_ms) {
                 RateDecision::Drop => {
                     shared.stats.messages_dropped.add(1);

@@ -53,7 +53,7 @@ fn only_its_own_keys_open_it_and_only_to_its_own_page() {
             assert_eq!(answer.header(forbidden), None, "{headers}");
         }
     }
-    // Its keys open nothing else.
+    // Admin keys do not open the API.
     let caller = world.connect(0, INTERNAL);
     let api = call("info", &key, "{}").replace("/admin/api/", "/api/");
     assert_eq!(statuses(&world.ask(caller, api)), [401]);
@@ -65,7 +65,7 @@ fn only_its_own_keys_open_it_and_only_to_its_own_page() {
 }
 
 #[test]
-fn without_keys_nobody_has_one_and_other_listeners_have_no_page() {
+fn without_keys_and_on_other_listeners_the_admin_page_is_absent() {
     let mut world = World::new(Options {
         api_keys: vec!["secret"],
         ..Options::default()
@@ -135,7 +135,7 @@ fn methods_are_those_of_the_api_and_looks() {
             answer[0].body
         );
     }
-    // They are not methods of the back end's API.
+    // These are not methods of the back end's API.
     let caller = world.connect(0, INTERNAL);
     let answer = world.ask(
         caller,

@@ -52,17 +52,17 @@ fn results_are_as_documented() {
         (
             "/api/push",
             r#"{"channel":"news","data":1}"#,
-            r#""code":107,"message":"this call takes \"user\" or \"users\""#,
+            r#""code":107,"message":"this call requires \"user\" or \"users\""#,
         ),
         (
             "/api/publish",
             r#"{"user":"ann","data":1}"#,
-            r#""message":"this call takes \"channel\""#,
+            r#""message":"this call requires \"channel\""#,
         ),
         (
             "/api/broadcast",
             r#"{"channel":"news","data":1}"#,
-            r#""message":"this call takes \"channels\""#,
+            r#""message":"this call requires \"channels\""#,
         ),
         (
             "/api/disconnect",
@@ -96,7 +96,7 @@ fn results_are_as_documented() {
         ),
     ];
     for worker in [0, 1, 2, 0] {
-        // On one kept-alive connection; clients disconnected in the last round reconnect.
+        // All requests use one kept-alive connection; clients disconnected in the last round reconnect.
         for (worker, ann) in anns.iter_mut().enumerate() {
             world.reset(*ann);
             *ann = world.open(worker, "/ws?user=ann&channel=news");
@@ -121,7 +121,7 @@ fn results_are_as_documented() {
 }
 
 #[test]
-fn a_disconnected_user_is_told_why_on_every_worker() {
+fn a_disconnect_with_its_reason_reaches_every_worker() {
     let mut world = World::new(Options {
         workers: 3,
         ..Options::default()

@@ -52,9 +52,9 @@ fn calls_come_in_order_and_answers_go_out_in_order() {
 /// A way in which a session ends.
 type Way = fn(&mut World, Peer);
 
-/// Also behind a suspended handler, with queued messages, and with input that waits.
+/// Also with a suspended handler, with queued messages, and with unread input.
 #[test]
-fn every_end_has_its_code_and_reason_and_is_told_once() {
+fn every_close_is_reported_once_with_code_and_reason() {
     let ways: &[(&str, Way, u16, &str, bool)] = &[
         (
             "the peer's Close",
@@ -137,12 +137,12 @@ fn every_end_has_its_code_and_reason_and_is_told_once() {
                 let caller = world.connect(0, INTERNAL);
                 world.ask(caller, post("/api/push", r#"{"user":"ann","data":1}"#));
                 world.advance(29_999);
-                // The silence alone would end it as well.
+                // The missing pong alone would end the connection as well.
                 world.send(peer, &control(Opcode::Pong, b""));
                 world.advance(2);
             },
             1006,
-            "it took nothing for too long",
+            "the client accepted no data for too long",
             true,
         ),
         (
@@ -220,7 +220,7 @@ fn every_end_has_its_code_and_reason_and_is_told_once() {
 }
 
 #[test]
-fn input_that_waits_is_given_up_when_the_session_is_closed() {
+fn pending_input_is_discarded_when_the_session_closes() {
     let mut world = World::new(Options::default());
     let peer = world.open(0, "/app-user?user=ann");
     world.send(peer, &text("wait"));
@@ -245,7 +245,7 @@ fn input_that_waits_is_given_up_when_the_session_is_closed() {
 }
 
 #[test]
-fn after_an_application_has_closed_a_session_it_hears_nothing_more_of_it() {
+fn an_application_gets_no_events_of_sessions_it_closed() {
     for pieces in [usize::MAX, 1] {
         let mut world = World::new(Options::default());
         let peer = world.open(0, "/app/x");
@@ -270,7 +270,7 @@ fn after_an_application_has_closed_a_session_it_hears_nothing_more_of_it() {
         world.reset_all();
         world.check_empty();
     }
-    // Also where it did so when the session opened.
+    // The same applies if it did so when the session opened.
     let mut world = World::new(Options::default());
     let peer = world.connect(0, PUBLIC);
     let handshake = handshake("/app/x?open=close", "");

@@ -105,7 +105,7 @@ fn responses_are_framed_by_their_kind() {
         assert_eq!(notes.len(), 1, "{path}: {notes:?}");
         assert!(notes[0].text.contains("can't be written"), "{notes:?}");
     }
-    // Kept alive or not, as requested.
+    // The connection is kept alive or closed, as requested.
     let old = "GET /app/x HTTP/1.0\r\n\r\n";
     assert_eq!(
         responses(&world.ask(peer, old))[0].header("connection"),
@@ -156,7 +156,7 @@ fn pipelined_requests_are_answered_in_order_also_when_one_is_answered_later() {
 }
 
 #[test]
-fn whoever_is_gone_before_the_answer_gets_none() {
+fn a_client_gone_before_the_response_gets_none() {
     // A reset is reported to the application; a FIN alone is not an end, since the client may still read.
     let mut world = World::new(Options::default());
     let peer = world.connect(0, PUBLIC);
@@ -241,7 +241,7 @@ fn a_body_that_is_too_long_does_not_reach_the_application() {
     let head = "POST /app/x HTTP/1.1\r\nHost: a\r\nContent-Length: 100001\r\n\r\n";
     assert_eq!(statuses(&world.ask(peer, head)), [413]);
     assert_eq!(world.told(peer), []);
-    // Nor does one that never comes.
+    // The same holds for a response that never arrives.
     let peer = world.connect(0, PUBLIC);
     world.ask(
         peer,
@@ -329,7 +329,7 @@ fn verdicts_are_carried_out_now_and_later() {
 }
 
 #[test]
-fn a_verdict_that_never_comes_costs_a_503() {
+fn a_missing_handshake_decision_yields_503() {
     let mut world = World::new(Options::default());
     let peer = begin(&mut world, "/judged?verdict=later");
     world.advance(14_999);
@@ -347,7 +347,7 @@ fn a_verdict_that_never_comes_costs_a_503() {
 }
 
 #[test]
-fn whoever_is_gone_before_the_verdict_is_not_opened() {
+fn a_client_gone_before_the_decision_is_not_opened() {
     let mut world = World::new(Options::default());
     let peer = begin(&mut world, "/judged?verdict=later");
     world.reset(peer);
@@ -401,7 +401,7 @@ fn what_the_route_refuses_does_not_reach_the_application() {
 }
 
 #[test]
-fn a_session_hears_its_user_from_the_moment_that_it_is_open() {
+fn a_session_receives_user_pushes_once_open() {
     for later in [false, true] {
         let mut world = World::new(Options {
             workers: 3,
@@ -473,7 +473,7 @@ fn a_session_that_could_not_be_registered_is_gone() {
 }
 
 #[test]
-fn a_session_that_opens_in_a_drain_is_told_of_both() {
+fn a_session_opened_in_a_drain_gets_open_and_close() {
     let mut world = World::new(Options {
         workers: 2,
         ..Options::default()

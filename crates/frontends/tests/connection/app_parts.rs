@@ -1,4 +1,4 @@
-//! Responses written in parts by an application, files that it answers with, and its time limits.
+//! Responses in parts and files of an application, and its time limits.
 
 use std::path::Path;
 
@@ -74,7 +74,7 @@ fn parts_are_chunks_and_the_connection_goes_on() {
 }
 
 #[test]
-fn the_end_of_the_connection_ends_them_for_those_who_know_no_chunks() {
+fn http_1_0_streams_end_with_the_connection() {
     let mut world = World::new(Options::default());
     let request = "GET /app/later HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
     let peer = ask(&mut world, request);
@@ -103,7 +103,7 @@ fn to_head_the_head_is_all() {
 }
 
 #[test]
-fn who_does_not_read_is_not_written_to() {
+fn a_client_that_does_not_read_pauses_the_stream() {
     let mut world = World::new(Options::default());
     let peer = ask(&mut world, &get("/timed/later"));
     world.read_at_most(peer, 0);
@@ -128,7 +128,7 @@ fn who_does_not_read_is_not_written_to() {
 }
 
 #[test]
-fn who_has_gone_is_told_of_and_what_breaks_off_is_seen() {
+fn a_lost_client_and_an_aborted_stream_are_reported() {
     let mut world = World::new(Options::default());
     let peer = ask(&mut world, &get("/app/later"));
     world.write(peer, begin(&[]));
@@ -204,7 +204,7 @@ fn publications_are_events_until_the_response_ends() {
     let Ok(RequestOutcome::Done(joined)) = subscribed else {
         panic!("{subscribed:?}");
     };
-    // As an application does.
+    // The application subscribes in this way.
     let answer = HubReply::Subscribed(joined);
     ports.answers.push_back((id, Ticket(7), answer));
     world.settle();

@@ -1,4 +1,4 @@
-//! Suspended handlers: what is queued behind them, in which order, and how much.
+//! Suspended handlers: the queue of messages after them, its order and its limits.
 
 use proptest::prelude::*;
 use veche_frontends::WaitReason;
@@ -56,7 +56,7 @@ fn an_opening_handler_may_wait() {
 }
 
 #[test]
-fn so_many_messages_are_kept_and_then_input_waits() {
+fn queued_messages_are_limited_by_count() {
     let mut world = World::new(Options::default());
     let peer = world.open(0, "/app/x");
     world.send(peer, &text("wait"));
@@ -79,7 +79,7 @@ fn so_many_messages_are_kept_and_then_input_waits() {
     for n in QUEUED_MESSAGES_MAX..100 {
         world.send(peer, &text(&format!("{n}")));
     }
-    // Nothing is received because of us: no ping, no timeout.
+    // No input is delayed by the server itself: no ping, no timeout.
     world.advance(600_000);
     assert!(world.is_open(peer));
     assert_eq!(world.take(peer), b"");
@@ -92,7 +92,7 @@ fn so_many_messages_are_kept_and_then_input_waits() {
 }
 
 #[test]
-fn so_many_bytes_are_kept_and_then_input_waits() {
+fn queued_messages_are_limited_by_bytes() {
     let mut world = World::new(Options::default());
     let peer = world.open(0, "/app/x");
     world.send(peer, &text("wait"));
@@ -126,7 +126,7 @@ fn each_of_many_handlers_may_wait() {
         assert_eq!(messages(&told), [format!("wait {n}")]);
         assert!(world.end_wait(peer));
     }
-    // The last fifteen left room for the Close behind them.
+    // The last fifteen bytes left room for the Close frame after them.
     world.settle();
     let told = world.told(peer);
     assert_eq!(messages(&told).len(), 16);
@@ -135,7 +135,7 @@ fn each_of_many_handlers_may_wait() {
 }
 
 #[test]
-fn an_unread_answer_stops_what_is_kept_as_well() {
+fn an_unread_response_stops_reading() {
     let mut world = World::new(Options::default());
     let peer = world.open(0, "/app/x");
     world.read_at_most(peer, 0);
@@ -163,15 +163,15 @@ fn an_unread_answer_stops_what_is_kept_as_well() {
 }
 
 #[test]
-fn a_full_outbox_is_told_and_then_that_it_has_room() {
+fn a_full_outbox_and_its_relief_are_reported() {
     let mut world = World::new(Options::default());
     let peer = world.open(0, "/app/x");
-    // The client reads at once: room comes back with the flush of the turn.
+    // The client reads at once: the flush of the turn makes room.
     world.ask(peer, text("flood"));
     let told_of_it = world.told(peer);
     assert_eq!(told_of_it[2], Told::Flooded(66, SendResult::Full));
     assert_eq!(told_of_it[3], Told::Drained);
-    // It reads nothing: no notification until it has read most of it.
+    // The client reads nothing: no notification until it has read most of the data.
     world.read_at_most(peer, 0);
     world.ask(peer, text("flood"));
     let told_of_it = world.told(peer);
@@ -191,7 +191,7 @@ fn a_full_outbox_is_told_and_then_that_it_has_room() {
 }
 
 #[test]
-fn whoever_sends_on_into_a_full_outbox_loses_that_client_only() {
+fn sending_into_a_full_outbox_closes_only_that_client() {
     let mut world = World::new(Options::default());
     let (peer, other) = (world.open(0, "/app/x"), world.open(0, "/app/x"));
     world.read_at_most(peer, 0);
@@ -212,7 +212,7 @@ fn whoever_sends_on_into_a_full_outbox_loses_that_client_only() {
 }
 
 #[test]
-fn the_end_of_a_wait_that_nobody_waits_for_means_nothing() {
+fn completion_of_an_abandoned_wait_is_ignored() {
     let mut world = World::new(Options::default());
     let peer = world.open(0, "/app/x");
     let id = world.id(peer);

@@ -72,7 +72,7 @@ fn a_close_that_is_not_answered_is_waited_for_as_long_as_closes_are() {
 }
 
 #[test]
-fn who_takes_nothing_is_closed_after_the_write_timeout_and_not_before() {
+fn a_client_that_reads_nothing_is_closed_after_the_write_timeout() {
     let mut limits = limits();
     limits.pong_timeout_ms = 9_000;
     limits.ping_interval_ms = 25_000;
@@ -94,7 +94,7 @@ fn who_takes_nothing_is_closed_after_the_write_timeout_and_not_before() {
 }
 
 #[test]
-fn pongs_that_nobody_asked_for_count_as_what_is_said() {
+fn unsolicited_pongs_count_as_messages() {
     let mut world = world();
     let peer = world.open(0, "/paced/close/websocket");
     for _ in 0..2 {
@@ -141,7 +141,7 @@ fn a_part_of_a_large_file_ends_where_it_ends() {
         // A round of 256 begins at the first byte of each piece.
         assert_eq!(bytes[end], expected[0], "{range}");
     }
-    // Two ranges, or two headers, are answered whole.
+    // Requests with two ranges or two headers get the whole file.
     let head = "HEAD /files/large.bin HTTP/1.1\r\nHost: a\r\nRange: bytes=0-0\r\n\r\n";
     let bytes = world.ask(peer, head);
     assert_eq!(response(&bytes, false).0.status, 200);
@@ -168,7 +168,7 @@ fn call(world: &mut World, method: &str, body: &Value) -> Value {
 }
 
 #[test]
-fn a_batch_asks_for_much_only_so_many_times() {
+fn large_queries_of_a_batch_are_limited() {
     let mut world = world();
     let many = |method: &str, count: usize| {
         let body = json!({ "channel": "chat:1" });
@@ -206,7 +206,7 @@ fn a_batch_asks_for_much_only_so_many_times() {
     assert_eq!(codes.len(), 2, "{answer}");
 }
 
-/// Returns a client of Centrifugo's protocol that has sent this, and what it received.
+/// Returns a client of Centrifugo's protocol that has sent these commands, and the data it received.
 fn sdk(world: &mut World, target: &str, commands: &[Value]) -> (Peer, Vec<Value>) {
     let peer = world.open(0, target);
     let commands: Vec<String> = commands.iter().map(Value::to_string).collect();
@@ -223,7 +223,7 @@ fn lines(bytes: &[u8]) -> Vec<Value> {
 }
 
 #[test]
-fn back_ends_are_told_who_is_there_and_who_published() {
+fn back_ends_see_members_and_publishers() {
     let mut world = world();
     let connect = json!({ "id": 1, "connect": {} });
     let subscribe = json!({ "id": 2, "subscribe": { "channel": "chat:1" } });
@@ -253,7 +253,7 @@ fn back_ends_are_told_who_is_there_and_who_published() {
 }
 
 #[test]
-fn who_is_put_somewhere_again_gets_what_it_missed() {
+fn a_repeated_server_side_subscription_recovers() {
     let mut world = world();
     let (peer, _) = sdk(
         &mut world,
@@ -318,7 +318,7 @@ fn what_a_client_wished_of_a_channel_ends_with_its_subscription() {
 }
 
 #[test]
-fn who_was_not_there_is_not_told_that_it_left() {
+fn a_leave_is_not_sent_for_a_client_that_never_joined() {
     let mut world = world();
     let placed = world.open(0, "/positions?user=ann");
     let plain = world.open(0, "/ws?user=ann&channel=news");
@@ -359,7 +359,7 @@ fn a_session_is_renewed_by_a_token_of_its_own_user_only() {
         .map(|cell| cell.read())
         .sum();
     assert_eq!((refusals, world.stats(0).tokens_renewed.read()), (1, 1));
-    // It is checked when the shorter one ends: after 10 seconds and the grace period.
+    // The token is checked when the shorter limit ends: after 10 seconds and the grace period.
     world.advance(25_000);
     world.ask(peer, text("{}"));
     world.advance(9_999);
@@ -455,7 +455,7 @@ fn slow_clients_are_noted_by_name_and_place() {
 }
 
 #[test]
-fn whoever_is_asked_is_told_the_address() {
+fn hook_requests_carry_the_client_address() {
     let mut world = world();
     let peer = world.open(0, "/centrifuge/asked/x/websocket");
     world.ask(peer, text(r#"{"id":1,"connect":{}}"#));
@@ -494,7 +494,7 @@ impl Process for Ending {
 }
 
 #[test]
-fn who_was_ended_while_it_was_found_out_is_not_let_in() {
+fn a_client_disconnected_during_its_identity_lookup_is_rejected() {
     let mut world = world();
     world.workers[0].shared_mut().process = Arc::new(Ending);
     for (user, is_open) in [("ann", true), ("ended", false)] {
@@ -508,7 +508,7 @@ fn who_was_ended_while_it_was_found_out_is_not_let_in() {
 }
 
 #[test]
-fn upgrades_where_no_socket_opens_are_refused_and_elsewhere_none() {
+fn upgrades_are_rejected_only_on_routes_without_websocket() {
     let mut world = world();
     for (listener, target, status) in [
         (PUBLIC, "/ws?user=ann", 101),
@@ -547,7 +547,7 @@ fn tokens_by_protocol(world: &mut World) {
 }
 
 #[test]
-fn a_token_among_subprotocols_is_never_said_back_and_what_is_beside_it_is() {
+fn a_token_among_subprotocols_is_not_echoed() {
     let mut world = world();
     tokens_by_protocol(&mut world);
     let pass = token(&json!({ "sub": "ann", "exp": in_seconds(&world, 60) }));
@@ -565,7 +565,7 @@ fn a_token_among_subprotocols_is_never_said_back_and_what_is_beside_it_is() {
         let got = (head.status, head.header("sec-websocket-protocol"));
         assert_eq!(got, (status, chosen), "{offered}");
     }
-    // Without a token nothing is chosen.
+    // Without a token no subprotocol is selected.
     let peer = world.connect(0, PUBLIC);
     let offer = "Sec-WebSocket-Protocol: chat\r\n";
     let bytes = world.ask(peer, handshake("/echo", offer));
@@ -577,7 +577,7 @@ fn a_token_among_subprotocols_is_never_said_back_and_what_is_beside_it_is() {
 }
 
 #[test]
-fn what_has_not_changed_has_no_type_and_what_is_not_there_has_one() {
+fn not_modified_responses_have_no_content_type() {
     let mut world = world();
     let peer = world.connect(0, PUBLIC);
     let whole = responses(&world.ask(peer, get("/files/hello.txt"))).remove(0);

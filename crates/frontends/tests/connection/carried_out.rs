@@ -14,7 +14,7 @@ fn world(workers: usize) -> World {
     })
 }
 
-/// Returns a channel of that namespace whose home is that worker.
+/// Returns a channel of that namespace with its home on that worker.
 fn channel_at(world: &World, worker: usize) -> String {
     (0..)
         .map(|n| format!("chat:{n}"))
@@ -69,7 +69,7 @@ fn everywhere(mut check: impl FnMut(&mut World, &str, &str, [usize; 3], &[usize]
 }
 
 #[test]
-fn who_was_subscribed_hears_what_is_published_after_the_answer() {
+fn subscribers_receive_publications_after_the_response() {
     everywhere(|world, user, channel, [place, caller, publisher], order| {
         let peer = world.open(place, &format!("/ws?user={user}"));
         let caller = world.connect(caller, INTERNAL);
@@ -85,7 +85,7 @@ fn who_was_subscribed_hears_what_is_published_after_the_answer() {
 }
 
 #[test]
-fn who_was_removed_hears_nothing_that_is_published_after_the_answer() {
+fn removed_subscribers_receive_nothing_after_the_response() {
     for method in ["unsubscribe", "disconnect", "refresh"] {
         everywhere(|world, user, channel, [place, caller, publisher], order| {
             let peer = world.open(place, &format!("/newest?user={user}&channel={channel}"));
@@ -200,7 +200,7 @@ fn publications_of_a_batch_are_pipelined() {
     let say = json!({ "publish": { "channel": channel, "data": 1 } });
     let body = json!({ "commands": vec![say; 100] }).to_string();
     world.send(caller, post("/api/batch", &body).as_bytes());
-    // There and back: all of them go out in one turn.
+    // The command goes to the home and back: all replies are sent in one turn.
     world.turn(0);
     world.turn(1);
     world.turn(0);
@@ -211,7 +211,7 @@ fn publications_of_a_batch_are_pipelined() {
 }
 
 #[test]
-fn a_caller_that_goes_away_leaves_nothing_behind() {
+fn a_caller_that_disconnects_leaves_no_state() {
     let mut world = world(WORKERS);
     let user = world.user_at(1);
     let peer = world.open(2, &format!("/ws?user={user}&channel=room:1"));
@@ -223,7 +223,7 @@ fn a_caller_that_goes_away_leaves_nothing_behind() {
     world.send(caller, post("/api/batch", &body.to_string()).as_bytes());
     world.turn(0);
     world.reset(caller);
-    // Another connection has its index when the answers arrive.
+    // Another connection has the same index when the answers arrive.
     let next = world.connect(0, INTERNAL);
     let answer = world.ask(next, post("/api/presence_stats", r#"{"channel":"chat:1"}"#));
     assert_eq!(responses(&answer).len(), 1);

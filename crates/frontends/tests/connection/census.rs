@@ -86,7 +86,7 @@ fn connections_are_described_as_they_came() {
 }
 
 #[test]
-fn other_handlers_and_responses_are_told_apart() {
+fn other_handlers_and_responses_are_distinguished() {
     let mut world = World::new(Options::default());
     let app = world.open(0, "/app-user?user=ann");
     let emulated = world.connect(0, PUBLIC);
@@ -116,7 +116,7 @@ fn other_handlers_and_responses_are_told_apart() {
 }
 
 #[test]
-fn more_than_can_be_told_is_an_error_and_not_a_part() {
+fn an_oversized_list_is_an_error_not_a_partial_result() {
     let mut world = World::new(Options {
         workers: 2,
         ..Options::default()
@@ -132,7 +132,7 @@ fn more_than_can_be_told_is_an_error_and_not_a_part() {
     let answer = of_both(&mut world);
     assert_eq!(answer["error"]["code"], 106, "{answer}");
     assert_eq!(answer["result"], Value::Null);
-    // More than that on one worker alone.
+    // One worker alone exceeds the limit.
     for _ in 0..501 {
         world.open(1, "/ws?channel=news&user=ann");
     }

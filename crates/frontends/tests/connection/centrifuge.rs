@@ -105,7 +105,7 @@ pub(super) fn in_seconds(world: &World, seconds: u64) -> u64 {
 }
 
 #[test]
-fn what_is_no_command_ends_the_session_with_its_code() {
+fn invalid_commands_close_the_session_with_their_code() {
     let bad = (3501, "bad request".to_owned());
     for (frames, expected) in [
         (&["{"][..], Some(&bad)),
@@ -284,7 +284,7 @@ fn several_commands_are_answered_in_order_and_here_in_one_frame() {
 }
 
 #[test]
-fn a_client_hears_itself_behind_the_answer_to_its_subscription() {
+fn a_client_sees_its_own_join_after_the_subscribe_reply() {
     for worker in 0..3 {
         let mut world = world(3);
         let peer = ann(&mut world, worker);
@@ -306,7 +306,7 @@ fn a_client_hears_itself_behind_the_answer_to_its_subscription() {
 }
 
 #[test]
-fn who_comes_back_gets_what_he_missed() {
+fn a_reconnecting_client_recovers_missed_publications() {
     for worker in 0..3 {
         let mut world = world(3);
         let back_end = world.connect(0, PUSH);
@@ -511,7 +511,7 @@ fn a_text_is_the_same_json_to_clients_of_both_encodings() {
         let push = &take(&mut world, other).lines[0]["push"]["pub"];
         assert_eq!(push["data"], "say \"hi\"");
     }
-    // So it is in the history (10), of which all is asked for (-1, field 7).
+    // So it is in the history (10), of which all entries are requested (-1, field 7).
     let history = b"\x17\x08\x03\x52\x13\x0a\x06chat:1\x38\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01";
     world.send(peer, &binary(history));
     world.settle();
@@ -519,7 +519,7 @@ fn a_text_is_the_same_json_to_clients_of_both_encodings() {
 }
 
 #[test]
-fn the_subprotocol_is_said_back() {
+fn the_subprotocol_is_echoed() {
     for (offered, expected) in [
         ("centrifuge-protobuf", Some("centrifuge-protobuf")),
         ("centrifuge-json", Some("centrifuge-json")),

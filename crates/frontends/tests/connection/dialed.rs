@@ -167,7 +167,7 @@ fn what_does_not_open_says_why_once() {
     world.dial(0, dial(SCRIPTED, 5));
     world.drain();
     assert_eq!(world.failures(0), ["5: server is going away"]);
-    // It is no longer wanted: it ends without any notification.
+    // The connection is no longer needed: it ends without a notification.
     let mut world = World::new(Options::default());
     let peer = world.dial(0, dial(SCRIPTED, 2));
     let agreement = agreement(&mut world, peer);
@@ -179,7 +179,7 @@ fn what_does_not_open_says_why_once() {
 }
 
 #[test]
-fn a_silent_server_is_pinged_and_given_up() {
+fn a_silent_server_is_pinged_and_abandoned() {
     let mut world = World::new(Options::default());
     let peer = open(&mut world, SCRIPTED);
     world.told(peer);
@@ -213,9 +213,9 @@ fn each_frame_has_a_mask_of_its_own() {
     }
 }
 
-/// It is read even while it does not read, since both ends would otherwise wait for each other.
+/// Messages are received even while the peer does not read, since both ends would otherwise wait for each other.
 #[test]
-fn a_server_that_does_not_read_is_heard() {
+fn a_server_that_does_not_read_is_still_read() {
     let mut world = World::new(Options::default());
     let peer = open(&mut world, SCRIPTED);
     world.read_at_most(peer, 0);

@@ -75,7 +75,7 @@ fn a_request_under_way_is_answered_and_the_connection_ends() {
 }
 
 #[test]
-fn new_sessions_are_refused_and_those_that_open_meanwhile_are_told() {
+fn new_sessions_are_rejected_and_opening_ones_drained() {
     let mut world = World::new(Options {
         workers: 2,
         ..Options::default()

@@ -97,7 +97,7 @@ fn each_request_has_its_status() {
             426,
             true,
         ),
-        // Kept alive or not, by version.
+        // The connection is kept alive or closed, depending on the version.
         (
             INTERNAL,
             "GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
@@ -170,7 +170,7 @@ fn refusals_say_what_would_be_right() {
 }
 
 #[test]
-fn http_1_0_is_told_that_the_connection_stays() {
+fn http_1_0_gets_connection_keep_alive() {
     let mut world = World::new(Options::default());
     let peer = world.connect(0, INTERNAL);
     for _ in 0..3 {
@@ -238,7 +238,7 @@ fn fin_after_pipelined_requests_waits_for_their_answers() {
 }
 
 #[test]
-fn whoever_expects_it_is_told_to_go_on() {
+fn expect_100_continue_is_answered() {
     let mut world = World::new(Options::default());
     let peer = world.connect(0, INTERNAL);
     let head =
@@ -281,7 +281,7 @@ fn head_gets_the_length_and_no_body() {
 }
 
 #[test]
-fn a_body_that_nobody_wants_is_skipped_if_it_is_short_else_the_connection_ends() {
+fn an_unused_body_is_skipped_if_short_else_the_connection_closes() {
     let mut world = World::new(Options::default());
     let peer = world.connect(0, PUBLIC);
     let answer = world.ask(

@@ -26,7 +26,7 @@ fn heard(world: &mut World, peer: Peer) -> Vec<String> {
 }
 
 #[test]
-fn a_back_end_subscribes_and_unsubscribes_who_is_there() {
+fn a_back_end_subscribes_and_unsubscribes_connected_users() {
     let mut world = world();
     let anns: Vec<_> = (0..3)
         .map(|worker| world.open(worker, "/ws?user=ann"))
@@ -71,7 +71,7 @@ fn a_back_end_subscribes_and_unsubscribes_who_is_there() {
 }
 
 #[test]
-fn who_is_told_positions_is_told_where_a_back_end_has_put_him() {
+fn server_side_subscriptions_report_positions() {
     for worker in 0..3 {
         let mut world = world();
         let back = json!({ "channel": "chat:1", "data": 1 });
@@ -142,7 +142,7 @@ fn a_connection_is_closed_with_the_code_that_is_wanted() {
     let got = said(&world.take(peer));
     assert_eq!(got.len(), 1);
     assert!(format!("{got:?}").contains("4321") && format!("{got:?}").contains("enough"));
-    // This kind of client has no name.
+    // Push clients have no name.
     let peer = world.open(1, "/ws?user=bob");
     let another = json!({ "user": "bob", "client": "somebody" });
     assert_eq!(

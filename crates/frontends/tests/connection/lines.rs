@@ -43,7 +43,7 @@ fn lines_arrive_however_they_are_split_and_ended() {
             world.settle();
             world.finish(back_end);
             world.settle();
-            assert_eq!(world.take(back_end), b"", "nobody asked");
+            assert_eq!(world.take(back_end), b"", "no response yet");
             assert!(world.is_closed(back_end));
             // Each target has its own order; on one worker that is the order of the lines.
             let mut got = said(&world.take(ann));
@@ -136,7 +136,7 @@ fn a_bad_line_gets_one_error_and_the_connection_stays() {
 const GOOD: &str = "{\"user\":\"ann\",\"data\":1,\"ack\":true}\n";
 
 /// Sends this to a push listener in pieces of `step` bytes, `behind` in separate packets, and then FIN. Returns the
-/// answers and what ann received.
+/// replies and the messages that ann received.
 fn spoken(input: &[u8], behind: &[u8], step: usize) -> (Vec<String>, Vec<String>) {
     let mut world = World::new(Options::default());
     let ann = world.open(0, "/ws?user=ann");
@@ -223,7 +223,7 @@ fn empty_lines_before_the_first_mean_nothing() {
 }
 
 #[test]
-fn what_was_asked_before_the_fault_is_answered_before_the_end() {
+fn calls_before_an_invalid_line_are_answered() {
     let mut world = World::new(Options {
         workers: 2,
         ..Options::default()
@@ -323,7 +323,7 @@ fn bad_lines_behind_an_open_ack_do_not_pile_up() {
     let back_end = world.connect(0, PUSH);
     let input = format!("{{\"user\":\"{user}\",\"data\":1,\"ack\":true}}\n") + &"x\n".repeat(5000);
     world.send(back_end, input.as_bytes());
-    // The other worker takes no turns.
+    // The other worker runs no turns.
     while world.blocked(back_end) == Some(WaitReason::Turn) {
         world.turn(0);
     }

@@ -101,7 +101,7 @@ fn a_reader_gets_a_burst_whole() {
 }
 
 #[test]
-fn what_waits_is_said_before_the_close() {
+fn queued_messages_are_sent_before_the_close() {
     let mut world = small();
     let slow = world.open(0, "/newest?user=ann&channel=a");
     let (back_end, caller) = (world.connect(0, PUSH), world.connect(0, INTERNAL));
@@ -120,7 +120,7 @@ fn what_waits_is_said_before_the_close() {
 }
 
 #[test]
-fn what_is_dropped_leaves_no_trace_in_a_compressed_stream() {
+fn dropped_messages_do_not_affect_compression() {
     let mut world = small();
     let slow = world.connect(0, 0);
     let offer = "Sec-WebSocket-Extensions: permessage-deflate\r\n";

@@ -144,7 +144,7 @@ fn rules_of_a_route_hold_for_each_spelling() {
 }
 
 #[test]
-fn what_a_script_is_told_is_decoded_once() {
+fn request_paths_are_decoded_once() {
     for (target, told) in [
         ("/room/a%20b", "GET /room/a b id=a b"),
         ("/room/a%2fb", "GET /room/a%2Fb id=a/b"),

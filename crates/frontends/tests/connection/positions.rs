@@ -27,7 +27,7 @@ fn heard(world: &mut World, peer: Peer) -> Vec<Value> {
     values(&world.take(peer))
 }
 
-/// Of all channels except the personal one, which has no history.
+/// Returns the values of all channels except the personal one, which has no history.
 fn values(bytes: &[u8]) -> Vec<Value> {
     let value = |text: &String| serde_json::from_str(text).expect("JSON");
     let values = texts(bytes).iter().map(value).collect::<Vec<Value>>();
@@ -61,7 +61,7 @@ fn at(position: &str, offset: u64) -> String {
 }
 
 #[test]
-fn what_was_missed_comes_first_and_once_whichever_worker_is_asked() {
+fn recovered_publications_come_first_and_once_on_any_worker() {
     for worker in 0..3 {
         let mut world = world();
         let back_end = world.connect(1, PUSH);
@@ -99,7 +99,7 @@ fn what_was_missed_comes_first_and_once_whichever_worker_is_asked() {
 }
 
 #[test]
-fn who_missed_too_much_or_was_elsewhere_is_told_so() {
+fn an_incomplete_recovery_is_reported() {
     let mut world = world();
     let back_end = world.connect(0, PUSH);
     let (_, joined) = open(&mut world, 0, "channel=chat:1");
@@ -166,7 +166,7 @@ fn positions_find_their_channels_by_themselves() {
 }
 
 #[test]
-fn no_position_is_taken_that_is_none_or_where_none_is_told() {
+fn invalid_and_unsupported_positions_are_rejected() {
     let mut world = world();
     for (target, why) in [
         (
@@ -192,7 +192,7 @@ fn no_position_is_taken_that_is_none_or_where_none_is_told() {
 }
 
 #[test]
-fn every_kind_of_data_is_told_with_its_position() {
+fn all_payload_kinds_carry_their_position() {
     let mut world = world();
     let back_end = world.connect(0, PUSH);
     let (client, _) = open(&mut world, 0, "channel=chat:1");
@@ -208,7 +208,7 @@ fn every_kind_of_data_is_told_with_its_position() {
 }
 
 #[test]
-fn the_back_end_reads_and_removes_what_is_remembered() {
+fn the_back_end_reads_and_removes_history() {
     let mut world = world();
     for channel in ["chat:1", "chat:2", "chat:3", "chat:4"] {
         let mut epoch = Value::Null;
@@ -272,7 +272,7 @@ fn the_back_end_reads_and_removes_what_is_remembered() {
 }
 
 #[test]
-fn what_is_said_twice_or_too_late_is_not_taken() {
+fn repeated_and_outdated_publications_are_skipped() {
     let mut world = world();
     for channel in ["chat:1", "chat:2", "chat:3", "chat:4"] {
         let mut publish = |more: Value| {
@@ -310,7 +310,7 @@ fn what_is_said_twice_or_too_late_is_not_taken() {
 
 /// Recovery beyond an outbox: the other channels are complete, and a retry gets the same result.
 #[test]
-fn what_does_not_fit_the_outbox_is_told_to_be_lost() {
+fn a_recovery_too_large_for_the_outbox_is_reported_as_lost() {
     for worker in 0..3 {
         let mut world = World::new(Options {
             workers: 3,

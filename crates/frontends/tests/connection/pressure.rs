@@ -10,7 +10,7 @@ use crate::world::wire::{
 use crate::world::{INTERNAL, LARGE_BYTES, Options, PUBLIC, PUSH, Peer, World, limits};
 
 #[test]
-fn an_echo_that_is_not_read_stops_listening_and_goes_on_later() {
+fn an_unread_echo_pauses_reading_and_resumes() {
     let mut world = World::new(Options::default());
     let peer = world.open(0, "/echo");
     world.read_at_most(peer, 0);
@@ -33,7 +33,7 @@ fn an_echo_that_is_not_read_stops_listening_and_goes_on_later() {
 }
 
 #[test]
-fn whoever_reads_slowly_is_not_taken_for_dead() {
+fn a_slow_reader_is_not_taken_for_dead() {
     let mut world = World::new(Options::default());
     let peer = world.open(0, "/echo");
     world.read_at_most(peer, 0);
@@ -116,7 +116,7 @@ fn acks_that_are_not_read_stop_the_lines() {
 }
 
 #[test]
-fn a_peer_that_reads_nothing_at_all_is_given_up() {
+fn a_peer_that_reads_nothing_is_closed() {
     let mut world = World::new(Options::default());
     let peer = world.connect(0, PUBLIC);
     world.read_at_most(peer, 100);
@@ -180,7 +180,7 @@ fn a_burst_over_the_budget_does_not_swallow_the_101() {
     });
     let peer = world.connect(0, PUBLIC);
     let back_end = world.connect(0, PUSH);
-    // Both in one turn.
+    // Both arrive in one turn.
     world.send(
         peer,
         crate::world::wire::handshake("/ws?user=ann", "").as_bytes(),
@@ -370,7 +370,7 @@ fn a_response_that_ends_its_connection_is_sent_whole_however_slowly_it_is_read()
 }
 
 #[test]
-fn a_connection_that_ends_is_given_up_when_nothing_moves() {
+fn a_closing_connection_without_progress_is_aborted() {
     let request = "GET /files/large.bin HTTP/1.0\r\nHost: a\r\n\r\n";
     let mut world = World::new(Options::default());
     let peer = world.connect(0, PUBLIC);

@@ -173,7 +173,7 @@ fn addresses_behind_a_proxy_count_and_are_turned_away_for_their_own_reason() {
     assert_eq!(process.take(), [format!("begins 10.0.0.3 at {now_ms}")]);
     world.reset(peer);
     assert_eq!(process.take(), [""; 0], "it was never counted");
-    // The last free place was taken in the meantime.
+    // Meanwhile another connection took the last free slot.
     let peer = world.connect(0, PUBLIC);
     let bytes = world.ask(peer, handshake_for("10.0.0.2"));
     let (head, rest) = response(&bytes, true);
@@ -279,7 +279,7 @@ fn short_of_memory_nothing_new_is_begun_for_clients() {
 }
 
 #[test]
-fn wrong_keys_are_told_and_too_many_end_the_connection() {
+fn wrong_keys_are_rejected_and_too_many_close_the_connection() {
     let (mut world, process) = world_of(Options {
         api_keys: vec!["secret"],
         ..Options::default()
@@ -342,7 +342,7 @@ fn call(world: &mut World, method: &str, body: &Value) -> Value {
 }
 
 #[test]
-fn blocks_are_the_process_s_and_close_whoever_is_there() {
+fn blocks_apply_to_the_process_and_close_connected_users() {
     let (mut world, process) = world_of(Options {
         workers: 2,
         ..Options::default()
@@ -402,7 +402,7 @@ fn blocks_are_the_process_s_and_close_whoever_is_there() {
     assert_eq!(answer["error"]["code"], 100, "{answer}");
     assert_eq!(
         process.take()[1],
-        "trouble: block: it is in force, but could not be saved and ends with the server process: disk full"
+        "trouble: block: the ban is in force, but could not be saved and ends with the server process: disk full"
     );
     // A user who can't be stored is disconnected all the same, on all workers.
     let dans = [0, 1].map(|worker| world.open(worker, "/ws?user=dan"));

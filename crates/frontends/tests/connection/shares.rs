@@ -11,7 +11,7 @@ const RECEIVE_BYTES: usize = 64 * 1024;
 
 const FLOODERS: usize = 20;
 
-/// Turns until a client that sends one message gets its answer, regardless of floods.
+/// The maximum number of turns until a client that sends one message gets its reply, regardless of floods.
 const TURNS_MAX: usize = 1;
 
 /// Opens a connection that floods.
@@ -174,7 +174,7 @@ fn input_that_waits_for_its_turn_is_worked_on_in_order_and_whole() {
 fn answered_at_once(target: &str, accepted: &str) -> usize {
     let mut world = World::new(Options::default());
     let peer = world.connect(0, PUBLIC);
-    // Responses so short that they leave room for all that one turn has time for.
+    // The responses are short enough for all requests that one turn has time for.
     let condition = format!("If-None-Match: *\r\nAccept-Encoding: {accepted}\r\n");
     let head = format!("GET {target} HTTP/1.1\r\nHost: a\r\n{condition}\r\n");
     world.send(peer, &flood(head.as_bytes()));

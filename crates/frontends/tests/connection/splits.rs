@@ -1,4 +1,4 @@
-//! Bytes in any split give the same answers, and no bytes break anything.
+//! The replies are the same however the bytes are split, and no bytes cause a panic.
 
 use proptest::prelude::*;
 

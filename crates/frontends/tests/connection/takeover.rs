@@ -44,14 +44,14 @@ fn a_context_is_agreed_on_while_there_is_room_for_it() {
     world.finish(first);
     world.settle();
     assert_eq!(budget.bytes(), 4096);
-    // Without a context of the client, and with one of ours.
+    // The client has no context, and the server has one.
     let echo = world.ask(last, HELLO);
     assert_eq!(echo, b"\xc1\x07\xf2\x48\xcd\xc9\xc9\x07\0");
     assert!((4097..=4096 + 64).contains(&budget.bytes()));
 }
 
 #[test]
-fn what_was_sent_is_forgotten_where_nothing_follows() {
+fn an_idle_compression_window_is_released() {
     let budget = Arc::new(DeflateBudget::default());
     let mut world = world(&budget);
     let peer = world.connect(0, PUBLIC);

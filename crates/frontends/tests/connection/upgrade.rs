@@ -18,7 +18,7 @@ fn push(world: &mut World, worker: usize, line: &str) {
 }
 
 #[test]
-fn handshakes_are_judged() {
+fn valid_and_invalid_handshakes() {
     let long = "u".repeat(255);
     let all: String = (0..CHANNELS_MAX)
         .map(|n| format!("&channel=room:{n}"))
@@ -124,7 +124,7 @@ fn the_101_waits_for_the_home_and_what_comes_in_between_follows_it() {
         handshake(&format!("/ws?user={user}&channel=news"), "").as_bytes(),
     );
     world.turn(0);
-    assert_eq!(world.take(peer), b"", "nobody has registered it");
+    assert_eq!(world.take(peer), b"", "it is not registered");
     // The user's home registers it and orders a push before the other home has received its mail.
     world.turn(1);
     push(
@@ -147,7 +147,7 @@ fn the_101_waits_for_the_home_and_what_comes_in_between_follows_it() {
 }
 
 #[test]
-fn whoever_sees_the_101_gets_the_next_push() {
+fn a_push_after_the_101_is_received() {
     let mut world = World::new(Options {
         workers: 3,
         ..Options::default()
@@ -204,7 +204,7 @@ fn a_home_that_does_not_answer_in_time_costs_a_503_not_a_session() {
 }
 
 #[test]
-fn a_user_who_is_disconnected_while_registering_is_told_nothing_false() {
+fn a_user_disconnected_while_registering_gets_no_false_reply() {
     let mut world = World::new(Options {
         workers: 3,
         ..Options::default()

@@ -6,7 +6,7 @@ use crate::world::wire::{Said, close, control, message, said, text, texts};
 use crate::world::{Options, World, limits};
 
 #[test]
-fn what_is_said_comes_back_however_it_is_split() {
+fn echoes_survive_every_split() {
     let mut bytes = Vec::new();
     for length in [0, 1, 20, 125, 126, 1000, 65_535, 65_536] {
         bytes.extend(message(MessageKind::Binary, &vec![7; length]));
@@ -95,7 +95,7 @@ fn after_the_clients_fin_nothing_keeps_the_transport() {
 
 /// Earlier bytes are sent while those of this turn wait for its end.
 #[test]
-fn what_was_said_right_before_fin_is_echoed() {
+fn a_message_right_before_fin_is_echoed() {
     let mut world = World::new(Options::default());
     let peer = world.open(0, "/echo");
     world.read_at_most(peer, 0);
@@ -112,7 +112,7 @@ fn what_was_said_right_before_fin_is_echoed() {
 }
 
 #[test]
-fn silence_is_pinged_and_then_given_up() {
+fn silent_clients_are_pinged_then_closed() {
     let mut world = World::new(Options::default());
     let peer = world.open(0, "/ws?user=ann");
     world.advance(24_990);
@@ -166,7 +166,7 @@ fn a_session_without_messages_is_closed_where_that_is_wanted() {
         [Said::Close(Some(1001), _)]
     ));
     assert!(world.is_open(spoken) && world.is_open(told));
-    // It does not answer the close.
+    // The client does not answer the close frame.
     world.advance(5_001);
     assert!(world.is_closed(peer));
     world.advance(45_000);
@@ -174,7 +174,7 @@ fn a_session_without_messages_is_closed_where_that_is_wanted() {
         &said(&world.take(told))[..],
         [Said::Text(_), Said::Close(Some(1001), _)]
     ));
-    // It does: the end comes from the server's side.
+    // The client answers it: the server closes the transport.
     world.ask(told, close(Some(1001), ""));
     assert!(!world.is_open(told));
     world.finish(told);
@@ -205,7 +205,7 @@ fn the_closing_handshake_is_not_put_off_by_chatter() {
 }
 
 #[test]
-fn compressed_echoes_are_read_by_whoever_offered_it() {
+fn compression_is_used_only_if_offered() {
     use veche_proto::websocket::{
         Codecs, Decoder, Encoder, FrameEvent, MessageLimits, Role, deflate,
     };

@@ -50,7 +50,7 @@ pub enum Told {
     Closed(u16, String),
     /// Method, path, user, parameters, body.
     Request(String),
-    /// There is room for more of a response.
+    /// The outbox has room for more of a response.
     Written,
     Gone,
     /// The same after the application exceeded its time limit.
@@ -77,7 +77,7 @@ enum Standing {
     Accepted,
     Open,
     Waiting,
-    /// It got a message while its handler was suspended, so its end has to be next.
+    /// A message arrived while the handler was suspended, so the end has to be next.
     Ending,
     Asked,
 }
@@ -394,7 +394,7 @@ impl Apps for TestApps {
         }
         let mut record = self.0.borrow_mut();
         record.told.push((id, Told::Dialed(Ok(token))));
-        // An even number is no longer wanted.
+        // Sessions with an even number are no longer needed.
         (token % 2 == 1).then(|| record.stand(id, &[None], Some(Standing::Open)))
     }
 
@@ -501,7 +501,7 @@ impl World {
     }
 
     /// Answers this client's pending request, or its handshake with the decision of that name; returns whether there
-    /// was one.
+    /// was a pending one.
     pub fn answer(&mut self, peer: Peer, name: &str) -> bool {
         let (worker, id) = self.place(peer);
         let worker = &mut self.workers[worker];

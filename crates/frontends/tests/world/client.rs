@@ -54,7 +54,7 @@ impl Client {
         (!self.is_closed && self.timer_ms != u64::MAX).then_some(self.timer_ms)
     }
 
-    /// Sends to the client, which reads what it may at once.
+    /// Sends to the client, which reads as much as it may at once.
     pub(super) fn write(&mut self, bytes: &[u8], now_ms: u64) {
         let read = match self.unsent.is_empty() {
             true => bytes.len().min(self.window),

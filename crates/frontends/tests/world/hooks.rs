@@ -14,7 +14,7 @@ impl World {
         let worker = &mut self.workers[worker];
         let mut asked = std::mem::take(&mut worker.asked);
         asked.append(&mut worker.record.borrow_mut().asked);
-        // Those of this turn were not polled yet.
+        // Requests of this turn were not polled yet.
         asked.extend(worker.shared_mut().requests.hook_requests.drain(..));
         asked
     }

@@ -275,7 +275,7 @@ impl World {
         usize::from(self.workers[0].shared().hub.home_of(name).0)
     }
 
-    /// Returns a user whose home is that worker.
+    /// Returns a user with its home on that worker.
     pub fn user_at(&self, worker: usize) -> String {
         (0..)
             .map(|n| format!("user{n}"))
@@ -308,7 +308,7 @@ impl World {
         self.tell_time();
     }
 
-    /// Advances the time of one worker while the others take no turns.
+    /// Advances the time of one worker while the others run no turns.
     pub fn advance_alone(&mut self, worker: usize, ms: u64) {
         self.now_ms += ms;
         self.tell_time();
@@ -330,7 +330,7 @@ impl World {
         }
     }
 
-    /// The server goes away.
+    /// The server shuts down.
     pub fn drain(&mut self) {
         for worker in &mut self.workers {
             worker.worker.handle_drain(0, ShutdownReason::Stopping);
@@ -479,7 +479,7 @@ impl World {
         moved
     }
 
-    /// Answers for a home whose engine is unreachable. Returns whether it handled the message.
+    /// Replies for a home whose engine is unreachable. Returns whether it handled the message.
     fn answer_failed(&mut self, me: usize, to: usize, message: &WorkerMessage<Infallible>) -> bool {
         let WorkerMessage::Hub(mail) = message else {
             return false;

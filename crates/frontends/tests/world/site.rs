@@ -48,7 +48,7 @@ pub const LARGE_BYTES: u64 = 1 << 20;
 
 pub struct Options {
     pub workers: u16,
-    /// Of each lane between two workers.
+    /// Credits of each lane between two workers.
     pub credits: u32,
     pub outbox_bytes: usize,
     /// Maximum by which one step exceeds an outbox limit: an answer, a message.
@@ -488,7 +488,7 @@ fn push(path: &str) -> Route {
 pub const TIMEOUT_MS: u64 = 60_000;
 
 fn app(path: &str, app: AppId) -> Route {
-    // Only paths that name it have a limit.
+    // Only routes with this name in their path have a limit.
     let request_timeout_ms = if path.contains("timed") {
         TIMEOUT_MS
     } else {

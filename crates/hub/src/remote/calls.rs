@@ -5,19 +5,19 @@ use std::sync::Arc;
 use veche_nodes::engine::channel::{self as wire, Direction};
 
 use super::entries::{Entry, Feed};
-use super::{RemoteEngine, Task, data};
+use super::{RemoteEngine, Task, UNKNOWN, data};
 use crate::engine::{
     Catalog, Engine, EngineGauges, EngineReply, EngineReport, LocalMembers, MaintenanceScope,
     MemberChange, NewPublication, OrderResult, QueryContext, RequestContext, StoredChannel,
 };
 use crate::history_segment::{HistoryRead, ReadStart};
 use crate::{
-    ClientInfo, Epoch, HistoryError, HistoryOptions, HistoryPage, HistoryQuery, Namespaces,
-    Payload, Position, PresenceError, PresenceStats, Publication, RECOVERED_MAX, SubscribeOptions,
+    ClientInfo, HistoryError, HistoryOptions, HistoryPage, HistoryQuery, Namespaces, Payload,
+    Position, PresenceError, PresenceStats, Publication, RECOVERED_MAX, SubscribeOptions,
     SubscribeOutcome,
 };
 
-/// Publications that wait at most, and their bytes; beyond that publishers pause.
+/// The maximum number of waiting publications; beyond it publishers pause.
 const WAITING_MAX: usize = 1 << 16;
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
@@ -170,7 +170,7 @@ impl Engine for RemoteEngine {
             channel: Arc::clone(kept.name),
             keep: self.keep(kept.history),
             since: query.since.map(|since| since.offset),
-            // One more shows that there are too many.
+            // One more than the limit shows that there are too many.
             limit: query.limit.min(answer_max.saturating_add(1)),
             direction: match query.is_reverse {
                 true => Direction::Reverse,
@@ -272,11 +272,7 @@ impl Engine for RemoteEngine {
     }
 
     fn position(&self, slot: u32) -> Position {
-        let unknown = Position {
-            epoch: Epoch::UNKNOWN,
-            offset: 0,
-        };
-        self.entries.get(slot).map_or(unknown, Entry::position)
+        self.entries.get(slot).map_or(UNKNOWN, Entry::position)
     }
 
     fn member_changed(&mut self, change: MemberChange<'_>) -> EngineReply<bool> {

@@ -1,4 +1,4 @@
-//! The form in which publications and members are stored outside this process.
+//! The stored form of publications and members in an engine outside this process.
 //!
 //! | bytes | publication |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | – | the info: its length in four bytes, big-endian, then the client and the tags |
 //! | – | the payload |
 //!
-//! Within an info, texts and lists have their length before them in four bytes, big-endian; an optional part is a list of
-//! at most one.
+//! Within an info, texts and lists are preceded by their length in four bytes, big-endian; an optional part is a list
+//! of at most one element.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ const EVENTS: [FeedEvent; 3] = [FeedEvent::Published, FeedEvent::Joined, FeedEve
 const HAS_INFO: u8 = 1 << 4;
 const HEAD_BYTES: usize = 18;
 
-/// Most tags that are read.
+/// The maximum number of decoded tags.
 const TAGS_MAX: usize = 1024;
 
 /// Encodes a publication with this id.
@@ -59,7 +59,7 @@ pub(crate) fn encode(
     out.into()
 }
 
-/// Decodes a publication, which gets its position from elsewhere. `None`: the bytes are none, or of another version.
+/// Decodes a publication, which gets its position from elsewhere. `None`: the bytes are invalid, or of another version.
 pub(crate) fn decode(data: &Bytes) -> Option<Publication> {
     let head = data.first_chunk::<HEAD_BYTES>()?;
     if head[0] != DATA_VERSION {
@@ -87,7 +87,7 @@ pub(crate) fn decode(data: &Bytes) -> Option<Publication> {
     })
 }
 
-/// Encodes a member.
+/// Encodes a member for the store, which does not interpret it.
 pub(crate) fn encode_member(client: &ClientInfo) -> Bytes {
     let mut out = Vec::with_capacity(1 + client.bytes());
     out.push(DATA_VERSION);
@@ -95,7 +95,7 @@ pub(crate) fn encode_member(client: &ClientInfo) -> Bytes {
     out.into()
 }
 
-/// Decodes a member. `None`: the bytes are none, or of another version.
+/// Decodes a member. `None`: the bytes are invalid, or of another version.
 pub(crate) fn decode_member(data: &[u8]) -> Option<ClientInfo> {
     let (version, mut rest) = data.split_first()?;
     match *version == DATA_VERSION {
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_of_another_version_is_nothing() {
+    fn truncated_data_and_other_versions_are_rejected() {
         let info = PublicationInfo {
             client: Some(Arc::new(client())),
             ..PublicationInfo::default()

@@ -8,52 +8,52 @@ use foldhash::fast::RandomState;
 use crate::engine::FeedItem;
 use crate::{Epoch, Payload, Position};
 
-/// The most items of a channel that wait until its position is known; later ones are dropped, and show as a gap.
+/// The maximum number of items of a channel that wait for its position; further items are dropped and appear as a gap.
 const HELD_MAX: usize = 1024;
 
-/// A channel.
+/// How far a channel's feed was followed, and what it needs.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) name: Arc<str>,
-    /// The hub's number, where it has a slot.
+    /// The hub's number of the channel, if it has a slot.
     pub(super) channel: Option<u32>,
     pub(super) feed: Feed,
-    /// Whether the hub follows it by itself.
+    /// Whether the hub follows the channel itself, rather than by a wildcard.
     pub(super) is_followed: bool,
-    /// Whether the store may be another one, and was not compared yet: items wait for that.
+    /// Whether the store may be another one and was not compared yet: items wait for the comparison.
     pub(super) is_unsure: bool,
-    /// Whether a message of it came since the last look.
+    /// Whether a message of it arrived since the last look.
     pub(super) is_fresh: bool,
-    /// Receipts that were not settled.
+    /// The number of receipts that are not settled.
     pub(super) waiting: u32,
     pub(super) epoch: Epoch,
-    /// The epoch before: late items of it say nothing.
+    /// The previous epoch, whose late items are ignored.
     pub(super) ended: Epoch,
-    /// The offset of the last item that was fed.
+    /// The offset of the last item passed to the hub.
     pub(super) last: u64,
-    /// The highest offset that the feed has brought.
+    /// The highest offset received from the feed.
     pub(super) seen: u64,
-    /// The highest offset that is known, of feed and answers, and the id of its publication; 0 where not known.
+    /// The highest known offset, from the feed and answers, and the id of its publication; 0 if unknown.
     pub(super) known: (u64, u64),
     #[expect(
         clippy::box_collection,
         reason = "empty nearly always: one word for each channel"
     )]
     pub(super) held: Option<Box<Vec<(FeedItem, u64)>>>,
-    /// The payload that was fed last, where deltas are wanted.
+    /// The payload that was delivered last, if deltas are used.
     pub(super) previous: Option<Box<Payload>>,
 }
 
-/// How far the feed of a channel is.
+/// The state of a channel's feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Feed {
-    /// There is none.
+    /// The channel is not subscribed.
     Off,
-    /// It is subscribed since this tick.
+    /// The subscription was ordered in this tick and is not confirmed yet.
     Begun(u32),
-    /// It is being looked up where it goes on, since this tick.
+    /// Subscribed; the position was requested in this tick.
     Placing(u32),
-    /// It is live.
+    /// Items are delivered as they arrive.
     Live,
 }
 
@@ -88,7 +88,7 @@ impl Entry {
         self.epoch != Epoch::UNKNOWN
     }
 
-    /// Begins at a position, in another epoch as a rule.
+    /// Starts at a position, normally in another epoch.
     pub(super) fn set_position(&mut self, position: Position, id: u64) {
         if self.has_position() && self.epoch != position.epoch {
             self.ended = self.epoch;
@@ -99,14 +99,14 @@ impl Entry {
         self.previous = None;
     }
 
-    /// Notes a publication that is known to be stored in the current epoch.
+    /// Records a publication that is stored in the current epoch.
     pub(super) fn note_known(&mut self, offset: u64, id: u64) {
         if offset > self.known.0 {
             self.known = (offset, id);
         }
     }
 
-    /// The latest publication that is known.
+    /// Returns the latest known publication.
     pub(super) fn latest(&self) -> Option<(Position, u64)> {
         let (offset, id) = self.known;
         let epoch = self.epoch;
@@ -136,7 +136,7 @@ impl Entries {
         self.by_name.len()
     }
 
-    /// One above the highest number.
+    /// Returns one more than the highest number.
     pub(super) fn end(&self) -> u32 {
         self.list.len() as u32
     }
@@ -177,7 +177,7 @@ impl Entries {
         self.get_mut(place)
     }
 
-    /// Forgets a channel that has neither a slot nor followers.
+    /// Removes a channel that has neither a slot nor followers.
     pub(super) fn release(&mut self, place: u32) {
         let is_idle = |entry: &&Entry| entry.channel.is_none() && !entry.is_followed;
         if self.get(place).filter(is_idle).is_none() {

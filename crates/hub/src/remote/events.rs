@@ -1,4 +1,4 @@
-//! What events of the engine mean for the channels of a home.
+//! Handles events of the engine for the channels of a home.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::history_segment::HistorySegment;
 use crate::{HistoryError, HistoryPage, HistoryQuery, Position, Publication};
 
 impl RemoteEngine {
-    /// Takes an event of the engine. What follows from it are [reports](crate::Engine::poll) and
+    /// Handles an event of the engine. Its results are [reports](crate::Engine::poll) and
     /// [orders](Self::take_orders).
     pub fn handle(&mut self, event: Event) {
         match event {
@@ -68,7 +68,7 @@ impl RemoteEngine {
         self.pass_fences();
     }
 
-    /// There is a connection: what waits is ordered, again where it was before.
+    /// Connected: waiting requests are ordered, some of them again.
     fn connected(&mut self, number: u64, store: Store) {
         self.connection = None;
         self.orders.push(Order::Begin(number));
@@ -93,7 +93,7 @@ impl RemoteEngine {
         }
     }
 
-    /// There is no connection any more: publications that may be stored without a trace fail.
+    /// Disconnected: publications that may be stored without a trace fail.
     fn disconnected(&mut self) {
         self.connection = None;
         for place in 0..self.entries.end() {
@@ -116,7 +116,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Reports fences that nothing precedes any more.
+    /// Reports fences that have no preceding entry left.
     pub(super) fn pass_fences(&mut self) {
         let is_fence = |(_, task): &(u32, Task)| matches!(task, Task::Fence(_));
         while let Some((_, Task::Fence(receipt))) = self.waiting.take_first_if(is_fence) {
@@ -151,7 +151,7 @@ impl RemoteEngine {
                     self.reports.push_back(EngineReport::Following(name, true));
                 }
             }
-            // What was published between two subscriptions is not in the feed.
+            // Publications between two subscriptions are not in the feed.
             Feed::Placing(_) => self.check(place, false),
             Feed::Live if entry.channel.is_some() => self.check(place, false),
             Feed::Live => {}
@@ -189,7 +189,7 @@ impl RemoteEngine {
         match entry.feed {
             Feed::Placing(_) => return entry.hold(item, id),
             Feed::Live if entry.is_unsure => return entry.hold(item, id),
-            // Nothing is subscribed: a message that was under way.
+            // The channel is not subscribed: the message was in flight.
             Feed::Off | Feed::Begun(_) => return,
             Feed::Live => {}
         }
@@ -216,7 +216,7 @@ impl RemoteEngine {
         self.emit(place, item, id);
     }
 
-    /// Whether what is published to a channel concerns anybody here.
+    /// Whether publications of a channel concern this node.
     fn hears(&self, channel: &str) -> bool {
         let is_live = |topic: &str| self.topics.get(topic).is_some_and(|topic| topic.is_live);
         let entry = self.entries.find(channel);
@@ -225,7 +225,7 @@ impl RemoteEngine {
             || self.topic(channel).is_some_and(is_live)
     }
 
-    /// The entry of a channel that an item is for; made for one that is heard among others.
+    /// The entry of an item's channel; created for a channel that a wildcard channel covers.
     fn place_to_feed(&mut self, channel: &Arc<str>, at: Position, before: u64) -> Option<u32> {
         if !self.hears(channel) {
             return None;
@@ -233,7 +233,7 @@ impl RemoteEngine {
         let place = self.entries.find_or_insert(channel);
         let entry = self.entries.get_mut(place)?;
         if entry.feed == Feed::Off {
-            // Nobody here has a position in it.
+            // No client of this node has a position in it.
             entry.feed = Feed::Live;
             let offset = before;
             entry.set_position(Position { offset, ..at }, 0);
@@ -306,7 +306,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Compares what was found with what was seen.
+    /// Compares the stored state of a channel with its last seen item.
     fn checked(&mut self, check: &Check, found: Found) {
         let Some(place) = self.entries.find(&check.channel) else {
             return;
@@ -330,7 +330,7 @@ impl RemoteEngine {
             return self.lost(&check.channel);
         }
         if top.offset < entry.known.0 && !check.is_verifying {
-            // The store has lost what was stored already.
+            // The store has lost publications.
             return self.check(place, true);
         }
         if top.offset <= entry.seen {
@@ -358,7 +358,7 @@ impl RemoteEngine {
             .push_back(EngineReport::Lost(Arc::clone(channel)));
     }
 
-    /// The position is known at which the feed of a channel goes on.
+    /// Continues the feed of a channel at its position, which is known now.
     fn placed(&mut self, place: u32, top: Position, id: u64) {
         let Some(entry) = self.entries.get_mut(place) else {
             return;
@@ -442,7 +442,7 @@ fn item_of(
     }
 }
 
-/// Publications of a read with their positions; `None` for one that can't be read.
+/// Returns the publications of a read with their positions; `None` for a malformed one.
 fn publications(
     epoch_of: Position,
     entries: Vec<(u64, Bytes)>,
@@ -454,7 +454,7 @@ fn publications(
     })
 }
 
-/// The longest chain up to the top of publications that can be read and are not expired.
+/// Returns the longest chain up to the top of publications that are valid and not expired.
 fn chain(entries: Entries, expired_ms: u64) -> HistorySegment {
     let mut before = entries.before;
     let mut list = Vec::with_capacity(entries.entries.len());

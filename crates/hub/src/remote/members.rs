@@ -1,4 +1,4 @@
-//! Members of this home in the store.
+//! The stored members of this home.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::engine::{Catalog, EngineReply, EngineReport, MemberChange, QueryConte
 use crate::{ClientInfo, FeedEvent, MEMBERS_MAX, PresenceError, PresenceStats};
 
 impl RemoteEngine {
-    /// Notes a member that has come or left. Only where users count it depends on other nodes whether that is news.
+    /// Notes a member that has joined or left. Only where users count, other nodes determine whether it is announced.
     pub(super) fn change_member(&mut self, change: &MemberChange<'_>) -> EngineReply<bool> {
         let is_asking = change.is_by_user && change.is_announced;
         let notice = is_asking.then(|| change.context());

@@ -1,11 +1,11 @@
-//! What waits for answers of an engine, by ticket.
+//! Requests that wait for answers of an engine, by ticket.
 
 use std::collections::VecDeque;
 
-/// Entries by tickets that are given in sequence. They leave in about that sequence, so both ends are cheap.
+/// Entries by tickets that are issued in sequence. Entries are removed in roughly that order, so both ends are cheap.
 #[derive(Debug)]
 pub(super) struct Waiting<T> {
-    /// The ticket of the first place.
+    /// The ticket of the first entry.
     first: u64,
     places: VecDeque<Option<T>>,
     count: usize,
@@ -45,7 +45,7 @@ impl<T> Waiting<T> {
         Some(entry)
     }
 
-    /// Takes the oldest entry if it fits.
+    /// Removes the oldest entry if it matches.
     pub(super) fn take_first_if(&mut self, fits: impl FnOnce(&T) -> bool) -> Option<T> {
         let first = self.places.front()?.as_ref()?;
         let ticket = self.first;
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(waiting.take(7), None);
         assert_eq!(waiting.take_first_if(|one| *one == "c"), None);
         assert_eq!(waiting.take_first_if(|one| *one == "a"), Some("a"));
-        // The place behind went with it.
+        // The entry after it was removed as well.
         assert_eq!(waiting.iter().collect::<Vec<_>>(), [(2, &"c")]);
         assert_eq!(waiting.take(2), Some("c"));
         assert_eq!((waiting.len(), waiting.next()), (0, 3));

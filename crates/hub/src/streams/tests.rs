@@ -367,7 +367,7 @@ fn expired_streams_are_closed() {
 #[test]
 fn a_stream_that_takes_the_number_of_a_closed_one_closes_too() {
     let mut streams = three();
-    // All have been visited in this round.
+    // All streams were visited in this round.
     streams.scan(3, 0, false, |_| Some(HISTORY), |_| true, |_| {});
     for index in 0..3 {
         streams.close(index);

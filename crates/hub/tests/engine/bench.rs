@@ -81,7 +81,7 @@ pub(crate) trait Driven: Engine + Sized {
     /// Whether it knows the number of subscribers on all nodes.
     const KNOWS_SUBSCRIBERS: bool;
 
-    /// Delivers something to the engine. Returns `false` if nothing is in flight.
+    /// Delivers a message to the engine. Returns `false` if none is in flight.
     fn drive(hub: &mut Hub<Self>, desk: &mut Desk) -> bool;
 
     /// Makes the external store, if any, lose all members.
@@ -161,6 +161,15 @@ impl<E: Driven> Bench<E> {
     }
 
     pub(crate) fn publish_with(&mut self, text: &str, options: Option<PublishOptions>) {
+        self.publish_as(CHANNEL, text, options);
+    }
+
+    pub(crate) fn publish_as(
+        &mut self,
+        channel: &str,
+        text: &str,
+        options: Option<PublishOptions>,
+    ) {
         let payload = PayloadRef {
             kind: PayloadKind::Text,
             bytes: text.as_bytes(),
@@ -170,7 +179,7 @@ impl<E: Driven> Bench<E> {
         let hub = &mut self.hub;
         let outcome = hub.publish(
             from,
-            name(CHANNEL),
+            name(channel),
             payload,
             options.as_ref(),
             &mut self.desk,
@@ -230,7 +239,7 @@ impl<E: Driven> Bench<E> {
         self.hub.set_history(Arc::new(namespaces), usize::MAX);
     }
 
-    /// Advances the clock.
+    /// Sets the clock and runs the maintenance.
     pub(crate) fn pass(&mut self, mono_ms: u64) {
         let wall_ms = mono_ms;
         self.hub.set_now(Now { mono_ms, wall_ms });

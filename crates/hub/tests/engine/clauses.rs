@@ -1,4 +1,4 @@
-//! The clauses of the contract in `engine.rs`, one test each, on every engine.
+//! Tests of the contract described in `engine.rs`: one for each clause, run on every engine.
 
 use veche_hub::{ChannelQuery, HistoryQuery, PublishOptions, Version};
 
@@ -165,7 +165,7 @@ pub(crate) fn removal_of_what_waits<E: Driven>(mut bench: Bench<E>) {
     assert!(bench.read(query).is_empty());
 }
 
-/// The number of subscribers is returned where it is known.
+/// The number of subscribers is returned if it is known.
 pub(crate) fn handed<E: Driven>(mut bench: Bench<E>) {
     bench.subscribe(1, None);
     bench.subscribe(2, None);

@@ -1,4 +1,5 @@
-//! The clauses on subscriptions that the engine confirms later, with their home on the same worker and on another.
+//! Tests of the engine's contract: subscriptions that the engine confirms later, with their home on the same worker
+//! and on another.
 
 use crate::pair::{Heard, Pair, publication};
 
@@ -168,7 +169,7 @@ fn share() {
 
 /// Items delivered during a read belong to the missed ones.
 #[test]
-fn join_while_the_feed_goes_on() {
+fn join_during_live_publications() {
     let (mut pair, offsets) = filled();
     for index in 1..3 {
         pair.subscribe(index, KEPT, &[offsets[4]]);
@@ -190,7 +191,7 @@ fn join_while_the_feed_goes_on() {
     assert_eq!(under_way, []);
 }
 
-/// If too much is delivered meanwhile, the read starts over, and finally nothing is recovered.
+/// If too many publications are delivered meanwhile, the read is repeated; finally none are recovered.
 #[test]
 fn join_with_more_than_is_kept() {
     for (rounds, is_whole) in [(1, true), (3, false)] {
@@ -243,7 +244,7 @@ fn join_ahead_of_the_feed() {
     assert_eq!(pair.offsets(1), (all[12..].to_vec(), Some(true)));
 }
 
-/// A subscriber that has left, or whose session has ended, gets nothing and is not counted.
+/// A subscriber that has left, or whose session has ended, receives no publication and is not counted.
 #[test]
 fn join_of_one_that_leaves() {
     for is_closed in [false, true] {
@@ -283,7 +284,7 @@ fn join_of_one_that_leaves() {
     }
 }
 
-/// A read that fails or lacks the missed publications is no reason to wait.
+/// A read that fails or lacks missed publications ends at once without recovery.
 #[test]
 fn join_without_history() {
     let (mut pair, offsets) = filled();
@@ -296,7 +297,7 @@ fn join_without_history() {
     assert_eq!(pair.offsets(1).0.len(), 1);
 }
 
-/// If only the latest publication is kept, a subscriber gets it, whatever it knows.
+/// If only the latest publication is stored, a subscriber receives it, whatever its position.
 #[test]
 fn join_where_the_latest_is_kept() {
     let mut pair = Pair::new(5);
@@ -327,8 +328,8 @@ fn join_of_a_channel_that_remembers_no_more() {
     assert!(matches!(pair.heard(1), [Heard::Joined(None), ..]));
 }
 
-/// Whatever is lost, late, reordered, published here or elsewhere: a subscriber that recovers completely gets
-/// everything missed and everything that follows, in order and once.
+/// Publications are lost, late, reordered, or published here or elsewhere: a subscriber that recovers completely
+/// receives each missed and each following publication once and in order.
 #[test]
 fn join_in_any_order() {
     let mut whole = 0;

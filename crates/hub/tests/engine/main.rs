@@ -51,7 +51,7 @@ fn late(is_lossy: bool, broken: Broken) -> Bench<Unruly> {
     bench
 }
 
-/// Each clause on each engine; where `$broken` says so, an engine that breaks the clause fails its test with this
+/// Each clause on each engine; with `$broken`, an engine that breaks the clause fails its test with this
 /// message.
 macro_rules! clauses {
     ($($clause:ident $(breaks $broken:ident with $words:literal)?),* $(,)?) => {
@@ -93,7 +93,7 @@ macro_rules! clauses {
 /// Runs of each clause on the model of a store outside the process.
 const SEEDS: u64 = 100;
 
-/// Clauses that hold whatever connections are cut: what is stored is neither lost nor doubled.
+/// Clauses that hold even if connections are cut: stored publications are neither lost nor duplicated.
 macro_rules! cut {
     ($($clause:ident),* $(,)?) => {
         mod remote_and_cut {

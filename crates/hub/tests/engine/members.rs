@@ -1,4 +1,4 @@
-//! Members of several nodes, on an engine that knows them.
+//! Members of several nodes, on an engine that stores them.
 
 use veche_hub::NamespaceOptions;
 
@@ -37,7 +37,7 @@ fn member_of_two_nodes() {
 
 /// A user that returns in time stays the same member, with another connection.
 #[test]
-fn member_that_comes_back() {
+fn member_that_reconnects() {
     for is_late in [false, true] {
         let mut bench = rooms(is_late, 1_000);
         bench.enter(1, "ben");

@@ -1,5 +1,5 @@
-//! A store outside the process for [`RemoteEngine`], as a model: its feed may overtake its answers, and where it is lossy,
-//! connections are cut at any moment, with orders, answers and items on their way.
+//! A model of a store outside the process for [`RemoteEngine`]: its feed may overtake its answers, and if it is lossy,
+//! connections are cut at any moment, with orders, answers and items in flight.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -54,7 +54,7 @@ pub(crate) struct Model {
     )]
     members: BTreeMap<(Arc<str>, Box<str>), (Box<str>, Bytes)>,
     topics: BTreeSet<Arc<str>>,
-    /// Topics whose subscription is on its way.
+    /// Topics whose subscription is in progress.
     following: VecDeque<Arc<str>>,
     orders: VecDeque<Order>,
     answers: VecDeque<Event>,
@@ -175,7 +175,7 @@ impl Model {
             self.following.extend(topics);
             return Vec::new();
         }
-        // Some of the orders were carried out, whose answers are lost.
+        // Some of the orders were executed, but their answers are lost.
         for _ in 0..self.rng.usize(..=self.orders.len()) {
             if let Some(order) = self.orders.pop_front() {
                 self.carry_out(order);
@@ -312,7 +312,7 @@ impl Model {
         if let Some(keep) = &publish.keep {
             channel.begin(keep);
             if let Some(since) = publish.repeats_since {
-                let is_of = since.epoch.bits() == channel.epoch;
+                let is_of = since.epoch == channel.position().epoch;
                 let since = if is_of { since.offset } else { 0 };
                 let mut behind = channel.stored.range(since + 1..);
                 if let Some((offset, _)) = behind.find(|(_, data)| id_of(data) == Some(id)) {
@@ -359,7 +359,7 @@ impl Model {
     }
 }
 
-/// Where nothing is stored either: a repetition is not answered before it is known what became of the first.
+/// Also where nothing is stored: a repetition is not answered before the outcome of the first is known.
 #[test]
 fn a_repetition_waits_for_the_first() {
     for seed in 0..20 {

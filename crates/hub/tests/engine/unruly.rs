@@ -49,7 +49,7 @@ struct Channel {
     version: u64,
     /// The offset of the last delivered item.
     last: u64,
-    /// Requests whose report was not handled yet.
+    /// Requests whose report is not handled yet.
     waiting: u32,
     /// Positions of publications by key.
     keys: BTreeMap<String, Position>,
@@ -228,7 +228,7 @@ impl Unruly {
         self.delays_chains = true;
     }
 
-    /// Returns whether anything other than replies to reads is in flight.
+    /// Returns whether any message other than a reply to a read is in flight.
     pub(crate) fn has_more_than_chains(&self) -> bool {
         self.under_way.iter().any(|one| !is_chain(one))
     }

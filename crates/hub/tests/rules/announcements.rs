@@ -10,7 +10,7 @@ use veche_hub::{
 use crate::common::session;
 use crate::node::{FAR, Node, SOURCE, START_MS, member};
 
-/// As in `join_leave_queue.rs`.
+/// The limits of `src/join_leave_queue.rs`.
 const WAITING_MAX: u32 = 65_536;
 const TOLD_MAX: usize = 256;
 const PASSED_MAX: usize = 1024;
@@ -155,7 +155,7 @@ fn presence_counts_local_and_remote_subscribers() {
     node.join(session(0), &room, &member("ann", "a"));
     let mail = node.request_from(FAR, &room, &member("bob", "b"));
     node.receive(FAR, mail);
-    // A subscription without a client is no member.
+    // A subscription without a client is not a member.
     node.subscribe(1, &room);
     node.subscribe_from(FAR, &room);
     let stats = |node: &mut Node| match node.ask(&room, ChannelQuery::PresenceStats) {

@@ -4,7 +4,7 @@ use veche_hub::{IMMEDIATE_MAX, NoCredit, Options};
 
 use crate::node::Node;
 
-/// The value in `sweep.rs`.
+/// The limit of `src/sweep.rs`.
 const SLICE_MAX: usize = 512;
 
 const MANY: u32 = 20;

@@ -10,7 +10,7 @@ use veche_hub::{
 use crate::common::session;
 use crate::node::{Node, POSITION_TTL_MS, START_MS, TTL_MS, back_from, namespaces};
 
-/// As in `memory.rs`: calls of a full scan, and the limits of one call.
+/// The limits of `src/memory.rs`: the number of calls of a full scan, and the amount of one call.
 const LOOKS: u32 = 30;
 const LOOK_MIN: u32 = 256;
 const LOOK_MAX: u32 = 8192;
@@ -245,7 +245,7 @@ fn a_budget_met_exactly_closes_no_stream() {
         node.page(&format!("kept:{number}"));
     }
     let bytes = node.hub.gauges().history_bytes as usize;
-    // Streams without publications may take a quarter beside it.
+    // Streams without publications may take another quarter.
     for (bytes_max, streams) in [(4 * bytes + 4, 3), (4 * bytes, 3), (4 * bytes - 1, 0)] {
         node.hub.set_history(Arc::new(namespaces()), bytes_max);
         node.hub.maintain();

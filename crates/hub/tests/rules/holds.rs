@@ -4,7 +4,7 @@ use veche_hub::{HubMessage, HubMessageClass, NoCredit, RequestOutcome, WorkerId}
 
 use crate::node::{FAR, NEAR, Node, SOURCE};
 
-/// As in `pending.rs` and `holds.rs`.
+/// The limits of `src/pending.rs` and `src/log_backpressure.rs`.
 const PENDING_MAX: u32 = 8192;
 const WITHOUT_CREDIT_MAX: usize = 1024;
 
@@ -20,7 +20,7 @@ fn full() -> (Node, String) {
     (node, kept)
 }
 
-/// Returns the workers that were told the state of the log since the last call, with that state.
+/// Returns the workers that were notified of the log's state since the last call, with that state.
 fn told(node: &mut Node) -> Vec<(u16, bool)> {
     let sent = std::mem::take(&mut node.desk.sent);
     let told = sent.into_iter().filter_map(|(to, mail)| match mail {
@@ -51,7 +51,7 @@ fn publications_that_wait_for_the_log_do_not_keep_the_lane() {
     assert_eq!(told(&mut node), others.map(|other| (other, false)));
     node.write_log();
     assert_eq!(node.page(&kept).position.offset, u64::from(PENDING_MAX) + 2);
-    // Not a second time.
+    // The acknowledgement is not repeated.
     assert_eq!(node.desk.done.len(), 3);
     node.publish_from(SOURCE, "d", &kept);
     assert_eq!(node.desk.done.len(), 4);

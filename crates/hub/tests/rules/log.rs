@@ -9,12 +9,12 @@ use veche_hub::{
 
 use crate::node::{Node, START_MS, TTL_MS};
 
-/// As in `pending.rs` and `log.rs`.
+/// The limits of `src/pending.rs` and `src/log.rs`.
 const PENDING_MAX: u32 = 8192;
 const PENDING_BYTES_MAX: usize = 8 << 20;
 const CHANGES_MAX: usize = 1024;
 
-/// As in `stream.rs`: lifetime of an unused stream.
+/// The lifetime of an unused stream: `UNUSED_TTL_MS` of `src/stream.rs`.
 const FRESH_MS: u64 = 60_000;
 
 fn passing() -> PublishOptions {

@@ -1,15 +1,15 @@
 //! The rules of a single hub by subject: exact deliveries, replies, gauges and limits, alone and as the home of
 //! channels with remote subscribers. Random interleavings of several hubs are in `joined.rs`, `members.rs` and
-//! `overheard.rs`.
+//! `wildcard.rs`.
 
 #[path = "../common/mod.rs"]
 mod common;
 mod node;
 
 mod announcements;
+mod channel_events;
 mod credit;
 mod fan_out;
-mod happenings;
 mod history;
 mod holds;
 mod log;

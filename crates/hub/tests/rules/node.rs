@@ -39,7 +39,7 @@ pub(crate) struct Given {
     pub(crate) previous: Option<String>,
 }
 
-/// The recording outlet.
+/// An outlet that records the output of a hub.
 #[derive(Default)]
 pub(crate) struct Desk {
     /// Data messages that each worker accepts.
@@ -171,7 +171,7 @@ impl Node {
         node
     }
 
-    /// The only worker.
+    /// Creates a node with one worker.
     pub(crate) fn alone() -> Self {
         Self::new(1, 5, Options::default())
     }

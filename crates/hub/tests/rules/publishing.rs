@@ -56,7 +56,7 @@ fn a_repeated_publication_gets_the_first_answer_and_is_delivered_once() {
     assert_eq!(put(&mut node, "a", "kept:1", keyed("k")), skipped(first));
     assert_eq!(node.texts(), ["a"]);
     assert_eq!(offset(put(&mut node, "b", "kept:1", keyed("l"))), Some(2));
-    // Also in a channel without history.
+    // The same applies in a channel without history.
     assert_eq!(put(&mut node, "a", "chat:1", keyed("k")).receivers, Some(0));
     node.subscribe(2, "chat:1");
     assert_eq!(put(&mut node, "a", "chat:1", keyed("k")).receivers, Some(0));
@@ -185,7 +185,7 @@ fn a_remote_delivery_keeps_the_previous_payload_and_returns_its_credit() {
         },
     )) = node.desk.sent.pop()
     else {
-        panic!("its home is told");
+        panic!("a message to the home is expected");
     };
     node.receive(
         home,

@@ -101,7 +101,7 @@ fn an_instruction_reaches_and_counts_all_connections_of_a_user() {
     let outcome = node
         .hub
         .send_user_command(from, &user, begone(), &mut node.desk);
-    // Three workers, and each has to tell the homes of all channels to which its sessions were subscribed.
+    // Three workers, each of which has to notify the homes of all channels to which its sessions were subscribed.
     let instructed = CommandDispatch {
         connections: 4,
         pending_acknowledgements: 3 * 4,

@@ -8,7 +8,7 @@ use super::{World, remembered};
 use crate::common::session;
 
 impl World {
-    /// One random event of a log.
+    /// Performs one random event of a log.
     pub(super) fn step_of_log(&mut self, random: &mut fastrand::Rng) {
         let worker = WorkerId(random.u16(0..self.hubs.len() as u16));
         let place = usize::from(worker.0);
@@ -94,7 +94,7 @@ impl World {
         self.begin(workers, random.u64(..));
     }
 
-    /// Everything delivered is on disk: with its epoch, in order, as far as it is still kept.
+    /// Every delivered publication is on disk: with its epoch, in order, unless evicted since.
     fn check_disk_of_all(&self) {
         let Some(disk) = &self.disk else { return };
         for channel in self.channels.iter().filter(|name| remembered(name) > 0) {
@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    /// When everything is written, the disk has no more than is to be kept.
+    /// Checks that the disk stores no more than required once everything is written.
     pub(super) fn check_disk(&self) {
         self.check_disk_of_all();
         let streams = self.disk.iter().flat_map(|disk| &disk.streams);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use veche_hub::{Epoch, LogBatch, LogRecord, Publication, RestoredStream, Version};
 
-/// All logs, whose channels are disjoint.
+/// All logs of a node; their channels are disjoint.
 #[derive(Default)]
 pub(crate) struct Disk {
     pub(crate) logs: Vec<Log>,

@@ -23,7 +23,7 @@ use port::Port;
 pub(crate) enum Lanes {
     /// A pool for each class.
     Apart { credits: usize },
-    /// One pool; publications leave half of it to deliveries.
+    /// One shared pool; publications leave half of it to deliveries.
     Shared { credits: usize },
 }
 
@@ -49,9 +49,9 @@ pub(crate) struct Life {
     /// Length of the channel's order when the home registered it.
     since: Option<usize>,
     received: Vec<u64>,
-    /// The positions of what it received.
+    /// The positions of the received publications.
     positions: Vec<Option<Position>>,
-    /// The offset that it sent as known.
+    /// The offset that the subscriber reported as known.
     asked: Option<u64>,
     joined: Option<Box<SubscribeOutcome>>,
     ended: bool,
@@ -136,24 +136,24 @@ impl Life {
 pub(crate) struct Wires {
     pub(crate) setup: Lanes,
     pub(crate) lanes: BTreeMap<(WorkerId, WorkerId), VecDeque<HubMessage>>,
-    /// Credits in use.
+    /// Credits in use, by sender and receiver.
     pub(crate) taken: BTreeMap<(WorkerId, WorkerId, Class2), usize>,
     /// Returned credits in flight to the sender.
     pub(crate) returning: Vec<(WorkerId, WorkerId, Class2)>,
     /// Each channel's publications in the order of its home.
     pub(crate) orders: BTreeMap<String, Vec<u64>>,
-    /// By the ticket of the subscribe request.
+    /// The subscriptions by the ticket of their request.
     pub(crate) lives: BTreeMap<Ticket, Life>,
     pub(crate) current: BTreeMap<Member, Ticket>,
     /// The worker that published each number; numbers increase per worker.
     pub(crate) sources: BTreeMap<u64, WorkerId>,
-    /// Publications in flight: their channel and number, and whether their home took them.
+    /// Publications in flight: their channel and number, and whether their home accepted them.
     pub(crate) published: BTreeMap<Ticket, (String, u64, bool)>,
     /// The last reply to a publication.
     pub(crate) answered: Option<PublishOutcome>,
     pub(crate) disconnected: Vec<(WorkerId, ConnectionId)>,
     pub(crate) disconnects: BTreeMap<Ticket, CommandDispatch>,
-    /// Workers whose sessions have yet to execute a command.
+    /// Workers whose sessions have not executed a command yet.
     pub(crate) settling: Vec<(WorkerId, Caller, Arc<UserCommand>)>,
     /// The number of acknowledgements per ticket.
     pub(crate) settled: BTreeMap<Ticket, u32>,
@@ -233,7 +233,7 @@ impl World {
         }
     }
 
-    /// One random event.
+    /// Performs one random action.
     pub(crate) fn step(&mut self, random: &mut fastrand::Rng) {
         if self.disk.is_some() && random.u8(0..4) == 0 {
             return self.step_of_log(random);
@@ -283,7 +283,7 @@ impl World {
         }
     }
 
-    /// Lets everything in flight arrive. Fails if anything is stuck.
+    /// Delivers all messages in flight. Fails if any is stuck.
     pub(crate) fn settle(&mut self, random: &mut fastrand::Rng) {
         // Far more than a case can take; each round makes progress.
         for _ in 0..200_000 {
@@ -418,7 +418,7 @@ impl World {
         assert_eq!(found, totals, "channels, users, subscriptions");
     }
 
-    /// A user's connections receive a command, are counted and, once closed, are gone.
+    /// A user's connections receive a command, are counted and, once closed, are removed.
     pub(crate) fn check_disconnect(&mut self, random: &mut fastrand::Rng) {
         for worker in self.workers() {
             let channel = if worker.0 % 2 == 0 {
@@ -508,7 +508,7 @@ impl World {
         }
     }
 
-    /// Returns an offset that a subscriber may know: within what was published so far, or beyond.
+    /// Returns an offset that a subscriber may know: within the published range, or beyond it.
     fn any_offset(&self, channel: &str, random: &mut fastrand::Rng) -> Option<u64> {
         let is_known = self.wires.epochs.contains_key(channel);
         let count = self.wires.orders.get(channel).map_or(0, Vec::len) as u64;

@@ -202,7 +202,7 @@ impl Outlet for Port<'_> {
                 assert_eq!(self.wires.disconnects.insert(ticket, instructed), None);
             }
             HubReply::CommandAcknowledged => *self.wires.settled.entry(ticket).or_default() += 1,
-            other => unreachable!("nobody asks: {other:?}"),
+            other => unreachable!("no such query is made: {other:?}"),
         }
     }
 

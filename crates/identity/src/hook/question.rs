@@ -68,7 +68,7 @@ pub(super) fn digest(passed: &[(String, Vec<u8>)]) -> Digest {
     digest.finalize().into()
 }
 
-/// A parsed response.
+/// A parsed response of the identity hook.
 pub(super) struct HookAnswer {
     pub(super) finding: IdentityResult,
     /// How long it may be cached; `None`: not at all.
@@ -126,7 +126,7 @@ pub(super) fn read(
         status => {
             return failed(
                 Some(BackendResult::of_status(status)),
-                format!("it answered with {status}"),
+                format!("the server responded with status {status}"),
             );
         }
     };
@@ -159,7 +159,7 @@ fn user_answer(answer: &FetchResponse) -> Result<VerifiedUser, String> {
         let seconds = answer.header(EXPIRE_HEADER).map(str::trim);
         let seconds = seconds.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
         until_s = seconds.and_then(|text| text.parse().ok()).ok_or(format!(
-            "{EXPIRE_HEADER} is no whole number of seconds since 1970"
+            "{EXPIRE_HEADER} is not a whole number of seconds since 1970"
         ))?;
     }
     Ok(VerifiedUser {

@@ -1,4 +1,4 @@
-//! Limits waiting requests by network, so that none can take all places or all helpers.
+//! Limits waiting requests by network, so that no network can take all slots or all helpers.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use veche_types::network;
 /// Waiting requests by network; bounded by the total number of places.
 #[derive(Debug)]
 pub(super) struct PerAddressQuota {
-    /// `None`: unlimited.
+    /// Limits for one network; `None`: unlimited.
     limits: Option<NetworkUse>,
     networks: HashMap<IpAddr, NetworkUse>,
 }

@@ -48,14 +48,14 @@ pub(super) trait CheckObserver: Send + Sync {
     fn checked(&self, ticket: CheckTicket, outcome: Result<PamReply, CheckError>);
 }
 
-/// The reason why there is no answer.
+/// The reason why there is no result.
 #[derive(Debug)]
 pub(super) enum CheckError {
-    /// Not checked: the address has to wait.
+    /// The password was not checked: the address has to wait.
     Barred { wait_s: u32 },
     /// Not checked: the deadline passed before a helper was free.
     Late,
-    /// Not checked: no helper could be started.
+    /// The password was not checked: no helper could be started.
     Helper(String),
     /// A helper did not answer before the deadline.
     Unanswered,
@@ -66,7 +66,7 @@ pub(super) enum CheckError {
 impl From<HelperError> for CheckError {
     fn from(error: HelperError) -> Self {
         match error {
-            HelperError::Unsent => Self::Helper("the helper has ended before a check".to_owned()),
+            HelperError::Unsent => Self::Helper("the helper ended before a check".to_owned()),
             HelperError::Unanswered => Self::Unanswered,
             HelperError::Gone => Self::Gone,
         }
@@ -141,7 +141,7 @@ impl HelperPool {
         if state.threads > 0 {
             return;
         }
-        // No thread would ever take them.
+        // No thread would process these jobs.
         let jobs = std::mem::take(&mut state.queue);
         drop(state);
         for PasswordCheck { ticket, asker, .. } in jobs {
@@ -162,7 +162,7 @@ impl Inner {
     /// The main function of a thread.
     fn work(&self) {
         // Drops the capability to bind low ports, which a systemd unit gives to all its processes, so that helpers
-        // don't inherit it. It applies to this thread only. An error means that there is none.
+        // don't inherit it. It applies to this thread only. An error means that the thread does not have it.
         let _ = rustix::thread::clear_ambient_capability_set();
         let mut helper = None;
         while let Some(job) = self.next() {
@@ -180,7 +180,7 @@ impl Inner {
         self.end(&mut helper);
     }
 
-    /// Takes the next check; `None` tells the thread to end.
+    /// Takes the next check; `None` ends the thread.
     fn next(&self) -> Option<PasswordCheck> {
         let mut state = self.state.lock();
         loop {
@@ -218,13 +218,13 @@ impl Inner {
             Some(ready) => ready,
             None => helper.insert(self.start()?),
         };
-        // Its start may have taken long; it stays for the next check.
+        // The helper's start may have taken long; it is kept for the next check.
         if now() >= job.until {
             return Err(CheckError::Late);
         }
         let answer = ready.ask(&job.question, job.until);
         if answer.is_err() {
-            // It is still blocked in a module, or gone.
+            // The helper is still blocked in a module, or has ended.
             self.end(helper);
         }
         Ok(answer?)
@@ -233,7 +233,7 @@ impl Inner {
     fn start(&self) -> Result<Helper, CheckError> {
         let now_ms = || self.clock.now_ms();
         if !self.breaker.lock().may_ask(now_ms()) {
-            let why = "helpers could not be started a moment ago".to_owned();
+            let why = "the last start of a helper failed a moment ago".to_owned();
             return Err(CheckError::Helper(why));
         }
         let started = Helper::start(START_WAIT);

@@ -116,7 +116,7 @@ fn a_token_that_could_not_be_revoked_is_refused() {
 }
 
 #[test]
-fn a_token_may_be_nobody_s_where_that_is_asked_for() {
+fn tokens_without_a_subject_are_accepted_if_configured() {
     let keys = Keys::secret(SECRET).unwrap();
     let exp = NOW_S + 60;
     for (claims, expected) in [
@@ -140,7 +140,7 @@ fn a_token_may_be_nobody_s_where_that_is_asked_for() {
 }
 
 #[test]
-fn claims_are_judged() {
+fn valid_and_invalid_claims() {
     let plain = ClaimRules::default();
     let of = ClaimRules {
         issuers: vec!["https://a.example".into(), "https://b.example".into()],
@@ -313,7 +313,7 @@ fn claims_are_judged() {
 }
 
 #[test]
-fn what_is_no_token_is_refused() {
+fn invalid_tokens_are_rejected() {
     let keys = Keys::secret(SECRET).unwrap();
     let good = shared(&ann());
     let (message, signature) = good.rsplit_once('.').unwrap();

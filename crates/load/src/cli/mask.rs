@@ -63,7 +63,7 @@ fn value(kind: MaskedFlag, given: &str) -> String {
             None => MASK.to_owned(),
         },
         MaskedFlag::Cookie => match given.split_once('=') {
-            // One header may contain several.
+            // One header may contain several cookies.
             Some((name, _)) if !name.contains(';') => format!("{name}={MASK}"),
             _ => MASK.to_owned(),
         },

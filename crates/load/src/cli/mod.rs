@@ -29,7 +29,7 @@ use progress_line::ProgressLine;
 use running::{deliver, interrupts, measure, unwritable, verdict};
 pub use script::{EndUsers, ScriptUsers, StartUsers};
 
-/// Measure a server.
+/// Measure a server with simulated clients
 #[derive(Args, Debug)]
 pub struct BenchArgs {
     #[command(subcommand)]
@@ -91,7 +91,7 @@ fn member() -> Result<(), CommandFailure> {
         .map_err(|error| CommandFailure::new(Exit::Failed, error.to_string()))
 }
 
-/// Compares reports.
+/// Compares the reports in JSON files and prints the differences.
 fn compare(args: &CompareArgs) -> Result<(), CommandFailure> {
     let reports = args
         .reports
@@ -108,7 +108,7 @@ fn compare(args: &CompareArgs) -> Result<(), CommandFailure> {
         .collect::<Result<Vec<_>, CommandFailure>>()?;
     if let Some((first, again)) = compare::same_run(&reports) {
         let words = if first == again {
-            format!("{first} is given twice: a run can't be compared with itself")
+            format!("{first} is listed twice: a run can't be compared with itself")
         } else {
             format!("{again} is the same run as {first}: a run can't be compared with itself")
         };

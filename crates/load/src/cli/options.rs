@@ -13,13 +13,13 @@ use veche_terminal::duration;
 /// Flags common to all commands.
 #[derive(Args, Debug)]
 pub(super) struct CommonArgs {
-    /// Connections
+    /// Number of connections to open
     #[arg(short = 'c', visible_short_alias = 'n', long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) connections: u32,
     /// Time limit for a handshake, and for each answer
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub(super) timeout: Duration,
-    /// Threads per process
+    /// Threads of each process
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(super) threads: u32,
     /// Processes, for more connections than one process has descriptors
@@ -48,10 +48,10 @@ pub(super) struct CommonArgs {
     /// separately. One * on both sides stands for the same text
     #[arg(long, value_name = "MESSAGE => ANSWER", value_parser = heartbeat)]
     pub(super) answer: Vec<Heartbeat>,
-    /// Offer compression
+    /// Offer compression (permessage-deflate) in the WebSocket handshake
     #[arg(long)]
     pub(super) deflate: bool,
-    /// Accept any certificate
+    /// Accept any certificate of the server, unverified
     #[arg(long, conflicts_with = "ca")]
     pub(super) insecure: bool,
     /// PEM file with certificates to trust instead of the system's
@@ -116,7 +116,7 @@ pub(super) struct PayloadArgs {
     /// Send this file's content instead
     #[arg(long, value_name = "FILE", conflicts_with = "message")]
     pub(super) file: Option<PathBuf>,
-    /// Send binary messages
+    /// Send binary instead of text messages
     #[arg(long)]
     pub(super) binary: bool,
 }
@@ -174,7 +174,7 @@ pub(super) struct EchoArgs {
 pub(super) struct HttpArgs {
     /// The server: http:// or https://; {i} is the number of the connection, from 0
     pub(super) url: String,
-    /// The request method
+    /// The method of each request
     #[arg(short = 'X', long, value_name = "METHOD", default_value = "GET")]
     pub(super) method: String,
     /// The body of each request; {i} is the number of the connection
@@ -205,7 +205,7 @@ pub(super) struct HttpArgs {
     /// Pause between a response and the next request of a connection, without --rate; MIN..MAX: random
     #[arg(long, value_name = "DURATION|MIN..MAX", value_parser = pause, conflicts_with = "rate")]
     pub(super) think: Option<PauseRange>,
-    /// Speak HTTP/1.0 with keep-alive
+    /// Use HTTP/1.0 with keep-alive
     #[arg(long)]
     pub(super) http10: bool,
     /// The expected body of each response
@@ -226,7 +226,7 @@ pub(super) struct PublishArgs {
     /// Where publishers publish: tcp:// (lines), http:// or https:// (POST), ws:// or wss:// (a client's messages)
     #[arg(short, long, value_name = "URL")]
     pub(super) publish: String,
-    /// Number of publishers
+    /// Number of publishers, each with its own connection
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) publishers: u32,
     /// Total publications per second; N..M: from N to M over the measured time
@@ -269,7 +269,7 @@ pub(super) struct BroadcastArgs {
     pub(super) url: String,
     #[command(flatten)]
     pub(super) publish: PublishArgs,
-    /// What a publisher sends; {data} is the message
+    /// Body of a publication; {data} is the message
     #[arg(
         long,
         value_name = "TEXT",
@@ -289,7 +289,7 @@ pub(super) struct PushArgs {
     pub(super) url: String,
     #[command(flatten)]
     pub(super) publish: PublishArgs,
-    /// What a back end sends; {data} is the message, {i} the number of the receiver
+    /// Body of a push; {data} is the message, {i} the number of the receiver
     #[arg(
         long,
         value_name = "TEXT",
@@ -326,7 +326,7 @@ pub(super) struct ShootoutArgs {
     pub(super) common: CommonArgs,
 }
 
-/// What a shootout times.
+/// The durations of a shootout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum ShootoutKind {
     /// An echo to the sender
@@ -342,7 +342,7 @@ pub(super) struct ScriptArgs {
     pub(super) script: PathBuf,
     /// The address of the server, passed to the script as user.url
     pub(super) url: String,
-    /// Number of users
+    /// Number of users that run the script
     #[arg(short = 'c', visible_short_alias = 'n', long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) users: u32,
     /// Users started per second; by default all start at once
@@ -378,7 +378,7 @@ pub(super) struct CompareArgs {
 /// Spacing of an open loop's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Spacing {
-    /// Equal gaps
+    /// Equal gaps between messages
     Even,
     /// A Poisson process: exponentially distributed gaps
     Random,
@@ -404,7 +404,7 @@ fn pause(text: &str) -> Result<PauseRange, String> {
     let (min, max) = text.split_once("..").unwrap_or((text, text));
     let (min, max) = (duration(min)?, duration(max)?);
     if min > max {
-        return Err("expected the shortest pause first".to_owned());
+        return Err("expected the shorter pause first".to_owned());
     }
     Ok(PauseRange { min, max })
 }

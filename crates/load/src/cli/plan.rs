@@ -131,7 +131,7 @@ pub(super) fn broadcast(args: &BroadcastArgs) -> Result<Plan, CommandFailure> {
 
 pub(super) fn push(args: &PushArgs) -> Result<Plan, CommandFailure> {
     if !args.body.contains("{i}") {
-        return Err(usage("--body: {i} is missing, the number of the receiver"));
+        return Err(usage("--body: lacks {i}, the number of the receiver"));
     }
     let plan = fanout(&args.url, &args.publish, &args.body, true, &args.common)?;
     Ok(lasting(&args.span, plan))
@@ -152,7 +152,7 @@ fn fanout(
         ..endpoint(&args.publish, |_| None, common)?
     };
     if !body.contains("{data}") {
-        return Err(usage("--body: {data} is missing, the message"));
+        return Err(usage("--body: lacks {data}, the message"));
     }
     if args.size <= NOTE_BYTES_MIN {
         let words = format!("--size {}: at least {}", args.size, NOTE_BYTES_MIN + 1);
@@ -211,7 +211,7 @@ fn usage(words: impl Into<String>) -> CommandFailure {
 /// Default for connections being opened at a time.
 const OPENING_MAX: u32 = 256;
 
-/// Creates a plan that ends by itself.
+/// Creates a plan without a duration.
 fn plan(endpoints: Vec<Endpoint>, load: LoadPlan, common: &CommonArgs) -> Plan {
     Plan {
         sources: sources(&endpoints, common),
@@ -293,7 +293,7 @@ pub(super) fn settings(common: &CommonArgs, plan: &Plan) -> Settings {
     };
     let seconds = |ns: u64| Duration::from_nanos(ns).as_secs_f64();
     Settings {
-        // Without the program's name and "bench".
+        // The arguments without the program's name and "bench".
         command: super::mask::mask(std::env::args().skip(2)),
         label: common.output.label.clone(),
         connections: u64::from(plan.clients()),

@@ -53,7 +53,7 @@ pub(super) fn measure(
 /// Returns the current time for reports as RFC 3339.
 #[expect(
     clippy::disallowed_methods,
-    reason = "when a report was made is not in its arguments"
+    reason = "the time of a report is not in its arguments"
 )]
 pub(super) fn started() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
@@ -82,7 +82,7 @@ pub(super) fn deliver(report: &Report, output: &OutputArgs) -> Result<(), Comman
     write_page(report, output.html.as_deref())?;
     write_timeline(report, output.csv.as_deref())?;
     if let Some(file) = &output.hgrm {
-        // Without answers there is no distribution, but a file of an earlier run must not stay.
+        // Without answers there is no distribution, but a file of an earlier run must not remain.
         write_file(file, &files::hgrm(report).unwrap_or_default())?;
     }
     if output.json {
@@ -129,7 +129,7 @@ pub(super) fn unwritable(error: serde_json::Error) -> CommandFailure {
 /// Fails if the run was interrupted.
 pub(super) fn was_whole(report: &Report) -> Result<(), CommandFailure> {
     if report.interrupted {
-        let words = "interrupted: the report is partial, of what was measured until then";
+        let words = "interrupted: the report is partial and covers the time until then";
         return Err(CommandFailure::new(Exit::Interrupted, words));
     }
     Ok(())
@@ -145,8 +145,8 @@ pub(super) fn verdict(report: &Report) -> Result<(), CommandFailure> {
     let counts = [
         (report.errors.count(), "errors"),
         (report.messages.unanswered, "without an answer"),
-        (report.messages.duplicated, "answers that came again"),
-        (faults, "faults in the ledger"),
+        (report.messages.duplicated, "duplicate answers"),
+        (faults, "lost or faulty deliveries"),
     ];
     let mut said: Vec<String> = counts
         .iter()

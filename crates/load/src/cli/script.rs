@@ -90,7 +90,7 @@ fn script_plan(args: &ScriptArgs) -> ScriptPlan {
 
 fn settings(args: &ScriptArgs) -> Settings {
     Settings {
-        // Without the program's name and "bench".
+        // The arguments without the program's name and "bench".
         command: mask::mask(std::env::args().skip(2)),
         label: args.output.label.clone(),
         connections: u64::from(args.users),

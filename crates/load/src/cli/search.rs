@@ -20,7 +20,7 @@ use veche_terminal::exit::{self, CommandFailure, Exit};
 const NARROW: f64 = 1.05;
 /// Maximum number of steps.
 const STEPS_MAX: usize = 20;
-/// The search gives up below this fraction of the first rate.
+/// The search ends below this fraction of the first rate.
 const PART_MIN: f64 = 1.0 / 256.0;
 
 /// The interval of the search.
@@ -140,7 +140,7 @@ fn read(kind: &str, text: &str) -> Result<Slo, CommandFailure> {
     let promise = Slo::parse(text).map_err(usage)?;
     let kinds = promise.kinds();
     if !kinds.is_empty() && !kinds.contains(&kind) {
-        return Err(usage(format!("{text}: {kind} does not measure it")));
+        return Err(usage(format!("{text}: not measured by {kind}")));
     }
     Ok(promise)
 }
@@ -186,13 +186,15 @@ fn shown(step: &SearchStep) -> String {
 fn conclusion(search: &Search) -> String {
     match (search.rate, search.broken_at) {
         (Some(held), Some(broken)) => {
-            format!("the highest rate that held: {held:.0} a second; {broken:.0} did not")
+            format!(
+                "the highest rate that met the objectives: {held:.0} a second; {broken:.0} did not"
+            )
         }
         (Some(held), None) => {
-            format!("{held:.0} a second held, and no higher rate was tried")
+            format!("{held:.0} a second met the objectives, and no higher rate was tried")
         }
         (None, Some(broken)) => {
-            format!("no rate held: not even {broken:.0} a second")
+            format!("no rate met the objectives: not even {broken:.0} a second")
         }
         (None, None) => "no rate was tried".to_owned(),
     }

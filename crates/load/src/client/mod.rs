@@ -19,7 +19,7 @@ pub(crate) struct LoadClient {
     /// Start of the connect.
     pub(crate) began_ns: u64,
     pub(crate) endpoint: u16,
-    /// Its number among the clients of its endpoint over all threads: its `{i}`.
+    /// The client's number among the clients of its endpoint over all threads: its `{i}`.
     pub(crate) number: u32,
     pub(crate) was_open: bool,
     pub(crate) family: AddressFamilyChoice,
@@ -28,7 +28,7 @@ pub(crate) struct LoadClient {
 /// Which of its endpoint's two address families a client connects to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AddressFamilyChoice {
-    /// The first one, or the one that answered last.
+    /// The first family, or the one that answered last.
     First,
     Second,
     /// The first, after the second did not answer.
@@ -65,13 +65,13 @@ impl AddressFamilyChoice {
 #[derive(Debug)]
 pub(crate) enum State {
     Closed,
-    /// TCP, then TLS.
+    /// The TCP connection, then the TLS handshake, is under way.
     Connecting,
     /// The response to the handshake.
     Handshaking(Box<WebSocketHandshake>),
     WebSocket(Decoder, Encoder),
     Http(Box<ResponseReader>),
-    /// Lines, of which one may be incomplete.
+    /// Lines, the last of which may be incomplete.
     Lines(Vec<u8>),
     /// Closed by us, or about to be.
     Leaving,

@@ -159,7 +159,9 @@ impl ResponseReader {
             return Ok(Some(length - before));
         }
         if head.len() > HEAD_BYTES_MAX {
-            return Err(format!("a head of more than {HEAD_BYTES_MAX} bytes"));
+            return Err(format!(
+                "a response head of more than {HEAD_BYTES_MAX} bytes"
+            ));
         }
         self.head = head;
         Ok(None)
@@ -171,7 +173,7 @@ impl ResponseReader {
         let length = match response.parse(bytes) {
             Ok(Status::Complete(length)) => length,
             Ok(Status::Partial) => return Ok(None),
-            Err(error) => return Err(format!("no HTTP response: {error}")),
+            Err(error) => return Err(format!("not an HTTP response: {error}")),
         };
         let status = response.code.unwrap_or_default();
         if (100..200).contains(&status) && status != 101 {
@@ -319,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_told() {
+    fn garbage_is_reported() {
         assert!(read(b"SSH-2.0-OpenSSH_9.2\r\n", None).is_err());
         assert!(read(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", None).is_err());
         assert!(

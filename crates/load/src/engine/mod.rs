@@ -1,7 +1,7 @@
 //! One thread of a run: its sockets, its clients, and the load that controls them.
 //!
-//! Bytes of a socket pass through TLS, if any, and the client's state to the load; what the load sends in response to
-//! one piece of input leaves in one write.
+//! Bytes of a socket pass through TLS, if any, and the client's state to the load; the load's output for one piece of
+//! input is written at once.
 
 mod inbound;
 mod io;
@@ -214,8 +214,8 @@ impl<'l> Engine<'l> {
                         if self.net.until_ns == u64::MAX {
                             self.net.until_ns = now;
                         } else {
-                            // Messages due before the end are sent even if late, so that a delayed tester does not hide
-                            // them.
+                            // Messages due before the end are sent even if late, so that a delay of the tester remains
+                            // visible.
                             self.load.due(&mut LoadIo {
                                 driver,
                                 net: &mut self.net,

@@ -33,13 +33,13 @@ pub(crate) struct EngineState {
     /// The measured time; `u64::MAX` before it has begun.
     pub(crate) from_ns: u64,
     pub(crate) until_ns: u64,
-    /// Time until which answers are in time; determined by the first one after the measured time.
+    /// The deadline of answers that count as in time; determined by the first answer after the measured time.
     pub(super) grace_until_ns: Option<u64>,
     /// Whether heartbeats are configured.
     pub(super) has_heartbeats: bool,
     pub(crate) rng: fastrand::Rng,
     pub(crate) clients: Vec<LoadClient>,
-    /// By transport index.
+    /// The client of each transport, by transport index.
     pub(super) who: Vec<u32>,
     pub(super) trusts: Vec<Option<ClientTls>>,
     pub(super) codecs: Codecs,
@@ -51,7 +51,7 @@ pub(crate) struct EngineState {
     pub(super) opening: u32,
     pub(super) sources: Vec<IpAddr>,
     pub(super) next_source: usize,
-    /// By endpoint.
+    /// The resolved addresses of each endpoint.
     pub(super) families: Vec<EndpointAddresses>,
     /// Unsent bytes by client, and in total.
     pub(super) unsent: Vec<usize>,
@@ -97,7 +97,7 @@ impl EngineState {
         }
     }
 
-    /// Returns the next due time of an open loop; late ones are counted.
+    /// Returns the next due time of an open loop; counts late ones.
     pub(crate) fn take_due(&mut self, pace: &mut Schedule) -> Option<u64> {
         let due = pace.pass(self.now_ns, self.until_ns)?;
         if self.now_ns - due > MILLISECOND && self.is_measured(due) {
@@ -116,8 +116,8 @@ impl EngineState {
         answer
     }
 
-    /// Returns the time that decides whether an answer arriving now counts: in an open loop its due time, in a closed
-    /// one the current time.
+    /// Returns the time that determines whether an answer arriving now counts: in an open loop its due time, in a
+    /// closed one the current time.
     #[inline]
     pub(crate) fn counts_from(&self, since_ns: u64, is_open_loop: bool) -> u64 {
         if is_open_loop { since_ns } else { self.now_ns }
@@ -138,7 +138,7 @@ impl EngineState {
         }
     }
 
-    /// Counts a failed answer, such as a status of 500, which is in no latency and no throughput.
+    /// Counts a failed answer, such as a status of 500, which is excluded from latency and throughput.
     pub(crate) fn failed(&mut self, counts_from: u64, bytes: usize) {
         self.received(counts_from, bytes);
     }
@@ -165,7 +165,7 @@ impl EngineState {
     fn grace_until_ns(&mut self) -> u64 {
         let latency_ns = self.tally.latency.times.min_ns();
         let grace_ns = (self.until_ns.saturating_sub(self.from_ns) / 100).max(GRACE_NS);
-        // Only answers of the measured time tell the shortest latency.
+        // Only answers of the measured time count for the shortest latency.
         *self
             .grace_until_ns
             .get_or_insert(self.until_ns.saturating_add(latency_ns + grace_ns))
@@ -216,7 +216,8 @@ impl EngineState {
         *most = (*most).max(self.unsent_in_all as u64);
     }
 
-    /// Returns the first open client that is not full and permitted, of `count` from `from` on, cyclically.
+    /// Returns the first client that is open, not full and accepted by `may`. The search starts at `from` and wraps around
+    /// at `count`.
     pub(crate) fn find_open(
         &self,
         from: u32,
@@ -237,7 +238,7 @@ impl EngineState {
         }
     }
 
-    /// Passes `out` to the transport of `who`.
+    /// Passes `out` to the transport of the client `who`.
     #[inline]
     pub(super) fn flush(&mut self, driver: &mut Epoll, who: u32) {
         let client = &mut self.clients[who as usize];

@@ -97,7 +97,7 @@ impl EchoLoad {
         flight.sent.push_back(at_ns);
     }
 
-    /// Sends what is due (open loop), while a client can take it.
+    /// Sends due messages (open loop) while a client has room.
     fn send_due(&mut self, io: &mut LoadIo<'_>) {
         let Some(mut open_loop) = self.open_loop.take() else {
             return;
@@ -120,7 +120,7 @@ impl EchoLoad {
         open_loop.is_some_and(|open_loop| open_loop.is_behind(net))
     }
 
-    /// Gives up expired messages, and sends others instead (closed loop).
+    /// Counts expired messages as lost, and sends others instead (closed loop).
     fn expire(&mut self, io: &mut LoadIo<'_>) {
         let Some(limit_ns) = self.expiry.limit_ns(io.net) else {
             return;
@@ -190,7 +190,7 @@ impl EchoLoad {
             }
             Recognized::Altered(found) => found.or(Some(flight.answered)),
         };
-        // The message that it answers gets no other answer.
+        // The message has no other answer.
         if let Some(number) = wrong {
             flight.take(number);
             self.unanswered += flight.forget_some(io.net);
@@ -200,7 +200,7 @@ impl EchoLoad {
             .fault(&ErrorCase::new(ErrorCause::WrongAnswer, words));
     }
 
-    /// Sends as many messages as may be in flight.
+    /// Sends messages until the limit in flight is reached.
     fn fill(&mut self, io: &mut LoadIo<'_>, who: u32) {
         for _ in self.flights[who as usize].sent.len()..self.inflight as usize {
             self.send(io, who, io.net.now_ns);
@@ -227,7 +227,7 @@ impl EchoLoad {
         }
     }
 
-    /// Sends for clients whose think time is over.
+    /// Sends for clients whose think time has ended.
     fn send_thought(&mut self, io: &mut LoadIo<'_>) {
         while let Some(thinkers) = &mut self.thinkers
             && let Some(who) = thinkers.next(io.net.now_ns)

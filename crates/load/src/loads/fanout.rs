@@ -63,7 +63,7 @@ pub(crate) struct FanoutLoad {
     chaos: Option<Schedule>,
     recovery: Option<RecoveryState>,
     retries: RetryQueue,
-    /// By client.
+    /// The protocol state of each client.
     speech: Vec<ServerProtocol>,
     /// By publisher, unacknowledged publications; only if answers arrive in order.
     asked: Option<Vec<VecDeque<Entry>>>,
@@ -165,7 +165,7 @@ impl FanoutLoad {
         }
     }
 
-    /// Publishes through the publisher whose turn it is.
+    /// Publishes with the next publisher in turn.
     fn publish_in_turn(&mut self, io: &mut LoadIo<'_>, at_ns: u64) {
         let who = self.receivers + self.turn();
         let fault = match (io.net.is_open(who), io.net.is_full(who)) {
@@ -175,7 +175,7 @@ impl FanoutLoad {
             }
             (true, true) => ErrorCase::new(
                 ErrorCause::TimedOut,
-                "a publication was due, but the server is not reading",
+                "a publication was due, but the server reads nothing",
             ),
             (false, _) => ErrorCase::new(ErrorCause::Closed, "a publisher is not connected"),
         };
@@ -192,7 +192,7 @@ impl FanoutLoad {
         self.count / u64::from(self.plan.burst)
     }
 
-    /// Publishes what is due while a publisher is available.
+    /// Sends due publications while a publisher is available.
     fn publish_patiently(&mut self, io: &mut LoadIo<'_>, due: &mut OpenLoop) {
         loop {
             let from = self.receivers + self.turn();
@@ -280,7 +280,7 @@ impl FanoutLoad {
         }
     }
 
-    /// Checks a publisher's answer for an error; returns whether there is none.
+    /// Checks a publisher's answer for an error; returns whether it is a success.
     fn classify(&self, io: &mut LoadIo<'_>, told: &[u8]) -> bool {
         let is_error = says_error(told);
         if is_error {
@@ -447,7 +447,7 @@ impl Load for FanoutLoad {
             self.classify(io, data);
             return;
         }
-        // Most messages of most servers.
+        // The fast path: most servers send one publication per message.
         if self.speech[who as usize] == ServerProtocol::Any && replies::is_one(data) {
             return self.delivered(io, who, data);
         }

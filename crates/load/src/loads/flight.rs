@@ -24,7 +24,7 @@ pub(super) struct InflightQueue {
     pub(super) expired: u32,
     /// Something arrived before the first answer, possibly a greeting.
     pub(super) greeted: bool,
-    /// It takes no further message, since its connection is about to be closed.
+    /// Whether its connection is about to be closed, so that it takes no further message.
     pub(super) is_leaving: bool,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct InflightQueue {
 pub(super) struct OutOfOrderMessage {
     pub(super) number: u32,
     pub(super) sent_ns: u64,
-    /// It expired, so it is already counted as unanswered.
+    /// The message has expired, so it is already counted as unanswered.
     pub(super) is_expired: bool,
 }
 

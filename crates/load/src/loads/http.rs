@@ -35,7 +35,7 @@ pub(crate) struct HttpLoad {
     phase: f64,
     open_loop: Option<OpenLoop>,
     has_begun: bool,
-    /// By client; a single one if they are equal. For a list: in its order.
+    /// The requests by client; a single one if they are equal. For a list: in its order.
     requests: Vec<RequestBytes>,
     /// For a list: index of the next request, unbounded.
     turn: Option<usize>,
@@ -165,7 +165,7 @@ impl HttpLoad {
         }
     }
 
-    /// Sends for clients whose think time is over.
+    /// Sends for clients whose think time has ended.
     fn send_thought(&mut self, io: &mut LoadIo<'_>) {
         while let Some(thinkers) = &mut self.thinkers
             && let Some(who) = thinkers.next(io.net.now_ns)
@@ -191,7 +191,7 @@ impl HttpLoad {
         }
     }
 
-    /// Closes and reopens connections with an expired request, since a later response could not be told apart from that
+    /// Closes and reopens connections with an expired request, since a later response could not be distinguished from that
     /// to the next request.
     fn expire(&mut self, io: &mut LoadIo<'_>) {
         let Some(limit_ns) = self.expiry.limit_ns(io.net) else {
@@ -219,7 +219,7 @@ impl HttpLoad {
         }
     }
 
-    /// Sends what is due (open loop), while a connection can take it.
+    /// Sends due requests (open loop) while a connection is free.
     fn send_due(&mut self, io: &mut LoadIo<'_>) {
         let Some(mut open_loop) = self.open_loop.take() else {
             return;
@@ -232,7 +232,7 @@ impl HttpLoad {
         self.open_loop = Some(open_loop);
     }
 
-    /// Returns a connection that can take a request: an idle one, or one with room behind those in flight.
+    /// Returns a connection that can accept a request: an idle one, or one with room for another request in flight.
     fn find_free(&mut self, net: &EngineState) -> Option<u32> {
         while let Some(who) = self.idle.pop_front() {
             if net.is_open(who) && self.flights[who as usize].is_empty() {

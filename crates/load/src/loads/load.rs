@@ -10,7 +10,7 @@ use crate::tally::ErrorCase;
 /// Time to wait for duplicates of the last answers.
 pub(super) const TWICE_NS: u64 = SECOND / 10;
 
-/// Decides what the clients of a thread send and when, and evaluates received messages. `who` is the index of a client
+/// Decides which messages the clients of a thread send and when, and evaluates received messages. `who` is the index of a client
 /// in the thread.
 pub(crate) trait Load {
     /// Returns whether connections are opened before the run starts; otherwise opening them is measured.
@@ -61,13 +61,13 @@ pub(crate) trait Load {
         let _ = (io, who, was_open);
     }
 
-    /// Does what is due; returns when to call it again.
+    /// Performs due work; returns when to call it again.
     fn due(&mut self, io: &mut LoadIo<'_>) -> u64 {
         let _ = io;
         u64::MAX
     }
 
-    /// Called repeatedly after the measurement: messages due in it that could not be sent yet may still be.
+    /// Called repeatedly after the measurement: sends messages due in it that could not be sent before.
     fn drain(&mut self, io: &mut LoadIo<'_>) {
         let _ = io;
     }

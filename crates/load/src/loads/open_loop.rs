@@ -5,11 +5,11 @@ use crate::engine::EngineState;
 use crate::schedule::Schedule;
 use crate::tally::{ErrorCase, ErrorCause};
 
-/// The open loop of one thread. Waiting messages are not stored: the schedule stands still and knows their due times.
+/// The open loop of one thread. Waiting messages are not stored: the schedule stops and determines their due times.
 #[derive(Debug)]
 pub(crate) struct OpenLoop {
     pace: Schedule,
-    /// In the last check a message was due and no client could take it.
+    /// Whether in the last check a message was due and no client could send it.
     is_held_up: bool,
     /// Messages due until then have waited for a connection, so their delay is not the tester's.
     excused_until_ns: u64,

@@ -9,7 +9,7 @@ use crate::target::BodyTemplate;
 /// The load of a run with its parameters.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum LoadPlan {
-    /// Connect, one message and its answer.
+    /// Connecting, one message and its answer.
     Storm(StormPlan),
     /// Messages and their answers.
     Echo(EchoPlan),
@@ -132,7 +132,7 @@ pub struct FanoutPlan {
     /// Final rate, reached linearly over the measured time.
     pub rate_to: Option<f64>,
     /// Publications due at a time, from one publisher and, if each goes to one receiver, to the same one. Receivers
-    /// that recover get one at a time.
+    /// with recovery get one at a time.
     pub burst: u32,
     /// The spacing of the publications.
     pub arrivals: Arrivals,

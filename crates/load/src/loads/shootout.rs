@@ -25,7 +25,7 @@ pub(crate) struct ShootoutLoad {
     is_over: bool,
     times: Times,
     errors: u64,
-    /// By client, numbers and send times of its messages.
+    /// The numbers and send times of messages in flight, by client.
     flights: Vec<VecDeque<(u32, u64)>>,
     /// Messages of all steps so far.
     number: u32,
@@ -75,7 +75,7 @@ impl ShootoutLoad {
             let (kind, number) = (self.kind, self.number);
             self.number = self.number.wrapping_add(1);
             self.flights[who as usize].push_back((number, now));
-            // As in the original, but with a number in place of the time, which is stored here.
+            // Like the original message, but with a number in place of the time, which is stored here.
             let message =
                 format!("{{\"type\":\"{kind}\",\"payload\":{{\"sendTime\":\"{number}\"}}}}");
             io.net.sent(now, message.len());
@@ -139,7 +139,7 @@ impl Load for ShootoutLoad {
             Ok(answer) if answer.r#type == due => {
                 let flight = &mut self.flights[who as usize];
                 let stamp = answer.payload["sendTime"].as_str();
-                // A server that does not return it answers in order.
+                // A server that does not return the number answers in order.
                 let at = match stamp.and_then(|stamp| stamp.parse::<u32>().ok()) {
                     Some(number) => flight.iter().position(|one| one.0 == number),
                     None => Some(0),
@@ -162,7 +162,7 @@ impl Load for ShootoutLoad {
             _ => {
                 self.errors += 1;
                 let words = format!(
-                    "not of the shootout's protocol: {}",
+                    "not a message of the shootout's protocol: {}",
                     crate::payload::excerpt(data)
                 );
                 io.net

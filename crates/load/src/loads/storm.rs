@@ -1,4 +1,4 @@
-//! Many connections at once, and one message and its answer on each.
+//! Many connections at once, with one message and its answer on each.
 
 use veche_proto::websocket::MessageKind;
 
@@ -21,7 +21,7 @@ pub(crate) struct StormLoad {
 #[derive(Clone, Copy)]
 enum ClientProgress {
     Before,
-    /// Send time, and whether something other than the answer arrived: a greeting.
+    /// Waiting for the answer: the send time, and whether another message, a greeting, has arrived.
     Asked(u64, bool),
     Over,
 }
@@ -94,7 +94,7 @@ impl Load for StormLoad {
     }
 
     fn is_done(&self, net: &EngineState) -> bool {
-        // Answers not received by then are given up.
+        // Answers not received by then count as lost.
         let given_up = net
             .tally
             .settled_ns

@@ -17,7 +17,7 @@ pub(super) struct ThinkTimers {
     rng: Rng,
     /// When a client may send its next message, the earliest first.
     until: BinaryHeap<Reverse<(u64, u32)>>,
-    /// By client, how often it occurs.
+    /// The position in the list, by client.
     listed: Vec<u32>,
 }
 
@@ -47,7 +47,7 @@ impl ThinkTimers {
         }
     }
 
-    /// Returns and removes a client whose pause is over.
+    /// Returns and removes a client whose pause has ended.
     pub(super) fn next(&mut self, now_ns: u64) -> Option<u32> {
         let Reverse((due_ns, _)) = self.until.peek()?;
         if *due_ns > now_ns {

@@ -2,7 +2,7 @@
 //!
 //! Runs with the same label are samples of one group. A difference between groups matters only if it exceeds the
 //! differences within them, so every ratio has an interval, and every interval the method by which it was computed.
-//! What single runs can't decide is called unjudged.
+//! Differences that single runs can't decide are called unjudged.
 
 mod estimate;
 mod metrics;
@@ -47,13 +47,13 @@ pub struct Group {
 /// One figure of all groups.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparisonRow {
-    /// Its key in the report: `latency_us.p99`; for a phase of a scenario after `phases[N].`.
+    /// The figure's key in the report: `latency_us.p99`; for a phase of a scenario after `phases[N].`.
     pub metric: String,
-    /// Its title for people.
+    /// The title for people.
     pub title: String,
     /// The unit of the figure.
     pub unit: Unit,
-    /// The direction in which it improves.
+    /// The direction of improvement.
     pub better: Better,
     /// One entry per group; absent if none of its runs has the figure.
     pub values: Vec<Option<GroupValue>>,
@@ -94,7 +94,7 @@ pub enum Verdict {
     Worse,
     /// The interval contains 1: the runs of one group differ as much as the groups do.
     Noise,
-    /// There are too few runs, or one group fails more often than the other.
+    /// The runs are too few, or one group fails more often than the other.
     Unjudged,
 }
 
@@ -322,7 +322,7 @@ fn pairs(first: &[&Report], other: &[&Report]) -> Option<Vec<(usize, usize)>> {
     took_turns.then_some(order)
 }
 
-/// Returns whether a time has the format whose order is alphabetical: `2026-11-21T06:00:00Z`.
+/// Returns whether a time has this format, whose order is alphabetical: `2026-11-21T06:00:00Z`.
 fn is_rfc3339(time: &str) -> bool {
     time.len() >= 20
         && time.is_char_boundary(10)

@@ -41,7 +41,7 @@ const COLUMNS: [&str; 8] = [
 /// were not measured are empty fields.
 ///
 /// # Errors
-/// None for generated reports.
+/// Generated reports never cause one.
 pub fn csv(report: &Report) -> Result<String, csv::Error> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(COLUMNS)?;

@@ -40,7 +40,7 @@ pub fn html(report: &Report) -> serde_json::Result<String> {
             "style" => CSS,
             "body" => &body,
             "json" => &json,
-            other => unreachable!("the page has no place {other}"),
+            other => unreachable!("the page has no placeholder {other}"),
         });
         rest = behind;
     }

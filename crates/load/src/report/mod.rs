@@ -2,7 +2,7 @@
 //!
 //! [`model`] is the data and the public format of `--json`. [`text`] is for the terminal after the run, [`progress`]
 //! during it, [`html`] is a page, [`files`] are for other programs, [`compare`] compares runs. None of them measures,
-//! reads a clock or knows where its output goes.
+//! reads a clock or knows the destination of its output.
 
 pub mod compare;
 pub mod files;

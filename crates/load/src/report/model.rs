@@ -22,7 +22,7 @@ pub struct Report {
     pub started: String,
     /// The machine and the program that measured.
     pub machine: Machine,
-    /// What was asked for.
+    /// The parameters of the run.
     pub settings: Settings,
     /// Length of the measured time, without warm-up.
     pub seconds: f64,
@@ -36,17 +36,18 @@ pub struct Report {
     /// processes and the exit code is 8.
     #[serde(default)]
     pub incomplete: bool,
-    /// How the connections fared.
+    /// The numbers of connections by outcome.
     pub connections: Connections,
-    /// What went to and fro while it was measured.
+    /// The traffic of the measured time.
     pub messages: Messages,
-    /// What went wrong, by cause, over the whole run.
+    /// Errors by cause, over the whole run.
     pub errors: Errors,
     /// From the intended (open loop) or actual (closed loop) send time to the answer or delivery, without error
     /// responses. Absent without answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<Latency>,
-    /// Why `latency_us` is missing although answers arrived: messages without a stamp whose counts do not match.
+    /// The reason why `latency_us` is missing although answers arrived: messages without a stamp whose counts do not
+    /// match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_refused: Option<String>,
     /// From the start of the connect, or with `--connect-rate` from its due time, to the end of the handshake; fields
@@ -85,7 +86,7 @@ pub struct Report {
     /// absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_ended: Option<u32>,
-    /// What the tester itself used, and whether it was the bottleneck.
+    /// The resources that the tester used, and whether it was the bottleneck.
     pub generator: GeneratorUse,
     /// The phases of a scenario, each a report of this format.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -158,8 +159,8 @@ pub struct Connections {
     /// Connections reopened because of `--chaos` or `--churn`, or with `--recover` after an unexpected end.
     #[serde(default)]
     pub reconnected: u64,
-    /// With `echo`: connections open at the end that received nothing more after an answer was missing for `--timeout`.
-    /// With `http`: connections closed for that reason and reopened.
+    /// With `echo`: connections open at the end that received no data after an answer was missing for `--timeout`. With
+    /// `http`: connections closed for that reason and reopened.
     #[serde(default)]
     pub dead: u64,
     /// With `--connect-rate`: connections started more than a millisecond late, because `--opening` handshakes were
@@ -200,7 +201,7 @@ pub struct Messages {
     /// Unsolicited messages, such as a greeting; over the whole run, with warm-up.
     #[serde(default)]
     pub unasked: u64,
-    /// Server messages answered as `--answer` specifies; over the whole run. No other figure includes them.
+    /// Messages of the server that `--answer` specifies, answered over the whole run. No other figure includes them.
     #[serde(default)]
     pub heartbeats: u64,
     /// Answers received more than once. This and the next two apply to `echo`, `storm` and `shootout`, over the whole
@@ -303,7 +304,7 @@ pub struct Bucket {
 /// A distribution of microseconds by percentiles.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Distribution {
-    /// How many were measured, at least 1.
+    /// The number of measured values, at least 1.
     pub count: u64,
     /// The arithmetic mean of all values, not of the points.
     pub mean_us: f64,
@@ -322,7 +323,7 @@ pub struct Point {
     pub to_us: f64,
     /// Share of values up to it, from 0 to 1.
     pub quantile: f64,
-    /// How many they are.
+    /// The number of values.
     pub count: u64,
 }
 
@@ -361,11 +362,11 @@ pub struct Ledger {
     pub published: u64,
     /// Number of publications times receivers.
     pub expected: u64,
-    /// Of these, deliveries that arrived, each counted once.
+    /// The deliveries of them that arrived, each counted once.
     pub delivered: u64,
     /// Of these, deliveries that did not arrive although the receiver was connected.
     pub lost: u64,
-    /// Of these, publications sent while the receiver was disconnected, or cut off on the way to it.
+    /// Of these, publications sent while the receiver was disconnected, or lost when its connection was closed.
     pub away: u64,
     /// Deliveries received more than once.
     pub duplicated: u64,
@@ -418,9 +419,9 @@ pub struct LedgerPage {
     pub duplicated: u64,
     /// As above, for this receiver.
     pub reordered: u64,
-    /// As above, for this receiver.
+    /// Corrupted messages of this receiver, as above.
     pub corrupted: u64,
-    /// Its first fault as text.
+    /// The receiver's first fault as text.
     pub first: String,
 }
 
@@ -439,7 +440,7 @@ pub struct HttpTally {
     pub unexpected_bodies: Option<u64>,
 }
 
-/// Lengths of bodies that are told apart.
+/// The most distinct body lengths.
 const BODY_LENGTHS_MAX: usize = 16;
 
 impl HttpTally {
@@ -621,7 +622,7 @@ pub struct GeneratorUse {
     /// 10 % of the sends late.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
-    /// Its processes that were lost; what they had counted is in no figure.
+    /// Its processes that were lost; no figure includes their counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<LostProcess>,
 }
@@ -631,7 +632,7 @@ pub struct GeneratorUse {
 pub struct LostProcess {
     /// Number of a lost process of the tester, from 1; its counts are lost as well.
     pub process: u64,
-    /// How it ended, as text: `killed by signal 9`.
+    /// The reason of the end as text: `killed by signal 9`.
     pub how: String,
 }
 

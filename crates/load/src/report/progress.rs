@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn is_quiet_about_what_is_not() {
+    fn is_quiet_about_unmeasured_figures() {
         let calm = Progress {
             errors: 0,
             p99_us: None,

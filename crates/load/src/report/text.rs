@@ -73,7 +73,7 @@ pub(crate) fn doubts(report: &Report) -> Vec<String> {
     if let Some(http) = report.http.as_ref().filter(|http| http.is_mixed()) {
         let lengths = http.body_bytes.len() as u64 + u64::from(http.other_body_bytes > 0);
         doubts.push(format!(
-            "The responses are a mix of {} and {}{}: an average over them means little.",
+            "The responses are a mix of {} and {}{}: their average means little.",
             if http.statuses.len() == 1 {
                 "1 status".to_owned()
             } else {
@@ -128,7 +128,7 @@ pub(crate) fn doubts(report: &Report) -> Vec<String> {
     }
     if report.messages.unanswered > 0 && report.settings.rate.is_some() {
         doubts.push(format!(
-            "{} had no answer yet when the run was over: the latencies would be longer with them.",
+            "{} had no answer when the run ended: with them the latencies would be longer.",
             many(report.messages.unanswered, "message")
         ));
     }
@@ -136,7 +136,7 @@ pub(crate) fn doubts(report: &Report) -> Vec<String> {
         let late = report.generator.late_sends as f64 / report.messages.sent as f64;
         if late > 0.01 {
             doubts.push(format!(
-                "{} of the sends left late; their latencies count from when they were due.",
+                "{} of the sends were late; their latencies count from when they were due.",
                 share(late)
             ));
         }
@@ -150,7 +150,7 @@ pub(crate) fn rate_not_reached(report: &Report) -> Option<String> {
     let words = wording::RunWording::of(&report.kind, true);
     (report.messages.rate_reached == Some(false)).then(|| {
         format!(
-            "RATE NOT REACHED: {} {} a second were asked for, {} {} a second came",
+            "RATE NOT REACHED: {} {} a second were requested, {} {} a second were reached",
             rate(asked),
             words.sent,
             rate(report.messages.per_second),

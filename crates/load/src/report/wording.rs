@@ -1,15 +1,15 @@
-//! The wording of each kind of run: what is sent, what is received, what a latency measures.
+//! The wording of each kind of run: the nouns for sent and received items and for the latency.
 
 use super::model::{Report, Settings};
 use super::units::{bytes, many, rate, seconds};
 
 /// The wording for one kind of run.
 pub(crate) struct RunWording {
-    /// What is sent, plural.
+    /// The sent items, plural.
     pub(crate) sent: &'static str,
-    /// What is received, plural.
+    /// The received items, plural.
     pub(crate) received: &'static str,
-    /// What a latency measures.
+    /// The latency's meaning.
     pub(crate) latency: &'static str,
 }
 
@@ -39,7 +39,7 @@ impl RunWording {
     }
 }
 
-/// Describes what was measured, as a sentence without its end: kind, size, connections, rate.
+/// Describes the run, as a sentence without its end: kind, size, connections, rate.
 pub(crate) fn question(report: &Report) -> String {
     let settings = &report.settings;
     let connections = many(settings.connections, "connection");
@@ -76,7 +76,7 @@ pub(crate) fn question(report: &Report) -> String {
                 .to_owned()
         }
         "script" => format!(
-            "{} of a script, each at its own pace",
+            "{} of a script, each at its own rate",
             many(settings.connections, "user")
         ),
         "scenario" => format!(
@@ -115,6 +115,6 @@ fn pace(settings: &Settings, what: &str) -> String {
         (Some(asked), _) => format!("open loop at {} {what} a second in all", rate(asked)),
         (None, Some(1)) => "closed loop, one in flight on each".to_owned(),
         (None, Some(inflight)) => format!("closed loop, {inflight} in flight on each"),
-        (None, None) => "as fast as the answers come".to_owned(),
+        (None, None) => "as fast as the answers arrive".to_owned(),
     }
 }

@@ -7,7 +7,6 @@ use veche_proto::http::{self, Framing, parse_head};
 
 use super::serve;
 
-/// One request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     /// Raw request line and headers.
@@ -17,7 +16,7 @@ pub(crate) struct Request {
     pub(crate) is_followed: bool,
 }
 
-/// What happens with the connection after a response.
+/// The state of the connection after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
     Stay,

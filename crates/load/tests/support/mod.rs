@@ -53,7 +53,7 @@ pub(crate) fn serve_websocket(
     })
 }
 
-/// Lets its callers pass at this rate, and never faster.
+/// Returns a function that blocks its callers to limit their rate.
 pub(crate) fn at_most(per_second: u32) -> impl Fn() + Send + Sync + 'static {
     let step = Duration::from_secs(1) / per_second;
     let next = parking_lot::Mutex::new(now());

@@ -18,9 +18,9 @@ const LIMITS: MessageLimits = MessageLimits {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Message(MessageKind, Vec<u8>),
-    /// Nothing within the socket's read timeout.
+    /// No data arrived within the socket's read timeout.
     Quiet,
-    /// It has disconnected, with or without a close frame.
+    /// The client has disconnected, with or without a close frame.
     Gone,
 }
 
@@ -132,7 +132,7 @@ impl<S: Read + Write> WebSocket<S> {
         self.send(MessageKind::Text, text.as_bytes());
     }
 
-    /// Echoes every message.
+    /// Echoes every message until the client closes.
     pub(crate) fn echo(mut self) {
         while let Some((kind, data)) = self.message() {
             self.send(kind, &data);

@@ -1,8 +1,8 @@
 //! Measured times against known delays: a stalling server, one with a fixed delay, one that shares its core with the
 //! tester.
 //!
-//! One test at a time, since they would disturb each other. Other load of the machine can delay an answer, never hasten
-//! it; where a delay would be taken for a fault, the best of a few runs counts.
+//! The tests run one at a time, since they would disturb each other. Other load on the machine can delay an answer, but
+//! never speed it up; tests that could mistake a delay for a fault take the best of a few runs.
 
 #[path = "../../../../tests/skip.rs"]
 mod skip;
@@ -148,7 +148,7 @@ fn on_cores(server: usize, tester: usize, work: Duration, plan: impl Fn(&str) ->
 }
 
 #[test]
-fn a_tester_on_the_servers_core_says_so() {
+fn a_tester_on_the_servers_core_is_reported() {
     let _alone = ALONE.lock();
     let core = cores()[0];
     let report = on_cores(core, core, Duration::from_micros(100), |url| {
@@ -180,7 +180,7 @@ fn a_tester_with_time_to_spare_does_not_blame_itself() {
             seen.last()
                 .is_some_and(|last| !last.bottleneck && last.reasons.is_empty())
         });
-        // Other load of the machine is no fault of the verdict: then the kernel delayed every run.
+        // If other load on the machine delayed every run, the test can't judge the verdict.
         if !is_quiet && seen.iter().all(|one| one.waited > 0.01) {
             return skip::skip("others keep the core of the tester busy");
         }

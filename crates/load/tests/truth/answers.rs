@@ -177,7 +177,7 @@ fn answers_that_never_come_are_lost_and_no_others() {
                 ("errors", truth, report.errors.count()),
             ],
         );
-        // Nothing overtakes the last messages of a connection.
+        // No later message follows the last ones of a connection.
         assert!((truth - 4..=truth).contains(&messages.lost), "{messages:?}");
         assert_eq!(report.errors.count(), truth, "{:?}", report.errors);
         assert_eq!(report.errors.wrong_answer, messages.lost);
@@ -188,7 +188,7 @@ fn answers_that_never_come_are_lost_and_no_others() {
     });
 }
 
-/// Each fourth answer is held back behind the next one, which determines its latency.
+/// Each fourth answer is sent after the next one, which determines its latency.
 #[test]
 fn answers_that_are_overtaken_are_late() {
     at_once([echo(4, None), echo(1, Some(2000.0))], |load| {
@@ -286,8 +286,8 @@ fn unstamped(content: PayloadContent, inflight: u32) -> LoadPlan {
     })
 }
 
-/// Without stamps a duplicate or loss shifts all later answers. Then there are no latencies; as long as all can be
-/// matched, including with a greeting, there are.
+/// Without stamps a duplicate or loss shifts all later answers; then the report has no latencies. It has some as long
+/// as all messages can be matched, even with a greeting.
 #[test]
 fn without_stamps_there_are_no_latencies_once_counts_disagree() {
     let contents = || {
@@ -326,10 +326,10 @@ fn without_stamps_there_are_no_latencies_once_counts_disagree() {
     }
 }
 
-/// A closed loop continues after a lost message, with or without others in flight; one answered after its time limit is
-/// late, and unanswered all the same.
+/// A closed loop continues after a lost message, with or without others in flight; a message answered after its time
+/// limit is late, but counts as unanswered.
 #[test]
-fn a_closed_loop_goes_on_when_an_answer_is_not_there_in_time() {
+fn a_closed_loop_continues_after_a_timeout() {
     at_once([1, 2], |inflight| {
         let (address, lost) = serve(|number, _| (number % 20 == 19).then(Vec::new));
         let endpoint = endpoint(&format!("ws://{address}/"), 4);

@@ -63,11 +63,16 @@ fn all_fail(report: &Report, count: u64, cause: &str, words: &str) {
 }
 
 #[test]
-fn no_connection_is_told_by_its_cause() {
+fn failed_connections_are_reported_by_cause() {
     let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     at_once([storm, || echo(1)], |load| {
         let report = run(load(), free.as_ref().copied().expect("a port"));
-        all_fail(&report, report.errors.refused, "refused", "nobody listens");
+        all_fail(
+            &report,
+            report.errors.refused,
+            "refused",
+            "connection refused",
+        );
 
         let address = serve(|_, mut socket| {
             let _ = socket.read(&mut [0; 1024]);

@@ -56,7 +56,7 @@ fn half_errors_are_seen_as_such() {
     assert_eq!(http.statuses[&200] + http.statuses[&500], received);
     assert_eq!(http.body_bytes[&4], http.statuses[&500]);
     assert_eq!(http.body_bytes[&35], http.statuses[&200]);
-    // Each connection gets them in turn, so they differ by at most one each.
+    // Connections get requests in turn, so the counts differ by at most one each.
     assert!(
         http.statuses[&200].abs_diff(http.statuses[&500]) <= 3,
         "{http:?}"
@@ -339,7 +339,7 @@ fn each_client_has_its_number() {
 
 /// Servers that disconnect in the middle, or send something other than HTTP.
 #[test]
-fn responses_that_are_none_are_errors() {
+fn invalid_responses_are_errors() {
     let cut = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf";
     let address = serve_http(move |_, _, _| (cut.to_vec(), After::Close));
     let report = run(get(), endpoint(&format!("http://{address}/"), 1));
@@ -360,7 +360,7 @@ fn responses_that_are_none_are_errors() {
 }
 
 #[test]
-fn a_client_that_was_reset_comes_back() {
+fn a_client_that_was_reset_reconnects() {
     let address = serve(|_, mut socket| {
         let mut request = [0; 4096];
         for _ in 0..5 {

@@ -232,7 +232,7 @@ impl Server {
 }
 
 impl State {
-    /// `to:NAME …` goes to one receiver, anything else to all.
+    /// Publishes to one receiver (`to:NAME …`), or any other data to all.
     fn publish(&mut self, from: u32, data: &[u8], mischief: Mischief) {
         self.truth.published += 1;
         if let Some(rest) = data.strip_prefix(b"to:") {
@@ -307,7 +307,7 @@ fn compare(server: &Server, plan: Plan) -> Ledger {
 }
 
 #[test]
-fn each_fault_of_a_broadcast_is_found_and_none_more() {
+fn exactly_the_faults_of_a_broadcast_are_found() {
     at_once([(1, 1), (2, 2)], |(seed, threads)| {
         let server = Server::start(MUCH, seed);
         let ways_in = endpoint(&format!("ws://{}/publish", server.websocket), 2);
@@ -340,7 +340,7 @@ fn each_fault_of_a_broadcast_is_found_and_none_more() {
 }
 
 #[test]
-fn each_fault_of_pushes_to_one_is_found_and_none_more() {
+fn exactly_the_faults_of_pushes_are_found() {
     let server = Server::start(MUCH, 3);
     let ways_in = endpoint(&format!("tcp://{}", server.lines), 3);
     let load = LoadPlan::Fanout(fanout("to:{i} {data}", 600.0));

@@ -28,9 +28,9 @@ fn echo(rate: f64, churn: Option<f64>) -> LoadPlan {
     })
 }
 
-/// One connection that is closed repeatedly and is slow to reopen; the end may find it in any state.
+/// One connection is closed repeatedly and is slow to reopen; the run may end in any state of it.
 #[test]
-fn messages_wait_for_a_connection_that_comes_back() {
+fn messages_wait_for_a_reconnect() {
     let address = serve(|_, socket| {
         if let Some((mut websocket, response)) = WebSocket::handshake(socket) {
             thread::sleep(Duration::from_millis(60));
@@ -56,8 +56,8 @@ fn messages_wait_for_a_connection_that_comes_back() {
     });
 }
 
-/// Without churn a connection closed by the server is gone. Messages due after the last one are unanswered, and are not
-/// awaited.
+/// Without churn a connection closed by the server stays closed. Messages due after the last connection was lost count
+/// as unanswered, and the run does not wait for them.
 #[test]
 fn messages_that_no_connection_is_left_for_are_unanswered() {
     let address = serve_websocket(|mut websocket| {
@@ -79,7 +79,7 @@ fn messages_that_no_connection_is_left_for_are_unanswered() {
     assert!((18..=20).contains(&messages.received), "{messages:?}");
     let errors = &report.errors;
     assert_eq!(report.connections.disconnected, 2);
-    // Each unsent message, and each connection whose end was not taken for a reset.
+    // The faults are unsent messages, and connections whose end was not counted as a reset.
     let never_sent = 80 - messages.sent;
     assert!(never_sent > 40, "{messages:?}");
     assert_eq!(errors.closed + errors.reset, never_sent + 2, "{errors:?}");
@@ -100,7 +100,7 @@ fn threads_have_a_part_by_their_clients() {
     assert!((99..=101).contains(&messages.sent), "{messages:?}");
 }
 
-/// As with servers that in effect use HTTP/1.0: each response ends its connection.
+/// Like servers that in effect use HTTP/1.0: each response ends its connection.
 #[test]
 fn requests_wait_for_a_connection_of_their_own() {
     let address = serve_http(|_, _, request| {
@@ -127,7 +127,7 @@ fn requests_wait_for_a_connection_of_their_own() {
     assert!(report.latency_us.expect("latencies").max > 100_000.0);
 }
 
-/// One request in fifty is slow. The others use idle connections, and none waits behind it.
+/// One request in fifty is slow. The others use idle connections, so none waits behind it.
 #[test]
 fn requests_go_to_idle_connections() {
     let served = Arc::new(AtomicU64::new(0));
@@ -151,7 +151,7 @@ fn requests_go_to_idle_connections() {
     assert!(latency.max >= 400_000.0, "{latency:?}");
 }
 
-/// With one connection a due request waits for the answer before it, unless pipelining was requested.
+/// With one connection a due request waits for the previous response, unless pipelining was requested.
 #[test]
 fn a_busy_connection_takes_more_on_request_only() {
     at_once([1, 4], |inflight| {
@@ -176,7 +176,7 @@ fn a_busy_connection_takes_more_on_request_only() {
     });
 }
 
-/// No handshake is answered for 600 ms, in which 480 of 500 connections are due. Their handshake times include it,
+/// No handshake is answered for 600 ms, while 480 of 500 connections are due. Their handshake times include this delay,
 /// whether they may start then or have to wait.
 #[test]
 fn handshakes_count_from_when_they_were_due() {

@@ -1,4 +1,4 @@
-//! Servers slower than the requested rate: their real throughput, and that they fell behind.
+//! Servers slower than the requested rate: the report has their real throughput, and that they fell behind.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread;
@@ -25,7 +25,7 @@ fn echo(rate: f64, rate_to: Option<f64>) -> LoadPlan {
     })
 }
 
-/// Asserts that all was answered in the end, and answers after the end do not count as throughput.
+/// Asserts that all messages were answered in the end, and that answers after the end do not count as throughput.
 #[track_caller]
 fn assert_behind(report: &Report, capacity: f64) {
     assert_clean(report);

@@ -86,7 +86,7 @@ fn address_families_are_tried_in_turn() {
 
 /// After the first connection none is accepted: attempts are few, and each is counted.
 #[test]
-fn receivers_of_chaos_pause_before_they_come_back() {
+fn receivers_pause_before_they_reconnect() {
     let attempts = Arc::new(AtomicU64::new(0));
     let known = Arc::clone(&attempts);
     let hear = serve(move |connection, socket| {

@@ -29,11 +29,11 @@ enum Manner {
     Swaps,
     /// Nothing is sent, and the client is notified.
     Refuses,
-    /// Of all messages, missed or not, each seventh is dropped.
+    /// Every seventh message is dropped, missed or not.
     LosesAlways,
-    /// It does not report whether recovery is complete.
+    /// The server does not report whether recovery is complete.
     Silent,
-    /// It sends messages unwrapped.
+    /// Messages are sent unwrapped.
     Bare,
     /// Each fiftieth publication ends its connection instead of being acknowledged; each second of these is published.
     Hangs,
@@ -167,7 +167,7 @@ impl State {
             .filter(|_| self.manner != Manner::Refuses)
             .unwrap_or(top);
         let joined = format!("{{\"subscribed\":\"c\",\"position\":\"e:{position}\"{recovered}}}");
-        // A channel without history says nothing about messages in the other one.
+        // A channel without history reports nothing about messages of the other one.
         let own = format!(
             "{{\"subscribed\":\"#{name}\"{}}}",
             recovered.replace("true", "false")
@@ -283,9 +283,9 @@ fn run(
 }
 
 /// The server closes connections when everything sent has arrived, so it knows exactly what is missing. With one
-/// publisher, reordered messages are of the same one.
+/// publisher, reordered messages come from the same publisher.
 #[test]
-fn each_fault_of_a_recovery_is_found_and_none_more() {
+fn exactly_the_faults_of_a_recovery_are_found() {
     let manners = [
         Manner::Honest,
         Manner::Loses,
@@ -420,7 +420,7 @@ fn publications_without_an_answer_count_nowhere() {
 fn a_server_that_does_not_say_how_it_is_has_faults() {
     at_once(
         [
-            (Manner::Silent, "was not told whether"),
+            (Manner::Silent, "did not report whether"),
             (Manner::Bare, "positions = true"),
         ],
         |(manner, words)| {
@@ -433,9 +433,9 @@ fn a_server_that_does_not_say_how_it_is_has_faults() {
     );
 }
 
-/// A server that is gone for good does not delay the end, and what it owes is lost.
+/// A server that never returns does not delay the end, and its missing deliveries are lost.
 #[test]
-fn who_never_comes_back_has_lost() {
+fn a_receiver_that_never_reconnects_has_losses() {
     let server = Server::start(Manner::Vanishes, Some(20));
     let (_, ledger, recovery) = run(&server, (3, 1), 1, recovering());
     assert_eq!(ledger.away, 0);

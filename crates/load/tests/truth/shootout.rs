@@ -12,7 +12,7 @@ use veche_load::report::Report;
 
 use crate::support::{assert_clean, endpoint, plan, report, serve_websocket};
 
-/// Runs a server whose answers take this much longer per client, with up to 100 clients.
+/// Runs a server whose answers are slower by this much per client, with up to 100 clients.
 fn run(broadcast: bool, per_client: Duration, limit_ms: u64, clients: u32) -> Report {
     let connected = Arc::new(AtomicU32::new(0));
     let address = serve_websocket(move |mut websocket| {
@@ -67,7 +67,7 @@ fn it_ends_when_round_trips_take_too_long() {
             let is_last = number == steps.len() as u64;
             assert_eq!(step.p95_us > 28_000.0, is_last, "{step:?}");
         }
-        // Of the 100 possible ones.
+        // Opened connections, of 100 possible ones.
         let connections = &report.connections;
         assert_eq!(connections.opened, 5 * steps.len() as u64);
         assert_eq!(connections.asked, connections.opened);

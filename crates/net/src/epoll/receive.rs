@@ -81,7 +81,7 @@ impl Epoll {
         sink(self, Event::Ended { id });
     }
 
-    /// Handles readiness of a transport whose input is not wanted.
+    /// Handles readiness of a paused transport.
     #[cold]
     fn unreadable_ready(&mut self, id: ConnectionId, flags: EventFlags) {
         let Some(transport) = self.base.transports.live(id) else {
@@ -98,8 +98,8 @@ impl Epoll {
                 .map_or(CloseReason::Reset, Into::into);
             self.end(id, reason);
         } else if flags.contains(EventFlags::HUP) {
-            // Both halves have ended. Epoll would report this in every turn, whatever the interest, and nothing else:
-            // leave it until `resume` asks for the unread bytes.
+            // Both halves have ended. Epoll would report this in every turn, whatever the interest, so the interest is
+            // removed until `resume` asks for the unread bytes.
             self.set_interest(id, 0);
         } else {
             self.set_interest(id, interest);

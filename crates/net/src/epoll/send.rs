@@ -111,7 +111,7 @@ impl Epoll {
         }
     }
 
-    /// Sends bytes that were held back for a `send` that never came.
+    /// Sends bytes that were held back for another `send` that did not follow.
     #[inline]
     pub(super) fn flush_held(&mut self) {
         while let Some(id) = self.held.pop() {

@@ -1,4 +1,4 @@
-//! The remote end of a simulated transport: what it wrote, what it was sent, and its state.
+//! The remote end of a simulated transport: its output, its input, and its state.
 
 use std::collections::VecDeque;
 
@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 pub enum RemoteState {
     /// More bytes may come.
     Open,
-    /// FIN came: nothing more will.
+    /// A FIN arrived: no further data follows.
     Ended,
-    /// The transport is gone.
+    /// The transport no longer exists.
     Closed,
 }
 
@@ -56,7 +56,7 @@ impl RemoteEnd {
         self.finished = true;
     }
 
-    /// Returns the next piece, or as much of it as may be delivered at once.
+    /// Returns the next part, at most the number of bytes that may be delivered at once.
     pub(super) fn take(&mut self, bytes_max: usize) -> Option<Vec<u8>> {
         let mut piece = self.written.pop_front()?;
         if piece.len() > bytes_max {

@@ -123,7 +123,7 @@ fn a_reset_and_a_connection_to_nowhere_end() {
     bench.rest();
     let id = bench.net.connect(PEER.into()).expect("a transport");
     bench.rest();
-    assert_eq!(bench.told, ["0 closed Reset"], "nobody has said anything");
+    assert_eq!(bench.told, ["0 closed Reset"], "the peer was silent");
     assert_eq!(bench.net.take_dials(), [(id, PEER.into())]);
     bench.net.refuse_dial(id);
     bench.rest();

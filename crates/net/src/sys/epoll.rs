@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 pub(crate) use rustix::event::epoll::{Event, EventFlags};
 
-/// An epoll instance.
+/// The descriptor of an epoll instance.
 #[derive(Debug)]
 pub(crate) struct Poller {
     epoll: OwnedFd,
@@ -54,7 +54,7 @@ impl Poller {
         if let Some(timeout) = &mut timespec
             && timeout.tv_nsec % 1_000_000 != 0
         {
-            // It has no finer wait either, but ppoll does.
+            // epoll_wait has no finer timeout either, but ppoll has.
             let mut ready = [PollFd::new(&self.epoll, PollFlags::IN)];
             poll(&mut ready, Some(timeout))?;
             *timeout = Timespec {

@@ -11,7 +11,7 @@ use libc::{c_void, sock_filter, sock_fprog, socklen_t};
 ///
 /// # Errors
 /// The socket is not part of a group, or the kernel does not support this (Linux 4.5).
-#[expect(unsafe_code, reason = "an option that no crate has")]
+#[expect(unsafe_code, reason = "no crate offers this option")]
 pub(crate) fn spread_among(socket: &OwnedFd, count: u32) -> io::Result<()> {
     let step = |code, k| sock_filter {
         code: code as u16,
@@ -32,7 +32,7 @@ pub(crate) fn spread_among(socket: &OwnedFd, count: u32) -> io::Result<()> {
     };
     let address: *const c_void = (&raw const program).cast();
     let length = size_of::<sock_fprog>() as socklen_t;
-    // SAFETY: it reads the program and its steps, which live until it returns, and keeps a copy.
+    // SAFETY: the call reads the program and its steps, which live until it returns, and copies them.
     let done = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

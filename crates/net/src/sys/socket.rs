@@ -26,13 +26,13 @@ pub(crate) fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> Result<usize, Errno
     recv(socket, bytes, RecvFlags::empty()).map(|(_, count)| count)
 }
 
-/// Returns the number of bytes the kernel took. A peer that is gone is EPIPE, never SIGPIPE.
+/// Returns the number of bytes the kernel accepted. A closed peer is EPIPE, never SIGPIPE.
 #[inline]
 pub(crate) fn send_one(socket: &OwnedFd, bytes: &[u8]) -> Result<usize, Errno> {
     send(socket, bytes, SendFlags::NOSIGNAL)
 }
 
-/// As [`send_one`], from several slices at once.
+/// Like [`send_one`], from several slices at once.
 pub(crate) fn send_many(socket: &OwnedFd, slices: &[IoSlice<'_>]) -> Result<usize, Errno> {
     sendmsg(
         socket,

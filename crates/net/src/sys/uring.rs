@@ -26,7 +26,7 @@ pub(crate) use buffers::FilledBuffer;
 const ENTRIES: u32 = 512;
 /// Maximum number of slices in flight for sends of several buffers.
 const SLICES_MAX: usize = 4096;
-/// `IORING_ENTER_GETEVENTS`
+/// The flag `IORING_ENTER_GETEVENTS` of io_uring_enter(2).
 const GET_EVENTS: u32 = 1;
 
 /// The operation that a completion belongs to.
@@ -155,11 +155,11 @@ impl Ring {
         })
     }
 
-    #[expect(unsafe_code, reason = "what an entry points to must outlive it")]
+    #[expect(unsafe_code, reason = "data of an entry must outlive it")]
     fn push(&mut self, entry: &squeue::Entry) {
         while self.ring.submission().is_full() {
-            // Sends are done afterwards; other operations are in flight. It fails if memory is short, and may succeed
-            // later: there is no alternative.
+            // Sends were submitted before; other operations are in flight. This fails if memory is short, and may
+            // succeed later: there is no alternative.
             let _ = self.submit();
         }
         // SAFETY: entries of `send` point to memory that `in_flight`, `messages` and `slices` keep until they are done,
@@ -231,13 +231,13 @@ impl Ring {
         self.push(&entry.user_data(cancel_tag(kind, index)));
     }
 
-    /// Sends as much of a queue as the socket accepts at once. The queue comes back with the completion, which is
-    /// available once a [`wait`](Self::wait) has returned and [`has_in_flight`](Self::has_in_flight) is `false`.
+    /// Sends as much of a queue as the socket accepts at once. The completion returns the queue; it is available once a
+    /// [`wait`](Self::wait) has returned and [`has_in_flight`](Self::has_in_flight) is `false`.
     pub(crate) fn send(&mut self, id: ConnectionId, socket: &OwnedFd, queue: Box<SendQueue>) {
         const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let fd = Fd(socket.as_raw_fd());
         let pieces = queue.slices().count();
-        // Lists that entries point into must not move, so they never grow.
+        // Lists referenced by entries must not move, so they never grow.
         let is_full = |ring: &Self| {
             ring.slices.len() + pieces > SLICES_MAX
                 || ring.messages.len() == ring.messages.capacity()
@@ -317,7 +317,7 @@ impl Ring {
         match result {
             Ok(_) => Ok(()),
             Err(error) => match Errno::from_io_error(&error) {
-                // A timeout; a signal; the kernel wants completions to be taken first.
+                // A timeout; a signal; or the kernel requires that completions are taken first.
                 Some(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN) => Ok(()),
                 Some(errno) => Err(errno),
                 None => Err(Errno::IO),
@@ -325,7 +325,7 @@ impl Ring {
         }
     }
 
-    #[expect(unsafe_code, reason = "the call as it is, without an argument")]
+    #[expect(unsafe_code, reason = "a plain call without an argument")]
     fn enter_at_once(&mut self) -> io::Result<usize> {
         let count = self.ring.submission().len() as u32;
         // SAFETY: it takes no argument; entries are sound, see `push`.
@@ -336,8 +336,8 @@ impl Ring {
         }
     }
 
-    /// Returns whether sends were submitted whose completions were not taken yet, because there is no room for all of
-    /// them at once or memory is short.
+    /// Returns whether some submitted sends have completions that were not taken yet, because the queue has no room for
+    /// all of them or memory is short.
     pub(crate) fn has_in_flight(&self) -> bool {
         self.in_flight.len() > self.free_in_flight.len()
     }
@@ -409,8 +409,8 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // Nothing writes into buffers after this returns. If it fails, the memory is leaked: better than letting the
-        // kernel write into memory that is reused.
+        // The kernel writes no buffers after this returns. If it fails, the memory is leaked, which is better than
+        // reusing memory that the kernel still writes.
         let cancelled = self
             .ring
             .submitter()

@@ -29,8 +29,8 @@ pub(super) enum Ready {
     Listener(ListenerId),
     /// An outgoing connection is established.
     Connected(ConnectionId),
-    /// A transport with input, or whose socket has to be checked. Nearly all have one part, which is stored here;
-    /// further ones are in [`Uring::later_parts`].
+    /// A transport with input, or one whose socket has to be checked. Nearly all have one part, which is stored here;
+    /// further parts are in [`Uring::later_parts`].
     Transport(ConnectionId, Option<FilledBuffer>),
 }
 
@@ -40,7 +40,7 @@ pub(super) enum Part {
     Filled(FilledBuffer),
     /// From a paused transport: the buffer was returned to the kernel.
     Copied(Vec<u8>),
-    /// The peer's FIN.
+    /// The peer sent FIN.
     End,
     /// The connection is broken; earlier input is delivered first.
     Failed(Errno),
@@ -109,7 +109,7 @@ impl Uring {
         }
     }
 
-    /// Queues a transport whose bytes no operation reports: its socket is checked when its turn comes.
+    /// Queues a transport whose bytes no operation reports: its socket is checked in its turn.
     pub(super) fn disarmed(&mut self, index: u32) {
         match self.at(index) {
             Some((id, transport)) if transport.paused => self.watch_changes(id),
@@ -150,8 +150,8 @@ impl Uring {
         let parts = self.later_parts.entry(id.index);
         let parts = parts.or_insert_with(|| self.spare.pop().unwrap_or_default());
         parts.push_back(part);
-        // It receives faster than it can be served: further bytes stay in its socket, and the buffers are left to
-        // others.
+        // The transport receives faster than it can be served: further bytes stay in its socket, and the buffers are
+        // left to others.
         if transport.interest & (RECEIVING | CANCELLING | POLLING) == RECEIVING
             && parts.iter().map(Part::len).sum::<usize>() > self.base.options.receive_bytes
         {
@@ -212,7 +212,7 @@ impl Uring {
             }
             self.ring.give_back(filled);
         }
-        // Most have no further parts, and the kernel reports what comes next.
+        // Most have no further parts, and the kernel reports the next input.
         if let Some(transport) = self.base.transports.live(id)
             && transport.interest & (RECEIVING | HAS_LATER_PARTS) != RECEIVING
         {
@@ -269,7 +269,7 @@ impl Uring {
         }
     }
 
-    /// Receives by a call, as with epoll: none of its bytes are in the ring's buffers or on their way there.
+    /// Receives by a system call, as with epoll: none of the bytes are in the ring's buffers or in flight to them.
     fn receive_now(&mut self, id: ConnectionId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
         let Some(transport) = self.base.transports.live(id) else {
             return;

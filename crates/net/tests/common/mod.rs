@@ -34,7 +34,7 @@ pub enum Logged {
     Woken,
 }
 
-/// What can be checked of one id.
+/// The observed events of one connection.
 #[derive(Default)]
 struct Life {
     ended: bool,

@@ -46,7 +46,7 @@ pub(crate) fn a_crowd_hears_its_own<D: Driver>(make: fn(Options) -> D) {
             let said = message(place, round);
             assert!(
                 world.log.bytes(*id) == said,
-                "{id:?} was told what another said"
+                "{id:?} received another's data"
             );
             hears(*id, peer, &said);
         }
@@ -54,7 +54,7 @@ pub(crate) fn a_crowd_hears_its_own<D: Driver>(make: fn(Options) -> D) {
     world.assert_waits();
 }
 
-/// One publication after the other to all of them, some of which have gone.
+/// Publishes to many connections, some of which were closed.
 pub(crate) fn a_crowd_hears_what_is_published<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), ignore);
     let mut peers: Vec<_> = (0..PEERS).map(|_| world.accept()).collect();

@@ -73,7 +73,7 @@ fn a_slow_reader_is_reported_once<D: Driver>(make: fn(Options) -> D) {
             kept += usize::from(sent.is_none());
             total += bytes.len();
         }
-        assert!(world.driver.unsent(id) > 4 << 20, "nobody reads");
+        assert!(world.driver.unsent(id) > 4 << 20, "the peer does not read");
         world.settle();
         assert!(world.driver.unsent(id) > 1 << 20);
         assert_eq!(world.log.count(&Logged::Drained(id)), round - 1);
@@ -87,7 +87,7 @@ fn a_slow_reader_is_reported_once<D: Driver>(make: fn(Options) -> D) {
             }
         });
         world.until("drained", |log| log.count(&Logged::Drained(id)) == round);
-        // Bytes below the low-water mark still have to go out.
+        // Bytes below the low-water mark still have to be sent.
         let sent = Logged::Sent(id, bytes.len());
         world.until("sent", |log| log.count(&sent) == kept);
         reads.join().expect("the peer got all");
@@ -248,7 +248,7 @@ fn a_pause_holds_from_before_the_connection<D: Driver>(make: fn(Options) -> D) {
     let to_send = sent.clone();
     let addr = listener.local_addr().expect("bound");
     let peer = thread::spawn(move || {
-        let (mut peer, _) = listener.accept().expect("somebody");
+        let (mut peer, _) = listener.accept().expect("a connection");
         peer.write_all(&to_send).expect("it is read in the end");
     });
     let id = world.driver.connect(addr).expect("a descriptor");
@@ -271,7 +271,7 @@ fn ids_are_reused_by_generation<D: Driver>(make: fn(Options) -> D) {
     let (second, mut peer) = world.accept();
     assert_eq!(second.index, first.index);
     assert_ne!(second.generation, first.generation);
-    // None of these may touch the second.
+    // None of these calls may affect the second connection.
     world.driver.pause(first);
     world.driver.shutdown(first);
     world.driver.set_timer(first, 0);
@@ -366,7 +366,7 @@ fn connect_is_refused<D: Driver>(make: fn(Options) -> D) {
 fn timers_fire_in_order<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), |driver: &mut D, _, event| {
         if let Event::Timer { id } = event {
-            // Not in the turn that fires it, however late it is.
+            // The timer must not fire in the turn that fires it, however late.
             driver.set_timer(id, 0);
             driver.clear_timer(id);
         }
@@ -431,7 +431,7 @@ fn a_wake_is_never_lost<D: Driver>(make: fn(Options) -> D) {
     }
 }
 
-/// The events of a turn are answered at its end: it must not deliver events and then wait.
+/// Events of a turn are answered at its end: a turn must not deliver events and then wait.
 fn no_turn_waits_after_delivering_an_event<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), |driver: &mut D, _, event| {
         if let Event::Received { id, .. } = event {
@@ -524,7 +524,7 @@ fn empty_sends_are_nothing<D: Driver>(make: fn(Options) -> D) {
 }
 
 fn closes_inside_the_sink<D: Driver>(make: fn(Options) -> D) {
-    // The first sender closes all, whose bytes are in the same batch.
+    // The first sender closes all transports, whose bytes are in the same batch.
     let mut world = World::new(make(small()), |driver: &mut D, log, event| {
         if let Event::Received { .. } = event {
             for id in log.accepted() {

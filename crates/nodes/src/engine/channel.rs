@@ -1,4 +1,4 @@
-//! What the home of channels orders from an engine outside this process, and what it is told.
+//! Orders of a channel's home for an engine outside this process, and the engine's events.
 
 use std::sync::Arc;
 
@@ -10,39 +10,39 @@ use super::peer::Entries;
 
 /// An order of a home.
 ///
-/// The *topic* of a channel is what its feed is subscribed by: the channel itself, or a wildcard channel by which all of a
-/// namespace are heard.
+/// The *topic* of a channel is the name that its feed is subscribed by: the channel itself, or a wildcard channel by which all of a
+/// namespace are covered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The home has taken note of the connection of this number. Until then all orders but follows are dropped: they were
-    /// given before it knew.
+    /// The home has learned of the connection with this number. Until then all orders except follows are dropped: they
+    /// were issued before.
     Begin(u64),
     /// Publishes. Answered by [`Event::Published`].
     Publish(Box<Publish>),
-    /// Begins the feed of a topic. [`Event::Followed`] follows, and again after each loss of the feed.
+    /// Starts the feed of a topic. [`Event::Followed`] is sent then, and again after each loss of the feed.
     Follow(Arc<str>),
     /// Ends the feed of a topic.
     Unfollow(Arc<str>),
-    /// Compares a channel with what the home has seen of it. Answered by [`Event::Checked`].
+    /// Compares a channel with the last item that the home has seen. Answered by [`Event::Checked`].
     Check(Box<Check>),
     /// Reads publications. Answered by [`Event::Entries`].
     Read(Box<Read>),
-    /// Removes all publications of a channel; its position stays. Answered by [`Event::Removed`].
+    /// Removes all publications of a channel, but not its position. Answered by [`Event::Removed`].
     Remove {
-        /// Names the order in its answer.
+        /// Identifies the order in its answer.
         ticket: u64,
-        /// The channel.
+        /// Name of the channel whose publications are removed.
         channel: Arc<str>,
     },
-    /// Notes a member of this node. Answered by [`Event::Member`].
+    /// Records a member of this node. Answered by [`Event::Member`].
     Member(Box<Member>),
-    /// Asks for the members of a channel, or their number. Answered by [`Event::Members`].
+    /// Reads the members of a channel, or their number. Answered by [`Event::Members`].
     Members {
-        /// Names the order in its answer.
+        /// Identifies the order in its answer.
         ticket: u64,
-        /// The channel.
+        /// Name of the channel whose members are read.
         channel: Arc<str>,
-        /// Whether only the numbers are wanted.
+        /// Whether only the numbers are read.
         only_counts: bool,
     },
 }
@@ -50,22 +50,22 @@ pub enum Order {
 /// A publication to be published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publish {
-    /// Names the order in its answer.
+    /// Identifies the order in its answer.
     pub ticket: u64,
-    /// The channel.
+    /// Name of the channel to publish to.
     pub channel: Arc<str>,
-    /// Its topic, if that is another.
+    /// The channel's topic, if it differs.
     pub topic: Option<Arc<str>>,
-    /// The encoded publication. Its [id](crate::engine::channel::id_of) tells it from others.
+    /// The encoded publication. Its [id](crate::engine::channel::id_of) distinguishes it from others.
     pub data: Bytes,
-    /// How it is stored; `None`: not at all.
+    /// How the publication is stored; `None`: not stored.
     pub keep: Option<Keep>,
-    /// The publisher's key that tells it from repetitions.
+    /// The publisher's idempotency key.
     pub key: Option<Box<str>>,
-    /// The version of the state that it tells.
+    /// The version of the state in the publication.
     pub version: Option<Version>,
-    /// It may have been stored before, behind this position or in a later epoch: it is published only if it is certain that it
-    /// was not.
+    /// It may have been stored before, behind this position or in another epoch: it is published only if it is certain that
+    /// it was not.
     pub repeats_since: Option<Position>,
 }
 
@@ -74,9 +74,9 @@ pub struct Publish {
 pub struct Keep {
     /// The number of publications.
     pub size: u32,
-    /// Milliseconds for which publications are stored.
+    /// The time for which publications are stored, in milliseconds.
     pub ttl_ms: u64,
-    /// Milliseconds for which the position of an unused channel is stored.
+    /// The time for which the position of an unused channel is stored, in milliseconds.
     pub position_ttl_ms: u64,
     /// The epoch to begin with where the channel has none.
     pub epoch: Epoch,
@@ -85,57 +85,57 @@ pub struct Keep {
 /// The result of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Published {
-    /// Published, with its position where it is stored, and the number of nodes that have its channel; that is not known of
-    /// one that was published by an earlier attempt.
+    /// Published, with the position if it is stored, and the number of nodes that have the channel, which is unknown
+    /// for one published by an earlier attempt.
     Done(Option<Position>, Option<u32>),
-    /// Its version is not newer, or its key was used: with the position of the channel or of its first publication, where
-    /// that is stored.
+    /// Not published, because the version is not newer or the key was used; with the position of the channel or of the
+    /// first publication, if it is stored.
     Skipped(Option<Position>),
-    /// It is not known whether it is stored.
+    /// The publication may or may not be stored.
     Unknown,
-    /// It was refused and is not stored.
+    /// The publication was rejected and is not stored.
     Refused,
 }
 
-/// See [`Order::Check`].
+/// Parameters of [`Order::Check`], which looks up the position of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// Names the order in its answer.
+    /// Identifies the order in its answer.
     pub ticket: u64,
-    /// The channel.
+    /// Name of the channel to check.
     pub channel: Arc<str>,
     /// How the channel stores publications.
     pub keep: Keep,
-    /// The latest publication that this node has seen, and its id.
+    /// The latest publication known to this node, and its id.
     pub seen: Option<(Position, u64)>,
-    /// Whether the channel begins a new epoch unless that publication is the stored one at its offset.
+    /// Whether the channel begins a new epoch unless that publication is stored at its offset.
     pub is_verifying: bool,
     /// An epoch of the channel that has ended, if one is known. A store that is still in it was rolled back, and the channel
     /// begins a new one.
     pub ended: Option<Epoch>,
 }
 
-/// See [`Order::Read`].
+/// Parameters of [`Order::Read`], which reads stored publications.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// Names the order in its answer.
+    /// Identifies the order in its answer.
     pub ticket: u64,
-    /// The channel.
+    /// Name of the channel to read.
     pub channel: Arc<str>,
     /// How the channel stores publications.
     pub keep: Keep,
-    /// The offset behind which to read, or before which if the latest come first.
+    /// The offset after which to read, or before which if the latest come first.
     pub since: Option<u64>,
     /// The maximum number of publications.
     pub limit: usize,
-    /// Which of them, and in what order.
+    /// The selection and the order of publications.
     pub direction: Direction,
 }
 
-/// Which publications a read returns where there are more than its limit, and in what order.
+/// The publications that a read returns if there are more than its limit, and their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// The oldest, oldest first.
+    /// The oldest publications, in ascending order.
     Forward,
     /// The latest, latest first.
     Reverse,
@@ -143,47 +143,46 @@ pub enum Direction {
     Latest,
 }
 
-/// See [`Order::Member`].
+/// Parameters of [`Order::Member`], which adds or removes a member of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Names the order in its answer.
+    /// Identifies the order in its answer.
     pub ticket: u64,
-    /// The channel.
+    /// Name of the channel that the member belongs to.
     pub channel: Arc<str>,
-    /// Names the member on its node: the id of its client.
+    /// The id of the member's client, which identifies it on its node.
     pub client: Box<str>,
-    /// Its user.
+    /// Name of the member's user.
     pub user: Box<str>,
     /// The encoded member; `None`: it has left.
     pub data: Option<Bytes>,
-    /// Whether it has to be found out if the same user is a member elsewhere.
+    /// Whether to determine if the same user is a member elsewhere.
     pub finds_user: bool,
 }
 
-/// What an engine tells a home.
+/// An event of an engine for a home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// There is a connection, with this number. Orders that were not answered may be given again behind
-    /// [`Order::Begin`].
+    /// A connection with this number was opened. Unanswered orders may be repeated after [`Order::Begin`].
     Up(u64, Store),
-    /// There is no connection any more; orders without an answer get none. Followed channels stay so.
+    /// Disconnected; pending orders get no answer. Followed channels stay followed.
     Down,
-    /// A topic is followed from here on; what was published since the last event about it may be missing.
+    /// A topic is followed from here on; publications since the last event about it may be missing.
     Followed(Arc<str>),
-    /// An item of the feed. Without a position it was not stored.
+    /// An item of the feed. Items without a position are not stored.
     Item {
-        /// The channel.
+        /// Name of the channel that was published to.
         channel: Arc<str>,
-        /// Its position and the offset of its predecessor in the same epoch.
+        /// The item's position and the offset of its predecessor in the same epoch.
         place: Option<(Position, u64)>,
-        /// The encoded publication.
+        /// The encoded publication, as its node ordered it.
         data: Bytes,
     },
     /// The answer to [`Order::Publish`].
     Published {
         /// The ticket of the order.
         ticket: u64,
-        /// The result.
+        /// Whether it was ordered, and where.
         result: Published,
     },
     /// The answer to [`Order::Check`].
@@ -193,41 +192,41 @@ pub enum Event {
         /// The state of the channel; `None`: the engine has not answered.
         found: Option<Found>,
     },
-    /// The answer to [`Order::Read`], `None` where it can't be read. Entries are in the order that was asked for.
+    /// The answer to [`Order::Read`], `None` where it can't be read. Entries are in the requested order.
     Entries {
         /// The ticket of the order.
         ticket: u64,
-        /// The publications.
+        /// The stored publications; `None` where they can't be read.
         entries: Option<Box<Entries>>,
     },
-    /// The answer to [`Order::Remove`]: whether they are removed.
+    /// The answer to [`Order::Remove`]: whether the publications are removed.
     Removed {
         /// The ticket of the order.
         ticket: u64,
-        /// Whether they are.
+        /// Whether the publications are removed.
         is_removed: bool,
     },
-    /// Members of this node are not stored any more: its lease had ended, or the store has lost them.
+    /// Members of this node are no longer stored: its lease had ended, or the store has lost them.
     Forgotten,
     /// The answer to [`Order::Member`]: whether the same user is a member on another node.
     Member {
         /// The ticket of the order.
         ticket: u64,
-        /// Whether it is.
+        /// Whether another node has a member of the same user.
         is_elsewhere: bool,
     },
     /// The answer to [`Order::Members`]; `None` where they can't be read.
     Members {
         /// The ticket of the order.
         ticket: u64,
-        /// The members.
+        /// The members or their number; `None` where they can't be read.
         found: Option<Members>,
     },
     /// A member of another node whose lease has ended.
     Departed {
-        /// The channel.
+        /// Name of the channel that the member belonged to.
         channel: Arc<str>,
-        /// The encoded member.
+        /// The member, as its node encoded it.
         data: Bytes,
     },
 }
@@ -235,29 +234,29 @@ pub enum Event {
 /// The state of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its position.
+    /// Position of the latest publication.
     pub top: Position,
-    /// The id of the publication there, 0 where that is not known.
+    /// The id of the publication there, 0 if unknown.
     pub id: u64,
-    /// That publication and the offset before it, if it is stored and is behind the one that was seen.
+    /// The latest publication and the offset before it, if it is stored after the known one.
     pub latest: Option<(u64, Bytes)>,
 }
 
-/// See [`Order::Members`].
+/// The answer to [`Order::Members`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Members {
-    /// The encoded members.
+    /// The members, as their nodes encoded them.
     List(Vec<Bytes>),
     /// The numbers of clients and of users.
     Counts(u32, u32),
-    /// There are too many to be listed.
+    /// There are too many to list.
     TooMany,
 }
 
 /// The first byte of encoded publications of this version.
 pub const DATA_VERSION: u8 = 1;
 
-/// Returns the id of an encoded publication: bytes 1 to 8, big-endian. `None`: the bytes are no publication.
+/// Returns the id of an encoded publication: bytes 1 to 8, big-endian. `None`: the bytes are not a publication.
 #[must_use]
 pub fn id_of(data: &[u8]) -> Option<u64> {
     let (version, rest) = data.split_first()?;

@@ -1,5 +1,5 @@
 //! Messages between nodes through an engine: the node's own channel, the channel of all nodes, the numbered control stream,
-//! and the lease that says that the node is alive.
+//! and the lease that shows that the node is alive.
 
 use std::sync::Arc;
 
@@ -12,55 +12,55 @@ use crate::NodeId;
 /// An order of a node to its engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Sends bytes to the channel of a node, or of all nodes (this one included) where `to` is `None`. At most once, without
-    /// an answer; lost while there is no connection.
+    /// Sends bytes to the channel of a node, or of all nodes (this one included) if `to` is `None`. At most once,
+    /// without an answer; lost without a connection.
     Send {
-        /// The receiver.
+        /// The receiving node; `None`: all nodes.
         to: Option<NodeId>,
-        /// An encoded envelope.
+        /// The encoded envelope to send.
         bytes: Bytes,
     },
-    /// Appends an entry to the control stream, which all nodes receive as [`Event::Control`], this one included. Answered by
-    /// [`Event::Appended`]. The entry is stored once, also where the carrier sends it again.
+    /// Appends an entry to the control stream, which all nodes receive as [`Event::Control`], this one included.
+    /// Answered by [`Event::Appended`]. The entry is stored once, even if the carrier repeats it.
     Append {
-        /// Names the order in its answer.
+        /// Identifies the order in its answer.
         ticket: u64,
-        /// An encoded envelope.
+        /// The encoded envelope to append.
         bytes: Bytes,
     },
-    /// Reads the control stream behind an offset, or its position alone without one. Answered by [`Event::ControlRead`].
+    /// Reads the control stream after an offset, or only its position if there is none. Answered by
+    /// [`Event::ControlRead`].
     ReadControl {
-        /// Names the order in its answer.
+        /// Identifies the order in its answer.
         ticket: u64,
-        /// The offset of the last entry that is known.
+        /// The offset of the last known entry.
         since: Option<u64>,
     },
-    /// Sets the text that the node publishes with its lease from the next renewal on, and renews it now. The carrier renews
-    /// the lease every [`LEASE_RENEWAL_MS`] by itself from its first connection on; until the first announcement the text is
-    /// empty.
+    /// Sets the text that the node publishes with its lease, and renews the lease now. From its first connection on,
+    /// the carrier renews the lease every [`LEASE_RENEWAL_MS`]; until the first announcement the text is empty.
     Announce(Bytes),
-    /// Ends the lease, once what was ordered before is carried out. The node's members leave presence with it.
+    /// Ends the lease, after all earlier orders are carried out. The node's members leave presence with it.
     Leave,
     /// Reads all valid leases. Answered by [`Event::Leases`].
     ReadLeases {
-        /// Names the order in its answer.
+        /// Identifies the order in its answer.
         ticket: u64,
     },
-    /// Stores a value under a name for the whole cluster, without a time limit; `None` removes it. For snapshots such as
-    /// blocks. Answered by [`Event::Stored`].
+    /// Stores a value under a name for the whole cluster, without a time limit; `None` removes it. For snapshots such
+    /// as bans. Answered by [`Event::Stored`].
     Store {
-        /// Names the order in its answer.
+        /// Identifies the order in its answer.
         ticket: u64,
         /// The name of the table.
         table: Arc<str>,
         /// The name of the value.
         name: Bytes,
-        /// The value.
+        /// The value to store; `None` removes it.
         value: Option<Bytes>,
     },
     /// Reads all values of a table. Answered by [`Event::Table`].
     ReadTable {
-        /// Names the order in its answer.
+        /// Identifies the order in its answer.
         ticket: u64,
         /// The name of the table.
         table: Arc<str>,
@@ -70,16 +70,16 @@ pub enum Order {
 /// A lease is renewed so often, in milliseconds.
 pub const LEASE_RENEWAL_MS: u64 = 3_000;
 
-/// A lease that was not renewed ends after this time, in milliseconds.
+/// A lease ends after this time without a renewal, in milliseconds.
 pub const LEASE_MS: u64 = 9_000;
 
-/// What an engine tells a node.
+/// An event of an engine for a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// There is a connection for orders, or the node's channels are subscribed: each comes by itself, and again after its
-    /// loss. Messages before it may be lost; the control stream has to be read from the last known offset.
+    /// The connection for orders is open, or the node's channels are subscribed: each is reported separately, and again
+    /// after a loss. Earlier messages may be lost; the control stream must be read from the last known offset.
     Up(Store),
-    /// The connection is lost. Orders without an answer get none.
+    /// The connection was lost. Pending orders get no answer.
     Down,
     /// Bytes that were sent to this node or to all.
     Received(Bytes),
@@ -87,9 +87,9 @@ pub enum Event {
     Control {
         /// The position of the entry.
         position: Position,
-        /// The offset of the entry before it, in the same epoch.
+        /// The offset of the previous entry, in the same epoch.
         before: u64,
-        /// Its bytes.
+        /// The encoded envelope that was appended.
         bytes: Bytes,
     },
     /// The answer to [`Order::Append`]: the position of the entry, or `None` where it is not known whether it was stored.
@@ -103,10 +103,10 @@ pub enum Event {
     ControlRead {
         /// The ticket of the order.
         ticket: u64,
-        /// The stream, or `None` where it can't be read.
+        /// The stream, or `None` if it can't be read.
         stream: Option<Entries>,
     },
-    /// The answer to [`Order::ReadLeases`]: nodes with the texts of their leases, or `None` where they can't be read.
+    /// The answer to [`Order::ReadLeases`]: nodes with the texts of their leases, or `None` if they can't be read.
     Leases {
         /// The ticket of the order.
         ticket: u64,
@@ -117,10 +117,10 @@ pub enum Event {
     Stored {
         /// The ticket of the order.
         ticket: u64,
-        /// Whether it is.
+        /// Whether the value is stored.
         is_stored: bool,
     },
-    /// The answer to [`Order::ReadTable`]: names and values, or `None` where they can't be read.
+    /// The answer to [`Order::ReadTable`]: names and values, or `None` if they can't be read.
     Table {
         /// The ticket of the order.
         ticket: u64,
@@ -129,13 +129,13 @@ pub enum Event {
     },
 }
 
-/// Entries of a stream; those of the control stream are in a row up to its top.
+/// Entries of a stream; those of the control stream are contiguous up to its top.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entries {
     /// The position of the latest entry.
     pub top: Position,
     /// The offset before the first of these entries, or that of the top without entries. Where it is above the offset that
-    /// was asked for, the entries between are not stored any more.
+    /// was requested, the entries between are not stored any more.
     pub before: u64,
     /// The entries with their offsets, oldest first.
     pub entries: Vec<(u64, Bytes)>,

@@ -1,4 +1,4 @@
-//! The callers in messages, and the answers that theirs begin with.
+//! The callers in messages, and the initial answers to theirs.
 
 use std::sync::Arc;
 

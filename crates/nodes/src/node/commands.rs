@@ -1,5 +1,5 @@
-//! The control stream as one node sees it: how far it has read, which commands it has carried out, and its own commands that
-//! may have to be appended again.
+//! The control stream from one node's point of view: the last entry read, the commands carried out, and its own
+//! commands that may have to be appended again.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -8,25 +8,25 @@ use veche_types::Position;
 
 use crate::{Ban, NodeId};
 
-/// The time for which a node appends its commands again after a broken connection, in milliseconds. A command whose effect
-/// lasts is appended later too.
+/// The age up to which a node appends its commands again after a broken connection, in milliseconds. A command with a lasting
+/// effect is appended later too.
 pub(super) const AGAIN_MS: u64 = 60_000;
 
-/// Commands that are kept for that, at most.
+/// The maximum number of stored commands for that.
 const AGAIN_MAX: usize = 10_000;
 
 /// Sources whose numbers are known, at most.
 const SOURCES_MAX: usize = 1024;
 
-/// Numbers of one source that may come out of order.
+/// The window within which numbers of one source may arrive out of order.
 const APART_MAX: usize = 1024;
 
-/// What becomes of an entry.
+/// The handling of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Take,
     Skip,
-    /// Entries before it are missing.
+    /// Earlier entries are missing.
     Gap,
 }
 
@@ -37,10 +37,11 @@ pub(super) struct Commands {
     /// The last order to read the blocks, until it is answered.
     reading_table: Option<u64>,
     carried_out: HashMap<NodeId, CarriedOut>,
+    /// Commands of this node, the oldest first.
     own: VecDeque<Own>,
-    /// It is not known whether a command of this node is stored.
+    /// Whether a command of this node may or may not be stored.
     pub(super) is_unsure: bool,
-    /// Entries came by the feed while the stream was read: they may be behind what was read.
+    /// Entries arrived by the feed during a read: they may be behind the read ones.
     pub(super) has_skipped: bool,
 }
 
@@ -55,12 +56,12 @@ struct Own {
     is_due: bool,
 }
 
-/// The numbers of a source's commands that were carried out.
+/// The numbers of a source's commands that were executed.
 #[derive(Debug)]
 struct CarriedOut {
-    /// All up to this one.
+    /// All sequence numbers up to this one are done.
     floor: u64,
-    /// Those above it.
+    /// Commands above the floor that were carried out.
     above: BTreeSet<u64>,
 }
 
@@ -77,7 +78,7 @@ impl Commands {
         self.last = None;
     }
 
-    /// Takes note of the last order to read: answers to earlier ones don't count.
+    /// Records the last order to read: answers to earlier ones are ignored.
     pub(super) fn read(&mut self, ticket: u64) {
         self.reading = Some(ticket);
     }
@@ -115,7 +116,7 @@ impl Commands {
         }
     }
 
-    /// Returns whether a command was not carried out yet, and takes note of it.
+    /// Returns whether a command is new, and records it.
     pub(super) fn is_new(&mut self, source: NodeId, sequence: u64) -> bool {
         if let Some(known) = self.carried_out.get_mut(&source) {
             return known.is_new(sequence);
@@ -186,7 +187,7 @@ impl CarriedOut {
     }
 }
 
-/// Returns the name under which a block is stored: a block of the same name replaces it.
+/// Returns the name under which a ban is stored: a ban of the same name replaces it.
 pub(super) fn block_name(block: &Ban) -> Bytes {
     let (kind, name) = match block {
         Ban::User { user, .. } | Ban::UserAllowed { user } => ("user", user),
@@ -196,7 +197,7 @@ pub(super) fn block_name(block: &Ban) -> Bytes {
     format!("{kind}:{name}").into()
 }
 
-/// Returns the stored form of a block; `None` for one that ends another.
+/// Returns the stored form of a ban; `None` for an unban.
 pub(super) fn block_value(block: &Ban) -> Option<Bytes> {
     if matches!(block, Ban::UserAllowed { .. }) {
         return None;

@@ -1,22 +1,28 @@
 //! One server process in a cluster: a state machine without clock, socket or thread.
 //!
-//! A [`Node`] takes messages of its own workers ([`ask`](Node::ask)), their answers ([`handle_part`](Node::handle_part)) and
-//! the events of its [port](crate::engine::peer) to the engine. It returns [`Output`]s: orders to the engine, messages for
-//! its workers, and answers to callers.
+//! A [`Node`] takes messages of its own workers ([`ask`](Node::ask)), their answers
+//! ([`handle_part`](Node::handle_part)) and the events of its [port](crate::engine::peer) to the engine. It returns
+//! [`Output`]s: orders to the engine, messages for its workers, and answers to callers.
 //!
-//! # Promises
+//! # Guarantees
 //!
-//! * *Questions and commands* go to every node with a valid lease, this node included. A caller gets one [`Output::NodeAnswer`]:
-//!   once all of these nodes have answered, or at the deadline, with the number of nodes that it [covers](Coverage). A node
-//!   that leaves, or whose lease ends, is no longer waited for.
-//! * *Commands* travel by the control stream, which every node reads in order. A command is carried out once per node:
-//!   entries are recognised by their offset and by the number that their source gave them, so a source may append a command
-//!   again after a broken connection.
-//! * *Gaps* of the stream are read again. Commands that the stream no longer has make [`Output::Lost`].
-//! * *Leases* of other nodes end by the clock of this node, [`LEASE_MS`](crate::engine::peer::LEASE_MS) after their last announcement. While this node is
-//!   cut off no lease ends, and answers say that the others are missing.
-//! * *Return*: after a break the stream is read to its end before the node announces itself.
-//! * *Blocks* are stored beside the stream as well, so a node that starts later has those that the stream has forgotten.
+//! * *Queries and commands* go to every node with a valid lease, this node included. A caller gets one
+//! [`Output::NodeAnswer`]:
+//! once all of these nodes have answered, or at the deadline, with the number of nodes that it [covers](Coverage). A
+//! node
+//! that leaves, or whose lease ends, is no longer waited for.
+//! * *Commands* are sent through the control stream, which every node reads in order. A command is executed once per
+//! node:
+//! entries are identified by their offset and by the number that their source assigned, so a source may append a
+//! command
+//! again after a broken connection.
+//! * *Gaps* of the stream are read again. Commands that the stream no longer contains result in [`Output::Lost`].
+//! * *Leases* of other nodes end by the clock of this node, [`LEASE_MS`](crate::engine::peer::LEASE_MS) after their
+//! last announcement. While this node is
+//! cut off no lease ends, and answers report the other nodes as missing.
+//! * *Return*: after a break the node reads the stream to its end before it announces itself.
+//! * *Bans* are also stored outside the stream, so a node that starts later has those that the stream no longer
+//! contains.
 
 mod callers;
 mod commands;
@@ -49,20 +55,20 @@ use question::Question;
 use stores::Stores;
 use task::{Origin, Task};
 
-/// The time after which a question or a command is answered with the nodes that have answered, in milliseconds.
+/// The time limit of a query or a command, in milliseconds; then it is answered with the replies received so far.
 pub const ANSWER_MS: u64 = 5_000;
 
-/// The table of the engine that stores blocks.
+/// The table of the engine that stores bans.
 pub const BLOCKS: &str = "blocks";
 
-/// A node that has not heard its own announcements for this time is cut off, in milliseconds. Less than a lease, so
+/// A node that has not received its own announcements for this time, in milliseconds, is cut off. Less than a lease, so
 /// that the leases of others do not end before.
 const DEAF_MS: u64 = 2 * LEASE_RENEWAL_MS + 500;
 
-/// Questions of other nodes that may be open here.
+/// The maximum number of open queries of other nodes.
 const TASKS_MAX: usize = 4_096;
 
-/// See the [module](self).
+/// This node's part in the cluster, without sockets and clocks.
 #[derive(Debug)]
 pub struct Node {
     id: NodeId,
@@ -82,7 +88,7 @@ pub struct Node {
     is_current: bool,
     is_leaving: bool,
     has_left: bool,
-    /// The time up to which commands of others were seen.
+    /// The time up to which commands of other nodes are known.
     current_until_ms: u64,
     announce_at_ms: u64,
     heard_self_ms: u64,
@@ -91,8 +97,9 @@ pub struct Node {
 }
 
 impl Node {
-    /// Returns a node without a connection. Answers to [`Output::Perform`] are for a worker with the number `seat`, which is
-    /// none of the `workers`. `own` has the name and the settings to compare with those of others.
+    /// Creates a node without a connection. Answers to [`Output::Perform`] are addressed to a worker with the number
+    /// `seat`, which is none of the `workers`. `own` contains the name, and the settings to compare with those of
+    /// others.
     #[must_use]
     pub fn new(id: NodeId, own: Announcement, workers: u16, seat: WorkerId, now_ms: u64) -> Self {
         Self {
@@ -138,13 +145,13 @@ impl Node {
         self.peers.iter()
     }
 
-    /// Returns the counters.
+    /// Returns the counters for metrics.
     #[must_use]
     pub fn counts(&self) -> NodeCounts {
         self.counts
     }
 
-    /// Returns whether the node reaches the others and has carried out all their commands.
+    /// Returns whether the node reaches the others and has executed all their commands.
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.is_current && self.is_heard()
@@ -171,7 +178,7 @@ impl Node {
             self.order(Order::Announce(bytes.clone()));
             self.order(Order::Send { to: None, bytes });
         }
-        // Closes a gap behind the last entry, and notices a stream that was lost.
+        // Closes a gap after the last entry, and detects a lost stream.
         self.read_on();
     }
 
@@ -182,13 +189,13 @@ impl Node {
         self.order(Order::Leave);
     }
 
-    /// Returns whether the message that this node leaves has been sent to all.
+    /// Returns whether this node's message about its leave has been sent to all nodes.
     #[must_use]
     pub fn has_left(&self) -> bool {
         self.has_left
     }
 
-    /// Stores a block for nodes that start later, or removes the one that it ends.
+    /// Stores a ban for nodes that start later, or removes the one that it ends.
     pub fn store_block(&mut self, block: &Ban) {
         self.store(commands::block_name(block), commands::block_value(block));
     }
@@ -204,7 +211,7 @@ impl Node {
         });
     }
 
-    /// Takes a worker's message for the node `to`, or for all nodes. A block is in force on this node already.
+    /// Sends a worker's message to the node `to`, or to all nodes. A ban is already in force on this node.
     pub fn ask(&mut self, message: NodeMessage, to: Option<NodeId>) {
         if to.is_some() {
             return self.send(to, message, 0);
@@ -245,7 +252,7 @@ impl Node {
         self.begin(message, caller.map(Origin::Own), ANSWER_MS);
     }
 
-    /// Takes an event of the engine.
+    /// Handles an event of the engine.
     pub fn handle_event(&mut self, event: Event) {
         match event {
             Event::Up(_) => self.linked(),
@@ -263,7 +270,7 @@ impl Node {
                 false => self.commands.is_unsure = true,
             },
             Event::ControlRead { ticket, stream } => {
-                // One that can't be read is read again with the next announcement.
+                // A failed read is repeated with the next announcement.
                 if self.commands.is_read(ticket)
                     && let Some(stream) = stream
                 {
@@ -293,7 +300,7 @@ impl Node {
         }
     }
 
-    /// Takes a part of the answer to [`Output::Perform`].
+    /// Handles a part of the answer to [`Output::Perform`].
     pub fn handle_part(&mut self, caller: Caller, part: Part) {
         let number = caller.session.index;
         let Some(task) = self.tasks.get_mut(&number) else {
@@ -316,7 +323,7 @@ impl Node {
         all.min().unwrap_or(self.announce_at_ms)
     }
 
-    /// Ends what is due.
+    /// Handles expired requests and leases.
     pub fn handle_timeout(&mut self) {
         let now_ms = self.now_ms;
         if now_ms >= self.announce_at_ms {
@@ -337,7 +344,7 @@ impl Node {
         self.finish_questions();
     }
 
-    /// Returns whether messages of this node reach the others, as far as it knows.
+    /// Returns whether messages of this node appear to reach the others.
     fn is_heard(&self) -> bool {
         self.is_linked && self.now_ms < self.heard_self_ms + DEAF_MS
     }
@@ -358,7 +365,7 @@ impl Node {
         self.finish_questions();
     }
 
-    /// Reads what the control stream has behind the last known entry. Without one: its end, and then the stored blocks.
+    /// Reads the control stream behind the last known entry. Without one: its end, and then the stored blocks.
     fn begin_reading(&mut self) {
         self.is_current = false;
         // The end of the stream alone says nothing of the blocks before it.
@@ -398,7 +405,7 @@ impl Node {
                     self.finish_questions();
                 }
             }
-            // Commands come by the stream alone.
+            // Commands are sent only through the stream.
             NodeMessage::Instruct(_) | NodeMessage::Block(_) => {
                 self.counts.ignored.add(DecodeError::Foreign)
             }
@@ -417,7 +424,7 @@ impl Node {
         }
         match self.commands.next(position, before) {
             Next::Take => self.take_command(bytes),
-            // The feed brings no entry twice: the stream may have begun again.
+            // The feed delivers no entry twice: the stream may have been restarted.
             Next::Skip => self.read_on(),
             Next::Gap => {
                 self.counts.gaps += 1;
@@ -433,8 +440,8 @@ impl Node {
             return;
         };
         if stream.top.epoch != last.epoch || stream.top.offset < last.offset {
-            // The stream was lost. Each node appends its commands of the last minute again; older ones were carried out here
-            // unless this node was cut off.
+            // The stream was lost. Each node appends its commands of the last minute again; older ones were executed
+            // here unless this node was cut off.
             return self.begin_again(self.now_ms >= self.current_until_ms + commands::AGAIN_MS);
         }
         if stream.before > last.offset {
@@ -493,7 +500,7 @@ impl Node {
         }
     }
 
-    /// Reads behind the last known entry, while the node goes on.
+    /// Reads behind the last known entry, while the node continues.
     fn read_on(&mut self) {
         let ticket = self.ticket();
         self.commands.read(ticket);
@@ -565,7 +572,7 @@ impl Node {
         }
     }
 
-    /// A node has left, or its lease has ended.
+    /// Handles a node that has left, or whose lease has ended.
     fn forget(&mut self, source: NodeId) {
         self.peers.remove(source);
         for question in self.questions.values_mut() {
@@ -574,13 +581,13 @@ impl Node {
         self.finish_questions();
     }
 
-    /// Hands a message to the workers of this node, whose parts make the answer.
+    /// Passes a message to the workers of this node, whose parts make up the answer.
     fn begin(&mut self, mut message: NodeMessage, origin: Option<Origin>, within_ms: u64) {
         let Some(origin) = origin else {
             return self.outputs.push_back(Output::Perform(message));
         };
         if self.tasks.len() >= TASKS_MAX && matches!(origin, Origin::Node(..)) {
-            // Only the answer is dropped where a command is concerned.
+            // For a command, only the answer is dropped.
             if message.is_sequenced() {
                 clear_caller(&mut message);
                 self.outputs.push_back(Output::Perform(message));
@@ -651,7 +658,7 @@ impl Node {
                 let bytes = bytes.into();
                 self.order(Order::Send { to, bytes });
             }
-            // A list that is longer than a message: its asker gets a partial answer.
+            // A list longer than a message: the caller gets a partial answer.
             Err(_) => self.counts.ignored.add(DecodeError::TooLarge),
         }
     }

@@ -22,51 +22,51 @@ impl Coverage {
     }
 }
 
-/// Work that a [`Node`] hands to its owner.
+/// Work that a [`Node`] delegates to its owner.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output {
-    /// For the engine.
+    /// An order for the engine, to be carried there.
     Order(Order),
-    /// Have the workers of this node carry out a message. Its caller, if it has one, is the one for [`Node::handle_part`].
+    /// A message for the workers of this node to execute. Its caller, if any, is passed to [`Node::handle_part`].
     Perform(NodeMessage),
-    /// A caller's answer.
+    /// The answer for a caller, and whether all nodes have contributed.
     Answer(Caller, NodeAnswer, Coverage),
     /// The announcement of this node is due: [`Node::announce`].
     Announce,
-    /// The stored blocks are gone: those in force here are to be stored again, by [`Node::store_block`].
+    /// The stored bans were lost: those in force on this node have to be stored again with [`Node::store_block`].
     StoreBlocks,
-    /// Commands of other nodes are lost: connections of this node may have missed a disconnect or a refresh.
+    /// Commands of other nodes were lost: connections of this node may have missed a disconnect or a refresh.
     Lost,
-    /// A node has a name or settings that do not go with those of this node; reported once for each node and difference.
+    /// A node's name or settings conflict with those of this node; reported once for each node and difference.
     Disagree(NodeId, Disagreement),
 }
 
 /// A part of the answer to [`Output::Perform`], by one worker or by the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Its part of a query, or the outcome of a block.
+    /// The worker's part of a query, or the outcome of a ban.
     Answer(NodeAnswer),
-    /// The user's home has passed an instruction on; [`Settled`](Self::Settled) comes `open` times.
+    /// The user's home has forwarded a command; [`Settled`](Self::Settled) follows `open` times.
     Instructed {
         /// Connections of the user.
         connections: u32,
-        /// Parts that complete the answer, in any order with this one.
+        /// The number of parts that complete the answer, which may arrive before this one.
         open: u32,
     },
-    /// One worker's share of an instruction is carried out.
+    /// One worker's part of a command was executed.
     Settled,
 }
 
 /// Counters of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeCounts {
-    /// Messages that were ignored, by reason.
+    /// Ignored messages, by reason.
     pub ignored: DecodeErrorCounts,
-    /// Questions and commands of this node.
+    /// Queries and commands of this node.
     pub asked: u64,
-    /// Those whose answer did not cover all nodes.
+    /// The number of answers that did not cover all nodes.
     pub partial: u64,
-    /// Commands of other nodes that were carried out.
+    /// Executed commands of other nodes.
     pub commands: u64,
     /// Gaps of the control stream that were read again.
     pub gaps: u64,

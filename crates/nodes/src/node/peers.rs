@@ -1,30 +1,30 @@
-//! The other nodes, and until when each counts as alive.
+//! The other nodes, and the time until which each counts as alive.
 
 use std::collections::BTreeMap;
 
 use crate::engine::peer::LEASE_MS;
 use crate::{Announcement, NodeId};
 
-/// Nodes that are known at most: made-up ones take no more memory.
+/// The most known nodes, which bounds the memory that forged ids can take.
 const PEERS_MAX: usize = 1024;
 
-/// Another node.
+/// Another node, as this one knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its last announcement.
+    /// The last announcement received from it.
     pub announcement: Announcement,
-    /// The time of that, on the monotonic clock of this node.
+    /// The time of its last announcement, on the monotonic clock of this node.
     pub heard_at_ms: u64,
-    /// In which it differs from this node, though it should not.
+    /// A conflict of the node with this one.
     pub disagreement: Option<Disagreement>,
 }
 
-/// A difference between two nodes that should not be.
+/// A conflict between two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disagreement {
     /// Both have the same name.
     Name,
-    /// Settings differ that have to be the same.
+    /// Settings that must be equal differ.
     Settings,
 }
 
@@ -44,7 +44,7 @@ impl Peers {
         self.0.len()
     }
 
-    /// Takes an announcement. Returns a disagreement that was not there before.
+    /// Handles an announcement. Returns a new disagreement.
     pub(super) fn announced(
         &mut self,
         id: NodeId,
@@ -75,7 +75,7 @@ impl Peers {
         self.0.remove(&id);
     }
 
-    /// Gives every node the time of a lease to announce itself, after a time in which nothing could be heard.
+    /// Gives every node the time of a lease to announce itself, after a time without a feed.
     pub(super) fn renew_all(&mut self, now_ms: u64) {
         for peer in self.0.values_mut() {
             peer.heard_at_ms = now_ms;
@@ -87,7 +87,7 @@ impl Peers {
         ends.min()
     }
 
-    /// Returns nodes whose lease has ended.
+    /// Removes and returns the nodes whose lease has ended.
     pub(super) fn ended(&mut self, now_ms: u64) -> Vec<NodeId> {
         let ended = self
             .0

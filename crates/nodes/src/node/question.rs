@@ -17,7 +17,8 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// `missing` nodes can't be asked. The answer begins with `answer`, to which those of the nodes are added.
+    /// Creates a query; `missing` nodes can't be reached. The reply begins with `answer`, to which the nodes' replies
+    /// are added.
     pub(super) fn new(
         peers: Vec<NodeId>,
         missing: usize,
@@ -52,14 +53,14 @@ impl Question {
         self.answer = join(so_far, answer);
     }
 
-    /// A node is no longer waited for, and no longer counts.
+    /// Removes a node that has left from those waited for and counted.
     pub(super) fn left(&mut self, node: NodeId) {
         let before = self.waiting.len();
         self.waiting.retain(|one| *one != node);
         self.known -= (before - self.waiting.len()) as u32;
     }
 
-    /// The others can't be reached any more.
+    /// Ends the wait, since the other nodes can't be reached any more.
     pub(super) fn give_up(&mut self) {
         self.is_given_up = true;
     }
@@ -77,7 +78,7 @@ impl Question {
     }
 }
 
-/// Joins the answers of two nodes. Answers of different kinds do not go together; the first one stays.
+/// Combines the answers of two nodes. Answers of different kinds can't be combined; the first one is kept.
 fn join(so_far: NodeAnswer, more: NodeAnswer) -> NodeAnswer {
     match (so_far, more) {
         (NodeAnswer::Instructed { connections }, NodeAnswer::Instructed { connections: more }) => {

@@ -1,4 +1,4 @@
-//! A message that the workers of this node carry out, until their parts make an answer.
+//! A message that the workers of this node execute, until their parts make up an answer.
 
 use crate::{Caller, ChannelList, ConnectionList, NodeAnswer, NodeId, NodeMessage};
 
@@ -9,7 +9,7 @@ use super::Part;
 pub(super) enum Origin {
     /// A caller of this node.
     Own(Caller),
-    /// Another node, and the caller there.
+    /// Another node, with its caller.
     Node(NodeId, Caller),
 }
 
@@ -18,11 +18,11 @@ pub(super) struct Task {
     pub(super) origin: Origin,
     pub(super) deadline_ms: u64,
     pub(super) answer: Option<NodeAnswer>,
-    /// Parts that are to come, wrapping: [`UNCOUNTED`] until an instruction's number of parts is known.
+    /// Missing parts, wrapping: [`UNCOUNTED`] until the number of parts of a command is known.
     open: u32,
 }
 
-/// Stands for the unknown number of parts of an instruction; parts that come before the number are taken from it.
+/// Stands for the unknown number of parts of a command; parts that arrive before the number are subtracted from it.
 const UNCOUNTED: u32 = 1 << 31;
 
 impl Task {

@@ -17,7 +17,7 @@ use crate::{
 const WORKERS: u16 = 2;
 const SEAT: WorkerId = WorkerId(WORKERS);
 
-/// Entries of the stream, and what every node has to do with them.
+/// Entries of the stream, and their required handling by every node.
 #[derive(Default)]
 struct Cluster {
     nodes: Vec<Member>,
@@ -29,7 +29,7 @@ struct Cluster {
     now_ms: u64,
     /// Whether workers carry messages out.
     is_idle: bool,
-    /// Appends are stored, and their answers are lost.
+    /// Whether appends are stored but their answers are lost.
     is_unsure: bool,
 }
 
@@ -164,7 +164,7 @@ impl Cluster {
         }
     }
 
-    /// Until nothing is left to be done.
+    /// Runs until no work is left.
     fn run(&mut self) {
         loop {
             let mut is_done = true;
@@ -329,7 +329,7 @@ impl Cluster {
         (answer, coverage.answered, coverage.known)
     }
 
-    /// Commands that a node has carried out, by their numbers of connections' users.
+    /// Returns the number of commands that a node has executed, by the users of its connections.
     fn commands(&self, number: usize) -> usize {
         let performed = self.nodes[number].performed.iter();
         performed.filter(|message| message.is_sequenced()).count()
@@ -431,7 +431,7 @@ fn a_node_that_leaves_or_dies_is_not_waited_for() {
     cluster.pass(2 * LEASE_RENEWAL_MS);
     cluster.nodes[2].is_cut = true;
     assert_eq!(cluster.known(0), HashSet::from([id(1)]));
-    // Dies without a word.
+    // The node ends without leaving.
     cluster.nodes[1].is_cut = true;
     cluster.ask(0, status(1));
     cluster.pass(ANSWER_MS);
@@ -442,7 +442,7 @@ fn a_node_that_leaves_or_dies_is_not_waited_for() {
     cluster.ask(0, status(2));
     let (_, answered, known) = cluster.answer(0);
     assert_eq!((answered, known), (1, 1));
-    // The lease ends while a question waits.
+    // The lease ends while a query waits.
     let mut cluster = Cluster::of(2);
     cluster.nodes[1].is_cut = true;
     cluster.pass(LEASE_MS - 1_000);
@@ -454,12 +454,12 @@ fn a_node_that_leaves_or_dies_is_not_waited_for() {
 }
 
 #[test]
-fn a_node_that_is_cut_off_says_so_and_catches_up_before_it_announces_itself() {
+fn a_cut_off_node_recovers_before_it_announces_itself() {
     let mut cluster = Cluster::of(3);
     cluster.cut(2);
     assert!(!cluster.nodes[2].node.is_current());
     cluster.pass(2 * LEASE_MS);
-    // To itself it is the only one that can answer, and it knows the others.
+    // The node itself sees only its own answer, but knows the other nodes.
     cluster.ask(2, status(1));
     let (_, answered, known) = cluster.answer(2);
     assert_eq!((answered, known), (1, 3));
@@ -487,9 +487,9 @@ fn a_node_that_is_cut_off_says_so_and_catches_up_before_it_announces_itself() {
 }
 
 #[test]
-fn a_node_that_hears_nothing_does_not_claim_to_cover_all() {
+fn a_node_without_announcements_does_not_claim_full_coverage() {
     let mut cluster = Cluster::of(2);
-    // The connection dies, and nothing reports it.
+    // The connection dies without a report.
     cluster.nodes[0].is_cut = true;
     cluster.pass(LEASE_MS + 2_000);
     assert_eq!(cluster.known(0), HashSet::from([id(1)]));
@@ -501,7 +501,7 @@ fn a_node_that_hears_nothing_does_not_claim_to_cover_all() {
 #[test]
 fn entries_that_the_feed_loses_are_read() {
     let mut cluster = Cluster::of(2);
-    // Both the only one and one before another.
+    // Covers both the only entry and one before another.
     for (ticket, next) in [(1, None), (2, Some(3))] {
         let before = cluster.commands(1);
         cluster.nodes[1].is_cut = true;
@@ -596,7 +596,7 @@ fn a_stream_that_is_lost_begins_again_and_loses_no_late_command() {
     let mut cluster = Cluster::of(3);
     cluster.cut(2);
     cluster.ask(0, disconnect(1));
-    // The server comes back without data.
+    // The server returns without data.
     cluster.stream.clear();
     cluster.table.clear();
     (cluster.top, cluster.epoch) = (0, 2);

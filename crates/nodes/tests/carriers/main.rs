@@ -1,5 +1,5 @@
-//! The clauses of the transport contract, on a transport of values within a process and on one of bytes over a Unix
-//! socket.
+//! Tests of the contract of a transport between nodes, on a transport of values within a process and on one of bytes
+//! over a Unix socket.
 
 #[path = "../../../../tests/now.rs"]
 mod clock;
@@ -18,7 +18,7 @@ use veche_nodes::{
     SequenceTracker, Sequencer,
 };
 
-/// The two nodes.
+/// The two nodes of the tests.
 const A: NodeId = NodeId(1);
 const B: NodeId = NodeId(2);
 
@@ -175,7 +175,7 @@ fn a_gap_shows_by_the_next_message<P: Pair>() {
         assert_eq!(a.send(B, numbers.wrap(samples::relay(b"x"), 0)), Ok(()));
     }
     P::cut(&mut a, &mut b);
-    // The first message to arrive is no command, and needs one of the credits returned by the cut.
+    // The first message to arrive is not a command, and needs one of the credits returned by the cut.
     assert_eq!(a.send(B, numbers.wrap(samples::relay(b"y"), 0)), Ok(()));
     assert_eq!(see(&received(&mut b)), SequenceCheck::Gap { after: 1 });
     assert_eq!(a.send(B, numbers.wrap(command(), 0)), Ok(()));

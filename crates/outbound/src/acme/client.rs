@@ -64,7 +64,7 @@ impl AcmeClient {
         let url = head.uri.to_string();
         let shown = masked(&url);
         if !is_https(&url) {
-            return Err(unreachable_error(format!("{shown:?} is no URL of https")));
+            return Err(unreachable_error(format!("{shown:?} is not an https URL")));
         }
         let fetch = HttpRequest {
             method: head.method.as_str().to_owned(),
@@ -82,7 +82,7 @@ impl AcmeClient {
         let call = Call::Http(HttpCall::Fetch(Box::new(fetch)));
         let reply = match perform(&self.clients, call).await {
             Ok(Reply::Http(reply)) => reply,
-            Ok(_) => return Err(unreachable_error(format!("{shown}: no answer of HTTP"))),
+            Ok(_) => return Err(unreachable_error(format!("{shown}: not an HTTP response"))),
             Err(fault) => return Err(unreachable_error(format!("{shown}: {}", fault.words))),
         };
         if reply.status >= 500 {
@@ -94,7 +94,7 @@ impl AcmeClient {
         let after_s = retry_after_s(&reply);
         let ReplyBody::Whole(body) = reply.body else {
             return Err(unreachable_error(format!(
-                "{shown}: the answer came in parts"
+                "{shown}: the response was streamed"
             )));
         };
         if reply.status == StatusCode::TOO_MANY_REQUESTS {
@@ -130,7 +130,7 @@ fn check_directory(url: &str, body: &[u8]) -> Result<(), Error> {
     let directory: serde_json::Value = serde_json::from_slice(body)?;
     for name in ["newNonce", "newAccount", "newOrder"] {
         if !directory[name].as_str().is_some_and(is_https) {
-            let words = format!("{url}: its {name} is no URL of https");
+            let words = format!("{url}: its {name} is not an https URL");
             return Err(unreachable_error(words));
         }
     }

@@ -61,7 +61,7 @@ pub enum OrderError {
     Refused(String),
     /// The authority's rate limit is exceeded (RFC 8555 section 6.6).
     Limited {
-        /// The message.
+        /// The authority's message for the log.
         why: String,
         /// The requested delay in seconds: at most a day, 0 if none is given.
         after_s: u64,
@@ -91,7 +91,7 @@ impl Outbound {
         let runtime = match self.runtime() {
             Ok(runtime) => runtime,
             Err(error) => {
-                let words = format!("no threads for calls to the outside: {error}");
+                let words = format!("can't start threads for outgoing calls: {error}");
                 return done(OrderOutcome {
                     account: None,
                     result: Err(OrderError::Unreachable(words)),
@@ -110,7 +110,7 @@ impl Outbound {
             let result = match tokio::time::timeout(ORDER_TIME, going).await {
                 Ok(result) => result,
                 Err(_) => {
-                    let words = format!("it took longer than {} s", ORDER_TIME.as_secs());
+                    let words = format!("the order took longer than {} s", ORDER_TIME.as_secs());
                     Err(OrderError::Unreachable(words))
                 }
             };

@@ -35,7 +35,7 @@ pub(super) struct OrderProgress {
     pub(super) may_be_issued: bool,
 }
 
-/// Performs an order.
+/// Performs an order: account, challenges, and the certificate's issue.
 pub(super) async fn perform(
     order: CertificateOrder,
     client: AcmeClient,
@@ -54,7 +54,7 @@ pub(super) async fn perform(
             let why = reasons(&mut going).await;
             return Err(match (why.is_empty(), status) {
                 (true, Err(error)) => error.into(),
-                (true, Ok(_)) => OrderError::Refused("the order was found invalid".to_owned()),
+                (true, Ok(_)) => OrderError::Refused("the authority rejected the order".to_owned()),
                 (false, _) => OrderError::Refused(why.join("; ")),
             });
         }
@@ -86,7 +86,7 @@ async fn account(
 ) -> Result<Account, OrderError> {
     // The library does not check this.
     if !is_https(&order.directory) {
-        let words = format!("{:?} is no URL of https", order.directory);
+        let words = format!("{:?} is not an https URL", order.directory);
         return Err(OrderError::Unreachable(words));
     }
     let builder = Account::builder_with_http(Box::new(client));
@@ -132,7 +132,7 @@ async fn complete_challenge(
             }
         }
         let Some(mut challenge) = authorization.challenge(ChallengeType::TlsAlpn01) else {
-            let words = format!("{name}: the authority does not take TLS-ALPN-01 for it");
+            let words = format!("{name}: the authority does not offer TLS-ALPN-01");
             return Err(OrderError::Refused(words));
         };
         let digest = challenge.key_authorization().digest();
@@ -172,7 +172,7 @@ async fn reasons(order: &mut instant_acme::Order) -> Vec<String> {
     reasons
 }
 
-/// Formats a problem on one line, whatever it contains.
+/// Formats a problem on one line.
 pub(super) fn problem_text(problem: &Problem) -> String {
     let mut words = problem
         .detail
@@ -199,7 +199,7 @@ impl From<Error> for OrderError {
                         after_s: 0,
                     },
                     Some(NO_ACCOUNT) => Self::NoAccount(words),
-                    // Nothing was wrong with the request.
+                    // The request was valid.
                     Some(BAD_NONCE | INTERNAL) => Self::Unreachable(words),
                     _ => Self::Refused(words),
                 }
@@ -210,11 +210,11 @@ impl From<Error> for OrderError {
                 Err(other) => Self::Refused(other.to_string()),
             },
             Error::Timeout(_) => {
-                Self::Unreachable("the authority did not make up its mind in time".to_owned())
+                Self::Unreachable("the authority did not decide in time".to_owned())
             }
-            Error::Json(_) => Self::Unreachable(
-                "an answer that makes no sense: is that a directory of ACME?".to_owned(),
-            ),
+            Error::Json(_) => {
+                Self::Unreachable("unexpected response: is this URL an ACME directory?".to_owned())
+            }
             other => Self::Refused(other.to_string()),
         }
     }

@@ -17,16 +17,17 @@ use super::commands::{self, Client};
 use super::feed::Change;
 use super::port::Events;
 use super::replies::{bytes, entries, list, number, position, text};
-use super::scripts::{Loaded, Script};
+use super::scripts::Script;
+use super::session::Session;
 use super::shared::Shared;
 
-/// How long publishers' keys are stored, in milliseconds, as the hub does.
+/// The time for which idempotency keys are stored, in milliseconds, as in the hub.
 const KEY_TTL_MS: u64 = 5 * 60 * 1000;
 
-/// The most members that are listed, and one.
+/// The maximum number of listed members, plus one.
 const LISTED_MAX: usize = 10_000;
 
-/// Carries out the orders of a port until it is gone.
+/// Executes the orders of a port until the port is dropped.
 pub(super) async fn serve(
     shared: Arc<Shared>,
     orders: UnboundedReceiver<Vec<Order>>,
@@ -38,6 +39,7 @@ pub(super) async fn serve(
         changes,
         number: 0,
         is_begun: false,
+        stored: 0,
     };
     commands::run(shared, client, orders, probes, events).await;
 }
@@ -46,8 +48,10 @@ struct Channels {
     changes: UnboundedSender<Change>,
     /// The number of the connection.
     number: u64,
-    /// The home has taken note of it.
+    /// Whether the home has learned of the connection.
     is_begun: bool,
+    /// The number of publications that the store had at the latest answer.
+    stored: u64,
 }
 
 /// An order that has a command, or a probe of the feed.
@@ -65,11 +69,18 @@ impl Client for Channels {
 
     fn connected(&mut self, number: u64, store: Store) -> Event {
         (self.number, self.is_begun) = (number, false);
+        if store != Store::Same {
+            self.stored = 0;
+        }
         Event::Up(number, store)
     }
 
     fn lost(&mut self) -> Event {
         Event::Down
+    }
+
+    fn stored(&self) -> u64 {
+        self.stored
     }
 
     fn take(&mut self, order: Order, is_up: bool) -> Option<Job> {
@@ -98,24 +109,25 @@ impl Client for Channels {
         }
     }
 
-    fn command(&self, shared: &Shared, scripts: &Loaded, job: &Job) -> Cmd {
+    fn command(&self, shared: &Shared, session: &Session, job: &Job) -> Cmd {
         match job {
-            Job::Order(Order::Publish(order)) => publish(shared, scripts, order),
-            Job::Order(Order::Check(order)) => check(shared, scripts, order),
-            Job::Order(Order::Read(order)) => read(shared, scripts, order),
+            Job::Order(Order::Publish(order)) => publish(shared, session, order),
+            Job::Order(Order::Check(order)) => check(shared, session, order),
+            Job::Order(Order::Read(order)) => read(shared, session, order),
             Job::Order(Order::Remove { channel, .. }) => {
-                let mut command = redis::cmd("DEL");
-                command.arg(shared.keys.stream(channel));
+                let (stream, fence) = (shared.keys.stream(channel), &session.fence);
+                let mut command = session.scripts.run(Script::Remove, &[&stream, &fence.key]);
+                command.arg(fence.number);
                 command
             }
-            Job::Order(Order::Member(order)) => member(shared, scripts, order),
+            Job::Order(Order::Member(order)) => member(shared, session, order),
             Job::Order(Order::Members {
                 channel,
                 only_counts,
                 ..
             }) => {
                 let key = shared.keys.members(channel);
-                let mut command = scripts.run(Script::Members, &[&key]);
+                let mut command = session.scripts.run(Script::Members, &[&key]);
                 command.arg(shared.settings.node.to_string());
                 command.arg(shared.keys.leases());
                 match only_counts {
@@ -151,7 +163,9 @@ impl Client for Channels {
                 ticket: order.ticket,
                 result: match reply {
                     None => Published::Refused,
-                    Some(reply) => published(&order, reply).unwrap_or(Published::Unknown),
+                    Some(reply) => {
+                        published(&order, reply, &mut self.stored).unwrap_or(Published::Unknown)
+                    }
                 },
             },
             Order::Check(order) => Event::Checked {
@@ -183,7 +197,7 @@ impl Client for Channels {
     }
 }
 
-fn publish(shared: &Shared, scripts: &Loaded, order: &Publish) -> Cmd {
+fn publish(shared: &Shared, session: &Session, order: &Publish) -> Cmd {
     let keys = &shared.keys;
     let channel = &*order.channel;
     let topic = order.topic.as_deref();
@@ -204,7 +218,10 @@ fn publish(shared: &Shared, scripts: &Loaded, order: &Publish) -> Cmd {
     };
     let (meta, stream) = (keys.meta(channel), keys.stream(channel));
     let generation = keys.single("generation");
-    let mut command = scripts.run(Script::Publish, &[&meta, &stream, &generation, &result]);
+    let Session { scripts, fence, .. } = session;
+    let stored = keys.single("stored");
+    let used: [&[u8]; 6] = [&meta, &stream, &generation, &result, &fence.key, &stored];
+    let mut command = scripts.run(Script::Publish, &used);
     command.arg(topic).arg(head).arg(&order.data[..]);
     match &order.keep {
         None => command.arg("").arg("").arg("").arg(""),
@@ -220,7 +237,7 @@ fn publish(shared: &Shared, scripts: &Loaded, order: &Publish) -> Cmd {
     };
     match &order.version {
         None => command.arg("").arg(""),
-        // Texts of one length compare as their numbers do.
+        // Texts of equal length compare like their numbers.
         Some(version) => command
             .arg(format!("{:020}", version.number))
             .arg(&*version.epoch),
@@ -229,11 +246,21 @@ fn publish(shared: &Shared, scripts: &Loaded, order: &Publish) -> Cmd {
         None => command.arg("").arg(""),
         Some(since) => command.arg(since.offset).arg(since.epoch.bits()),
     };
+    command.arg(fence.number);
     command
 }
 
-fn check(shared: &Shared, scripts: &Loaded, order: &Check) -> Cmd {
-    let mut command = of_channel(shared, scripts, Script::Check, &order.channel, &order.keep);
+fn check(shared: &Shared, session: &Session, order: &Check) -> Cmd {
+    let fence = &session.fence;
+    let more = [&*fence.key];
+    let mut command = of_channel(
+        shared,
+        session,
+        Script::Check,
+        &order.channel,
+        &order.keep,
+        &more,
+    );
     match order.seen {
         None => command.arg("").arg("0").arg(""),
         Some((position, id)) => {
@@ -244,7 +271,7 @@ fn check(shared: &Shared, scripts: &Loaded, order: &Check) -> Cmd {
             }
         }
     };
-    command.arg(u8::from(order.is_verifying));
+    command.arg(u8::from(order.is_verifying)).arg(fence.number);
     match order.ended {
         None => command.arg(""),
         Some(ended) => command.arg(ended.bits()),
@@ -252,8 +279,15 @@ fn check(shared: &Shared, scripts: &Loaded, order: &Check) -> Cmd {
     command
 }
 
-fn read(shared: &Shared, scripts: &Loaded, order: &Read) -> Cmd {
-    let mut command = of_channel(shared, scripts, Script::Read, &order.channel, &order.keep);
+fn read(shared: &Shared, session: &Session, order: &Read) -> Cmd {
+    let mut command = of_channel(
+        shared,
+        session,
+        Script::Read,
+        &order.channel,
+        &order.keep,
+        &[],
+    );
     match order.since {
         None => command.arg(""),
         Some(since) => command.arg(since),
@@ -269,35 +303,40 @@ fn read(shared: &Shared, scripts: &Loaded, order: &Read) -> Cmd {
 
 fn of_channel(
     shared: &Shared,
-    scripts: &Loaded,
+    session: &Session,
     script: Script,
     channel: &str,
     keep: &Keep,
+    more_keys: &[&[u8]],
 ) -> Cmd {
     let keys = &shared.keys;
     let (meta, stream) = (keys.meta(channel), keys.stream(channel));
-    let mut command = scripts.run(script, &[&meta, &stream, &keys.single("generation")]);
+    let generation = keys.single("generation");
+    let used: [&[u8]; 3] = [&meta, &stream, &generation];
+    let mut command = session.scripts.run(script, &[&used, more_keys].concat());
     command.arg(keep.epoch.bits()).arg(keep.position_ttl_ms);
     command
 }
 
-fn member(shared: &Shared, scripts: &Loaded, order: &Member) -> Cmd {
+fn member(shared: &Shared, session: &Session, order: &Member) -> Cmd {
     let (keys, node) = (&shared.keys, shared.settings.node);
     let members = keys.members(&order.channel);
     let channels = keys.of_node("pn", node);
     let nodes = keys.single("pn");
-    let mut command = scripts.run(Script::Member, &[&members, &channels, &nodes]);
+    let Session { scripts, fence, .. } = session;
+    let used: [&[u8]; 4] = [&members, &channels, &nodes, &fence.key];
+    let mut command = scripts.run(Script::Member, &used);
     command
         .arg(node.to_string())
         .arg(&*order.client)
         .arg(&*order.user);
     command.arg(order.data.as_deref().unwrap_or_default());
     command.arg(&*order.channel).arg(u8::from(order.finds_user));
-    command.arg(keys.leases());
+    command.arg(keys.leases()).arg(fence.number);
     command
 }
 
-fn published(order: &Publish, reply: Value) -> Option<Published> {
+fn published(order: &Publish, reply: Value, stored: &mut u64) -> Option<Published> {
     if order.keep.is_none() && order.key.is_none() {
         return Some(Published::Done(None, Some(number(&reply)? as u32)));
     }
@@ -306,6 +345,9 @@ fn published(order: &Publish, reply: Value) -> Option<Published> {
         "done" => {
             let position = position(&bytes(parts.next()?)?);
             let nodes = number(&parts.next()?)?;
+            if let Some(count) = parts.next().and_then(|count| number(&count)) {
+                *stored = count as u64;
+            }
             Published::Done(position, u32::try_from(nodes).ok())
         }
         "skipped" => Published::Skipped(position(&bytes(parts.next()?)?)),
@@ -319,7 +361,7 @@ fn found(reply: Value) -> Option<Found> {
     let id = parts.next().and_then(bytes);
     let id = id.and_then(|id| Some(u64::from_be_bytes(*id.first_chunk()?)));
     let latest = parts.next().and_then(bytes);
-    // Offsets of this engine are dense.
+    // The offsets of this engine are dense.
     let latest = latest.map(|data| (top.offset.saturating_sub(1), Bytes::from(data)));
     Some(Found {
         top,
@@ -342,8 +384,8 @@ fn read_entries(order: &Read, reply: Value) -> Option<Box<Entries>> {
     }))
 }
 
-/// The offset before the first of these entries, which are in a row: offsets are dense. Those that end before the top are
-/// no chain to it.
+/// Returns the offset before the first of these entries, which are contiguous: offsets are dense. Entries that end
+/// before the top are not a chain to it.
 fn before(top: Position, entries: &[(u64, Bytes)], order: &Read) -> u64 {
     let is_chain = entries.last().is_none_or(|(last, _)| *last == top.offset);
     match entries.first() {

@@ -1,7 +1,8 @@
-//! The connection of a port for commands: it is made, verified and made again, and carries out batch after batch.
+//! A port's connection for commands: opens, verifies and reopens it, and executes batches.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::{Cmd, Pipeline, Value};
@@ -11,17 +12,17 @@ use veche_calls::{CallError, CallErrorKind};
 use veche_nodes::engine::Store;
 
 use super::port::Events;
-use super::scripts::Loaded;
+use super::scripts::Fence;
 use super::session::{Known, Session};
 use super::shared::{EngineFigures, Shared};
 use crate::redis::PAUSES;
 use crate::redis::values::call_error;
 
-/// Commands in one batch, and the bytes of their data.
+/// The maximum number of commands in a batch.
 const BATCH_MAX: usize = 512;
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// Codes with which a server says that it does not serve: the connection is of no use.
+/// Error codes of servers that do not serve: the connection is closed.
 const USELESS: [&str; 5] = [
     "READONLY",
     "LOADING",
@@ -30,14 +31,14 @@ const USELESS: [&str; 5] = [
     "CLUSTERDOWN",
 ];
 
-/// The client of a port: what its orders are in commands, and what replies mean.
+/// The client of a port: converts orders to commands, and replies to events.
 pub(super) trait Client: Send + 'static {
     type Order: Send;
     type Event: Send;
-    /// A command and what its reply is for.
+    /// A command and the use of its reply.
     type Job: Send;
 
-    /// The time between two calls of [`timed`](Self::timed).
+    /// The interval between two calls of [`timed`](Self::timed).
     const EVERY: Duration;
 
     /// Returns the event of a new connection with this number.
@@ -46,10 +47,13 @@ pub(super) trait Client: Send + 'static {
     /// Returns the event of a lost connection.
     fn lost(&mut self) -> Self::Event;
 
+    /// Returns the number of publications that the store had at the latest answer to this port; 0 if it was started since.
+    fn stored(&self) -> u64;
+
     /// Takes an order; `None` if there is no command to it. `is_up`: there is a connection.
     fn take(&mut self, order: Self::Order, is_up: bool) -> Option<Self::Job>;
 
-    /// Returns what is due at times, while there is a connection.
+    /// Returns the periodic commands that are due, while connected.
     fn timed(&mut self) -> Vec<Self::Job>;
 
     /// Returns the job of a probe of the feed.
@@ -58,9 +62,9 @@ pub(super) trait Client: Send + 'static {
     /// Returns the bytes of data of a job.
     fn bytes(job: &Self::Job) -> usize;
 
-    fn command(&self, shared: &Shared, scripts: &Loaded, job: &Self::Job) -> Cmd;
+    fn command(&self, shared: &Shared, session: &Session, job: &Self::Job) -> Cmd;
 
-    /// Takes the reply to a job; `None`: the server has refused it.
+    /// Handles the reply to a job; `None`: the server has rejected it.
     fn answer(
         &mut self,
         shared: &Shared,
@@ -70,7 +74,7 @@ pub(super) trait Client: Send + 'static {
     );
 }
 
-/// What a task of commands works with.
+/// The state of a task that runs commands.
 struct Commands<C: Client> {
     shared: Arc<Shared>,
     client: C,
@@ -82,12 +86,12 @@ struct Commands<C: Client> {
 
 /// Why a connection is not used any more.
 enum End {
-    /// The port is gone.
+    /// The port was dropped.
     Closed,
     Lost(CallError),
 }
 
-/// Carries out the orders of a port until it is gone.
+/// Executes the orders of a port until the port is dropped.
 pub(super) async fn run<C: Client>(
     shared: Arc<Shared>,
     client: C,
@@ -95,6 +99,9 @@ pub(super) async fn run<C: Client>(
     probes: UnboundedReceiver<Vec<u8>>,
     events: Arc<Events<C::Event>>,
 ) {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let port = COUNT.fetch_add(1, Ordering::Relaxed);
+    let fence = shared.keys.fence(shared.settings.node, port);
     let mut commands = Commands {
         shared,
         client,
@@ -109,7 +116,11 @@ pub(super) async fn run<C: Client>(
     let [first, longest] = PAUSES;
     let mut pause = first;
     loop {
-        let fault = match commands.connect(&mut known).await {
+        let fence = Fence {
+            key: fence.clone(),
+            number: number + 1,
+        };
+        let fault = match commands.connect(&mut known, fence).await {
             Ok((mut session, store)) => {
                 pause = first;
                 number += 1;
@@ -143,12 +154,17 @@ pub(super) async fn run<C: Client>(
 
 impl<C: Client> Commands<C> {
     /// Connects and verifies. Orders that come meanwhile are taken.
-    async fn connect(&mut self, known: &mut Option<Known>) -> Result<(Session, Store), End> {
+    async fn connect(
+        &mut self,
+        known: &mut Option<Known>,
+        fence: Fence,
+    ) -> Result<(Session, Store), End> {
         let shared = Arc::clone(&self.shared);
+        let stored = self.client.stored();
         let connecting = async {
             let mut session = Session::connect(&shared, |_| {}).await?;
             let within = shared.settings.keyspace.timeout;
-            let verified = timeout(within, session.verify(&shared, known)).await;
+            let verified = timeout(within, session.verify(&shared, known, stored, fence)).await;
             let late = || {
                 CallError::new(
                     CallErrorKind::Timeout,
@@ -171,7 +187,7 @@ impl<C: Client> Commands<C> {
         }
     }
 
-    /// Waits. Returns whether the port is gone.
+    /// Waits. Returns whether the port was dropped.
     async fn pass(&mut self, pause: Duration) -> bool {
         let until = Instant::now() + pause;
         loop {
@@ -215,7 +231,7 @@ impl<C: Client> Commands<C> {
                 }
                 continue;
             }
-            // Under load nothing else would be waited for.
+            // Under load the select below would never get to probes.
             if let Ok(channel) = self.probes.try_recv() {
                 self.pending.push_back(C::probe(channel));
             }
@@ -233,7 +249,7 @@ impl<C: Client> Commands<C> {
         }
     }
 
-    /// Carries out the next batch; orders that come meanwhile are taken for the one behind it.
+    /// Executes the next batch; orders that arrive meanwhile join the following one.
     async fn carry_out(&mut self, session: &mut Session) -> Result<(), End> {
         let mut pipeline = Pipeline::new();
         let (mut jobs, mut bytes) = (Vec::new(), 0);
@@ -242,7 +258,7 @@ impl<C: Client> Commands<C> {
                 break;
             };
             bytes += C::bytes(&job);
-            let command = self.client.command(&self.shared, &session.scripts, &job);
+            let command = self.client.command(&self.shared, session, &job);
             pipeline.add_command(command);
             jobs.push(job);
         }
@@ -283,7 +299,6 @@ impl<C: Client> Commands<C> {
         let mut useless = None;
         for (job, reply) in jobs.into_iter().zip(replies) {
             let Value::ServerError(error) = reply else {
-                self.shared.refused(None);
                 self.client
                     .answer(&self.shared, job, Some(reply), &mut events);
                 continue;
@@ -295,7 +310,7 @@ impl<C: Client> Commands<C> {
             } else if USELESS.iter().any(is_useless) {
                 useless = Some(words);
             } else {
-                self.shared.refused(Some(words));
+                self.shared.refused(words);
                 self.client.answer(&self.shared, job, None, &mut events);
             }
         }
@@ -305,7 +320,7 @@ impl<C: Client> Commands<C> {
             return Err(End::Lost(CallError::new(CallErrorKind::Refused, words)));
         }
         if !again.is_empty() {
-            // Somebody has emptied the server's cache: none of these was run.
+            // The server's script cache was emptied: none of these was run.
             session.load().await.map_err(End::Lost)?;
             for job in again.into_iter().rev() {
                 self.pending.push_front(job);

@@ -1,7 +1,7 @@
-//! The connection of a port for its feed: subscribed to what is followed, again after each loss, and probed.
+//! The connection of a port for its feed: subscribed to the followed topics, again after each loss, and probed.
 //!
-//! A subscription may die while its connection looks alive. So a feed that was silent for [`PROBE`] has a message published
-//! to a channel of its own, the way that publications go, and is connected again if that does not arrive.
+//! A subscription may be dead while its connection is open. So after [`PROBE`] without a message, the feed has a
+//! message published to a channel of its own, by the path of publications, and reconnects if it does not arrive.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -22,46 +22,46 @@ use super::shared::{EngineFigures, Shared};
 use crate::redis::PAUSES;
 use crate::redis::values::call_error;
 
-/// Topics in one command.
+/// The maximum number of topics in one command.
 const BATCH_MAX: usize = 512;
 
-/// A feed that was silent for so long is probed, and given up after the same time.
+/// A feed that was silent for this time is probed, and reconnected after the same time.
 const PROBE: Duration = Duration::from_secs(5);
 
 /// The longest message; longer ones are ignored.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
-/// A change of what is followed.
+/// A change of the followed topics.
 #[derive(Debug)]
 pub(super) enum Change {
     Follow(Arc<str>),
     Unfollow(Arc<str>),
 }
 
-/// Where the messages of a feed go.
+/// The destination of a feed's messages.
 #[derive(Clone)]
 pub(super) enum Into {
     Channels(Arc<Events<channel::Event>>),
     Peers(Arc<Events<peer::Event>>),
 }
 
-/// What the reader of a connection works with.
+/// The state of a connection's reader.
 struct Reader {
     shared: Arc<Shared>,
     into: Into,
     topics: Vec<u8>,
     probe: Vec<u8>,
-    /// Something has arrived since the last look.
+    /// Whether a message has arrived since the last check.
     is_alive: AtomicBool,
 }
 
-/// A subscribed connection.
+/// A connection that has subscribed to the feed.
 struct Feed {
     session: Session,
     reader: Arc<Reader>,
 }
 
-/// Keeps the feed of a port until that is gone.
+/// Runs the feed of a port until the port is dropped.
 pub(super) async fn serve(
     shared: Arc<Shared>,
     mut changes: UnboundedReceiver<Change>,
@@ -74,7 +74,7 @@ pub(super) async fn serve(
     loop {
         let mut feed = match Feed::connect(&shared, &into).await {
             Ok(feed) => feed,
-            // Said of the connection for commands.
+            // Logged for the connection for commands.
             Err(_) => {
                 let until = Instant::now() + pause;
                 pause = (pause * 2).min(longest);
@@ -102,7 +102,7 @@ pub(super) async fn serve(
     }
 }
 
-/// Takes note of a change. Returns the topic and whether it is followed.
+/// Records a change. Returns the topic and whether it is followed.
 fn note(followed: &mut HashSet<Arc<str>>, change: Change) -> (Arc<str>, bool) {
     match change {
         Change::Follow(topic) => {
@@ -153,7 +153,7 @@ impl Feed {
             .map_err(|error| call_error(&error))
     }
 
-    /// Subscribes to topics, and says so of each batch.
+    /// Subscribes to topics, and reports each batch.
     async fn follow(&mut self, topics: &[Arc<str>]) -> Result<(), Option<CallError>> {
         for batch in topics.chunks(BATCH_MAX) {
             let channels: Vec<_> = batch.iter().map(|topic| self.channel(topic)).collect();
@@ -170,7 +170,8 @@ impl Feed {
         self.reader.shared.keys.topic(topic)
     }
 
-    /// Waits for changes and carries them out; probes when nothing arrives. An error without a fault: the port is gone.
+    /// Waits for changes and applies them; probes if no messages arrive. An error without a fault: the port was
+    /// dropped.
     async fn turn(
         &mut self,
         followed: &mut HashSet<Arc<str>>,
@@ -198,10 +199,11 @@ impl Feed {
                         is_probed = false;
                     } else if is_probed {
                         EngineFigures::add(&self.reader.shared.figures.silent, 1);
-                        let words = "redis: the feed is silent";
+                        let words = "redis: the feed's connection does not respond";
                         return Err(Some(CallError::new(CallErrorKind::Timeout, words)));
                     } else {
-                        // Without an answer to the probe's own command nothing is known; it is dropped then.
+                        // Without an answer to the probe's own command the state is unknown, and the connection is
+                        // closed.
                         is_probed = probes.send(self.reader.probe.clone()).is_ok();
                     }
                 }
@@ -257,7 +259,7 @@ impl Reader {
         }
     }
 
-    /// Passes on an item of a channel. Returns whether it is one.
+    /// Passes on an item of a channel. Returns whether the message is one.
     fn item(&self, events: &Events<channel::Event>, channel: &[u8], data: Bytes) -> bool {
         let topic = channel.strip_prefix(&self.topics[..]);
         let topic = topic.and_then(|topic| str::from_utf8(topic).ok());
@@ -297,7 +299,7 @@ impl Reader {
         } else {
             peer::Event::Received(data.clone())
         };
-        // Missing messages are as lost ones, and those of the control stream are noticed by their links.
+        // Missing messages count as lost, and those of the control stream are detected by their offsets.
         let missed = || (Vec::new(), peer::Event::Up(Store::Same));
         if !events.push_item(event, data.len(), missed) {
             EngineFigures::add(&self.shared.figures.dropped, 1);

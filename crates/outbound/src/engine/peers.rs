@@ -1,4 +1,4 @@
-//! The orders of a node for its messages to others as commands, its lease, and the members of nodes that are gone.
+//! A node's messages to others as commands, its lease, and the members of ended nodes.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -15,23 +15,24 @@ use super::commands::{self, Client};
 use super::feed::Change;
 use super::port::Events;
 use super::replies::{bytes, entries, list, number, position, text};
-use super::scripts::{Loaded, Script};
+use super::scripts::Script;
+use super::session::Session;
 use super::shared::Shared;
 
-/// Entries that the control stream stores.
+/// The maximum number of stored entries of the control stream.
 const CONTROL_SIZE: u32 = 10_000;
 
-/// How long they are stored, and how long the stream's position is.
+/// The time for which they and the stream's position are stored.
 const CONTROL_TTL: Duration = Duration::from_secs(7 * 86_400);
 const CONTROL_POSITION_TTL: Duration = Duration::from_secs(30 * 86_400);
 
-/// From one epoch of the control stream to the next; odd, so none comes again.
+/// The distance from one epoch of the control stream to the next; odd, so that none repeats.
 const EPOCH_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Channels whose members are removed by one script.
+/// The maximum number of channels whose members one script removes.
 const BURIED_MAX: usize = 100;
 
-/// Carries out the orders of a port until it is gone.
+/// Executes the orders of a port until the port is dropped.
 pub(super) async fn serve(
     shared: Arc<Shared>,
     orders: UnboundedReceiver<Vec<Order>>,
@@ -45,23 +46,26 @@ pub(super) async fn serve(
         text: Bytes::new(),
         has_lease: false,
         has_left: false,
+        stored: 0,
     };
     commands::run(shared, client, orders, probes, events).await;
 }
 
 struct Peers {
-    /// The feed lasts as long as it.
+    /// Keeps the feed alive as long as this value.
     _changes: UnboundedSender<Change>,
-    /// Epochs that this node has offered for the control stream.
+    /// The number of epochs that this node has offered for the control stream.
     begun: Cell<u64>,
-    /// What is published with the lease.
+    /// The announcement published with the lease.
     text: Bytes,
-    /// The lease was there.
+    /// Whether the lease existed before.
     has_lease: bool,
     has_left: bool,
+    /// The number of publications that the store had at the latest answer.
+    stored: u64,
 }
 
-/// An order, or what is due at times.
+/// An order, or a periodic command.
 pub(super) enum Job {
     Order(Order),
     Renew,
@@ -77,11 +81,18 @@ impl Client for Peers {
     const EVERY: Duration = Duration::from_millis(LEASE_RENEWAL_MS);
 
     fn connected(&mut self, _number: u64, store: Store) -> Event {
+        if store != Store::Same {
+            self.stored = 0;
+        }
         Event::Up(store)
     }
 
     fn lost(&mut self) -> Event {
         Event::Down
+    }
+
+    fn stored(&self) -> u64 {
+        self.stored
     }
 
     fn take(&mut self, order: Order, is_up: bool) -> Option<Job> {
@@ -111,7 +122,8 @@ impl Client for Peers {
         }
     }
 
-    fn command(&self, shared: &Shared, scripts: &Loaded, job: &Job) -> Cmd {
+    fn command(&self, shared: &Shared, session: &Session, job: &Job) -> Cmd {
+        let Session { scripts, fence, .. } = session;
         let (keys, node) = (&shared.keys, shared.settings.node);
         let mut command;
         match job {
@@ -127,14 +139,16 @@ impl Client for Peers {
                 let meta = keys.single("control:m");
                 let stream = keys.single("control:s");
                 let generation = keys.single("generation");
-                let keys_of_it: [&[u8]; 4] = [&meta, &stream, &generation, &meta];
-                command = scripts.run(Script::Publish, &keys_of_it);
+                let stored = keys.single("stored");
+                let used: [&[u8]; 6] = [&meta, &stream, &generation, &meta, &fence.key, &stored];
+                command = scripts.run(Script::Publish, &used);
                 command.arg(keys.single("control")).arg("").arg(&bytes[..]);
                 command.arg(CONTROL_SIZE);
                 command.arg(CONTROL_TTL.as_millis() as u64);
                 command.arg(CONTROL_POSITION_TTL.as_millis() as u64);
                 command.arg(self.next_epoch(node));
                 command.arg("").arg("").arg("").arg("").arg("");
+                command.arg(fence.number);
             }
             Job::Order(Order::ReadControl { since, .. }) => {
                 let meta = keys.single("control:m");
@@ -202,7 +216,13 @@ impl Client for Peers {
         events.push(match job {
             Job::Order(Order::Append { ticket, .. }) => Event::Appended {
                 ticket,
-                position: reply.and_then(|reply| position(&bytes(list(reply)?.nth(1)?)?)),
+                position: reply.and_then(|reply| {
+                    let mut parts = list(reply)?;
+                    let position = position(&bytes(parts.nth(1)?)?);
+                    let count = parts.nth(1).and_then(|count| number(&count));
+                    self.stored = count.map_or(self.stored, |count| count as u64);
+                    position
+                }),
             },
             Job::Order(Order::ReadControl { ticket, .. }) => Event::ControlRead {
                 ticket,
@@ -222,7 +242,7 @@ impl Client for Peers {
             },
             Job::Renew => {
                 let had_ended = reply.and_then(|reply| number(&reply)) == Some(1);
-                // Others may have removed its members meanwhile.
+                // Other nodes may have removed its members meanwhile.
                 if std::mem::replace(&mut self.has_lease, true) && had_ended {
                     shared.tell_homes(&channel::Event::Forgotten);
                 }
@@ -253,7 +273,7 @@ fn control(reply: Value) -> Option<Entries> {
     let mut entries = entries(parts.next()?)?;
     entries.reverse();
     let before = entries.first().map_or(top.offset, |(first, _)| {
-        // Offsets of this engine are dense.
+        // The offsets of this engine are dense.
         first.saturating_sub(1)
     });
     Some(Entries {
@@ -282,7 +302,7 @@ fn table(reply: Value) -> Option<Vec<(Bytes, Bytes)>> {
     Some(values)
 }
 
-/// Tells homes of members that were removed.
+/// Notifies homes of removed members.
 fn departed(shared: &Shared, reply: Option<Value>) {
     let Some(mut parts) = reply.and_then(list) else {
         return;
@@ -312,6 +332,7 @@ mod tests {
             text: Bytes::new(),
             has_lease: false,
             has_left: false,
+            stored: 0,
         };
         let epochs = (0..1_000).map(|_| peers.next_epoch(NodeId(7)));
         let epochs: std::collections::HashSet<_> = epochs.collect();

@@ -1,4 +1,4 @@
-//! A client's end of an engine: orders go in, events come out, neither waits.
+//! A client's end of an engine: takes orders and returns events, without blocking.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// Bytes of items that a client has not taken; beyond that they are dropped, and the client is told which feeds miss some.
+/// Bytes of items that a client has not taken; beyond that they are dropped, and the client learns which feeds miss some.
 const BYTES_MAX: usize = 64 << 20;
 
-/// Bytes that an event takes beside its data.
+/// Overhead of an event besides its data, in bytes.
 const EVENT_BYTES: usize = 128;
 
-/// A client's end, for orders `O` and events `E`. The client bounds its orders: it knows what is unanswered.
+/// A client's end, for orders `O` and events `E`. The client bounds its orders: it counts the unanswered ones.
 #[derive(Debug)]
 pub struct EnginePort<O, E> {
     orders: Vec<O>,
@@ -22,10 +22,10 @@ pub struct EnginePort<O, E> {
     events: Arc<Events<E>>,
 }
 
-/// The events that the client has yet to take.
+/// The events that the client has not taken yet.
 pub(super) struct Events<E> {
     arrived: Mutex<Arrived<E>>,
-    /// The client was woken and has not taken them since.
+    /// The client was woken and has not taken events since.
     is_awake: AtomicBool,
     wake: Box<dyn Fn() + Send + Sync>,
 }
@@ -33,7 +33,7 @@ pub(super) struct Events<E> {
 struct Arrived<E> {
     list: Vec<E>,
     bytes: usize,
-    /// By feeds of which something was dropped: what the client has to hear of each.
+    /// The notice for the client, by feed of which items were dropped.
     missed: HashMap<Vec<u8>, E>,
 }
 
@@ -65,18 +65,18 @@ impl<O, E> EnginePort<O, E> {
         self.orders.push(order);
     }
 
-    /// Adds all of these orders, which are taken out.
+    /// Moves all of these orders to the queue.
     pub fn append(&mut self, orders: &mut Vec<O>) {
         self.orders.append(orders);
     }
 
-    /// Hands the orders over; to be called once a turn.
+    /// Submits the orders; must be called once a turn.
     pub fn flush(&mut self) {
         if self.orders.is_empty() {
             return;
         }
         let next = Vec::with_capacity(self.orders.len());
-        // The carrier ends with its process alone.
+        // The carrier ends only with its process.
         let _ = self.task.send(std::mem::replace(&mut self.orders, next));
     }
 
@@ -86,9 +86,9 @@ impl<O, E> EnginePort<O, E> {
         self.events.is_awake.load(Ordering::Relaxed)
     }
 
-    /// Takes all events, behind those that `into` has already.
+    /// Takes all events and appends them to `into`.
     pub fn take(&mut self, into: &mut Vec<E>) {
-        // Cleared before the look: a later event wakes again.
+        // Cleared before the check: a later event wakes again.
         if self.events.is_awake.swap(false, Ordering::AcqRel) {
             let arrived = &mut *self.events.arrived.lock();
             arrived.bytes = 0;
@@ -113,7 +113,7 @@ impl<E> Events<E> {
         self.wake();
     }
 
-    /// Adds an item of a feed, unless too much waits: then the client hears of the feed. Returns whether it was added.
+    /// Adds an item of a feed, unless too much waits: then the client is notified of the feed. Returns whether it was added.
     pub(super) fn push_item(
         &self,
         event: E,
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_that_takes_nothing_hears_what_it_missed() {
+    fn a_slow_reader_learns_how_many_messages_were_dropped() {
         let (mut port, _orders, events) = EnginePort::<(), u32>::new(|| {});
         let add = |number| events.push_item(number, BYTES_MAX / 2, || (b"feed".to_vec(), 1_000));
         assert!(add(1) && add(2));

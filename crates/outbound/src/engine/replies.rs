@@ -1,4 +1,4 @@
-//! Replies of the server and messages of its feed, as values of the engine.
+//! Conversion of the server's replies and its feed's messages to the engine's values.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(super) fn number(value: &Value) -> Option<i64> {
     }
 }
 
-/// Returns the elements of a list, or names and values of a map in turn.
+/// Returns the elements of a list, or alternately the names and values of a map.
 pub(super) fn list(value: Value) -> Option<std::vec::IntoIter<Value>> {
     match value {
         Value::Array(list) | Value::Set(list) => Some(list.into_iter()),
@@ -52,7 +52,7 @@ pub(super) fn position(text: &[u8]) -> Option<Position> {
     })
 }
 
-/// Returns the entries of a stream, in the order of the reply; `None` if it is none.
+/// Returns the entries of a stream, in the order of the reply; `None` if it is malformed.
 pub(super) fn entries(value: Value) -> Option<Vec<(u64, Bytes)>> {
     list(value)?.map(entry).collect()
 }
@@ -69,15 +69,15 @@ fn entry(value: Value) -> Option<(u64, Bytes)> {
 /// A message of a topic.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Message {
-    /// Its channel, where that is not the topic.
+    /// The channel, if it differs from the topic.
     pub(super) channel: Option<Arc<str>>,
     /// Its position, and the offset before it.
     pub(super) place: Option<(Position, u64)>,
-    /// The publication.
+    /// The encoded publication, as its node ordered it.
     pub(super) data: Bytes,
 }
 
-/// Reads a message as `publish.lua` writes it: a head with the length and the name of the channel where that is not the
+/// Decodes a message of `publish.lua`: a head with the length and the name of the channel if that differs from the
 /// topic; `u`, or `p` with the position; the publication.
 pub(super) fn message(bytes: &Bytes) -> Option<Message> {
     let mut rest = &bytes[..];
@@ -99,7 +99,7 @@ pub(super) fn message(bytes: &Bytes) -> Option<Message> {
                 epoch: Epoch::from_bits(epoch),
                 offset,
             };
-            // Offsets of this engine are dense.
+            // The offsets of this engine are dense.
             Some((position, offset.checked_sub(1)?))
         }
         _ => return None,

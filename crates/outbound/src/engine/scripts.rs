@@ -3,12 +3,13 @@
 use redis::Cmd;
 use veche_nodes::NodeId;
 
-/// A script.
+/// A script that Redis runs atomically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Script {
     Publish,
     Check,
     Read,
+    Remove,
     Verify,
     Member,
     Members,
@@ -18,10 +19,11 @@ pub(super) enum Script {
 }
 
 /// Their texts, in the order of the enumeration.
-const TEXTS: [&str; 9] = [
+const TEXTS: [&str; 10] = [
     include_str!("scripts/publish.lua"),
     include_str!("scripts/check.lua"),
     include_str!("scripts/read.lua"),
+    include_str!("scripts/remove.lua"),
     include_str!("scripts/verify.lua"),
     include_str!("scripts/member.lua"),
     include_str!("scripts/members.lua"),
@@ -30,12 +32,12 @@ const TEXTS: [&str; 9] = [
     include_str!("scripts/leases.lua"),
 ];
 
-/// The hashes by which a server knows the scripts.
+/// The hashes by which a server identifies the scripts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Loaded(Vec<String>);
 
 impl Loaded {
-    /// Returns the commands that load them.
+    /// Returns the commands that load the scripts.
     pub(super) fn commands() -> impl Iterator<Item = Cmd> {
         TEXTS.iter().map(|text| {
             let mut command = redis::cmd("SCRIPT");
@@ -44,7 +46,7 @@ impl Loaded {
         })
     }
 
-    /// Takes the replies to these.
+    /// Creates the list from the replies to these commands.
     pub(super) fn new(hashes: impl Iterator<Item = String>) -> Self {
         Self(hashes.collect())
     }
@@ -59,6 +61,16 @@ impl Loaded {
         }
         command
     }
+}
+
+/// Separates the connections of a port: what an earlier one was to do and a network has held back is not done after a later
+/// one has begun, which has repeated it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fence {
+    /// The key that has the number of the latest connection, once there was another before it.
+    pub(super) key: Vec<u8>,
+    /// The number of this connection, from 1 on.
+    pub(super) number: u64,
 }
 
 /// Names in the server, all with one prefix.
@@ -111,9 +123,14 @@ impl Keys {
         self.named("p", channel)
     }
 
-    /// What keys of leases begin with.
+    /// The prefix of keys of leases.
     pub(super) fn leases(&self) -> Vec<u8> {
         self.named("lease", "")
+    }
+
+    /// The fence of a port of this node.
+    pub(super) fn fence(&self, node: NodeId, port: u64) -> Vec<u8> {
+        self.named("fence", &format!("{node}.{port}"))
     }
 
     /// A key with a part for this node.

@@ -1,6 +1,7 @@
-//! A connection whose server is known: its role, its version, its identity.
+//! A connection with a verified server: its role, its version and its identity.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, PushInfo, PushKind, Value};
@@ -11,27 +12,31 @@ use veche_calls::{CallError, CallErrorKind, ServerAccount};
 use veche_nodes::engine::Store;
 
 use super::replies::{bytes, list, text};
-use super::scripts::{Loaded, Script};
+use super::scripts::{Fence, Loaded, Script};
 use super::shared::{EngineFigures, EngineSettings, Notice, Sentinel, Shared};
 use crate::redis::shared_connection::RedisDialer;
 use crate::redis::values::call_error;
 
-/// The oldest server with all that is used.
+/// The oldest server version with all commands used here.
 const VERSION_MIN: (u32, u32) = (6, 2);
 
-/// Codes of errors that only nodes of a cluster have.
+/// Error codes that only nodes of a Redis Cluster return.
 const CLUSTER_CODES: [&str; 4] = ["CLUSTERDOWN", "CROSSSLOT", "MOVED", "ASK "];
+
+/// How long a fence is stored: longer than a network holds back what was sent.
+const FENCE_TTL: Duration = Duration::from_secs(3_600);
 
 /// See the module's text.
 pub(super) struct Session {
     pub(super) connection: MultiplexedConnection,
     pub(super) scripts: Loaded,
+    pub(super) fence: Fence,
     /// Notified at the end of the connection.
     pub(super) over: Arc<Notify>,
     info: String,
 }
 
-/// What a port knows of the server that it was connected to.
+/// The properties of the server that a port was connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     replication: String,
@@ -48,7 +53,7 @@ impl Session {
         let within = keyspace.connect_timeout;
         let connect = timeout(within, Self::connect_now(shared, pushed));
         connect.await.unwrap_or_else(|_| {
-            let words = format!("redis: not connected within {within:?}");
+            let words = format!("redis: no connection within {within:?}");
             Err(CallError::new(CallErrorKind::Unreachable, words))
         })
     }
@@ -70,32 +75,45 @@ impl Session {
         let role = list(query(&mut connection, &redis::cmd("ROLE")).await?);
         let role = role.and_then(|mut role| text(role.next()?));
         if role.as_deref() != Some("master") {
-            let words = "redis: the server is a read-only replica: name the primary, or Sentinels";
+            let words = "redis: the server is a read-only replica: use the primary or Sentinels";
             return Err(CallError::new(CallErrorKind::Refused, words));
         }
         Ok(Self {
             connection,
             scripts: Loaded::default(),
+            fence: Fence::default(),
             over,
             info: String::new(),
         })
     }
 
-    /// Makes sure that commands of this engine can be run, and learns the state of the store.
+    /// Makes sure that commands of this engine can be run and those of earlier connections can not, and learns the state of
+    /// the store. `stored` is the number of publications that it had when the port last heard of it.
     pub(super) async fn verify(
         &mut self,
         shared: &Shared,
         known: &mut Option<Known>,
+        stored: u64,
+        fence: Fence,
     ) -> Result<Store, CallError> {
         self.load().await?;
+        self.fence = fence;
         let (keys, trusts) = (&shared.keys, shared.settings.trusts_failover);
         let (identity, generation) = (keys.single("identity"), keys.single("generation"));
         let replication = self.field("master_replid").to_owned();
         let before = self.field("master_replid2").to_owned();
-        let mut command = self.scripts.run(Script::Verify, &[&identity, &generation]);
+        let (count, begun_with) = (keys.single("stored"), keys.single("begun"));
+        let used: [&[u8]; 5] = [&identity, &generation, &self.fence.key, &count, &begun_with];
+        let mut command = self.scripts.run(Script::Verify, &used);
         // Its own id names the generation that a promotion begins.
         let begun = if trusts { "" } else { &*replication };
         command.arg(&replication).arg(&before).arg(begun);
+        command
+            .arg(self.fence.number)
+            .arg(FENCE_TTL.as_millis() as u64);
+        command
+            .arg(known.as_ref().map_or("", |known| &*known.replication))
+            .arg(stored);
         let reply = self.query(&command).await?;
         let mut parts = list(reply).into_iter().flatten().filter_map(text);
         let (Some(state), Some(generation)) = (parts.next(), parts.next()) else {
@@ -117,7 +135,7 @@ impl Session {
             None => Store::Same,
             Some(known) if *known == now => Store::Same,
             Some(known) if known.generation != now.generation => Store::Promoted,
-            // Another node may have said so already.
+            // Another node may have recorded it already.
             Some(known) if trusts && known.replication == before => Store::Same,
             Some(_) => {
                 shared.restarted(&now.replication);
@@ -128,7 +146,7 @@ impl Session {
         Ok(store)
     }
 
-    /// Loads the scripts.
+    /// Loads the scripts into Redis and reads its properties.
     pub(super) async fn load(&mut self) -> Result<(), CallError> {
         let mut pipeline = Pipeline::new();
         pipeline.add_command(info("server"));
@@ -158,10 +176,10 @@ impl Session {
         Ok(())
     }
 
-    /// Finds out, before anything depends on it, whether the server can be used.
+    /// Checks that the server is usable before anything depends on it.
     ///
     /// # Errors
-    /// One line that says what to do.
+    /// One line for the operator with the required action.
     pub(super) async fn examine(&mut self, shared: &Shared) -> Result<(), CallError> {
         self.find_missing_rights(shared).await?;
         self.load().await?;
@@ -172,7 +190,7 @@ impl Session {
             let (major, minor) = VERSION_MIN;
             let found = self.field("redis_version");
             let words = format!(
-                "redis: the server has version {found}, and {major}.{minor} or later is needed"
+                "redis: the server has version {found}, but {major}.{minor} or later is required"
             );
             return Err(CallError::new(CallErrorKind::Refused, words));
         }
@@ -182,12 +200,12 @@ impl Session {
         }
     }
 
-    /// Runs each command that scripts use by itself: for these, errors of the server name the right that is missing.
+    /// Executes each command that scripts use separately, since the server's errors then name the missing permission.
     async fn find_missing_rights(&mut self, shared: &Shared) -> Result<(), CallError> {
         let (hash, stream) = (shared.keys.single("check:h"), shared.keys.single("check:s"));
         let (value, set) = (shared.keys.single("check:v"), shared.keys.single("check:z"));
         let channel = shared.keys.single("check");
-        let rows: [(&str, &[&[u8]]); 25] = [
+        let rows: [(&str, &[&[u8]]); 26] = [
             ("PING", &[]),
             ("INFO", &[b"server"]),
             ("SCRIPT", &[b"LOAD", b"return 1"]),
@@ -209,6 +227,7 @@ impl Session {
             ("SET", &[&value, b"1"]),
             ("GET", &[&value]),
             ("MGET", &[&value]),
+            ("INCR", &[&value]),
             ("EXISTS", &[&value]),
             ("SADD", &[&set, b"1"]),
             ("SMEMBERS", &[&set]),
@@ -267,7 +286,6 @@ impl Session {
         Err(CallError::new(CallErrorKind::Refused, words))
     }
 
-    /// Runs one command.
     pub(super) async fn query(&mut self, command: &Cmd) -> Result<Value, CallError> {
         query(&mut self.connection, command).await
     }
@@ -279,7 +297,7 @@ impl Session {
     }
 }
 
-/// Returns an error of the server, in other words where it is one of a cluster.
+/// Returns a server's error, with a clearer text for a node of Redis Cluster.
 fn examined(fault: CallError) -> CallError {
     let is_of_cluster = |code: &&str| fault.words.contains(*code);
     match CLUSTER_CODES.iter().any(is_of_cluster) {
@@ -289,7 +307,7 @@ fn examined(fault: CallError) -> CallError {
 }
 
 fn is_cluster() -> CallError {
-    let words = "redis: the server is a node of a Redis Cluster, which is not supported: name one server, or Sentinels";
+    let words = "redis: the server is a node of a Redis Cluster, which is not supported: use one server or Sentinels";
     CallError::new(CallErrorKind::Refused, words)
 }
 
@@ -304,7 +322,7 @@ async fn query(connection: &mut MultiplexedConnection, command: &Cmd) -> Result<
     said(reply.map_err(|error| call_error(&error))?)
 }
 
-/// Returns a reply, or the server's error in it.
+/// Returns a reply, or the server's error contained in it.
 fn said(reply: Value) -> Result<Value, CallError> {
     match reply {
         Value::ServerError(error) => {
@@ -356,7 +374,7 @@ async fn ask_sentinel(
     let server = ServerAccount {
         host: host.to_owned(),
         port,
-        // Sentinels have accounts of their own; as a rule they ask for none.
+        // Sentinels have accounts of their own; usually they require none.
         user: None,
         password: None,
         ..settings.keyspace.server.clone()
@@ -378,13 +396,13 @@ async fn ask_sentinel(
     });
     let unknown = || {
         let words = format!(
-            "redis: the Sentinel at {host}:{port} knows no primary with the name {}",
+            "redis: the Sentinel at {host}:{port} knows no primary named {}",
             sentinel.primary
         );
         CallError::new(CallErrorKind::Refused, words)
     };
     let reply = asked.await.unwrap_or_else(|_| {
-        let words = format!("redis: the Sentinel at {host}:{port} has not answered");
+        let words = format!("redis: the Sentinel at {host}:{port} did not reply");
         Err(CallError::new(CallErrorKind::Unreachable, words))
     })?;
     let mut parts = list(reply).ok_or_else(unknown)?.filter_map(bytes);

@@ -1,10 +1,12 @@
-//! What all ports of an engine have in common: settings, names, counts, and what was said of its connections.
+//! The state shared by all ports of an engine: settings, names, counters, and the reported state of its connections.
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use veche_calls::redis::RedisDatabase;
 use veche_nodes::NodeId;
 use veche_nodes::engine::channel;
@@ -12,24 +14,27 @@ use veche_nodes::engine::channel;
 use super::port::Events;
 use super::scripts::Keys;
 
-/// Where an engine is, and how this node uses it.
+/// Refusals that are further apart are two events. Each node writes its lease more often.
+const REFUSED_APART: Duration = Duration::from_secs(10);
+
+/// The location of an engine, and its use by this node.
 #[derive(Clone)]
 pub struct EngineSettings {
-    /// The server, or a Sentinel that names it; with the time limit of commands.
+    /// The server, or a Sentinel that knows it; with the time limit of commands.
     pub keyspace: Arc<RedisDatabase>,
-    /// How the primary is found by Sentinels; `None`: the server is the one of the keyspace.
+    /// How Sentinels find the primary; `None`: the server is the one of the keyspace.
     pub sentinel: Option<Sentinel>,
-    /// What all keys and channels begin with.
+    /// The prefix of all keys and channels.
     pub prefix: String,
     /// Whether positions outlive a failover although writes may be lost.
     pub trusts_failover: bool,
-    /// This node.
+    /// Id of this node.
     pub node: NodeId,
-    /// Is told of changes, from threads of the runtime.
+    /// Receives changes of the connections, on threads of the runtime.
     pub notice: Arc<dyn Fn(&Notice) + Send + Sync>,
 }
 
-/// See [`EngineSettings::sentinel`].
+/// How the primary is found where Sentinels watch it; see [`EngineSettings::sentinel`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sentinel {
     /// The name of the primary.
@@ -41,9 +46,9 @@ pub struct Sentinel {
 /// A change of the connection to an engine, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// All connections are there again.
+    /// All connections are open again.
     Connected,
-    /// A connection is lost or was not made; said once until there is one.
+    /// A connection is lost or failed; reported once until one is established.
     Lost(String),
     /// The server has been started again: positions are compared.
     Restarted,
@@ -51,7 +56,7 @@ pub enum Notice {
     Promoted,
     /// A replica was promoted, and positions are trusted.
     Trusted,
-    /// The server refuses commands; said once until it takes one.
+    /// The server refuses commands; said once until it has refused none for ten seconds.
     Refused(String),
 }
 
@@ -60,17 +65,17 @@ pub enum Notice {
 pub struct EngineFigures {
     /// Connections that were lost.
     pub losses: AtomicU64,
-    /// Commands, scripts included.
+    /// Commands that were sent, scripts included.
     pub commands: AtomicU64,
-    /// Batches in which they went out.
+    /// Batches of commands sent.
     pub batches: AtomicU64,
     /// Messages of the feed.
     pub messages: AtomicU64,
-    /// Messages of the feed that were ignored: foreign, too long or of another version.
+    /// Ignored messages of the feed: foreign, too long or of another version.
     pub ignored: AtomicU64,
-    /// Messages of the feed that were dropped for lack of room; their channels are compared.
+    /// Dropped messages of the feed, for lack of memory; their channels are compared.
     pub dropped: AtomicU64,
-    /// Connections of the feed that brought no probe.
+    /// Connections of the feed that did not deliver a probe.
     pub silent: AtomicU64,
 }
 
@@ -80,7 +85,7 @@ impl EngineFigures {
     }
 }
 
-/// What all ports have in common.
+/// The state shared by all ports.
 pub(super) struct Shared {
     pub(super) settings: EngineSettings,
     pub(super) keys: Keys,
@@ -90,13 +95,13 @@ pub(super) struct Shared {
     pub(super) homes: Mutex<Vec<Arc<Events<channel::Event>>>>,
 }
 
-/// What was said for the log: each change is said once, whatever the number of ports.
+/// The last reported state: each change is reported once, whatever the number of ports.
 #[derive(Default)]
 pub(super) struct Said {
     /// Ports without a connection.
     lost: AtomicUsize,
-    /// The server refuses commands.
-    is_refused: AtomicBool,
+    /// When the server refused a command last.
+    refused_at: Mutex<Option<Instant>>,
     /// The replication id of the server that was started again.
     restarted: Mutex<String>,
 }
@@ -112,33 +117,30 @@ impl Shared {
         (self.settings.notice)(notice);
     }
 
-    /// A port has lost its connection, or could make none.
+    /// Handles a port that has lost its connection or could not open one.
     pub(super) fn lost(&self, why: String) {
         if self.said.lost.fetch_add(1, Ordering::Relaxed) == 0 {
             self.notice(&Notice::Lost(why));
         }
     }
 
-    /// Such a port has a connection again.
+    /// Handles a port that is connected again.
     pub(super) fn found(&self) {
         if self.said.lost.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.notice(&Notice::Connected);
         }
     }
 
-    /// The server has refused a command, or taken one.
-    pub(super) fn refused(&self, why: Option<String>) {
-        let was_refused = self.said.is_refused.load(Ordering::Relaxed);
-        if was_refused == why.is_some() {
-            return;
-        }
-        self.said.is_refused.store(why.is_some(), Ordering::Relaxed);
-        if let Some(why) = why {
+    /// Notes that the server has refused a command. A server without memory refuses writes only: that it carries out other
+    /// commands in between is no end of that.
+    pub(super) fn refused(&self, why: String) {
+        let before = self.said.refused_at.lock().replace(Instant::now());
+        if before.is_none_or(|before| before.elapsed() > REFUSED_APART) {
             self.notice(&Notice::Refused(why));
         }
     }
 
-    /// The server with this replication id was started again.
+    /// Handles a restart of the server with this replication id.
     pub(super) fn restarted(&self, replication: &str) {
         let known = &mut *self.said.restarted.lock();
         if known != replication {
@@ -147,7 +149,7 @@ impl Shared {
         }
     }
 
-    /// Tells all homes of channels on this node.
+    /// Notifies all homes of channels on this node.
     pub(super) fn tell_homes(&self, event: &channel::Event) {
         for home in self.homes.lock().iter() {
             home.push(event.clone());

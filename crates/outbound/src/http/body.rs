@@ -65,7 +65,7 @@ impl IncomingBody {
 
     fn too_long(&self) -> CallError {
         let words = format!(
-            "the answer is longer than {} bytes (max_body)",
+            "the response is longer than {} bytes (max_body)",
             self.bytes_max
         );
         fault(CallErrorKind::Broken, words)
@@ -136,7 +136,7 @@ impl IncomingBody {
 }
 
 fn no_gzip(error: std::io::Error) -> CallError {
-    let words = format!("the answer says it is gzip but is not: {error}");
+    let words = format!("the response has Content-Encoding: gzip but is not gzip: {error}");
     fault(CallErrorKind::Broken, words)
 }
 
@@ -150,11 +150,11 @@ fn broken_off(error: &hyper::Error) -> CallError {
     };
     match is_closed {
         true => {
-            let words = "the connection was closed in the middle of the answer";
+            let words = "the connection was closed in the middle of the response";
             fault(CallErrorKind::ConnectionLost, words)
         }
         false => {
-            let words = format!("the answer has broken off: {}", error_text(error));
+            let words = format!("the response was interrupted: {}", error_text(error));
             fault(CallErrorKind::Broken, words)
         }
     }
@@ -185,7 +185,7 @@ impl BodyStream {
             Ok(piece) => Ok(Reply::Chunk(piece?.map(Vec::from))),
             Err(_) => {
                 let (time, place) = (shown(self.timeout), &self.place);
-                let words = format!("timeout after {time} reading the answer of {place}");
+                let words = format!("timeout after {time} reading the response of {place}");
                 Err(fault(CallErrorKind::Timeout, words))
             }
         }

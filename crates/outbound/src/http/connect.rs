@@ -31,7 +31,7 @@ const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 const HEAD_BYTES_MAX: usize = 128 << 10;
 
 impl HttpClient {
-    /// Establishes a connection.
+    /// Dials the server, and performs the TLS handshake for `https`.
     pub(super) async fn connect(
         self: &Arc<Self>,
         place: &ConnectionTarget,
@@ -44,7 +44,7 @@ impl HttpClient {
             return drive(TokioIo::new(stream), connected).await;
         }
         let broken = |why: &dyn std::fmt::Display| {
-            let words = format!("no TLS with {}: {why}", place.shown());
+            let words = format!("TLS handshake with {} failed: {why}", place.shown());
             fault(CallErrorKind::Broken, words)
         };
         let trust = self.trust_store(tls_config(&place.trust)).await;

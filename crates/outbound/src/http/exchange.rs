@@ -18,7 +18,7 @@ use super::pool::{ConnectionPermit, ConnectionTarget, HttpConnection};
 use super::progress::{Phase, RequestProgress};
 use super::{HttpClient, fault, shown};
 
-/// The default `User-Agent`.
+/// The `User-Agent` of requests that set none.
 const AGENT: &str = concat!("veche/", env!("CARGO_PKG_VERSION"));
 
 /// A request to one target.
@@ -111,7 +111,7 @@ impl HttpClient {
             progress.set(Phase::Answer, place);
             let mut failed = match link.sender.try_send_request(hop.request()?).await {
                 Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                    let words = "the answer switches to another protocol";
+                    let words = "the response switches to another protocol";
                     return Err(fault(CallErrorKind::Broken, words));
                 }
                 Ok(response) => return Ok((response, Exchange { seat, link })),
@@ -146,14 +146,11 @@ fn no_answer(error: &hyper::Error, place: &ConnectionTarget) -> CallError {
     let place = place.shown();
     match is_gone(error) {
         true => {
-            let words = format!("{place} closed the connection without an answer");
+            let words = format!("{place} closed the connection without a response");
             fault(CallErrorKind::ConnectionLost, words)
         }
         false => {
-            let words = format!(
-                "no answer of {place} that makes sense: {}",
-                error_text(error)
-            );
+            let words = format!("malformed response of {place}: {}", error_text(error));
             fault(CallErrorKind::Broken, words)
         }
     }

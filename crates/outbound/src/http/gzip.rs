@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_an_error() {
+    fn invalid_gzip_is_an_error() {
         let whole = gzip(b"hello, hello");
         assert!(inflate(&[whole.slice(..whole.len() - 3)]).is_err());
         assert!(inflate(&[whole.slice(..5)]).is_err());

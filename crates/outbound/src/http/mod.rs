@@ -52,7 +52,7 @@ impl HttpClient {
         &self.trusts
     }
 
-    /// Performs one call.
+    /// Performs one call within its time limit.
     pub(crate) async fn perform(self: &Arc<Self>, call: HttpCall) -> CallOutcome {
         match call {
             HttpCall::Fetch(fetch) => {
@@ -66,7 +66,7 @@ impl HttpClient {
             }
             HttpCall::Read(read) => match read.stream.of::<BodyStream>() {
                 Some(stream) => stream.read().await,
-                None => Err(fault(CallErrorKind::Invalid, "this is no answer's body")),
+                None => Err(fault(CallErrorKind::Invalid, "not the body of a response")),
             },
         }
     }
@@ -143,12 +143,9 @@ fn first(fetch: &HttpRequest) -> Result<Hop, CallError> {
     let mut headers = HeaderMap::new();
     for (name, value) in &fetch.headers {
         let name = HeaderName::from_bytes(name.as_bytes());
-        let name = name.map_err(|_| invalid("a header's name is none"))?;
+        let name = name.map_err(|_| invalid("invalid header name"))?;
         let value = HeaderValue::from_bytes(value);
-        headers.append(
-            name,
-            value.map_err(|_| invalid("a header's value is none"))?,
-        );
+        headers.append(name, value.map_err(|_| invalid("invalid header value"))?);
     }
     let mut url = Url::parse(&fetch.url).map_err(|error| {
         fault(
@@ -158,7 +155,7 @@ fn first(fetch: &HttpRequest) -> Result<Hop, CallError> {
     })?;
     url.set_fragment(None);
     Ok(Hop {
-        method: method.map_err(|_| invalid("the method is none"))?,
+        method: method.map_err(|_| invalid("invalid method"))?,
         url,
         headers,
         body: Bytes::copy_from_slice(&fetch.body),
@@ -180,7 +177,7 @@ fn place(fetch: &HttpRequest, url: &Url) -> Result<ConnectionTarget, CallError> 
     };
     if !url.username().is_empty() || url.password().is_some() {
         return Err(invalid(
-            "name and password don't belong into a URL: send the header authorization",
+            "a URL must not contain a name and password: send the header authorization",
         ));
     }
     let host = url.host_str().ok_or_else(|| invalid("no host"))?;

@@ -27,12 +27,12 @@ pub(super) struct ConnectionTarget {
     /// A host name or an address, without brackets.
     pub(super) host: String,
     pub(super) port: u16,
-    /// Irrelevant without TLS.
+    /// The trusted certificates; without effect where TLS is not used.
     pub(super) trust: CertificateTrust,
     pub(super) connections_max: u32,
 }
 
-/// How long an idle connection is kept: shorter than most servers do.
+/// The time for which an idle connection is kept: shorter than that of most servers.
 const IDLE: Duration = Duration::from_secs(50);
 /// The interval of removing closed connections.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -88,7 +88,7 @@ impl HttpPool {
             Err(_) => {
                 let _wait = figures.wait();
                 let permit = seats.acquire_owned().await;
-                permit.expect("nobody closes the semaphore")
+                permit.expect("the semaphore is never closed")
             }
         };
         ConnectionPermit {
@@ -134,7 +134,7 @@ impl HttpPool {
 }
 
 impl ConnectionPermit {
-    /// Takes an idle connection that is still open as far as known.
+    /// Takes an idle connection that appears to be open.
     pub(super) fn take(&self) -> Option<HttpConnection> {
         let mut idle = self.berth.idle.lock();
         loop {

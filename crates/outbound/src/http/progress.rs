@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 
 use super::pool::ConnectionTarget;
 
-/// The current step.
+/// The step that a request has reached, for error texts.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Phase {
     Waiting,
@@ -21,7 +21,7 @@ impl RequestProgress {
         *self.0.lock() = Some((phase, place.shown()));
     }
 
-    /// Describes the step.
+    /// Describes the step for error texts.
     pub(super) fn shown(&self) -> String {
         let Some((phase, place)) = &*self.0.lock() else {
             return "at the beginning".to_owned();
@@ -31,8 +31,8 @@ impl RequestProgress {
                 format!("waiting for a connection to {place} (max_per_host are in use)")
             }
             Phase::Connecting => format!("connecting to {place}"),
-            Phase::Answer => format!("waiting for the answer of {place}"),
-            Phase::Body => format!("reading the answer of {place}"),
+            Phase::Answer => format!("waiting for the response of {place}"),
+            Phase::Body => format!("reading the response of {place}"),
         }
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn next(
         return Err(bad(&"neither http:// nor https://"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(bad(&"with a name or a password in it"));
+        return Err(bad(&"with a name or a password in the URL"));
     }
     url.set_fragment(None);
     let mut next = Hop { url, ..hop.clone() };

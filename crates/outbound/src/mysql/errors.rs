@@ -10,7 +10,7 @@ const ROLLED_BACK: [&str; 2] = ["mysql: 1213 ", "mysql: 1180 "];
 /// packet that the server does not read completely (1153); 1317 ends only a statement.
 const LAST_WORDS: [u16; 5] = [1053, 1927, 4031, 1153, 1159];
 
-/// Those that are not caused by the statement.
+/// Errors that are not caused by the statement.
 const GOODBYES: [u16; 3] = [1053, 1927, 4031];
 
 /// Converts an error of a statement.
@@ -31,7 +31,7 @@ pub(super) fn call_error(error: &Error) -> CallError {
         ),
         Error::Driver(DriverError::StmtParamsMismatch { required, supplied }) => {
             let words = format!(
-                "the statement has {required} places for values, and {supplied} were given"
+                "the statement has {required} placeholders, but {supplied} values were given"
             );
             (CallErrorKind::Invalid, words)
         }

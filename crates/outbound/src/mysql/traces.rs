@@ -70,7 +70,7 @@ fn is_harmful_call(word: &str, behind: &Tokens<'_>) -> bool {
         return false;
     }
     if word.eq_ignore_ascii_case("last_insert_id") {
-        // With an argument it sets the value.
+        // With an argument the function sets the value.
         return !behind.is_empty_call();
     }
     // After white space some of those names refer to stored functions.
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_to_leave_nothing_is_not_cleaned_up_after() {
+    fn statements_without_session_effects_need_no_reset() {
         for sql in [
             "select 1",
             " \n(SELECT a, `b` FROM t WHERE id = ?) UNION (select 2, 3);",
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn whatever_may_leave_something_is_cleaned_up_after() {
         for sql in [
-            // Variables.
+            // Statements that set or read a variable.
             "select 1 into  @x",
             "select 1 into\n@x",
             "select 1 into/**/@x",
@@ -141,7 +141,7 @@ mod tests {
             "update t set a = (@a := a + 1)",
             "set names utf8mb4",
             "set @x = 1",
-            // Locks.
+            // Statements that take or release a lock.
             "select Get_Lock ('a', 1)",
             "select get_lock/**/('a', 1)",
             "select get_lock -- a comment\n('a', 1)",

@@ -13,7 +13,7 @@ const TEXT_MAX: usize = 60;
 /// The most descriptions in an error.
 const NAMED_MAX: usize = 5;
 
-/// The current uses.
+/// Descriptions of the current uses of a pool, for error texts.
 #[derive(Debug, Default)]
 pub(crate) struct ActiveUses(Mutex<State>);
 
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn uses_are_told_by_their_age_and_alike_ones_together() {
+    async fn uses_are_listed_by_age_and_grouped() {
         let held = Arc::new(ActiveUses::default());
         assert_eq!(held.describe(), "");
         let old = held.begin("a".to_owned());

@@ -43,7 +43,7 @@ impl RedisDialer {
         Self { keyspace }
     }
 
-    /// A connection; `pushed` gets what the server says unasked, and [`PushKind::Disconnection`] at its end.
+    /// A connection; `pushed` receives unsolicited messages, and [`PushKind::Disconnection`] at its end.
     pub(crate) async fn connect(
         &self,
         pushed: impl Fn(PushInfo) + Send + Sync + 'static,
@@ -106,7 +106,7 @@ impl RedisDialer {
     }
 }
 
-/// The shared connection.
+/// One connection that the calls of all workers share.
 pub(super) struct SharedConnection {
     dialer: RedisDialer,
     connect_timeout: Duration,
@@ -198,7 +198,7 @@ impl SharedConnection {
         let connection = timeout(self.connect_timeout, connect)
             .await
             .unwrap_or_else(|_| {
-                let words = format!("redis: not connected within {:?}", self.connect_timeout);
+                let words = format!("redis: no connection within {:?}", self.connect_timeout);
                 Err(CallError::new(CallErrorKind::Unreachable, words))
             });
         match connection {

@@ -27,7 +27,7 @@ pub(super) struct RedisSubscription {
     queue: Arc<MessageQueue>,
     /// Held while receiving, so that messages are delivered in order of requests.
     turn: tokio::sync::Mutex<()>,
-    /// Keeps it connected even while nothing is received.
+    /// Keeps the subscription connected even while no messages are received.
     keeper: JoinHandle<()>,
 }
 
@@ -42,14 +42,14 @@ struct SubscriptionSource {
 
 /// One connection of a subscription.
 struct SubscriptionConnection {
-    /// Signals its loss.
+    /// Signalled when the connection is lost.
     lost: Arc<Notify>,
-    /// Dropped with it.
+    /// Held to keep the connection open.
     _connection: MultiplexedConnection,
     _connected: ConnectionGuard,
 }
 
-/// Received messages.
+/// Received messages that the handler has not taken yet.
 struct MessageQueue {
     most: usize,
     come: Mutex<MessageBacklog>,
@@ -84,7 +84,7 @@ impl Drop for RedisSubscription {
 }
 
 impl RedisSubscription {
-    /// Connects and subscribes.
+    /// Connects to Redis and subscribes to the names or patterns.
     pub(super) async fn connect(
         dialer: RedisDialer,
         keyspace: &RedisDatabase,
@@ -136,7 +136,7 @@ impl SubscriptionSource {
         let [first, longest] = PAUSES;
         loop {
             feed.lost.notified().await;
-            let words = "redis: the subscription's connection was lost; what is published meanwhile is missed";
+            let words = "redis: the subscription's connection was lost; messages published meanwhile are lost";
             queue.tell(CallError::new(CallErrorKind::ConnectionLost, words));
             let mut pause = Duration::ZERO;
             feed = loop {

@@ -58,7 +58,7 @@ fn error_text(code: &str, details: Option<&str>) -> String {
     }
 }
 
-/// An error of the driver, or one that it made of the server's.
+/// Converts an error of the driver, which may be an error of the server.
 pub(crate) fn call_error(error: &RedisError) -> CallError {
     let (kind, said) = match error.kind() {
         ErrorKind::Io => (

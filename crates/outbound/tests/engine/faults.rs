@@ -8,7 +8,8 @@ use crate::server::Server;
 use crate::{WORLD, node};
 use tokio::time::Instant;
 
-/// A server without room refuses publications: they fail, the connection stays, and all goes on once there is room.
+/// A server without memory rejects publications: they fail, the connection stays open, and publishing works again once
+/// there is memory.
 #[test]
 fn a_server_without_memory_refuses_and_goes_on() {
     let server = Arc::new(Server::start(&[]));
@@ -30,7 +31,7 @@ fn a_server_without_memory_refuses_and_goes_on() {
     assert_eq!(losses, 0);
 }
 
-/// A primary that becomes a replica is left; what was published meanwhile comes when there is a primary.
+/// A primary that becomes a replica is no longer used; publications wait until there is a primary.
 #[test]
 fn a_demoted_server_is_not_published_to() {
     let server = Arc::new(Server::start(&[]));
@@ -55,8 +56,9 @@ fn a_demoted_server_is_not_published_to() {
         bench.settle();
     }
     assert_eq!(bench.published.len(), 2);
-    // It was promoted again.
+    // The server was promoted again.
     assert_eq!(bench.desk.lost, [1]);
+    bench.subscribe(1, None);
     bench.publish_and_settle("c");
     assert_eq!(bench.desk.texts(1).last(), Some(&"c"));
 }

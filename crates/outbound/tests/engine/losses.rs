@@ -1,4 +1,4 @@
-//! What a server that goes, comes back or loses data means for channels.
+//! Effects on channels of a server that ends, returns or loses data.
 
 use std::sync::Arc;
 use std::thread;
@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use veche_calls::CallErrorKind;
-use veche_hub::RemoteEngine;
+use veche_calls::redis::RedisDatabase;
+use veche_hub::{ChannelQuery, RemoteEngine};
 use veche_nodes::NodeId;
 use veche_outbound::Outbound;
 use veche_outbound::engine::EngineSettings;
@@ -16,7 +17,7 @@ use crate::relay::Relay;
 use crate::server::Server;
 use crate::{node, node_with};
 
-/// A restart without persistence: subscribers hear that their position is void, and go on in a new epoch.
+/// A restart without persistence: subscribers are notified that their position is void, and continue in a new epoch.
 #[test]
 fn a_server_that_lost_all_begins_new_epochs() {
     let server = Arc::new(Server::start(&[]));
@@ -31,7 +32,8 @@ fn a_server_that_lost_all_begins_new_epochs() {
     assert_eq!(bench.desk.lost, [1]);
     let after = bench.publish_and_settle("b").position.expect("it is kept");
     assert_ne!(before.epoch, after.epoch);
-    assert_eq!(bench.desk.texts(1), ["a", "b"]);
+    // Nothing of the new epoch reaches a subscription of the old one.
+    assert_eq!(bench.desk.texts(1), ["a"]);
 }
 
 /// A restart that has lost nothing changes nothing.
@@ -60,7 +62,7 @@ fn a_server_that_lost_nothing_goes_on() {
     assert_eq!(bench.desk.texts(1), ["a", "b"]);
 }
 
-/// A restart from an older file: offsets that were seen are given out again only in another epoch.
+/// A restart from an older file: known offsets are reused only in another epoch.
 #[test]
 fn a_server_that_lost_the_end_begins_new_epochs() {
     let server = Arc::new(Server::start(&[]));
@@ -77,7 +79,56 @@ fn a_server_that_lost_the_end_begins_new_epochs() {
     assert_eq!(bench.desk.lost, [1]);
     let after = bench.publish_and_settle("c").position.expect("it is kept");
     assert_ne!(before.epoch, after.epoch);
-    assert_eq!(bench.desk.texts(1), ["a", "b", "c"]);
+    assert_eq!(bench.desk.texts(1), ["a", "b"]);
+}
+
+/// The same for a channel that no node uses any more: a client may still have its position.
+#[test]
+fn a_channel_that_is_not_compared_begins_a_new_epoch() {
+    let server = Arc::new(Server::start(&[]));
+    let mut bench = node(&server, 1);
+    bench.publish_and_settle("a");
+    server.cli(&["SAVE"]);
+    let before = bench.publish_and_settle("b").position.expect("it is kept");
+    let mut begin_ms = 120_000;
+    while bench.hub.gauges().streams > 0 {
+        begin_ms += 1_000;
+        assert!(begin_ms < 600_000, "the node still knows the channel");
+        bench.pass(begin_ms);
+    }
+    server.crash();
+    server.begin();
+    for _ in 0..10 {
+        bench.settle();
+    }
+    let after = bench.publish_and_settle("c").position.expect("it is kept");
+    assert_ne!(before.epoch, after.epoch);
+}
+
+/// A loss in one channel leaves another alone that a node has compared.
+#[test]
+fn a_channel_without_a_loss_goes_on_beside_one_with() {
+    let server = Arc::new(Server::start(&[]));
+    let mut bench = node(&server, 1);
+    bench.subscribe(1, None);
+    let before = bench.publish_and_settle("a").position.expect("it is kept");
+    server.cli(&["SAVE"]);
+    bench.publish_as("kept:2", "lost", None);
+    bench.settle();
+    server.crash();
+    server.begin();
+    for _ in 0..10 {
+        bench.settle();
+    }
+    let generation = server.cli(&["GET", "test:generation"]);
+    assert!(generation.contains('/'), "the loss is known: {generation}");
+    let after = bench.publish_and_settle("b").position.expect("it is kept");
+    assert_eq!(
+        (before.epoch, before.offset + 1),
+        (after.epoch, after.offset)
+    );
+    assert_eq!(bench.desk.lost, [0; 0]);
+    assert_eq!(bench.desk.texts(1), ["a", "b"]);
 }
 
 /// What cuts connections leaves a gap, which is healed without word to subscribers.
@@ -150,12 +201,16 @@ fn an_emptied_server_begins_new_epochs_with_the_next_publication() {
     server.cli(&["FLUSHALL"]);
     bench.publish_and_settle("b");
     assert_eq!(bench.desk.lost, [1]);
-    assert_eq!(bench.desk.texts(1), ["a", "b"]);
+    assert_eq!(bench.desk.texts(1), ["a"]);
 }
 
 fn behind(relay: &Relay, server: &Arc<Server>) -> Bench<RemoteEngine> {
+    behind_with(server.keyspace_by(relay.port), server)
+}
+
+fn behind_with(keyspace: Arc<RedisDatabase>, server: &Arc<Server>) -> Bench<RemoteEngine> {
     let settings = EngineSettings {
-        keyspace: server.keyspace_by(relay.port),
+        keyspace,
         sentinel: None,
         prefix: "test".into(),
         trusts_failover: false,
@@ -165,7 +220,7 @@ fn behind(relay: &Relay, server: &Arc<Server>) -> Bench<RemoteEngine> {
     node_with(server, settings)
 }
 
-/// A subscription whose connection looks alive and brings nothing any more is found out by probes, and its gap is healed.
+/// A subscription whose connection is open but delivers nothing is detected by probes, and its gap is recovered.
 #[test]
 fn a_silent_feed_is_replaced() {
     let server = Arc::new(Server::start(&[]));
@@ -180,7 +235,7 @@ fn a_silent_feed_is_replaced() {
     while bench.desk.texts(1).len() < 2 {
         assert!(
             begin.elapsed() < Duration::from_secs(30),
-            "nobody has noticed"
+            "the loss was not noticed"
         );
         bench.settle();
     }
@@ -188,7 +243,7 @@ fn a_silent_feed_is_replaced() {
     assert_eq!(bench.desk.lost, [0; 0]);
 }
 
-/// Nothing reaches the server for longer than the time limit: publications fail or are stored once.
+/// The server receives no data for longer than the time limit: publications fail or are stored once.
 #[test]
 fn a_stall_doubles_and_loses_nothing() {
     let server = Arc::new(Server::start(&[]));
@@ -216,6 +271,89 @@ fn a_stall_doubles_and_loses_nothing() {
     expected.extend((0..20).map(|number| number.to_string()));
     assert_eq!(bench.desk.texts(1), expected);
     assert_eq!((bench.desk.lost.len(), bench.failed), (0, 0));
+}
+
+/// A node on a server behind a relay, without patience for answers.
+fn impatient(relay: &Relay, server: &Arc<Server>) -> Bench<RemoteEngine> {
+    let mut keyspace = (*server.keyspace_by(relay.port)).clone();
+    keyspace.timeout = Duration::from_secs(1);
+    behind_with(Arc::new(keyspace), server)
+}
+
+/// A network that has held back publications of a lost connection brings them after their repetition.
+#[test]
+fn publications_that_arrive_behind_their_repetition_are_stored_once() {
+    let server = Arc::new(Server::start(&[]));
+    let relay = Relay::to(server.port());
+    let mut bench = impatient(&relay, &server);
+    bench.subscribe(1, None);
+    bench.publish_and_settle("a");
+    relay.hold();
+    for number in 0..20 {
+        bench.publish(&number.to_string());
+    }
+    bench.settle();
+    let mut expected = vec!["a".to_owned()];
+    expected.extend((0..20).map(|number| number.to_string()));
+    assert_eq!(bench.desk.texts(1), expected);
+    relay.release();
+    bench.settle();
+    bench.publish_and_settle("b");
+    expected.push("b".to_owned());
+    assert_eq!(bench.desk.texts(1), expected);
+    assert_eq!(server.cli(&["XLEN", "test:s:kept:1"]), "22");
+    assert_eq!((bench.desk.lost.len(), bench.failed), (0, 0));
+}
+
+/// The same of a removal: it removes nothing that was published after its repetition.
+#[test]
+fn a_removal_that_arrives_behind_its_repetition_removes_nothing() {
+    let server = Arc::new(Server::start(&[]));
+    let relay = Relay::to(server.port());
+    let mut bench = impatient(&relay, &server);
+    bench.subscribe(1, None);
+    bench.publish_and_settle("a");
+    relay.hold();
+    bench.ask(ChannelQuery::RemoveHistory);
+    bench.settle();
+    assert_eq!(server.cli(&["XLEN", "test:s:kept:1"]), "0");
+    bench.publish_and_settle("b");
+    relay.release();
+    assert_eq!(server.cli(&["XLEN", "test:s:kept:1"]), "1");
+}
+
+/// The same of members: one that has left does not come back.
+#[test]
+fn a_member_that_arrives_behind_its_repetition_is_gone() {
+    let server = Arc::new(Server::start(&[]));
+    let relay = Relay::to(server.port());
+    let mut bench = impatient(&relay, &server);
+    bench.enter(1, "ann");
+    relay.hold();
+    bench.enter(2, "ben");
+    assert_eq!(bench.presence(), (vec!["1".into(), "2".into()], (2, 2)));
+    bench.leave(2);
+    relay.release();
+    assert_eq!(bench.presence(), (vec!["1".into()], (1, 1)));
+}
+
+/// A publication that has begun an epoch, with an answer that was lost, is found there when it is repeated.
+#[test]
+fn the_first_publication_of_an_epoch_is_stored_once() {
+    let server = Arc::new(Server::start(&[]));
+    let relay = Relay::to(server.port());
+    let mut bench = impatient(&relay, &server);
+    bench.subscribe(1, None);
+    for text in ["a", "b", "c"] {
+        bench.publish_and_settle(text);
+    }
+    relay.silence_replies();
+    server.cli(&["FLUSHALL"]);
+    let after = bench.publish_and_settle("d").position.expect("it is kept");
+    assert_eq!(after.offset, 1);
+    assert_eq!(bench.desk.texts(1), ["a", "b", "c"]);
+    assert_eq!(server.cli(&["XLEN", "test:s:kept:1"]), "1");
+    assert_eq!((bench.desk.lost.len(), bench.failed), (1, 0));
 }
 
 fn refused(server: &Server, account: Option<(&str, &str)>) -> (CallErrorKind, String) {

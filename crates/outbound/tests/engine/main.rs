@@ -1,4 +1,4 @@
-//! What the contract of engines promises (`hub/src/engine.rs`), on the engine on Redis, with a real server.
+//! The contract of engines (`hub/src/engine.rs`) on the engine on Redis, with a real server.
 
 #[path = "../../../hub/tests/common/mod.rs"]
 mod common;
@@ -12,6 +12,8 @@ mod failover;
 mod faults;
 mod losses;
 mod members;
+#[path = "../../../../tests/ports.rs"]
+mod ports;
 mod relay;
 mod server;
 
@@ -46,7 +48,7 @@ thread_local! {
 /// After this time without an event nothing is on its way.
 const QUIET: Duration = Duration::from_millis(150);
 
-/// The same where an answer is known to be missing.
+/// The time limit for operations whose answer must be missing.
 const ANSWERED: Duration = Duration::from_secs(15);
 
 impl Driven for RemoteEngine {
@@ -57,7 +59,9 @@ impl Driven for RemoteEngine {
             let port = &mut world.as_mut().expect("a world").port;
             port.append(hub.engine().take_orders());
             port.flush();
-            let is_awaited = hub.engine().gauges().waiting > 0;
+            let joins = "subscriptions waiting for the engine";
+            let is_awaited = hub.engine().gauges().waiting > 0
+                || hub.pending_work().any(|(name, _)| name == joins);
             let within = if is_awaited { ANSWERED } else { QUIET };
             let begin = Instant::now();
             let mut events = Vec::new();

@@ -11,13 +11,13 @@ use veche_nodes::engine::peer::{LEASE_MS, LEASE_RENEWAL_MS, Order};
 use crate::server::Server;
 use crate::{WORLD, node};
 
-/// What a subscriber of the room has heard of this client.
+/// The events of this client that a subscriber of the room has received.
 fn heard(texts: &[&str], client: u32) -> Vec<String> {
     let of = |text: &&&str| text.ends_with(&format!(" {client}"));
     texts.iter().filter(of).map(ToString::to_string).collect()
 }
 
-/// Has a second node with a member end. Returns how long it takes until nothing of it is left.
+/// Ends a second node with a member. Returns the time until its members are removed.
 fn end_of_a_node(is_clean: bool) -> Duration {
     let server = Arc::new(Server::start(&[]));
     let mut bench = node(&server, 1);
@@ -37,7 +37,7 @@ fn end_of_a_node(is_clean: bool) -> Duration {
                 world.peers.flush();
                 thread::sleep(Duration::from_millis(200));
             }
-            // Without a word: its connections are cut.
+            // The node ends without leaving: its connections are cut.
         });
     });
     told.recv().expect("it has entered");
@@ -62,7 +62,7 @@ fn end_of_a_node(is_clean: bool) -> Duration {
 #[test]
 fn members_of_a_dead_node_leave_with_its_lease() {
     let gone = end_of_a_node(false);
-    assert!(gone < Duration::from_millis(LEASE_MS + 1_000), "{gone:?}");
+    assert!(gone < Duration::from_millis(LEASE_MS + 5_000), "{gone:?}");
     assert!(
         gone > Duration::from_millis(LEASE_MS - LEASE_RENEWAL_MS - 1_000),
         "{gone:?}"
@@ -72,7 +72,7 @@ fn members_of_a_dead_node_leave_with_its_lease() {
 #[test]
 fn members_of_a_node_that_leaves_are_gone_at_once() {
     let gone = end_of_a_node(true);
-    assert!(gone < Duration::from_millis(1_000), "{gone:?}");
+    assert!(gone < Duration::from_millis(LEASE_MS / 2), "{gone:?}");
 }
 
 /// A server that was emptied gets the members again with the next renewal of the lease.
@@ -85,7 +85,7 @@ fn members_come_back_to_an_emptied_server() {
     assert_eq!(bench.presence(), (Vec::new(), (0, 0)));
     let begin = Instant::now();
     while bench.presence().0.is_empty() {
-        let late = Duration::from_millis(2 * LEASE_RENEWAL_MS + 2_000);
+        let late = Duration::from_millis(2 * LEASE_RENEWAL_MS + 10_000);
         assert!(begin.elapsed() < late, "they stay away");
         bench.hub.maintain();
     }

@@ -1,4 +1,4 @@
-//! A relay between a node and its server that can stall what goes through it.
+//! A relay between a node and its server that can stall the traffic.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -8,22 +8,36 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 pub(crate) struct Relay {
     pub(crate) port: u16,
     pipes: Arc<Mutex<Vec<Arc<Pipe>>>>,
     is_stalled: Arc<AtomicBool>,
-    /// Connections so far.
+    /// Number of connections so far.
     pub(crate) count: Arc<AtomicU32>,
 }
 
-/// A connection.
+/// A connection through the relay.
 #[derive(Default)]
 struct Pipe {
-    /// It has subscribed to something.
+    /// The connection has subscribed to a channel.
     is_feed: AtomicBool,
+    /// It has carried orders for a channel of the tests.
+    has_orders: AtomicBool,
     /// Nothing reaches the node any more, and the connection stays.
     is_silent: AtomicBool,
+    /// What it carries waits.
+    is_held: AtomicBool,
+    /// The server has closed it, after everything that it has read was carried out.
+    has_ended: AtomicBool,
+}
+
+impl Pipe {
+    /// Whether it is the connection of a home of channels for its commands.
+    fn is_of_home(&self) -> bool {
+        self.has_orders.load(Ordering::Relaxed) && !self.is_feed.load(Ordering::Relaxed)
+    }
 }
 
 impl Relay {
@@ -61,11 +75,43 @@ impl Relay {
         relay
     }
 
-    /// Lets nothing more reach the node on the feeds that there are.
+    /// Stops all data to the node on the current feeds.
     pub(crate) fn silence_feeds(&self) {
         for pipe in self.pipes.lock().iter() {
             let is_feed = pipe.is_feed.load(Ordering::Relaxed);
             pipe.is_silent.store(is_feed, Ordering::Relaxed);
+        }
+    }
+
+    /// Lets no reply reach a home of channels on the connection for its commands.
+    pub(crate) fn silence_replies(&self) {
+        for pipe in self.pipes.lock().iter() {
+            pipe.is_silent.store(pipe.is_of_home(), Ordering::Relaxed);
+        }
+    }
+
+    /// Holds back what goes over the connection of a home of channels for its commands. Later connections are free.
+    pub(crate) fn hold(&self) {
+        for pipe in self.pipes.lock().iter() {
+            pipe.is_held.store(pipe.is_of_home(), Ordering::Relaxed);
+        }
+    }
+
+    /// Lets go on what was held back, and waits until the server has carried it out.
+    pub(crate) fn release(&self) {
+        let mut held = self.pipes.lock().clone();
+        held.retain(|pipe| pipe.is_held.swap(false, Ordering::Relaxed));
+        assert!(!held.is_empty(), "nothing was held");
+        let begin = Instant::now();
+        while !held
+            .iter()
+            .all(|pipe| pipe.has_ended.load(Ordering::Relaxed))
+        {
+            assert!(
+                begin.elapsed() < Duration::from_secs(60),
+                "the node uses a connection that was held"
+            );
+            thread::sleep(Duration::from_millis(5));
         }
     }
 
@@ -77,24 +123,27 @@ impl Relay {
 
 fn copy(mut from: TcpStream, mut to: TcpStream, pipe: &Pipe, is_stalled: &AtomicBool, is_up: bool) {
     let mut buffer = [0; 1 << 16];
+    let mut is_open = true;
     while let Ok(count) = from.read(&mut buffer) {
         if count == 0 {
             break;
         }
         let bytes = &buffer[..count];
-        if is_up && bytes.windows(9).any(|window| window == b"SUBSCRIBE") {
-            pipe.is_feed.store(true, Ordering::Relaxed);
+        if is_up {
+            let has = |text: &[u8]| bytes.windows(text.len()).any(|window| window == text);
+            pipe.is_feed.fetch_or(has(b"SUBSCRIBE"), Ordering::Relaxed);
+            let has_orders = has(b"kept:1") || has(b"room:1");
+            pipe.has_orders.fetch_or(has_orders, Ordering::Relaxed);
         }
-        while is_stalled.load(Ordering::Relaxed) {
+        while is_stalled.load(Ordering::Relaxed) || pipe.is_held.load(Ordering::Relaxed) {
             thread::sleep(Duration::from_millis(5));
         }
         if !is_up && pipe.is_silent.load(Ordering::Relaxed) {
             continue;
         }
-        if to.write_all(bytes).is_err() {
-            break;
-        }
+        // The rest is read even if nothing takes it: unread replies would reset the connection of the server.
+        is_open = is_open && to.write_all(bytes).is_ok();
     }
-    let _ = to.shutdown(Shutdown::Both);
-    let _ = from.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Write);
+    pipe.has_ended.fetch_or(!is_up, Ordering::Relaxed);
 }

@@ -1,6 +1,6 @@
 //! A Redis server of Debian's package, on a port and in a folder of its own.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -11,6 +11,8 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use veche_calls::redis::RedisDatabase;
 use veche_calls::{ServerAccount as Address, TlsMode};
+
+use crate::ports::free_address;
 
 pub(crate) struct Server {
     folder: PathBuf,
@@ -35,10 +37,9 @@ impl Server {
         let name = format!("veche-engine-{}-{count}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).expect("a folder");
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let server = Self {
             folder,
-            port: port.expect("a free port").port(),
+            port: free_address().port(),
             arguments: arguments.iter().map(ToString::to_string).collect(),
             child: Mutex::default(),
         };

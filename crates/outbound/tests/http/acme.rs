@@ -13,8 +13,8 @@ use crate::LONG;
 use crate::server::head;
 use crate::tls::Authority;
 
-/// Orders from an authority whose responses `answer` returns, given the request, such as `GET /dir`, and its own
-/// address.
+/// Orders from an authority whose responses are returned by `answer`, which gets the request, such as `GET /dir`, and
+/// the authority's address.
 fn order(
     test: &str,
     answer: impl Fn(&str, &str) -> Option<String> + Send + Sync + 'static,
@@ -105,7 +105,7 @@ fn a_directory_leads_to_https_and_nowhere_else() {
                 Some(said.clone())
             });
             let why = failed(ended);
-            let expected = format!("its {name} is no URL of https");
+            let expected = format!("its {name} is not an https URL");
             assert!(
                 matches!(&why, OrderError::Unreachable(why) if why.ends_with(&expected)),
                 "{bad:?}: {why:?}"
@@ -118,7 +118,7 @@ fn a_directory_leads_to_https_and_nowhere_else() {
         (asked == "POST /orders").then(|| say("201 Created", &location, &plain))
     }));
     assert!(
-        matches!(&why, OrderError::Unreachable(why) if why.ends_with("is no URL of https")),
+        matches!(&why, OrderError::Unreachable(why) if why.ends_with("is not an https URL")),
         "{why:?}"
     );
 }
@@ -146,7 +146,7 @@ fn waits_are_a_day_at_the_most() {
 }
 
 #[test]
-fn too_many_requests_are_that_whoever_says_so() {
+fn rate_limits_are_recognised_in_every_form() {
     let limited = |lines: &'static str, body: &'static str| {
         failed(order("acme-limited", move |asked, _| {
             (asked == "POST /orders").then(|| say("429 Too Many Requests", lines, body))

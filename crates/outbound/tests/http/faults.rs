@@ -22,11 +22,11 @@ fn a_dead_connection_is_never_handed_out() {
         sleep(Duration::from_millis(20));
         assert_eq!(server.accepted(), count);
     }
-    // Without a pause: whichever side is faster, idempotent requests are answered.
+    // The requests have no pause: whichever side is faster, idempotent requests are answered.
     for _ in 0..200 {
         assert_eq!(bench.text(get(&server.url("/"))), "once");
     }
-    // It closes just when the second request has arrived.
+    // The server closes the connection just when the second request has arrived.
     let server = Server::new(|mut stream, _| {
         head(&mut stream);
         let _ = stream.write_all(ok("first").as_bytes());
@@ -42,11 +42,11 @@ fn a_dead_connection_is_never_handed_out() {
     assert!(
         fault
             .words
-            .contains("closed the connection without an answer"),
+            .contains("closed the connection without a response"),
         "{fault:?}"
     );
     assert_eq!(server.accepted(), before);
-    // It sends an unrequested response.
+    // The server sends an unrequested response.
     let server = Server::new(|mut stream, _| {
         head(&mut stream);
         let _ = stream.write_all(format!("{}{}", ok("asked"), ok("unasked")).as_bytes());
@@ -69,7 +69,7 @@ fn servers_that_do_not_answer() {
     assert_eq!(fault.kind, CallErrorKind::Timeout);
     assert_eq!(
         fault.words,
-        format!("http: timeout after 0.2 s waiting for the answer of {at}")
+        format!("http: timeout after 0.2 s waiting for the response of {at}")
     );
     silent.until_empty();
 
@@ -85,7 +85,7 @@ fn servers_that_do_not_answer() {
     let fault = bench.fault(fetch);
     assert_eq!(fault.kind, CallErrorKind::Timeout);
     assert!(
-        fault.words.contains("0.2 s reading the answer of"),
+        fault.words.contains("0.2 s reading the response of"),
         "{fault:?}"
     );
     dripping.until_empty();
@@ -96,7 +96,7 @@ fn servers_that_do_not_answer() {
     assert!(
         fault
             .words
-            .contains("closed the connection without an answer"),
+            .contains("closed the connection without a response"),
         "{fault:?}"
     );
 
@@ -125,32 +125,38 @@ fn servers_that_do_not_answer() {
 }
 
 #[test]
-fn answers_that_are_none() {
+fn invalid_responses() {
     let mut bench = Bench::new();
     let long_head = format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "y".repeat(1 << 20));
     let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "x: y\r\n".repeat(5000));
     for (answer, words) in [
-        ("no http at all\r\n\r\n", "no answer of"),
-        ("HTTP/2 200\r\n\r\n", "no answer of"),
-        ("HTTP/1.1 200 OK\r\nbad header\r\n\r\n", "no answer of"),
-        ("HTTP/1.1 200 OK\r\na: b\0c\r\n\r\n", "no answer of"),
+        ("no http at all\r\n\r\n", "malformed response of"),
+        ("HTTP/2 200\r\n\r\n", "malformed response of"),
+        (
+            "HTTP/1.1 200 OK\r\nbad header\r\n\r\n",
+            "malformed response of",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\na: b\0c\r\n\r\n",
+            "malformed response of",
+        ),
         (
             "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",
-            "no answer of",
+            "malformed response of",
         ),
         (
             "HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\nab",
-            "no answer of",
+            "malformed response of",
         ),
         (
             "HTTP/1.1 101 Switching\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
             "switches to another protocol",
         ),
-        (&long_head, "no answer of"),
-        (&many, "no answer of"),
+        (&long_head, "malformed response of"),
+        (&many, "malformed response of"),
         (
             "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nshort",
-            "closed in the middle of the answer",
+            "closed in the middle of the response",
         ),
         (
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nab",
@@ -162,19 +168,19 @@ fn answers_that_are_none() {
         ),
         (
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\nab\r\n",
-            "has broken off",
+            "was interrupted",
         ),
         (
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nabcd\r\n0\r\n\r\n",
-            "has broken off",
+            "was interrupted",
         ),
         (
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nffffffffffffffffff\r\n",
-            "has broken off",
+            "was interrupted",
         ),
         (
             "HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-encoding: gzip\r\n\r\nabc",
-            "is gzip but is not",
+            "but is not gzip",
         ),
     ] {
         let server = Server::saying_once(answer);

@@ -21,7 +21,7 @@ use veche_outbound::{ClientKind, ClientMetrics, Outbound, Port};
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// One worker's port.
+/// The port of one worker, and the outcomes it received.
 struct Bench {
     outbound: Outbound,
     port: Port,
@@ -163,7 +163,7 @@ fn header<'a>(reply: &'a HttpReply, name: &str) -> Option<&'a str> {
 }
 
 #[test]
-fn a_request_is_what_was_asked_for() {
+fn a_request_has_the_configured_content() {
     let server = Server::new(|mut stream, _| {
         while let Some(request) = head(&mut stream) {
             let _ = stream.write_all(ok(&request).as_bytes());

@@ -35,7 +35,7 @@ fn there_are_never_more_connections_than_allowed() {
     let waits: u64 = figures.waits().iter().sum();
     assert!(waits >= 190 && figures.wait_us() > 0, "{figures:?}");
     assert_eq!(figures.waiting(), 0);
-    // Without a limit all run at once.
+    // Without a limit all calls run at once.
     let all: Vec<CallId> = (0..200)
         .map(|_| {
             bench.fetch(HttpRequest {
@@ -48,7 +48,7 @@ fn there_are_never_more_connections_than_allowed() {
 }
 
 #[test]
-fn who_waits_for_a_connection_too_long_is_told() {
+fn a_long_wait_for_a_connection_is_an_error() {
     let server = Server::new(|mut stream, _| until_gone(&mut stream));
     let mut bench = Bench::new();
     let limited = |timeout_ms| HttpRequest {
@@ -65,7 +65,7 @@ fn who_waits_for_a_connection_too_long_is_told() {
     );
     let fault = bench.outcome(first).expect_err("a timeout");
     assert!(
-        fault.words.contains("waiting for the answer of"),
+        fault.words.contains("waiting for the response of"),
         "{fault:?}"
     );
     server.until_empty();
@@ -73,7 +73,7 @@ fn who_waits_for_a_connection_too_long_is_told() {
 }
 
 #[test]
-fn what_is_cancelled_closes_its_connection() {
+fn a_cancelled_request_closes_its_connection() {
     let mut bench = Bench::new();
     let silent = Server::new(|mut stream, _| until_gone(&mut stream));
     let halfway = Server::new(|mut stream, _| {
@@ -135,7 +135,7 @@ fn streams() {
     assert!(
         fault
             .words
-            .contains("timeout after 1 s reading the answer of"),
+            .contains("timeout after 1 s reading the response of"),
         "{fault:?}"
     );
     assert_eq!(

@@ -86,7 +86,7 @@ impl Server {
         self.most.load(SeqCst)
     }
 
-    /// Waits until there is no connection.
+    /// Waits until all connections are closed.
     pub(crate) fn until_empty(&self) {
         for _ in 0..1000 {
             if self.open.load(SeqCst) == 0 {

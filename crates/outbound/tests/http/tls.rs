@@ -105,7 +105,9 @@ fn certificates_are_looked_at() {
         let fault = bench.fault(ask(server, host, trust));
         assert_eq!(fault.kind, CallErrorKind::Broken);
         assert!(
-            fault.words.contains(&format!("no TLS with {host}:")),
+            fault
+                .words
+                .contains(&format!("TLS handshake with {host} failed:")),
             "{fault:?}"
         );
         assert!(fault.words.contains(words), "{fault:?}");

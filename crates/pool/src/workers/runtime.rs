@@ -182,9 +182,10 @@ impl Runtime for Workers {
 
     fn turn(&mut self, now: Now) {
         self.take_mail(now);
+        self.links().for_each(Link::announce_orders);
         self.switch();
         if self.is_stopping && self.connections.is_empty() && self.in_hand.is_empty() {
-            // The last one has the processes end.
+            // The last reference ends the processes.
             self.newer = None;
             self.older.extend(self.link.take());
             self.older.clear();
@@ -192,7 +193,8 @@ impl Runtime for Workers {
     }
 
     fn deadline_ms(&self) -> u64 {
-        if self.links().any(|link| link.outlet.has_mail()) {
+        // Orders of a turn are announced by the next one at the latest.
+        if self.links().any(Link::has_news) {
             return 0;
         }
         let is_polled = self.wake.0.is_none() || self.newer.is_some();

@@ -3,7 +3,7 @@
 /// How two entity tags are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EtagComparison {
-    /// Neither may be weak: If-Match, If-Range.
+    /// Weak tags never match: If-Match, If-Range.
     Strong,
     /// Weakness does not matter: If-None-Match.
     Weak,

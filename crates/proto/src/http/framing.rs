@@ -76,7 +76,7 @@ impl FramingFields {
     ) -> Result<Framing, HttpError> {
         match (self.coding, self.length) {
             (None, None) => {
-                // RFC 1945 section 7.2.2: in 1.0 the length of such a body is unknown. In 1.1 it has none.
+                // RFC 1945 section 7.2.2: the length of the body is unknown in HTTP/1.0. In 1.1 there is no body.
                 if version == HttpVersion::Http10
                     && matches!(method, Method::Post | Method::Put | Method::Patch)
                 {

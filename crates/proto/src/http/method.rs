@@ -5,7 +5,7 @@
 pub enum Method<'b> {
     /// Transfer a representation of the target.
     Get,
-    /// As GET, without the body.
+    /// Like GET, without the body.
     Head,
     /// Process the request's body.
     Post,

@@ -53,7 +53,7 @@ pub fn parse_head<'b>(bytes: &'b [u8], limits: &HeadLimits) -> Result<Head<'b>, 
     }
     match parse_front(bytes, limits)? {
         Some((head, end)) if end == bytes.len() => Ok(head),
-        _ => Err(HttpError::bad("the head does not end where it should")),
+        _ => Err(HttpError::bad("bytes after the end of the head")),
     }
 }
 
@@ -111,7 +111,7 @@ fn parse_front<'b>(
     let mut fields = Fields::default();
     for (span, header) in spans.iter_mut().zip(request.headers.iter()) {
         let (name, value) = (header.name.as_bytes(), header.value);
-        // All four are below HEAD_BYTES_MAX.
+        // All four lengths are below HEAD_BYTES_MAX.
         *span = Span {
             name_at: place(name) as u16,
             name_len: name.len() as u16,
@@ -131,7 +131,7 @@ fn parse_front<'b>(
     if fields.host.is_none() && version == HttpVersion::Http11 {
         // RFC 9112 section 3.2: required even if the target contains the host.
         return Err(HttpError::bad(if has_authority {
-            "Host is missing beside the URL"
+            "Host is missing in a request with a full URL"
         } else {
             "Host is missing"
         }));
@@ -140,7 +140,7 @@ fn parse_front<'b>(
     if fields.expects_other && version == HttpVersion::Http11 {
         return Err(HttpError::new(
             Status::EXPECTATION_FAILED,
-            "only 100-continue can be expected",
+            "the only supported expectation is 100-continue",
         ));
     }
     let head = Head {
@@ -177,7 +177,7 @@ struct Fields<'b> {
 impl<'b> Fields<'b> {
     #[inline]
     fn take(&mut self, name: &'b [u8], value: &'b [u8]) -> Result<(), HttpError> {
-        // The length is compared first, since most headers are none of these.
+        // The length is compared first, since most headers match none of these.
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"host") => self.host(value),
             6 if name.eq_ignore_ascii_case(b"expect") => {

@@ -12,11 +12,11 @@ pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// How a response's body is delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseBody {
-    /// By its length in bytes. HEAD responses announce it and send nothing.
+    /// The length in bytes. HEAD responses announce it and send no body.
     Sized(u64),
     /// By an empty chunk, with [`write_chunk`] and [`finish_chunks`].
     Chunked,
-    /// By closing the connection: streams to HTTP/1.0.
+    /// The body ends when the connection is closed: streams to HTTP/1.0.
     UntilClose,
 }
 
@@ -175,7 +175,7 @@ pub fn check_header(name: &str, value: &[u8]) -> Result<(), InvalidHeader> {
     {
         return Err(InvalidHeader::Reserved);
     }
-    // Without early exit, so that it is vectorised.
+    // No early exit, so that the loop is vectorised.
     match value
         .iter()
         .fold(true, |all, &byte| all & is_value_byte(byte))

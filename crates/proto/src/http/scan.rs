@@ -15,8 +15,8 @@ const REQUEST_LINE_EXTRA_BYTES: usize = METHOD_BYTES_MAX + "  HTTP/1.1".len();
 /// Finds the end of a request's head. Remembers how far it scanned, so a head that arrives byte by byte costs no more
 /// in total than a complete one. One per connection while it waits for a head; use `default()` for the next request.
 ///
-/// It refuses early what can't become a request: a bare LF, a first line without a version (HTTP/0.9), bytes that begin
-/// no method (TLS on a plain port), anything too long. What it accepts still has to be parsed.
+/// Input that can't become a request is refused early: a bare LF, a first line without a version (HTTP/0.9), bytes that
+/// don't begin a method (TLS on a plain port), an overlong line or head. Accepted input still has to be parsed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeadScan {
     /// Number of bytes already scanned.
@@ -100,10 +100,10 @@ impl HeadScan {
     }
 }
 
-/// Checks what is known of a request line before its end, so that splits do not affect the result.
+/// Checks the incomplete request line as far as received, so that splits do not affect the result.
 fn check_request_start(line: &[u8], limits: &HeadLimits) -> Result<(), HttpError> {
     if !line.first().copied().is_some_and(is_token_byte) {
-        return Err(HttpError::bad("this is not HTTP"));
+        return Err(HttpError::bad("not an HTTP request"));
     }
     if line.strip_suffix(b"\r").unwrap_or(line).len()
         > limits.target_bytes_max + REQUEST_LINE_EXTRA_BYTES
@@ -129,7 +129,7 @@ fn check_request_line(line: &[u8]) -> Result<(), HttpError> {
 pub(super) fn refuse_request_line(line: &[u8]) -> HttpError {
     const NO_VERSION: HttpError = HttpError::new(
         Status::VERSION_NOT_SUPPORTED,
-        "HTTP/1.1 or HTTP/1.0 is needed",
+        "HTTP/1.1 or HTTP/1.0 is required",
     );
     let mut parts = line.split(|&byte| byte == b' ');
     let is_method = parts

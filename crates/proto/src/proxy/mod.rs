@@ -17,7 +17,7 @@ pub use v2::HEADER_BYTES_MAX as V2_BYTES_MAX;
 /// A complete PROXY header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProxyHeader {
-    /// Its length in bytes; the client's data follows.
+    /// The length of the header in bytes; the client's data follows.
     pub length: usize,
     /// The client. `None`: the proxy itself (`LOCAL`, such as its health checks), or a peer without an IP address
     /// (`UNKNOWN`, a Unix socket): then only the transport's address is known.
@@ -27,13 +27,13 @@ pub struct ProxyHeader {
 /// Why input is not a PROXY header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyHeaderError {
-    /// It does not begin like a header: the peer does not use the PROXY protocol.
+    /// The input does not begin like a header: the peer does not use the PROXY protocol.
     #[error("no PROXY header")]
     Missing,
-    /// It begins like a header and violates the format.
+    /// The input begins like a header but violates the format.
     #[error("malformed PROXY header")]
     Broken,
-    /// It is longer than [`V1_BYTES_MAX`] or [`V2_BYTES_MAX`].
+    /// The header is longer than [`V1_BYTES_MAX`] or [`V2_BYTES_MAX`].
     #[error("the PROXY header is too long")]
     TooLong,
 }

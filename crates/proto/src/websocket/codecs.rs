@@ -51,7 +51,7 @@ pub struct Codecs {
     compressed: Vec<u8>,
     #[expect(
         clippy::vec_box,
-        reason = "decoders hold boxes, and take these as they are"
+        reason = "decoders hold boxes, and take codecs as they are"
     )]
     spare: Vec<Box<Partial>>,
     inflate: Option<Box<Decompress>>,
@@ -123,7 +123,7 @@ impl Codecs {
     /// Compresses `data` for a receiver that last inflated `window`, and lends the result. `window` has at most
     /// [`KEPT_WINDOW_BITS_MAX`].
     pub(super) fn deflate_after(&mut self, window: &[u8], data: &[u8], window_bits: u8) -> &[u8] {
-        // The stream's window is no larger than what is kept, so it can't refer to data before `window` even if it has
+        // The stream's window is no larger than the kept data, so it can't refer to data before `window` even if it has
         // seen more. It can therefore be reused by any connection whose last bytes are equal.
         let bits = window_bits.min(KEPT_WINDOW_BITS_MAX);
         self.deflate(window, data, bits);
@@ -227,7 +227,7 @@ impl Deflater {
         self.seen.clear();
         if !window.is_empty() {
             let primed = self.stream.set_dictionary(window);
-            debug_assert!(primed.is_ok(), "a raw stream takes any dictionary");
+            debug_assert!(primed.is_ok(), "a raw stream accepts any dictionary");
             self.seen.extend_from_slice(window);
         }
     }
@@ -243,7 +243,7 @@ fn compress(deflate: &mut Compress, mut data: &[u8], out: &mut Vec<u8>) {
         let status = deflate.compress_vec(data, out, FlushCompress::Sync);
         debug_assert!(
             matches!(status, Ok(Status::Ok | Status::BufError)),
-            "a deflater takes any input"
+            "a deflater accepts any input"
         );
         data = &data[(deflate.total_in() - before) as usize..];
         // Remaining capacity shows that the flush is complete.
@@ -252,7 +252,7 @@ fn compress(deflate: &mut Compress, mut data: &[u8], out: &mut Vec<u8>) {
         }
     }
     debug_assert!(data.is_empty());
-    debug_assert!(out.ends_with(&TAIL), "there was something to flush");
+    debug_assert!(out.ends_with(&TAIL), "there was data to flush");
     out.truncate(out.len() - TAIL.len());
 }
 

@@ -22,7 +22,7 @@ pub enum FrameEvent<'a> {
         /// The payload. Mutable, so that it can be masked or changed in place.
         data: &'a mut [u8],
     },
-    /// To be answered by a pong with the same payload, at most 125 bytes.
+    /// A ping, which requires a pong with the same payload of at most 125 bytes.
     Ping(&'a [u8]),
     /// The answer to a ping, or unsolicited.
     Pong(&'a [u8]),
@@ -280,7 +280,7 @@ impl Decoder {
                 none => none.insert(Box::new(DeflateContext::new(None))),
             };
             let kept = context.push(codecs.message(), agreed.peer_window_bytes(self.role));
-            debug_assert!(kept, "its room is reserved, or not limited");
+            debug_assert!(kept, "its memory is reserved, or not limited");
         }
         if kind == MessageKind::Text {
             utf8::check(codecs.message())

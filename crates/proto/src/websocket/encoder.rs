@@ -52,9 +52,9 @@ pub fn encode_close(out: &mut Vec<u8>, code: Option<u16>, reason: &str, mask: Op
 /// The position of a part in its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentFlags {
-    /// It is the first part.
+    /// Whether this is the first part.
     pub is_first: bool,
-    /// It is the last part.
+    /// Whether this is the last part.
     pub is_last: bool,
 }
 

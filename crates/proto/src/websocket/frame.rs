@@ -25,7 +25,7 @@ pub enum Opcode {
     Binary = 2,
     /// The last frame of its direction.
     Close = 8,
-    /// To be answered by a pong with the same payload.
+    /// A pong with the same payload has to answer it.
     Ping = 9,
     /// The answer to a ping, or unsolicited.
     Pong = 10,

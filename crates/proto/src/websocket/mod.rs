@@ -48,7 +48,7 @@ pub const INFLATE_FREE_BYTES: usize = 1 << 20;
 pub struct MessageLimits {
     /// Bytes of one inflated message, over all its fragments.
     pub message_bytes_max: usize,
-    /// Frames of one message, including empty ones, which cost work as well.
+    /// Maximum number of frames of one message, including empty ones, which cost work as well.
     pub fragments_max: u32,
     /// Maximum compression ratio of messages that inflate to more than [`INFLATE_FREE_BYTES`]; 0: limited by
     /// `message_bytes_max` only. DEFLATE itself reaches at most about 1,030.

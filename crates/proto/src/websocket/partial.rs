@@ -111,7 +111,7 @@ impl Partial {
         }
     }
 
-    /// Returns whether nothing is in progress.
+    /// Returns whether no message is in progress.
     pub(super) fn is_idle(&self) -> bool {
         self.message.is_none() && self.frame.is_none() && self.header.is_empty()
     }
@@ -213,7 +213,7 @@ impl Partial {
     fn append(&mut self, payload: &[u8], frame: &Frame) -> Result<(), ProtocolError> {
         let length = self.data.len() + payload.len();
         if length > self.data.capacity() {
-            // Twice what was received, but no more than the message is known to need.
+            // Twice the received length, but no more than the message needs.
             let needed = usize::try_from(frame.remaining)
                 .map_or(usize::MAX, |rest| length.saturating_add(rest));
             let doubled = (length * 2).max(DATA_BYTES_MIN);

@@ -37,7 +37,7 @@ pub trait CallBridge {
 
 /// The limit of effects in one turn is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("too much is sent at once")]
+#[error("too much data is sent at once")]
 pub struct EffectsFull;
 
 /// Converts what handlers request into effects.
@@ -83,7 +83,7 @@ impl EffectBuilder {
         into: &mut Effects,
     ) -> Result<bool, EffectsFull> {
         let effect = match call.request {
-            // The runtime knows the one, and the pools of the other.
+            // The runtime handles the first kind, its pools the second.
             CallRequest::Connection { .. } | CallRequest::Outside(_) => return Ok(false),
             CallRequest::Api { method, body } => Effect::Command {
                 method: method.into_owned(),
@@ -138,7 +138,7 @@ impl EffectBuilder {
         Ok(true)
     }
 
-    /// Returns the connection that is meant, if it belongs to this worker.
+    /// Returns the addressed connection, if it belongs to this worker.
     fn local_connection(self, place: Option<WorkerConnection>) -> Option<ConnectionId> {
         let place = self.place(place)?;
         (place.worker == self.worker).then_some(id_of(place))

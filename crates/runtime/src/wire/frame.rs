@@ -46,7 +46,7 @@ pub enum FrameError {
     #[error("a frame without a head")]
     NoHead,
     /// The head exceeds the limit: the limits differ, or the stream is out of step.
-    #[error("a head of {bytes} bytes: at most {max} are taken")]
+    #[error("a head of {bytes} bytes: at most {max} are allowed")]
     HeadTooLong {
         /// The length in the frame.
         bytes: u32,
@@ -54,7 +54,7 @@ pub enum FrameError {
         max: usize,
     },
     /// The payload exceeds the limit.
-    #[error("a payload of {bytes} bytes: at most {max} are taken")]
+    #[error("a payload of {bytes} bytes: at most {max} are allowed")]
     PayloadTooLong {
         /// The length in the frame.
         bytes: u32,

@@ -29,7 +29,7 @@ pub enum FromWorker<'a> {
     Handled(HandlerOutput<'a>),
     /// A call of a handler.
     Call(WorkerCall<'a>),
-    /// The result of a call is no longer needed.
+    /// Cancels a call whose result is no longer needed.
     Cancel(u64),
 }
 
@@ -40,7 +40,7 @@ pub struct HandlerOutput<'a> {
     pub event: Option<u64>,
     /// The effects in order. Without a connection id, an effect applies to the event's connection.
     pub effects: Vec<WorkerEffect<'a>>,
-    /// How the handler ended, if it has.
+    /// The end of the handler, if it has ended.
     pub end: Option<HandlerEnd<'a>>,
 }
 
@@ -231,13 +231,13 @@ const CHANNEL_BYTES_MAX: usize = 255;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct MalformedFrame {
-    /// What the violation ends.
+    /// The scope that the violation ends.
     pub scope: ErrorScope,
     /// A description for the log.
     pub message: String,
 }
 
-/// What a malformed frame ends.
+/// The scope that a malformed frame ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorScope {
     /// The connection to the worker process.
@@ -264,7 +264,7 @@ impl<'a> FromWorker<'a> {
     /// Parses a frame. `event` returns the event that an id belongs to; `None` if the worker is not processing it.
     ///
     /// # Errors
-    /// The frame is malformed; the error's scope says what that ends.
+    /// The frame is malformed; the error has the scope that this ends.
     pub fn read(
         frame: Frame<'a>,
         event: impl Fn(u64) -> Option<EventName>,
@@ -278,7 +278,9 @@ impl<'a> FromWorker<'a> {
                     Some(id) => match event(id) {
                         Some(name) => Some((id, name)),
                         None => {
-                            return Err(ErrorScope::Worker.with(format!("no event {id} in hand")));
+                            return Err(
+                                ErrorScope::Worker.with(format!("the process has no event {id}"))
+                            );
                         }
                     },
                     None if is_end => {
@@ -300,7 +302,7 @@ impl<'a> FromWorker<'a> {
                 let head: CallHead<'a> = json(frame, scope)?;
                 let event = match head.event {
                     Some(id) => match event(id) {
-                        None => return Err(scope.with(format!("no event {id} in hand"))),
+                        None => return Err(scope.with(format!("the process has no event {id}"))),
                         name => name,
                     },
                     None => None,
@@ -343,8 +345,8 @@ fn handled<'a>(
     let ended = event.filter(|_| is_end);
     let end = match (ended, head.failed, head.reply) {
         (None, None, None) => None,
-        (None, ..) => return Err("only an answer has a reply, or has failed".to_owned()),
-        (Some(_), Some(_), Some(_)) => return Err("a reply of a handler that failed".to_owned()),
+        (None, ..) => return Err("only an answer can have a reply or be failed".to_owned()),
+        (Some(_), Some(_), Some(_)) => return Err("a reply together with a failure".to_owned()),
         (Some(_), Some(text), None) => Some(HandlerEnd::Failed(text)),
         (Some(event), None, reply) => Some(end(event, reply, &parts)?),
     };
@@ -363,7 +365,7 @@ fn effect<'a>(
     let place = || place(head.connection.as_deref(), event);
     let responds = || match event {
         Some(EventName::Request) => Ok(()),
-        _ => Err("only a handler of a request responds in parts"),
+        _ => Err("only a handler of a request can respond in parts"),
     };
     let kind = head
         .data_kind
@@ -379,7 +381,7 @@ fn effect<'a>(
             let kind = match kind {
                 PayloadKind::Text => MessageKind::Text,
                 PayloadKind::Binary => MessageKind::Binary,
-                PayloadKind::Json => return Err("a message is text or binary".to_owned()),
+                PayloadKind::Json => return Err("a message must be text or binary".to_owned()),
             };
             let to = place()?;
             WorkerEffect::Send { to, kind, data }
@@ -407,7 +409,7 @@ fn effect<'a>(
         "close" => {
             let code = head.code.unwrap_or(CloseCode::Normal.code());
             if !is_close_code(code.into()) {
-                return Err(format!("no code to close with: {code}"));
+                return Err(format!("invalid close code: {code}"));
             }
             let reason = head.reason.unwrap_or_default();
             if reason.len() > REASON_BYTES_MAX {
@@ -454,7 +456,7 @@ fn effect<'a>(
 fn written<'a>(number: Option<u32>, parts: &PayloadParts<'a>) -> Result<&'a [u8], String> {
     let data = parts.get(number.ok_or("no data")?)?;
     match data {
-        [] => Err("a part of a response is not empty".to_owned()),
+        [] => Err("a part of a response can't be empty".to_owned()),
         data => Ok(data),
     }
 }
@@ -464,7 +466,7 @@ fn channel(channel: Option<Cow<'_, str>>) -> Result<Cow<'_, str>, String> {
     match channel {
         None => Err("no channel".to_owned()),
         Some(name) if name.starts_with('#') => {
-            Err("a channel that begins with # is a user's: push reaches it".to_owned())
+            Err("channels that begin with # are personal: use push".to_owned())
         }
         Some(name) => checked(name),
     }
@@ -475,7 +477,9 @@ fn checked(name: Cow<'_, str>) -> Result<Cow<'_, str>, String> {
         && !name.bytes().any(|byte| byte.is_ascii_control());
     match is_good {
         true => Ok(name),
-        false => Err("a channel has 1 to 255 bytes without control characters".to_owned()),
+        false => {
+            Err("a channel name must have 1 to 255 bytes without control characters".to_owned())
+        }
     }
 }
 
@@ -490,7 +494,7 @@ fn place(
         None => Err("no connection".to_owned()),
         Some(id) => match id.parse() {
             Ok(place) => Ok(Some(place)),
-            Err(_) => Err(format!("no id of a connection: {id:?}")),
+            Err(_) => Err(format!("invalid connection id: {id:?}")),
         },
     }
 }
@@ -498,7 +502,7 @@ fn place(
 fn status(status: Option<u16>, min: u16) -> Result<u16, String> {
     match status.unwrap_or(200) {
         status if (min..600).contains(&status) => Ok(status),
-        status => Err(format!("no status from {min} to 599: {status}")),
+        status => Err(format!("the status must be from {min} to 599: {status}")),
     }
 }
 
@@ -536,7 +540,7 @@ fn end<'a>(
                 let headers = headers(reply.headers)?;
                 Ok(match reply.file {
                     Some(path) if !is_file_path(&path) => {
-                        return Err(format!("no path of a file: {path:?}"));
+                        return Err(format!("invalid file path: {path:?}"));
                     }
                     Some(path) => HandlerEnd::File {
                         status,
@@ -553,7 +557,7 @@ fn end<'a>(
         },
         EventName::Start | EventName::Stop | EventName::Message | EventName::Close => match reply {
             None => Ok(HandlerEnd::Done),
-            Some(_) => Err("a reply to an event that has none".to_owned()),
+            Some(_) => Err("a reply to an event without replies".to_owned()),
         },
         EventName::ClientMessage | EventName::Disconnect if reply.is_none() => Ok(
             HandlerEnd::Hook(Box::new(HookResponse::Granted(Box::default()))),
@@ -579,9 +583,9 @@ fn hook_response(reply: ReplyHead<'_>, parts: &PayloadParts<'_>) -> Result<HookR
                 reason: end.reason.into_owned(),
             })
         }
-        (None, Some(_), None) => Err("an error has a code from 1".to_owned()),
+        (None, Some(_), None) => Err("an error code must be at least 1".to_owned()),
         (None, None, Some(_)) => Err("a disconnect code must be from 3000 to 4999".to_owned()),
-        _ => Err("a reply has one of result, error and disconnect".to_owned()),
+        _ => Err("a reply must have one of result, error and disconnect".to_owned()),
     }
 }
 
@@ -622,7 +626,7 @@ fn blob(
     match kind {
         PayloadKind::Json => Ok(Some(Blob::Json(bytes))),
         PayloadKind::Binary => Ok(Some(Blob::Bytes(bytes))),
-        PayloadKind::Text => Err("data of a grant is json or binary".to_owned()),
+        PayloadKind::Text => Err("data of a grant must be json or binary".to_owned()),
     }
 }
 
@@ -665,8 +669,8 @@ fn call<'a>(
         "part" if event == Some(EventName::Request) => CallRequest::Part {
             data: written(head.data, &parts)?,
         },
-        "part" => return Err("only a handler of a request responds in parts".to_owned()),
-        other => return Err(format!("there is no call {other:?}")),
+        "part" => return Err("only a handler of a request can respond in parts".to_owned()),
+        other => return Err(format!("unknown call {other:?}")),
     };
     Ok(WorkerCall {
         id: head.id,

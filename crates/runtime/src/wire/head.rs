@@ -323,7 +323,7 @@ pub struct EventHead<'a> {
     /// The token sent with the command.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Cow<'a, str>>,
-    /// Channels that a reconnecting client says it was subscribed to.
+    /// Channels that a reconnecting client claims to have been subscribed to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub channels: Vec<Cow<'a, str>>,
     /// The close code of a connection.
@@ -434,7 +434,7 @@ pub struct ReplyHead<'a> {
     /// The subprotocol of an accepted handshake.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Cow<'a, str>>,
-    /// What a hook grants.
+    /// The grant of a hook.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub result: Option<GrantHead<'a>>,
     /// The error that a hook returns instead of a grant.
@@ -576,7 +576,7 @@ pub struct CallHead<'a> {
     /// Names and values of the request's headers.
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-    /// The longest that it may take, in seconds.
+    /// The time limit in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
     /// The part with a body, or with values.
@@ -631,10 +631,10 @@ pub struct ResultHead<'a> {
     /// The status of an HTTP response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Its headers, with names in lower case.
+    /// The headers, with names in lower case.
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-    /// The address that it came from after all redirects.
+    /// The final address after all redirects.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub url: Option<Cow<'a, str>>,
     /// The part with a body, or with values.

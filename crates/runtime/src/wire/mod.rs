@@ -25,7 +25,7 @@ pub use from_worker::{
 };
 pub use head::*;
 pub use hello::AppDescription;
-pub use outside::{Outside, Pools};
+pub use outside::Outside;
 pub use to_worker::{EventConnection, OutgoingEvent, ToWorker, part};
 
 /// The version of the protocol that this code implements.

@@ -1,14 +1,13 @@
 //! Calls of workers to servers outside: HTTP by address, databases by the names of their pools.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::time::Duration;
 
-use veche_calls::mysql::{Database, MysqlAction, MysqlReply, MysqlValue, ResultMode, Rows};
-use veche_calls::redis::{Fate, RedisAction, RedisCommand, RedisDatabase, RedisReply};
+use veche_calls::mysql::{MysqlAction, MysqlReply, MysqlValue, ResultMode, Rows};
+use veche_calls::redis::{Fate, RedisAction, RedisCommand, RedisReply};
 use veche_calls::{
-    Call, CallError, CallErrorKind, CertificateTrust, HttpCall, HttpReply, HttpRequest, MysqlCall,
-    RedisCall, Reply, ReplyBody,
+    Call, CallError, CallErrorKind, CertificateTrust, Databases, HttpCall, HttpReply, HttpRequest,
+    MysqlCall, RedisCall, Reply, ReplyBody,
 };
 
 use super::frame::Limits;
@@ -50,15 +49,6 @@ pub enum Outside<'a> {
     },
 }
 
-/// The databases of a configuration, by name.
-pub trait Pools {
-    /// Returns the MySQL or MariaDB database of that name.
-    fn mysql(&self, name: &str) -> Option<Arc<Database>>;
-
-    /// Returns the Redis database of that name.
-    fn redis(&self, name: &str) -> Option<Arc<RedisDatabase>>;
-}
-
 impl<'a> Outside<'a> {
     /// Reads a call; `None`: it is of another kind.
     pub(super) fn read(
@@ -73,13 +63,17 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Returns the call as the outbound side performs it.
+    /// Returns the call for the outbound side.
     ///
     /// # Errors
-    /// There is no such pool, or the command is none that connections can share.
-    pub fn call(self, pools: &impl Pools) -> Result<Call, CallError> {
+    /// There is no such database, or the command is not one that connections can share.
+    pub fn call(self, databases: &Databases) -> Result<Call, CallError> {
         let invalid = |words: String| CallError::new(CallErrorKind::Invalid, words);
-        let unknown = |name: &str| invalid(format!("there is no pool {name:?} of this kind"));
+        let unknown = |kind: &str, name: &str| {
+            invalid(format!(
+                "the configuration has no {kind} [[database]] named {name:?}"
+            ))
+        };
         match self {
             Self::Http(fetch) => Ok(Call::Http(HttpCall::Fetch(fetch))),
             Self::Mysql {
@@ -88,7 +82,8 @@ impl<'a> Outside<'a> {
                 values,
                 wanted,
             } => Ok(Call::Mysql(MysqlCall {
-                database: pools.mysql(&database).ok_or_else(|| unknown(&database))?,
+                database: (databases.mysql.get(&*database).cloned())
+                    .ok_or_else(|| unknown("MySQL", &database))?,
                 action: MysqlAction::Run {
                     within: None,
                     sql: sql.into_owned(),
@@ -108,7 +103,8 @@ impl<'a> Outside<'a> {
                         )));
                     }
                 };
-                let keyspace = pools.redis(&database).ok_or_else(|| unknown(&database))?;
+                let keyspace = databases.redis.get(&*database).cloned();
+                let keyspace = keyspace.ok_or_else(|| unknown("Redis", &database))?;
                 Ok(Call::Redis(RedisCall { keyspace, action }))
             }
         }
@@ -145,7 +141,7 @@ fn http<'a>(head: &mut CallHead<'a>, parts: &PayloadParts<'a>) -> Result<HttpReq
     let timeout = head.timeout.unwrap_or(TIMEOUT_S);
     if !(timeout > 0.0 && timeout <= TIMEOUT_MAX_S) {
         return Err(format!(
-            "timeout: more than 0 and at most {TIMEOUT_MAX_S} seconds"
+            "timeout: must be more than 0 and at most {TIMEOUT_MAX_S} seconds"
         ));
     }
     Ok(HttpRequest {
@@ -189,7 +185,7 @@ fn command<'a>(head: &mut CallHead<'a>, parts: &PayloadParts<'a>) -> Result<Outs
             MysqlValue::Number(number) if number.is_finite() && !command.is_empty() => {
                 command.push(number.to_string().as_bytes());
             }
-            _ => return Err("a command consists of its name, bytes and numbers".to_owned()),
+            _ => return Err("a command must consist of its name, bytes and numbers".to_owned()),
         }
     }
     if command.is_empty() {

@@ -52,7 +52,7 @@ impl<'a> PayloadParts<'a> {
                 let has_lines = part.iter().any(|byte| matches!(byte, b'\n' | b'\r'));
                 let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(part).is_ok();
                 if has_lines || !is_json {
-                    return Err("data that is not one JSON value in one line".to_owned());
+                    return Err("data that is not a single JSON value on one line".to_owned());
                 }
             }
         }
@@ -66,6 +66,6 @@ pub(super) fn data_kind(name: &str) -> Result<PayloadKind, String> {
         "text" => Ok(PayloadKind::Text),
         "binary" => Ok(PayloadKind::Binary),
         "json" => Ok(PayloadKind::Json),
-        other => Err(format!("no kind of data {other:?}")),
+        other => Err(format!("unknown kind of data {other:?}")),
     }
 }

@@ -3,12 +3,12 @@
 use veche_calls::mysql::MysqlValue;
 use veche_calls::redis::RedisValue;
 
-/// What a value is. The reference page has the same table.
+/// The type of a value. The reference page has the same table.
 mod tag {
     pub(super) const NULL: u8 = 0;
     pub(super) const FALSE: u8 = 1;
     pub(super) const TRUE: u8 = 2;
-    /// Behind it 8 bytes: a 64-bit float, the least significant byte first.
+    /// Followed by 8 bytes: a 64-bit float, least significant byte first.
     pub(super) const NUMBER: u8 = 3;
     /// Behind it the length in 4 bytes, and the bytes.
     pub(super) const BYTES: u8 = 4;
@@ -16,7 +16,7 @@ mod tag {
     pub(super) const LIST: u8 = 5;
     /// The same, with a key before each value.
     pub(super) const MAP: u8 = 6;
-    /// As bytes: why one of several commands has failed.
+    /// Like bytes: the reason why one of several commands has failed.
     pub(super) const ERROR: u8 = 7;
 }
 
@@ -74,7 +74,7 @@ fn put_count(into: &mut Vec<u8>, tag: u8, count: usize) {
     into.extend_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
 }
 
-/// Reads the values of a statement or the words of a command, which are no lists and maps.
+/// Reads the values of a statement or the words of a command, which are scalars.
 pub(super) fn read(mut bytes: &[u8]) -> Result<Vec<MysqlValue>, String> {
     let mut values = Vec::new();
     while let Some((&tag, rest)) = bytes.split_first() {
@@ -82,18 +82,16 @@ pub(super) fn read(mut bytes: &[u8]) -> Result<Vec<MysqlValue>, String> {
             tag::NULL => (MysqlValue::Null, rest),
             tag::FALSE | tag::TRUE => (MysqlValue::Boolean(tag == tag::TRUE), rest),
             tag::NUMBER => {
-                let (number, rest) = rest.split_first_chunk().ok_or("a value that is cut off")?;
+                let (number, rest) = rest.split_first_chunk().ok_or("a truncated value")?;
                 (MysqlValue::Number(f64::from_le_bytes(*number)), rest)
             }
             tag::BYTES => {
-                let (length, rest) = rest.split_first_chunk().ok_or("a value that is cut off")?;
+                let (length, rest) = rest.split_first_chunk().ok_or("a truncated value")?;
                 let length = u32::from_le_bytes(*length) as usize;
-                let (bytes, rest) = rest
-                    .split_at_checked(length)
-                    .ok_or("a value that is cut off")?;
+                let (bytes, rest) = rest.split_at_checked(length).ok_or("a truncated value")?;
                 (MysqlValue::Bytes(bytes.to_vec()), rest)
             }
-            other => return Err(format!("a value of kind {other}")),
+            other => return Err(format!("a value of unknown type {other}")),
         };
         values.push(value);
         bytes = rest;

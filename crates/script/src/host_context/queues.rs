@@ -15,7 +15,7 @@ use veche_runtime::Token;
 pub(crate) struct QueueWaits {
     bell: Arc<Notifier>,
     waits: RefCell<HashMap<Token, Wait>>,
-    /// Signalled waits that their VM has not taken.
+    /// Signalled waits that the VM has not handled yet.
     rung: RefCell<Vec<Token>>,
 }
 
@@ -75,7 +75,7 @@ impl QueueWaits {
         self.bell.has_notified()
     }
 
-    /// Takes the signalled waits that belong to the calling VM, as told by `is_waiting`.
+    /// Takes the signalled waits that belong to the calling VM, according to `is_waiting`.
     pub(crate) fn take_signals(&self, is_waiting: impl Fn(Token) -> bool) -> Vec<Token> {
         let mut rung = self.rung.borrow_mut();
         if self.bell.has_notified() {

@@ -115,7 +115,7 @@ impl OpenRequests {
         Some(BodyWrite { to, is_much })
     }
 
-    /// Takes an unanswered request, which completes it; `None` if it is already completed.
+    /// Removes and returns an unanswered request, which completes it; `None` if it is already completed.
     pub(crate) fn take(&mut self, number: u64) -> Option<(ConnectionId, Box<Request>)> {
         let RequestHandle { id, request, .. } = self.slot(number)?.take()?;
         self.free.push((number & ((1 << PLACE_BITS) - 1)) as u32);

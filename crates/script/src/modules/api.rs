@@ -69,7 +69,7 @@ fn begin(desk: &HostContext, method: &str, body: &[u8]) -> mlua::Result<f64> {
     let token = desk.command(method.to_owned(), body);
     let full = || {
         tagged(
-            "too much is sent at once: wait between messages",
+            "too much data is sent at once: wait between messages",
             FULL,
             None,
         )
@@ -137,7 +137,7 @@ fn publication(lua: &Lua, arguments: &Arguments, field: &str) -> mlua::Result<Ta
             object.raw_set("binary", super::base64::standard(&data))?;
         }
         (Value::Table(_), Some(b"binary")) => {
-            return Err(arguments.bad(2, "a table is published as JSON, which is text"));
+            return Err(arguments.bad(2, "a table can only be published as text (JSON)"));
         }
         (Value::String(_) | Value::Table(_), None | Some(b"text")) => {
             object.raw_set("data", data)?;

@@ -64,7 +64,7 @@ pub(super) fn module(lua: &Lua) -> mlua::Result<Table> {
             if text.len() > TEXT_BYTES_MAX {
                 return Err(fault(format!("{function}: the text is longer than 16 MiB")));
             }
-            // Such texts come from clients, so an invalid one is not an error of the script.
+            // Such texts come from clients, so an invalid one is not a script error.
             Ok(match decode_in_parts(&engine, &text)? {
                 Ok(data) => (Value::String(lua.create_string(data)?), None),
                 Err(error) => (Value::Nil, Some(error.to_string())),

@@ -17,7 +17,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
     let own = Rc::clone(desk);
     let outcome = lua.create_function(move |lua, token: f64| {
         let outcome = own.take_outcome(Token(token as u64));
-        let outcome = outcome.ok_or_else(|| fault("its response was read already"))?;
+        let outcome = outcome.ok_or_else(|| fault("its response was already read"))?;
         to_lua(lua, &own, outcome)
     })?;
     native.set("outcome", outcome)?;
@@ -72,7 +72,7 @@ fn to_lua(lua: &Lua, desk: &HostContext, outcome: CallOutcome) -> mlua::Result<M
         Reply::Api(body) => api::to_lua(lua, &body),
         Reply::Redis(reply) => (true, redis::to_lua(lua, reply)?).into_lua_multi(lua),
         Reply::Password(reply) => (true, password::to_lua(lua, reply)?).into_lua_multi(lua),
-        // To a request that scripts do not make.
+        // The reply to a request that scripts don't make.
         Reply::Fastcgi(_) => true.into_lua_multi(lua),
     }
 }

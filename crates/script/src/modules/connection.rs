@@ -112,7 +112,7 @@ fn attributes(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result
                 }
                 other => {
                     return Err(fault(format!(
-                        "an attribute is a string, a number or a boolean, not a {}: they outlive the code",
+                        "an attribute must be a string, a number or a boolean, not a {}: attributes outlive a reload of the code",
                         other.type_name()
                     )));
                 }
@@ -222,7 +222,7 @@ fn subscriptions(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Res
             let who = ConnectionId { index, generation };
             let Value::String(credential) = credential else {
                 return Err(fault(format!(
-                    "a token is a string, not a {}",
+                    "a token must be a string, not a {}",
                     credential.type_name()
                 )));
             };

@@ -38,8 +38,7 @@ pub(super) fn function(lua: &Lua) -> mlua::Result<Function> {
         if !value.iter().all(|&byte| is_octet(byte)) {
             return Err(arguments.bad(
                 2,
-                "a value has printable ASCII only, without space, quotes, comma, semicolon and backslash: \
-                 encode it first, for example with veche.base64",
+                "a value must be printable ASCII without space, quotes, comma, semicolon and backslash: encode it first, for example with veche.base64",
             ));
         }
         let mut attributes = Attributes::default();
@@ -54,7 +53,7 @@ pub(super) fn function(lua: &Lua) -> mlua::Result<Function> {
             _ => return Err(arguments.expected(3, "a table of options")),
         }
         if attributes.is_for_all && !attributes.is_secure {
-            return Err(arguments.bad(3, "same_site = \"none\" needs secure = true"));
+            return Err(arguments.bad(3, "same_site = \"none\" requires secure = true"));
         }
         // Both are ASCII.
         let (name, value) = (String::from_utf8_lossy(&name), String::from_utf8_lossy(&value));
@@ -67,7 +66,10 @@ pub(super) fn function(lua: &Lua) -> mlua::Result<Function> {
 }
 
 fn too_long(arguments: &Arguments) -> mlua::Error {
-    arguments.bad(2, "a cookie has at most 4096 bytes, its options included")
+    arguments.bad(
+        2,
+        "a cookie may have at most 4096 bytes, its options included",
+    )
 }
 
 impl Attributes {
@@ -85,21 +87,21 @@ impl Attributes {
         let text = text.as_deref().filter(|text| is_attribute(text));
         match (name.as_str(), text, value) {
             ("path", Some(path), _) if path.starts_with('/') => self.write("Path", path),
-            ("path", ..) => return bad("path as a string that begins with / expected, without ;"),
+            ("path", ..) => return bad("path: a string that begins with / expected, without ;"),
             ("domain", Some(domain), _) if !domain.is_empty() => self.write("Domain", domain),
-            ("domain", ..) => return bad("domain as a string expected, without ;"),
+            ("domain", ..) => return bad("domain: a string expected, without ;"),
             ("max_age", _, value) => match as_number(value) {
                 Some(age) if age.abs() <= WHOLE_MAX && age.fract() == 0.0 => {
                     self.write("Max-Age", age as i64);
                 }
-                _ => return bad("max_age as a whole number of seconds expected"),
+                _ => return bad("max_age: a whole number of seconds expected"),
             },
             ("expires", _, value) => match as_number(value) {
                 Some(at) if (0.0..=EXPIRES_MAX).contains(&at) => {
                     let at = UNIX_EPOCH + Duration::from_secs(at as u64);
                     self.write("Expires", httpdate::fmt_http_date(at));
                 }
-                _ => return bad("expires as seconds since 1970 expected"),
+                _ => return bad("expires: seconds since 1970 expected"),
             },
             ("http_only", _, Value::Boolean(is_set)) => self.flag("HttpOnly", *is_set),
             ("secure", _, Value::Boolean(is_set)) => {
@@ -107,7 +109,7 @@ impl Attributes {
                 self.flag("Secure", *is_set);
             }
             ("http_only" | "secure", ..) => {
-                return bad(&format!("{name} as true or false expected"));
+                return bad(&format!("{name}: true or false expected"));
             }
             ("same_site", Some("strict"), _) => self.write("SameSite", "Strict"),
             ("same_site", Some("lax"), _) => self.write("SameSite", "Lax"),
@@ -116,7 +118,7 @@ impl Attributes {
                 self.write("SameSite", "None");
             }
             ("same_site", ..) => {
-                return bad("same_site as \"strict\", \"lax\" or \"none\" expected");
+                return bad("same_site: \"strict\", \"lax\" or \"none\" expected");
             }
             _ => {
                 return bad(

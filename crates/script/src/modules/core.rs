@@ -56,7 +56,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
                 return Ok(own.yield_turn().0 as f64);
             }
             let now_ms = own.world.now.get().mono_ms;
-            // Rounded up so that it never ends early.
+            // Rounded up, so that the sleep never ends early.
             let at_ms = now_ms + (seconds * 1000.0).ceil() as u64;
             Ok(own.sleep_until(at_ms).0 as f64)
         })?,
@@ -112,7 +112,7 @@ fn publish(lua: &Lua, desk: &Rc<HostContext>, what: &'static str) -> mlua::Resul
             let is_json = data.is_table();
             if is_json && kind == MessageKind::Binary {
                 return Err(fault(format!(
-                    "bad argument #2 to '{what}': a table is published as JSON, which is text"
+                    "bad argument #2 to '{what}': a table can only be published as text (JSON)"
                 )));
             }
             let (borrowed, made);
@@ -133,12 +133,12 @@ fn publish(lua: &Lua, desk: &Rc<HostContext>, what: &'static str) -> mlua::Resul
             };
             if kind == MessageKind::Text && !is_json && !is_utf8(data)? {
                 return Err(fault(format!(
-                    "bad argument #2 to '{what}': it is not UTF-8, so it can't be text; {what} it as \"binary\""
+                    "bad argument #2 to '{what}': not UTF-8, so it can't be text; {what} it as \"binary\""
                 )));
             }
             let channel = match what {
                 "push" if to.as_bytes().is_empty() => {
-                    return Err(fault("bad argument #1 to 'push': the user has no name"));
+                    return Err(fault("bad argument #1 to 'push': the user's name is empty"));
                 }
                 "push" => user_channel_name(lua, &to)?,
                 _ => channel_name(&to)?,
@@ -157,7 +157,7 @@ fn publish(lua: &Lua, desk: &Rc<HostContext>, what: &'static str) -> mlua::Resul
                 }
                 Some(false) if is_refused => {
                     let words =
-                        format!("too much waits to be published to {channel:?}: try again later");
+                        format!("too many publications to {channel:?} are waiting: try again later");
                     return Err(fault(tagged(&words, FULL, None)));
                 }
                 Some(false) => {}
@@ -186,7 +186,7 @@ const CHANNEL_BYTES_MAX: usize = 255;
 pub(super) fn channel_name(name: &LuaString) -> mlua::Result<String> {
     if name.as_bytes().starts_with(b"#") {
         return Err(fault(
-            "bad channel name: '#' is where users' own channels begin; veche.push reaches them",
+            "bad channel name: '#' marks personal channels; use veche.push",
         ));
     }
     any_channel_name(name)

@@ -69,7 +69,7 @@ fn named<T>(
 }
 
 fn options(arguments: &Arguments) -> mlua::Result<Option<Options>> {
-    const WHAT: &str = "bytes_max as a whole number of at least 1024";
+    const WHAT: &str = "bytes_max: a whole number of at least 1024";
     let table = match arguments.at(2) {
         Value::Nil => return Ok(None),
         Value::Table(table) => table,
@@ -197,7 +197,9 @@ fn update(lua: &Lua, call: &Call, pcall: &Function) -> mlua::Result<(bool, Value
             return Ok((true, result));
         }
     }
-    Err(fault("dict:update: others change that key all the time"))
+    Err(fault(
+        "dict:update: too many concurrent changes of this key",
+    ))
 }
 
 fn counter_methods(lua: &Lua, counters: &GrowingList<Counter>) -> mlua::Result<Table> {
@@ -210,7 +212,7 @@ fn counter_methods(lua: &Lua, counters: &GrowingList<Counter>) -> mlua::Result<T
         let by = arguments.whole(1, [-WHOLE_MAX, WHOLE_MAX], what)?;
         let sum = counter.add(by.unwrap_or(1.0) as i64);
         sum.map(|sum| sum as f64)
-            .ok_or_else(|| fault("counter:add: the counter would be beyond 2^53"))
+            .ok_or_else(|| fault("counter:add: the counter would exceed 2^53"))
     })?;
     methods.set("add", add)?;
     let own = counters.clone();

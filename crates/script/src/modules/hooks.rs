@@ -1,4 +1,4 @@
-//! `app.centrifuge`: hook requests as its handlers see them, and their responses.
+//! `app.centrifuge`: hook requests in the form of its handlers, and their responses.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -120,7 +120,7 @@ pub(crate) fn data(lua: &Lua, data: Option<Data<'_>>) -> Result<Value, &'static 
     match data {
         None => Ok(Value::Nil),
         Some(Data::Json(text)) => {
-            let value = serde_json::from_slice(text).map_err(|_| "data that can't be read")?;
+            let value = serde_json::from_slice(text).map_err(|_| "invalid data")?;
             if containers(&value) > CONTAINERS_MAX {
                 return Err("too many arrays and objects");
             }
@@ -279,7 +279,7 @@ impl ResponseTable<'_> {
                     [] => "nothing".to_owned(),
                     names => names.join(", "),
                 };
-                let why = format!("{path}: {what} has no field {key:?}: it may have {has}");
+                let why = format!("{path}: {what} has no field {key:?}: expected {has}");
                 return Err(fault(why));
             }
         }

@@ -133,7 +133,7 @@ pub(super) fn install(
                 .with(number as u64, |request| read(lua, request))
                 .unwrap_or_else(|| {
                     Err(fault(format!(
-                        "the request is over: read request.{name} before it is answered"
+                        "the request has ended: read request.{name} before the response"
                     )))
                 })
         })?;
@@ -177,8 +177,7 @@ fn respond(desk: &HostContext, number: u64, answer: HttpAnswer) -> mlua::Result<
             let Some(kept) = effects.store(&body) else {
                 let bytes = body.len();
                 return Err(fault(format!(
-                    "the body of the response, {bytes} bytes, is too large: a handler sends at most 64 MiB at once; write \
-                     it in parts, by a function as the body, or answer with a file"
+                    "the body of the response, {bytes} bytes, is too large: at most 64 MiB can be sent at once; write it in parts, by a function as the body, or respond with a file"
                 )));
             };
             if let Some(EndedRequest { id: to, .. }) = requests.end(number) {
@@ -242,12 +241,12 @@ fn verdict(lua: &Lua, files: &Table, results: MultiValue) -> mlua::Result<Handsh
             let answer = HttpAnswer::from_lua(lua, files, results)?;
             if answer.status < 300 {
                 return Err(fault(
-                    "handshake: a refusal has a status from 300 to 599; return true to accept",
+                    "handshake: a refusal must have a status from 300 to 599; return true to accept",
                 ));
             }
             let Body::Bytes(body) = answer.body else {
                 return Err(fault(
-                    "handshake: the body of a refusal is a string, or a table for JSON",
+                    "handshake: the body of a refusal must be a string, or a table for JSON",
                 ));
             };
             Ok(HandshakeReply::Refuse {

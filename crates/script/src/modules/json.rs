@@ -83,14 +83,14 @@ fn write(lua: &Lua, value: &Value, out: &mut Vec<u8>, depth: usize) -> mlua::Res
         Value::Table(table) => {
             if depth == DEPTH_MAX {
                 return Err(fault(
-                    "json.encode: tables in tables deeper than 128, or one that holds itself",
+                    "json.encode: tables nested deeper than 128, or a table that contains itself",
                 ));
             }
             write_table(lua, table, out, depth + 1)?;
         }
         other => {
             return Err(fault(format!(
-                "json.encode: a {} has no form in JSON",
+                "json.encode: a {} can't be represented in JSON",
                 other.type_name()
             )));
         }
@@ -160,7 +160,7 @@ fn object_key(key: Value) -> mlua::Result<LuaString> {
     match key {
         Value::String(key) => Ok(key),
         other => Err(fault(format!(
-            "json.encode: an object's keys are strings, this one is a {}",
+            "json.encode: an object's keys must be strings, not a {}",
             other.type_name()
         ))),
     }
@@ -212,7 +212,9 @@ fn write_number(number: f64, out: &mut Vec<u8>) -> mlua::Result<()> {
     /// Integers below it are written as digits alone, as in JavaScript.
     const DIGITS_BELOW: f64 = 1e21;
     if !number.is_finite() {
-        return Err(fault("json.encode: NaN and infinity have no form in JSON"));
+        return Err(fault(
+            "json.encode: NaN and infinity can't be represented in JSON",
+        ));
     }
     let result = if number.fract() == 0.0 && number.abs() <= WHOLE_MAX {
         serde_json::to_writer(out, &(number as i64))

@@ -84,10 +84,10 @@ fn series(
     let mut values: Vec<String> = Vec::with_capacity(metric.labels.len());
     for number in 2..=count {
         values.push(match arguments.at(number) {
-            // Of a text that is too long, only as much is copied as the store needs to reject it.
+            // A text that is too long is copied only up to the length at which the store rejects it.
             Value::String(text) => match text.to_str() {
                 Ok(text) => text[..text.floor_char_boundary(LABEL_BYTES_MAX + 4)].to_owned(),
-                Err(_) => return Err(arguments.bad(number, "a label's value is UTF-8")),
+                Err(_) => return Err(arguments.bad(number, "a label's value must be UTF-8")),
             },
             Value::Integer(value) => value.to_string(),
             Value::Number(value) => value.to_string(),
@@ -134,7 +134,7 @@ fn metric(arguments: &Arguments, kind: &str, desk: &HostContext) -> mlua::Result
 }
 
 fn buckets(arguments: &Arguments) -> mlua::Result<Arc<[f64]>> {
-    const WHAT: &str = "a list of at most 64 finite numbers that rise";
+    const WHAT: &str = "a list of at most 64 finite numbers in ascending order";
     let table = match arguments.at(3) {
         Value::Nil => return Ok(BUCKETS.into()),
         Value::Table(table) => table,
@@ -156,7 +156,7 @@ fn buckets(arguments: &Arguments) -> mlua::Result<Arc<[f64]>> {
 }
 
 fn labels(arguments: &Arguments, number: usize) -> mlua::Result<Vec<String>> {
-    const WHAT: &str = "a list of names of labels";
+    const WHAT: &str = "a list of label names";
     let table = match arguments.at(number) {
         Value::Nil => return Ok(Vec::new()),
         Value::Table(table) => table,

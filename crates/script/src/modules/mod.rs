@@ -67,8 +67,8 @@ pub(crate) fn install(
     channels::install(lua, desk, native)?;
     api::install(lua, desk, native)?;
     resolve::install(lua, desk, native)?;
-    mysql::install(lua, desk, native)?;
-    redis::install(lua, desk, native)?;
+    mysql::install(lua, desk, native, &app.databases)?;
+    redis::install(lua, desk, native, &app.databases)?;
     password::install(lua, desk, native)?;
     http::install(lua, desk, native, app.has_files)?;
     hooks::install(lua, desk, native)?;

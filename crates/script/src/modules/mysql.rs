@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use mlua::{Lua, LuaSerdeExt as _, LuaString, MultiValue, Table, Value};
 use veche_calls::mysql::{self, Database, MysqlAction, MysqlReply, ResultMode, Rows};
-use veche_calls::{Call, MysqlCall};
+use veche_calls::{Call, Databases, MysqlCall};
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
 use super::fault;
 use super::growing_list::GrowingList;
-use super::server::{NamedOptions, ServerKind};
+use super::server::{self, NamedOptions, ServerKind};
 use crate::host_context::HostContext;
 
 const KIND: ServerKind = ServerKind {
@@ -36,13 +36,18 @@ const STATEMENT_BYTES_MAX: usize = 16 << 20;
 /// The most placeholders in a statement, by the protocol.
 const VALUES_MAX: usize = 65_535;
 
-pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
+pub(super) fn install(
+    lua: &Lua,
+    desk: &Rc<HostContext>,
+    native: &Table,
+    configured: &Arc<Databases>,
+) -> mlua::Result<()> {
     let databases = GrowingList::new("mysql: no such database");
     let table = lua.create_table()?;
-    let known = databases.clone();
+    let (known, configured) = (databases.clone(), Arc::clone(configured));
     table.set(
         "connect",
-        lua.create_function(move |_, argument: Value| connect(&known, &argument))?,
+        lua.create_function(move |_, argument: Value| connect(&known, &configured, &argument))?,
     )?;
     for (name, wanted) in [
         ("query", ResultMode::Rows),
@@ -86,7 +91,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
 }
 
 fn over() -> mlua::Error {
-    fault("mysql: the transaction is over")
+    fault("mysql: the transaction has ended")
 }
 
 fn ask(desk: &HostContext, database: Arc<Database>, action: MysqlAction) -> f64 {
@@ -94,9 +99,23 @@ fn ask(desk: &HostContext, database: Arc<Database>, action: MysqlAction) -> f64 
 }
 
 /// Returns the number of a database.
-fn connect(databases: &GrowingList<Database>, argument: &Value) -> mlua::Result<f64> {
+fn connect(
+    databases: &GrowingList<Database>,
+    configured: &Databases,
+    argument: &Value,
+) -> mlua::Result<f64> {
+    let database = match server::configured(&configured.mysql, argument) {
+        Some(database) => database,
+        None => described(argument)?,
+    };
+    let number = databases.keep_equal(database, DATABASES_MAX);
+    number.ok_or_else(|| fault("mysql.connect: the limit of 256 different databases is reached"))
+}
+
+/// Returns the server that a URL or a table describes.
+fn described(argument: &Value) -> mlua::Result<Database> {
     let mut options = NamedOptions::read(&KIND, argument)?;
-    let database = Database {
+    Ok(Database {
         server: options.server()?,
         name: options.text("database")?,
         pool_name: options.name("pool_name")?,
@@ -107,27 +126,27 @@ fn connect(databases: &GrowingList<Database>, argument: &Value) -> mlua::Result<
         idle_timeout: options.time("idle_timeout", 300.0)?,
         rows_max: options.whole("rows_max", [1, 1_000_000], 10_000)?,
         bytes_max: options.whole("bytes_max", [1, 1 << 30], 16 << 20)?,
-    };
-    let number = databases.keep_equal(database, DATABASES_MAX);
-    number.ok_or_else(|| fault("mysql.connect: 256 different databases already"))
+    })
 }
 
 /// Returns the statement and its values.
 fn statement(lua: &Lua, arguments: &Arguments) -> mlua::Result<(String, Vec<mysql::MysqlValue>)> {
     let sql = arguments.string(1)?;
-    let too_long = |number| arguments.bad(number, "a statement and its values have at most 16 MiB");
+    let too_long =
+        |number| arguments.bad(number, "a statement and its values may have at most 16 MiB");
     if sql.as_bytes().len() > STATEMENT_BYTES_MAX {
         return Err(too_long(1));
     }
     let sql = String::from_utf8(sql.as_bytes().to_vec());
-    let sql = sql.map_err(|_| arguments.bad(1, "a statement is UTF-8; bytes go in as values"))?;
+    let sql =
+        sql.map_err(|_| arguments.bad(1, "a statement must be UTF-8; pass bytes as values"))?;
     let is_good = !sql.trim().is_empty() && !sql.contains('\0');
     if !is_good {
         return Err(arguments.bad(1, "a statement expected, not empty, without NUL"));
     }
     let count = arguments.count();
     if count > VALUES_MAX {
-        return Err(arguments.bad(VALUES_MAX + 1, "a statement has at most 65535 values"));
+        return Err(arguments.bad(VALUES_MAX + 1, "a statement may have at most 65535 values"));
     }
     let mut bytes = sql.len();
     let mut values = Vec::with_capacity(count - 1);
@@ -148,11 +167,13 @@ fn value(lua: &Lua, arguments: &Arguments, number: usize) -> mlua::Result<mysql:
     Ok(match value {
         Value::Boolean(value) => mysql::MysqlValue::Boolean(*value),
         Value::String(text) => mysql::MysqlValue::Bytes(text.as_bytes().to_vec()),
-        Value::Nil => return Err(arguments.bad(number, "nil is no value: NULL is veche.null")),
+        Value::Nil => {
+            return Err(arguments.bad(number, "nil is not a value: use veche.null for NULL"));
+        }
         value if *value == lua.null() => mysql::MysqlValue::Null,
         value => match as_number(value) {
             Some(value) if value.is_finite() => mysql::MysqlValue::Number(value),
-            Some(_) => return Err(arguments.bad(number, "NaN and infinity are no values")),
+            Some(_) => return Err(arguments.bad(number, "NaN and infinity are not allowed")),
             None => {
                 let what = "a string, a number, a boolean or veche.null";
                 return Err(arguments.expected(number, what));

@@ -143,14 +143,14 @@ fn options(arguments: &Arguments, table: &Table) -> mlua::Result<QueueOptions> {
             "capacity" => match whole(1.0, CAPACITY_MAX) {
                 Some(capacity) => options.capacity = capacity as usize,
                 None => {
-                    let expected = "capacity as a whole number from 1 to 1000000 expected";
+                    let expected = "capacity: a whole number from 1 to 1000000 expected";
                     return Err(arguments.bad(2, expected));
                 }
             },
             "bytes_max" => match whole(1024.0, WHOLE_MAX) {
                 Some(bytes) => options.bytes_max = bytes as usize,
                 None => {
-                    let expected = "bytes_max as a whole number of at least 1024 expected";
+                    let expected = "bytes_max: a whole number of at least 1024 expected";
                     return Err(arguments.bad(2, expected));
                 }
             },

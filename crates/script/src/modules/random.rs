@@ -39,7 +39,7 @@ pub(super) fn random(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<Table> {
         let most = arguments.whole(2, limits, what)?;
         let most = arguments.needed(2, most, what)?;
         if most < least {
-            return Err(arguments.bad(2, "at least as much as argument #1 expected"));
+            return Err(arguments.bad(2, "a value not below argument #1 expected"));
         }
         let (least, most) = (least as i64, most as i64);
         Ok((least + below(&own, (most - least) as u64 + 1)? as i64) as f64)
@@ -47,7 +47,7 @@ pub(super) fn random(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<Table> {
     module.set("integer", integer)?;
     let own = Rc::clone(desk);
     let number = lua.create_function(move |_, ()| {
-        // As many bits as a number between 0 and 1 holds.
+        // As many bits as a float between 0 and 1 can represent.
         Ok((word(&own)? >> 11) as f64 / WHOLE_MAX)
     })?;
     module.set("number", number)?;
@@ -115,7 +115,7 @@ fn word(desk: &HostContext) -> mlua::Result<u64> {
 }
 
 fn no_numbers(error: getrandom::Error) -> mlua::Error {
-    fault(format!("no random numbers: {error}"))
+    fault(format!("no source of random numbers: {error}"))
 }
 
 /// Returns a uniformly distributed number below `count`; numbers from the last, incomplete round are discarded.

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use mlua::{Lua, LuaSerdeExt as _, MultiValue, Table, Value};
 use veche_calls::redis::{Fate, RedisAction, RedisCommand, RedisDatabase, RedisReply, RedisValue};
-use veche_calls::{Call, CallErrorKind, RedisCall};
+use veche_calls::{Call, CallErrorKind, Databases, RedisCall};
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
 use super::errors::tagged;
 use super::growing_list::GrowingList;
-use super::server::{NamedOptions, ServerKind};
+use super::server::{self, NamedOptions, ServerKind};
 use super::{fault, go_on};
 use crate::host_context::HostContext;
 use veche_runtime::Token;
@@ -41,13 +41,18 @@ const NAMES_BYTES_MAX: usize = 1 << 20;
 /// The longest wait for a message in seconds: a year.
 const WAIT_MAX_S: f64 = 31_536_000.0;
 
-pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
+pub(super) fn install(
+    lua: &Lua,
+    desk: &Rc<HostContext>,
+    native: &Table,
+    configured: &Arc<Databases>,
+) -> mlua::Result<()> {
     let keyspaces = desk.keyspaces.clone();
     let table = lua.create_table()?;
-    let known = keyspaces.clone();
+    let (known, configured) = (keyspaces.clone(), Arc::clone(configured));
     table.set(
         "connect",
-        lua.create_function(move |_, argument: Value| connect(&known, &argument))?,
+        lua.create_function(move |_, argument: Value| connect(&known, &configured, &argument))?,
     )?;
     // Arguments: the number of a server, and the command; its name is in capitals.
     let (own, known) = (Rc::clone(desk), keyspaces.clone());
@@ -112,7 +117,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
             let name = arguments.bytes(number)?;
             bytes += name.len();
             if bytes > NAMES_BYTES_MAX {
-                return Err(arguments.bad(number, "names of channels of at most 1 MiB expected"));
+                return Err(arguments.bad(number, "channel names of at most 1 MiB in all expected"));
             }
             names.push(name.to_vec());
         }
@@ -128,7 +133,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
         let keyspace = keyspaces.find_first(&mut values)?;
         let lease = values.pop_front().as_ref().and_then(as_number);
         let lease = lease.and_then(|lease| own.leases.get(lease));
-        let lease = lease.ok_or_else(|| fault("redis: the subscription is over"))?;
+        let lease = lease.ok_or_else(|| fault("redis: the subscription has ended"))?;
         let arguments = Arguments::new("subscription:receive", values);
         let what = "seconds from 0 to 31536000";
         let within = arguments.number(1, [0.0, WAIT_MAX_S], what)?;
@@ -171,9 +176,23 @@ pub(crate) fn begin_plain<'a>(
 }
 
 /// Returns the number of a server.
-fn connect(keyspaces: &GrowingList<RedisDatabase>, argument: &Value) -> mlua::Result<f64> {
+fn connect(
+    keyspaces: &GrowingList<RedisDatabase>,
+    configured: &Databases,
+    argument: &Value,
+) -> mlua::Result<f64> {
+    let keyspace = match server::configured(&configured.redis, argument) {
+        Some(keyspace) => keyspace,
+        None => described(argument)?,
+    };
+    let number = keyspaces.keep_equal(keyspace, KEYSPACES_MAX);
+    number.ok_or_else(|| fault("redis.connect: the limit of 256 different servers is reached"))
+}
+
+/// Returns the server that a URL or a table describes.
+fn described(argument: &Value) -> mlua::Result<RedisDatabase> {
     let mut options = NamedOptions::read(&KIND, argument)?;
-    let keyspace = RedisDatabase {
+    Ok(RedisDatabase {
         server: options.server()?,
         database: options.whole("database", [0, 1_000_000], 0)? as u32,
         pool_name: options.name("pool_name")?,
@@ -183,9 +202,7 @@ fn connect(keyspaces: &GrowingList<RedisDatabase>, argument: &Value) -> mlua::Re
         timeout: options.time("timeout", 5.0)?,
         idle_timeout: options.time("idle_timeout", 300.0)?,
         queue: options.whole("queue", [1, 1_000_000], 10_000)?,
-    };
-    let number = keyspaces.keep_equal(keyspace, KEYSPACES_MAX);
-    number.ok_or_else(|| fault("redis.connect: 256 different servers already"))
+    })
 }
 
 /// Adds an argument; the error describes the expected types.
@@ -194,7 +211,7 @@ fn push(lua: &Lua, command: &mut RedisCommand, value: &Value) -> Result<(), Stri
         Value::String(text) => {
             let bytes = text.as_bytes();
             if command.bytes() + bytes.len() > COMMANDS_BYTES_MAX {
-                return Err("a command has at most 16 MiB".to_owned());
+                return Err("a command may have at most 16 MiB".to_owned());
             }
             command.push(&bytes);
             return Ok(());
@@ -229,7 +246,7 @@ fn commands(lua: &Lua, arguments: &Arguments) -> mlua::Result<Vec<RedisCommand>>
         return Err(arguments.bad(1, WHAT));
     }
     if count > COMMANDS_MAX {
-        return Err(arguments.bad(1, "a pipeline has at most 10000 commands"));
+        return Err(arguments.bad(1, "a pipeline may have at most 10000 commands"));
     }
     let mut commands = Vec::with_capacity(count);
     let mut bytes = 0;
@@ -255,14 +272,14 @@ fn commands(lua: &Lua, arguments: &Arguments) -> mlua::Result<Vec<RedisCommand>>
             Fate::Shared => {}
             Fate::Blocking => {
                 return Err(bad(
-                    "it would block the commands behind it: call it separately",
+                    "it would block the commands after it: call it separately",
                 ));
             }
             Fate::Refused(why) => return Err(bad(why)),
         }
         bytes += command.bytes();
         if bytes > COMMANDS_BYTES_MAX {
-            return Err(bad("a pipeline has at most 16 MiB"));
+            return Err(bad("a pipeline may have at most 16 MiB"));
         }
         commands.push(command);
     }

@@ -47,17 +47,19 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
             _ => return Err(arguments.bad(2, "\"text\" or \"binary\" expected")),
         };
         if data.len() > MESSAGE_BYTES_MAX {
-            return Err(arguments.bad(1, "a message has at most 16 MiB"));
+            return Err(arguments.bad(1, "a message may have at most 16 MiB"));
         }
         if kind == MessageKind::Text && !is_utf8(&data)? {
             return Err(arguments.bad(
                 1,
-                "it is not UTF-8, so it can't be a text message; send it as \"binary\"",
+                "not UTF-8, so it can't be a text message; send it as \"binary\"",
             ));
         }
         let mut effects = own.world.effects.borrow_mut();
         let Some(data) = effects.store(&data) else {
-            return Err(fault("too much is sent at once: wait between messages"));
+            return Err(fault(
+                "too much data is sent at once: wait between messages",
+            ));
         };
         effects.list.push(Effect::SendFar {
             worker,
@@ -72,7 +74,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
     let close = lua.create_function(move |_, mut values: MultiValue| {
         let (worker, of) = place(&mut values)?;
         let arguments = Arguments::new("close", values);
-        let what = "a close code of 1000 to 1003, 1007 to 1014, 3000 to 4999";
+        let what = "a close code of 1000 to 1003, 1007 to 1014 or 3000 to 4999";
         let code = arguments
             .number(1, [0.0, 65_535.0], what)?
             .unwrap_or_else(|| CloseCode::Normal.code().into());

@@ -1,6 +1,6 @@
 //! Makes the runs of a test deterministic: the order of `pairs`, the clocks of `os`, `math.random`.
 //!
-//! Used only in a seeded [`World`](crate::World::seeded). LuaJIT orders the keys of a table by numbers that
+//! Used only in a seeded [`AppWorld`](crate::AppWorld::seeded). LuaJIT orders the keys of a table by numbers that
 //! differ between processes; here the seed orders them, so a test that depends on an order fails with some seed, and
 //! always with that one.
 

@@ -1,6 +1,7 @@
 //! The server address given to `connect`: a URL or a table of options. The query of a URL contains options too.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mlua::Value;
@@ -32,6 +33,18 @@ pub(super) struct ServerKind {
     pub(super) port: u16,
     /// The names of options besides the common ones.
     pub(super) options: &'static [&'static str],
+}
+
+/// Returns the database of the configuration that the argument names, if there is one.
+pub(super) fn configured<T: Clone>(
+    databases: &BTreeMap<String, Arc<T>>,
+    argument: &Value,
+) -> Option<T> {
+    let Value::String(name) = argument else {
+        return None;
+    };
+    let database = databases.get(&*name.to_string_lossy())?;
+    Some(T::clone(database))
 }
 
 /// Options of all kinds.
@@ -101,7 +114,7 @@ impl NamedOptions {
         } = self.kind;
         // Without the URL, which may contain a password.
         fault(format!(
-            "bad argument #1 to '{function}': not a URL such as {}://user:password@host/name: {why}",
+            "bad argument #1 to '{function}': not a URL such as {}://user:password@host/name, nor the name of a [[database]]: {why}",
             schemes[0]
         ))
     }
@@ -155,7 +168,7 @@ impl NamedOptions {
             value => match (as_number(value), text(value)) {
                 (Some(number), _) => OptionValue::Number(number),
                 (None, Some(text)) => OptionValue::Text(text),
-                (None, None) => return Err(self.bad(&name, "text, a number or a boolean")),
+                (None, None) => return Err(self.bad(&name, "a string, a number or a boolean")),
             },
         };
         self.put(&name, value)

@@ -124,7 +124,7 @@ fn schema(table: &Table) -> Result<Schema, String> {
     let mut draft = SchemaDraft::default();
     for pair in table.pairs::<Value, Value>() {
         let (name, value) = pair.map_err(|error| error.to_string())?;
-        let name = text(&name).ok_or("the schema has names only")?;
+        let name = text(&name).ok_or("the schema must have named fields only")?;
         match (name.as_str(), &value) {
             ("key", value) => draft.key = text(value).ok_or("key: a string expected")?,
             ("columns", Value::Table(columns)) => draft.columns = columns_of(columns)?,
@@ -150,7 +150,7 @@ fn schema(table: &Table) -> Result<Schema, String> {
             }
             (name, _) => {
                 return Err(format!(
-                    "there is no \"{name}\" in a schema, but key, columns, indexes, ttl, bytes_max and evict"
+                    "a schema has no \"{name}\", only key, columns, indexes, ttl, bytes_max and evict"
                 ));
             }
         }
@@ -284,7 +284,7 @@ fn jobs(
     // Returns true and the rows, or false and the progress.
     let job = lua.create_function(move |_, (number, token): (u32, u64)| {
         let job = list.borrow().get(&token).map(Arc::clone);
-        let job = job.ok_or_else(|| fault("the job is over"))?;
+        let job = job.ok_or_else(|| fault("the job has ended"))?;
         // A test's clock does not wait for other threads.
         while own.world.is_seeded() && job.outcome().is_none() {
             std::thread::sleep(TEST_PAUSE);

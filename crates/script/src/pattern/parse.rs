@@ -305,7 +305,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Parses the set whose `[` is at `open`. Returns its index and where its text ends.
+    /// Parses the set whose `[` is at `open`. Returns its index and the end of its text.
     fn set(&mut self, open: usize) -> Result<(u32, usize), Error> {
         let text = self.text;
         let negated = text.get(open + 1) == Some(&b'^');

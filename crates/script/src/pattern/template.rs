@@ -20,7 +20,7 @@ impl Matcher<'_> {
         let mut rest = template;
         while let Some(percent) = memchr::memchr(b'%', rest) {
             append(out, &rest[..percent], bytes_max)?;
-            // A lone `%` at the end gives a NUL: LuaJIT takes the byte that ends the string.
+            // A lone `%` at the end gives a NUL: LuaJIT reads the byte that terminates the string.
             let letter = rest.get(percent + 1).copied().unwrap_or(0);
             match letter {
                 b'0' => append(out, &subject[whole.clone()], bytes_max)?,

@@ -390,7 +390,7 @@ fn harmless_lengths() {
 }
 
 #[test]
-fn what_is_harmless_is_cheap() {
+fn harmless_patterns_are_cheap() {
     const STEPS: u64 = 1 << 14;
     let mut rng = fastrand::Rng::with_seed(4);
     let pieces = [

@@ -43,7 +43,7 @@ pub(super) fn functions(lua: &Lua, desk: &std::rc::Rc<HostContext>) -> mlua::Res
 
 /// `new(table)` → an object without a connection, which owns the table.
 unsafe extern "C-unwind" fn new(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; a table is the one argument, `lua/websocket.lua` sees to that; the stack has room.
+    // SAFETY: created by `closure`; the one argument is a table, which `lua/websocket.lua` ensures; the stack has room.
     unsafe {
         ffi::lua_settop(state, 1);
         ffi::lua_pushvalue(state, ffi::lua_upvalueindex(2));
@@ -56,8 +56,8 @@ unsafe extern "C-unwind" fn new(state: *mut lua_State) -> c_int {
 
 /// `state(ws)` → its table and the two numbers of its connection; nothing for other values.
 unsafe extern "C-unwind" fn state_of(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; the stack of a C function has room for 20 values. An object with this metatable was
-    // made by `new`.
+    // SAFETY: this function was made by `closure`; the stack of a C function has room for 20 values. An object with
+    // this metatable was made by `new`.
     unsafe {
         let Some(id) = object::read(state, 1, ffi::lua_upvalueindex(2)) else {
             return 0;
@@ -71,10 +71,10 @@ unsafe extern "C-unwind" fn state_of(state: *mut lua_State) -> c_int {
 
 /// `expect(ws, token)`: the object receives the connection opened with the token.
 unsafe extern "C-unwind" fn expect(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; nothing is owned or borrowed where an error may be raised. The one value on top goes
-    // into the registry.
+    // SAFETY: this function was made by `closure`; nothing is owned or borrowed where an error may be raised. The one
+    // value on top goes into the registry.
     unsafe {
-        // For its error, if the value is no connection.
+        // For its error, if the value is not a connection.
         let _ = connection(state);
         if ffi::lua_type(state, 2) != ffi::LUA_TNUMBER {
             fail(state, c"bad argument #2: a token expected")
@@ -89,7 +89,8 @@ unsafe extern "C-unwind" fn expect(state: *mut lua_State) -> c_int {
 
 /// `hang_up(token)`: abandons the connection being opened; returns whether there was one.
 unsafe extern "C-unwind" fn hang_up(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; what is not a number counts as 0, which is no token; nothing here raises an error.
+    // SAFETY: created by `closure`; a value that is not a number counts as 0, which is not a token; nothing here raises
+    // an error.
     unsafe {
         let token = Token(ffi::lua_tonumber(state, 1) as u64);
         let object = desk(state).hang_up(token);

@@ -1,7 +1,7 @@
 //! The functions that scripts call for every message, as plain C functions.
 //!
 //! A connection in a script is an object that holds the two numbers of its id; everything else is requested from the
-//! [`HostContext`]. The id of a closed connection is not an error: the call's result says so.
+//! [`HostContext`]. The id of a closed connection is not an error: the call's result shows it.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::rc::Rc;
@@ -40,7 +40,7 @@ pub(super) fn closure(
 /// # Safety
 /// Only in a function made by [`closure`].
 pub(super) unsafe fn desk<'a>(state: *mut lua_State) -> &'a HostContext {
-    // SAFETY: the first upvalue is the desk, which outlives the VM.
+    // SAFETY: the first upvalue is the host context, which outlives the VM.
     unsafe { &*ffi::lua_touserdata(state, ffi::lua_upvalueindex(1)).cast::<HostContext>() }
 }
 
@@ -101,7 +101,7 @@ unsafe fn refused(state: *mut lua_State, why: &CStr) -> c_int {
 /// `conn:send(data, kind)` → `true`, or `nil, "closed"`; `false, "full"` if it is sent but the sender should wait; to
 /// another server `nil, "full"`.
 pub(super) unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; what raises errors does so before anything is borrowed.
+    // SAFETY: created by `closure`; errors are raised before any value is borrowed.
     unsafe {
         let to = connection(state);
         let Some(data) = bytes(state, 2) else {
@@ -113,7 +113,7 @@ pub(super) unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
         if data.len() > MESSAGE_BYTES_MAX {
             fail(
                 state,
-                c"bad argument #1 to 'send': a message has at most 16 MiB",
+                c"bad argument #1 to 'send': a message may have at most 16 MiB",
             )
         }
         let kind = match bytes(state, 3) {
@@ -130,7 +130,7 @@ pub(super) unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
                 Some(true) => {}
                 Some(false) => fail(
                     state,
-                    c"bad argument #1 to 'send': it is not UTF-8, so it can't be a text message; send it as \"binary\"",
+                    c"bad argument #1 to 'send': not UTF-8, so it can't be a text message; send it as \"binary\"",
                 ),
                 None => fail(state, kill_reason()),
             }
@@ -146,7 +146,7 @@ pub(super) unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
             }
             SendResult::TooMuch => fail(
                 state,
-                c"too much is sent at once: wait between messages, so that it can leave (veche.sleep(0))",
+                c"too much data is sent at once: wait between messages, so that it can be sent (veche.sleep(0))",
             ),
         }
         ffi::lua_pushboolean(state, 1);
@@ -156,7 +156,7 @@ pub(super) unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
 
 /// `conn:close(code, reason)` → `true`, or `nil, "closed"`.
 pub(super) unsafe extern "C-unwind" fn close(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; what raises errors does so before anything is borrowed or owned.
+    // SAFETY: this function was made by `closure`; what raises errors does so before anything is borrowed or owned.
     unsafe {
         let of = connection(state);
         let code = match ffi::lua_type(state, 2) {
@@ -167,7 +167,7 @@ pub(super) unsafe extern "C-unwind" fn close(state: *mut lua_State) -> c_int {
         if !is_close_code(code) {
             fail(
                 state,
-                c"bad argument #1 to 'close': a close code is one of 1000 to 1003, 1007 to 1014, 3000 to 4999",
+                c"bad argument #1 to 'close': a close code must be 1000 to 1003, 1007 to 1014 or 3000 to 4999",
             )
         }
         let reason = match bytes(state, 3) {
@@ -181,7 +181,7 @@ pub(super) unsafe extern "C-unwind" fn close(state: *mut lua_State) -> c_int {
         if reason.len() > REASON_BYTES_MAX {
             fail(
                 state,
-                c"bad argument #2 to 'close': a reason has at most 123 bytes",
+                c"bad argument #2 to 'close': a reason may have at most 123 bytes",
             )
         }
         if !desk(state).close(of, code as u16, reason) {
@@ -210,7 +210,7 @@ pub(super) unsafe extern "C-unwind" fn room(state: *mut lua_State) -> c_int {
 
 /// `has_room(bytes)` → whether a result of that length could be allocated.
 pub(super) unsafe extern "C-unwind" fn has_room(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; there is room for a value.
+    // SAFETY: this function was made by `closure`; there is room for a value.
     unsafe {
         let bytes = ffi::lua_tonumber(state, 1) as usize;
         ffi::lua_pushboolean(state, desk(state).has_room_for(bytes).into());
@@ -219,7 +219,7 @@ pub(super) unsafe extern "C-unwind" fn has_room(state: *mut lua_State) -> c_int 
 }
 
 /// `bytes_of(list, bytes, i, j)` → the total length of the pieces from `i` to `j` with that many bytes between two; nil
-/// if one is no string.
+/// if a piece is not a string.
 pub(super) unsafe extern "C-unwind" fn bytes_of(state: *mut lua_State) -> c_int {
     // SAFETY: the list was looked at by its caller; one value is pushed at a time.
     unsafe {
@@ -286,7 +286,7 @@ pub(super) unsafe extern "C-unwind" fn is_c(state: *mut lua_State) -> c_int {
 
 /// `is_long()` → whether the run has used up its slice.
 pub(super) unsafe extern "C-unwind" fn is_long(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; there is room for a value.
+    // SAFETY: this function was made by `closure`; there is room for a value.
     unsafe { ffi::lua_pushboolean(state, desk(state).clock.is_run_long().into()) };
     1
 }
@@ -312,7 +312,7 @@ pub(super) unsafe extern "C-unwind" fn capture(state: *mut lua_State) -> c_int {
 
 /// `traceback(coroutine, level)` → its traceback, or that of the caller, from that level on.
 pub(super) unsafe extern "C-unwind" fn traceback(state: *mut lua_State) -> c_int {
-    // SAFETY: the coroutine lives as long as the argument stays on the stack; nothing here owns anything.
+    // SAFETY: the coroutine lives as long as the argument stays on the stack; no value here owns memory.
     unsafe {
         let of = ffi::lua_tothread(state, 1);
         let level = ffi::lua_tonumber(state, 2).clamp(0.0, 1e6) as c_int;
@@ -324,7 +324,7 @@ pub(super) unsafe extern "C-unwind" fn traceback(state: *mut lua_State) -> c_int
 
 /// `identify(conn)` → its index and its generation.
 pub(super) unsafe extern "C-unwind" fn identify(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; there is room for two values.
+    // SAFETY: this function was made by `closure`; there is room for two values.
     unsafe {
         let id = connection(state);
         ffi::lua_pushnumber(state, id.index.into());
@@ -335,7 +335,8 @@ pub(super) unsafe extern "C-unwind" fn identify(state: *mut lua_State) -> c_int 
 
 /// `near(index, generation)` → a connection of this worker, if it is open.
 pub(super) unsafe extern "C-unwind" fn near(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; there is room for a few values, and nothing here owns anything when memory is refused.
+    // SAFETY: this function was made by `closure`; there is room for a few values, and nothing here owns anything when
+    // memory is refused.
     unsafe {
         let [index, generation] = [1, 2].map(|place| ffi::lua_tonumber(state, place) as u32);
         let id = ConnectionId { index, generation };
@@ -351,13 +352,13 @@ pub(super) unsafe extern "C-unwind" fn near(state: *mut lua_State) -> c_int {
 
 /// `spawn(f, …)` → the number of the coroutine that will call it.
 pub(super) unsafe extern "C-unwind" fn spawn(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; there is nothing in the frame.
+    // SAFETY: this function was made by `closure`; there is nothing in the frame.
     unsafe { begin(state, false) }
 }
 
 /// `respawn(f, …)` → the same for a coroutine that replaces one that has ended, which no limit rejects.
 pub(super) unsafe extern "C-unwind" fn respawn(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; there is nothing in the frame.
+    // SAFETY: this function was made by `closure`; there is nothing in the frame.
     unsafe { begin(state, true) }
 }
 

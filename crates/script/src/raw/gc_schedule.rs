@@ -1,7 +1,7 @@
 //! Garbage collection near the memory limit: whole cycles of the collector, in slices.
 //!
-//! By itself Lua starts a cycle when memory has grown by as much as is in use, which is too late near the limit. Here
-//! one starts in time, and each turn continues it by a bounded amount of work, so that no call waits for a whole cycle.
+//! By default Lua starts a cycle when memory has doubled, which is too late near the limit. Here a cycle starts in
+//! time, and each turn continues it by a bounded amount of work, so that no call waits for a whole cycle.
 
 use std::ffi::c_int;
 
@@ -32,7 +32,7 @@ pub(super) struct GcSchedule {
     cycles: u8,
     /// The memory in use when it started.
     began_bytes: usize,
-    /// The last collection freed too little; the time from which another may start.
+    /// The time from which another collection may start, after one that freed too little.
     again_ms: u64,
 }
 
@@ -75,7 +75,7 @@ impl GcSchedule {
             return;
         }
         self.began_bytes = used_bytes;
-        // A cycle that had already started misses what has become garbage since.
+        // A cycle that had already started misses later garbage.
         self.cycles = if used_bytes >= bytes_max { 2 } else { 1 };
         // SAFETY: sets a number of the VM's.
         unsafe { ffi::lua_gc(main, ffi::LUA_GCSETSTEPMUL, SPEED) };

@@ -34,11 +34,11 @@ pub(crate) fn kill_run(state: *mut lua_State, why: KillReason) {
 /// run.
 #[derive(Clone, Copy)]
 enum GracePeriod {
-    /// It starts with the next instruction.
+    /// The run ends with the next instruction.
     Asked,
     /// The time of its start, and the instructions executed since.
     Runs { since_ns: u64, instructions: u32 },
-    /// It is over, or the run has none.
+    /// The run has ended, or there is none.
     Over,
 }
 
@@ -88,8 +88,8 @@ fn is_over() -> bool {
     is_over
 }
 
-/// Returns whether the current run on this thread has to end. Long operations in Rust check it periodically and give
-/// up; Lua ends the run at its next instruction.
+/// Returns whether the current run on this thread has to end. Long operations in Rust check it periodically and stop;
+/// Lua ends the run at its next instruction.
 #[inline]
 pub(crate) fn is_run_over() -> bool {
     IS_HOOKED.get()
@@ -110,13 +110,13 @@ pub(crate) fn kill_reason() -> &'static CStr {
     }
 }
 
-const OVER_BUDGET: &CStr = c"it ran too long without waiting and was stopped: see cpu_budget";
+const OVER_BUDGET: &CStr = c"the code ran too long without waiting and was stopped: see cpu_budget";
 
 const OVER_MEMORY: &CStr = c"not enough memory: the application is over its limit";
 
 const SHORT_OF_MEMORY: &CStr = c"not enough memory: the server is over its memory_limit";
 
-/// The hook. Once it raises an error it does so at every instruction, so that no `pcall` keeps the run alive.
+/// The hook. Once it has raised an error it raises it at every instruction, so that no `pcall` keeps the run alive.
 unsafe extern "C-unwind" fn end_run(state: *mut lua_State, _: *mut ffi::lua_Debug) {
     if matches!(REPRIEVE.get(), GracePeriod::Asked) {
         // The grace period applies to the run; the collector continues afterwards. SAFETY: sets the collector's
@@ -126,7 +126,7 @@ unsafe extern "C-unwind" fn end_run(state: *mut lua_State, _: *mut ffi::lua_Debu
     if !is_over() {
         return;
     }
-    // SAFETY: called by Lua, so an error is caught by it; no Rust value lives in this frame.
+    // SAFETY: called by Lua, which catches the error; no Rust value lives in this frame.
     unsafe {
         ffi::luaL_where(state, 0);
         ffi::lua_pushstring(state, kill_reason().as_ptr());

@@ -316,7 +316,7 @@ impl LuaVm {
         debug_assert!(arguments.len() <= ARGUMENTS_MAX);
         let pooled = self.pool.pop();
         let coroutine = pooled.unwrap_or_else(|| new_coroutine(self.main));
-        // SAFETY: the stack of a coroutine that has not begun is empty and has room; nothing refuses memory.
+        // SAFETY: the stack of a coroutine that has not started is empty and has room; the memory limit is off.
         unsafe { ffi::lua_rawgeti(coroutine.state, ffi::LUA_REGISTRYINDEX, function.0.into()) };
         push_all(coroutine.state, arguments);
         coroutine
@@ -325,8 +325,8 @@ impl LuaVm {
     /// Returns an argument of a prepared call that has not started, counted from 1, if it is a number or bytes.
     pub(crate) fn argument<'a>(&self, prepared: &'a Coroutine, place: c_int) -> Argument<'a> {
         let state = prepared.state;
-        // SAFETY: such a coroutine has its function and its arguments on its stack, and is not changed as long as it is
-        // borrowed. A string's bytes stay where they are while it is there.
+        // SAFETY: such a coroutine has its function and its arguments on its stack, and is not changed while it is
+        // borrowed. A string's bytes don't move while the string exists.
         unsafe {
             match ffi::lua_type(state, place + 1) {
                 ffi::LUA_TNUMBER => Argument::Number(ffi::lua_tonumber(state, place + 1)),
@@ -361,7 +361,7 @@ impl LuaVm {
         self.watch_memory();
         match status {
             ffi::LUA_OK => {
-                // SAFETY: what it returned is of no interest.
+                // SAFETY: removes the result, which is not used.
                 unsafe { ffi::lua_settop(state, 0) };
                 RunEnd::Ended
             }
@@ -370,7 +370,7 @@ impl LuaVm {
                 None => RunEnd::Failed(self.failure(state, STRAY_YIELD.to_owned())),
             },
             _ => {
-                // It was most likely ended for its memory, which can now be freed.
+                // The run was most likely ended for its memory, which can now be freed.
                 if self.is_full() {
                     self.begin_collection_anew();
                 }
@@ -414,7 +414,7 @@ impl LuaVm {
     /// Creates an object with a metatable for a connection: see [`object`].
     pub(crate) fn connection(&self, metatable: Reference, id: ConnectionId) -> Reference {
         let main = self.main;
-        // SAFETY: two values on a stack that has room for them; nothing refuses memory.
+        // SAFETY: two values on a stack that has room for them; the memory limit is off.
         let reference = unsafe {
             ffi::lua_rawgeti(main, ffi::LUA_REGISTRYINDEX, metatable.0.into());
             object::push(main, id);
@@ -426,8 +426,8 @@ impl LuaVm {
     /// Assigns a connection to the referenced object of an outgoing connection.
     pub(crate) fn rename(&self, object: Reference, id: ConnectionId) {
         let main = self.main;
-        // SAFETY: one value on a stack that has room for it, and off again. Such references come from `expect`, which
-        // takes nothing but such objects.
+        // SAFETY: pushes one value on a stack that has room for it, and pops it. Such references come from `expect`,
+        // which accepts only such objects.
         unsafe {
             ffi::lua_rawgeti(main, ffi::LUA_REGISTRYINDEX, object.0.into());
             object::write(main, id);
@@ -476,7 +476,7 @@ impl LuaVm {
     fn failure(&self, state: *mut lua_State, words: String) -> LuaError {
         let text = CString::new(words.replace('\0', "\\0")).unwrap_or_default();
         let main = self.main;
-        // SAFETY: the main stack has room; the text that was pushed lies on top until it is popped.
+        // SAFETY: the main stack has room; the pushed text is on top until it is popped.
         let traceback = unsafe {
             ffi::luaL_traceback(main, state, text.as_ptr(), 0);
             let mut length = 0;
@@ -497,8 +497,7 @@ impl Drop for LuaVm {
     }
 }
 
-const STRAY_YIELD: &str = "coroutine.yield outside of a coroutine: only one that was made by \
-    coroutine.create or coroutine.wrap can yield";
+const STRAY_YIELD: &str = "coroutine.yield outside of a coroutine: only coroutines created by coroutine.create or coroutine.wrap can yield";
 
 fn new_coroutine(main: *mut lua_State) -> Coroutine {
     // SAFETY: one value on the main stack, which is taken off again; nothing refuses memory.

@@ -52,7 +52,7 @@ pub(crate) struct VmMemory {
     looks_next: Cell<usize>,
     /// The memory limit of the VM, in bytes.
     bytes_max: usize,
-    /// Runs that take more are ended.
+    /// Runs that allocate more are ended.
     run_bytes_max: usize,
     /// The VM's limit while the process is short of memory.
     short_bytes_max: Cell<usize>,
@@ -92,8 +92,8 @@ impl VmMemory {
             before: (function, data),
         });
         let address = Rc::as_ptr(&memory).cast_mut().cast();
-        // SAFETY: `allocate` takes blocks of `mlua`'s allocator, which has Rust's too; its owner calls
-        // `leave` before it lets go of it.
+        // SAFETY: `allocate` handles blocks of `mlua`'s allocator, which are Rust's too; its owner calls `leave` before
+        // it drops the allocator.
         unsafe { ffi::lua_setallocf(main, allocate, address) };
         Ok(memory)
     }

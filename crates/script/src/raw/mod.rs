@@ -16,7 +16,7 @@
 
 #![allow(
     unsafe_code,
-    reason = "the one place that speaks Lua's raw API and the system's signals"
+    reason = "the only module that uses Lua's raw API and the system's signals"
 )]
 
 #[cfg(panic = "abort")]

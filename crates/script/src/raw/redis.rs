@@ -10,8 +10,8 @@ use crate::modules::begin_plain;
 
 /// `ask_redis(number, name, …)` → the token of the call, or nothing if the command is not handled here.
 pub(super) unsafe extern "C-unwind" fn ask(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`. Strings are read as they lie on the stack, which raises no error; nor does pushing a
-    // number, for which there is room.
+    // SAFETY: this function was made by `closure`. Strings are read as they lie on the stack, which raises no error;
+    // nor does pushing a number, for which there is room.
     unsafe {
         let top = ffi::lua_gettop(state);
         let are_strings = (2..=top).all(|index| ffi::lua_type(state, index) == ffi::LUA_TSTRING);

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_shown_with_what_is_around() {
+    fn differences_are_shown_with_context() {
         let told = explain(
             &lines("a b c d e f g h i j k l"),
             &lines("a b c d e f G h i j l m"),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_each_is_told_side_by_side() {
+    fn single_lines_are_shown_side_by_side() {
         assert_eq!(
             explain(&lines("1"), &lines("\"1\"")),
             "  - expected 1\n  + got      \"1\""
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_told_in_time_and_in_part() {
+    fn long_texts_are_compared_in_bounded_time() {
         let many = |end: &str| {
             let mut list: Vec<String> = (0..15_000).map(|i| format!("{i}{end}")).collect();
             list.push("end".into());

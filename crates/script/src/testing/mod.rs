@@ -1,8 +1,8 @@
 //! Tests of applications: a script that drives the environment of an application and checks the results.
 //!
 //! A test's script runs in a [`TestVm`] of its own, separate from the application's. Its requests (a client, an HTTP
-//! request, passing time) are recorded as [`Ask`]s; the caller lets the simulated environment run until there is an
-//! answer. This module knows values, texts and their differences; it does not know clients.
+//! request, passing time) are recorded as [`Ask`]s; the caller runs the simulated environment until there is an answer.
+//! This module knows values, texts and their differences; it does not know clients.
 
 mod diff;
 mod native;
@@ -108,7 +108,7 @@ impl TestVm {
         self.vm.turn(now);
     }
 
-    /// Resumes coroutines whose sleep is over.
+    /// Resumes coroutines whose sleep has ended.
     pub fn turn(&mut self, now: Now) {
         self.vm.turn(now);
     }

@@ -57,7 +57,7 @@ pub(super) fn install(
         Ok(match answer {
             Some(Ok(value)) => (value.to_lua(lua)?, None),
             Some(Err(why)) => (Value::Nil, Some(why)),
-            None => (Value::Nil, Some("there is no answer".to_owned())),
+            None => (Value::Nil, Some("there is no response".to_owned())),
         })
     })?;
     native.set("answer", answer)?;
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_values_come_back_as_they_were() {
+    fn plain_values_survive_a_round_trip() {
         let lua = Lua::new();
         let value: Value = lua
             .load("{ a = {1, 'two', true}, b = '\\0\\255', c = { d = -1.5 } }")

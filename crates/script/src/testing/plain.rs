@@ -127,7 +127,7 @@ fn read(value: &Value, depth: usize) -> mlua::Result<Plain> {
         Value::Number(number) => Plain::Number(*number),
         Value::String(text) => Plain::Bytes(text.as_bytes().to_vec()),
         Value::Table(table) if depth < DEPTH_MAX => read_table(table, depth + 1)?,
-        Value::Table(_) => return Err(modules::fault("tables in tables deeper than 64")),
+        Value::Table(_) => return Err(modules::fault("tables nested deeper than 64")),
         other => {
             let name = other.type_name();
             return Err(modules::fault(format!("a {name} can't be shown")));
@@ -145,7 +145,7 @@ fn read_table(table: &Table, depth: usize) -> mlua::Result<Plain> {
     for pair in table.pairs::<Value, Value>() {
         let (key, value) = pair?;
         let Value::String(key) = key else {
-            return Err(modules::fault("a table's keys are strings, or 1 to n"));
+            return Err(modules::fault("a table's keys must be strings, or 1 to n"));
         };
         pairs.push((key.to_string_lossy(), read(&value, depth)?));
     }

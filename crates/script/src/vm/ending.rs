@@ -131,7 +131,7 @@ impl Vm {
         self.desk.world.connections.borrow_mut().remove(id);
     }
 
-    /// Answers a request whose handler ended without doing so.
+    /// Responds to a request whose handler ended without a response.
     pub(super) fn abandon(&self, number: u64, owner: Owner) {
         let ended = self.desk.requests().end(number);
         match ended {

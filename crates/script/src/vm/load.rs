@@ -32,10 +32,10 @@ pub enum LoadError {
     /// The source can't be read.
     #[error(transparent)]
     Code(#[from] CodeError),
-    /// It does not compile or fails while loading; with a traceback.
+    /// The script does not compile or fails while loading; with a traceback.
     #[error("{0}")]
     Script(String),
-    /// It does not return a table of handlers.
+    /// The script does not return a table of handlers.
     #[error(
         "{script}: returns {what}; a table of handlers is expected, with at least one of open, message, request, start"
     )]
@@ -46,7 +46,7 @@ pub enum LoadError {
         what: String,
     },
     /// The script of a service has no `run`.
-    #[error("{script}: a service returns a table with the function run")]
+    #[error("{script}: a service must return a table with the function run")]
     NoRun {
         /// The path of the script.
         script: String,
@@ -282,18 +282,18 @@ fn restrict(lua: &Lua) -> mlua::Result<()> {
                 Value::String(mode) if mode == "t" || mode == "bt" => env,
                 Value::String(mode) if mode == "b" => {
                     return Err(modules::fault(
-                        "bad argument #3 to 'load': no bytecode is loaded, only \"t\"",
+                        "bad argument #3 to 'load': bytecode can't be loaded, only \"t\"",
                     ));
                 }
                 _ => {
                     return Err(modules::fault(
-                        "bad argument #3 to 'load': \"t\" expected, and a table for the environment behind it",
+                        "bad argument #3 to 'load': \"t\" expected, followed by a table for the environment",
                     ));
                 }
             };
             if chunk.as_bytes().len() > CHUNK_BYTES_MAX {
                 return Err(modules::fault(
-                    "load: a source has at most 128 KiB, since nothing can stop its compiler",
+                    "load: a source may have at most 128 KiB, since the compiler can't be interrupted",
                 ));
             }
             match env {
@@ -313,7 +313,7 @@ fn restrict(lua: &Lua) -> mlua::Result<()> {
             None | Some(b"collect" | b"step") => collect.call::<Value>("step"),
             Some(b"count") => collect.call::<Value>("count"),
             Some(_) => Err(mlua::Error::runtime(
-                "collectgarbage takes 'count', 'step' and 'collect' only",
+                "collectgarbage supports only 'count', 'step' and 'collect'",
             )),
         }
     })?;
@@ -378,7 +378,7 @@ fn install_require(lua: &Lua, code: &Arc<SourceCode>, loaded: Table) -> mlua::Re
     let require = lua.create_function(move |lua, name: LuaString| {
         if name.as_bytes().len() > MODULE_NAME_BYTES_MAX {
             return Err(mlua::Error::runtime(
-                "bad argument #1 to 'require': the name of a module has at most 1024 bytes",
+                "bad argument #1 to 'require': the name of a module may have at most 1024 bytes",
             ));
         }
         let name = name.to_string_lossy();

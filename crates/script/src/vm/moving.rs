@@ -98,7 +98,7 @@ impl Vm {
         }
     }
 
-    /// Withdraws a hook request that waits for the end of `app.start`, so that another VM can be asked; returns whether
+    /// Withdraws a hook request that waits for the end of `app.start`, so that another VM can handle it; returns whether
     /// it did.
     pub fn cancel_hook(&mut self, number: u64) -> bool {
         let is_it = |owner| matches!(owner, Owner::Question(of, _) if of == number);

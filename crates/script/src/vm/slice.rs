@@ -16,7 +16,7 @@ const SHARE_TICKS: u64 = 1;
 /// A class of work, in the order in which a turn serves them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WorkClass {
-    /// Coroutines whose wait is over.
+    /// Coroutines whose wait has ended.
     Replies,
     /// Calls that did not start at once.
     Calls,

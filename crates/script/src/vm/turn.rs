@@ -1,4 +1,4 @@
-//! A VM's part of a turn: starts and resumes what is due, within the turn's [slice](super::slice).
+//! A VM's part of a turn: starts and resumes due handlers, within the turn's [slice](super::slice).
 //!
 //! The rest waits for the next turn, in order.
 
@@ -87,7 +87,7 @@ impl Vm {
         }
     }
 
-    /// Runs what is due. The first call starts `app.start`, before which nothing runs.
+    /// Runs due handlers. The first call starts `app.start`, before which nothing runs.
     pub fn turn(&mut self, now: Now) {
         self.set_now(now);
         self.slice.open(self.desk.clock.ticks());
@@ -339,7 +339,7 @@ impl Vm {
     /// Cancels a spawned coroutine: its wait fails.
     pub(super) fn cancel(&mut self, number: u64) {
         let Some(task) = self.tasks.take_spawned(number) else {
-            // It may not have started.
+            // The task may not have started.
             if let Some(spawned) = self.desk.withdraw_spawned(number) {
                 self.machine.discard(spawned.coroutine);
                 self.failed(Owner::Spawned(number), LuaError::error_message("cancelled"));

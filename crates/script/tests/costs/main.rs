@@ -47,7 +47,7 @@ const SENDING: &[&str] = &["conn:send", "veche.publish", "veche.push"];
 /// Number of measurements of one call, of which the smallest counts.
 const ATTEMPTS: usize = 8;
 
-/// Functions that are not called, because they need something that only another server provides, and what they need.
+/// Functions that are not called here, because they need another server, with the reason.
 const NOT_CALLED: &[(&str, &str)] = &[
     ("answer:chunks", "nothing"),
     ("answer:close", "nothing"),
@@ -212,7 +212,7 @@ fn run_apart(test: &str) {
 }
 
 #[test]
-fn what_is_too_long_is_refused() {
+fn overlong_values_are_rejected() {
     let mut bench = Bench::with(
         "local veche = require 'veche'
         local app = {}
@@ -241,9 +241,9 @@ fn what_is_too_long_is_refused() {
         "json.decode: the text is longer than 16 MiB",
         "base64.encode: the text would be longer than 16 MiB",
         "base64.decode: the text is longer than 16 MiB",
-        "a message has at most 16 MiB",
-        "a source has at most 128 KiB",
-        "the name of a module has at most 1024 bytes",
+        "a message may have at most 16 MiB",
+        "a source may have at most 128 KiB",
+        "the name of a module may have at most 1024 bytes",
     ];
     assert_eq!(told.len(), expected.len(), "{told:?}");
     for (told, expected) in told.iter().zip(expected) {
@@ -388,7 +388,7 @@ fn repeat((names, setup, call): &worst::Worst) -> Option<String> {
         let slip = told.iter().find(|line| line.contains("attempt to"));
         assert_eq!(slip, None, "{names} {call}");
         bench.text(BOB, "hello");
-        // A publication of a waiting handler comes after what it published before.
+        // A publication of a suspended handler comes after the handler's earlier publications.
         assert_eq!(
             bench.told_soon()[0],
             "send bob text hello",

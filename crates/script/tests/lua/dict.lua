@@ -65,7 +65,7 @@ function t.numbers_are_increased()
   check.fails("dict:incr: the result is not a finite number", dict.incr, dict, "n", 1.7e308)
   dict:set("whole", 2 ^ 53 - 1)
   check.equal(dict:incr("whole"), 2 ^ 53)
-  local why = "dict:incr: the sum is beyond 2^53, where integers are not exact"
+  local why = "dict:incr: the sum exceeds 2^53, beyond which integers are not exact"
   check.fails(why, dict.incr, dict, "whole")
   check.fails(why, dict.incr, dict, "below", -2 ^ 53, -1)
   check.equal(dict:get("whole"), 2 ^ 53)
@@ -91,7 +91,7 @@ function t.update_is_atomic()
   end)
   check.equal(asked, 4)
   check.equal(result, 62)
-  check.fails("others change that key all the time", dict.update, dict, "k", function() return dict:incr("k") end)
+  check.fails("too many concurrent changes of this key", dict.update, dict, "k", function() return dict:incr("k") end)
 end
 
 function t.update_keeps_or_sets_the_time_to_live()
@@ -149,11 +149,11 @@ function t.a_full_dict_says_so_and_forgets_nothing()
     ok, words = pcall(function() dict:set("k" .. kept, ("x"):rep(100)) end)
     if ok then kept = kept + 1 end
   until not ok
-  check.is_true(words:find("dict:set: it is full: %d+ bytes more would exceed its limit of 2048"), words)
+  check.is_true(words:find("dict:set: full: %d+ bytes more would exceed its limit of 2048"), words)
   check.is_true(kept > 3 and kept < 20)
   check.equal(dict:count(), kept)
-  check.fails("it is full", dict.add, dict, "more", ("x"):rep(100))
-  check.fails("it is full", dict.update, dict, "k0", function() return ("x"):rep(5000) end)
+  check.fails("full: ", dict.add, dict, "more", ("x"):rep(100))
+  check.fails("full: ", dict.update, dict, "k0", function() return ("x"):rep(5000) end)
   dict:delete("k0")
   dict:set("k0", "x")
 end
@@ -162,7 +162,7 @@ function t.options_are_settled_once()
   veche.dict("settled", { bytes_max = 4096 })
   veche.dict("settled", { bytes_max = 4096 })
   veche.dict("settled")
-  check.fails("bad argument #2 to 'dict': it exists with a limit of 4096 bytes", veche.dict, "settled", { bytes_max = 8192 })
+  check.fails("bad argument #2 to 'dict': it already exists with a limit of 4096 bytes", veche.dict, "settled", { bytes_max = 8192 })
   check.fails("bad argument #2 to 'dict': the only option is bytes_max", veche.dict, "x", { size = 1 })
   for _, bad in ipairs { 0, 1023, 2048.5, "4096", {}, 0 / 0, 1 / 0 } do
     check.fails("bad argument #2 to 'dict': bytes_max", veche.dict, "x", { bytes_max = bad })
@@ -177,7 +177,7 @@ function t.counters()
   check.equal(counter:add(41), 42)
   check.equal(veche.counter("hits"):add(-2), 40)
   check.equal(counter:get(), 40)
-  check.fails("counter:add: the counter would be beyond 2^53", counter.add, counter, 2 ^ 53)
+  check.fails("counter:add: the counter would exceed 2^53", counter.add, counter, 2 ^ 53)
   check.equal(counter:get(), 40)
   for _, bad in ipairs { 0.5, "x", {}, 0 / 0, 1e300 } do
     check.fails("bad argument #1 to 'counter:add'", counter.add, counter, bad)
@@ -185,17 +185,17 @@ function t.counters()
   check.fails("bad argument #1 to 'counter:get': a counter expected", counter.get)
   check.fails("a counter expected", counter.add, veche.dict("x"), 1)
   check.fails("bad argument #1 to 'counter': a string expected, not nil", veche.counter)
-  check.fails("bad argument #1 to 'counter': a name has 1 to 255 bytes", veche.counter, "")
+  check.fails("bad argument #1 to 'counter': a name must have 1 to 255 bytes", veche.counter, "")
 end
 
 function t.bad_arguments()
   local dict = veche.dict("bad")
   for _, bad in ipairs { "", ("x"):rep(256) } do
-    check.fails("bad argument #1 to 'dict': a name has 1 to 255 bytes", veche.dict, bad)
+    check.fails("bad argument #1 to 'dict': a name must have 1 to 255 bytes", veche.dict, bad)
   end
   check.fails("bad argument #1 to 'dict': a string expected, not table", veche.dict, {})
   check.fails("bad argument #1 to 'dict:set': a string expected, not number", dict.set, dict, 5, 1)
-  check.fails("bad argument #1 to 'dict:set': a key has at most 1024 bytes", dict.set, dict, ("x"):rep(1025), 1)
+  check.fails("bad argument #1 to 'dict:set': a key may have at most 1024 bytes", dict.set, dict, ("x"):rep(1025), 1)
   check.fails("bad argument #2 to 'dict:set': a string, a number or a boolean expected, not table", dict.set, dict, "k", {})
   check.fails("bad argument #2 to 'dict:add': a string, a number or a boolean expected, not nil", dict.add, dict, "k")
   for _, bad in ipairs { 0, -1, 0 / 0, 1 / 0, "1", {} } do

@@ -9,14 +9,14 @@ local URL = "http://example.org/"
 function t.urls()
   for _, name in ipairs { "get", "head", "delete", "post", "put", "patch" } do
     local first = "bad argument #1 to '" .. name .. "': "
-    check.fails(first .. "a URL, as a string, expected", http[name])
-    check.fails(first .. "a URL, as a string, expected", http[name], 7)
-    check.fails(first .. "a URL, as a string, expected", http[name], {})
+    check.fails(first .. "a URL string expected", http[name])
+    check.fails(first .. "a URL string expected", http[name], 7)
+    check.fails(first .. "a URL string expected", http[name], {})
     local shape = first .. "a URL that begins with http:// or https:// expected"
     for _, bad in ipairs { "", "example.org", "ftp://a/", "file:///etc/passwd", "//a/", "http:/a", "javascript:1" } do
       check.fails(shape, http[name], bad)
     end
-    local plain = first .. "a URL has no spaces and no control characters"
+    local plain = first .. "a URL must be UTF-8 of at most 16384 bytes, without spaces and control characters"
     for _, bad in ipairs {
       "http://a/ b", "http://a/\r\nx: y", "http://a/\n", "http://a\0/", "http://a/\255", " http://a/", "http://a/\t",
       "http://a/\127", "http://a/\194\133", "http://" .. ("a"):rep(16384),
@@ -25,7 +25,7 @@ function t.urls()
     end
   end
   check.fails("bad option url to 'request': it is missing", http.request, {})
-  check.fails("bad option url to 'request': a URL, as a string, expected", http.request, { url = 7 })
+  check.fails("bad option url to 'request': a URL string expected", http.request, { url = 7 })
   check.fails("bad argument #1 to 'request': a table of options expected", http.request)
   check.fails("bad argument #1 to 'request': a table of options expected", http.request, URL)
 end
@@ -36,7 +36,7 @@ function t.options()
   check.fails("bad argument #3 to 'post': a table of options expected", http.post, URL, "x", 7)
   check.fails("bad options to 'get': there is no option \"timout\"", http.get, URL, { timout = 1 })
   check.fails("bad options to 'get': there is no option \"url\"", http.get, URL, { url = URL })
-  check.fails("bad options to 'get': their names are strings", http.get, URL, { 1 })
+  check.fails("bad options to 'get': option names must be strings", http.get, URL, { 1 })
   local function bad(name, what, ...)
     for index = 1, select("#", ...) do
       local value = select(index, ...)
@@ -52,19 +52,19 @@ function t.options()
   bad("insecure", "true or false", 0, "no")
   bad("ca_file", "the path of a PEM file", 1, "", "a\0b", {})
   bad("query", "a table of fields, or a string without spaces,", 1, "a b", "a\nb", true)
-  bad("query", "names with strings, numbers, booleans or lists", { a = {{}} }, { a = tostring }, { [{}] = 1 })
+  bad("query", "a table expected, from names to strings, numbers, booleans or lists", { a = {{}} }, { a = tostring }, { [{}] = 1 })
   bad("form", "a table of fields", 1, "a=b")
-  bad("form", "names with strings, numbers, booleans or lists", { a = tostring }, { [true] = 1 })
+  bad("form", "a table expected, from names to strings, numbers, booleans or lists", { a = tostring }, { [true] = 1 })
   bad("body", "a string", 1, {}, true)
-  check.fails("no form in JSON", http.get, URL, { json = tostring })
+  check.fails("can't be represented in JSON", http.get, URL, { json = tostring })
   check.fails("NaN and infinity", http.post, URL, { json = 0 / 0 })
-  check.fails("bad options to 'post': one body only", http.post, URL, "x", { json = 1 })
-  check.fails("bad options to 'post': one body only", http.post, URL, { json = 1, form = {} })
+  check.fails("bad options to 'post': only one of json, form and body", http.post, URL, "x", { json = 1 })
+  check.fails("bad options to 'post': only one of json, form and body", http.post, URL, { json = 1, form = {} })
   check.fails("bad option query to 'get': the URL is longer", http.get, URL, { query = { a = ("x"):rep(20000) } })
 end
 
 function t.methods()
-  local what = "bad option method to 'request': a word as GET or POST"
+  local what = "bad option method to 'request': a method such as GET or POST"
   for _, bad in ipairs { 7, "", "a b", "GET\r\n", "G\0T", "CONNECT", "connect", "TRACE", ("x"):rep(33), "ÄÖ" } do
     check.fails(what, http.request, { url = URL, method = bad })
   end
@@ -74,16 +74,16 @@ function t.headers()
   local what = "bad option headers to 'get': "
   local function bad(words, headers) check.fails(what .. words, http.get, URL, { headers = headers }) end
   bad("a table of names and values expected", 7)
-  bad("their names are strings", { "x" })
+  bad("their names must be strings", { "x" })
   for _, name in ipairs { "", "a b", "a:b", "a\r\nb", "a\0b", "ä", "a\n" } do bad("", { [name] = "x" }) end
   for _, value in ipairs { "a\r\nx: y", "a\n", "\r", "a\0b", "\127", "\27" } do
-    bad("x: a value has no line breaks and control characters", { x = value })
-    bad("x: a value has no line breaks and control characters", { x = { "good", value } })
+    bad("x: a value must not have line breaks and control characters", { x = value })
+    bad("x: a value must not have line breaks and control characters", { x = { "good", value } })
   end
   bad("x: a string, a number or a list of them expected", { x = tostring })
   bad("x: a string, a number or a list of them expected", { x = { {} } })
   for _, name in ipairs { "Connection", "content-length", "Transfer-Encoding", "upgrade", "TE", "Expect" } do
-    bad(name:lower() .. " is the client's own", { [name] = "x" })
+    bad(name:lower() .. " is set by the client itself", { [name] = "x" })
   end
   bad("at most 65536 bytes expected", { x = ("y"):rep(65536) })
 end

@@ -67,7 +67,7 @@ function t.objects_may_be_large()
   check.equal(place, count)
   check.equal(text:sub(1, 1) .. text:sub(-1), "{}")
   object[7] = 1
-  check.fails("an object's keys are strings", json.encode, object)
+  check.fails("an object's keys must be strings", json.encode, object)
 end
 
 function t.texts_may_be_long()

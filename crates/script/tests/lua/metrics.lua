@@ -25,16 +25,16 @@ function t.bad_arguments_to_make_one()
   end
   check.fails("only a counter's name may end in _total", counter, "x_sum", "help")
   check.fails("names that begin with veche_ are reserved for the server", counter, "veche_pushes", "help")
-  check.fails("bad argument #3 to 'metrics.counter': a list of names of labels expected", counter, "x", "help", 7)
-  check.fails("bad argument #3 to 'metrics.counter': a metric has at most 8 different labels", counter, "x", "help", { "a", "a" })
-  check.fails("bad argument #3 to 'metrics.counter': a metric has at most 8 different labels", counter, "x", "help", { "le" })
-  check.fails("bad argument #4 to 'metrics.histogram': a metric has at most 8", histogram, "x", "help", { 1 }, { "a b" })
+  check.fails("bad argument #3 to 'metrics.counter': a list of label names expected", counter, "x", "help", 7)
+  check.fails("bad argument #3 to 'metrics.counter': a metric may have at most 8 different labels", counter, "x", "help", { "a", "a" })
+  check.fails("bad argument #3 to 'metrics.counter': a metric may have at most 8 different labels", counter, "x", "help", { "le" })
+  check.fails("bad argument #4 to 'metrics.histogram': a metric may have at most 8", histogram, "x", "help", { 1 }, { "a b" })
   for _, buckets in ipairs { {}, { 1, 1 }, { 2, 1 }, { 0 / 0 }, { 1 / 0 }, { "x" } } do
     check.fails("bad argument #3 to 'metrics.histogram': a list of at most 64", histogram, "x", "help", buckets)
   end
   counter("one", "help", { "a" })
-  check.fails("it exists as a counter", counter, "one", "help")
-  check.fails("it exists as a counter", metrics.gauge, "one", "help", { "a" })
+  check.fails("it already exists as a counter", counter, "one", "help")
+  check.fails("it already exists as a counter", metrics.gauge, "one", "help", { "a" })
   check.survives(3, counter, "y", "help", {})
   check.survives(4, histogram, "z", "help", { 1 }, {})
 end
@@ -48,7 +48,7 @@ function t.bad_arguments_to_count()
   check.fails("bad argument #2 to 'counter:add': 1 values of labels expected", counter.add, counter, 1)
   check.fails("bad argument #2 to 'counter:add': 1 values of labels expected", counter.add, counter, 1, "a", "b")
   check.fails("bad argument #2 to 'counter:add': a string", counter.add, counter, 1, {})
-  check.fails("bad argument #2 to 'counter:add': a label's value is UTF-8", counter.add, counter, 1, "\255")
+  check.fails("bad argument #2 to 'counter:add': a label's value must be UTF-8", counter.add, counter, 1, "\255")
   check.fails("at most 128 bytes", counter.add, counter, 1, ("x"):rep(129))
   check.fails("a counter expected (call it with a colon)", counter.add, 1)
   local gauge, histogram = metrics.gauge("level", "help"), metrics.histogram("took", "help")
@@ -60,7 +60,7 @@ end
 function t.series_are_few()
   local counter = metrics.counter("per_user", "help", { "user" })
   for i = 1, 1000 do counter:add(1, "user" .. i) end
-  check.fails("1000 series already", counter.add, counter, 1, "one more")
+  check.fails("the limit of 1000 series", counter.add, counter, 1, "one more")
   counter:add(1, "user1")
 end
 

@@ -131,12 +131,12 @@ end
 
 function t.bad_arguments()
   check.fails("bad argument #1 to 'queue': a string expected", veche.queue)
-  check.fails("a name has 1 to 255 bytes", veche.queue, "")
+  check.fails("a name must have 1 to 255 bytes", veche.queue, "")
   check.fails("bad argument #2 to 'queue': a table of options expected", veche.queue, "x", 7)
   for _, capacity in ipairs { 0, -1, 0.5, 1e9, 0 / 0, "1" } do
-    check.fails("capacity as a whole number from 1 to 1000000", veche.queue, "x", { capacity = capacity })
+    check.fails("capacity: a whole number from 1 to 1000000", veche.queue, "x", { capacity = capacity })
   end
-  check.fails("bytes_max as a whole number of at least 1024", veche.queue, "x", { bytes_max = 1 })
+  check.fails("bytes_max: a whole number of at least 1024", veche.queue, "x", { bytes_max = 1 })
   check.fails("the options are capacity and bytes_max", veche.queue, "x", { size = 1 })
   local queue = veche.queue("bad", { bytes_max = 1024 })
   check.fails("bad argument #1 to 'queue:push': a string, a number", queue.push, queue)

@@ -61,7 +61,7 @@ function t.the_same_name_is_the_same_table()
   v:insert { id = 1, user = 1, location = 1, visited_at = 1, mark = 1 }
   check.equal(1, veche.table("same"):count())
   check.equal(true, visits("same") == v)
-  fails("it exists with another schema: its column id is u32", veche.table, "same", { key = "id:u64", columns = {} })
+  fails("it already exists with another schema: its column id is u32", veche.table, "same", { key = "id:u64", columns = {} })
   fails("there is no such table", veche.table, "nobody")
 end
 
@@ -98,7 +98,7 @@ function t.mistakes_name_table_column_value_and_limit()
     ["unknown type \"u7\""] = { key = "id:u32", columns = { a = "u7" } },
     ["column id occurs twice"] = { key = "id:u32", columns = { id = "u8" } },
     ["no column b"] = { key = "id:u32", columns = { a = "u8" }, indexes = { x = { "b" } } },
-    ["there is no \"kei\" in a schema"] = { kei = "id:u32" },
+    ["a schema has no \"kei\""] = { kei = "id:u32" },
     ["evict: there is no index"] = { key = "id:u32", evict = "x" },
   } do
     fails(expected, veche.table, "bad", schema)
@@ -252,7 +252,7 @@ function t.a_function_updates_what_is_there()
   check.equal(true, v:update(1, function() end))
   check.equal(false, v:update(2, function() error("not called") end))
   fails("oops", v.update, v, 1, function() error("oops") end)
-  fails("others change that row all the time", v.update, v, 1, function(row)
+  fails("too many concurrent changes of this row", v.update, v, 1, function(row)
     v:update(1, { visited_at = row.visited_at + 1 })
     return { mark = 1 }
   end)

@@ -42,7 +42,7 @@ end
 
 function t.bad_calls()
   local group = veche.waitgroup()
-  check.fails("done more often than was added", group.done, group)
+  check.fails("more done than added", group.done, group)
   for _, bad in ipairs { 0.5, "x", {}, 1e300, 0 / 0 } do
     check.fails("bad argument #1 to 'waitgroup:add'", group.add, group, bad)
   end

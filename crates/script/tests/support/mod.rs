@@ -92,6 +92,7 @@ fn load_in(
         name: "test".into(),
         options: serde_json::json!({"greeting": "hello", "list": [1, 2], "nothing": null}),
         has_files: !script.contains("-- without files"),
+        databases: Arc::default(),
         limits,
         role,
     };
@@ -252,7 +253,7 @@ impl Bench {
         }
     }
 
-    /// Advances the time until there are no more effects, at most one hour.
+    /// Advances the time until no more effects arrive, at most one hour.
     pub(crate) fn pass_time(&mut self) {
         for round in 0..50_000 {
             // Files are read in threads, which need real time.

@@ -16,7 +16,7 @@ fn issued<'a>(user: &'a str, id: &'a str, at_s: Option<u64>) -> IssuedToken<'a> 
 }
 
 #[test]
-fn what_is_blocked_is_so_until_its_time_or_the_next_word() {
+fn bans_last_until_expiry_or_replacement() {
     let blocks = Bans::default();
     assert!(!blocks.has_user("ann", 1));
     for block in [user("ann", None), user("bob", Some(10))] {
@@ -66,7 +66,7 @@ fn a_new_process_knows_them() {
     ] {
         first.add(&block, 1).expect("written");
     }
-    // This ban was never acknowledged: its line is cut short.
+    // This ban was never acknowledged: its line is truncated.
     let mut text = fs::read(&path).expect("a file");
     text.extend_from_slice(&"{\"block\":\"к".as_bytes()[..11]);
     fs::write(&path, &text).expect("written");
@@ -110,7 +110,7 @@ fn a_new_process_knows_them() {
 }
 
 #[test]
-fn a_hole_that_a_power_cut_has_left_keeps_nobody_from_starting() {
+fn a_hole_left_by_a_power_cut_does_not_prevent_the_start() {
     let folder = std::env::temp_dir().join(format!("veche-blocks-hole-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
     let path = folder.join("blocks");

@@ -20,7 +20,7 @@ use veche_terminal::shown;
 /// How to find the running server.
 #[derive(Args, Debug)]
 pub(super) struct ControlArgs {
-    /// Its control socket; by default server.control of the configuration
+    /// The server's control socket; by default server.control of the configuration
     #[arg(long, value_name = "SOCKET")]
     pub(super) control: Option<PathBuf>,
 }
@@ -31,7 +31,7 @@ const ANSWER_WAIT: Duration = Duration::from_secs(45);
 const CHANGE_WAIT: Duration = Duration::from_secs(5);
 /// How long a server may take to end beyond its drain.
 const STOP_GRACE: Duration = Duration::from_secs(15);
-/// The interval of checking whether it is gone.
+/// The interval of checking whether the server has ended.
 const STOP_LOOK: Duration = Duration::from_millis(20);
 
 /// Locates the running server.
@@ -64,7 +64,7 @@ impl ControlTarget {
             .map(|(answer, _)| answer)
     }
 
-    /// Also returns the connection, which the server holds open until it is gone.
+    /// Also returns the connection, which the server keeps open as long as the client does.
     fn open(
         &self,
         request: &ControlRequest,
@@ -82,7 +82,9 @@ impl ControlTarget {
         let (line, connection) =
             exchange(socket, request, descriptor).map_err(|error| self.not_responding(&error))?;
         let answer: Value = serde_json::from_str(&line).map_err(|_| {
-            self.not_responding(&io::Error::other("it did not answer like a Veche server"))
+            self.not_responding(&io::Error::other(
+                "its response is not that of a Veche server",
+            ))
         })?;
         if answer["ok"] != true {
             let why = answer["error"]
@@ -102,7 +104,7 @@ impl ControlTarget {
                 let hint = match config::load(&self.file) {
                     Err(report) if !report.unreadable => {
                         format!(
-                            "{file} has mistakes, so it may be elsewhere: veche check, or --control SOCKET"
+                            "{file} has errors, so the socket may be elsewhere: run veche check, or use --control SOCKET"
                         )
                     }
                     _ => format!("is it running? (veche serve -c {file})"),
@@ -112,7 +114,7 @@ impl ControlTarget {
             }
             io::ErrorKind::PermissionDenied => CommandFailure::new(
                 Exit::NoServer,
-                format!("{socket}: permission denied: ask as the user who runs the server"),
+                format!("{socket}: permission denied: run this as the user of the server"),
             ),
             _ => CommandFailure::new(Exit::NoServer, format!("{socket}: {error}")),
         }
@@ -124,12 +126,12 @@ impl ControlTarget {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 format!("not within {} s", ANSWER_WAIT.as_secs())
             }
-            io::ErrorKind::UnexpectedEof => "it closed the connection".to_owned(),
+            io::ErrorKind::UnexpectedEof => "the connection was closed".to_owned(),
             _ => error.to_string(),
         };
         CommandFailure::new(
             Exit::NoServer,
-            format!("the server at {socket} gave no answer: {why}"),
+            format!("the server at {socket} did not respond: {why}"),
         )
     }
 }
@@ -159,7 +161,7 @@ fn exchange(
     }
 }
 
-/// `veche reload`
+/// Runs `veche reload`: prints the warnings, and what was reloaded.
 pub(super) fn reload(control: &ControlTarget) -> Result<(), CommandFailure> {
     let answer = control.ask(ControlCommand::Reload)?;
     let listed = |name: &str| -> Vec<String> {
@@ -193,7 +195,7 @@ pub(super) fn reload(control: &ControlTarget) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// `veche upgrade`
+/// Runs `veche upgrade`: replaces the server process; its clients have `limits.upgrade_drain_time` to reconnect.
 pub(super) fn upgrade(control: &ControlTarget) -> Result<(), CommandFailure> {
     replace(
         control,
@@ -202,7 +204,7 @@ pub(super) fn upgrade(control: &ControlTarget) -> Result<(), CommandFailure> {
     )
 }
 
-/// `veche restart`
+/// Runs `veche restart`: replaces the server process; its clients have `limits.drain_time` to reconnect.
 pub(super) fn restart(control: &ControlTarget) -> Result<(), CommandFailure> {
     replace(control, ControlCommand::Restart, "limits.drain_time")
 }
@@ -273,7 +275,7 @@ pub(super) fn stop_wait(file: &Path, now: bool) -> Duration {
     }
 }
 
-/// `veche stop`: requests a stop, then waits until the process is gone.
+/// `veche stop`: requests a stop, then waits until the process has ended.
 pub(super) fn stop(
     control: &ControlTarget,
     now: bool,
@@ -312,7 +314,7 @@ pub(super) fn stop(
     ))
 }
 
-/// Describes what a stop waits for: open connections, and their drain time. `None` without connections.
+/// Describes the connections that a stop waits for, and their drain time. `None` without connections.
 fn waits_for(status: &Value, wait: Duration) -> Option<String> {
     let open = status["status"]["report"]["connections"]
         .as_u64()

@@ -22,7 +22,7 @@ const TOGETHER: Duration = Duration::from_millis(60);
 /// A file watcher, active until it is dropped.
 #[derive(Debug)]
 pub(super) struct FileWatch {
-    #[expect(dead_code, reason = "watches as long as it lives")]
+    #[expect(dead_code, reason = "watches until dropped")]
     watcher: notify::RecommendedWatcher,
 }
 
@@ -32,8 +32,8 @@ pub(super) fn watch(config: &Config) -> Result<FileWatch, CommandFailure> {
     let (saved, saves) = sync_channel(1);
     let failed =
         |error: notify::Error| CommandFailure::new(Exit::Failed, format!("can't watch: {error}"));
-    let pages = static_folders(config);
-    let mut watcher = notify::recommended_watcher(move |event| on_event(event, &pages, &saved))
+    let sources = Sources::of(config);
+    let mut watcher = notify::recommended_watcher(move |event| on_event(event, &sources, &saved))
         .map_err(failed)?;
     for folder in folders(config) {
         // Folders, not files: editors replace files by new ones.
@@ -51,32 +51,69 @@ pub(super) fn watch(config: &Config) -> Result<FileWatch, CommandFailure> {
     Ok(FileWatch { watcher })
 }
 
-fn on_event(
-    event: notify::Result<notify::Event>,
-    pages: &BTreeSet<PathBuf>,
-    saved: &SyncSender<()>,
-) {
+fn on_event(event: notify::Result<notify::Event>, sources: &Sources, saved: &SyncSender<()>) {
     let Ok(event) = event else { return };
     let is_change = matches!(
         event.kind,
         EventKind::Create(_) | EventKind::Modify(_) | EventKind::Remove(_)
     );
-    if is_change && event.paths.iter().any(|path| is_source(path, pages)) {
+    if is_change && event.paths.iter().any(|path| sources.contains(path)) {
         // Full: a reload is due anyway.
         let _ = saved.try_send(());
     }
 }
 
-/// Returns whether a file matters; logs, databases and temporary files of editors don't.
-fn is_source(path: &Path, pages: &BTreeSet<PathBuf>) -> bool {
-    match path.extension().and_then(|extension| extension.to_str()) {
-        Some("lua" | "toml") => true,
-        Some(extension) => {
-            PAGES.contains(&extension) && pages.iter().any(|folder| path.starts_with(folder))
+/// The files whose changes matter; logs, databases and temporary files of editors don't.
+#[derive(Debug, Default)]
+struct Sources {
+    /// Folders of static files.
+    pages: BTreeSet<PathBuf>,
+    /// Files and folders that applications with processes name.
+    watched: BTreeSet<PathBuf>,
+    /// Folders of applications with processes that name none.
+    programs: BTreeSet<PathBuf>,
+}
+
+impl Sources {
+    fn of(config: &Config) -> Self {
+        let mut sources = Self {
+            pages: static_folders(config),
+            ..Self::default()
+        };
+        for processes in config.apps.iter().filter_map(|app| app.processes.as_ref()) {
+            match processes.watch.is_empty() {
+                true => drop(sources.programs.insert(absolute(&processes.folder))),
+                false => sources
+                    .watched
+                    .extend(processes.watch.iter().map(|path| absolute(path))),
+            }
         }
-        None => false,
+        sources
+    }
+
+    fn contains(&self, path: &Path) -> bool {
+        let is_in =
+            |folders: &BTreeSet<PathBuf>| folders.iter().any(|folder| path.starts_with(folder));
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        is_in(&self.watched)
+            || match extension {
+                Some("lua" | "toml") => true,
+                Some(extension) => {
+                    PAGES.contains(&extension) && is_in(&self.pages)
+                        || PROGRAMS.contains(&extension) && is_in(&self.programs)
+                }
+                None => false,
+            }
     }
 }
+
+/// Returns a path in the form that events use.
+fn absolute(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+/// Extensions of files that belong to programs.
+const PROGRAMS: &[&str] = &["php", "py", "rb", "js", "mjs", "ts"];
 
 /// Extensions of files that belong to pages.
 const PAGES: &[&str] = &[
@@ -90,14 +127,14 @@ fn static_folders(config: &Config) -> BTreeSet<PathBuf> {
     let folders = handlers.filter_map(|handler| match handler {
         RouteHandler::Static {
             root: StaticRoot::Folder(folder),
-                ..
-            // In the form that events use.
-        } => Some(folder.canonicalize().unwrap_or_else(|_| folder.clone())),
+            ..
+        } => Some(absolute(folder)),
         _ => None,
     });
     let of_apps = config.apps.iter().filter_map(|app| app.files.as_ref());
-    let of_apps = of_apps.map(|folder| folder.canonicalize().unwrap_or_else(|_| folder.clone()));
-    folders.chain(of_apps).collect()
+    folders
+        .chain(of_apps.map(|folder| absolute(folder)))
+        .collect()
 }
 
 fn folders(config: &Config) -> BTreeSet<PathBuf> {
@@ -109,5 +146,14 @@ fn folders(config: &Config) -> BTreeSet<PathBuf> {
         _ => PathBuf::from("."),
     };
     let sources = scripts.chain([config.file.as_path()]).map(folder);
-    sources.chain(static_folders(config)).collect()
+    let processes = config.apps.iter().filter_map(|app| app.processes.as_ref());
+    let watched = processes.flat_map(|processes| &processes.watch);
+    let watched = watched.map(|path| match path.is_dir() {
+        true => path.clone(),
+        false => folder(path),
+    });
+    sources
+        .chain(watched)
+        .chain(static_folders(config))
+        .collect()
 }

@@ -19,7 +19,7 @@ use crate::dump::{ReceiveError, receive};
 /// How long to wait for the first rows, which the server sends at once if it supports dumps.
 const FIRST_WAIT: Duration = Duration::from_secs(10);
 
-/// Of what, and how.
+/// Flags of `veche dump`.
 #[derive(Args, Debug)]
 pub(super) struct DumpArgs {
     /// The table's name in veche.table

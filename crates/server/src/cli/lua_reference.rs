@@ -145,7 +145,7 @@ impl Block {
             }
             // Only for type checks in editors.
             "generic" | "operator" | "meta" => {}
-            other => panic!("types have a tag that the reference does not know: {other}"),
+            other => panic!("the types have a tag that the reference does not support: {other}"),
         }
     }
 

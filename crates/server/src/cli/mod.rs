@@ -79,7 +79,7 @@ enum Command {
     Bench(Box<BenchArgs>),
     /// Show the state of the running server
     Status {
-        /// Print the answer as one JSON object
+        /// Print the response as one JSON object
         #[arg(long)]
         json: bool,
         /// Show the slowest operations of the last minutes: turns of workers, handlers of scripts, requests
@@ -127,7 +127,7 @@ enum Command {
     /// Write the man pages into a folder
     #[command(hide = true)]
     Man {
-        /// One that is there
+        /// An existing folder
         folder: PathBuf,
     },
     /// Stop the running server and wait for its end
@@ -135,7 +135,7 @@ enum Command {
         /// Do not drain: close all connections at once
         #[arg(long)]
         now: bool,
-        /// How long to wait for its end; by default limits.lame_duck_time, limits.drain_time and 15 seconds
+        /// Time limit for its end; by default limits.lame_duck_time, limits.drain_time and 15 seconds
         #[arg(long, value_name = "DURATION", value_parser = duration)]
         timeout: Option<Duration>,
         #[command(flatten)]
@@ -143,7 +143,7 @@ enum Command {
     },
 }
 
-/// What can be done with the history on disk.
+/// The commands for the history on disk.
 #[derive(Debug, Subcommand)]
 enum HistoryCommand {
     /// Give all channels new epochs at the next start: for a folder restored from a backup
@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_package_s_configuration_is_found_where_the_folder_has_none() {
+    fn the_package_s_configuration_is_the_fallback() {
         let folder = std::env::temp_dir().join(format!("veche-found-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let [here, packaged] = ["here", "packaged"].map(|name| folder.join(name));

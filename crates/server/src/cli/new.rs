@@ -15,13 +15,13 @@ use rust_embed::Embed;
 use veche_terminal::exit::{CommandFailure, Exit, print};
 use veche_terminal::plain;
 
-/// Where to make it, and of which kind.
+/// The name and the template of the application.
 #[derive(Args, Debug)]
 pub(super) struct NewArgs {
     /// The folder to create; it must not exist
     #[arg(value_name = "NAME")]
     folder: PathBuf,
-    /// The template
+    /// The example to start from
     #[arg(long, value_enum, default_value_t = Template::Echo)]
     template: Template,
 }
@@ -40,6 +40,10 @@ enum Template {
     Push,
     /// Clients of Centrifugo's protocol, and a back end that publishes: in PHP, Node and Python; with a page
     Centrifuge,
+    /// Echoes every message, in PHP; with a page
+    Php,
+    /// A chat with login, in PHP; with a page
+    PhpChat,
 }
 
 /// A file's path in the new folder, and its content.
@@ -52,11 +56,14 @@ macro_rules! files {
     };
 }
 
-/// The files that every folder has.
-const COMMON: [TemplateFile; 2] = [
-    (".gitignore", include_str!("../../templates/gitignore")),
-    (".luarc.json", include_str!("../../templates/luarc.json")),
-];
+/// The file that every folder has.
+const GITIGNORE: TemplateFile = (".gitignore", include_str!("../../templates/gitignore"));
+
+/// Settings of editors, in folders of applications in Lua.
+const LUA_SETTINGS: TemplateFile = (".luarc.json", include_str!("../../templates/luarc.json"));
+
+/// The PHP SDK, in folders of applications in PHP.
+const PHP_SDK: TemplateFile = ("veche.php", include_str!("../../../../sdk/php/veche.php"));
 
 /// The type files of script modules, for editors.
 #[derive(Embed)]
@@ -66,8 +73,7 @@ struct Types;
 /// The folder of types that `.luarc.json` refers to.
 const TYPES_FOLDER: &str = ".veche/types";
 
-/// The file of the API key, and the key's length in bytes before encoding.
-const KEY_FILE: &str = "api.key";
+/// The length of a key in bytes, before encoding.
 const KEY_BYTES: usize = 24;
 
 impl Template {
@@ -89,19 +95,34 @@ impl Template {
             Self::Centrifuge => {
                 files!("crates/server/templates/centrifuge": "veche.toml", "publish.php", "publish.mjs", "publish.py", "public/index.html")
             }
+            Self::Php => {
+                files!("crates/server/templates/php": "veche.toml", "app.php", "public/index.html")
+            }
+            Self::PhpChat => {
+                files!("crates/server/templates/php-chat": "veche.toml", "app.php", "accounts.php", "public/index.html")
+            }
         }
     }
 
-    /// Returns whether the template is a back end with a key, rather than an application in Lua.
-    fn has_back_end(self) -> bool {
-        matches!(self, Self::Push | Self::Centrifuge)
+    fn is_php(self) -> bool {
+        matches!(self, Self::Php | Self::PhpChat)
+    }
+
+    /// Returns the file of a key that is generated for the folder.
+    fn key_file(self) -> Option<&'static str> {
+        match self {
+            Self::Push | Self::Centrifuge => Some("api.key"),
+            Self::PhpChat => Some("token.key"),
+            Self::Echo | Self::Chat | Self::Api | Self::Feed | Self::Php => None,
+        }
     }
 
     /// Returns a suggestion for a first try.
     fn first_try(self) -> &'static str {
         match self {
-            Self::Echo | Self::Feed => "open http://127.0.0.1:8080/ in a browser",
+            Self::Echo | Self::Feed | Self::Php => "open http://127.0.0.1:8080/ in a browser",
             Self::Chat => "open http://127.0.0.1:8080/?room=tea in two windows of a browser",
+            Self::PhpChat => "open http://127.0.0.1:8080/ in two browsers, and register two users",
             Self::Api => {
                 r#"say in another terminal: curl http://127.0.0.1:8080/notes -d '{"text":"tea"}'"#
             }
@@ -119,13 +140,22 @@ impl Template {
 
     /// Returns a suggestion for the next step.
     fn then(self) -> &'static str {
-        match self.has_back_end() {
-            true => {
+        match self {
+            Self::Push | Self::Centrifuge => {
                 "veche.toml is the configuration. api.key is the key of your back end; .gitignore keeps it out of git.\n"
             }
-            false => {
-                "app.lua is the application. What you save runs at once under veche dev; under veche serve say in the same \
-                 folder: veche reload\napp_test.lua tests it: veche test\n"
+            Self::Php => {
+                "app.php is the application, for PHP 8.1 or newer; veche.php is the SDK. Changes take effect at once under \
+                 veche dev; under veche serve run in the same folder: veche reload\n"
+            }
+            Self::PhpChat => {
+                "app.php is the application, for PHP 8.1 or newer; veche.php is the SDK. Changes take effect at once under \
+                 veche dev; under veche serve run in the same folder: veche reload\ntoken.key signs logins; .gitignore keeps it \
+                 out of git.\n"
+            }
+            Self::Echo | Self::Chat | Self::Api | Self::Feed => {
+                "app.lua is the application. Changes take effect at once under veche dev; under veche serve run in the same \
+                 folder: veche reload\napp_test.lua has its tests: veche test\n"
             }
         }
     }
@@ -137,23 +167,29 @@ pub(super) fn run(args: &NewArgs) -> Result<(), CommandFailure> {
     // Also fails for existing inaccessible folders and dangling links.
     fs::create_dir(folder).map_err(|error| {
         let why = match error.kind() {
-            io::ErrorKind::AlreadyExists => "it exists already: choose another name".to_owned(),
-            io::ErrorKind::NotFound => "the folder that it would be in does not exist".to_owned(),
+            io::ErrorKind::AlreadyExists => "it already exists: choose another name".to_owned(),
+            io::ErrorKind::NotFound => "its parent folder does not exist".to_owned(),
             _ => plain(&error),
         };
         failed(folder, &why)
     })?;
-    for (name, text) in template.files().iter().chain(&COMMON) {
+    let language = if template.is_php() {
+        PHP_SDK
+    } else {
+        LUA_SETTINGS
+    };
+    for (name, text) in template.files().iter().chain(&[GITIGNORE, language]) {
         write(&folder.join(name), text.as_bytes())?;
     }
-    for name in Types::iter() {
-        let text = Types::get(&name).expect("it is listed");
-        write(&folder.join(TYPES_FOLDER).join(&*name), &text.data)?;
-    }
     let mut names: Vec<&str> = template.files().iter().map(|(name, _)| *name).collect();
-    if template.has_back_end() {
-        write_key(&folder.join(KEY_FILE))?;
-        names.push(KEY_FILE);
+    if template.is_php() {
+        names.push(PHP_SDK.0);
+    } else {
+        write_types(folder)?;
+    }
+    if let Some(key) = template.key_file() {
+        write_key(&folder.join(key))?;
+        names.push(key);
     }
     print(format_args!(
         "made {}: {}\n\nNext:\n  cd {}\n  veche dev\n\nThen {}\n\n{}",
@@ -165,11 +201,20 @@ pub(super) fn run(args: &NewArgs) -> Result<(), CommandFailure> {
     ))
 }
 
-/// Writes a random API key with access for the owner only.
+/// Writes the type files of script modules.
+fn write_types(folder: &Path) -> Result<(), CommandFailure> {
+    for name in Types::iter() {
+        let text = Types::get(&name).expect("it is listed");
+        write(&folder.join(TYPES_FOLDER).join(&*name), &text.data)?;
+    }
+    Ok(())
+}
+
+/// Writes a random key with access for the owner only.
 fn write_key(path: &Path) -> Result<(), CommandFailure> {
     let mut key = [0; KEY_BYTES];
     getrandom::fill(&mut key)
-        .map_err(|error| failed(path, &format!("no random numbers: {error}")))?;
+        .map_err(|error| failed(path, &format!("no source of random numbers: {error}")))?;
     let mut options = fs::File::options();
     options.write(true).create_new(true).mode(0o600);
     let line = format!("{}\n", URL_SAFE_NO_PAD.encode(key));

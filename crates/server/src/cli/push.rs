@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use veche_config::{self as config, ListenerRole};
 use veche_terminal::exit::{CommandFailure, Exit, print_line};
 
-/// What to push, and to whom.
+/// Flags of `veche push`.
 #[derive(Args, Debug)]
 #[command(group = clap::ArgGroup::new("to").required(true).args(["user", "users", "channel"]))]
 pub(super) struct PushArgs {
@@ -104,9 +104,7 @@ fn address_of(file: &Path) -> Result<SocketAddr, CommandFailure> {
             Some(_) => {
                 "all push listeners speak TLS, which `veche push` does not; add one without on loopback"
             }
-            None => {
-                "has no push listener; add [[listen]] with role = \"push\", or name one with --address"
-            }
+            None => "has no push listener; add [[listen]] with role = \"push\", or use --address",
         };
         return Err(CommandFailure::new(
             Exit::Config,
@@ -115,7 +113,7 @@ fn address_of(file: &Path) -> Result<SocketAddr, CommandFailure> {
     };
     let mut address = listener.address;
     if address.port() == 0 {
-        let why = "the push listener has whatever port was free; veche status shows it, name it with --address";
+        let why = "the push listener uses a port chosen by the system; veche status shows it, pass it with --address";
         return Err(CommandFailure::new(
             Exit::Config,
             format!("{}: {why}", veche_terminal::shown(file)),
@@ -264,7 +262,7 @@ impl PushReplies {
 fn lost(address: SocketAddr, error: &io::Error) -> CommandFailure {
     let why = match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            format!("gave no answer within {} s", WAIT.as_secs())
+            format!("did not respond within {} s", WAIT.as_secs())
         }
         io::ErrorKind::UnexpectedEof => "closed the connection".to_owned(),
         _ => format!("is gone: {error}"),
@@ -310,7 +308,9 @@ fn stream(
     // Without its other end the reader stops after the last pending response.
     drop(sender);
     // If both failed, the reader's error is more useful: it has seen the server's action.
-    let sum = reader.join().expect("the reader returns its failures")?;
+    let sum = reader
+        .join()
+        .expect("the reader returns errors instead of panicking")?;
     sent?;
     let failed = sum.failed + skipped;
     let plural = if sum.pushes == 1 { "push" } else { "pushes" };

@@ -8,7 +8,7 @@ use veche_terminal::exit::{CommandFailure, Exit, print, print_line};
 
 use super::control::ControlTarget;
 
-/// The output format.
+/// The output format of `veche status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutputFormat {
     Table,
@@ -102,15 +102,15 @@ fn slow(kinds: &Value) -> String {
         ),
         (
             "handler",
-            " above 4 ms without a wait, in which they did as well",
+            " above 4 ms without a wait, in which all connections of the worker waited",
         ),
         (
             "request",
-            " above 100 ms until an application answered, waits included",
+            " above 100 ms until an application responded, waits included",
         ),
         (
             "consumer",
-            " that did not read, and how long they had been silent",
+            " that did not read, and how long they had sent nothing",
         ),
     ] {
         text += &format!("{kind}s{from}:\n");
@@ -131,7 +131,7 @@ fn slow(kinds: &Value) -> String {
     text
 }
 
-/// The rows that come first, by their path in the response; the rest follows in its order.
+/// The first rows, by their path in the response; the others follow in its order.
 const ROWS: [(&str, &str); 12] = [
     ("state", "/state"),
     ("pid", "/pid"),
@@ -178,6 +178,7 @@ fn table(status: &Value) -> String {
     for (name, text) in tables(&status["report"]) {
         rows.push(("table".to_owned(), format!("{name}: {text}")));
     }
+    rows.extend(pools(&status["report"]));
     if let Some(error) = status["report_error"].as_str() {
         rows.push(("counters".to_owned(), format!("none: {error}")));
     }
@@ -215,6 +216,34 @@ pub(super) fn tables(report: &Value) -> impl Iterator<Item = (String, String)> {
             plain(&table["bytes_max"])
         );
         (plain(&table["name"]), text)
+    })
+}
+
+/// Returns a row for each application with processes.
+fn pools(report: &Value) -> impl Iterator<Item = (String, String)> {
+    let pools = report["pools"].as_array().into_iter().flatten();
+    pools.map(|pool| {
+        let members = |name: &str| {
+            let object = pool[name].as_object().into_iter().flatten();
+            let counts = object.filter(|(_, count)| count.as_u64() != Some(0));
+            let texts: Vec<String> = counts
+                .map(|(name, count)| format!("{} {name}", plain(count)))
+                .collect();
+            match texts.is_empty() {
+                true => "none".to_owned(),
+                false => texts.join(", "),
+            }
+        };
+        let text = format!(
+            "{}: processes: {}; events: {}, {} waiting; restarts: {}; {} bytes",
+            plain(&pool["app"]),
+            members("processes"),
+            members("events"),
+            plain(&pool["queue"]),
+            members("restarts"),
+            plain(&pool["memory_bytes"])
+        );
+        ("app".to_owned(), text)
     })
 }
 
@@ -281,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_listed_with_what_is_wrong_with_them() {
+    fn nodes_are_listed_with_their_disagreements() {
         let node = |name: &str, is_own: bool, disagrees: Value| {
             json!({
                 "name": name, "id": "00000000000000aa", "version": "0.1.0", "sessions": 12, "users": 3,
@@ -315,11 +344,11 @@ this node is cut off from the others
         let expected = "\
 turns above 5 ms, in which all connections of a worker waited:
     none in the last minutes
-handlers above 4 ms without a wait, in which they did as well:
+handlers above 4 ms without a wait, in which all connections of the worker waited:
       12 ms     7 s ago  worker 1    chat: message\u{20}
-requests above 100 ms until an application answered, waits included:
+requests above 100 ms until an application responded, waits included:
      900 ms    61 s ago  worker 0    GET /a
-consumers that did not read, and how long they had been silent:
+consumers that did not read, and how long they had sent nothing:
     2000 ms     3 s ago  worker 1    ann at 10.0.0.1 on /ws: closed with 1024 KiB unsent
 ";
         assert_eq!(slow(&kinds), expected);

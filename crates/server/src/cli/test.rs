@@ -17,7 +17,7 @@ use veche_terminal::plain;
 use crate::server::WORKER_STACK_BYTES;
 use crate::testing::{self, Counts, Plan, Problem, Step, Style, TestReport};
 
-/// What to run, and how.
+/// Flags of `veche test`.
 #[derive(Args, Debug)]
 pub(super) struct TestArgs {
     /// Files with tests, or folders; by default every *_test.lua in the configuration's folder

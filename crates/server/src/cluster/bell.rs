@@ -18,7 +18,7 @@ impl Bell {
         self.changed.notify_one();
     }
 
-    /// Waits for a ring, at most that long.
+    /// Waits for a ring, at most for this time.
     pub(super) fn wait(&self, within: Duration) {
         let mut is_rung = self.is_rung.lock();
         if !*is_rung {

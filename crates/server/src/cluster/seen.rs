@@ -1,10 +1,11 @@
-//! The cluster as this node knows it: for `/api/info`, `veche status`, metrics and the admin page.
+//! The state of the cluster from this node's point of view: for `/api/info`, `veche status`, metrics and the admin
+//! page.
 
 use serde_json::{Value, json};
 use veche_nodes::node::{Disagreement, Node, NodeCounts, Peer};
 use veche_nodes::{Announcement, NodeId};
 
-/// A copy of a node's knowledge.
+/// A snapshot of a node's state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     /// Whether the node reaches the others and has all their commands.
@@ -12,7 +13,7 @@ pub(crate) struct Seen {
     pub(crate) counts: NodeCounts,
     id: Option<NodeId>,
     own: Announcement,
-    /// The others by id.
+    /// The other nodes by id.
     peers: Vec<(NodeId, Peer)>,
 }
 
@@ -37,7 +38,7 @@ impl Seen {
         self.peers.len() + 1
     }
 
-    /// Returns the number of other nodes that disagree with this one.
+    /// Returns the number of other nodes that conflict with this one.
     pub(crate) fn disagreeing(&self) -> usize {
         let peers = self.peers.iter();
         peers

@@ -1,7 +1,7 @@
 //! The thread of a node: it carries messages between the workers, the [`Node`] and the engine.
 //!
-//! Workers reach it by a lane of their mailbox, as if it were one more worker: its number is that behind the last one. It
-//! never waits for a worker or for the engine.
+//! Workers reach it through a lane of their mailbox, like one more worker: its number is one more than the last
+//! worker's. It never waits for a worker or for the engine.
 
 mod answers;
 
@@ -27,10 +27,10 @@ use crate::process_state::ProcessState;
 use crate::worker::WorkerMail;
 use answers::part_of;
 
-/// The longest wait of the thread; it looks then whether the process ends.
+/// The longest wait of the thread, after which it checks whether the process ends.
 const WAIT_MAX: Duration = Duration::from_millis(500);
 
-/// The time that a starting process waits for the blocks and commands of its cluster.
+/// The time that a starting process waits for the bans and commands of its cluster.
 const START_WITHIN: Duration = Duration::from_secs(10);
 
 /// The port of this node to the engine.
@@ -40,11 +40,11 @@ pub(crate) type Port = EnginePort<Order, Event>;
 pub(crate) struct Identity {
     pub(crate) id: NodeId,
     pub(crate) name: String,
-    /// See [`Announcement::settings`].
+    /// A hash of the settings that all nodes share; see [`Announcement::settings`].
     pub(crate) settings: u64,
 }
 
-/// What the thread owns.
+/// The state of the thread.
 struct Thread {
     cluster: Arc<Cluster>,
     node: Node,
@@ -57,11 +57,14 @@ struct Thread {
     report: Arc<MetricsReport>,
 }
 
-/// Begins the thread, and waits until the node has the blocks and commands of its cluster.
+/// Starts the thread, and waits until the node has the bans and commands of its cluster.
 ///
 /// # Errors
 /// The engine can't be reached, on one line.
-#[expect(clippy::too_many_arguments, reason = "the parts of a process, once")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the parts of a process are taken once"
+)]
 pub(crate) fn start(
     cluster: &Arc<Cluster>,
     identity: Identity,
@@ -93,7 +96,7 @@ pub(crate) fn start(
     std::thread::Builder::new()
         .name("node".to_owned())
         .spawn(move || thread.run())
-        .map_err(|error| format!("no thread for the node: {error}"))?;
+        .map_err(|error| format!("can't start the node's thread: {error}"))?;
     let began = veche_clock::now();
     while !cluster.seen.read().is_current {
         if began.elapsed() > START_WITHIN {
@@ -144,7 +147,7 @@ impl Thread {
         Duration::from_millis(wait_ms).min(WAIT_MAX)
     }
 
-    /// A message of a worker: an answer to the node, or for other nodes.
+    /// Handles a worker's message: an answer to the node, or a message for other nodes.
     fn letter(&mut self, from: usize, letter: WorkerMail) {
         let WorkerMail::Worker(message) = letter else {
             return;
@@ -193,7 +196,7 @@ impl Thread {
             }
             Output::StoreBlocks => {
                 warn!(
-                    "the engine has lost the commands between nodes; this node's bans and revoked tokens are stored again"
+                    "the engine has lost the commands between nodes; storing this node's bans and revoked tokens again"
                 );
                 for block in self.common.blocks.all() {
                     self.node.store_block(&block);
@@ -218,7 +221,7 @@ impl Thread {
             }
             Disagreement::Settings => {
                 let settings = veche_config::AGREED;
-                warn!(%node, name, settings, "another node has other settings, which have to be the same on all nodes");
+                warn!(%node, name, settings, "another node has different values of settings that must be the same on all nodes");
             }
         }
     }
@@ -241,14 +244,14 @@ impl Thread {
         }
     }
 
-    /// Has the workers, or the process, carry a message out.
+    /// Has the workers, or the process, execute a message.
     fn perform(&mut self, message: NodeMessage) {
         match message {
             NodeMessage::Block(command) => {
                 let outcome = self.common.blocks.add(&command.block, unix_now_ms() / 1000);
                 if let Err(error) = &outcome {
                     self.report
-                        .log_error(&format!("block of another node: {error}"));
+                        .log_error(&format!("ban of another node: {error}"));
                 }
                 if let Some(caller) = command.caller {
                     let part = veche_nodes::node::Part::Answer(NodeAnswer::Blocked(outcome));
@@ -276,7 +279,7 @@ impl Thread {
                 }
             }
             NodeMessage::Relay(relay) => {
-                // A client can make up the worker in its address.
+                // A client can forge the worker in its address.
                 let home = Some(relay.to.worker).filter(|worker| worker.0 < self.workers);
                 self.send_to_home(home, NodeMessage::Relay(relay));
             }
@@ -296,7 +299,7 @@ impl Thread {
         }
     }
 
-    /// Commands of clients are dropped where a worker lags: their senders find out by their own time limit.
+    /// Commands of clients are dropped if a worker lags: their senders notice by their own time limit.
     fn post(&mut self, to: WorkerId, message: WorkerMessage<veche_apps::AppWorkerMessage>) {
         let class = match message.is_data() {
             true => Class::Data,
@@ -340,7 +343,7 @@ impl Thread {
             }
             NodeAnswer::Blocked(outcome) => {
                 if let Err(error) = outcome {
-                    warn!(%error, "another node has not taken a block");
+                    warn!(%error, "another node has not applied a ban");
                 }
                 HubReply::CommandDispatched(CommandDispatch::default())
             }

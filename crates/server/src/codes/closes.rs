@@ -40,7 +40,7 @@ pub(super) const CLOSES: &[CodeEntry] = &[
     row(
         CloseCode::AppBusy.code(),
         CloseCode::AppBusy.text(),
-        "a message waited for a process of its application for as long as it may",
+        "a message waited for a process of its application for the maximum time",
         &["app.queue_timeout", "app.workers"],
         "",
     ),
@@ -232,7 +232,7 @@ pub(super) const SILENT: &[CodeEntry] = &[
     ),
     row(
         CloseCode::Abnormal.code(),
-        "it took nothing for too long",
+        "the client accepted no data for too long",
         "no byte could be sent for this long",
         &["limits.write_timeout"],
         "veche_slow_consumers_total",

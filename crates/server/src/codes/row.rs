@@ -1,6 +1,6 @@
 //! A row of the page of codes.
 
-/// One code with one of its texts.
+/// A code with one of its texts.
 pub(super) struct CodeEntry {
     pub(super) code: u16,
     /// The text as it occurs in a source; its beginning where the rest varies.

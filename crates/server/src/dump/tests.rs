@@ -76,14 +76,14 @@ fn all_rows_come_in_the_order_that_was_asked_for() {
 }
 
 #[test]
-fn what_is_not_there_is_said_with_what_is() {
+fn unknown_names_are_reported_with_the_known_ones() {
     let store = store();
     let (text, end) = dump(&store, wanted("user"));
     assert_eq!((text.as_str(), end.rows), ("", 0));
     let expected = "there is no table \"user\": there is \"users\"";
     assert_eq!(end.error.as_deref(), Some(expected));
     let (_, end) = dump(&Arc::default(), wanted("user"));
-    let expected = "there is no table \"user\": there is no table at all";
+    let expected = "there is no table \"user\": no table exists";
     assert_eq!(end.error.as_deref(), Some(expected));
     let of_index = DumpRequest {
         index: Some("by_name".to_owned()),
@@ -95,7 +95,7 @@ fn what_is_not_there_is_said_with_what_is() {
 }
 
 #[test]
-fn who_goes_ends_it_and_who_is_slow_keeps_one_of_a_few() {
+fn a_closed_reader_ends_the_watch_and_slow_readers_are_limited() {
     let store = store();
     let dumps = Dumps::default();
     // More than a socket buffers, so each waits for its reader.
@@ -125,7 +125,7 @@ fn who_goes_ends_it_and_who_is_slow_keeps_one_of_a_few() {
 }
 
 #[test]
-fn rows_that_end_without_an_end_are_told_apart() {
+fn truncated_rows_are_detected() {
     let whole = {
         let mut bytes = Vec::from(3_u32.to_le_bytes());
         bytes.extend(b"abc");

@@ -91,7 +91,7 @@ pub fn reload(data: &[u8]) {
     stage.finish(&all);
 }
 
-/// Opens a WebSocket.
+/// Opens a WebSocket on the first listener.
 fn open(stage: &mut FuzzStage<Simulated>, path: &str) -> ConnectionId {
     let id = stage.dial(0);
     let request = format!(

@@ -170,7 +170,7 @@ impl FuzzClient {
         self.is_honest &= before == self.wire;
     }
 
-    /// Processes received bytes.
+    /// Decrypts the received bytes; a client whose bytes were not altered must accept all of them.
     fn hear(&mut self, stage: &mut FuzzStage<Simulated>) {
         let (sealed, state) = stage.read(self.id);
         if self.is_lost {

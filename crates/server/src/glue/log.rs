@@ -1,4 +1,4 @@
-//! A history log that records batches and reports them durable when the simulated world says so.
+//! A history log that records batches and reports them durable when the simulated world decides.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

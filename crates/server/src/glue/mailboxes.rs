@@ -37,7 +37,7 @@ impl Mailboxes {
         record: &OutputRecord,
     ) -> (Mailbox<WorldMail>, Self) {
         let options = Options {
-            // One positive answer stands for two deliveries, so a hub uses one less.
+            // A positive answer represents two deliveries, so a hub uses one credit less.
             credits: credits + 1,
             ..Options::default()
         };
@@ -109,7 +109,7 @@ impl Mailboxes {
             && let Some((_, letter)) = end.pop()
         {
             let WorkerMail::Worker(message) = letter else {
-                panic!("an order of a worker");
+                panic!("a command of a worker");
             };
             self.taken[to] += u32::from(message.is_data());
             messages.push(message);

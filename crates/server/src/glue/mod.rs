@@ -25,7 +25,7 @@ type OutputRecord = Arc<Mutex<Vec<WorkerOutput>>>;
 fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| {
         text.parse()
-            .unwrap_or_else(|_| panic!("{name} is no number: {text:?}"))
+            .unwrap_or_else(|_| panic!("{name} is not a number: {text:?}"))
     })
 }
 

@@ -180,7 +180,7 @@ impl WorkerDriver for WorkerGlue {
         let network = self.worker.network();
         network.set_now_ms(turn.now.mono_ms);
         network.is_turn = true;
-        self.worker.turn().expect("a network that does not fail");
+        self.worker.turn().expect("the network does not fail");
         for mut output in std::mem::take(&mut *self.record.lock()) {
             if let WorkerOutput::Posted(to, messages) = &mut output {
                 *messages = self.post.take(*to);

@@ -112,7 +112,7 @@ impl HistoryArchive {
             match stats.is_failing {
                 true => error!(
                     error = stats.last_error.unwrap_or_default(),
-                    "history can't be written: publications to channels with history wait until it can"
+                    "history can't be written: publications to channels with history wait until it can be"
                 ),
                 false => info!("history can be written again"),
             }

@@ -37,7 +37,7 @@ fn record(append: LogRecord) -> Record {
                 epoch: Epoch::UNKNOWN,
                 offset: 0,
             });
-            debug_assert!(position.offset > 0, "what is kept has a position");
+            debug_assert!(position.offset > 0, "stored publications have a position");
             let version = version.map(|version| veche_archive::StoredVersion {
                 number: version.number,
                 epoch: (!version.epoch.is_empty()).then(|| version.epoch.into()),
@@ -120,7 +120,7 @@ pub(crate) fn batch_of(number: u64, records: Vec<Record>) -> LogBatch {
         },
         Record::Trimmed { channel, below } => LogRecord::Trimmed { channel, below },
         Record::Dropped { channel } => LogRecord::Dropped { channel },
-        Record::Cleared { .. } => panic!("no hub says that"),
+        Record::Cleared { .. } => panic!("the hub never reports this"),
     };
     LogBatch {
         number,
@@ -140,7 +140,7 @@ fn kind_of(number: u8) -> PayloadKind {
     match number {
         0 => PayloadKind::Text,
         1 => PayloadKind::Json,
-        // Of an unknown kind, the bytes are kept as they are.
+        // The bytes of an unknown kind are returned unchanged.
         _ => PayloadKind::Binary,
     }
 }
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_comes_back() {
+    fn records_survive_a_round_trip() {
         let tags_only = PublicationInfo {
             client: None,
             ..info()
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_or_of_another_format_is_no_info() {
+    fn truncated_records_and_other_formats_are_ignored() {
         let whole = write_info(&info());
         for length in 0..whole.len() {
             let cut = whole.slice(..length);

@@ -7,7 +7,7 @@ use veche_frontends::Stats;
 use veche_frontends::admin::AdminView;
 use veche_frontends::stats::{SharedCounter, TURN_BUCKETS_US};
 
-use super::{COUNTERS, GAUGES, LABELLED, MetricsReport, tables};
+use super::{COUNTERS, GAUGES, LABELLED, MetricsReport, pools, tables};
 
 /// The prefix of all metrics.
 const PREFIX: &str = "veche_";
@@ -34,6 +34,7 @@ impl MetricsReport {
         let now_ms = veche_clock::monotonic_ms();
         json!({
             "cluster": cluster.map(|cluster| cluster.seen().status(now_ms)),
+            "pools": pools::figures(&self.pools),
             "uid": self.uid,
             "version": env!("CARGO_PKG_VERSION"),
             "now_ms": unix_now_ms(),

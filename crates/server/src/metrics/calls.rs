@@ -21,7 +21,7 @@ impl fmt::Debug for CallCollector {
     }
 }
 
-/// Name, help, accessor.
+/// The name, the help text and the source of a gauge.
 type Gauge = (&'static str, &'static str, fn(&ClientMetrics) -> u64);
 
 const GAUGES: &[Gauge] = &[

@@ -1,4 +1,4 @@
-//! What `/metrics` says of the connections to an engine outside the process.
+//! Metrics of the connections to an engine outside the process.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use veche_outbound::engine::{EngineFigures, RemoteStore};
 
-/// Reads the figures when it is asked; without such an engine all are zero.
+/// Reads the figures at each scrape; without such an engine all are zero.
 pub(super) struct Engine(pub(super) Option<RemoteStore>);
 
 impl fmt::Debug for Engine {
@@ -18,7 +18,7 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// Name, help, where.
+/// The name, the help text and the source of a counter.
 type Counter = (&'static str, &'static str, fn(&EngineFigures) -> &AtomicU64);
 
 const COUNTERS: &[Counter] = &[
@@ -34,12 +34,12 @@ const COUNTERS: &[Counter] = &[
     ),
     (
         "veche_engine_batches",
-        "Batches in which commands to the engine went out",
+        "Batches of commands sent to the engine",
         |figures| &figures.batches,
     ),
     (
         "veche_engine_messages",
-        "Messages that the engine's feed has brought",
+        "Messages received from the engine's feed",
         |figures| &figures.messages,
     ),
     (
@@ -49,12 +49,12 @@ const COUNTERS: &[Counter] = &[
     ),
     (
         "veche_engine_messages_dropped",
-        "Messages of the engine's feed that were dropped because a worker took none; history makes up for those of channels with history",
+        "Messages of the engine's feed that were dropped because a worker accepted none; channels with history recover them",
         |figures| &figures.dropped,
     ),
     (
         "veche_engine_feeds_silent",
-        "Connections of the engine's feed that were given up because a probe did not arrive",
+        "Connections of the engine's feed that were closed because a probe did not arrive",
         |figures| &figures.silent,
     ),
 ];

@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::process_state::ProcessState;
 
-/// Reads what this node knows of the cluster at each scrape; without one, a cluster of this node alone.
+/// Reads this node's view of the cluster at each scrape; without one, a cluster of this node alone.
 pub(super) struct Nodes(pub(super) Arc<ProcessState>);
 
 impl fmt::Debug for Nodes {
@@ -49,7 +49,7 @@ impl Collector for Nodes {
         for (name, help, count) in [
             (
                 "veche_cluster_questions",
-                "Questions and commands of this node for all nodes",
+                "Queries and commands sent by this node to all nodes",
                 counts.asked,
             ),
             (

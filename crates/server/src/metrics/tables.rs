@@ -143,7 +143,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn tables_are_counted_and_told() {
+    fn tables_are_counted_and_listed() {
         let store = Store::default();
         make(&store, "users");
         make(&store, "a \"quoted\"\nname");

@@ -14,7 +14,7 @@ use veche_net::{
     Buffer, CloseReason, ConnectionId, Detached, Driver, Event, ListenerId, Options, Waker,
 };
 
-/// The driver's state.
+/// Connections by index, their queued input, and what was sent to them.
 pub(super) struct DirectDriver {
     options: Options,
     waker: Waker,

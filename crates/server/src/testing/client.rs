@@ -74,7 +74,7 @@ pub(super) struct Welcome {
     pub(super) refusal: Option<(u16, Vec<u8>)>,
 }
 
-/// A simulated peer.
+/// A simulated peer of the server: a client, a back end, or the server of an outgoing WebSocket.
 pub(super) struct TestClient {
     pub(super) id: ConnectionId,
     speaks: Speaks,
@@ -244,7 +244,8 @@ impl TestClient {
     fn hear_handshake(&mut self, key: &str, protocols: &str, has_ended: bool) {
         match handshake::read_response(&self.received, key, protocols, None) {
             Ok(None) if has_ended => {
-                self.opening = Opening::Failed("the connection ended without an answer".to_owned());
+                self.opening =
+                    Opening::Failed("the connection ended without a response".to_owned());
             }
             Ok(None) => {}
             Ok(Some((taken, accepted))) => {

@@ -1,7 +1,7 @@
 //! `veche test`: runs the tests of an application, each in a simulated world.
 //!
 //! A *world* is a real worker on a simulated network and clock ([`world`]); a *run* is one case with one seed in it
-//! ([`conduct`]). This module finds the files and runs them; [`report`] and [`junit`] format the results.
+//! ([`runner`]). This module finds the files and runs them; [`report`] and [`junit`] format the results.
 
 mod client;
 mod junit;
@@ -41,7 +41,7 @@ pub(crate) struct Plan {
     pub(crate) paths: Vec<PathBuf>,
     /// Runs only cases whose file and name contain this text.
     pub(crate) filter: Option<String>,
-    /// The first seed.
+    /// The seed of the first run of each case; further runs count up from it.
     pub(crate) seed: u64,
     /// The number of seeds for each case.
     pub(crate) runs: u64,
@@ -75,7 +75,6 @@ pub(crate) enum Passed {
     Skipped,
 }
 
-/// A failed run.
 #[derive(Clone, Debug)]
 pub(crate) struct Failed {
     /// The message, with its position.
@@ -88,7 +87,7 @@ pub(crate) struct Failed {
 /// The reason why nothing was run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
-    /// No test matches.
+    /// No test matches the paths and the filter.
     Nothing(String),
     /// The applications can't be loaded.
     Load(String),
@@ -128,8 +127,10 @@ pub(crate) fn run(
 
 /// The progress of a run.
 pub(crate) enum Step<'a> {
-    /// A case starts.
-    Begins { file: &'a str, case: &'a str },
+    Begins {
+        file: &'a str,
+        case: &'a str,
+    },
     /// A file is complete.
     Ended(&'a File),
 }
@@ -252,10 +253,7 @@ fn find(root: &Path, paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
             let before = found.len();
             walk(path, &mut found).map_err(|error| failed(path, error))?;
             if found.len() == before {
-                return Err(format!(
-                    "{}: there is no file named *{SUFFIX}",
-                    path.display()
-                ));
+                return Err(format!("{}: no file is named *{SUFFIX}", path.display()));
             }
         } else {
             found.push(path.clone());

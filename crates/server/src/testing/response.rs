@@ -8,7 +8,7 @@ use veche_script::Plain;
 
 const HEADERS_MAX: usize = 200;
 
-/// A complete response.
+/// A complete HTTP response.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Response {
     pub(super) status: u16,

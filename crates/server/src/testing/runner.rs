@@ -48,6 +48,7 @@ pub(super) fn load(code: &Arc<SourceCode>, seed: u64) -> Result<TestVm, String> 
         name: "test".to_owned(),
         options: serde_json::Value::Null,
         has_files: false,
+        databases: Arc::default(),
         limits: ScriptLimits {
             cpu_budget: CPU_BUDGET,
             ..ScriptLimits::default()
@@ -92,7 +93,7 @@ struct TestRunner<'g> {
 struct ScriptWait {
     token: Token,
     what: WaitKind,
-    /// Its time limit, by the run's clock.
+    /// The deadline, by the run's clock.
     until_ms: u64,
 }
 
@@ -173,7 +174,7 @@ impl TestRunner<'_> {
         }
     }
 
-    /// Handles what the script itself logs and publishes.
+    /// Handles log lines and publications of the script itself.
     fn note(&mut self, effects: &mut Effects) -> Result<(), String> {
         let (list, bytes) = effects.drain();
         for effect in list {
@@ -201,7 +202,10 @@ impl TestRunner<'_> {
                     self.publish(&question);
                 }
                 Effect::Call { .. } => {
-                    return Err("a test itself can't reach the outside: only the application's calls are answered".to_owned());
+                    return Err(
+                        "a test can't make calls itself: only the application's calls are stubbed"
+                            .to_owned(),
+                    );
                 }
                 _ => {}
             }
@@ -209,7 +213,7 @@ impl TestRunner<'_> {
         Ok(())
     }
 
-    /// Completes one wait that is over, if any: of stubs' functions, or of all others.
+    /// Completes one finished wait, if any: of stubs' functions, or of all others.
     fn answer_one(&mut self, is_outside: bool) -> bool {
         for place in 0..self.waits.len() {
             if matches!(self.waits[place].what, WaitKind::Called(_)) == is_outside
@@ -229,7 +233,7 @@ impl TestRunner<'_> {
         let waits = self.waits.iter().map(|wait| wait.until_ms);
         let patience_ms = waits.chain([script_ms]).min().unwrap_or(u64::MAX);
         if patience_ms == u64::MAX {
-            return Err("the test waits for something that will never happen".to_owned());
+            return Err("the test waits for an event that will never happen".to_owned());
         }
         let next_ms = self.world.next_ms().min(patience_ms);
         self.world.set_now_ms(next_ms)
@@ -321,7 +325,7 @@ impl TestRunner<'_> {
         Ok(Plain::Nil)
     }
 
-    /// Returns the answer of a wait if it is over, now that the world is idle.
+    /// Returns the result of a wait if it has ended, now that the world is idle.
     fn look(&mut self, place: usize) -> Option<StepAnswer> {
         let now_ms = self.world.now_ms();
         let wait = &self.waits[place];
@@ -380,7 +384,7 @@ impl TestRunner<'_> {
                 let (client, _) = self.world.client(*client)?;
                 match client.lines.pop_front() {
                     Some(line) => Some(acknowledged(&line)),
-                    None => Some(Err("the push was not answered".to_owned())),
+                    None => Some(Err("the push got no response".to_owned())),
                 }
             }
             WaitKind::Heard(client) => {
@@ -393,7 +397,7 @@ impl TestRunner<'_> {
         }
     }
 
-    /// Returns the answer for no message, with the time at which the application acts next.
+    /// Returns the answer that says that no message has arrived, with the time at which the application acts next.
     fn no_message(&mut self) -> Plain {
         let due_ms = self.world.apps_due_in_ms();
         let due = due_ms.map_or(Plain::Nil, |ms| Plain::Number(ms as f64 / 1000.0));

@@ -1,7 +1,7 @@
 //! The world of one test run: a real worker with the applications, on a simulated network and clock.
 //!
 //! Only sockets, the clock and external services are simulated: requests pass through the real front ends, routes and
-//! hub. It knows clients by number; expectations are checked in [`super::conduct`].
+//! hub. It knows clients by number; expectations are checked in [`super::runner`].
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -97,7 +97,6 @@ impl Ground {
     }
 }
 
-/// A configured listener.
 struct TestListener {
     role: ListenerRole,
     name: Option<String>,
@@ -269,7 +268,7 @@ impl TestWorld {
             return Ok(());
         }
         Err(format!(
-            "it took longer than {} s of real time",
+            "the test took longer than {} s of real time",
             self.within.as_secs()
         ))
     }

@@ -30,7 +30,7 @@ impl<A: WorkerApps> WorkerState<A> {
             false => Err(AcceptRejection::NotAProxy),
         };
         if let Err(why) = may_come {
-            // Nothing is read from it or stored for it.
+            // No data was read from the connection or stored for it.
             debug!(target: LOG, %peer, ?why, "turned away");
             stats.reject_accept(why);
             return driver.close(id);

@@ -9,7 +9,7 @@ use crate::access_log::AccessLogWriter;
 #[derive(Default)]
 pub(super) struct AccessLogBatch {
     scribe: Option<AccessLogWriter>,
-    /// Reused buffers.
+    /// Buffers that are reused in each turn.
     done: Vec<AccessLogEntry>,
     lines: Vec<u8>,
 }

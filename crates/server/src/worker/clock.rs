@@ -21,7 +21,7 @@ impl WallClock {
         }
     }
 
-    /// Returns both times; the system is asked once a second.
+    /// Returns both times; the system clock is read once a second.
     pub(super) fn at(&mut self, mono_ms: u64) -> Now {
         let is_due = mono_ms >= self.checked_mono_ms + 1000 || self.checked_mono_ms == 0;
         if is_due && !self.is_fixed {

@@ -48,7 +48,7 @@ impl CompletionInbox {
     }
 
     fn take(&self) -> Vec<(ConnectionId, CompletionEvent)> {
-        // There is rarely anything, so this avoids writing to a shared cache line.
+        // Completions are rare, so this avoids writing to a shared cache line.
         if !self.is_told.load(Ordering::Relaxed) {
             return Vec::new();
         }

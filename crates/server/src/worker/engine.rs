@@ -3,7 +3,7 @@
 use super::{WorkerApps, WorkerState};
 
 impl<A: WorkerApps> WorkerState<A> {
-    /// Takes what the engine has sent.
+    /// Takes the engine's events.
     pub(super) fn hear_engine(&mut self) {
         let Some(port) = &mut self.engine else {
             return;
@@ -15,7 +15,7 @@ impl<A: WorkerApps> WorkerState<A> {
         }
     }
 
-    /// Hands over what the turn has brought for the engine.
+    /// Passes the turn's orders to the engine.
     pub(super) fn order_engine(&mut self) {
         if let Some(port) = &mut self.engine
             && let Some(orders) = self.worker.engine_orders()

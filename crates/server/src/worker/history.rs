@@ -1,4 +1,4 @@
-//! Transfers a turn's history batches from the hub to the archive, and reports to the hub what is durable.
+//! Transfers a turn's history batches from the hub to the archive, and reports durable batches to the hub.
 
 use tracing::error;
 use veche_archive::{AppendError, Record};
@@ -64,7 +64,7 @@ impl<A: WorkerApps> WorkerState<A> {
         }
     }
 
-    /// Its thread has died because of a bug: only a new process can recover.
+    /// The archive's thread has died because of a bug: only a new process can recover.
     fn archive_has_ended(&self) -> ! {
         error!(
             worker = self.index(),

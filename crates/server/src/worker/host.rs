@@ -12,7 +12,7 @@ pub(crate) trait WorkerApps: AppHost {
     /// Takes the applications' requests for sockets.
     fn take_asked(&mut self) -> Vec<DialAction>;
 
-    /// Replaces the code.
+    /// Replaces the code of applications; connections remain.
     fn reload(&mut self, shelf: &AppSet, shared: &mut Context);
 
     /// Starts the services that were held back.
@@ -62,7 +62,7 @@ impl HistoryLog for Writer {
     }
 }
 
-/// Decides on clients' commands: see [`HookClient::ask`].
+/// Calls hooks that decide on clients' commands: see [`HookClient::ask`].
 pub(crate) trait HookExecutor {
     fn ask(&self, question: HookRequest, done: OnDecision) -> Option<HookDecision>;
 }

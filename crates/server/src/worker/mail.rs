@@ -17,7 +17,7 @@ pub(crate) enum WorkerMail<M = AppWorkerMessage> {
     Worker(WorkerMessage<M>),
     /// A new configuration, its outbox limit in bytes, and the code of applications.
     Reload(Arc<FrontendConfig>, usize, AppSet),
-    /// New TLS acceptors.
+    /// TLS acceptors of renewed or reloaded certificates, by listener.
     Doors(TlsAcceptors),
     /// The services of the previous process have ended: those of this one start.
     StartServices,
@@ -63,7 +63,7 @@ impl<A: WorkerApps> WorkerState<A> {
         parting: ShutdownReason,
     ) {
         self.worker.handle_drain(within_ms, parting);
-        // Connections that arrive while the server stops are answered, since no other process would take them.
+        // Connections that arrive while the server stops are served, since no other process would accept them.
         if parting == ShutdownReason::Replaced {
             self.set_accepting(driver, AcceptPolicy::Nothing);
         }

@@ -24,10 +24,9 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
     /// Handles the driver's current events, as in a turn that waits several times.
     pub(crate) fn deliver_at_once(&mut self) {
         self.poll_driver(Some(0))
-            .expect("a network that does not fail");
+            .expect("the network does not fail");
     }
 
-    /// Returns the driver.
     pub(crate) fn network_ref(&self) -> &D {
         &self.driver
     }
@@ -52,7 +51,7 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
         self.rest.worker.state()
     }
 
-    /// Calls its applications.
+    /// Calls its applications; `None` if it has none.
     pub(crate) fn with_apps<R>(
         &mut self,
         call: impl FnOnce(&mut A, &mut Context) -> R,

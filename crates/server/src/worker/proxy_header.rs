@@ -13,7 +13,7 @@ use super::{LOG, WorkerApps, WorkerState};
 
 /// A header that has not been received completely.
 pub(super) struct PendingProxyHeader {
-    /// The received part.
+    /// The part of the header received so far.
     begun: Vec<u8>,
     /// The deadline for the header and all other layers before the connection's own bytes.
     until_ms: u64,

@@ -200,7 +200,7 @@ impl<A: WorkerApps> WorkerState<A> {
             };
             let bytes = std::mem::take(&mut seal.waiting);
             let waits_to_end = std::mem::take(&mut seal.waits_to_end);
-            // It may have timed out by now.
+            // The handshake may have timed out by now.
             let goes_on = seal.is_handshaking;
             if goes_on {
                 self.line.taken += 1;
@@ -294,7 +294,7 @@ impl<A: WorkerApps> WorkerState<A> {
         let Some(connection) = self.worker.connection(id) else {
             return;
         };
-        debug!(target: LOG, worker = self.index(), peer = %connection.peer, "the client does not speak TLS");
+        debug!(target: LOG, worker = self.index(), peer = %connection.peer, "the client did not start a TLS handshake");
         let listener = connection.listener();
         let words = match listener.map(|listener| self.role(listener)) {
             Some(ListenerRole::Push) if bytes.first() == Some(&b'{') => PLAIN_LINES,

@@ -17,7 +17,7 @@ pub(super) struct ConnectionTransport {
 
 #[expect(
     clippy::large_enum_variant,
-    reason = "it is boxed, and a header takes a moment"
+    reason = "it is boxed, and lives only until the header is read"
 )]
 pub(super) enum TransportLayer {
     /// The header of a proxy has not been received completely.

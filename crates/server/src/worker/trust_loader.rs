@@ -12,7 +12,7 @@ use veche_mailbox::Wake as _;
 use veche_net::Waker;
 use veche_tls::{ClientTrust, TrustSource, TrustStores};
 
-/// Certificates being read.
+/// Certificates for outgoing connections, read by threads besides the worker.
 #[derive(Default)]
 pub(super) struct TrustLoader {
     under_way: Vec<TrustRead>,
@@ -67,7 +67,7 @@ impl TrustLoader {
             let _ = tell.send(read(&trusts, &wanted));
         });
         if let Err(error) = thread {
-            let why = format!("no thread to read certificates: {error}");
+            let why = format!("can't start a thread to read certificates: {error}");
             return Some((outgoing, Err(why)));
         }
         self.under_way.push(TrustRead {
@@ -94,7 +94,7 @@ impl TrustLoader {
         ready
     }
 
-    /// Removes a connection that is no longer wanted; returns whether it was waiting here.
+    /// Removes a connection that is no longer needed; returns whether it was waiting here.
     pub(super) fn forget(&mut self, caller: DialId) -> bool {
         self.under_way.iter_mut().any(|reading| {
             let before = reading.outgoing.len();

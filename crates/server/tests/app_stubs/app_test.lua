@@ -53,7 +53,7 @@ test.case("functions take time by the test's clock", function()
   ann:expect("mysql: no free connection [pool_full]")
   test.stub_mysql("*", { fails = "connection_lost" })
   ann:send("find")
-  ann:expect("mysql: connection_lost, as the test has it [connection_lost]")
+  ann:expect("mysql: connection_lost, as the test specifies [connection_lost]")
 end)
 
 test.case("commands", function()

@@ -63,13 +63,13 @@ fn a_case_may_leave_services_out() {
     assert_eq!(code, 1, "{out}");
     assert!(out.contains("3 passed, 1 failed"), "{out}");
     assert!(
-        out.contains("the configuration has no service \"c\""),
+        out.contains("there is no service  in the configuration\"c\""),
         "{out}"
     );
 }
 
 #[test]
-fn what_is_published_through_the_api_is_published() {
+fn publications_through_the_api_are_recorded() {
     let folder = Folder::new(&case(
         "test.request('/p')
         test.equal(test.published('news'), { '{\"a\":1}', '\\0' })

@@ -14,7 +14,7 @@ use crate::floods::back_ends;
 use crate::raw::{TEXT, connect_with, frame, hear, narrow, open, upgrade};
 use crate::support::{Lines, Options, Server, Setup, Socket, chosen_io, now, process, until};
 
-/// The configured `memory_limit`.
+/// `limits.memory_limit` of the server under attack.
 const LIMIT_KIB: u64 = 64 << 10;
 
 /// The tolerated excess: data written between two memory readings, and memory released late.
@@ -112,10 +112,10 @@ fn on_both(blow: impl Fn(&Target<'_>) + Sync) {
     }
 }
 
-/// Three hundred clients request the whole history once and read nothing. One that reads gets all of it in the
+/// Three hundred clients request the whole history once and read nothing. A client that reads gets all of it in the
 /// meantime.
 #[test]
-fn histories_that_nobody_reads() {
+fn unread_histories() {
     let history = json!({ "id": 3, "history": { "channel": "long:1", "limit": -1 } });
     on_both(|target| {
         let mut sockets: Vec<_> = (0..CLIENTS).map(|_| deaf(target)).collect();
@@ -139,7 +139,7 @@ fn histories_that_nobody_reads() {
 
 /// The same with many commands for smaller responses.
 #[test]
-fn presences_that_nobody_reads() {
+fn unread_presences() {
     let presence = json!({ "id": 3, "presence": { "channel": "long:1" } });
     let presences = vec![presence.to_string(); 100].join("\n");
     let presences = frame(TEXT, presences.as_bytes());
@@ -157,7 +157,7 @@ fn presences_that_nobody_reads() {
 
 /// Clients recover from the position with the most to recover, with deltas and a filter, and read nothing.
 #[test]
-fn recoveries_that_nobody_reads() {
+fn unread_recoveries() {
     let since = PUBLICATIONS - 300;
     let filter = json!({ "op": "or", "nodes": [
         { "key": "kind", "cmp": "eq", "val": "b" },
@@ -184,7 +184,7 @@ fn recoveries_that_nobody_reads() {
         }
         assert!(
             heard.windows(5).any(|some| some == b"xxxxx"),
-            "it is told something"
+            "it receives something"
         );
         target.landed();
         target.outlast();
@@ -192,7 +192,7 @@ fn recoveries_that_nobody_reads() {
 }
 
 /// Subscribers that do not read, whose outboxes together exceed the limit several times. The limit holds, a connected
-/// client is served meanwhile, and once they are gone the server accepts handshakes again without a restart.
+/// client is served meanwhile, and once they have disconnected the server accepts handshakes again without a restart.
 #[test]
 fn outboxes_up_to_the_memory_limit() {
     const SUBSCRIBERS: usize = 40;

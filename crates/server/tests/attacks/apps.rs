@@ -106,7 +106,7 @@ const GROWING: &str = "local veche = require 'veche'\n\
     end\n\
     return app\n";
 
-/// The `memory_limit` of the server whose script grows to twice as much.
+/// The `memory_limit` of the server; its script grows to twice as much.
 const LIMIT_MIB: u64 = 96;
 /// The tolerated excess: the growth of one VM in one run.
 const OVER_MIB: u64 = 24;

@@ -21,7 +21,7 @@ pub(crate) struct Bystanders {
     has_newcomers: bool,
 }
 
-/// Recorded latencies.
+/// The latencies of well-behaved clients.
 #[derive(Debug)]
 pub(crate) struct Waits {
     /// The 99th percentile of echoes.

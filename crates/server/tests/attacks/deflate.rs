@@ -143,7 +143,7 @@ fn repetitive_messages_of_a_megabyte() {
 
 /// Four hundred clients that have sent one compressed word each and stay.
 #[test]
-fn windows_that_nobody_uses_any_more() {
+fn unused_compression_windows() {
     let word = frame(TEXT | DEFLATED, &[0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00]);
     let attack = Attack {
         options: OPTIONS,

@@ -30,7 +30,6 @@ pub(crate) fn flood_of(message: &[u8]) -> Vec<u8> {
     message.repeat(FLOOD_BYTES.div_ceil(message.len()))
 }
 
-/// A flooding client.
 struct Flooder {
     socket: TcpStream,
     /// The bytes of the flood sent in this round.
@@ -109,7 +108,7 @@ fn echoes_as_fast_as_they_go() {
 }
 
 #[test]
-fn pongs_that_nobody_asked_for() {
+fn unsolicited_pongs() {
     let flood = flood_of(&frame(PONG, b""));
     let begin = |target: &Target<'_>| open(target.address, "/echo", "");
     on_both(&Attack::default(), begin, &flood);

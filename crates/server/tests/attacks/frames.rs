@@ -116,9 +116,9 @@ fn announced_and_never_sent() {
     });
 }
 
-/// Its pongs fill its own kernel's buffer, after which the server stops reading from it.
+/// The client's pongs fill its own receive buffer, after which the server stops reading from it.
 #[test]
-fn pings_of_one_who_does_not_read() {
+fn pings_without_reading() {
     let pings = frame(PING, &[b'?'; 125]).repeat(1000);
     Attack::default().run(|target, _| {
         let socket = connect_with(target.address, narrow);
@@ -134,7 +134,7 @@ fn pings_of_one_who_does_not_read() {
 
 /// The same with a client that reads: each message costs a response.
 #[test]
-fn pings_of_one_who_reads() {
+fn pings_with_reading() {
     let pings = frame(PING, b"?").repeat(500);
     Attack::default().run(|target, _| {
         let mut socket = open(target.address, "/echo", "");
@@ -182,7 +182,7 @@ fn closes_that_are_never_answered() {
         for socket in &mut sockets {
             is_closed_with(1002, socket, target);
         }
-        // They stay and send more data occasionally.
+        // The clients stay connected and send more data occasionally.
         while target.lasts() {
             for socket in &mut sockets {
                 let _ = socket.write_all(b"?");

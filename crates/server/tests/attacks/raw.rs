@@ -21,7 +21,7 @@ pub(crate) const CONTINUES: u8 = 0x00;
 pub(crate) const ENDS: u8 = 0x80;
 pub(crate) const CLOSE: u8 = 0x88;
 pub(crate) const PING: u8 = 0x89;
-/// RSV1: compressed.
+/// The bit RSV1 of a compressed message (RFC 7692).
 pub(crate) const DEFLATED: u8 = 0x40;
 
 /// Connects from one of this machine's sixteen million loopback addresses, so that no address runs out of ports. The
@@ -65,7 +65,6 @@ pub(crate) fn handshake(target: &str, headers: &str) -> Vec<u8> {
     format!("GET {target} HTTP/1.1\r\n{UPGRADE}{headers}\r\n").into_bytes()
 }
 
-/// Opens a WebSocket.
 #[track_caller]
 pub(crate) fn open(to: SocketAddr, target: &str, headers: &str) -> TcpStream {
     upgrade(connect(to), target, headers)

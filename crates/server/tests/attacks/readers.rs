@@ -37,7 +37,7 @@ fn subscribers_that_do_not_read() {
             let line = json!({"channel": room, "data": data, "ack": true});
             let answer = lines.ask(&line);
             assert!(answer["result"]["handed"].as_u64() >= Some(1), "{answer}");
-            assert_eq!(reader.text(), data, "whoever reads gets all of it");
+            assert_eq!(reader.text(), data, "a reader gets all of it");
             target.landed();
         }
         drop(sockets);
@@ -47,7 +47,7 @@ fn subscribers_that_do_not_read() {
 
 /// Everything is requested and nothing read: a client's own responses stop its input.
 #[test]
-fn echoes_that_nobody_reads() {
+fn unread_echoes() {
     let message = crate::raw::frame(crate::raw::BINARY, &[b'x'; 16 << 10]).repeat(16);
     Attack::default().run(|target, _| {
         let mut sockets: Vec<_> = (0..10)

@@ -66,7 +66,7 @@ fn slow_bodies() {
 /// A large file, requested ten times at once and not read. All requests arrive at once, and a bystander waits until
 /// each was served: a debug build takes a quarter of a millisecond for one.
 #[test]
-fn answers_that_nobody_reads() {
+fn unread_answers() {
     let page = "x".repeat(4 << 20);
     let attack = Attack {
         options: Options {

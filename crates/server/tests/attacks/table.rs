@@ -34,7 +34,7 @@ fn what_the_table_names_is_there() {
 }
 
 #[test]
-fn what_is_tested_here_is_in_the_table() {
+fn every_attack_is_in_the_table() {
     let here = "crates/server/tests/attacks";
     for entry in fs::read_dir(root().join(here)).expect("a folder") {
         let path = entry.expect("an entry").path();

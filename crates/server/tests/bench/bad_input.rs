@@ -40,7 +40,7 @@ const FAILED: i32 = 5;
 const ERRORS: i32 = 8;
 
 #[test]
-fn urls_that_are_none() {
+fn invalid_urls() {
     for (arguments, words) in [
         (&["echo", "127.0.0.1:80"][..], "can't be tested"),
         (&["echo", "ftp://host/"], "can't be tested"),
@@ -49,7 +49,7 @@ fn urls_that_are_none() {
         (&["http", "ws://127.0.0.1/"], "expected http:// or https://"),
         (
             &["push", "ws://127.0.0.1/", "--publish", "nonsense"],
-            "no URL",
+            "\"nonsense\" can't be tested",
         ),
         // The published data would be undefined.
         (
@@ -104,7 +104,7 @@ fn flags_without_an_effect_are_refused() {
 }
 
 #[test]
-fn nobody_listens() {
+fn no_server_listens() {
     let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     let free = free.expect("a port");
     for kind in ["storm", "echo"] {
@@ -239,7 +239,7 @@ fn a_run_against_itself() {
         std::fs::write(file, &report).expect("a temporary folder");
     }
     let [one, copy] = [&one, &copy].map(|file| file.to_str().expect("UTF-8"));
-    for (other, words) in [(one, "is given twice"), (copy, "is the same run as")] {
+    for (other, words) in [(one, "is listed twice"), (copy, "is the same run as")] {
         let outcome = bench(&["compare", one, other]);
         assert_ends(&outcome, CONFUSED, &[one, words]);
         assert!(outcome.report.is_none(), "{outcome:#?}");

@@ -81,7 +81,7 @@ fn a_storm_whose_answers_come_twice_fails() {
     let url = format!("ws://{address}/");
     let outcome = bench(&["storm", &url, "-n", "3"]);
     assert_eq!(outcome.code, Some(8), "{outcome:#?}");
-    let words = "veche: the run had faults: 3 answers that came again; see the report\n";
+    let words = "veche: the run had faults: 3 duplicate answers; see the report\n";
     assert_eq!(outcome.complaint, words);
     let phase = format!("kind = \"storm\"\nurl = \"{url}\"\nconnections = 3\n");
     let outcome = scenario(&phase);

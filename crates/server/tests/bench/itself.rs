@@ -50,7 +50,7 @@ fn reports_hold_no_secrets() {
 
 /// A closed loop sends nothing while the tester is stopped, which is not the server's fault.
 #[test]
-fn a_tester_that_was_stopped_says_so() {
+fn a_paused_tester_is_reported() {
     let address = serve_websocket(known::WebSocket::echo);
     let url = format!("ws://{address}/");
     let tester = spawn(&[
@@ -84,14 +84,14 @@ fn a_tester_that_was_stopped_says_so() {
     );
     assert_eq!(outcome.at("/generator/bottleneck"), &Value::Bool(true));
     let reasons = outcome.at("/generator/reasons").to_string();
-    assert!(reasons.contains("suspended"), "{reasons}");
+    assert!(reasons.contains("did not run for"), "{reasons}");
 }
 
 /// Due messages wait in the schedule, not in memory, and are reported as unanswered.
 #[test]
 fn a_server_that_does_not_read_fills_no_memory() {
     let address = serve_websocket(|websocket| {
-        // It keeps the connection and stops reading.
+        // The server keeps the connection and stops reading.
         thread::sleep(Duration::from_secs(30));
         drop(websocket);
     });

@@ -58,9 +58,9 @@ fn a_lost_process_costs_its_own_figures_only() {
     assert_eq!(outcome.count("/messages/unanswered"), 0, "{outcome:#?}");
 }
 
-/// A server that ends, and one that is a zombie: it keeps its pid and uses nothing.
+/// A server that ends, and one that is a zombie: it still has a pid but uses no CPU time.
 #[test]
-fn a_server_that_ends_is_told() {
+fn a_server_that_ends_is_reported() {
     let server = Server::start(SETUP);
     let url = format!("ws://{}/echo", server.public);
     for is_reaped in [true, false] {

@@ -36,7 +36,7 @@ struct Outcome {
     code: Option<i32>,
     /// The output, if it is a report.
     report: Option<Value>,
-    /// The error output.
+    /// What it wrote to the standard error output.
     complaint: String,
 }
 
@@ -138,7 +138,6 @@ fn scenario_file(text: &str) -> Outcome {
     outcome
 }
 
-/// Starts `veche bench`.
 fn spawn(arguments: &[&str]) -> Child {
     command(arguments).spawn().expect("it starts")
 }
@@ -166,7 +165,7 @@ fn answer_with(bytes: &'static [u8]) -> SocketAddr {
     })
 }
 
-/// Never sends anything.
+/// Reads until the end and never sends anything.
 fn silence(mut socket: TcpStream) {
     while matches!(socket.read(&mut [0; 4096]), Ok(1..)) {}
 }

@@ -187,7 +187,7 @@ fn chaos_adds_up() {
 
 /// Clients that are cut off all the time recover, and no publication is excused.
 #[test]
-fn who_comes_back_has_missed_nothing() {
+fn a_reconnecting_client_misses_nothing() {
     let routes = "[[route]]\npath = \"/follow\"\nhandler = \"push\"\nidentity = \"query:user\"\n\
         channels = [\"past:*\", \"short:*\"]\npositions = true\n\
         [[namespace]]\nname = \"past\"\nhistory_size = 10000\n\

@@ -124,7 +124,7 @@ fn an_action_that_hangs_is_an_error() {
 #[test]
 fn a_script_without_users_is_refused() {
     for (script, code, words) in [
-        ("", 2, "calls no bench.user"),
+        ("", 2, "never calls bench.user"),
         (
             "bench.user(1)",
             2,
@@ -133,7 +133,7 @@ fn a_script_without_users_is_refused() {
         (
             "bench.user(function() end) bench.user(function() end)",
             2,
-            "it was called before",
+            "called twice",
         ),
         ("if", 2, "unexpected symbol"),
         (

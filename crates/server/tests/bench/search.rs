@@ -44,13 +44,15 @@ fn no_rate_holds_an_impossible_promise() {
     let outcome = bench(&[&search[..], &promise].concat());
     assert_eq!(outcome.code, Some(8), "{outcome:#?}");
     assert!(
-        outcome.complaint.contains("no rate held: not even "),
+        outcome
+            .complaint
+            .contains("no rate met the objectives: not even "),
         "{outcome:#?}"
     );
     assert!(outcome.at("/search/rate").is_null());
     for (promise, words) in [
         ("latency.p98 < 1ms", "unknown figure \"latency.p98\""),
-        ("ledger.lost == 0", "echo does not measure it"),
+        ("ledger.lost == 0", "not measured by echo"),
         ("latency.p99", "expected a figure and its bound"),
     ] {
         let outcome = bench(&[&search[..], &["--rate", "100", "--find-rate", promise]].concat());

@@ -32,7 +32,7 @@ fn unknown_subcommands_name_the_nearest() {
 }
 
 #[test]
-fn a_push_to_a_user_without_connections_says_so() {
+fn a_push_to_a_user_without_connections_is_noted() {
     let folder = Folder::new("push-none");
     let none = |request: &Value| json!({"id": request["id"], "result": {"handed": 0}});
     for (to, why) in [
@@ -56,7 +56,7 @@ fn common_mistakes_come_with_the_line_to_write() {
         ("[limits]\ndrain_time = 10", "write \"10s\""),
         (
             "[server]\nlog = \"info",
-            "the text in quotes has no end on its line",
+            "the string is not closed on its line",
         ),
         (
             "[jwt]\nsecret = \"abc\"",

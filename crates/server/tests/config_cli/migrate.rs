@@ -230,7 +230,7 @@ name = "personal"
 subscribe = "none"
 "#;
 
-/// A part of the first, in TOML.
+/// A part of the JSON configuration, written in TOML.
 const VERSION_6_TOML: &str = r#"
 [client]
 allow_anonymous_connect_without_token = true
@@ -276,10 +276,10 @@ fn configurations_of_centrifugo_become_those_of_veche() {
     assert_eq!(text, EXPECTED_5);
     for note in [
         "/health and /metrics are on the internal listener, port 9000",
-        "allowed_origins: \"not an origin\" is no origin here",
-        "engine redis: this is one node",
+        "allowed_origins: \"not an origin\" is not a valid origin",
+        "engine redis: this configuration is for one node",
         "no counterpart: redis_address",
-        "namespace orders: allow_subscribe_for_anonymous: without allow_…_for_client it has no effect",
+        "namespace orders: allow_subscribe_for_anonymous: has no effect without allow_…_for_client",
         "no counterpart: namespace chat: channel_regex",
         "wrote token_hmac_secret_key into five.json.d/jwt.secret",
         "wrote subscription_token_hmac_secret_key into five.json.d/subscription.secret",
@@ -303,7 +303,7 @@ fn configurations_of_centrifugo_become_those_of_veche() {
     for note in [
         "no counterpart: client.proxy.connect.http.static_headers.X-Secret",
         "no counterpart: uni_grpc.port",
-        "users' own channels are called #USER",
+        "personal channels are called #USER",
     ] {
         assert!(said.contains(note), "{note}: {said}");
     }
@@ -353,7 +353,7 @@ fn passwords_in_urls_are_not_shown_on_the_terminal() {
 }
 
 #[test]
-fn migrate_overwrites_nothing_and_says_what_it_can_t_read() {
+fn migrate_overwrites_nothing_and_reports_unreadable_files() {
     let folder = Folder::new("migrate-not");
     write(&folder, "five.json", VERSION_5);
     write(&folder, "veche.toml", "mine");
@@ -371,10 +371,10 @@ fn migrate_overwrites_nothing_and_says_what_it_can_t_read() {
     let (code, out, err) = folder.run(&["migrate", "centrifugo", "five.json"]);
     assert_eq!(code, 0, "{err}");
     assert!(out.ends_with(EXPECTED_5), "{out}");
-    assert!(err.contains("write api_key into the file api.key"), "{err}");
+    assert!(err.contains("write api_key to the file api.key"), "{err}");
     assert!(!out.contains("0123456789abcdef") && !err.contains("0123456789abcdef"));
     for (text, why) in [
-        ("port: 8000\n", "YAML can be converted"),
+        ("port: 8000\n", "Convert YAML with"),
         ("{\"port\": ", "six.json: EOF"),
     ] {
         write(&folder, "six.json", text);

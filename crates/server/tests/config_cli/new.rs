@@ -55,7 +55,7 @@ fn new_makes_what_the_examples_are() {
         let config = format!("{name}/veche.toml");
         let (code, out, err) = folder.run(&["check", "-c", &config]);
         assert_eq!((code, err.as_str()), (0, ""), "{out}");
-        // Its tests pass in any order of events.
+        // The tests pass in any order of events.
         let (code, out, err) = folder.run(&["test", "-c", &config, "--runs", "20"]);
         assert_eq!((code, err.as_str()), (0, ""), "{out}");
         assert!(out.starts_with("ok      app_test.lua  "), "{out}");
@@ -104,13 +104,46 @@ fn new_makes_back_ends_with_a_key_of_their_own() {
 }
 
 #[test]
+fn new_makes_applications_in_php_with_the_sdk_in_one_file() {
+    let folder = Folder::new("new-php");
+    let server = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (template, more) in [("php", &[][..]), ("php-chat", &["accounts.php"])] {
+        let (code, out, err) = folder.run(&["new", template, "--template", template]);
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
+        assert!(
+            out.contains("veche dev\n\nThen open http://127.0.0.1:8080/"),
+            "{out}"
+        );
+        let made = folder.0.join(template);
+        for file in [&["veche.toml", "app.php", "public/index.html"], more].concat() {
+            let original = server.join("templates").join(template).join(file);
+            assert!(out.contains(file), "{out}");
+            assert_eq!(
+                fs::read_to_string(made.join(file)).expect(file),
+                fs::read_to_string(original).expect(file)
+            );
+        }
+        assert_eq!(
+            fs::read(made.join("veche.php")).expect("the SDK"),
+            fs::read(server.join("../../sdk/php/veche.php")).expect("the SDK")
+        );
+        assert!(!made.join(".luarc.json").exists() && !made.join(".veche").exists());
+        let (code, out, err) = folder.run(&["check", "-c", &format!("{template}/veche.toml")]);
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    }
+    let key = fs::metadata(folder.0.join("php-chat/token.key")).expect("a key");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&key.permissions());
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
 fn new_touches_nothing_that_is_there() {
     let folder = Folder::new("new-there");
     fs::create_dir(folder.0.join("empty")).expect("writable");
     fs::write(folder.0.join("file"), "mine").expect("writable");
     std::os::unix::fs::symlink("nowhere", folder.0.join("link")).expect("writable");
     for name in ["empty", "file", "link"] {
-        let told = format!("veche: {name}: it exists already: choose another name\n");
+        let told = format!("veche: {name}: it already exists: choose another name\n");
         assert_eq!(folder.run(&["new", name]), (5, String::new(), told));
     }
     assert_eq!(
@@ -123,7 +156,7 @@ fn new_touches_nothing_that_is_there() {
         fs::read_to_string(folder.0.join("file")).expect("a file"),
         "mine"
     );
-    let told = "veche: no/where: the folder that it would be in does not exist\n".to_owned();
+    let told = "veche: no/where: its parent folder does not exist\n".to_owned();
     assert_eq!(folder.run(&["new", "no/where"]), (5, String::new(), told));
     let (code, _, err) = folder.run(&["new", "x", "--template", "cat"]);
     assert!(

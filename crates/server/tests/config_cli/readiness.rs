@@ -80,7 +80,7 @@ fn folders_that_systemd_makes_may_be_missing() {
     let (code, _, err) = folder.run(&["check"]);
     assert_eq!(code, 1);
     assert!(
-        err.contains(&format!("there is no folder /srv/{name}")),
+        err.contains(&format!("the folder /srv/{name} does not exist")),
         "{err}"
     );
 }

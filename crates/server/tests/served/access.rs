@@ -57,7 +57,7 @@ fn networks_that_are_not_let_in_are_closed_before_they_speak() {
         server.configure(&options("allow = [\"127.0.0.2\"]"));
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
         // Workers apply it one after the other.
-        until("everybody else to be kept out", || {
+        until("other clients to be rejected", || {
             is_closed(TcpStream::connect(server.public).expect("a connection"))
         });
         until("the one to be let in", || {
@@ -229,7 +229,7 @@ fn behind_a_proxy_each_client_has_its_own_share() {
 }
 
 #[test]
-fn nobody_makes_connections_faster_than_he_may() {
+fn the_connection_rate_per_address_is_limited() {
     on_all(|setup| {
         let server = Server::with(
             setup,
@@ -280,7 +280,7 @@ fn trying_again_on_the_same_connection_counts() {
 }
 
 #[test]
-fn who_waits_for_a_verdict_takes_no_more_than_his_share() {
+fn pending_handshakes_count_towards_the_address_limit() {
     const APP: &str = "local veche = require \"veche\"\n\
         local app = {}\n\
         function app.handshake() veche.sleep(0.3) end\n\
@@ -327,7 +327,7 @@ fn who_waits_for_a_verdict_takes_no_more_than_his_share() {
 }
 
 #[test]
-fn a_proxy_that_names_nobody_is_judged_itself() {
+fn a_proxy_without_a_client_address_is_checked_itself() {
     on_all(|setup| {
         let listen = "trusted_proxies = [\"127.0.0.1\"]\nclient_address = \"forwarded\"\nallow = [\"192.0.2.0/24\"]";
         let server = Server::with(

@@ -210,7 +210,7 @@ fn requests_are_answered_at_once_or_later() {
 
 /// Subscribing waits for other workers; a client that leaves in the meantime is closed and removed.
 #[test]
-fn those_who_leave_while_they_subscribe_are_closed_too() {
+fn clients_that_leave_while_subscribing_are_closed() {
     const APP: &str = r#"
     local app = {}
     function app.open(conn)
@@ -242,7 +242,7 @@ fn those_who_leave_while_they_subscribe_are_closed_too() {
 }
 
 #[test]
-fn a_plain_request_to_a_socket_only_app_is_told_so() {
+fn a_plain_request_to_a_websocket_app_gets_426() {
     let server = Server::with(
         Setup {
             io: "epoll",
@@ -314,6 +314,6 @@ fn scripts_ask_for_the_addresses_of_hosts() {
         assert!(here.contains("127.0.0.1") || here.contains("::1"), "{here}");
         assert_eq!(ask("no.such.name.invalid").status, 500);
         let told = "no address for \"no.such.name.invalid\"";
-        until("the error is told", || server.log().contains(told));
+        until("the error is logged", || server.log().contains(told));
     });
 }

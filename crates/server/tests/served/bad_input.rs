@@ -95,7 +95,7 @@ fn refused(server: &Server, packets: &[&[u8]]) -> String {
 }
 
 #[test]
-fn who_speaks_no_lines_carries_nothing_out_on_the_push_port() {
+fn other_protocols_on_the_push_port_have_no_effect() {
     on_all(|setup| {
         let server = Server::with(
             setup,
@@ -432,7 +432,7 @@ fn a_broken_protocol_is_closed_with_its_code() {
 
 /// Arbitrary bytes, on any listener, in any pieces.
 #[test]
-fn noise_hurts_nobody() {
+fn noise_does_not_affect_other_clients() {
     on_all(|setup| {
         let server = Server::start(setup);
         let mut bystander = Bystander::of(&server);

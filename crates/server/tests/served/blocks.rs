@@ -87,7 +87,7 @@ fn connect(server: &Server, token: &str) -> Result<(Socket, Value), u16> {
 }
 
 #[test]
-fn who_is_blocked_goes_and_stays_out_until_he_is_not() {
+fn a_blocked_user_is_disconnected_and_rejected_until_unblocked() {
     on_all(|setup| {
         let server = start(setup);
         let claims = json!({"sub": "ann", "exp": now_s() + 600});
@@ -118,7 +118,7 @@ fn who_is_blocked_goes_and_stays_out_until_he_is_not() {
         };
         blocked(&server);
 
-        // Nor does a crash admit her.
+        // A crash of the server process does not unblock the user.
         let old = server.pid();
         process::kill(old, Signal::KILL);
         until("another server process", || {
@@ -160,7 +160,7 @@ fn a_revoked_token_opens_nothing() {
         let other = token("bob", "t4", 1);
         assert_eq!(refusal(&server, "/jwt", &bearer(&other)).0, 101);
 
-        // A block that can't be written is in force, and the response says that it may be lost.
+        // A ban that can't be saved is in force, and the response reports that it may be lost.
         let path = server.folder.join("blocked");
         std::fs::remove_file(&path).expect("a file");
         std::fs::create_dir(&path).expect("a folder");
@@ -171,10 +171,10 @@ fn a_revoked_token_opens_nothing() {
 }
 
 #[test]
-fn one_who_is_disconnected_on_his_way_in_does_not_get_there() {
+fn a_user_disconnected_while_connecting_is_rejected() {
     on_all(|setup| {
         let server = start(setup);
-        // His handshake is complete, and he has not connected yet.
+        // The handshake is complete, but the client has not sent connect.
         let token = shared(&json!({"sub": "ann", "exp": now_s() + 600}));
         let target = format!("/connection/websocket?token={token}");
         let mut early = Socket::open(server.public, &target);
@@ -206,7 +206,7 @@ fn one_who_is_disconnected_on_his_way_in_does_not_get_there() {
 }
 
 #[test]
-fn nobody_slips_in_while_he_is_being_blocked() {
+fn no_connection_survives_a_concurrent_block() {
     on_all(|setup| {
         let server = start(setup);
         for _ in 0..20 {

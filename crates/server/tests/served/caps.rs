@@ -38,7 +38,7 @@ fn at_the_cap_the_next_one_waits() {
         );
         assert!(
             waiting.iter().all(|late| !late.is_finished()),
-            "somebody came in over the cap"
+            "a connection was accepted over the cap"
         );
         assert_eq!(server.connections(), 50);
         // Existing clients are served meanwhile.

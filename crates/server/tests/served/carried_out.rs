@@ -63,7 +63,8 @@ fn commands_of_a_batch_see_what_those_before_have_done() {
             let mut ann = Socket::open(server.public, &format!("/push?user={user}"));
             let say = |data: &str| json!({ "publish": { "channel": channel, "data": data } });
             let one = json!({ "user": user, "channel": channel });
-            // A publication is on its way to her when it is answered: it arrives before those of the next batch.
+            // A publication is in flight to the subscriber when the batch is answered: it arrives before those of the
+            // next batch.
             let answer = batch(&server, json!([{ "subscribe": one }, say("one")]));
             assert_eq!(answer[1]["publish"]["handed"], 1, "{answer}");
             assert_eq!(ann.text(), "one");
@@ -85,7 +86,7 @@ fn commands_of_a_batch_see_what_those_before_have_done() {
 }
 
 #[test]
-fn what_is_published_after_the_answer_is_not_for_those_who_were_removed() {
+fn removed_subscribers_miss_publications_after_the_response() {
     on_all(|setup| {
         let server = start(setup);
         // Each stays with a worker; of several pairs most involve two.
@@ -172,7 +173,7 @@ fn a_whitelist_names_clients_of_any_kind() {
 
 /// A back end that unsubscribes a client while it decides about the subscription, and then grants it.
 #[test]
-fn a_back_end_that_takes_back_what_it_is_asked_about_does_not_wait_for_itself() {
+fn a_back_end_can_call_the_api_during_its_own_hook() {
     on_all(|setup| {
         let api = Arc::new(Mutex::new(None));
         let known = Arc::clone(&api);
@@ -213,7 +214,7 @@ fn a_back_end_that_takes_back_what_it_is_asked_about_does_not_wait_for_itself() 
 }
 
 #[test]
-fn a_room_that_everybody_leaves_for_a_moment_has_not_been_left() {
+fn a_briefly_empty_room_sends_no_vacated_event() {
     let seen = Asked::new(|_| answer(204, "", ""));
     let routes = format!(
         "{ROUTES}\n[[namespace]]\nname = \"room\"\npresence = true\njoin_leave = true\n\
@@ -257,7 +258,9 @@ fn a_room_that_everybody_leaves_for_a_moment_has_not_been_left() {
     drop(here);
     let nobody = json!({ "num_clients": 0, "num_users": 0 });
     until("they are given up", || stats() == nobody);
-    until("that is told", || told().contains(&"vacated".to_owned()));
+    until("the event is sent", || {
+        told().contains(&"vacated".to_owned())
+    });
     assert_eq!(
         told(),
         ["occupied", "joined", "joined", "left", "left", "vacated"]

@@ -82,7 +82,7 @@ impl Client {
 }
 
 #[test]
-fn who_comes_back_has_missed_nothing() {
+fn a_reconnecting_client_misses_nothing() {
     on_all(|setup| {
         let server = start(setup);
         let mut lines = Lines::connect(server.push);
@@ -186,7 +186,7 @@ fn nothing_is_lost_or_doubled_while_clients_come_and_go() {
 }
 
 #[test]
-fn what_is_no_command_is_closed_with_its_code() {
+fn invalid_commands_are_closed_with_their_code() {
     on_all(|setup| {
         let server = start(setup);
         for (frames, code) in [
@@ -235,7 +235,7 @@ fn what_is_no_command_is_closed_with_its_code() {
 }
 
 #[test]
-fn who_subscribes_in_a_loop_hurts_nobody_else() {
+fn a_subscribe_loop_does_not_affect_other_clients() {
     on_all(|setup| {
         let server = start(setup);
         let is_over = AtomicBool::new(false);

@@ -101,7 +101,7 @@ fn publish(lines: &mut Lines, channel: &str, data: u64) {
 }
 
 #[test]
-fn they_are_told_what_happens_and_why_it_ends() {
+fn one_way_clients_receive_pushes_and_the_disconnect_reason() {
     on_all(|setup| {
         let server = start(setup);
         let mut lines = Lines::connect(server.push);
@@ -215,7 +215,7 @@ fn a_reader_of_events_that_is_cut_off_again_and_again_misses_nothing() {
 }
 
 #[test]
-fn who_says_himself_where_he_was_gets_what_he_missed_and_strangers_hear_the_truth() {
+fn a_stated_position_recovers_and_an_unknown_one_does_not() {
     on_all(|setup| {
         let server = start(setup);
         let mut lines = Lines::connect(server.push);
@@ -256,7 +256,7 @@ fn who_says_himself_where_he_was_gets_what_he_missed_and_strangers_hear_the_trut
 }
 
 #[test]
-fn a_page_of_another_site_connects_nobody_and_a_url_carries_no_further_command() {
+fn cross_site_pages_are_rejected_and_urls_carry_only_connect() {
     on_all(|setup| {
         let server = start(setup);
         let connect = "%7B%22id%22%3A1%2C%22connect%22%3A%7B%7D%7D";

@@ -110,7 +110,7 @@ fn a_user_is_reached_on_every_node() {
     );
     let channels = result(&b, "channels", json!({}));
     assert_eq!(channels["partial"], Value::Null, "{channels}");
-    // By its id one connection is found, wherever it is.
+    // A connection is found by its id on any node.
     let mut ids = answer["connections"].as_object().expect("an object").keys();
     let first = ids.next().expect("one");
     result(&a, "disconnect", json!({"user": "ann", "client": first}));
@@ -144,7 +144,7 @@ fn a_ban_and_a_revocation_are_in_force_on_every_node_when_they_are_answered() {
     let refused = |node: &Server| Socket::try_open(node.public, "/push?user=ann").is_err();
     assert!(refused(&a) && refused(&b));
     assert_eq!(result(&b, "revoke_token", json!({"uid": "t1"})), json!({}));
-    // A node that starts later knows it too.
+    // A node that starts later learns of it too.
     let c = node(redis.port, "c");
     assert!(refused(&c));
     knows(&a, 3);
@@ -204,7 +204,7 @@ fn a_node_that_stops_is_gone_at_once_and_one_that_is_killed_within_its_lease() {
         began.elapsed()
     );
     drop(c);
-    // Its answer is missing until its lease ends.
+    // The node's answer is missing until its lease ends.
     let answer = result(&a, "user_status", json!({"user": "ann"}));
     if answer["partial"] != Value::Null {
         assert_eq!(answer["partial"], "1 of 2");
@@ -219,7 +219,7 @@ fn a_node_that_stops_is_gone_at_once_and_one_that_is_killed_within_its_lease() {
 }
 
 #[test]
-fn a_node_that_was_cut_off_applies_what_it_has_missed() {
+fn a_cut_off_node_applies_missed_commands() {
     let redis = Backing::redis();
     let relay = Relay::to(redis.port);
     let (a, b) = (node(redis.port, "a"), node(relay.port, "b"));
@@ -230,7 +230,7 @@ fn a_node_that_was_cut_off_applies_what_it_has_missed() {
     let answer = result(&a, "block_user", json!({"user": "ann"}));
     assert_eq!(answer["partial"], "1 of 2", "{answer}");
     assert!(ann.is_alive(), "it can't know");
-    // To the other one it is alone, and says so.
+    // The other node sees only itself, and reports that.
     let answer = result(&b, "user_status", json!({"user": "bob"}));
     assert_eq!(answer["partial"], "1 of 2", "{answer}");
     assert_eq!(answer["connections"], 1, "{answer}");
@@ -294,7 +294,7 @@ fn nodes_that_disagree_say_so_once() {
     );
     knows(&a, 2);
     knows(&b, 2);
-    let what = "another node has other settings";
+    let what = "another node has different values of settings";
     until("the log to say so", || {
         a.log().contains(what) && b.log().contains(what)
     });

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use crate::support::http::Http;
 use crate::support::{Options, Server, Socket, USUAL, get, until};
 
-/// Debian's user `nobody`.
+/// The id of Debian's user `nobody`.
 const NOBODY: u32 = 65_534;
 
 fn is_root() -> bool {
@@ -24,7 +24,7 @@ fn of_status(pid: u32, name: &str) -> String {
 }
 
 #[test]
-fn nobody_serves_what_root_has_bound() {
+fn the_confined_process_serves_ports_bound_by_root() {
     if !is_root() {
         eprintln!("not root: nothing tested");
         return;
@@ -99,7 +99,7 @@ fn a_user_that_is_not_there_is_no_start() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(5), "{said}");
     assert!(
-        said.contains("there is no user \"veche-has-no-such-user\""),
+        said.contains("no user \"veche-has-no-such-user\""),
         "{said}"
     );
 }
@@ -158,7 +158,9 @@ fn the_cache_of_certificates_is_given_to_the_user() {
     let server = Server::with(USUAL, &options);
     let cache = server.folder.join("acme/127.0.0.1-1-dir");
     until("the first try", || {
-        server.log().contains("there is none to show; 1 failure")
+        server
+            .log()
+            .contains("there is no certificate to present; 1 failure")
     });
     for path in [&cache, &cache.join("a.veche.test-9646ee1a.attempts")] {
         assert_eq!(fs::metadata(path).expect("there").uid(), NOBODY, "{path:?}");
@@ -197,7 +199,7 @@ fn tables_are_saved_in_a_sandbox_where_the_config_says() {
     with("", &|server| {
         let said = ask(server, "save", "t.table");
         assert!(
-            said.contains("name a folder for them in server.snapshots"),
+            said.contains("set a folder for them in server.snapshots"),
             "{said}"
         );
     });

@@ -103,7 +103,7 @@ fn connect(server: &Server, user: &str) -> Socket {
 }
 
 #[test]
-fn a_user_s_decisions_are_shown_and_nobody_else_s() {
+fn only_decisions_about_the_user_are_shown() {
     on_all(|setup| {
         let server = start(setup, "info");
         let mut log = Log::about(&server, "bob", &["--user", "bob"]);

@@ -115,7 +115,7 @@ fn rows_are_written_as_ndjson_and_as_csv() {
 }
 
 #[test]
-fn what_is_not_there_is_one_line_and_a_code() {
+fn unknown_tables_are_reported_in_one_line() {
     let server = start(USUAL);
     for (arguments, expected) in [
         (
@@ -163,7 +163,7 @@ fn rows_that_change_meanwhile_come_once_each() {
 }
 
 #[test]
-fn readers_who_go_away_end_it_quietly_and_slow_ones_hold_nobody() {
+fn closed_readers_end_it_quietly_and_slow_ones_block_nothing() {
     let server = start(USUAL);
     fill(&server, 0, 30_000, "");
     for _ in 0..8 {
@@ -192,7 +192,7 @@ fn readers_who_go_away_end_it_quietly_and_slow_ones_hold_nobody() {
 }
 
 #[test]
-fn a_server_that_ends_meanwhile_is_told_apart_from_the_end_of_the_rows() {
+fn a_server_that_ends_during_a_dump_is_detected() {
     let mut server = start(USUAL);
     fill(&server, 0, 30_000, "");
     let mut child = spawned(server.command(&["dump", "users"]));

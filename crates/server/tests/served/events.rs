@@ -67,7 +67,7 @@ fn told(deliveries: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn a_back_end_hears_who_comes_and_goes() {
+fn a_back_end_receives_joins_and_leaves() {
     on_all(|setup| {
         let back_end = Asked::new(|_| answer(204, "", ""));
         let server = start(setup, &back_end, "");
@@ -98,9 +98,7 @@ fn a_back_end_hears_who_comes_and_goes() {
         drop(ann);
         until("the room to be empty", || count("vacated room:1") == 1);
         let ann = Socket::open(server.public, "/hear?user=ann&channel=room:1");
-        until("the room to have somebody", || {
-            count("occupied room:1") == 2
-        });
+        until("the room to be occupied", || count("occupied room:1") == 2);
         drop(ann);
         until("her to have gone", || count("offline ann") == 1);
         assert_eq!(count("online ann"), 1);
@@ -171,7 +169,7 @@ fn what_the_back_end_does_not_take_comes_again_and_in_order() {
 }
 
 #[test]
-fn an_application_hears_it_too_and_batch_by_batch() {
+fn an_application_receives_the_same_batches() {
     const APP: &str = "local veche = require 'veche'
         local app, told = {}, veche.dict('told')
         local is_busy = false

@@ -153,7 +153,7 @@ fn chat_of_a_room() {
         for guest in &mut guests {
             assert_eq!(guest.hear(), event);
         }
-        // Another room receives none of it and can't be answered to.
+        // Another room receives none of it and can't reply.
         stranger.say(&json!({"type": "here", "to": guests[0].id}));
         stranger.say(&json!({"type": "say", "text": "alone"}));
         assert_eq!(stranger.hear()["text"], "alone");
@@ -226,7 +226,7 @@ fn chat_refuses_bad_names_and_lives_with_bad_messages() {
 
 #[test]
 fn rest_api() {
-    // Its notes are in one worker's memory, as its configuration explains.
+    // The notes are in one worker's memory, as the configuration explains.
     for setup in setups().filter(|setup| setup.workers == 1) {
         let server = example(setup, "rest-api");
         let mut http = Http::connect(server.public);
@@ -484,7 +484,7 @@ fn feed_of_its_own_source() {
 }
 
 #[test]
-fn feed_of_a_source_that_comes_and_goes() {
+fn feed_of_a_source_that_reconnects() {
     on_all(|setup| {
         let source = peer::serve(|number, socket| {
             let Some(mut peer) = Peer::accept(socket) else {

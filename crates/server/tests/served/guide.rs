@@ -62,7 +62,7 @@ fn serve(setup: Setup, scripts: &[String]) -> Server {
         .map(|(name, text)| (name.as_str(), text.as_str()))
         .collect();
     let paths = (0..scripts.len()).map(|number| (number, format!("/{number}/:room")));
-    // The paths of the routers.
+    // Paths that the applications handle with a router.
     let below = ROUTED
         .iter()
         .map(|(number, path)| (*number, (*path).to_owned()));

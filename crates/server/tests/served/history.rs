@@ -81,7 +81,7 @@ impl Follower {
 }
 
 #[test]
-fn who_comes_back_has_missed_nothing() {
+fn a_reconnecting_client_misses_nothing() {
     on_all(|setup| {
         let server = start(setup);
         let mut lines = Lines::connect(server.push);
@@ -118,7 +118,7 @@ fn who_comes_back_has_missed_nothing() {
 }
 
 #[test]
-fn a_user_misses_nothing_either_and_is_told_when_it_was_too_much() {
+fn personal_channels_recover_and_report_incomplete_recovery() {
     let server = start(USUAL);
     let channel = "#ann";
     let push = |number: u32| {
@@ -304,7 +304,7 @@ return app
 "#;
 
 #[test]
-fn applications_read_what_channels_remember_and_who_is_there() {
+fn applications_read_history_and_presence() {
     let routes =
         format!("{CONFIG}[[route]]\npath = \"/read\"\nhandler = \"lua\"\nscript = \"read.lua\"\n");
     on_all(|setup| {
@@ -347,11 +347,11 @@ fn applications_read_what_channels_remember_and_who_is_there() {
         );
         assert_eq!(
             ask("what=history&channel=other"),
-            (400, "the channel keeps no history [refused]".to_owned())
+            (400, "the channel has no history [refused]".to_owned())
         );
         assert_eq!(
             ask("what=presence&channel=chat:1"),
-            (400, "the channel keeps no presence [refused]".to_owned())
+            (400, "the channel has no presence [refused]".to_owned())
         );
         assert_eq!(ask("what=status&channel=ann"), (200, "0 false".to_owned()));
         let ann = Socket::open(server.public, "/follow?user=ann");

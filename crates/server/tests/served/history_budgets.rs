@@ -78,7 +78,7 @@ fn kept(server: &Server, channel: &str) -> usize {
 }
 
 #[test]
-fn a_flood_evicts_the_flooder_and_nobody_else() {
+fn a_flood_evicts_only_its_own_namespace() {
     let options = Options {
         routes: ROUTES,
         limits: "history_bytes = \"8MiB\"",
@@ -105,7 +105,7 @@ fn a_flood_evicts_the_flooder_and_nobody_else() {
     let mut mallory = Client::connect(&server, "mallory");
     mallory.flood("dialog");
     assert_eq!(left(), [20; 3]);
-    // In a namespace with its own budget he evicts nothing of others, and most of it is still his.
+    // In a namespace with its own budget a flood evicts nothing of other namespaces.
     mallory.flood("orders");
     assert_eq!(left(), [20; 3]);
     let metrics = Metrics::scrape(server.internal);

@@ -96,7 +96,7 @@ fn a_kill_costs_a_client_nothing() {
 }
 
 #[test]
-fn what_is_forgotten_is_forgotten_on_disk_too() {
+fn removed_history_is_removed_on_disk() {
     let server = start(USUAL, "never");
     for number in 1..=5 {
         publish(&server, "#ann", &json!(number));
@@ -132,7 +132,7 @@ fn what_is_forgotten_is_forgotten_on_disk_too() {
 }
 
 #[test]
-fn another_number_of_workers_goes_on_with_the_same_history() {
+fn history_survives_a_change_of_the_worker_count() {
     let mut server = start(USUAL, "commit");
     let channels: Vec<String> = (0..20).map(|number| format!("chat:{number}")).collect();
     let mut offset = 0;
@@ -167,7 +167,7 @@ fn another_number_of_workers_goes_on_with_the_same_history() {
 }
 
 #[test]
-fn damage_is_told_and_keeps_nothing_from_starting() {
+fn damage_is_reported_and_does_not_prevent_the_start() {
     let mut server = start(USUAL, "1s");
     let first = publish(&server, "chat:1", &json!(1));
     server.stop();
@@ -318,7 +318,7 @@ fn it_is_kept_in_a_sandbox_and_for_another_user() {
 
 /// A limit on file sizes simulates a full disk.
 #[test]
-fn without_room_on_disk_what_is_to_be_kept_waits_and_nothing_else() {
+fn a_full_disk_delays_only_stored_publications() {
     const PUBLICATIONS: u64 = 300;
     on_all(|setup| {
         let options = Options {
@@ -348,7 +348,7 @@ fn without_room_on_disk_what_is_to_be_kept_waits_and_nothing_else() {
         until("the status to name the error", || error().is_string());
         let waiting = metric("veche_history_pending");
         assert!(waiting > 0.0);
-        // Nothing else is delayed.
+        // Publications to other channels are not delayed.
         assert_eq!(publish(&server, "news", &json!(1))["handed"], 0);
         let body = json!({ "channel": "chat:2", "data": 1, "skip_history": true });
         let passing = call(server.internal, "publish", &body);
@@ -551,7 +551,7 @@ fn compare(
 /// While the disk accepts nothing, scripts continue to publish to channels without history; others wait once the queue
 /// is full, and get errors where they can't.
 #[test]
-fn without_room_on_disk_scripts_publish_what_is_not_kept() {
+fn a_full_disk_does_not_delay_unstored_publications_of_scripts() {
     const TICKER: &str = r#"
 local veche = require "veche"
 local ticker = {}

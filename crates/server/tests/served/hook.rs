@@ -85,7 +85,7 @@ fn open(server: &Server, target: &str, name: &str) -> Socket {
 }
 
 #[test]
-fn the_back_end_says_who_it_is() {
+fn the_back_end_names_the_user() {
     on_all(|setup| {
         let back_end = Asked::new(know);
         let server = start(setup, &back_end, "");
@@ -112,7 +112,7 @@ fn the_back_end_says_who_it_is() {
             );
         }
         assert!(!head.contains("sec-websocket"), "{head}");
-        // It decides about the path that was routed.
+        // The hook gets the routed path.
         assert_eq!(status(&server, "/x/..//%68ook?%78", &sid("ann")), 101);
         let head = back_end.heads().pop().expect("a request");
         let head = head.to_ascii_lowercase();
@@ -202,7 +202,7 @@ fn a_back_end_that_fails_is_left_alone() {
         assert_eq!(asked(&server, "named"), 1.0);
         assert_eq!(back_end.count(), 4);
         assert!(asked(&server, "paused") > 0.0);
-        until("a word of that", || server.log().contains("not asked for"));
+        until("a word of that", || server.log().contains("paused for"));
         let log = server.log();
         assert!(!log.contains("sid=ann"), "{log}");
     });
@@ -226,7 +226,7 @@ fn held(what: impl Fn(&str) -> String + Send + Sync + 'static) -> Held {
 }
 
 #[test]
-fn a_back_end_that_takes_its_time_holds_up_nobody_else() {
+fn a_slow_back_end_does_not_delay_other_clients() {
     on_all(|setup| {
         let Held { back_end, go } = held(know);
         let server = start(setup, &back_end, "waiting = 2\ntimeout = \"20s\"\n");
@@ -244,7 +244,7 @@ fn a_back_end_that_takes_its_time_holds_up_nobody_else() {
             until("it to be asked", || back_end.count() == 1);
             echo.say("still here");
             assert_eq!(echo.text(), "still here");
-            // No further request may wait.
+            // Two requests wait, which is the limit: a third one is rejected.
             assert_eq!(status(&server, "/hook", &sid("bob")), 503);
             assert_eq!(asked(&server, "crowded"), 1.0);
             go.send(()).expect("it waits");
@@ -267,7 +267,7 @@ fn a_back_end_that_takes_its_time_holds_up_nobody_else() {
         drop(echo);
         server.await_connections(0);
         go.send(()).expect("it waits");
-        until("nobody to wait", || {
+        until("no request to wait", || {
             Metrics::scrape(server.internal).sum("veche_identity_hook_waiting", &[]) == 0.0
         });
         server.await_connections(0);
@@ -289,7 +289,7 @@ fn told_while_waiting(setup: Setup, method: &str, body: &serde_json::Value, targ
 }
 
 #[test]
-fn one_who_is_sent_away_while_the_back_end_thinks_is_not_let_in() {
+fn a_client_disconnected_during_a_request_is_rejected() {
     on_all(|setup| {
         let (ann, bob) = (json!({"user": "ann"}), json!({"user": "bob"}));
         for target in ["/hook", "/lua/x"] {
@@ -318,7 +318,7 @@ fn an_answer_from_before_a_disconnect_is_not_used_again() {
             assert_eq!(status(&server, "/hook", &sid(name)), 101);
         }
         assert_eq!(back_end.count(), 2);
-        // Her session is over, and so is the cached answer.
+        // The session has ended, and the cached answer has expired.
         back_end.tell(|_| answer(401, "", ""));
         call(server.internal, "disconnect", &json!({"user": "ann"}));
         assert_eq!(status(&server, "/hook", &sid("ann")), 401);
@@ -362,7 +362,7 @@ fn the_back_end_s_word_holds_until_expire_at() {
                     Seen::Close(Some(3005), "connection expired".to_owned())
                 );
             }
-            // Nor was it cached for longer. Server and test round milliseconds differently.
+            // The answer was not cached for longer either. Server and test round milliseconds differently.
             std::thread::sleep(Duration::from_millis(50));
             let again = open(&server, "/hook", name);
             assert_eq!(back_end.count(), before + 2);
@@ -372,7 +372,7 @@ fn the_back_end_s_word_holds_until_expire_at() {
 }
 
 #[test]
-fn a_back_end_that_says_nothing_is_given_up() {
+fn a_silent_identity_hook_times_out() {
     on_all(|setup| {
         let Held { back_end, go } = held(know);
         let server = start(setup, &back_end, "timeout = \"200ms\"\n");
@@ -443,7 +443,7 @@ fn the_queue_is_refused_once_the_back_end_fails() {
 }
 
 #[test]
-fn a_centrifuge_client_that_is_refused_is_told_not_to_come_back() {
+fn a_refused_centrifuge_client_gets_a_terminal_code() {
     on_all(|setup| {
         let back_end = Asked::new(know);
         let routes = format!(

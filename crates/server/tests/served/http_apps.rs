@@ -127,7 +127,7 @@ fn responses_come_in_parts() {
         assert_eq!(first, b"part 1\n");
         while http.chunk().expect("a chunk").is_some() {}
         assert!(began.elapsed() > Duration::from_millis(150));
-        // Neither bodies nor chunks.
+        // The responses have neither bodies nor chunks.
         http.raw(b"HEAD /web/parts?count=3 HTTP/1.1\r\nHost: a\r\n\r\n")
             .expect("sent");
         assert_eq!(http.head().expect("a head").status, 200);
@@ -372,7 +372,7 @@ fn without_a_folder_there_are_no_files() {
 }
 
 #[test]
-fn a_server_that_goes_does_not_wait_for_events() {
+fn a_shutdown_does_not_wait_for_event_streams() {
     let setup = crate::support::USUAL;
     let mut server = serve(setup);
     let mut http = Http::connect(server.public);

@@ -165,7 +165,7 @@ fn a_cancelled_coroutine_closes_its_connection() {
 }
 
 #[test]
-fn whoever_waits_at_a_reload_is_answered_in_the_code_he_began_in() {
+fn pending_requests_finish_in_the_code_they_started_in() {
     on_each(|setup| {
         let server = serve(setup);
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");

@@ -98,7 +98,7 @@ pub(super) fn start(setup: Setup, jwt: &str, files: &[(&str, &str)]) -> Server {
 }
 
 #[test]
-fn a_token_says_who_it_is_wherever_it_stands() {
+fn a_token_identifies_the_client_in_every_accepted_place() {
     on_all(|setup| {
         let server = start(setup, SHARED, &[("secret", &format!("{SECRET}\n"))]);
         let ann = shared(&claims("ann"));
@@ -261,7 +261,7 @@ fn forged_tokens_get_401_and_their_reason_is_counted() {
     });
 }
 
-/// An issuer's key.
+/// The key with which an issuer signs tokens.
 struct Signer {
     id: &'static str,
     pair: EcdsaKeyPair,
@@ -382,7 +382,7 @@ fn a_connect_command_waits_for_the_keys_of_its_token() {
 }
 
 #[test]
-fn without_keys_nobody_gets_in_until_there_are_some() {
+fn without_keys_clients_are_rejected_until_keys_arrive() {
     on_all(|setup| {
         let signer = Signer::new("1");
         let issuer = Asked::new(|_| answer(200, "", "{\"keys\": []}"));
@@ -397,7 +397,7 @@ fn without_keys_nobody_gets_in_until_there_are_some() {
         let token = signer.token(&claims("ann"));
         assert_eq!(status(&server, &token), 101);
         until("a word of it in the log", || {
-            server.log().contains("no token can be checked")
+            server.log().contains("no tokens can be verified")
         });
     });
 }
@@ -413,7 +413,9 @@ fn a_new_secret_is_taken_at_a_reload() {
         let refused = server.ask("reload").expect("an answer");
         assert_eq!(refused["ok"], false, "{refused}");
         assert!(
-            refused.to_string().contains("less than 32 can be guessed"),
+            refused
+                .to_string()
+                .contains("less than 32 bytes can be guessed"),
             "{refused}"
         );
         assert_eq!(status(&server, &ann), 101);
@@ -521,7 +523,7 @@ fn a_session_ends_with_its_token_unless_that_is_renewed() {
         assert_eq!(count(&server, "veche_tokens_expired_total", ""), 2.0);
         assert_eq!(count(&server, "veche_tokens_renewed_total", ""), 1.0);
 
-        // Plain requests: known clients have a user, others don't.
+        // Plain requests: known clients have a user, others have none.
         let mut http = Http::connect(server.public);
         let ask = |http: &mut Http, headers: &str, body: &[u8]| {
             let response = http.request("POST", "/lua/x", headers, body);

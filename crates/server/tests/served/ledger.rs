@@ -54,7 +54,7 @@ fn balance(setup: Setup) {
         done.store(true, Ordering::Relaxed);
         let comings: usize = crowds
             .into_iter()
-            .map(|crowd| crowd.join().expect("nobody was refused"))
+            .map(|crowd| crowd.join().expect("no connection was refused"))
             .sum();
         assert!(comings > 20, "only {comings} came and went");
         // A final mark for every user, after all else of its source.
@@ -84,7 +84,7 @@ fn balance(setup: Setup) {
                 );
             }
             let pushed: usize = books.iter().map(|book| book[&user].len()).sum();
-            assert_eq!(seen.len(), pushed, "u{user} saw what nobody pushed");
+            assert_eq!(seen.len(), pushed, "u{user} received an unknown push");
         }
         books
     });

@@ -23,7 +23,7 @@ fn is_served(server: &Server, user: &str, socket: &mut Socket) {
 }
 
 #[test]
-fn killed_it_is_back_and_nobody_is_refused() {
+fn a_killed_server_restarts_without_refusing_connections() {
     on_all(|setup| {
         let server = Server::start(setup);
         let done = AtomicBool::new(false);
@@ -35,7 +35,7 @@ fn killed_it_is_back_and_nobody_is_refused() {
                         let mut opened = 0;
                         while !done.load(Ordering::Relaxed) {
                             let connected = std::net::TcpStream::connect(server.public);
-                            let socket = connected.expect("nobody is refused");
+                            let socket = connected.expect("no connection is refused");
                             // Reset by the kill, which is expected. It reconnects as clients do.
                             opened += u32::from(
                                 Socket::upgrade(socket, &format!("/ws?user=u{i}"), &[]).is_ok(),
@@ -55,7 +55,7 @@ fn killed_it_is_back_and_nobody_is_refused() {
             let mut again = loop {
                 match Socket::try_open(server.public, "/ws?user=one") {
                     Ok(socket) => break socket,
-                    Err(_) => assert!(now() - killed < Duration::from_secs(10), "nobody answers"),
+                    Err(_) => assert!(now() - killed < Duration::from_secs(10), "no answer"),
                 }
             };
             let took = now() - killed;
@@ -69,7 +69,7 @@ fn killed_it_is_back_and_nobody_is_refused() {
             done.store(true, Ordering::Relaxed);
             let opened = clients
                 .into_iter()
-                .map(|client| client.join().expect("nobody was refused"));
+                .map(|client| client.join().expect("no connection was refused"));
             let opened: u32 = opened.sum();
             assert!(
                 opened > 5,
@@ -81,7 +81,7 @@ fn killed_it_is_back_and_nobody_is_refused() {
 }
 
 #[test]
-fn told_to_stop_it_drains() {
+fn a_stop_drains() {
     on_all(|setup| {
         for signal in [Signal::TERM, Signal::INT] {
             let mut server = Server::with(
@@ -255,7 +255,7 @@ fn a_drain_lets_requests_finish() {
 }
 
 #[test]
-fn told_twice_it_stops_at_once() {
+fn a_second_stop_ends_the_drain() {
     on_all(|setup| {
         let mut server = Server::with(
             setup,
@@ -286,7 +286,7 @@ const NEW_ROUTE: &str =
     "[[route]]\npath = \"/later\"\nhandler = \"push\"\nidentity = \"query:user\"";
 
 #[test]
-fn a_reload_brings_routes_and_drops_nobody() {
+fn a_reload_adds_routes_and_drops_no_connection() {
     on_all(|setup| {
         let server = Server::start(setup);
         let mut open = Socket::open(server.public, "/ws?user=before&channel=news");
@@ -452,5 +452,5 @@ fn stopped_at_once_it_ends_as_killed() {
         server.log()
     );
     let stopped = stop.wait().expect("it ends");
-    assert_eq!(stopped.code(), Some(0), "the stop did what it was told");
+    assert_eq!(stopped.code(), Some(0), "the stop succeeded");
 }

@@ -105,7 +105,7 @@ outbox_full = \"latest\"
 ";
 
 #[test]
-fn who_reads_slowly_may_keep_the_newest() {
+fn a_slow_reader_keeps_the_newest_publications() {
     on_all(|setup| {
         let server = Server::with(
             setup,

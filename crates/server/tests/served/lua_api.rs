@@ -227,6 +227,6 @@ fn an_answer_means_that_all_workers_have_done_it() {
         );
         let error = callers[0].api("presence", &json!({ "channel": "room:1" }));
         let words = error["error"].as_str().unwrap_or_default();
-        assert!(words.contains("the channel keeps no presence"), "{error}");
+        assert!(words.contains("the channel has no presence"), "{error}");
     });
 }

@@ -61,7 +61,7 @@ fn publish(server: &Server, data: &str) -> u64 {
 }
 
 #[test]
-fn clients_come_back_to_where_they_were() {
+fn clients_resume_from_their_position() {
     on_all(|setup| {
         let server = start(setup);
         let mut ann = Socket::open(server.public, "/told");
@@ -113,9 +113,9 @@ fn clients_come_back_to_where_they_were() {
     });
 }
 
-/// Nothing is missing or duplicated, wherever a client lost its connection.
+/// Publications are neither missing nor duplicated, wherever a client lost its connection.
 #[test]
-fn nothing_is_missing_between_what_was_missed_and_what_comes() {
+fn recovery_and_live_publications_leave_no_gap() {
     on_all(|setup| {
         let server = start(setup);
         let mut since = String::new();
@@ -125,7 +125,7 @@ fn nothing_is_missing_between_what_was_missed_and_what_comes() {
             let target = if round == 0 { "/told" } else { &target };
             let mut ann = Socket::open(server.public, target);
             if round == 0 {
-                // Publications before her subscription are not for her.
+                // Publications before the subscription are not delivered.
                 assert_eq!(next(&mut ann)["subscribed"], "kept:1");
             }
             let offset = publish(&server, "x");
@@ -147,7 +147,7 @@ fn nothing_is_missing_between_what_was_missed_and_what_comes() {
 }
 
 #[test]
-fn what_is_asked_wrongly_is_an_error() {
+fn invalid_arguments_are_errors() {
     on_all(|setup| {
         let server = start(setup);
         let mut plain = Socket::open(server.public, "/plain");

@@ -191,7 +191,7 @@ fn calls_reach_their_users() {
 
 /// `handed` counts the connections that can still receive.
 #[test]
-fn who_is_being_closed_is_handed_nothing() {
+fn closing_connections_receive_no_pushes() {
     on_all(|setup| {
         let server = Server::start(setup);
         let mut socket = Socket::open(server.public, "/ws?user=u");
@@ -201,7 +201,7 @@ fn who_is_being_closed_is_handed_nothing() {
         );
         // The closing handshake is in progress: the client has not answered. If the session is on another worker than
         // the user's home, the home is notified a little later.
-        until("a push that is handed to nobody", || {
+        until("a push without receivers", || {
             let answer = call(server.internal, "push", &json!({"user": "u", "data": 1}));
             answer == json!({"result": {"handed": 0, "note": "the user has no connection"}})
         });
@@ -229,7 +229,7 @@ fn frames_of_the_back_end_reach_their_users() {
         );
         let mut back =
             Socket::upgrade(connect(), "/api/socket", &[("X-API-Key", "key")]).expect("a socket");
-        // All at once: responses have their ids and are in order.
+        // All requests are sent at once: responses have their ids and are in order.
         for id in 0..200 {
             let user = format!("tester{:02}", id % 3);
             back.say(&json!({"user": user, "data": format!("number {id}"), "id": id}).to_string());
@@ -308,7 +308,7 @@ fn the_command_reaches_its_users() {
 /// A client that saw `open` gets the next push, on whichever worker it arrives: connect, then push from another
 /// connection.
 #[test]
-fn whoever_saw_open_gets_the_next_push() {
+fn a_push_after_open_is_received() {
     const ROUNDS: usize = 500;
     on_each(|setup: Setup| {
         let server = Server::start(setup);

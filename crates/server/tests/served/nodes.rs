@@ -10,7 +10,7 @@ use crate::history::Follower;
 use crate::support::backing::Backing;
 use crate::support::{Options, Server, Setup, Socket, USUAL, USUAL_ONE, call, until};
 
-/// Chats keep much, rooms show who is there.
+/// Chats store a long history, rooms have presence.
 const CONFIG: &str = "[[route]]\npath = \"/follow\"\nhandler = \"push\"\nidentity = \"query:user\"\n\
     channels = [\"chat:*\", \"live:*\", \"room:*\"]\npositions = true\n\
     [[namespace]]\nname = \"chat\"\nhistory_size = 1000\n\
@@ -39,7 +39,7 @@ impl Client {
     fn on(path: &str, server: &Server, user: &str, channel: &str) -> Self {
         let target = format!("{path}?user={user}&channel={channel}");
         let client = Self(Socket::open(server.public, &target));
-        // Not every subscription is told to its client.
+        // Not every subscription is announced to its client.
         until("the subscription", || {
             let all = call(server.internal, "channels", &json!({}));
             !all["result"]["channels"][channel].is_null()
@@ -52,7 +52,7 @@ impl Client {
         serde_json::from_str(&text).unwrap_or(Value::String(text))
     }
 
-    /// The next message that is none about a subscription.
+    /// The next message that is not about a subscription.
     fn next(&mut self) -> Value {
         loop {
             let mut said = self.said();
@@ -72,7 +72,7 @@ fn publish(server: &Server, channel: &str, data: &Value) -> Value {
 }
 
 #[test]
-fn what_is_published_on_one_node_is_received_on_all() {
+fn publications_reach_subscribers_of_all_nodes() {
     let redis = Backing::redis();
     let nodes = [node(USUAL, &redis), node(USUAL_ONE, &redis)];
     let mut clients: Vec<Client> = Vec::new();
@@ -92,7 +92,7 @@ fn what_is_published_on_one_node_is_received_on_all() {
             assert_eq!(client[1].next(), json!({ "live": number }));
         }
     }
-    // A user wherever he is connected; this node has no connection of his.
+    // The push reaches a user on any node; this node has no connection of the user.
     let body = json!({ "user": "user-1", "data": "hello" });
     call(nodes[0].internal, "push", &body);
     assert_eq!(clients[2].next(), "hello");
@@ -100,7 +100,7 @@ fn what_is_published_on_one_node_is_received_on_all() {
 }
 
 #[test]
-fn who_comes_back_to_another_node_has_missed_nothing() {
+fn a_client_that_reconnects_to_another_node_recovers() {
     let redis = Backing::redis();
     let nodes = [node(USUAL, &redis), node(USUAL, &redis)];
     let client = Follower::open(&nodes[0], "ann", "chat:1", None);

@@ -1,4 +1,4 @@
-//! Servers that applications dial: they follow the protocol, or violate it as told.
+//! Servers that applications dial: they follow the protocol, or violate it on request.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -58,7 +58,7 @@ pub(crate) fn serve_at(
     Ok(address)
 }
 
-/// A dialed connection.
+/// The server's end of a connection dialed by Veche.
 pub(crate) struct Peer<S> {
     pub(crate) socket: S,
     /// The head of the request.

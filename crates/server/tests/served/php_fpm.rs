@@ -20,7 +20,7 @@ $app->open(function (Veche\Connection $conn) {
     $conn->set('said', 0);
     $conn->subscribe('room');
     if ($conn->request->query('slow') !== null) {
-        usleep(800000);
+        usleep(3000000);
     }
 });
 $app->message(function (Veche\Connection $conn, string $data, bool $isBinary) use ($app) {
@@ -50,7 +50,7 @@ $app->request(fn (Veche\Request $request) => $request->path === '/plain/throw'
 $app->run();
 "#;
 
-/// A php-fpm with the application; `None` where none is installed, after a line that says so.
+/// A php-fpm with the application; `None` if php-fpm is not installed, which it prints.
 fn php(name: &str) -> Option<Fpm> {
     let fpm = Fpm::start(name, "php_admin_value[post_max_size] = 64M");
     let Some(fpm) = fpm else {
@@ -99,7 +99,7 @@ fn handles_all_events() {
     on_all(|setup| {
         let server = serve(setup, &fpm, "");
         let refused = Socket::try_open(server.public, "/php");
-        assert!(refused.is_err(), "nobody is let in without a name");
+        assert!(refused.is_err(), "a client without a name is rejected");
         let mut ann = Socket::open(server.public, "/php?user=ann");
         let mut bob = Socket::open(server.public, "/php?user=bob");
         for text in ["hello", "", "вече 🔔", &"x".repeat(50_000)] {
@@ -132,7 +132,7 @@ fn a_failure_ends_what_it_belongs_to_and_says_where() {
         ("throw", "RuntimeException: as asked in"),
         ("exit", "by exit or die"),
         ("die", "the connection ended before the response did"),
-        ("sleep 3000", "no answer within 1s"),
+        ("sleep 3000", "no response within 1s"),
     ] {
         let mut socket = Socket::open(server.public, "/php?user=ann");
         socket.say(word);
@@ -199,7 +199,7 @@ fn where_all_processes_are_busy_events_wait_and_then_are_refused() {
         "other routes go on"
     );
     for socket in &mut busy {
-        // What others said of those who left comes too.
+        // Events of members that left are received too.
         while socket.text() != "slept 900" {}
     }
     // The end of a connection is never dropped.
@@ -240,7 +240,7 @@ fn a_server_that_is_not_there_is_an_error_and_no_end() {
 }
 
 #[test]
-fn a_handshake_that_is_given_up_leaves_nothing_behind() {
+fn an_abandoned_handshake_leaves_no_state() {
     let Some(fpm) = php("given-up") else { return };
     let server = serve(USUAL, &fpm, "");
     let mut http = Http::connect(server.public);

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use crate::support::{Options, Server, USUAL, get, skip, until};
 
-/// Debian's user `nobody`.
+/// The id of Debian's user `nobody`.
 const NOBODY: u32 = 65_534;
 
 const SECRET: &str = "of root\n";
@@ -111,7 +111,7 @@ fn logs_of_nobody(folder: &Path) {
 }
 
 #[test]
-fn a_log_that_is_opened_anew_is_a_file_of_its_own() {
+fn a_reopened_log_is_checked_again() {
     if !is_root() {
         return;
     }
@@ -190,7 +190,7 @@ fn a_log_in_a_folder_that_leads_elsewhere_is_not_made_there() {
 
 /// Neither a start nor a reload continues with it, and both report it at once.
 #[test]
-fn a_start_and_a_reload_name_what_is_in_the_place_of_a_log() {
+fn a_start_and_a_reload_report_planted_log_files() {
     if !is_root() {
         return;
     }

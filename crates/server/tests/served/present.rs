@@ -41,7 +41,7 @@ fn present(server: &Server) -> Vec<(String, String)> {
 }
 
 #[test]
-fn everybody_who_hears_a_channel_is_seen_there() {
+fn presence_lists_every_subscriber() {
     on_all(|setup| {
         let server = start(setup);
         let mut watcher = Socket::open(server.public, "/c?user=eve");
@@ -56,7 +56,7 @@ fn everybody_who_hears_a_channel_is_seen_there() {
             said = watcher.text();
         }
         let push = Socket::open(server.public, "/push?user=ann&channel=room:1");
-        // His own join may come first.
+        // The user's own join may come first.
         let mut joined = watcher.text();
         if joined.contains("\"eve\"") {
             joined = watcher.text();

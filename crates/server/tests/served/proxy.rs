@@ -5,7 +5,8 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::support::nginx::{Nginx, free_address};
+use crate::support::free_address;
+use crate::support::nginx::Nginx;
 use crate::support::{Http, Options, Server, Setup, Socket, connect_from, on_all, until};
 
 pub(crate) const ROUTES: &str = "

@@ -40,7 +40,7 @@ fn proxied(server: &Server, header: &[u8]) -> TcpStream {
     let mut socket = TcpStream::connect(server.public).expect("it listens");
     socket.set_nodelay(true).expect("a socket");
     socket.set_read_timeout(Some(SOON)).expect("a socket");
-    // It may have been closed because of its first bytes.
+    // The server may have closed the connection because of its first bytes.
     let _ = socket.write_all(header);
     socket
 }
@@ -98,7 +98,7 @@ fn a_connection_is_its_clients() {
 }
 
 #[test]
-fn the_client_is_judged_and_counted() {
+fn the_client_address_is_checked_and_counted() {
     on_all(|setup| {
         let server = serve(
             setup,
@@ -138,7 +138,7 @@ fn a_clients_handshakes_are_its_own() {
 }
 
 #[test]
-fn nobody_else_gets_in() {
+fn connections_without_the_header_are_rejected() {
     on_all(|setup| {
         let server = serve(setup, "", "handshake_timeout = \"1s\"");
         let stranger = connect_from([127, 0, 0, 2].into(), server.public);

@@ -59,7 +59,7 @@ fn what_waits_comes_whole_and_in_order() {
 }
 
 #[test]
-fn who_leaves_or_is_told_to_go_while_it_waits_goes() {
+fn a_throttled_client_can_leave_or_be_disconnected() {
     on_all(|setup| {
         let server = serve(setup, "message_rate = \"1/h\"");
         for path in PATHS {
@@ -72,7 +72,7 @@ fn who_leaves_or_is_told_to_go_while_it_waits_goes() {
             socket.say("three");
             drop(socket);
         }
-        // A ping detects that they are gone, though nothing is read from them.
+        // A ping detects that clients have gone, though nothing is read from them.
         server.await_connections(0);
         let mut stays = Socket::open(server.public, "/paced");
         (0..3).for_each(|_| stays.say("x"));
@@ -84,7 +84,7 @@ fn who_leaves_or_is_told_to_go_while_it_waits_goes() {
 }
 
 #[test]
-fn what_is_dropped_is_counted() {
+fn dropped_messages_are_counted() {
     on_all(|setup| {
         let server = serve(setup, "message_rate = \"5/h\"\nover_rate = \"drop\"");
         for (round, path) in PATHS.into_iter().enumerate() {
@@ -101,7 +101,7 @@ fn what_is_dropped_is_counted() {
 }
 
 #[test]
-fn who_is_too_fast_is_closed_and_the_application_hears_of_it() {
+fn a_client_over_the_rate_is_closed_and_the_application_notified() {
     on_all(|setup| {
         let server = serve(setup, "byte_rate = \"1KiB/h\"\nover_rate = \"close\"");
         for path in PATHS {

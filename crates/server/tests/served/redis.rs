@@ -64,9 +64,9 @@ fn a_redis_that_crashes_and_returns() {
     }
 }
 
-/// Its reader always gives up before the delay of the next attempt has passed.
+/// The reader always times out before the delay of the next attempt has passed.
 #[test]
-fn a_subscription_comes_back_whatever_the_patience_of_its_reader() {
+fn a_subscription_is_restored_with_any_read_timeout() {
     let mut backing = Backing::redis();
     let script = r#"
         local veche = require "veche"

@@ -12,7 +12,7 @@ use crate::support::{Http, Options, Server, Setup, on_all, until};
 
 const ADMIN: &str = "X-API-Key: the-operator's\r\n";
 
-/// Returns a server with secret URLs, without a server behind them, in every directive that takes one.
+/// Returns a server with secret URLs, which lead to no server, in every directive that accepts one.
 fn with_secrets(setup: Setup) -> Server {
     let url = |path: &str| format!("http://127.0.0.1:9/{path}?key=HUSH{path}");
     let routes = format!(

@@ -92,7 +92,7 @@ fn count(server: &Server, words: &str) -> usize {
 }
 
 #[test]
-fn instances_are_spread_and_begin_anew_with_new_code() {
+fn instances_are_spread_and_restart_with_new_code() {
     on_all(|setup| {
         let files = [("feed.lua", FEED_SCRIPT), ("places.lua", PLACES_SCRIPT)];
         let routes = format!("{FEED}{PLACES}");
@@ -166,10 +166,10 @@ fn one_that_fails_begins_again_later_and_later() {
     let log = server.log();
     for words in [
         "failure 1",
-        "failed: again in 200 ms",
-        "failed: again in 400 ms",
-        "failed: again in 800 ms",
-        "is done: again in 200 ms",
+        "failed: restarting in 200 ms",
+        "failed: restarting in 400 ms",
+        "failed: restarting in 800 ms",
+        "is done: restarting in 200 ms",
         "once",
         "the service is done",
         "for good",
@@ -227,7 +227,7 @@ fn an_app_that_is_taken_out_ends() {
         until("its coroutines to be gone", || {
             Metrics::scrape(server.internal).sum("veche_app_coroutines", &[]) == 0.0
         });
-        // And it may come back.
+        // And it may be added again.
         reload(&server, CHAT, &[("chat.lua", CHAT_SCRIPT)]);
         let mut client = Socket::open(server.public, "/chat");
         assert_eq!(client.text(), "open");
@@ -235,7 +235,7 @@ fn an_app_that_is_taken_out_ends() {
 }
 
 #[test]
-fn all_are_told_when_the_server_ends() {
+fn services_are_asked_to_stop_at_a_shutdown() {
     on_all(|setup| {
         let files = [("chat.lua", CHAT_SCRIPT), ("feed.lua", FEED_SCRIPT)];
         let mut server = Server::serving(setup, &format!("{CHAT}{FEED}"), &files);
@@ -352,7 +352,7 @@ fn bad_ones_are_refused_before_they_run() {
         routes: bare,
         ..Options::default()
     });
-    let words = "bare.lua: a service returns a table with the function run";
+    let words = "bare.lua: a service must return a table with the function run";
     let answer = server.ask("reload").expect("an answer");
     assert!(answer["error"].to_string().contains(words), "{answer}");
     let check = server.command(&["check"]).output().expect("it runs");

@@ -96,7 +96,7 @@ fn a_queue_leads_from_one_application_to_another_over_all_workers() {
 }
 
 #[test]
-fn whoever_waits_at_a_queue_is_woken_wherever_it_is() {
+fn queue_waiters_are_woken_on_any_worker() {
     on_all(|setup| {
         let server = serve(setup);
         assert_eq!(get(server.public, "/take/x?wait=0.05").text(), "timeout");
@@ -146,7 +146,7 @@ fn applications_have_metrics_of_their_own() {
             let found = page.text().lines().any(|one| one == line);
             assert!(found, "{line}\nin\n{}", page.text());
         }
-        // They survive a reload.
+        // The counters survive a reload.
         std::fs::write(
             server.folder.join("give.lua"),
             GIVE.replace("counted", "again"),

@@ -39,7 +39,7 @@ fn what_took_long_is_in_the_status() {
     }
     assert_eq!(get(server.public, "/tardy?token=secret").text(), "late");
 
-    // It is recorded after the turn that sent the response.
+    // The handler is recorded after the turn that sent the response.
     let mut slow = Value::Null;
     until("it to be noted", || {
         let mut status = server.status().expect("an answer");

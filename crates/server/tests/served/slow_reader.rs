@@ -129,7 +129,7 @@ fn a_stuck_reader_is_dropped_after_write_timeout() {
 
 /// Requests without reading: the client's input waits, and no memory grows.
 #[test]
-fn who_asks_must_also_read() {
+fn a_client_that_does_not_read_replies_is_paused() {
     on_each(|setup: Setup| {
         let server = Server::start(setup);
         let mut asking = narrow(&server, "/echo");
@@ -160,7 +160,7 @@ fn who_asks_must_also_read() {
             rss_after < rss_before + 8 * 1024,
             "{rss_before} KiB grew to {rss_after}"
         );
-        // Once it reads, all complete messages come back.
+        // Once the client reads, all complete messages are returned.
         for _ in 0..sent / message.len() {
             assert_eq!(asking.next(), Seen::Binary(data.clone()));
         }
@@ -169,7 +169,7 @@ fn who_asks_must_also_read() {
 
 /// With `slow_consumer = "miss"` a slow reader misses publications, stays connected, and is named in the log.
 #[test]
-fn a_slow_reader_may_miss_what_is_soon_out_of_date() {
+fn a_slow_reader_misses_publications_of_lossy_namespaces() {
     on_each(|setup: Setup| {
         let options = Options {
             limits: "outbox_bytes = \"32KiB\"",

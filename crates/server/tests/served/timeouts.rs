@@ -73,7 +73,7 @@ fn slow_heads_get_408() {
 }
 
 #[test]
-fn the_silent_are_closed_and_who_answers_pings_stays() {
+fn silent_clients_are_closed_and_those_answering_pings_stay() {
     on_all(|setup| {
         let limits = "ping_interval = \"200ms\"\npong_timeout = \"200ms\"";
         let server = Server::with(

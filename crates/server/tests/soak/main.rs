@@ -154,7 +154,7 @@ fn reload_and_look(server: &Server, until: Instant) -> (u32, Samples) {
 }
 
 #[test]
-fn what_comes_goes_and_nothing_is_left() {
+fn resources_return_to_their_level() {
     let duration = duration();
     let server = Server::with(
         setup(),

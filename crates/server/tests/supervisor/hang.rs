@@ -1,4 +1,4 @@
-//! Server processes that hang, entirely or with one worker, and responses that come too late.
+//! Server processes that hang, entirely or with one worker, and late responses.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -18,17 +18,20 @@ use crate::support::{now, skip};
 use crate::veche::{Veche, freeze};
 
 #[test]
-fn a_config_that_was_given_up_is_not_in_force_later() {
+fn an_abandoned_reload_does_not_apply_later() {
     let veche = Veche::start("late", "");
     let server = veche.server_pid();
     freeze(server);
     veche.write_config("ping_interval = \"7s\"", "");
-    let refused = ask(&veche.control(), RELOAD).expect_err("nobody answers");
-    assert!(refused.contains("has not answered within 10s"), "{refused}");
+    let refused = ask(&veche.control(), RELOAD).expect_err("a timeout");
+    assert!(
+        refused.contains("has not responded within 10s"),
+        "{refused}"
+    );
     kill(server, Signal::CONT);
     veche.await_log("reload timed out is not in force");
     assert!(!veche.log().contains("the new config is in force"));
-    // Neither side has applied it: it is still a change.
+    // Neither process has applied the configuration: it is still a change.
     let answer = ask(&veche.control(), RELOAD).expect("it is put in force");
     assert_eq!(
         answer["changed"],
@@ -45,12 +48,12 @@ fn a_process_that_hangs_is_replaced() {
     veche.await_another_than(server);
     let log = veche.log();
     assert!(
-        log.contains("the server process hangs: it has not answered for 1s; killing it"),
+        log.contains("the server process hangs: no response for 1s; killing it"),
         "{log}"
     );
     let how = veche.status()["last_exit"]["how"].to_string();
     assert!(
-        how.contains("SIGKILL") && how.contains("has not answered"),
+        how.contains("SIGKILL") && how.contains("no response for"),
         "{how}"
     );
 }
@@ -65,7 +68,7 @@ fn without_a_watchdog_a_process_may_hang() {
     thread::sleep(Duration::from_secs(3));
     kill(server, Signal::CONT);
     assert_eq!(veche.server_pid(), server);
-    // It is watched again.
+    // The process is watched again.
     veche.write_config("watchdog_timeout = \"1s\"", "");
     ask(&veche.control(), RELOAD).expect("it is put in force");
     freeze(server);
@@ -99,7 +102,7 @@ fn a_worker_that_hangs_is_named_and_its_process_replaced() {
 }
 
 /// Stops the worker for a while. Returns whether the process was killed; otherwise the worker was waiting for events,
-/// which is no turn.
+/// which is not a turn.
 fn stop_worker(veche: &Veche, worker: Pid) -> bool {
     let all = Some(WaitPidFlag::__WALL);
     ptrace::seize(worker, ptrace::Options::empty()).expect("a process of ours");
@@ -134,7 +137,7 @@ fn worker_of(server: u32) -> Pid {
     )
 }
 
-/// Sends more requests than the worker can answer, until told to stop or the connection ends.
+/// Sends more requests than the worker can answer, until it is stopped or the connection ends.
 fn keep_busy(veche: &Veche, is_over: &AtomicBool) {
     let requests = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(200);
     let mut client = veche.connect().expect("it listens");

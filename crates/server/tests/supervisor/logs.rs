@@ -21,7 +21,7 @@ fn text(file: &Path) -> String {
 }
 
 #[test]
-fn a_log_that_was_moved_away_is_opened_anew_by_both_processes() {
+fn a_moved_log_is_reopened_by_both_processes() {
     let veche = Veche::start("reopen", "");
     let file = veche.folder().join("veche.log");
     log_to(&veche, &file, "");

@@ -66,7 +66,7 @@ fn notified(name: &str, address: &SocketAddr, shown: &str) {
 }
 
 #[test]
-fn systemd_hears_of_everything_by_a_path() {
+fn systemd_is_notified_by_a_path() {
     let path = std::env::temp_dir().join(format!("veche-notify-{}", std::process::id()));
     let _ = fs::remove_file(&path);
     let address = SocketAddr::from_pathname(&path).expect("short");
@@ -75,14 +75,14 @@ fn systemd_hears_of_everything_by_a_path() {
 }
 
 #[test]
-fn systemd_hears_of_everything_by_an_abstract_address() {
+fn systemd_is_notified_by_an_abstract_address() {
     let name = format!("veche-notify-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).expect("short");
     notified("abstract", &address, &format!("@{name}"));
 }
 
 #[test]
-fn nobody_to_tell_is_no_reason_to_stop() {
+fn an_unreachable_notify_socket_does_not_stop_the_server() {
     let mut veche = Veche::prepare("mute", "");
     veche.spawn_with(|command| command.env("NOTIFY_SOCKET", "/nowhere/at/all"));
     veche.await_status("ready", |status| status["state"] == "ready");

@@ -41,7 +41,7 @@ fn free() -> SocketAddr {
 }
 
 #[test]
-fn clients_are_closed_over_the_drain_time_and_come_back_at_once() {
+fn clients_are_closed_over_the_drain_time_and_reconnect_at_once() {
     let veche = start("restart", "drain_time = \"2s\"\nupgrade_drain_time = \"0\"");
     let (pid, old) = (veche.pid(), veche.server_pid());
     let address = veche.address();
@@ -98,7 +98,7 @@ fn what_a_reload_cannot_change_is_in_force_after_a_restart() {
     for address in [veche.address(), second, third] {
         assert!(Socket::open(address, "/").is_alive(), "{address}");
     }
-    // One is removed, and another added.
+    // One address is removed and another added.
     listen(&[third]);
     restarted(&veche);
     veche.await_status("ready", |status| status["state"] == "ready");

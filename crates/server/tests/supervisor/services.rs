@@ -36,7 +36,7 @@ return service
 struct Ledger {
     address: SocketAddr,
     said: Arc<Mutex<Vec<String>>>,
-    /// Services that were told to stop may end.
+    /// Services that were requested to stop may end.
     may_end: Arc<AtomicBool>,
 }
 
@@ -180,7 +180,10 @@ fn one_that_does_not_stop_is_ended_by_its_own_process() {
     let later = &said[second.expect("it has begun")..];
     let of_first: Vec<_> = later.iter().filter(|line| line.ends_with("/1")).collect();
     assert!(of_first.is_empty(), "{of_first:?} after the second began");
-    assert!(said.iter().any(|line| line == "may-end/1"), "it was told");
+    assert!(
+        said.iter().any(|line| line == "may-end/1"),
+        "it was requested to stop"
+    );
     let words = "the service did not stop in time: ending it";
     assert!(veche.log().contains(words), "{}", veche.log());
 }
@@ -206,7 +209,7 @@ fn an_old_process_that_says_nothing_is_waited_for_until_it_is_dead() {
 }
 
 #[test]
-fn they_go_on_where_the_new_process_comes_to_nothing() {
+fn services_continue_if_the_new_process_fails() {
     let ledger = Ledger::open();
     let veche = ledger.first("services-refused");
     // Its server process gets ready, and then the rehearsal of its supervisor fails.

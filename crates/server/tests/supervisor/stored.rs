@@ -2,7 +2,7 @@
 
 use std::io::{IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use rustix::process::Signal;
 
 use crate::support::process::descriptors;
-use crate::support::{SOON, Socket, now, until};
+use crate::support::{SOON, Socket, free_address, now, until};
 use crate::veche::{REQUEST, Veche};
 
 /// Descriptors that a shell moves to those from 3 on.
@@ -181,7 +181,7 @@ fn connections_between_two_runs_are_served_by_the_second() {
 
 /// Clients would hang on a socket without a listener, instead of being refused.
 #[test]
-fn sockets_of_addresses_that_are_gone_are_given_up() {
+fn sockets_of_removed_addresses_are_closed() {
     let mut manager = Manager::new("stored-moved");
     let mut veche = Veche::prepare("stored-moved", "drain_time = \"0\"");
     manager.start(&mut veche);
@@ -191,8 +191,7 @@ fn sockets_of_addresses_that_are_gone_are_given_up() {
     assert_eq!(veche.exit_code(), Some(0));
     manager.take_until("STOPPING=1");
     assert!(TcpStream::connect(old).is_ok(), "the store has it");
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
-    veche.set_address(free.expect("a free port"));
+    veche.set_address(free_address());
     manager.start(&mut veche);
     assert_eq!(manager.stored.len() as u64, sockets_of(&veche));
     assert!(TcpStream::connect(old).is_err());

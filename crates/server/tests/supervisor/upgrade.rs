@@ -45,7 +45,7 @@ fn times(name: &str, default: usize) -> usize {
 }
 
 #[test]
-fn server_and_supervisor_are_replaced_and_nobody_is_refused() {
+fn an_upgrade_replaces_both_processes_without_refusing_connections() {
     let veche = start("upgrade", DRAIN);
     let (pid, old) = (veche.pid(), veche.server_pid());
     let mut session = veche.open();
@@ -72,12 +72,12 @@ fn server_and_supervisor_are_replaced_and_nobody_is_refused() {
         (&status["upgrades"], &status["restarts"]),
         (&1.into(), &0.into())
     );
-    until("nobody to drain", || {
+    until("no process to drain", || {
         veche.status()["draining"] == Value::Array(Vec::new())
     });
     assert!(later.is_alive());
 
-    // It works as before: it reloads, restarts processes, and stops.
+    // The supervisor works as before: it reloads, restarts processes, and stops.
     ask(&veche.control(), RELOAD).expect("in force");
     kill(new, Signal::KILL);
     let revived = veche.await_another_than(new);
@@ -215,7 +215,7 @@ fn signals_that_come_in_the_middle_are_obeyed() {
 }
 
 #[test]
-fn server_and_supervisor_are_of_one_program_whoever_dies() {
+fn server_and_supervisor_run_the_same_program_after_a_death() {
     for _ in 0..4 {
         let veche = start("upgrade-both", DRAIN);
         veche.install();
@@ -269,7 +269,7 @@ fn more_workers_than_sockets_take_a_stop() {
     veche.write_config(DRAIN, "workers = 200");
     let error = upgrade(&veche).expect_err("refused");
     assert!(
-        error.contains("workers = 200 takes a stop and a start"),
+        error.contains("workers = 200 requires a stop and a start"),
         "{error}"
     );
 }
@@ -305,7 +305,7 @@ impl Load {
             thread::spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
                     let mut client =
-                        std::net::TcpStream::connect(address).expect("nobody is refused");
+                        std::net::TcpStream::connect(address).expect("no connection is refused");
                     let asked = client.write_all(veche::REQUEST);
                     let mut answer = String::new();
                     if asked
@@ -337,7 +337,7 @@ impl Load {
     fn end(self) {
         self.is_over.store(true, Ordering::Relaxed);
         for client in self.clients {
-            client.join().expect("nobody was refused");
+            client.join().expect("no connection was refused");
         }
     }
 }

@@ -220,14 +220,14 @@ impl Veche {
         Ok(client)
     }
 
-    /// Opens a session.
+    /// Opens a WebSocket session and checks that it answers.
     pub(crate) fn open(&self) -> Socket {
         let mut socket = Socket::open(self.address, "/");
         assert!(socket.is_alive());
         socket
     }
 
-    /// Sends a request on its own connection; returns whether it was answered.
+    /// Sends a request on its own connection; returns whether it gets a response.
     pub(crate) fn is_answering(&self) -> io::Result<bool> {
         let mut client = self.connect()?;
         client.write_all(REQUEST)?;

@@ -2,14 +2,14 @@
 //! dropped.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{process, until};
+use super::{free_address, process, until};
 
-/// A running service.
+/// A running database server, stopped when it is dropped.
 pub(crate) struct Backing {
     folder: PathBuf,
     kind: Kind,
@@ -60,12 +60,10 @@ impl Backing {
         // Files left by a killed run with the same number.
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a folder");
-        // Free now; the server binds it in a moment.
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let mut backing = Self {
             folder,
             kind,
-            port: port.expect("a free port").port(),
+            port: free_address().port(),
             child: None,
         };
         backing.own(&backing.folder);
@@ -174,7 +172,7 @@ impl Backing {
                     "--skip-name-resolve",
                     "--innodb-log-file-size=8M",
                     "--innodb-buffer-pool-size=32M",
-                    // Its rings count towards the account's locked memory, which other runs use too.
+                    // Its rings count towards the account's locked memory, which other test runs use too.
                     "--innodb-use-native-aio=0",
                     "--innodb-flush-log-at-trx-commit=0",
                     "--thread-cache-size=0",

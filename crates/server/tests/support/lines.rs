@@ -52,6 +52,6 @@ impl Lines {
             .expect("still connected");
         let mut rest = String::new();
         self.answers.read_line(&mut rest).expect("a clean end");
-        assert_eq!(rest, "", "an answer that nobody asked for");
+        assert_eq!(rest, "", "an unexpected answer");
     }
 }

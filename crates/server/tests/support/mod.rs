@@ -12,6 +12,8 @@ pub(crate) mod metrics;
 pub(crate) mod nginx;
 #[path = "../../../../tests/now.rs"]
 mod now;
+#[path = "../../../../tests/ports.rs"]
+mod ports;
 pub(crate) mod process;
 pub(crate) mod server;
 #[path = "../../../../tests/skip.rs"]
@@ -25,6 +27,7 @@ use std::time::Duration;
 
 pub(crate) use http::{Http, Response, call, get};
 pub(crate) use lines::Lines;
+pub(crate) use ports::free_address;
 pub(crate) use server::{Options, Server};
 pub(crate) use skip::skip;
 pub(crate) use socket::{Seen, Socket, connect_from};

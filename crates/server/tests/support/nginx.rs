@@ -1,11 +1,11 @@
 //! Debian's nginx, on ports of the test and in a temporary folder.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use super::until;
+use super::{free_address, until};
 
 pub(crate) struct Nginx {
     child: Child,
@@ -77,26 +77,6 @@ impl Nginx {
         nginx
     }
 }
-
-/// Returns a free loopback address whose port the system does not assign automatically, since other tests request many
-/// until the program has bound it.
-pub(crate) fn free_address() -> SocketAddr {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let next = || {
-        let number = COUNT
-            .fetch_add(1, Relaxed)
-            .wrapping_add(std::process::id().wrapping_mul(61));
-        let port = PORTS.start + (number % PORTS.len() as u32) as u16;
-        SocketAddr::from(([127, 0, 0, 1], port))
-    };
-    std::iter::repeat_with(next)
-        .take(PORTS.len())
-        .find(|address| TcpListener::bind(address).is_ok())
-        .expect("a free port")
-}
-
-/// Below the automatically assigned ports.
-const PORTS: std::ops::Range<u16> = 12_000..30_000;
 
 impl Drop for Nginx {
     fn drop(&mut self) {

@@ -13,7 +13,7 @@ pub(crate) fn kill(raw: u32, signal: Signal) {
     kill_process(pid(raw), signal).expect("it is there");
 }
 
-/// Kills a process that may be gone already.
+/// Kills a process that may have ended already.
 pub(crate) fn end(raw: u32) {
     let _ = kill_process(pid(raw), Signal::KILL);
 }

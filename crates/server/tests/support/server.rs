@@ -21,7 +21,7 @@ pub(crate) const KEY_HEADER: &str = "X-API-Key: key\r\n";
 /// The options that differ between tests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Options<'o> {
-    /// Lines of `[limits]`.
+    /// Lines of the section `[limits]`.
     pub(crate) limits: &'o str,
     /// Additional lines of the public `[[listen]]`; it accepts every host name by default.
     pub(crate) listen: &'o str,
@@ -289,7 +289,6 @@ impl Server {
             .map(|pid| u32::try_from(pid).expect("a pid"))
     }
 
-    /// Signals the supervisor.
     pub(crate) fn signal(&self, signal: Signal) {
         process::kill(self.child.as_ref().expect("it runs").id(), signal);
     }

@@ -28,11 +28,11 @@ pub(crate) enum Seen {
     Ping,
     Pong,
     Close(Option<u16>, String),
-    /// FIN.
+    /// The peer closed the connection with FIN.
     End,
-    /// RST.
+    /// The peer closed the connection with RST.
     Reset,
-    /// Nothing arrived in time.
+    /// No frame arrived in time.
     Nothing,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Opens a session.
+    /// Connects and performs the handshake; panics if it fails.
     #[track_caller]
     pub(crate) fn open(address: SocketAddr, target: &str) -> Self {
         Self::try_open(address, target).unwrap_or_else(|error| panic!("{target} opens: {error}"))

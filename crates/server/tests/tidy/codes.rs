@@ -19,7 +19,7 @@ const NUMBERS: &[std::ops::RangeInclusive<u32>] = &[
     4999..=4999,
 ];
 
-/// Files in which such a number means something else.
+/// Files in which such a number has another meaning.
 const OTHERWISE: &[(&str, u32, &str)] = &[
     ("crates/proto/src/http/status.rs", 101, "HTTP's statuses"),
     (

@@ -8,7 +8,7 @@ use super::sources;
 
 pub(super) type Path = Vec<String>;
 
-/// A source file.
+/// The names that a source file uses.
 #[derive(Default)]
 pub(super) struct Module {
     /// The path below the crate's source folder.
@@ -364,7 +364,7 @@ fn paths_are_read_as_the_compiler_does() {
 }
 
 #[test]
-fn what_is_for_tests_is_left_out() {
+fn test_modules_are_ignored() {
     let text = "use a::B; #[cfg(test)] mod c; #[cfg(test)]\nmod d { fn e() {} }\nfn f(#[cfg(test)] g: u8, h: u8) {}";
     let (kept, modules) = without_tests(all_tokens(text));
     assert_eq!(modules, ["c", "d"]);

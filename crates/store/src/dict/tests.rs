@@ -156,7 +156,7 @@ fn as_many_expired_entries_go_as_room_is_needed() {
     assert!(gone <= EXPIRED_PER_CHANGE + EXPIRED_PER_LOCK, "{gone}");
     let large = bytes(&"x".repeat(100_000));
     dict.set(b"large", large, None, 10).expect("room");
-    // Room for it, and at most what the last shard freed under one lock.
+    // The limit leaves room for the entry, or for at most the memory that the last shard freed under one lock.
     let left = (1 << 20) - dict.used_bytes();
     assert!(
         left <= (EXPIRED_PER_CHANGE + EXPIRED_PER_LOCK) * 170,

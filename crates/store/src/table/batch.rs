@@ -54,7 +54,7 @@ impl Batch {
         Ok(())
     }
 
-    /// As [`Table::put`].
+    /// Like [`Table::put`].
     ///
     /// # Errors
     /// [`TableError::Batch`].
@@ -82,7 +82,7 @@ impl Batch {
         self.push(Step::Update(OwnedCell::new(key), changes.collect()))
     }
 
-    /// As [`Table::delete`].
+    /// Like [`Table::delete`].
     ///
     /// # Errors
     /// [`TableError::Batch`].
@@ -127,7 +127,7 @@ impl Table {
 
 impl State {
     pub(super) fn whole_row(&self, table: &Table, number: u32) -> Vec<OwnedCell> {
-        let spot = self.rows.find(number).expect("the row is there");
+        let spot = self.rows.find(number).expect("the row exists");
         let columns = 0..table.shape.columns();
         columns
             .map(|column| OwnedCell::new(spot.get(&table.shape, column)))
@@ -165,7 +165,7 @@ impl State {
                 let before = self.whole_row(table, number);
                 let changes = changes.iter().map(|(column, own)| (*column, own.cell()));
                 let changes: Vec<_> = changes.collect();
-                let spot = self.rows.find(number).expect("the row is there");
+                let spot = self.rows.find(number).expect("the row exists");
                 table.check_key_stays(spot, &changes)?;
                 self.change(table, number, &changes, now_ms, &mut Room::Made(undo))?;
                 undo.push(Undo::Restore(number, before));

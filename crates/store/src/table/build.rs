@@ -200,7 +200,7 @@ impl IndexBuilder<'_> {
             if one.0 != other.0 {
                 continue;
             }
-            let spot = self.rows.find(other.1).expect("it was just there");
+            let spot = self.rows.find(other.1).expect("it existed a moment ago");
             let value = |column: usize| spot.get(&self.table.shape, column);
             if self.keys.is_whole(value) {
                 return Err(self.table.unique_violation(name, self.keys, value));

@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn values_fit_or_it_is_said_why() {
+    fn values_fit_or_the_error_names_the_reason() {
         let two = |power: i32| 2_f64.powi(power);
         for (kind, given, expected) in [
             ("u8", InputValue::Number(255.0), Ok(Cell::Bits(255))),

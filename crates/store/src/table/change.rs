@@ -10,7 +10,7 @@ use super::rows::RowPosition;
 use super::watch::Event;
 use super::{KeyShape, Row, State, Table, is_expired, json};
 
-/// What to do if the key exists.
+/// The action if the key exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutMode {
     /// Fails if the row exists.
@@ -382,7 +382,7 @@ impl State {
         room: &mut Room<'_>,
     ) -> Result<(), TableError> {
         let shape = &table.shape;
-        let spot = self.rows.find(number).expect("the row is there");
+        let spot = self.rows.find(number).expect("the row exists");
         let real: Vec<_> = changes
             .iter()
             .copied()
@@ -418,7 +418,7 @@ impl State {
         }
         self.set(table, number, &real);
         table.notify_watchers(|out| {
-            let spot = self.rows.find(number).expect("the row is there");
+            let spot = self.rows.find(number).expect("the row exists");
             let value = |column: usize| spot.get(shape, column);
             json::event(out, Event::Update, Some((&table.schema, &value)));
         });
@@ -429,7 +429,7 @@ impl State {
     pub(super) fn set(&mut self, table: &Table, number: u32, changes: &[(usize, Cell<'_>)]) {
         let shape = &table.shape;
         let Self { rows, indexes, .. } = self;
-        let spot = rows.find(number).expect("the row is there");
+        let spot = rows.find(number).expect("the row exists");
         let mut made: Vec<(usize, Option<IndexKey>)> = Vec::new();
         for (place, index) in indexes.iter_mut().enumerate() {
             let mut columns = index.shape.columns();
@@ -463,7 +463,7 @@ impl State {
             keys,
             ..
         } = self;
-        let spot = rows.find(number).expect("the row is there");
+        let spot = rows.find(number).expect("the row exists");
         for index in indexes.iter_mut().chain(keys) {
             if let Some(made) = index.key_of_row(shape, spot) {
                 index.remove(made, number, shape, rows);
@@ -498,7 +498,7 @@ impl State {
             let Some(other) = index.first(&made, &table.shape, &self.rows) else {
                 continue;
             };
-            let spot = self.rows.find(other).expect("what is indexed is there");
+            let spot = self.rows.find(other).expect("an indexed row has its entry");
             if Some(other) == own {
                 continue;
             }

@@ -7,13 +7,13 @@ pub enum TableError {
     #[error("{0}")]
     Schema(String),
     /// The table exists with another schema.
-    #[error("it exists with another schema: {0}")]
+    #[error("it already exists with another schema: {0}")]
     Differs(String),
     /// The table does not exist, and no schema was given.
     #[error("there is no such table; pass a schema to create it")]
     Missing,
     /// The maximum number of tables is reached.
-    #[error("there are {most} tables already")]
+    #[error("the limit of {most} tables is reached")]
     TooMany {
         /// The maximum number of tables.
         most: usize,
@@ -31,7 +31,7 @@ pub enum TableError {
         column: Box<str>,
         /// The refused value, shortened for display.
         value: String,
-        /// What the column accepts.
+        /// The accepted values of the column.
         why: String,
     },
     /// A row with the key exists.
@@ -53,7 +53,7 @@ pub enum TableError {
     /// No row has the key.
     #[error("there is no row with the key {0}")]
     NoRow(String),
-    /// There is no room, and nothing may be evicted.
+    /// The table is full, and nothing may be evicted.
     #[error(
         "the table is full: {needed} bytes more would exceed its limit of {bytes_max} (bytes_max)"
     )]
@@ -64,7 +64,7 @@ pub enum TableError {
         bytes_max: usize,
     },
     /// All row numbers are in use.
-    #[error("a table has at most 4294967295 rows")]
+    #[error("a table may have at most 4294967295 rows")]
     Rows,
     /// The scan does not match the index.
     #[error("{0}")]
@@ -73,7 +73,7 @@ pub enum TableError {
     #[error("the table is being loaded")]
     Loading,
     /// A batch has too many changes.
-    #[error("a batch has at most {most} changes")]
+    #[error("a batch may have at most {most} changes")]
     Batch {
         /// The maximum number of changes.
         most: usize,

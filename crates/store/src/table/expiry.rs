@@ -23,11 +23,12 @@ pub(super) const EXPIRED_PER_CHANGE: usize = 8;
 /// as many changes.
 pub(super) const EXPIRED_MAX: usize = 1024;
 
-/// How a change gets the room that it needs.
+/// How a change gets the room it needs.
 pub(super) enum Room<'a> {
     /// By removing at most this many expired rows, and then by eviction.
     Make(&'a mut usize),
-    /// The room was made for the whole batch. Removals of expired rows are recorded to be undone.
+    /// There already is room for the whole batch. Removals of expired rows are recorded here, so that they can be
+    /// undone.
     Made(&'a mut Vec<Undo>),
 }
 
@@ -62,7 +63,7 @@ impl State {
         });
         let numbers = numbers.into_iter().flatten();
         numbers.take_while(move |row| {
-            let spot = self.rows.find(*row).expect("what is indexed is there");
+            let spot = self.rows.find(*row).expect("an indexed row has its entry");
             is_expired(table, spot, now_ms)
         })
     }
@@ -73,7 +74,7 @@ impl State {
             return 0;
         };
         let Some(IndexKey::Medium(now)) = index.key_of(|_| Cell::Bits(now_ms)) else {
-            unreachable!("a time that may be missing has 72 bits");
+            unreachable!("an optional time has 72 bits");
         };
         let tree = u128::tree(&index.tree);
         let keys = index.keys(&table.shape, &self.rows);

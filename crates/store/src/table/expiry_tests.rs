@@ -163,7 +163,7 @@ fn a_batch_that_is_refused_leaves_expired_rows_as_they_were() {
             "{key}"
         );
         table.check();
-        // Some are removed before a batch begins, whatever its result.
+        // A batch removes some expired rows at its start, even if it fails.
         let gone = told(&changes);
         assert!(gone.iter().all(|change| change.kind() == "expire"));
         assert_eq!(table.info().rows, rows - gone.len(), "{key}");
@@ -178,7 +178,7 @@ fn a_batch_that_is_refused_leaves_expired_rows_as_they_were() {
 
 #[test]
 fn a_full_table_makes_room_of_a_bounded_number_of_expired_rows() {
-    // As many as the first of them takes, which refuses more.
+    // The loop ends at the size that the limit rejects.
     let mut ids_max = 1_000_000;
     for evict in [None, Some("key"), Some("ttl"), Some("by_user")] {
         let table = sessions("id:u32", |draft| {
@@ -214,7 +214,7 @@ fn a_full_table_makes_room_of_a_bounded_number_of_expired_rows() {
 /// The expected sessions: user and expiry.
 type Model = BTreeMap<u64, (u64, u64)>;
 
-/// Puts into the model what the table should accept.
+/// Applies changes that the table should accept to the model.
 fn put_model(
     model: &mut Model,
     how: PutMode,

@@ -209,7 +209,7 @@ fn mistakes_are_named_with_their_place() {
         (json, r#"[{"mark":01}]"#, "leading zero"),
         (json, r#"[{"mark":1.}]"#, "a digit expected"),
         (json, r#"[{"mark":nul}]"#, "a value expected"),
-        (json, r#"{"a":1}"#, "it has no field that is a list"),
+        (json, r#"{"a":1}"#, "no field is a list"),
         (
             json,
             r#"{"a":[],"b":[]}"#,
@@ -237,7 +237,7 @@ fn mistakes_are_named_with_their_place() {
         (
             LoadFormat::Csv,
             "id,location,mark,user,visited_at\n1,2,3,4,5\n3",
-            "line 3: it has 1 fields, the first line has 5",
+            "line 3: 1 fields, but the first line has 5",
         ),
         (
             LoadFormat::Csv,
@@ -437,7 +437,7 @@ fn keys_without_numbers_and_rows_that_expire_are_loaded() {
 }
 
 #[test]
-fn a_table_is_saved_and_comes_back() {
+fn a_table_is_saved_and_restored() {
     let folder = Folder::new();
     let table = visits();
     let path = folder.0.join("visits.table");

@@ -46,7 +46,7 @@ macro_rules! formed {
             fn tree(tree: &AnyTree) -> &Tree<Self> {
                 match tree {
                     AnyTree::$form(tree) => tree,
-                    _ => unreachable!("an index keeps its form"),
+                    _ => unreachable!("an index never changes its key type"),
                 }
             }
         }
@@ -64,7 +64,7 @@ macro_rules! each_made {
             (AnyTree::Narrow($name), IndexKey::Narrow($key)) => $do,
             (AnyTree::Medium($name), IndexKey::Medium($key)) => $do,
             (AnyTree::Wide($name), IndexKey::Wide($key)) => $do,
-            _ => unreachable!("an index makes its own keys"),
+            _ => unreachable!("an index writes its own keys"),
         }
     };
 }
@@ -92,7 +92,7 @@ impl<'a> KeyReader<'a> {
 
     #[inline]
     pub(super) fn spot(&self, row: u32) -> RowPosition<'a> {
-        self.rows.find(row).expect("what is indexed is there")
+        self.rows.find(row).expect("an indexed row has its entry")
     }
 
     /// Prefetches all of these rows.

@@ -90,7 +90,7 @@ pub enum JobError {
         why: String,
     },
     /// A snapshot has other columns than the table.
-    #[error("{file}: it has other columns: {why}")]
+    #[error("{file}: other columns: {why}")]
     Columns {
         /// The name of the snapshot.
         file: String,
@@ -228,7 +228,7 @@ pub(super) fn start(work: impl FnOnce(&Job) -> Result<u64, JobError> + Send + 's
         Ok(_) => turns.running += 1,
         // Running jobs continue the queue; without any it ends here.
         Err(error) if turns.running == 0 => {
-            let (job, _) = turns.waiting.pop_back().expect("it was put in");
+            let (job, _) = turns.waiting.pop_back().expect("it was stored before");
             job.end(Err(JobError::Thread(error.to_string())));
         }
         Err(_) => {}

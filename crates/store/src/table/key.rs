@@ -251,7 +251,7 @@ impl KeyShape {
         let least = || Some(prefix.clone().least(before));
         // The first key within the limit, or after it.
         let edge = |limit: &Limit<'_>| match limit {
-            Limit::None => unreachable!("looked at by the caller"),
+            Limit::None => unreachable!("checked by the caller"),
             Limit::Before => Some(least()),
             Limit::After => Some(prefix.clone().next(before)),
             Limit::At(cell) => Some(Some(at(*cell).least(behind))),
@@ -395,7 +395,7 @@ fn limit<'a>(
         None => match (&column.kind, given) {
             (Type::String(_) | Type::Bytes(_), InputValue::Text(text)) => Cell::Text(text),
             _ => match column.cell(given)? {
-                Cell::Null => return Err(TableError::Scan("a limit is no value".to_owned())),
+                Cell::Null => return Err(TableError::Scan("a limit is not a value".to_owned())),
                 cell => cell,
             },
         },

@@ -96,9 +96,7 @@ impl Leaf {
 
     #[inline]
     fn chunk<const SIZE: usize>(&self, at: usize) -> [u8; SIZE] {
-        *self.rows[at..]
-            .first_chunk()
-            .expect("a row is there as a whole")
+        *self.rows[at..].first_chunk().expect("rows are complete")
     }
 
     /// Returns the end of a string of a row.

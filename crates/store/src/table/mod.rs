@@ -253,7 +253,7 @@ impl State {
                 let made = keys.key_of(|_| key)?;
                 keys.first(&made, &table.shape, &self.rows)
             }
-            (None, None) => unreachable!("rows are found by one or the other"),
+            (None, None) => unreachable!("rows are found by key or by number"),
         }
     }
 

@@ -18,11 +18,11 @@ fn check(model: impl Fn() + Send + Sync + 'static) {
 }
 
 fn pairs() -> Arc<Table> {
-    let draft = Draft {
+    let draft = SchemaDraft {
         key: "id:u32".to_owned(),
         columns: vec![("n".to_owned(), "u32".to_owned())],
         indexes: vec![("by_n".to_owned(), vec!["n".to_owned()], false)],
-        ..Draft::default()
+        ..SchemaDraft::default()
     };
     let table = Table::new("t", draft.check().expect("a schema"));
     for id in 1..=2 {
@@ -33,7 +33,7 @@ fn pairs() -> Arc<Table> {
 
 fn put(table: &Table, id: u64, n: u64) {
     let row = [Cell::Bits(id), Cell::Bits(n)];
-    table.put(Put::Upsert, &row, None, 0).expect("room");
+    table.put(PutMode::Upsert, &row, None, 0).expect("room");
 }
 
 fn bits(row: &Row<'_>) -> u64 {
@@ -75,17 +75,17 @@ fn updates_by_functions_are_not_lost() {
                 thread::spawn(move || {
                     for _ in 0..2 {
                         loop {
-                            let look = |row: Row<'_>| (bits(&row), row.seen());
+                            let look = |row: Row<'_>| (bits(&row), row.snapshot());
                             let (n, seen) = table.read(Cell::Bits(1), 0, look).expect("there");
                             let changes = [(1, Cell::Bits(n + 1))];
                             let updated = table.update(Cell::Bits(1), &changes, Some(&seen), 0);
                             match updated.expect("room") {
-                                Updated::Yes => break,
-                                Updated::Changed => {}
-                                Updated::NoRow => panic!("it is there"),
+                                UpdateResult::Updated => break,
+                                UpdateResult::Conflict => {}
+                                UpdateResult::NoRow => panic!("it is there"),
                             }
                         }
-                        let by = Given::Whole(1);
+                        let by = InputValue::Whole(1);
                         table.incr(Cell::Bits(2), 1, by, 0).expect("a number");
                     }
                 })
@@ -164,7 +164,7 @@ fn what_replaces_a_table_keeps_changes_out_until_it_is_there() {
         let updated = writer.join().expect("done");
         assert!(matches!(
             updated,
-            Ok(Updated::Yes) | Err(TableError::Loading)
+            Ok(UpdateResult::Updated) | Err(TableError::Loading)
         ));
         // Whichever was first, no writer is blocked forever, and the indexes match the rows.
         put(&table, 2, 5);
@@ -173,7 +173,7 @@ fn what_replaces_a_table_keeps_changes_out_until_it_is_there() {
 }
 
 /// Counts reported and missed changes.
-fn count(changes: &Changes, told: &mut Vec<String>) -> u64 {
+fn count(changes: &Watcher, told: &mut Vec<String>) -> u64 {
     let mut count = 0;
     while let Some(parcel) = changes.next(None) {
         let crate::Value::Bytes(text) = parcel.value else {
@@ -190,7 +190,7 @@ fn count(changes: &Changes, told: &mut Vec<String>) -> u64 {
 }
 
 #[test]
-fn each_change_is_told_once_or_counted_as_missed() {
+fn each_change_is_reported_once_or_counted_as_missed() {
     check(|| {
         let table = pairs();
         let changes = table.watch(2);
@@ -220,7 +220,7 @@ fn each_change_is_told_once_or_counted_as_missed() {
         // A waiter on the queue is woken by a new entry, not by a count.
         assert!(
             !changes.sleeps_with_missed(),
-            "nobody would be told: {told:?}"
+            "a change was not reported: {told:?}"
         );
         sum += count(&changes, &mut told);
         assert_eq!(sum, 6, "{told:?}");
@@ -235,7 +235,7 @@ fn each_change_is_told_once_or_counted_as_missed() {
 }
 
 #[test]
-fn who_begins_to_watch_is_told_from_then_on() {
+fn a_new_watcher_receives_later_changes() {
     check(|| {
         let table = pairs();
         let gone = table.watch(10);
@@ -256,21 +256,21 @@ fn who_begins_to_watch_is_told_from_then_on() {
 }
 
 #[test]
-fn what_is_unique_goes_from_an_expired_row_to_one_other() {
+fn a_unique_value_of_an_expired_row_can_be_reused() {
     check(|| {
-        let draft = Draft {
+        let draft = SchemaDraft {
             key: "id:u32".to_owned(),
             columns: vec![("n".to_owned(), "u32".to_owned())],
             indexes: vec![("by_n".to_owned(), vec!["n".to_owned()], true)],
             has_ttl: true,
-            ..Draft::default()
+            ..SchemaDraft::default()
         };
         let table = Arc::new(Table::new("t", draft.check().expect("a schema")));
         // More than a change removes, and the conflicting one is not among the first.
         for id in 0..20 {
             let row = [Cell::Bits(id), Cell::Bits(id)];
             let ttl_ms = Some(1 + id / 19);
-            table.put(Put::Insert, &row, ttl_ms, 0).expect("room");
+            table.put(PutMode::Insert, &row, ttl_ms, 0).expect("room");
         }
         let changes = table.watch(100);
         let writers: Vec<_> = [100, 101]
@@ -280,7 +280,7 @@ fn what_is_unique_goes_from_an_expired_row_to_one_other() {
                 thread::spawn(move || {
                     let mut batch = Batch::default();
                     let row = [Cell::Bits(id), Cell::Bits(19)];
-                    batch.put(Put::Insert, &row, None).expect("few");
+                    batch.put(PutMode::Insert, &row, None).expect("few");
                     table.apply(&batch, 2).is_ok()
                 })
             })

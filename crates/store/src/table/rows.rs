@@ -167,7 +167,7 @@ impl Rows {
         let before = branch.leaves[place].bytes();
         let leaf = &mut branch.leaves[place];
         let Err(spot) = leaf.find(number) else {
-            unreachable!("the row is not there");
+            unreachable!("the row does not exist");
         };
         leaf.insert(shape, spot, number, row);
         let new = leaf
@@ -199,7 +199,7 @@ impl Rows {
             firsts: branch.firsts.split_off(cut),
             leaves: branch.leaves.split_off(cut),
         };
-        // It has doubled its capacity for a single item.
+        // Its capacity was doubled for a single item.
         branch.firsts.shrink_to_fit();
         branch.leaves.shrink_to_fit();
         self.firsts.insert(at + 1, behind.firsts[0]);
@@ -217,7 +217,7 @@ impl Rows {
         let branch = &mut self.branches[at];
         let before = branch.leaves[place].bytes();
         let leaf = &mut branch.leaves[place];
-        let spot = leaf.find(number).expect("the row is there");
+        let spot = leaf.find(number).expect("the row exists");
         for (column, cell) in changes {
             if shape.texts > 0 {
                 let before = leaf.get(shape, spot, column).text_bytes();
@@ -240,7 +240,7 @@ impl Rows {
         let branch = &mut self.branches[at];
         let before = branch.leaves[place].bytes();
         let leaf = &mut branch.leaves[place];
-        let spot = leaf.find(number).expect("the row is there");
+        let spot = leaf.find(number).expect("the row exists");
         if shape.texts > 0 {
             for (column, bytes) in self.texts.iter_mut().enumerate() {
                 *bytes -= leaf.get(shape, spot, column).text_bytes();

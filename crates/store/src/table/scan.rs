@@ -42,7 +42,7 @@ enum ScanCursor {
     Done,
     /// By row number, if that is the key: from the first, inclusive, to the second, exclusive.
     Rows(u64, u64),
-    /// By the key index, or the one at the given place.
+    /// A range of the key index, or of the index at the given place.
     Narrow(Option<usize>, EntryRange<u64>),
     Medium(Option<usize>, EntryRange<u128>),
     Wide(Option<usize>, EntryRange<Bytes>),
@@ -200,7 +200,7 @@ impl State {
             None => Ok(self
                 .keys
                 .as_ref()
-                .expect("keys that are no row numbers have an index")),
+                .expect("keys other than row numbers have an index")),
             Some(_) if self.is_loading => Err(TableError::Loading),
             Some(place) => Ok(&self.indexes[place]),
         }

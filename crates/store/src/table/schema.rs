@@ -35,7 +35,7 @@ pub enum Type {
     String(usize),
     /// At most this many arbitrary bytes.
     Bytes(usize),
-    /// One of these words.
+    /// One of a list of words.
     Enum(Arc<[Box<str>]>),
 }
 
@@ -95,7 +95,7 @@ impl Type {
             return Err(format!("\"{text}\": words expected, as in enum(m,f)"));
         }
         if words.len() > ENUM_WORDS_MAX {
-            return Err(format!("an enum has at most {ENUM_WORDS_MAX} words"));
+            return Err(format!("an enum may have at most {ENUM_WORDS_MAX} words"));
         }
         for (place, word) in words.iter().enumerate() {
             if words[..place].contains(word) {
@@ -217,9 +217,9 @@ pub struct IndexSchema {
 /// Which rows are evicted when a table is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evict {
-    /// None: a change that needs more room fails.
+    /// No eviction: a change that needs more room fails.
     Nothing,
-    /// Those with the lowest key.
+    /// The rows with the lowest key.
     Key,
     /// The first ones of the index at this place.
     Index(usize),
@@ -280,12 +280,12 @@ impl SchemaDraft {
         }
         if matches!(key.kind, Type::Bool | Type::F32 | Type::F64 | Type::Enum(_)) {
             return Err(format!(
-                "a key is an integer, a string or bytes, not {}",
+                "a key must be an integer, a string or bytes, not {}",
                 key.kind
             ));
         }
         if self.columns.len() > COLUMNS_MAX {
-            return Err(format!("a table has at most {COLUMNS_MAX} columns"));
+            return Err(format!("a table may have at most {COLUMNS_MAX} columns"));
         }
         let mut columns = vec![key];
         for (name, kind) in &self.columns {
@@ -301,7 +301,7 @@ impl SchemaDraft {
             }
         }
         if self.indexes.len() > INDEXES_MAX {
-            return Err(format!("a table has at most {INDEXES_MAX} indexes"));
+            return Err(format!("a table may have at most {INDEXES_MAX} indexes"));
         }
         let mut indexes = Vec::new();
         for (name, names, is_unique) in self.indexes {

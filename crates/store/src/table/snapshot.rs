@@ -7,7 +7,7 @@
 //!           time of writing (wall clock, ms) u64, columns u16,
 //!           for each: length u16, name, length u32, type as in a schema
 //! block   = length of the rest after the count u32, rows u32 (1 to 65536), values of each column
-//! values  = 0, or 1 and a bit per row that tells whether it has a value, lowest first;
+//! values  = 0, or 1 and a bit per row, set if it has a value, lowest first;
 //!           then for each row: numbers, as many bytes as the type has (0 for a missing value);
 //!           strings, the length of each u16, then all of them
 //! footer  = 0xffffffff, rows u64, CRC-32 of all preceding bytes except CRC-32s
@@ -348,7 +348,7 @@ impl Drop for ReplaceGuard<'_> {
     }
 }
 
-/// A file written beside the one that it replaces.
+/// A draft file written next to the file that it replaces.
 struct DraftFile {
     file: File,
     path: PathBuf,
@@ -358,7 +358,7 @@ struct DraftFile {
 impl DraftFile {
     fn open(path: &Path) -> io::Result<Self> {
         let Some(name) = path.file_name() else {
-            return Err(io::Error::other("it is not a file name"));
+            return Err(io::Error::other("this is not a file name"));
         };
         let mut hidden = std::ffi::OsString::from(".");
         hidden.push(name);
@@ -374,7 +374,7 @@ impl DraftFile {
                 }
                 Err(TryLockError::Error(error)) => return Err(error),
             }
-            // It may have been renamed after it was opened: then it is no longer a draft.
+            // The file may have been renamed after it was opened and is then no longer a draft.
             let own = file.metadata()?;
             match fs::symlink_metadata(&draft) {
                 Ok(there) if (there.dev(), there.ino()) == (own.dev(), own.ino()) => {}

@@ -355,7 +355,7 @@ fn damage_is_refused_and_nothing_changes() {
     refuse(&[&bytes[..], b"x"].concat(), "more behind it", end, end);
     refuse(b"{}", "no table", 0, 2);
     let kinds = std::iter::from_fn(|| changes.next(None)).count();
-    assert_eq!(kinds, 0, "nobody is told");
+    assert_eq!(kinds, 0, "no change is reported");
     assert_eq!(other.restore_from(&bytes[..], "f", CLOCKS), Ok(3));
     other.check();
 }
@@ -391,7 +391,7 @@ fn other_columns_are_named() {
         ),
     ] {
         assert!(
-            error.starts_with("f: it has other columns") && error.contains(expected),
+            error.starts_with("f: other columns") && error.contains(expected),
             "{error}"
         );
     }
@@ -536,7 +536,7 @@ fn a_kill_while_saving_leaves_the_previous_file() {
         let mut saver = start_saver(&path);
         let stamp = || fs::metadata(&path).and_then(|about| about.modified()).ok();
         let before = stamp();
-        // Until it has saved once, then at any moment.
+        // The thread is killed after its first save, at any moment.
         for _ in 0..4000 {
             if stamp() != before {
                 break;

@@ -17,7 +17,7 @@ mod model {
 
     use shuttle::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
-    const POISONED: &str = "no thread of a model panics and goes on";
+    const POISONED: &str = "a thread of a model that panics ends the test";
 
     /// Has the interface of `parking_lot`.
     #[derive(Default)]

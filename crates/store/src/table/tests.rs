@@ -366,7 +366,7 @@ fn expired_rows_are_absent() {
 }
 
 #[test]
-fn a_full_table_says_so_or_evicts() {
+fn a_full_table_rejects_or_evicts() {
     let fill = |table: &Table| -> Result<(), TableError> {
         for number in 0..5000 {
             let name = format!("{number:05}");
@@ -448,7 +448,7 @@ fn a_batch_is_done_whole_or_not_at_all() {
     assert_eq!(changes.next(None), None, "nothing has happened");
     let mut batch = Batch::default();
     batch.update(Cell::Text(b"nobody"), &[]).expect("not long");
-    let error = table.apply(&batch, 0).expect_err("nobody").to_string();
+    let error = table.apply(&batch, 0).expect_err("an error").to_string();
     assert_eq!(error, "there is no row with the key \"nobody\"");
     table.check();
 }

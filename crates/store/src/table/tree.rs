@@ -310,7 +310,7 @@ impl<K: Key> Tree<K> {
         }
         let cut = if new + 1 == len { new } else { len / 2 };
         let behind = leaves.split_off(cut);
-        // It has doubled its capacity for a single item.
+        // Its capacity was doubled for a single item.
         leaves.shrink_to_fit();
         let branch = Branch {
             first: behind[0].first.clone(),
@@ -325,7 +325,7 @@ impl<K: Key> Tree<K> {
         let leaf = &mut self.branches[at.branch].leaves[at.leaf];
         let before = leaf.bytes();
         let removed = leaf.rows.remove(at.place);
-        debug_assert_eq!(removed, entry.1, "the entry is there");
+        debug_assert_eq!(removed, entry.1, "the entry exists");
         release_room(&mut leaf.rows, STEP);
         self.count -= 1;
         self.bytes = self.bytes - before + leaf.bytes();

@@ -91,7 +91,7 @@ impl Watcher {
                 if self.queue.is_empty() {
                     match self.missed.swap(0, Ordering::AcqRel) {
                         0 => {}
-                        // There is room: nothing else pushes.
+                        // There is room, because nothing else pushes.
                         count => drop(self.queue.push(missed(count), None)),
                     }
                 }

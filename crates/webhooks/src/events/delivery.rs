@@ -14,9 +14,9 @@ const ANSWER_BYTES_MAX: u64 = 64 << 10;
 /// The reason why a batch was not delivered.
 #[derive(Debug)]
 pub(super) enum DeliveryError {
-    /// A permanent failure.
+    /// The back end rejected the batch, which is discarded; with the text for the log.
     Refused(String),
-    /// A temporary failure.
+    /// The batch is sent again later; with the text for the log.
     Later(String),
 }
 
@@ -48,20 +48,20 @@ pub(super) fn send(
     });
     let outcome = outcome
         .recv()
-        .map_err(|_| DeliveryError::Later("the server is ending".to_owned()))?;
+        .map_err(|_| DeliveryError::Later("the server is shutting down".to_owned()))?;
     match outcome {
         Ok(Reply::Http(reply)) => check_status(reply.status),
-        Ok(_) => Err(DeliveryError::Later("no answer of HTTP".to_owned())),
+        Ok(_) => Err(DeliveryError::Later("not an HTTP response".to_owned())),
         Err(fault) => Err(DeliveryError::Later(fault.words)),
     }
 }
 
 /// Classifies a status: RFC 9110, section 15, and RFC 6585, section 4.
 fn check_status(status: u16) -> Result<(), DeliveryError> {
-    let words = || format!("the back end answers with {status}");
+    let words = || format!("the back end responded with status {status}");
     match status {
         200..300 => Ok(()),
-        // Too late, too early, or too many requests: temporary.
+        // Temporary statuses: timeout, too early, or too many requests.
         408 | 425 | 429 => Err(DeliveryError::Later(words())),
         400..500 => Err(DeliveryError::Refused(words())),
         _ => Err(DeliveryError::Later(words())),

@@ -57,7 +57,7 @@ struct State {
     is_over: bool,
 }
 
-/// Counters for metrics.
+/// Counters of event webhooks for `/metrics`.
 #[derive(Debug, Default)]
 pub struct EventMetrics {
     /// Events accepted by the back end.
@@ -96,7 +96,7 @@ impl EventDelivery {
             let sender = thread::Builder::new().name("events".to_owned());
             if let Err(error) = sender.spawn(move || line.send_all(&outbound)) {
                 self.shared.state.lock().is_sending = false;
-                warn!(target: TARGET, "events can't be sent: {error}");
+                warn!(target: TARGET, "can't start the thread for events: {error}");
             }
         }
     }
@@ -118,7 +118,7 @@ impl EventDelivery {
         self.shared.changed.notify_all();
     }
 
-    /// Returns the counters.
+    /// Returns the counters for `/metrics`.
     pub fn figures(&self) -> &EventMetrics {
         &self.shared.figures
     }
@@ -183,7 +183,7 @@ impl DeliveryQueue {
             match send(&options, body, outbound) {
                 Ok(()) => return self.figures.sent.add(count),
                 Err(DeliveryError::Refused(why)) => {
-                    warn!(target: TARGET, "events: {count} are refused and will not be sent again: {why}");
+                    warn!(target: TARGET, "events: the back end rejected {count}, which will not be sent again: {why}");
                     // Reported with the next batch.
                     self.state.lock().lost += count;
                     return self.figures.refused.add(count);
@@ -191,7 +191,7 @@ impl DeliveryQueue {
                 Err(DeliveryError::Later(why)) => {
                     self.figures.failures.add(1);
                     if !is_told {
-                        warn!(target: TARGET, "events: {why}; they are sent again until they are taken");
+                        warn!(target: TARGET, "events: {why}; they will be sent again until the back end accepts them");
                     }
                     is_told = true;
                 }

@@ -25,7 +25,10 @@ struct Wire<'e> {
     events: Vec<Event<'e>>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde requires a reference"
+)]
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
@@ -54,7 +57,7 @@ impl Delivery<'_> {
             lost: self.lost,
             events: self.events.iter().map(event).collect(),
         };
-        serde_json::to_vec(&wire).expect("strings and numbers have a JSON form")
+        serde_json::to_vec(&wire).expect("strings and numbers can be written as JSON")
     }
 }
 
@@ -81,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_written_with_what_they_are_about() {
+    fn events_are_written_with_their_subject() {
         let client = Arc::new(ClientInfo {
             user: "ann".into(),
             client: "c1".into(),

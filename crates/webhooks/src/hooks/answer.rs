@@ -104,12 +104,12 @@ pub(super) fn read(kind: HookKind, answer: Result<FetchResponse, CallError>) -> 
     };
     if !(200..300).contains(&answer.status) {
         let ending = Some(BackendResult::of_status(answer.status));
-        let why = format!("it answered with {}", answer.status);
+        let why = format!("the back end responded with status {}", answer.status);
         return failed(WebhookOutcome::Failed, ending, why);
     }
     let verdict = match serde_json::from_slice::<Object<Wire<'_>>>(&answer.body) {
         Ok(Object(wire)) => verdict(kind, wire),
-        Err(error) => Err(format!("its answer can't be read: {error}")),
+        Err(error) => Err(format!("invalid response: {error}")),
     };
     match verdict {
         Ok((verdict, how)) => ParsedAnswer {
@@ -140,7 +140,7 @@ fn verdict(kind: HookKind, wire: Wire<'_>) -> Result<(HookDecision, WebhookOutco
     }
     // A back end that responds with {} to everything did not intend to grant everything.
     let Some(Object(granted)) = wire.result else {
-        return Err("its answer has neither result nor error nor disconnect".to_owned());
+        return Err("the response has neither result nor error nor disconnect".to_owned());
     };
     let grant = grant(kind, granted)?;
     Ok((
@@ -196,7 +196,7 @@ fn payload(
 ) -> Result<Option<Payload>, String> {
     if let Some(text) = base64.filter(|text| !text.is_empty()) {
         let bytes = STANDARD.decode(text);
-        let bytes = bytes.map_err(|error| format!("b64{name} is no base64: {error}"))?;
+        let bytes = bytes.map_err(|error| format!("b64{name} is not base64: {error}"))?;
         return Ok(Some(hooks::bytes(bytes)));
     }
     let Some(json) = json else { return Ok(None) };

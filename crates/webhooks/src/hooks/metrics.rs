@@ -6,21 +6,21 @@ use veche_outbound::{LatencyHistogram, SharedCounter};
 /// The outcome of a hook request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WebhookOutcome {
-    /// Granted.
+    /// The back end granted the request.
     Granted,
     /// An error for the client.
     Error,
-    /// A disconnect.
+    /// The back end disconnects the client.
     Disconnect,
-    /// No usable response.
+    /// The request failed, or its response was invalid.
     Failed,
     /// No response in time.
     TimedOut,
     /// Not sent: requests are suspended after failures.
     Paused,
-    /// Not sent: too many were waiting.
+    /// The request was not sent: too many were waiting.
     Crowded,
-    /// Not sent: it was queued for too long.
+    /// The request was not sent: it was queued for too long.
     Expired,
 }
 
@@ -41,7 +41,7 @@ impl WebhookOutcome {
 /// The counters of one kind.
 #[derive(Debug, Default)]
 pub struct KindMetrics {
-    /// Requests by outcome.
+    /// Number of requests by [`WebhookOutcome`].
     pub asked: [SharedCounter; WebhookOutcome::ALL.len()],
     /// The number of pending requests.
     pub waiting: SharedCounter,

@@ -3,7 +3,7 @@
 //! Shared by all workers, which submit a request and continue; the decision comes from a thread of the outbound crate.
 //! Each kind of request at each URL has its own concurrency limit, queue and breaker, so that a slow one does not delay
 //! others. Every request gets exactly one decision, whatever happens to the back end or the configuration; one that was
-//! queued for too long is not sent, since its client has given up.
+//! queued for too long is not sent, since its client has timed out.
 
 mod answer;
 mod metrics;
@@ -109,7 +109,7 @@ struct ActiveRequest {
     /// Timeouts of one client count as a single failure.
     client: Box<str>,
     asked: Instant,
-    /// `None` once it is answered.
+    /// `None` once the request is answered.
     done: Option<OnDecision>,
 }
 
@@ -206,7 +206,7 @@ impl HookClient {
         None
     }
 
-    /// Returns the counters.
+    /// Returns the counters for `/metrics`.
     pub fn figures(&self) -> &HookMetrics {
         &self.figures
     }
@@ -252,8 +252,8 @@ impl HookEndpoint {
             timeout: self.options.timeout,
             body_bytes_max: ANSWER_BYTES_MAX,
             ca: self.options.ca.as_deref(),
-            // A different limit for each kind gives each its own connections, so that a slow one takes none of the
-            // others'.
+            // Each kind has a limit of its own and therefore its own connections, so a slow kind takes none from the
+            // others.
             connections_max: self.options.concurrency + CONNECTIONS_MAX + 1 + self.kind as u32,
         };
         let client = match &*question.user {
@@ -295,7 +295,7 @@ impl HookEndpoint {
         }
         if let Some(refused) = refused {
             let pause = self.options.pause;
-            warn!(target: TARGET, "hook {kind} {url}: not asked for {pause:?}");
+            warn!(target: TARGET, "hook {kind} {url}: paused for {pause:?}");
             figures.not_asked(WebhookOutcome::Paused, refused.len());
         }
         next
@@ -338,6 +338,6 @@ impl Drop for ActiveRequest {
 fn gone() -> CallOutcome {
     Err(veche_calls::CallError::new(
         veche_calls::CallErrorKind::Unreachable,
-        "the server is ending",
+        "the server is shutting down",
     ))
 }

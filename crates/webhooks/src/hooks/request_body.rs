@@ -85,7 +85,7 @@ pub(super) fn body(question: &HookRequest) -> Vec<u8> {
         channels: &question.channels,
         meta: asker.meta.as_ref().and_then(json),
     };
-    serde_json::to_vec(&wire).expect("strings and JSON have a JSON form")
+    serde_json::to_vec(&wire).expect("strings and JSON can be written as JSON")
 }
 
 /// Returns the headers except signatures: the selected ones of the client, and its address.

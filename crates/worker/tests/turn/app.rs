@@ -27,11 +27,11 @@ pub(crate) struct Numbers {
     pub(crate) turns: u32,
     pub(crate) is_stopping: bool,
     pub(crate) has_stopped: bool,
-    /// It holds a client whose last handler has not ended.
+    /// Whether the application holds a client whose last handler has not ended.
     pub(crate) has_clients: bool,
-    /// Services continue after they were told to stop.
+    /// Services continue after the request to stop.
     pub(crate) do_services_go_on: bool,
-    /// Time limits of services, for each time that they were told to stop.
+    /// Time limits of services, for each request to stop.
     pub(crate) services_until_ms: Vec<u64>,
     pub(crate) due_ms: Option<u64>,
 }

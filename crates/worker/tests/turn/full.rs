@@ -38,7 +38,7 @@ fn a_message_without_room_comes_first_next_turn() {
     assert_eq!(posted(&mut worker), [(1, 0), (1, 1), (1, 2)]);
 }
 
-/// The answer for worker 1 arises in the turn in which the lane to worker 2 has room again.
+/// The reply for worker 1 is produced in the turn in which the lane to worker 2 has room again.
 #[test]
 fn a_message_without_room_keeps_none_for_other_workers_back() {
     let mut worker = worker();

@@ -193,7 +193,7 @@ fn a_publication_that_waits_for_credit_is_tried_again_soon() {
 }
 
 #[test]
-fn a_drain_without_time_tells_everybody_at_once() {
+fn a_drain_without_time_closes_all_at_once() {
     let mut worker = worker();
     assert!(!worker.is_draining() && !worker.has_stopped_servers());
     for index in 0..3 {

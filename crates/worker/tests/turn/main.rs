@@ -203,7 +203,7 @@ fn a_census_asks_all_others_without_a_credit() {
     let (_, state) = turn(&mut worker);
     assert_eq!(state, TurnState::Idle(None));
     assert_eq!(posted(&mut worker), [(1, u32::MAX - 1), (2, u32::MAX - 1)]);
-    // Its own part is answered immediately.
+    // The worker's own part is answered immediately.
     let answers = worker.with_apps(|apps, _| apps.answers.clone());
     assert_eq!(answers, Some(vec![Ticket(9)]));
     // A request of another worker is answered there.
@@ -236,7 +236,7 @@ fn answers_reach_applications_and_not_connections() {
 }
 
 #[test]
-fn a_transport_is_told_what_changes_and_no_more() {
+fn a_transport_gets_only_changes() {
     let mut worker = worker();
     let id = accept(&mut worker, 0);
     let handshake_ms = match commands(&mut worker)[..] {
@@ -374,7 +374,7 @@ fn connections_that_wait_for_output_are_asked_about_in_order() {
 }
 
 #[test]
-fn a_drain_tells_everybody_when_its_time_is_over() {
+fn a_drain_closes_all_when_its_time_is_over() {
     let mut worker = worker();
     for index in 0..10 {
         accept(&mut worker, index);
@@ -512,12 +512,12 @@ fn a_drain_tells_applications_then_clients_over_time() {
     assert!(worker.poll_request().is_none() && !worker.has_stopped_servers());
     worker.handle_services_ended();
     worker.finish_turn();
-    assert_eq!(until_ms(&mut worker).len(), 1, "they are told once");
+    assert_eq!(until_ms(&mut worker).len(), 1, "they are notified once");
     assert!(worker.has_stopped_servers(), "nothing needs them any more");
 }
 
 #[test]
-fn services_are_told_at_once_where_another_process_takes_over() {
+fn services_are_stopped_at_once_when_another_process_takes_over() {
     let mut worker = worker();
     accept(&mut worker, 0);
     worker.with_apps(|apps, _| apps.do_services_go_on = true);

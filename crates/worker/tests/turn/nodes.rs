@@ -1,4 +1,4 @@
-//! The lane to the cluster: the last one here, beside those of two other workers.
+//! The lane to the cluster: the last lane of this worker, after those of two other workers.
 
 use std::sync::Arc;
 

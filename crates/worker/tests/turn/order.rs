@@ -147,7 +147,7 @@ fn what_a_sweep_lets_go_on_is_answered_in_the_same_turn() {
     );
     turn(&mut worker);
     let batch = worker.poll_history().expect("a batch").number;
-    // It is durable, and its lane has no credit.
+    // The entry is durable, but its lane has no credit.
     worker.handle_credits(1, CREDITS);
     worker.handle_durable(batch);
     assert_eq!(turn(&mut worker).1, TurnState::Idle(Some(1)));
@@ -158,7 +158,7 @@ fn what_a_sweep_lets_go_on_is_answered_in_the_same_turn() {
 }
 
 #[test]
-fn what_a_connection_publishes_that_goes_on_is_swept_in_the_same_turn() {
+fn publications_of_a_resumed_connection_are_swept_in_the_same_turn() {
     /// More than are served at once.
     const SUBSCRIBERS: u32 = 20;
     let mut worker = worker();
@@ -290,7 +290,7 @@ fn relays_keep_the_order_of_their_lane_and_wait_for_no_other() {
     let expected = [(1, "b".to_owned()), (1, "d".to_owned())];
     assert_eq!(relayed(&mut worker), expected);
     assert_eq!(worker.state(), TurnState::Idle(None));
-    // An arriving relay returns its credit, even if its response is gone.
+    // An arriving relay returns its credit, even if its connection is closed.
     worker.handle_message(2, WorkerMessage::Relay(relay(0, "late")));
     assert_eq!(worker.poll_finished(2), 1);
 }

@@ -23,7 +23,7 @@ pub(crate) struct Recorder {
     pub(crate) has_work: bool,
     /// Number of hook requests.
     pub(crate) decided: u32,
-    /// The next answer makes it request the connections again.
+    /// Whether the next answer makes the application request the connections again.
     pub(crate) asks_again: bool,
 }
 

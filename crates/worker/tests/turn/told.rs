@@ -251,7 +251,7 @@ fn renewals_are_answered_also_where_the_session_is_gone() {
 }
 
 #[test]
-fn a_dial_fails_where_its_application_hears_of_it() {
+fn a_failed_dial_is_reported_to_its_application() {
     let mut worker = alone();
     let failed = |worker: &mut Alone| take(worker, |apps| &mut apps.failed);
     worker.handle_dial_failed(caller(1), "no such name");
@@ -267,7 +267,7 @@ fn a_dial_fails_where_its_application_hears_of_it() {
     let (writes, _) = turn(&mut worker);
     assert_eq!(writes.len(), 4, "each has a request");
     worker.hang_up(caller(3));
-    assert_eq!(failed(&mut worker), [(3, "not wanted any more".to_owned())]);
+    assert_eq!(failed(&mut worker), [(3, "no longer needed".to_owned())]);
     worker.handle_late(id(4, 1), "too late");
     assert_eq!(failed(&mut worker), [(4, "too late".to_owned())]);
     let (writes, _) = turn(&mut worker);
@@ -306,7 +306,7 @@ fn what_comes_after_the_steps_of_a_turn_makes_for_another() {
 }
 
 #[test]
-fn what_is_decided_within_a_turn_makes_for_another() {
+fn a_decision_within_a_turn_requires_another_turn() {
     let mut worker = alone();
     let peer = id(1, 1);
     worker.handle_accepted(peer, PUBLIC, PEER, ());
@@ -332,7 +332,7 @@ fn what_is_decided_within_a_turn_makes_for_another() {
     assert_eq!(turn(&mut worker).1, TurnState::Busy);
     assert_eq!(take(&mut worker, |apps| &mut apps.decided), 1);
     assert_eq!(turn(&mut worker).1, TurnState::Idle(None));
-    // So may a session that continues after its decision.
+    // A session that continues after its decision may do the same.
     let verdict = (session, number, HookDecision::Failed);
     worker
         .shared_mut()
@@ -438,7 +438,7 @@ fn nothing_leaves_before_the_turn_is_finished() {
 }
 
 #[test]
-fn memory_of_what_was_sent_is_used_again() {
+fn sent_buffers_are_reused() {
     let mut worker = alone();
     assert_eq!(worker.spare_buffer().capacity(), 0);
     worker.recycle(Vec::with_capacity(5000));
@@ -466,7 +466,7 @@ fn a_stalled_connection_is_looked_at_when_its_time_is_over_and_not_before() {
 }
 
 #[test]
-fn what_was_sent_resumes_only_a_connection_that_waited_for_it() {
+fn sent_output_resumes_only_a_waiting_connection() {
     let mut worker = alone();
     let peer = id(0, 1);
     worker.handle_accepted(peer, PUBLIC, PEER, ());
@@ -549,7 +549,7 @@ fn status(writes: &[PendingWrite]) -> Option<&str> {
 }
 
 #[test]
-fn a_connection_waits_for_its_user_and_goes_on_with_the_finding() {
+fn a_connection_waits_for_its_identity_and_continues() {
     let verifier = TokenVerifier {
         rules: ClaimRules::default(),
         keys: Arc::new(Asked),

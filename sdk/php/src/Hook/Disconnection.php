@@ -9,6 +9,12 @@ use Veche\Worker\Effects;
 
 /**
  * Answers a command by closing the connection of its client.
+ *
+ * ```php
+ * $app->connect(fn (Veche\Hook\Event $event) => isBanned($event->client->remote)
+ *     ? new Veche\Hook\Disconnection(4501, 'banned')
+ *     : null);
+ * ```
  */
 final class Disconnection implements Decision
 {

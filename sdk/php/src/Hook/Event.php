@@ -9,6 +9,12 @@ use Veche\Worker\Frame;
 
 /**
  * A command of a client of Centrifugo's protocol that the application decides on.
+ *
+ * ```php
+ * $app->subscribe(fn (Veche\Hook\Event $event) => $event->channel === "inbox:{$event->client->user}"
+ *     ? new Veche\Hook\Grant()
+ *     : new Veche\Hook\Refusal(103, 'permission denied'));
+ * ```
  */
 final class Event
 {

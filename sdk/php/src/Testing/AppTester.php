@@ -152,6 +152,7 @@ final class AppTester
      *
      * @param array<string, string> $headers
      * @param array<string, string> $parameters Parameters of the route's path.
+     * @param string|null $user The user, where the route names one.
      */
     public function request(
         string $method,
@@ -159,11 +160,12 @@ final class AppTester
         string $body = '',
         array $headers = [],
         array $parameters = [],
+        ?string $user = null,
     ): Response {
         $request = self::requestHead($method, $target, $headers, $parameters);
         $this->streamed = '';
         $this->begun = [];
-        $head = ['connection' => '0.0.1', 'request' => $request, 'data' => 0];
+        $head = ['connection' => '0.0.1', 'user' => $user, 'request' => $request, 'data' => 0];
         $answer = $this->event('request', $head, $body);
         if (isset($answer->head['failed'])) {
             return new Response(500, "internal error\n");

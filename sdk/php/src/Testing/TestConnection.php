@@ -6,6 +6,12 @@ namespace Veche\Testing;
 
 /**
  * The client's end of a connection to an application under test.
+ *
+ * ```php
+ * $ann = $tester->open('/ws', user: 'ann');
+ * $ann->say('leave');
+ * self::assertSame([4000, 'as you wish'], [$ann->closeCode, $ann->closeReason]);
+ * ```
  */
 final class TestConnection
 {

@@ -186,7 +186,12 @@ final class Engine
     public function call(string $call, array $head, ?string $data = null): Frame
     {
         if (!$this->canCall) {
-            throw new CallerException("$call: not possible under FastCGI, use App::client()");
+            $why = match ($call) {
+                'mysql', 'redis', 'http' => 'pools need runtime = "php", use a PHP extension here',
+                'api' => '[[app]] needs api_url and api_key_file',
+                default => 'it needs the socket of a worker, runtime = "php"',
+            };
+            throw new CallerException("$call: not possible under FastCGI: $why");
         }
         $handling = $this->active();
         $id = ++$this->lastCall;

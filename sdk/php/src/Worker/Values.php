@@ -123,6 +123,6 @@ final class Values
     {
         $taken = substr($this->bytes, $this->at, $length);
         $this->at += $length;
-        return strlen($taken) === $length ? $taken : throw new ServerException('a value that is cut off');
+        return strlen($taken) === $length ? $taken : throw new ServerException('a truncated value');
     }
 }

@@ -157,7 +157,7 @@ final class FpmAppTest extends TestCase
      * @testWith ["throw", "RuntimeException: as asked in"]
      *           ["exit", "by exit or die"]
      *           ["die", "the connection ended before the response did"]
-     *           ["sleep 1600", "no answer within 1s"]
+     *           ["sleep 1600", "no response within 1s"]
      */
     public function testAFailureEndsItsConnectionAndSaysWhy(string $message, string $why): void
     {

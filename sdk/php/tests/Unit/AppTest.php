@@ -483,7 +483,7 @@ final class AppTest extends TestCase
             $app->client()->push('bob', ['said' => $conn->get('said')]);
         });
         $app->close(fn (Connection $conn) => $app->publishTo('room:7', "$conn->user left"));
-        $app->request(fn (Request $request) => 'path ' . $request->path);
+        $app->request(fn (Request $request) => 'path ' . $request->path . ' ' . ($request->user ?? 'nobody'));
         $tester = new AppTester($app);
         self::assertSame(403, $tester->open('/chat/7', parameters: ['room' => '7'])->refusedWith);
         $ann = $tester->open('/chat/7?user=ann', parameters: ['room' => '7']);
@@ -498,7 +498,8 @@ final class AppTest extends TestCase
         self::assertSame(['eve left'], $ann->received());
         $ann->say('bye');
         self::assertSame([4001, 'bye'], [$ann->closeCode, $ann->closeReason]);
-        self::assertSame('path /x', $tester->request('GET', '/x')->body);
+        self::assertSame('path /x nobody', $tester->request('GET', '/x')->body);
+        self::assertSame('path /x ann', $tester->request('GET', '/x', user: 'ann')->body);
         $tester->stop();
         self::assertSame([], $tester->log);
     }

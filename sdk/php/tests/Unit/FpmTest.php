@@ -27,6 +27,9 @@ final class FpmTest extends TestCase
                 'memory' => str_repeat('x', 1 << 30),
                 'throw' => throw new RuntimeException('not today'),
                 'call' => $conn->isOpen(),
+                'mysql' => $app->mysql('shop')->value('SELECT 1'),
+                'redis' => $app->redis('cache')->call('GET', 'a'),
+                'http' => $app->http()->get('http://localhost/'),
                 'session' => session_start(),
                 'api' => $app->client()->presenceStats('room:1'),
                 default => null,
@@ -116,7 +119,10 @@ final class FpmTest extends TestCase
      * @testWith ["exit", "by exit or die"]
      *           ["memory", "Allowed memory size"]
      *           ["throw", "RuntimeException: not today in "]
-     *           ["call", "not possible under FastCGI"]
+     *           ["call", "connection: not possible under FastCGI: it needs the socket of a worker"]
+     *           ["mysql", "mysql: not possible under FastCGI: pools need runtime = \"php\""]
+     *           ["redis", "redis: not possible under FastCGI: pools need runtime = \"php\""]
+     *           ["http", "http: not possible under FastCGI: pools need runtime = \"php\""]
      */
     public function testAFailureIsAnAnswer(string $data, string $why): void
     {
@@ -136,7 +142,7 @@ final class FpmTest extends TestCase
         [, [$answer]] = $this->message('api', ['VECHE_API_URL' => "http://$address", 'VECHE_API_KEY' => 'key']);
         self::assertStringContainsString('NetworkException', $answer->head['failed']);
         [, [$answer]] = $this->message('api');
-        self::assertStringContainsString('not possible under FastCGI', $answer->head['failed']);
+        self::assertStringContainsString('FastCGI: [[app]] needs api_url and', $answer->head['failed']);
     }
 
     public function testWhatHasNoHandler(): void

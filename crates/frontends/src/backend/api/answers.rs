@@ -31,9 +31,9 @@ impl ApiAnswerBody {
         }
     }
 
-    /// Creates the answer to one command.
+    /// Creates the reply to a single command.
     pub(super) fn one(exchanges: VecDeque<Exchange>) -> Self {
-        debug_assert_eq!(exchanges.len(), 1, "one command has one answer");
+        debug_assert_eq!(exchanges.len(), 1, "a single command has one reply");
         Self {
             exchanges: exchanges.into_iter().map(|one| (one, "result")).collect(),
             ..Self::whole(Vec::new())

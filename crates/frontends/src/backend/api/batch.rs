@@ -22,7 +22,7 @@ pub(super) struct ApiBatch {
     waiting: VecDeque<(ApiMethod, BatchCommand)>,
     /// Methods of commands with unwritten answers, in order.
     methods: VecDeque<ApiMethod>,
-    /// Commands wait for the answer to the last one that was begun.
+    /// Whether commands wait for the reply to the last started one.
     is_barrier: bool,
     are_lines: bool,
 }
@@ -102,7 +102,7 @@ impl ApiBatch {
     pub(super) fn answers(&mut self, backend: &mut Backend) -> Option<ApiAnswerBody> {
         let exchanges = backend.take_answers()?;
         let names = self.methods.drain(..).map(ApiMethod::name);
-        debug_assert_eq!(exchanges.len(), names.len(), "each command is answered");
+        debug_assert_eq!(exchanges.len(), names.len(), "each command has a reply");
         if self.are_lines {
             return Some(ApiAnswerBody::lines(exchanges));
         }

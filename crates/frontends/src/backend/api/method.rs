@@ -209,6 +209,6 @@ impl ApiMethod {
             (Self::Publish, _) => "\"channel\"",
             _ => "\"channels\"",
         };
-        Err(BadCommand::new(format!("this call takes {wanted}")))
+        Err(BadCommand::new(format!("this call requires {wanted}")))
     }
 }

@@ -53,7 +53,7 @@ pub fn parse_revoke_token(bytes: &[u8]) -> Result<Ban, BadCommand> {
     let wire: Token<'_> = read(bytes)?;
     if !(1..=TOKEN_ID_BYTES_MAX).contains(&wire.uid.0.len()) {
         return Err(BadCommand::new(format!(
-            "\"uid\" is the token's jti, of 1 to {TOKEN_ID_BYTES_MAX} bytes"
+            "\"uid\" must be the token's jti, of 1 to {TOKEN_ID_BYTES_MAX} bytes"
         )));
     }
     Ok(Ban::Token {

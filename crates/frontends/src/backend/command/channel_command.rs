@@ -180,7 +180,7 @@ fn check_count<T>(commands: Vec<T>) -> Result<Vec<T>, BadCommand> {
     match commands.len() <= COMMANDS_MAX {
         true => Ok(commands),
         false => Err(BadCommand::new(format!(
-            "a batch has at most {COMMANDS_MAX} commands"
+            "a batch may have at most {COMMANDS_MAX} commands"
         ))),
     }
 }

@@ -51,7 +51,7 @@ pub fn parse_connections(bytes: &[u8]) -> Result<ConnectionsQuery<'_>, BadComman
     let of = match (user, wire.channel) {
         (Some(user), None) => ConnectionsOf::User(user),
         (None, Some(channel)) => ConnectionsOf::Channel(channel),
-        _ => return bad("this call takes \"user\" or \"channel\""),
+        _ => return bad("this call requires \"user\" or \"channel\""),
     };
     Ok(ConnectionsQuery {
         of,

@@ -144,7 +144,7 @@ pub fn parse_disconnect(bytes: &[u8]) -> Result<AddressedCommand<'_>, BadCommand
     let whitelist = wire.whitelist.unwrap_or_default();
     if whitelist.len() > EXCEPT_MAX {
         return Err(BadCommand::new(format!(
-            "\"whitelist\" has at most {EXCEPT_MAX} names"
+            "\"whitelist\" may have at most {EXCEPT_MAX} names"
         )));
     }
     let (code, reason) = CloseCode::Disconnected.parts();
@@ -298,7 +298,7 @@ mod tests {
         };
         assert_eq!(command.command.action, expected);
         assert!(command.command.applies_to("c1") && !command.command.applies_to("c2"));
-        // As sent by gocent.
+        // In the form that gocent sends.
         let text = br#"{"user":"ann","Disconnect":{"reason":"out","reconnect":true},"ClientWhitelist":null,"client":""}"#;
         let all = parse_disconnect(text).expect("good");
         assert!(all.command.applies_to_all());

@@ -29,7 +29,7 @@ pub fn bind_undecided(process: &dyn Process, user: &str, instruction: &UserComma
     match client {
         _ if !is_end => {}
         Some(client) => process.disconnect_client(user, client),
-        // Only sessions that are open have an id.
+        // Only open sessions have an id.
         None if instruction.session.is_some() => {}
         None => process.disconnect_user(user, &instruction.except),
     }

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_proxies_stand_in_a_row() {
+    fn the_number_of_proxies_is_limited() {
         for (hops, expected) in [(HOPS_MAX - 1, "192.0.2.7"), (HOPS_MAX, "10.0.0.2")] {
             let line = format!(
                 "X-Forwarded-For: 192.0.2.7{}\r\n",

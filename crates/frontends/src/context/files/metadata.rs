@@ -7,9 +7,9 @@ use super::ContentCoding;
 /// Metadata of one version of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileMetadata {
-    /// Its length in bytes.
+    /// The length of the file in bytes.
     pub len_bytes: u64,
-    /// Its media type by extension, with `charset=utf-8` for text.
+    /// The media type by extension, with `charset=utf-8` for text.
     pub content_type: Box<str>,
     /// The entity tag, quoted.
     pub etag: Box<str>,

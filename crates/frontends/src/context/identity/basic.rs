@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn only_this_scheme_is_read_in_whatever_letters() {
+    fn only_the_basic_scheme_is_accepted_in_any_case() {
         let from = |line: &str| {
             let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{line}\r\n");
             let head = veche_proto::http::parse_head(text.as_bytes(), &Default::default());

@@ -13,7 +13,7 @@ pub struct VerifiedUser {
     pub user: String,
     /// Expiry in seconds since 1970; `None`: valid as long as the connection.
     pub until_s: Option<u64>,
-    /// The [`endings`](crate::Process::endings) when authentication began.
+    /// The [`disconnect_count`](crate::Process::disconnect_count) when authentication began.
     pub disconnects_seen: u64,
 }
 
@@ -56,34 +56,34 @@ pub enum AuthError {
     #[error("this user is blocked")]
     Blocked,
     /// The user was disconnected during authentication.
-    #[error("this user was disconnected meanwhile")]
+    #[error("this user was disconnected during the handshake")]
     Disconnected,
     /// The identity from the back end has expired.
-    #[error("what the back end says of this client is over")]
+    #[error("the authorization of this client has expired")]
     Expired,
     /// A channel token of Centrifugo's protocol, which can't open a connection.
-    #[error("the token is refused: it is for a channel")]
+    #[error("the token is refused: it is a subscription token")]
     ChannelToken,
     /// No keys to verify a token.
-    #[error("no token can be checked at the moment")]
+    #[error("tokens can't be verified at the moment")]
     KeysUnavailable,
     /// The back end rejected the client: 401.
-    #[error("the back end does not know who connects")]
+    #[error("the back end rejected the credentials")]
     RejectedByHook,
     /// The back end denied access: 403.
-    #[error("the back end does not let this client in")]
+    #[error("the back end refused this client")]
     ForbiddenByHook,
     /// The back end gave no valid answer, or its hook is paused.
-    #[error("the back end can't be asked who connects")]
+    #[error("the identity hook is unavailable")]
     HookUnavailable,
     /// No name and password.
-    #[error("no name and password")]
+    #[error("a user name and a password are required")]
     NoCredentials,
     /// Malformed credentials by RFC 7617, or too long.
-    #[error("name and password can't be read")]
+    #[error("the credentials are malformed")]
     MalformedCredentials,
     /// Wrong credentials or an invalid account, without distinction for the client.
-    #[error("name or password is wrong")]
+    #[error("wrong user name or password")]
     WrongCredentials,
     /// The password verifier is unavailable.
     #[error("passwords can't be checked at the moment")]

@@ -59,7 +59,7 @@ fn each_reason_has_its_status_and_says_whether_another_try_may_do() {
 }
 
 #[test]
-fn what_is_asked_for_with_401_is_what_the_route_wants() {
+fn the_401_challenge_matches_the_route() {
     let basic = Identity::Basic(Arc::new(Asleep));
     let query = Identity::Query("user".into());
     let password = Some("Basic realm=\"veche\", charset=\"UTF-8\"");
@@ -89,7 +89,7 @@ fn what_is_asked_for_with_401_is_what_the_route_wants() {
 }
 
 #[test]
-fn a_term_is_over_at_its_end_and_told_in_whole_seconds() {
+fn an_expiry_is_reported_in_whole_seconds() {
     let now = |wall_ms| Now {
         mono_ms: 7,
         wall_ms,

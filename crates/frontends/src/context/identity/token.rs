@@ -30,7 +30,7 @@ pub struct TokenAuth {
     pub connections: TokenVerifier,
     /// Verifies subscription tokens; `None`: like those of connections.
     pub subscriptions: Option<TokenVerifier>,
-    /// Which clients may be anonymous.
+    /// The clients that may be anonymous.
     pub anonymous: Anonymous,
 }
 
@@ -51,7 +51,7 @@ pub enum Anonymous {
     None,
     /// Clients with a token without a user.
     Token,
-    /// Also clients without a token.
+    /// All clients may be anonymous, also those without a token.
     All,
 }
 
@@ -76,7 +76,7 @@ pub trait KeyProvider: Send + Sync + fmt::Debug {
     fn keys(&self) -> Option<Arc<Keys>>;
 
     /// Requests newer keys than those `seen`, for a token signed with an unknown key. Returns whether there are newer
-    /// ones or a fetch is in progress: then [`IdentityResult::Keys`](super::IdentityResult::Keys) follows once.
+    /// ones or a fetch is in progress: then [`IdentityResult::KeysFetched`](super::IdentityResult::KeysFetched) follows once.
     fn fetch(
         &self,
         id: ConnectionId,
@@ -247,7 +247,7 @@ impl TokenVerifier {
     /// Verifies a token with these keys and returns its claims; the token may have no user.
     ///
     /// # Errors
-    /// It is invalid or revoked, or there are no keys.
+    /// The token is invalid or revoked, or there are no keys.
     pub(crate) fn judge(
         &self,
         keys: Option<&Keys>,

@@ -17,19 +17,19 @@ struct Added {
 /// Why a route can't add a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
-    /// Its name or value is invalid.
+    /// The header's name or value is invalid.
     #[error(transparent)]
     Invalid(#[from] InvalidHeader),
     /// The value of the header is empty.
     #[error("the value is empty")]
     Empty,
-    /// It belongs to the connection or to message framing.
+    /// The header belongs to the connection or to message framing.
     #[error("the server sets this header itself: it describes the connection, not the response")]
     Connection,
-    /// It differs between responses.
+    /// The header differs between responses.
     #[error("the server or the script sets this header on each response: it describes the body")]
     Content,
-    /// It applies to some responses only.
+    /// The header applies to some responses only.
     #[error("the server or the script sets this header on the responses that need it")]
     Single,
 }

@@ -294,7 +294,7 @@ fn the_date_is_written_when_the_second_changes() {
 }
 
 #[test]
-fn a_server_that_goes_says_how() {
+fn a_shutdown_states_its_reason() {
     let mut shared = shared(Arc::new(Bare), 0);
     assert!(!shared.is_draining());
     assert_eq!(
@@ -399,7 +399,7 @@ fn another_configuration_is_in_force_at_once() {
 }
 
 #[test]
-fn what_waits_is_told_by_name_until_it_does_not() {
+fn waiting_connections_are_reported_once() {
     let mut shared = shared(Arc::new(Bare), 0);
     assert_eq!(shared.waiting_counts().count(), 0);
     let session = |index| ConnectionId {

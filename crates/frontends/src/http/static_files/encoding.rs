@@ -1,4 +1,4 @@
-//! Content codings of precompressed files, and their negotiation by `Accept-ContentCoding` (RFC 9110 section 12.5.3).
+//! Content codings of precompressed files, and their negotiation by `Accept-Encoding` (RFC 9110 section 12.5.3).
 
 use std::cmp::Reverse;
 
@@ -15,7 +15,7 @@ pub(super) struct AcceptedCodings {
 }
 
 impl AcceptedCodings {
-    /// Evaluates `Accept-ContentCoding`. For equal weights the order of `offered` decides.
+    /// Evaluates `Accept-Encoding`. For equal weights the order of `offered` decides.
     pub(super) fn of(head: &Head<'_>, offered: &[ContentCoding]) -> Self {
         Weights::read(head.header_all("accept-encoding")).accepted(offered)
     }
@@ -154,7 +154,7 @@ mod tests {
             (&["identity;q=0"], &[], false),
             (&["identity;q=0, gzip"], &[Gzip], false),
             (&["identity;q=0", "br;q=0.1"], &[Brotli], false),
-            // As browsers request parts of a video.
+            // Requests like those of browsers for parts of a video.
             (&["identity;q=1, *;q=0"], &[], true),
             (&["*"], &[Brotli, Gzip], true),
             (&["*;q=0"], &[], false),

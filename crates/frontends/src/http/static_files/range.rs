@@ -30,7 +30,7 @@ pub(super) fn choose(head: &Head<'_>, file: &FileMetadata) -> RangeChoice {
     parse(range, file.len_bytes).unwrap_or(RangeChoice::Whole)
 }
 
-/// Returns `None` unless it is one range of bytes.
+/// Returns `None` unless the header is a single range of bytes.
 fn parse(range: &str, len_bytes: u64) -> Option<RangeChoice> {
     let unit_end = range.find('=')?;
     let (unit, spec) = (

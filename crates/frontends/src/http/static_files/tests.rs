@@ -139,7 +139,7 @@ fn get_of(
     if answer.has_file()
         && let Some(error) = error
     {
-        let expected = "its variant in br: permission denied";
+        let expected = "its br variant: permission denied";
         assert_eq!(error.to_string(), expected, "{target}");
     }
     let mut out = Vec::new();
@@ -499,7 +499,7 @@ fn a_client_that_accepts_nothing_that_is_there() {
 
 #[test]
 fn each_representation_has_a_tag_of_its_own() {
-    // As for a file that does not shrink, beside a variant with the same time.
+    // The same applies to a file that does not shrink, beside a variant with the same time.
     let of = || FileMetadata::of_file("a.css", 7, MODIFIED_UNIX_S, 5);
     let tags = [
         of().etag,

@@ -71,7 +71,7 @@ impl DialingStage {
         input: &[u8],
         shared: &mut Context,
     ) -> StageStep<DialedSession> {
-        // Its last bytes may be the beginning of the empty line.
+        // The last three bytes may be the beginning of the empty line.
         let from = self.scanned.saturating_sub(3);
         let has_end = memchr::memmem::find(&input[from..], b"\r\n\r\n").is_some();
         self.scanned = input.len();
@@ -109,7 +109,7 @@ impl DialingStage {
         }
     }
 
-    /// Handles the 101; returns `None` if the connection is no longer wanted.
+    /// Handles the 101 response; returns `None` if the connection is no longer needed.
     fn open(
         &mut self,
         id: ConnectionId,

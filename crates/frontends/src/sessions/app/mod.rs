@@ -33,7 +33,7 @@ pub(crate) struct AppSession {
     /// An outbound connection. It is read even while the server does not read, since both ends would otherwise wait for
     /// each other. Output to it is limited at the sender.
     is_client: bool,
-    /// The queued messages; `None` if there are none.
+    /// The queued messages; `None` if the queue is empty.
     queued: Option<Box<QueuedMessages>>,
 }
 
@@ -241,7 +241,7 @@ impl Session for AppSession {
     ) -> Flow {
         match &instruction.action {
             UserAction::Subscribe(wanted) => {
-                // Applications have tickets of their own, and this is none of them.
+                // Applications have separate tickets, and this is not one of them.
                 cx.shared
                     .subscribe_by_backend(cx.id, wanted, Ticket(u32::MAX));
             }

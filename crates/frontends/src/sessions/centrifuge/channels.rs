@@ -1,5 +1,5 @@
-//! What a client may do in a channel by itself, by the options of the namespace and the users that its name admits
-//! ([`Audience`]).
+//! The permissions of clients in a channel, determined by the options of the namespace and the users that its name
+//! admits ([`Audience`]).
 
 use veche_centrifuge::ErrorCode;
 use veche_hub::{
@@ -7,7 +7,7 @@ use veche_hub::{
     SubscribeAccess,
 };
 
-/// What a permission additionally requires.
+/// An additional requirement of a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Permission {
     Granted,
@@ -119,10 +119,10 @@ mod tests {
     }
 
     #[test]
-    fn names_say_who_may_subscribe() {
+    fn channel_names_determine_subscribe_permission() {
         use Permission::{Granted, WithToken};
         const NO: Result<Permission, ErrorCode> = Err(ErrorCode::PermissionDenied);
-        // With "client", with "token".
+        // Subscribes as a client, and with a token.
         for (name, user, client, token) in [
             ("news", "", Ok(Granted), Ok(WithToken)),
             ("chat:1", "ann", Ok(Granted), Ok(WithToken)),
@@ -164,7 +164,7 @@ mod tests {
 
     /// The guide's table of permissions, row by row: with each option, not subscribed and subscribed.
     #[test]
-    fn names_and_options_say_who_may_publish() {
+    fn names_and_options_determine_publish_permission() {
         use Permission::{Granted, WithHook};
         const OPTIONS: [PublishAccess; 4] = [
             PublishAccess::Disabled,

@@ -56,7 +56,7 @@ impl ConnectionClaims {
     /// A claim has a wrong type or is unsupported.
     pub(super) fn read(claims: &Claims, namespaces: &Namespaces) -> Result<Self, TokenError> {
         if has(claims, "caps") {
-            // They restrict a connection, so it must not be accepted without them.
+            // Capabilities restrict a connection, so it must not be accepted without them.
             return Err(TokenError::Claim("caps: capabilities are not supported"));
         }
         Ok(Self {
@@ -182,7 +182,7 @@ fn one(
     options: &NamespaceOptions,
 ) -> Result<ChannelClaim, TokenError> {
     if has(claims, "allow") {
-        // They restrict the subscription.
+        // Capabilities restrict the subscription.
         return Err(TokenError::Claim("allow: capabilities are not supported"));
     }
     Ok(ChannelClaim {
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_name_channels_with_what_is_said_of_them() {
+    fn claims_name_channels_and_their_options() {
         let said = connection(json!({
             "info": {"name": "Ann"},
             "meta": {"tier": 1},
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_of_wrong_types_and_what_is_not_there_refuse_the_token() {
+    fn invalid_and_missing_claims_reject_the_token() {
         for wrong in [
             json!({"caps": []}),
             json!({"b64info": 7}),

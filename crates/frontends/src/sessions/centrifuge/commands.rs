@@ -237,7 +237,7 @@ impl Centrifuge {
             since: since.map(|since| writing::since(&since.epoch, since.offset)),
             limit: usize::try_from(request.limit).unwrap_or(usize::MAX),
             is_reverse: request.reverse,
-            // It is written as the client reads.
+            // The reply is written as the client reads.
             bytes_max: usize::MAX,
         };
         self.query_channel(

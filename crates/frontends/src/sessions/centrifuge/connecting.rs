@@ -153,7 +153,7 @@ impl Centrifuge {
         if let Some(deciders) = cx.route().hook_targets.as_deref() {
             let own = self.hooks.headers;
             self.update_caller(|asker| {
-                // Not those of a previous, refused command.
+                // Headers of a previous, refused command are removed.
                 asker.headers.truncate(own);
                 asker.name = request.name.as_ref().into();
                 asker.version = request.version.as_ref().into();
@@ -511,7 +511,7 @@ impl Centrifuge {
             .collect();
         let (interval_ms, _) = ping_times_ms(cx.shared);
         let now = cx.shared.now;
-        // The client is not told of an expiry that a hook handles.
+        // The client does not learn of an expiry that a hook handles.
         let is_renewed = cx.route().hook_target(HookKind::Refresh).is_some();
         let lease = cx.lease.as_deref();
         let lease = lease.filter(|lease| !is_renewed && !lease.is_final);
@@ -563,7 +563,7 @@ impl Centrifuge {
             Err(denied) => {
                 denied.note(cx.id, cx.shared);
                 return CommandStatus::Close(match denied {
-                    // A client that reconnects with it is asked for a new one.
+                    // A client that reconnects with the token is asked for a new one.
                     TokenDenied::Expired | TokenDenied::Revoked => DisconnectCode::Expired,
                     _ => DisconnectCode::InvalidToken,
                 });

@@ -41,7 +41,7 @@ impl Centrifuge {
         }
     }
 
-    /// Reports the outcome of a command whose answer was deferred.
+    /// Reports the outcome of a command whose reply was deferred.
     pub(super) fn log_deferred_outcome(
         &self,
         waiting: &WatchedCommand,
@@ -72,7 +72,7 @@ impl Centrifuge {
             (CommandStatus::Yes | CommandStatus::Waits(PendingTicket::Publish { .. }), None) => {
                 (0, "".into())
             }
-            // It is still pending.
+            // The command is still pending.
             _ => return,
         };
         let (user, client) = self.log_names();

@@ -52,7 +52,7 @@ impl ReplyFrame {
                 self.push(&Push { channel: "", body });
             }
             Outcome::Error(error) => self.end = Some(end_of(error.code, error.is_temporary)),
-            _ => debug_assert!(false, "it has asked for nothing else"),
+            _ => debug_assert!(false, "it has no other pending request"),
         }
     }
 
@@ -102,7 +102,7 @@ impl ReplyFrame {
     }
 
     pub(super) fn into_bytes(self) -> Vec<u8> {
-        debug_assert!(self.bytes.is_empty(), "what was not sent is lost");
+        debug_assert!(self.bytes.is_empty(), "unsent data is lost");
         self.bytes
     }
 }
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_may_come_back_after_an_error_is_told_so() {
+    fn errors_say_whether_to_reconnect() {
         for (code, is_temporary, expected) in [
             (100, true, 3004),
             (101, false, 3500),

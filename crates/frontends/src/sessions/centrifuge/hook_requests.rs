@@ -150,7 +150,7 @@ impl Centrifuge {
         frame: &mut ReplyFrame,
         cx: &mut SessionContext<'_>,
     ) -> Result<Option<Box<HookGrant>>, CommandStatus> {
-        // Also if the hook was removed: its decision still counts.
+        // The decision counts even if the hook was removed.
         let Some(verdict) = self.hooks.decision.take() else {
             let decider = cx
                 .route()
@@ -297,7 +297,7 @@ impl Centrifuge {
         }
     }
 
-    /// Handles a decision; returns what happens next if something waited for it.
+    /// Handles a decision; returns the next step if a command waited for it.
     pub(crate) fn handle_hook_decision(
         &mut self,
         question: HookRequestId,

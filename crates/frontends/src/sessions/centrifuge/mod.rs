@@ -107,7 +107,7 @@ pub(crate) struct Centrifuge {
     is_counted: bool,
     /// Commands that arrived in other requests, in order.
     relays: RelayQueue,
-    /// What the next command waits for.
+    /// The ticket that the next command waits for.
     waiting: Option<PendingTicket>,
     /// The last reply while it is being written; no other message precedes its end.
     answering: Option<Box<UnfinishedReply>>,
@@ -123,17 +123,17 @@ pub(crate) struct Centrifuge {
     address: Option<Box<EmulationAddress>>,
     /// Name and version that the client sent.
     kind: [Box<str>; 2],
-    /// The client is one-way.
+    /// The state of a one-way client; `None` for other clients.
     one_way: Option<OneWayState>,
     /// The handshake's claims, until the client has connected.
     claims: Option<Box<Map<String, Value>>>,
-    /// The [`endings`](crate::Process::endings) when authentication began.
+    /// The [`disconnect_count`](crate::Process::disconnect_count) when authentication began.
     disconnects_seen: Option<u64>,
     /// The deadline may have become earlier.
     deadline_changed: bool,
     /// Start of the session; after the connect reply, time of the last ping.
     pinged_ms: u64,
-    /// Nothing was received since the last ping.
+    /// Whether a ping was sent and no data was received since.
     is_pinged: bool,
 }
 
@@ -146,7 +146,7 @@ enum State {
     Refused(DisconnectCode),
 }
 
-/// What a command waits for: an answer of a home by command, keys, or a decision.
+/// The event that a command waits for: an acknowledgement of a home, keys, or a decision.
 enum PendingTicket {
     Connect(Box<PendingConnect>),
     Subscribe(Box<RequestedSubscription>),
@@ -165,11 +165,11 @@ enum PendingTicket {
 /// The status of one command.
 enum CommandStatus {
     Yes,
-    /// It waits for something.
+    /// The command waits for this ticket.
     Waits(PendingTicket),
     /// Its reply is written in slices, after earlier ones.
     Answers(Box<UnfinishedReply>),
-    /// It was not executed and has to be retried.
+    /// The command was not executed and has to be retried.
     Not(WaitReason),
     Close(DisconnectCode),
     /// The session has to be closed with a code and reason other than the server's.
@@ -254,7 +254,7 @@ impl Centrifuge {
     pub(crate) fn begin_emulation(&mut self, address: EmulationAddress, commands: &[u8]) {
         self.address = Some(Box::new(address));
         self.message = commands.to_vec();
-        // Also for an empty message.
+        // An empty message needs a buffer too.
         self.message.reserve(1);
     }
 
@@ -298,14 +298,17 @@ impl Centrifuge {
     ) {
         let mut frame = ReplyFrame::new(self.dialect(), Vec::new());
         let body = PushBody::Disconnect(Disconnect { code, reason });
-        // It contains no data that could be binary.
+        // The frame contains no data that could be binary.
         frame.push(&Push { channel: "", body });
         frame.send(id, &mut shared.requests.outboxes);
     }
 
     /// Handles a complete message; `bytes` are returned to the outboxes.
     pub(crate) fn message(&mut self, bytes: Vec<u8>, cx: &mut SessionContext<'_>) -> Flow {
-        debug_assert!(self.waiting.is_none(), "what comes meanwhile is not read");
+        debug_assert!(
+            self.waiting.is_none(),
+            "no input is processed while a command waits"
+        );
         self.is_pinged = false;
         self.message = bytes;
         (self.taken, self.commands) = (0, 0);
@@ -616,7 +619,7 @@ impl Centrifuge {
         ping_ms.min(self.subscriptions.deadline_ms(shared.now, awaited))
     }
 
-    /// Returns the deadline while input is paused, when silence of the client means nothing.
+    /// Returns the deadline while input is paused, when a silent client is not taken for dead.
     pub(crate) fn blocked_deadline_ms(&self, now: Now) -> u64 {
         match self.state {
             State::Fresh | State::Refused(_) => self.pinged_ms + STALE_MS,

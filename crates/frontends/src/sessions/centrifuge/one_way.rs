@@ -38,7 +38,7 @@ impl Centrifuge {
     pub(crate) fn begin_listening(&mut self, connect: &[u8], since: Option<Arc<[Since]>>) {
         self.one_way = Some(OneWayState { since });
         self.message = connect.to_vec();
-        // Also for an empty message.
+        // An empty message needs a buffer too.
         self.message.reserve(1);
     }
 
@@ -131,7 +131,7 @@ impl Centrifuge {
                 });
             }
             if all.len() > cx.shared.config.limits.channels_per_client {
-                // One above the limit is enough to be refused.
+                // One command above the limit is enough for the refusal.
                 return;
             }
         }

@@ -105,7 +105,7 @@ impl OpenSession for Box<Centrifuge> {
         true
     }
 
-    /// By the connect command.
+    /// The connect command may still authenticate the client.
     fn may_authenticate_later(&self) -> bool {
         true
     }
@@ -120,7 +120,7 @@ impl OpenSession for Box<Centrifuge> {
         [PROTOBUF, JSON].into_iter().find(|known| offers(known))
     }
 
-    /// It is subscribed by the connect command, after the handshake.
+    /// The connect command subscribes the client, after the handshake.
     fn set_identity(&mut self, client: SessionIdentity<'_, '_>) -> bool {
         self.set_user(client.user);
         self.set_source(client.claims, client.disconnects_seen);

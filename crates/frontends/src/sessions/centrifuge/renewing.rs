@@ -30,7 +30,7 @@ enum RenewalOutcome {
 }
 
 impl Centrifuge {
-    /// Returns whether a hook has to be asked when the connection expires, and is not being asked yet.
+    /// Returns whether a hook has to be called when the connection expires, and no call is pending yet.
     pub(crate) fn renews_by_hook(&self, route: &Route) -> bool {
         self.state == State::Connected
             && self.hooks.refresh.is_none()
@@ -86,7 +86,7 @@ impl Centrifuge {
                     None
                 }
                 RenewalOutcome::Later => {
-                    // It may have been extended in the meantime.
+                    // The token may have been extended in the meantime.
                     let lease = cx.lease.as_deref();
                     if let Some(until_ms) = lease.and_then(|lease| lease.validity.until_ms) {
                         self.prolong(Some(until_ms.max(now_ms + AGAIN_MS)), cx);

@@ -494,7 +494,7 @@ impl Centrifuge {
         match self.subscriptions.find(channel) {
             Some(one) if one.is_by_server => return refuse(id, ErrorCode::PermissionDenied, frame),
             Some(_) => self.leave(channel, cx),
-            // It requested not to be subscribed then.
+            // The client requested not to be subscribed in that case.
             None => {}
         }
         frame.reply(id, Outcome::Unsubscribe);
@@ -544,7 +544,7 @@ impl Centrifuge {
             Err(denied) => {
                 denied.note(cx.id, cx.shared);
                 let code = match denied {
-                    // Not TokenExpired, which makes SDKs give up; after an expiry they subscribe again.
+                    // The code is not TokenExpired, which makes SDKs give up; after an expiry they subscribe again.
                     TokenDenied::Expired => ErrorCode::Expired,
                     denied => denied.subscribe_error(),
                 };

@@ -29,7 +29,7 @@ pub(super) enum TokenDenied {
     Revoked,
     /// The token is invalid.
     Bad(AuthError),
-    /// The token is for something else.
+    /// The token has another purpose.
     NotFor(&'static str),
     /// The token can't be verified, through no fault of the client.
     NoKeys,
@@ -42,7 +42,7 @@ impl fmt::Display for TokenDenied {
         match self {
             Self::Later | Self::NoKeys => AuthError::KeysUnavailable.fmt(f),
             Self::Expired => AuthError::InvalidToken(TokenError::Expired).fmt(f),
-            Self::Revoked => f.write_str("the token is refused: its expire_at is over"),
+            Self::Revoked => f.write_str("the token is refused: its expire_at has passed"),
             Self::Bad(unknown) => unknown.fmt(f),
             Self::NotFor(what) => write!(f, "the token is refused: {what}"),
             Self::Unused => f.write_str("tokens are not used on this route"),
@@ -163,7 +163,7 @@ impl TokenCheck<'_> {
         let verifier = self.tokens()?.subscription_verifier();
         let (claimed, term) = self.claimed(verifier, token, shared)?;
         if claimed.all.get("channel").and_then(Value::as_str) != Some(place.channel) {
-            return Err(TokenDenied::NotFor("it is not for this channel"));
+            return Err(TokenDenied::NotFor("it is for another channel"));
         }
         if claimed.user.as_deref().unwrap_or_default() != place.user {
             return Err(TokenDenied::NotFor("it belongs to another user"));

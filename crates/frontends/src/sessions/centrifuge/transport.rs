@@ -65,7 +65,7 @@ impl CentrifugeTransport {
         self.methods().split(", ").any(|one| one == method)
     }
 
-    /// Returns whether its clients are one-way.
+    /// Returns whether the transport's clients are one-way.
     pub(crate) fn is_one_way(self) -> bool {
         matches!(
             self,
@@ -83,7 +83,7 @@ impl CentrifugeTransport {
 const RELAYED_BYTES_MAX: usize = 256 << 10;
 const RELAY_BYTES: usize = 64;
 
-/// Relays of one client that wait for earlier commands. Each is treated as a message of its own.
+/// Relays of one client that wait for earlier commands. Each is processed like a message.
 #[derive(Debug, Default)]
 pub(super) struct RelayQueue {
     all: VecDeque<Vec<u8>>,
@@ -189,7 +189,7 @@ mod tests {
         while relays.next().is_some() {}
         assert!(!relays.keep(&vec![b'x'; RELAYED_BYTES_MAX - RELAY_BYTES + 1]));
         assert!(relays.keep(&vec![b'x'; RELAYED_BYTES_MAX - RELAY_BYTES]));
-        // An empty one is recognised as well.
+        // An empty relay is recognised as well.
         let mut relays = RelayQueue::default();
         assert!(relays.keep(b""));
         assert!(

@@ -26,7 +26,7 @@ pub(super) const GIVEN: u32 = 1 << 31;
 /// Maximum number of deferred commands; a client with more has to reconnect.
 const DEFERRED_MAX: usize = 64;
 
-/// Subscriptions by back ends whose homes have not answered.
+/// Subscriptions by back ends whose homes have not replied.
 #[derive(Default)]
 pub(super) struct ServerSubscriptions {
     open: Vec<(Ticket, Arc<UserCommand>)>,

@@ -18,7 +18,7 @@ pub(super) fn payload(data: PublicationData<'_>) -> PayloadRef<'_> {
     let (kind, bytes) = match data {
         PublicationData::Json(json) => (PayloadKind::Json, json.as_bytes()),
         PublicationData::Text(text) => (PayloadKind::Text, text.as_bytes()),
-        // Protobuf does not tell the kind of its bytes.
+        // Protobuf does not distinguish kinds of bytes.
         PublicationData::Binary(bytes) => match PublicationData::of_bytes(bytes) {
             PublicationData::Json(json) => (PayloadKind::Json, json.as_bytes()),
             _ => (PayloadKind::Binary, bytes),
@@ -34,7 +34,7 @@ pub(super) const COMPARED_BYTES_MAX: usize = 64 << 10;
 pub(super) struct PublicationBuffer<'a> {
     all: Vec<&'a Publication>,
     tags: Vec<Vec<(&'a str, &'a str)>>,
-    /// Of publications with a form of their own in this encoding.
+    /// The encoded forms of publications that differ in this encoding.
     quoted: Vec<Option<String>>,
     /// With deltas: those from each publication to the next, if shorter.
     patches: Option<Vec<Option<Vec<u8>>>>,
@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_missed_is_told_up_to_a_limit_of_bytes_and_else_not_at_all() {
+    fn recovered_publications_are_sent_within_a_byte_limit_or_not_at_all() {
         let publication = |length: usize| Publication {
             payload: Payload {
                 kind: PayloadKind::Json,

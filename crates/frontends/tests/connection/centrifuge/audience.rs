@@ -11,7 +11,7 @@ use crate::world::{INTERNAL, PUBLIC, PUSH, Peer, World};
 #[derive(Clone, Debug)]
 struct Made {
     name: String,
-    /// Its name in a namespace that grants everything.
+    /// A private channel in a namespace that grants every permission.
     is_private: bool,
     owner: Option<&'static str>,
     named: Option<Vec<&'static str>>,
@@ -144,7 +144,7 @@ proptest! {
         let code = refused(&mut world, peer, &subscribe);
         prop_assert_eq!(code, (expected != Expected::Any).then_some(103), "subscribe");
 
-        // With the request of a one-way client.
+        // By the request of a one-way client.
         peer = world.open(0, "/centrifuge/all/uni_websocket");
         if user.is_empty() {
             let reply = ask(&mut world, peer, &json!({ "subs": { name: {} } }).to_string());
@@ -152,7 +152,7 @@ proptest! {
             prop_assert_eq!(has, expected == Expected::Any, "one way");
         }
 
-        // With a token for the channel, and with one for the connection that names it.
+        // By a token for the channel, and by one for the connection that names it.
         if !user.is_empty() {
             let good = of_connection(&world, user, &[]);
             peer = connect(&mut world, 0, "/centrifuge/jwt", &good).0;
@@ -178,7 +178,7 @@ proptest! {
 }
 
 #[test]
-fn nobody_is_given_another_users_own_channel() {
+fn personal_channels_of_other_users_are_not_granted() {
     let mut world = super::world(1);
     for (channel, is_good) in [("#ann", true), ("#bob", false), ("open:1#bob", true)] {
         let naming = of_connection(&world, "ann", &[("channels", json!([channel]))]);
@@ -191,7 +191,7 @@ fn nobody_is_given_another_users_own_channel() {
             assert_eq!(heard.closed.map(|(code, _)| code), Some(3500));
         }
     }
-    // So what is done to bob is done to bob.
+    // Commands for bob affect only bob.
     let caller = world.connect(0, INTERNAL);
     let answer = world.ask(
         caller,

@@ -197,7 +197,7 @@ fn a_subscription_that_is_granted_after_its_end_is_refused() {
         for (ended, is_bound) in [("asked:1", true), ("asked:2", false), ("asked:1", true)] {
             assert_eq!(ask(&mut world, peer, subscribe), Heard::default());
             let question = question(&mut world, 1);
-            // It is answered while the decision is pending, since the hook itself may be the caller.
+            // The call is answered while the decision is pending, since the hook itself may be the caller.
             let one = json!({ "user": "ann", "channel": ended });
             assert_eq!(
                 call(&mut world, "unsubscribe", &one),
@@ -391,7 +391,7 @@ fn a_call_about_one_client_binds_the_decision_that_lets_it_in() {
     }
 }
 
-/// Returns a channel that clients may subscribe to, whose home is that worker.
+/// Returns a channel that clients may subscribe to, with its home on that worker.
 fn channel_at(world: &World, worker: usize) -> String {
     (0..)
         .map(|n| format!("open:{n}"))
@@ -419,7 +419,7 @@ fn closing_a_session_ends_whatever_its_command_waits_for() {
         let (peer, _) = connect(&mut world, 0, &target, &json!({}));
         let channel = channel_at(&world, 1);
         let subscribe = json!({ "id": 2, "subscribe": { "channel": channel } });
-        // Its home takes no turns.
+        // The channel's home runs no turns.
         world.send(peer, &text(&subscribe.to_string()));
         assert_eq!(world.blocked(peer), Some(WaitReason::Answer));
         let mut wanted = body.clone();
@@ -433,7 +433,7 @@ fn closing_a_session_ends_whatever_its_command_waits_for() {
         let heard = super::heard(&world.take(peer));
         let (code, _) = heard.closed.expect("it is closed");
         assert_eq!(world.blocked(peer), None, "{body}");
-        // Its index is reused immediately.
+        // The index is reused immediately.
         let next = world.connect(0, PUBLIC);
         world.send(next, handshake(&target, "").as_bytes());
         while world.turn(0) {}

@@ -62,7 +62,7 @@ fn expire_at_says_how_long_a_connection_lasts_and_exp_only_how_long_its_token_ho
     );
     seconds_closed(&mut world, peer, 3005, 1 + 25);
 
-    // It may also be later than the token's expiry, or never.
+    // The expiry may also be later than the token's, or never.
     let at = in_seconds(&world, 5000);
     let (late, reply) = connected(&mut world, json!({ "expire_at": at }));
     assert_eq!(reply["ttl"], 5000);
@@ -187,7 +187,7 @@ fn an_override_hides_a_member_or_the_token_is_refused() {
         !heard.iter().any(|line| line.to_string().contains("ann")),
         "{heard:?}"
     );
-    // She gets join events without requesting them.
+    // The user gets join events without requesting them.
     let (eve, _) = connect(&mut world, 0, "/centrifuge/named?user=eve", &json!({}));
     ask(
         &mut world,
@@ -197,7 +197,7 @@ fn an_override_hides_a_member_or_the_token_is_refused() {
     let heard = take(&mut world, peer).lines;
     assert_eq!(heard[0]["push"]["join"]["info"]["user"], "eve", "{heard:?}");
     assert_eq!(presence(&mut world, bob, "chat:1"), 2);
-    // So it is where the connection's token names the channel.
+    // The same applies if the connection's token names the channel.
     let (_, reply) = connected(&mut world, json!({ "subs": { "chat:1": hidden } }));
     assert!(reply["subs"]["chat:1"].is_object(), "{reply}");
     assert_eq!(presence(&mut world, bob, "chat:1"), 2);
@@ -268,7 +268,7 @@ fn a_new_token_brings_its_info_and_other_channels_take_a_new_connection() {
 }
 
 #[test]
-fn meta_of_a_token_comes_back_with_what_is_asked() {
+fn meta_of_a_token_is_included_in_hook_requests() {
     let mut world = super::world(1);
     let token = anns(&world, json!({ "meta": { "tier": 1 } }));
     let target = "/centrifuge/asked-jwt";

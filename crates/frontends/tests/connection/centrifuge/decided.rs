@@ -202,7 +202,7 @@ fn refusals_reach_the_client_as_they_are() {
 }
 
 #[test]
-fn who_is_nobody_asks_three_times() {
+fn anonymous_clients_request_three_decisions() {
     let mut world = world();
     let peer = world.open(1, PATH);
     for (id, secret) in [(1, "a"), (2, "b"), (3, "c")] {
@@ -243,7 +243,7 @@ fn a_client_is_not_given_more_channels_than_it_can_have() {
 }
 
 #[test]
-fn who_has_said_who_he_is_stays_that() {
+fn an_identified_client_keeps_its_user() {
     let mut world = world();
     let peer = world.open(1, "/centrifuge/asked-named?user=ann");
     let grant = |user: &str| {
@@ -265,7 +265,7 @@ fn who_has_said_who_he_is_stays_that() {
     let (_, reply) = super::connect(&mut world, 1, "/centrifuge/asked-jwt", &connect);
     assert!(reply["subs"]["#eve"].is_object());
     assert!(world.questions(1).is_empty());
-    // Without one the hook is asked.
+    // Without a token the hook decides.
     let peer = world.open(1, "/centrifuge/asked-jwt");
     let (_, heard) = decide(&mut world, peer, CONNECT, grant("dan"));
     assert!(heard.lines[0]["connect"]["subs"]["#dan"].is_object());
@@ -329,7 +329,7 @@ fn commands_wait_in_their_order_and_others_do_not() {
 }
 
 #[test]
-fn who_leaves_meanwhile_leaves_nothing_behind() {
+fn a_client_that_leaves_during_a_hook_leaves_no_state() {
     let mut world = world();
     let (gone, closed) = (let_in(&mut world, "ann"), let_in(&mut world, "bob"));
     let rpc = r#"{"id":2,"rpc":{"method":"m"}}"#;
@@ -354,7 +354,7 @@ fn who_leaves_meanwhile_leaves_nothing_behind() {
 }
 
 #[test]
-fn who_waits_is_pinged_and_not_given_up() {
+fn a_waiting_client_is_pinged_and_kept() {
     let mut world = world();
     let peer = world.open(1, PATH);
     assert_eq!(ask(&mut world, peer, CONNECT), Heard::default());
@@ -506,7 +506,7 @@ fn until(world: &World, seconds: u64) -> HookDecision {
 }
 
 #[test]
-fn connections_stay_as_long_as_somebody_says() {
+fn connections_last_until_expiry_unless_refreshed() {
     let expired = granted(HookGrant {
         is_expired: true,
         ..HookGrant::default()
@@ -545,7 +545,7 @@ fn connections_stay_as_long_as_somebody_says() {
         let heard = take(&mut world, peer);
         assert_eq!(heard.closed.map(|(code, _)| code), Some(code));
     }
-    // Without any decision it ends after the time that a client has for its own token.
+    // Without a decision the connection ends after the time that a client has for its own token.
     let mut world = world();
     let peer = world.open(1, PATH);
     let verdict = until(&world, 10);
@@ -556,7 +556,7 @@ fn connections_stay_as_long_as_somebody_says() {
 }
 
 #[test]
-fn subscriptions_stay_as_long_as_somebody_says() {
+fn subscriptions_last_until_expiry_unless_refreshed() {
     let mut world = world();
     let peer = let_in(&mut world, "ann");
     let subscribe = r#"{"id":2,"subscribe":{"channel":"asked:1"}}"#;
@@ -584,7 +584,7 @@ fn subscriptions_stay_as_long_as_somebody_says() {
     let heard = take(&mut world, peer);
     let push = json!({"channel": "asked:1", "unsubscribe": {"code": 2501, "reason": "subscription expired"}});
     assert_eq!(heard.lines, [json!({ "push": push })]);
-    // It may subscribe again; a subscription that it left is not renewed.
+    // The client may subscribe again; a subscription that it left is not renewed.
     let verdict = until(&world, 5);
     decide(&mut world, peer, subscribe, verdict);
     let (_, questions) = pass(&mut world, peer, 6);
@@ -639,7 +639,7 @@ fn messages_without_a_reply_wait_in_their_order_too() {
 }
 
 #[test]
-fn who_is_gone_is_told_of_once_and_with_the_first_reason() {
+fn a_disconnect_is_reported_once_with_the_first_reason() {
     let mut world = world();
     // A client that has not connected is not reported.
     let path = "/centrifuge/asked-gone";
@@ -662,7 +662,7 @@ fn who_is_gone_is_told_of_once_and_with_the_first_reason() {
     let gone = question(&mut world, 1);
     assert_eq!((gone.kind, &*gone.user), (HookKind::Disconnect, "ann"));
     assert_eq!(gone.disconnect.map(|(code, _)| code), Some(1006));
-    // Its own close is followed by the transport's.
+    // The client's close is followed by the transport's.
     let peer = let_in(&mut world);
     let (_, heard) = decide(
         &mut world,
@@ -675,7 +675,7 @@ fn who_is_gone_is_told_of_once_and_with_the_first_reason() {
     world.settle();
     let gone = question(&mut world, 1);
     assert_eq!(gone.disconnect, Some((4501, "out".into())));
-    // Any decision comes too late.
+    // Any decision arrives too late.
     world.judge(1, &gone, disconnect(4000, "late"));
     world.settle();
     world.reset_all();

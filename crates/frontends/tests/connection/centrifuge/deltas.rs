@@ -166,7 +166,7 @@ fn deltas_are_for_channels_that_remember_and_clients_that_ask() {
 }
 
 #[test]
-fn what_is_between_two_that_are_kept_breaks_no_chain() {
+fn unstored_publications_do_not_break_the_delta_chain() {
     let mut world = world(2);
     let back_end = world.connect(0, PUSH);
     for channel in ["chat:1", "chat:2"] {
@@ -176,11 +176,11 @@ fn what_is_between_two_that_are_kept_breaks_no_chain() {
         for (number, (more, is_delta)) in [
             (&asks, false),
             (&asks, true),
-            // It does not request deltas, but its data are the next base.
+            // This subscriber does not request deltas, but its data are the next base.
             (&Value::Null, false),
             (&asks, true),
-            // It is not stored: the next one is no delta from it, nor from the previous one, which the client no longer
-            // has.
+            // The publication is not stored: the next one is neither a delta from it nor from the previous one, which
+            // the client no longer has.
             (&passes, false),
             (&asks, false),
             (&asks, true),
@@ -204,7 +204,7 @@ fn what_is_between_two_that_are_kept_breaks_no_chain() {
 }
 
 #[test]
-fn who_comes_back_gets_deltas_from_one_missed_to_the_next() {
+fn a_recovery_sends_deltas_between_missed_publications() {
     let mut world = world(3);
     let back_end = world.connect(0, PUSH);
     for (channel, offset) in [("chat:1", 1), ("chat:2", 2), ("chat:3", 3), ("chat:4", 4)] {

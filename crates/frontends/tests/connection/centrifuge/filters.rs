@@ -38,7 +38,7 @@ fn only(side: &str) -> Value {
 }
 
 #[test]
-fn others_are_not_told() {
+fn subscribers_receive_only_matching_publications() {
     let mut world = world(3);
     let back_end = world.connect(0, PUSH);
     for channel in ["chat:1", "chat:2", "chat:3"] {
@@ -86,7 +86,7 @@ fn others_are_not_told() {
 }
 
 #[test]
-fn what_was_missed_passes_the_filter_too() {
+fn recovered_publications_are_filtered_too() {
     let mut world = world(3);
     let back_end = world.connect(0, PUSH);
     for channel in ["chat:1", "chat:2", "chat:3"] {
@@ -140,10 +140,10 @@ fn where_the_latest_counts_it_is_the_latest_that_passes() {
             (only("buy"), None, true, &[(4, 4)]),
             (only("sell"), None, true, &[(3, 3)]),
             (only("none"), None, true, &[]),
-            // Of another epoch of the channel: earlier matches are unknown.
+            // A position of another epoch of the channel: earlier matches are unknown.
             (only("sell"), Some(99), true, &[(3, 3)]),
             (only("none"), Some(99), false, &[]),
-            // A client with a known position gets nothing twice, and misses nothing if nothing matches.
+            // A client with a known position receives no publication twice, and misses none if none matches.
             (only("sell"), Some(1), true, &[(3, 3)]),
             (only("sell"), Some(2), true, &[(3, 3)]),
             (only("sell"), Some(3), true, &[]),
@@ -194,7 +194,7 @@ fn filters_that_may_not_be_are_refused() {
 }
 
 #[test]
-fn a_filter_ends_with_its_subscription_and_hides_nobody() {
+fn a_filter_ends_with_its_subscription() {
     let mut world = world(1);
     let back_end = world.connect(0, PUSH);
     let (ann, _) = connect(&mut world, 0, "/centrifuge/named?user=ann", &json!({}));

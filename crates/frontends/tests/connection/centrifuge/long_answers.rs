@@ -283,10 +283,10 @@ fn publications_wait_behind_it_within_the_limit_of_an_outbox() {
         assert!(world.ask(back_end, &line).is_empty());
         assert_eq!(world.stats(0).slow_consumers.read(), 0);
     }
-    // The overhead of pushes displaces some of them.
+    // The overhead of pushes leaves room for fewer publications.
     (0..3).for_each(|_| drop(world.ask(back_end, &line)));
     assert_eq!(world.stats(0).slow_consumers.read(), 1);
-    // It is closed in the middle of the reply.
+    // The connection is closed in the middle of the reply.
     world.read_at_most(peer, usize::MAX);
     world.settle();
     let bytes = world.take(peer);
@@ -353,7 +353,7 @@ fn answers_to_back_ends_are_written_as_they_are_read() {
         for answer in &answers {
             assert_eq!(numbers(answer), (0..KEPT).collect::<Vec<_>>());
         }
-        // The same without chunks where there are none, and the connection goes on.
+        // Without chunks the response is the same, and the connection stays open.
         let peer = world.connect(0, INTERNAL);
         let request = post(path, &body.to_string()).replace("HTTP/1.1", "HTTP/1.0");
         let request = request.replace("\r\n\r\n", "\r\nConnection: keep-alive\r\n\r\n");
@@ -369,7 +369,7 @@ fn answers_to_back_ends_are_written_as_they_are_read() {
 }
 
 #[test]
-fn more_than_an_answer_may_have_is_refused_and_says_so() {
+fn an_oversized_response_is_rejected_with_the_reason() {
     let mut world = world(1);
     fill(&mut world);
     let peer = member(&mut world, 0);

@@ -6,7 +6,7 @@ use super::{ann, ask, connect, in_seconds, take};
 use crate::world::wire::{Said, post, response, responses, said, text};
 use crate::world::{INTERNAL, PUBLIC, PUSH, World};
 
-/// Returns a channel of that namespace whose home is that worker.
+/// Returns a channel of that namespace with its home on that worker.
 fn channel_at(world: &World, worker: usize, namespace: &str) -> String {
     (0..)
         .map(|n| format!("{namespace}:{n}"))
@@ -72,7 +72,7 @@ fn a_subscription_of_the_server_ends_with_the_connection() {
 
 /// Clients of protocols without subscriptions are closed with a code after which they reconnect.
 #[test]
-fn push_users_and_sessions_of_applications_come_back() {
+fn push_users_and_application_sessions_reconnect() {
     for target in ["/ws?user=ann", "/app-user?user=ann"] {
         let mut world = super::world(2);
         let peers = [world.open(0, target), world.open(1, target)];

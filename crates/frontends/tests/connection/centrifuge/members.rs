@@ -45,7 +45,7 @@ fn sessions_end_with_the_protocol_s_own_codes() {
 }
 
 #[test]
-fn who_is_there_is_told_to_those_who_are_there_too() {
+fn joins_and_leaves_reach_other_members() {
     for worker in 0..3 {
         let mut world = super::world(3);
         let peer = ann(&mut world, worker);
@@ -157,7 +157,7 @@ fn a_back_end_subscribes_and_unsubscribes_connections() {
 /// Every client in the channel gets the join event: subscribed by itself, by its back end, or by its token, unless the
 /// token excludes it.
 #[test]
-fn who_comes_is_told_to_all_where_the_namespace_says_so() {
+fn joins_are_sent_to_all_with_force_push() {
     let mut world = super::world(3);
     let subscribe = r#"{"id":2,"subscribe":{"channel":"told:1"}}"#;
     let asked = ann(&mut world, 0);

@@ -20,7 +20,7 @@ fn world() -> World {
 #[test]
 fn channels_are_counted_and_names_measured_when_a_client_subscribes() {
     let mut world = world();
-    // Her personal channel counts.
+    // The user's personal channel counts.
     let peer = ann(&mut world, 0);
     let mut ask = |command: Value| ask(&mut world, peer, &command.to_string()).lines[0].clone();
     for (channel, code) in [
@@ -35,7 +35,7 @@ fn channels_are_counted_and_names_measured_when_a_client_subscribes() {
     ask(json!({ "id": 3, "unsubscribe": { "channel": "open:2" } }));
     let reply = ask(json!({ "id": 4, "subscribe": { "channel": "open:3" } }));
     assert_eq!(reply["subscribe"], json!({}));
-    // It limits subscriptions: a channel that a client publishes to does not count.
+    // The limit counts subscriptions: a channel that a client publishes to does not count.
     let reply = ask(json!({ "id": 5, "publish": { "channel": "open:1234", "data": 1 } }));
     assert_eq!(reply["publish"], json!({}));
 }

@@ -100,7 +100,7 @@ fn they_get_bare_pushes_and_need_not_answer() {
             assert_eq!(names, ["#ann", "chat:1", "news", "open:1"]);
             assert_eq!(subs["chat:1"]["data"], "welcome");
             assert_eq!(subs["chat:1"]["recoverable"], true);
-            // Her own join event may be sent, and so are those of others.
+            // The client's own join event may be received, and so are those of others.
             let own = |one: &Value| one["join"]["info"]["client"] == reply["client"];
             assert!(said[1..].iter().all(own), "{said:?}");
 
@@ -124,7 +124,7 @@ fn they_get_bare_pushes_and_need_not_answer() {
             assert_eq!((&said[0]["channel"], said.len()), (&json!("chat:1"), 1));
             assert_eq!(said[0]["join"]["info"]["user"], "bob");
 
-            // Its messages are ignored, and it need not send any.
+            // The client's messages are ignored, and it need not send any.
             if by == By::WebSocket {
                 world.send(peer, &text(r#"{"id":9,"ping":{}}"#));
                 world.send(peer, &text("hello"));
@@ -233,7 +233,7 @@ fn what_opens_nothing_ends_with_its_reason() {
 }
 
 #[test]
-fn who_asks_for_more_channels_than_there_may_be_is_refused() {
+fn too_many_requested_channels_are_rejected() {
     let mut world = super::world(1);
     for (count, is_refused) in [(128, false), (129, true)] {
         let subs: serde_json::Map<String, Value> = (0..count)
@@ -315,7 +315,7 @@ fn publication(channel: &str, data: u32, offset: u64) -> Value {
 }
 
 #[test]
-fn a_browser_comes_back_by_itself_and_has_missed_nothing_in_any_channel() {
+fn a_reconnecting_eventsource_recovers_all_channels() {
     for worker in 0..3 {
         let mut world = super::world(3);
         let back_end = world.connect(0, PUSH);
@@ -402,7 +402,7 @@ fn a_browser_comes_back_by_itself_and_has_missed_nothing_in_any_channel() {
         );
         assert_eq!(subs["chat:3"]["recovered"], true);
         assert_eq!(said[1..], [publication("chat:3", 32, 2)]);
-        // It continues from there.
+        // The stream continues from there.
         world.reset(peer);
         publish(&mut world, back_end, "chat:1", 18);
         browser.connect(&mut world, worker, &request);
@@ -411,7 +411,7 @@ fn a_browser_comes_back_by_itself_and_has_missed_nothing_in_any_channel() {
 }
 
 #[test]
-fn what_comes_in_the_middle_of_connecting_is_not_told_twice_nor_lost() {
+fn publications_during_connecting_arrive_exactly_once() {
     for worker in 0..3 {
         let mut world = super::world(3);
         let back_end = world.connect(0, PUSH);
@@ -425,7 +425,7 @@ fn what_comes_in_the_middle_of_connecting_is_not_told_twice_nor_lost() {
         for channel in &channels {
             publish(&mut world, back_end, channel, 1);
         }
-        // The second ones arrive while homes of other workers are asked.
+        // The second ones arrive while the reads by homes of other workers are pending.
         let target = format!(
             "/centrifuge/tokens/uni_sse?cf_connect={}",
             encoded(&request.to_string())
@@ -465,7 +465,7 @@ fn what_comes_in_the_middle_of_connecting_is_not_told_twice_nor_lost() {
 }
 
 #[test]
-fn a_browser_that_gets_too_much_while_it_connects_hears_nothing_twice() {
+fn too_many_publications_during_connecting_are_not_repeated() {
     let mut world = World::new(Options {
         workers: 3,
         outbox_bytes: 400,
@@ -512,7 +512,7 @@ fn a_browser_that_gets_too_much_while_it_connects_hears_nothing_twice() {
     assert_eq!(moved, said.len(), "each event says where it is");
     world.settle();
     assert!(!world.is_open(peer));
-    // It continues after what it has.
+    // The stream continues after the last received event.
     let mut heard = said.split_off(1);
     browser.connect(&mut world, 0, &request);
     heard.extend(browser.take().split_off(1));
@@ -523,7 +523,7 @@ fn a_browser_that_gets_too_much_while_it_connects_hears_nothing_twice() {
 }
 
 #[test]
-fn an_id_that_is_none_of_ours_is_answered_with_the_truth() {
+fn a_foreign_event_id_is_not_recovered() {
     let mut world = super::world(1);
     let back_end = world.connect(0, PUSH);
     let claims = json!({ "sub": "ann", "exp": in_seconds(&world, 60), "channels": ["chat:1"] });
@@ -561,7 +561,7 @@ fn an_id_that_is_none_of_ours_is_answered_with_the_truth() {
     publish(&mut world, back_end, "chat:1", 2);
     browser.connect(&mut world, 0, &old);
     assert_eq!(browser.take()[1..], [publication("chat:1", 2, 2)]);
-    // Without one the request counts, on any transport; also for a channel that it requests itself.
+    // Without such a token the request counts, on any transport; also for a channel that the client requests itself.
     for by in ALL {
         for asks in [&old, &json!({ "subs": old["subs"] })] {
             let route = if asks["token"].is_null() {
@@ -608,7 +608,7 @@ fn a_publication_is_encoded_once_for_all_that_only_listen() {
 fn one_way_protobuf_is_spoken_where_it_is_asked_for() {
     let mut world = super::world(1);
     let back_end = world.connect(0, PUSH);
-    // A connect request with `subs` (3), a map of name (1) and what is asked of it (2).
+    // A connect request with `subs` (3), a map of names (1) to options (2).
     let connect = b"\x1a\x0a\x0a\x06open:1\x12\x00";
     let peer = world.open(0, "/centrifuge/all/uni_websocket?cf_protocol=protobuf");
     let binary = veche_proto::websocket::MessageKind::Binary;
@@ -642,7 +642,7 @@ fn one_way_protobuf_is_spoken_where_it_is_asked_for() {
 }
 
 #[test]
-fn whoever_has_missed_a_little_of_very_much_gets_what_there_is_room_for() {
+fn a_partial_recovery_sends_what_fits() {
     // Ids with the positions of 128 channels are larger than the events.
     let mut world = super::world(1);
     let back_end = world.connect(0, PUSH);

@@ -12,7 +12,7 @@ use crate::world::{INTERNAL, PUBLIC, Peer, World};
 /// Commands in one message, the maximum.
 const MANY: u32 = 1_024;
 
-/// Returns a world in which commands also go to a channel of another worker, and a counting subscriber.
+/// Returns a world in which commands also go to a channel of another worker, and a subscriber that counts.
 fn world_and_listener() -> (World, Peer) {
     let mut world = super::world(3);
     let listener = connect(&mut world, 0, "/centrifuge", &json!({})).0;
@@ -106,7 +106,7 @@ fn each_command_of_a_message_is_counted() {
                 world.blocked(peer),
                 (over == "delay").then_some(veche_frontends::WaitReason::RateLimit)
             );
-            // One every four seconds; dropped ones never arrive.
+            // One message passes every four seconds; dropped ones never arrive.
             world.advance(4_000);
             let later = usize::from(over == "delay");
             assert_eq!(delivered(&mut world, listener).len(), later, "{what}");
@@ -154,7 +154,7 @@ fn commands_beside_a_response_are_counted_too() {
     for (over, at_once) in [("delay", 2), ("drop", 1), ("close", 1)] {
         let (mut world, listener) = world_and_listener();
         let target = format!("/paced/{over}");
-        // With the request itself.
+        // The publication is in the same request as connect.
         let commands = format!("{CONNECT}\n{}", publications(MANY - 1));
         let (_, said) = open(
             &mut world,
@@ -165,7 +165,7 @@ fn commands_beside_a_response_are_counted_too() {
         let goes_on = over == "drop";
         assert_eq!(is_over(&said), !goes_on, "{over}");
 
-        // With a request of their own.
+        // Each client has its own request.
         let (peer, said) = open(
             &mut world,
             1,
@@ -209,7 +209,7 @@ fn is_over(said: &[Value]) -> bool {
 }
 
 #[test]
-fn who_says_too_much_and_goes_has_said_no_more() {
+fn pending_messages_of_a_closed_client_are_discarded() {
     for over in ["delay", "drop", "close"] {
         let (mut world, listener) = world_and_listener();
         let peer = world.open(0, &format!("/paced/{over}/websocket"));

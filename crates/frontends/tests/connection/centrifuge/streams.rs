@@ -90,7 +90,7 @@ fn responses_carry_what_sockets_do() {
         publish(&mut world, back_end, "chat:1", 7);
         let push = json!({ "push": { "channel": "chat:1", "pub": { "data": 7, "offset": 1 } } });
         assert_eq!(objects(&mut world, peer), [push]);
-        // Pings have to be answered here too.
+        // Pings have to be answered on this transport too.
         world.advance(25_000);
         assert_eq!(objects(&mut world, peer), [json!({})]);
         assert_eq!(relay(&mut world, 1, reply, "{}"), 204);
@@ -104,7 +104,7 @@ fn responses_carry_what_sockets_do() {
 }
 
 #[test]
-fn nobody_else_commands_a_response() {
+fn commands_require_the_secret_of_the_session() {
     let mut world = super::world(2);
     let (peer, said) = open(&mut world, 1, &connect());
     let reply = &said[0]["connect"];
@@ -181,7 +181,7 @@ fn a_response_that_opens_in_a_drain_is_ended() {
 }
 
 #[test]
-fn what_is_not_there_is_refused() {
+fn unknown_endpoints_are_rejected() {
     let mut world = super::world(1);
     for (request, status) in [
         (get("/centrifuge/all/other"), 404),

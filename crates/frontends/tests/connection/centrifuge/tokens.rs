@@ -74,13 +74,13 @@ fn tokens_end_and_are_renewed() {
         heard.lines.last(),
         Some(&json!({ "id": 5, "sub_refresh": { "expires": true, "ttl": 20 } }))
     );
-    // It has expired, and so has the grace period.
+    // The token has expired, and so has the grace period.
     assert!(pass(&mut world, peer, 44_999).is_empty());
     let lines = pass(&mut world, peer, 1);
     let push = json!({ "push": { "channel": "token:1",
         "unsubscribe": { "code": 2501, "reason": "subscription expired" } } });
     assert_eq!(lines, [push]);
-    // So it is with the connection.
+    // Connection tokens are handled alike.
     let short = claims(&world, 3, "ann");
     let command = json!({ "id": 6, "refresh": { "token": short } }).to_string();
     assert_eq!(ask(&mut world, peer, &command).closed, None);
@@ -156,7 +156,7 @@ fn tokens_that_do_not_hold_open_nothing() {
         let challenge = answer.header("WWW-Authenticate");
         assert_eq!(challenge, Some("Bearer error=\"invalid_token\""));
     }
-    // One may come with the handshake, and then the connect command accepts only one of the same user.
+    // A token may be sent with the handshake; then the connect command accepts only a token of the same user.
     let target = format!("/centrifuge/jwt?token={good}");
     let (_, reply) = connect(&mut world, 0, &target, &json!({}));
     assert_eq!(
@@ -207,11 +207,11 @@ fn anonymous_clients_come_where_the_route_lets_them() {
                 (None, None) => Ok(reply["connect"]["ttl"].as_u64()),
             };
             assert_eq!(found, expected, "{path} {shown}");
-            // It has no personal channel.
+            // The client has no personal channel.
             assert_eq!(reply["connect"]["subs"], Value::Null);
         }
     }
-    // Also in the handshake, where a route of another handler has no later place for a token.
+    // Also in the handshake, since routes of other handlers have no later place for a token.
     let missing = missing.as_str().expect("a token");
     for (path, token, expected) in [
         ("anonymous", "", 101),

@@ -7,7 +7,7 @@ use super::{ask, connect, in_seconds, take, token};
 use crate::world::wire::{post, response, responses, text};
 use crate::world::{INTERNAL, PUBLIC, Peer, World};
 
-/// Returns a channel of that namespace whose home is that worker.
+/// Returns a channel of that namespace with its home on that worker.
 fn channel_at(world: &World, worker: usize, namespace: &str) -> String {
     (0..)
         .map(|n| format!("{namespace}:{n}"))
@@ -19,7 +19,7 @@ fn subscribe(id: u32, channel: &str, token: &str) -> String {
     json!({ "id": id, "subscribe": { "channel": channel, "token": token } }).to_string()
 }
 
-/// Sends a back end's call on a worker while the others take no turns; it is answered when they continue.
+/// Sends a back end's call on a worker while the others run no turns; it is answered when they continue.
 fn call_alone(world: &mut World, worker: usize, method: &str, body: &Value) {
     let caller = world.connect(worker, INTERNAL);
     world.send(
@@ -97,10 +97,7 @@ fn what_a_back_end_wants_during_a_command_is_done_behind_it() {
         "unsubscribe",
         &json!({ "user": user, "channel": other }),
     );
-    assert!(
-        world.take(peer).is_empty(),
-        "nothing is told before the answer"
-    );
+    assert!(world.take(peer).is_empty(), "no push precedes the reply");
     let heard = take(&mut world, peer);
     let told: Vec<(&Value, &Value)> = heard
         .lines
@@ -221,7 +218,7 @@ fn commands_that_pile_up_are_counted_by_request() {
                 let ids: Vec<u64> = said.iter().filter_map(|one| one["id"].as_u64()).collect();
                 assert_eq!(ids, expected);
             }
-            // What waits has a measure all the same.
+            // Waiting messages are limited all the same.
             false => {
                 let last = &said.last().expect("the end")["push"]["disconnect"];
                 assert_eq!(last["code"], 3013);

@@ -40,7 +40,7 @@ impl CommandFlags {
         all.build();
         let command = all
             .find_subcommand(kind)
-            .expect("each kind is a question")
+            .expect("each kind is a subcommand")
             .clone();
         Self { kind, command }
     }
@@ -217,7 +217,7 @@ pub(super) fn in_file_words(text: &str) -> String {
 fn key(arg: &Arg) -> String {
     match arg.get_long() {
         Some(long) => long.replace('-', "_"),
-        // One or several.
+        // An argument that takes several values has its name in the plural.
         None => arg.get_id().as_str().trim_end_matches('s').to_owned(),
     }
 }
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_good_says_so() {
+    fn invalid_flags_are_reported() {
         for (key, value, message) in [
             ("connections", "0", "0 is not in 1..=4294967295, found 0"),
             ("connections", "true", "expected a number, found true"),
@@ -354,7 +354,7 @@ mod tests {
             (
                 "think",
                 "\"2s..1s\"",
-                "expected the shortest pause first, found \"2s..1s\"",
+                "expected the shorter pause first, found \"2s..1s\"",
             ),
             (
                 "answer",

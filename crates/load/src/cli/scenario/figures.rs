@@ -21,9 +21,9 @@ pub(super) enum Unit {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Figure {
-    /// Its name in objectives.
+    /// The figure's name in objectives.
     pub(super) path: &'static str,
-    /// Its location in the report's JSON.
+    /// The figure's location in the report's JSON.
     pointer: &'static str,
     pub(super) unit: Unit,
     /// Factor that converts the report's number to the unit.
@@ -246,7 +246,7 @@ impl Figure {
         }
     }
 
-    /// Returns why it was not measured, or what it requires.
+    /// Returns the reason why it was not measured, or its requirement.
     pub(super) fn why_absent(&self, report: &Report) -> &'static str {
         match self.path.split('.').next() {
             Some("server") if report.server_ended.is_some() => {
@@ -256,7 +256,7 @@ impl Figure {
             Some("latency") if report.latency_refused.is_some() => {
                 "not measured: messages carry no stamp and can't be matched with their answers"
             }
-            Some("latency") => "not measured: no answer came",
+            Some("latency") => "not measured: no answer was received",
             Some("handshake") => "not measured: no connection was opened",
             _ => "not measured",
         }

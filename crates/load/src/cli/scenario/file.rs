@@ -126,7 +126,10 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
             let kinds = promise.kinds();
             let is_measured = |phase: &Phase| kinds.contains(&kind_of(&phase.question));
             if !kinds.is_empty() && !phases.iter().any(is_measured) && self.problems.is_empty() {
-                let message = format!("no phase measures it: add one of kind {}", one_of(kinds));
+                let message = format!(
+                    "not measured by any phase: add one of kind {}",
+                    one_of(kinds)
+                );
                 self.add(*at, message);
             }
         }
@@ -248,14 +251,14 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
             let kinds = promise.kinds();
             if !kinds.is_empty() && !kinds.contains(&KINDS[kind]) {
                 let message = format!(
-                    "a phase of kind {:?} does not measure it, only {}",
+                    "not measured by a phase of kind {:?}, only by {}",
                     KINDS[kind],
                     one_of(kinds)
                 );
                 self.add(*at, message);
             }
         }
-        // A missing key may be one that could not be read.
+        // A missing key may be one that could not be parsed.
         if !is_readable {
             return None;
         }

@@ -76,7 +76,7 @@ fn phases_have_the_defaults_they_have_a_use_for() {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once() {
+fn all_errors_are_reported_at_once() {
     let found = problems(
         r#"url = "ws://127.0.0.1:1/"
 conections = 10
@@ -112,9 +112,9 @@ allow_bottleneck = 1
         r#"x.toml:7:8: kind: expected "storm", "echo", "broadcast", "push" or "http", found "echos"; did you mean "echo"?"#,
         r#"x.toml:10:8: size: expected a size such as "20" or "8KiB", found "many""#,
         r#"x.toml:11:1: unknown key "method" in a phase of kind "echo"; http has it"#,
-        r#"x.toml:12:16: a phase of kind "echo" does not measure it, only "broadcast" or "push""#,
+        r#"x.toml:12:16: not measured by a phase of kind "echo", only by "broadcast" or "push""#,
         r#"x.toml:13:1: kind is missing: "storm", "echo", "broadcast", "push" or "http""#,
-        r#"x.toml:18:8: body: {i} is missing, the number of the receiver"#,
+        r#"x.toml:18:8: body: lacks {i}, the number of the receiver"#,
         r#"x.toml:19:1: publish is missing"#,
         r#"x.toml:25:7: "tcp://127.0.0.1:1": expected ws:// or wss://"#,
         r#"x.toml:26:20: allow_bottleneck: expected true or false, found 1"#,
@@ -131,7 +131,7 @@ fn files_that_are_no_scenarios() {
     );
     assert_eq!(
         problems("url = ws://h/\n[[phase]]\nkind = \"storm\"\n")[0],
-        "x.toml:1:7: not TOML: text stands in quotes: \"ws://h/\""
+        "x.toml:1:7: not TOML: strings need quotes: \"ws://h/\""
     );
     let two = "url = \"ws://127.0.0.1:1/\"\n[[phase]]\nkind = \"storm\"\n[[phase]]\nkind = \"storm\"\ntogether = true\n";
     assert_eq!(
@@ -152,7 +152,7 @@ fn files_that_are_no_scenarios() {
         "[promise]\nledger.lost = 0\n[[phase]]\nkind = \"storm\"\nurl = \"ws://127.0.0.1:1/\"\n";
     assert_eq!(
         problems(whole),
-        ["x.toml:2:8: no phase measures it: add one of kind \"broadcast\" or \"push\""]
+        ["x.toml:2:8: not measured by any phase: add one of kind \"broadcast\" or \"push\""]
     );
     for kind in ["storm", "push"] {
         let nowhere = format!("[[phase]]\nkind = \"{kind}\"\n");

@@ -120,7 +120,7 @@ fn run_together(
     interrupts: &AtomicUsize,
     line: &mut ProgressLine,
 ) -> Vec<Result<Report, CommandFailure>> {
-    let (first, others) = group.split_first().expect("no group is empty");
+    let (first, others) = group.split_first().expect("groups are never empty");
     let stop = &AtomicBool::new(false);
     thread::scope(|scope| {
         let others: Vec<_> = others
@@ -157,7 +157,10 @@ fn run_one(
     mut line: Option<&mut ProgressLine>,
 ) -> Result<Report, CommandFailure> {
     let Some((kind, common, _)) = phase.question.plan() else {
-        return Err(CommandFailure::new(Exit::Usage, "no phase of a scenario"));
+        return Err(CommandFailure::new(
+            Exit::Usage,
+            "not a phase of a scenario",
+        ));
     };
     let promises = phase.promises.iter().chain(&scenario.promises);
     let mut about_errors: Vec<Slo> = promises
@@ -279,7 +282,7 @@ pub(super) fn rate_reached(report: &Report) -> Check {
     Check {
         promise: "the requested rate is reached".to_owned(),
         measured: format!(
-            "{:.0} a second came, {rate:.0} a second were asked for",
+            "{:.0} a second were reached, {rate:.0} a second were requested",
             report.messages.per_second
         ),
         passed: false,
@@ -323,7 +326,7 @@ fn all_counted(report: &Report) -> Check {
         .map(|one| format!("process {}: {}", one.process, one.how))
         .collect();
     Check {
-        promise: "no process of the tester is lost".to_owned(),
+        promise: "all processes of the tester are alive".to_owned(),
         measured: format!("{} lost ({})", lost.len(), how.join("; ")),
         passed: false,
     }
@@ -335,7 +338,7 @@ fn explain(check: &mut Check, report: &Report) {
         && check.promise.starts_with("errors")
         && let Some((cause, words)) = report.errors.examples.iter().next()
     {
-        check.measured += &format!(", such as {cause}: {words}");
+        check.measured += &format!(", for example {cause}: {words}");
     }
 }
 
@@ -358,6 +361,6 @@ fn verdict(report: &Report) -> Result<(), CommandFailure> {
     if broken == 0 {
         return Ok(());
     }
-    let words = format!("{broken} of {all} promises were not kept");
+    let words = format!("{broken} of {all} promises were broken");
     Err(CommandFailure::new(Exit::Errors, words))
 }

@@ -191,7 +191,7 @@ impl Slo {
     pub(super) fn unasked(&self, phase: &str) -> Check {
         Check {
             promise: format!("{phase}: {}", self.text),
-            measured: "not measured: the scenario ended before".to_owned(),
+            measured: "not measured: the scenario ended earlier".to_owned(),
             passed: false,
         }
     }
@@ -261,7 +261,7 @@ fn expected(figure: &Figure) -> String {
         Unit::Time => ("a time with its unit (us, ms, s)", "<= 50ms"),
         Unit::Bytes => ("a size", "<= 4KiB"),
         Unit::Share => ("a share in percent", "<= 80%"),
-        Unit::Count if figure.has_share() => ("a number or a share in percent", "<= 0.1%"),
+        Unit::Count if figure.has_share() => ("a number or a percentage", "<= 0.1%"),
         Unit::Count | Unit::Rate => ("a number", ">= 1000"),
     };
     format!("{of} such as {example:?}")
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_promise() {
+    fn invalid_objectives_are_rejected() {
         for (path, value, message) in [
             (
                 "latency.p98",
@@ -417,7 +417,7 @@ mod tests {
             (
                 "errors",
                 "\"few\"",
-                "errors: expected a number or a share in percent such as \"<= 0.1%\", found \"few\"",
+                "errors: expected a number or a percentage such as \"<= 0.1%\", found \"few\"",
             ),
             (
                 "messages.sent",

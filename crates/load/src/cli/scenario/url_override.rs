@@ -71,7 +71,7 @@ impl UrlOverride {
     /// Redirects a value of the file if its URLs are to be redirected.
     ///
     /// # Errors
-    /// It can't be redirected, or would keep its server while others change.
+    /// The value can't be redirected, or would keep its server while others change.
     pub(super) fn take(&self, word: &mut FlagValue) -> Result<(), String> {
         let places: &[UrlBase] = match word.key.as_str() {
             "url" => self.url.as_slice(),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn each_url_goes_where_it_can() {
+    fn urls_are_assigned_by_scheme() {
         let places = |texts: &[&str]| -> Vec<UrlBase> {
             texts.iter().map(|text| text.parse().unwrap()).collect()
         };
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_beginning_of_a_url() {
+    fn invalid_url_prefixes_are_rejected() {
         for text in [
             "staging:80",
             "ftp://staging",

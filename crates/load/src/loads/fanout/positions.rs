@@ -19,7 +19,7 @@ pub(super) struct MessagePosition<'a> {
 }
 
 impl<'a> MessagePosition<'a> {
-    /// Parses it, if it has this form.
+    /// Parses the data, if it has this form.
     pub(super) fn find(data: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(data).ok()
     }

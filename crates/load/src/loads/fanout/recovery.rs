@@ -24,7 +24,7 @@ struct Receiver {
     has_complained: bool,
 }
 
-/// What a receiver was told on its connection.
+/// The recovery result that a receiver got on its connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum SubscribeStatus {
     #[default]
@@ -160,7 +160,7 @@ impl RecoveryState {
         all.map(|publisher| publisher.asked.len() as u64).sum()
     }
 
-    /// Gives up outstanding acknowledgements of a publisher.
+    /// Drops outstanding acknowledgements of a publisher.
     pub(super) fn give_up_answers(&mut self, who: u32, books: &mut DeliveryLedger) {
         for entry in std::mem::take(&mut self.publisher(who).asked) {
             doubt(books, entry);

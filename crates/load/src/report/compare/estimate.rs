@@ -33,9 +33,9 @@ pub enum EstimateMethod {
     /// The median of the ratios of all runs to all runs, with an interval from the distribution of the Mann–Whitney
     /// statistic; assumes equal variance of the groups.
     Unpaired,
-    /// One run each: from parts of their times. The variation between runs is unknown.
+    /// One run of each group: intervals come from parts of their time. The variation between runs is unknown.
     WithinRuns,
-    /// One run each without parts.
+    /// One run of each group, not split into parts.
     Single,
 }
 

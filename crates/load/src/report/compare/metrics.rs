@@ -21,7 +21,7 @@ pub enum Unit {
     Us,
     /// A size in bytes.
     Bytes,
-    /// A plain number of things.
+    /// A plain number.
     Count,
 }
 

@@ -32,7 +32,7 @@ pub fn text(comparison: &Comparison, style: Style) -> String {
         page.blank();
         page.text(
             Tone::Bad,
-            "There is only one group, since all runs have the same label; its spread:",
+            "All runs have the same label, so there is only one group; its spread:",
         );
         scatter(&mut page, comparison);
     }
@@ -126,12 +126,11 @@ fn methods(page: &mut TextPage, comparison: &Comparison) {
             .to_owned(),
     ];
     if has(EstimateMethod::Paired) {
-        lines.push("The runs took turns: a ratio is the median of those of neighbours, its 95 % interval the binomial one.".to_owned());
+        lines.push("The runs alternated: a ratio is the median over neighbouring pairs, its 95 % interval the binomial one.".to_owned());
     }
     if has(EstimateMethod::Unpaired) {
         lines.push(
-            "A ratio is the median of those of every run to every run, its 95 % interval that of Mann and Whitney, which \
-             takes the groups to scatter alike."
+            "A ratio is the median over all pairs of runs, its 95 % interval that of Mann and Whitney, which assumes equal variation of both groups."
                 .to_owned(),
         );
     }
@@ -151,8 +150,7 @@ fn methods(page: &mut TextPage, comparison: &Comparison) {
     }
     if has(EstimateMethod::WithinRuns) || has(EstimateMethod::Single) {
         lines.push(
-            "One run each. Intervals are from parts of each run's time and don't know how one run differs from the \
-             next: to call anything a difference takes more runs, four of each at least."
+            "One run each. Intervals come from parts of each run's time and ignore the variation between runs: a verdict needs at least four runs of each."
                 .to_owned(),
         );
     }

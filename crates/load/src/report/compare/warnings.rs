@@ -70,7 +70,9 @@ pub(super) fn of(groups: &[(Group, Vec<&Report>)]) -> Vec<String> {
         if is_bottleneck(run) {
             push(
                 &mut warnings,
-                format!("{file}: the tester was the bottleneck, so its figures are the tester's."),
+                format!(
+                    "{file}: the tester was the bottleneck, so the figures describe the tester."
+                ),
             );
         }
         if run.interrupted {
@@ -106,7 +108,7 @@ pub(super) fn of(groups: &[(Group, Vec<&Report>)]) -> Vec<String> {
             push(
                 &mut warnings,
                 format!(
-                    "No verdict: of {} up to {} failed, of {} up to {}. Failures are often fast and do no work.",
+                    "No verdict: up to {1} of {0} failed, and up to {3} of {2}. Failures are often fast and do no work.",
                     clean(&base.name),
                     share(super::failures(base_runs)),
                     clean(&other.name),
@@ -118,8 +120,7 @@ pub(super) fn of(groups: &[(Group, Vec<&Report>)]) -> Vec<String> {
             push(
                 &mut warnings,
                 format!(
-                    "All runs of {} and all of {} stand together in time. If the machine changed meanwhile, that looks \
-                     like a difference: let runs take turns.",
+                    "The runs of {} and {} did not alternate. A change of the machine in between would look like a difference: alternate the runs.",
                     clean(&base.name),
                     clean(&other.name)
                 ),

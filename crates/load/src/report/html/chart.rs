@@ -109,7 +109,7 @@ impl Axis {
 
 pub(super) struct Line {
     pub(super) name: &'static str,
-    /// Its class in the style sheet: `one`, `two` or `three`.
+    /// The class in the style sheet: `one`, `two` or `three`.
     pub(super) class: &'static str,
     pub(super) points: Vec<(f64, f64)>,
 }

@@ -184,7 +184,7 @@ fn percentiles(out: &mut String, histogram: &[Bucket]) {
     figure(
         out,
         "Latency by percentile",
-        "How many were at most as slow; each mark to the right leaves out ten times fewer.",
+        "Share of measurements up to each latency; every mark to the right excludes a tenth as many.",
         &curves,
         &lines(&Axis::with_ticks(0.0, end, ticks), &y, &curves),
     );
@@ -223,12 +223,12 @@ fn distribution(out: &mut String, histogram: &[Bucket]) {
     let y = Axis::from_zero(high, |part| format!("{} %", (part * 1e4).round() / 1e2));
     let note = if rows.len() > bars_max {
         format!(
-            "Bars grow by a ratio; the last one is all from {} up to {}.",
+            "The width of bars grows by a constant ratio; the last bar is everything from {} to {}.",
             time(rows[rows.len() - 2].to_us),
             time(rows[rows.len() - 1].to_us)
         )
     } else {
-        "Bars grow by a ratio.".to_owned()
+        "The width of bars grows by a constant ratio.".to_owned()
     };
     figure(
         out,

@@ -17,7 +17,7 @@ pub(super) fn all(out: &mut String, report: &Report) {
         section(
             out,
             "Handshake",
-            "from the beginning of connect to the end of the handshake",
+            "from connect to the end of the handshake",
             &latency(us),
         );
     }
@@ -114,13 +114,13 @@ fn traffic(out: &mut String, report: &Report, words: &RunWording) {
     for (name, number) in [
         ("unsolicited messages", messages.unasked),
         ("heartbeats answered", messages.heartbeats),
-        ("answers that came again", messages.duplicated),
-        ("answers that came behind a later one", messages.late),
+        ("duplicate answers", messages.duplicated),
+        ("answers received after a later one", messages.late),
         (
-            "answers that never came, though later ones did",
+            "answers never received, although later ones were",
             messages.lost,
         ),
-        ("without an answer at the end", messages.unanswered),
+        ("unanswered at the end", messages.unanswered),
     ] {
         if number > 0 {
             cells.push(cell(name, count(number)));
@@ -255,10 +255,7 @@ fn http(out: &mut String, report: &Report) {
             .map(|(length, number)| (format!("body of {} B", count(*length)), part(*number))),
     );
     if http.other_body_bytes > 0 {
-        cells.push(cell(
-            "bodies of still other lengths",
-            part(http.other_body_bytes),
-        ));
+        cells.push(cell("bodies of other lengths", part(http.other_body_bytes)));
     }
     if let Some(number) = http.unexpected_bodies {
         cells.push(cell("bodies not as expected", count(number)));
@@ -300,7 +297,7 @@ fn ledger(out: &mut String, report: &Report) {
     section(
         out,
         "Ledger",
-        "away: sent while the receiver was disconnected, or cut off on the way to it",
+        "away: sent while the receiver was disconnected, or lost when its connection was closed",
         &cells,
     );
     if ledger.worst.is_empty() {
@@ -328,7 +325,7 @@ fn server(out: &mut String, report: &Report) {
     let Some(server) = &report.server else { return };
     let mut cells = vec![
         cell("process", server.pid.to_string()),
-        cell("it and its descendants", count(server.processes)),
+        cell("the process and its descendants", count(server.processes)),
         cell("CPU", seconds(server.cpu_s)),
     ];
     if report.seconds > 0.0 {

@@ -46,7 +46,7 @@ fn the_report_can_be_taken_out_again() {
 }
 
 #[test]
-fn what_is_missing_is_said() {
+fn missing_figures_are_reported() {
     let mut report = full();
     report.incomplete = true;
     report.generator.lost = vec![LostProcess {

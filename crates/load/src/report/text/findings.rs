@@ -105,7 +105,7 @@ pub(super) fn http(page: &mut TextPage, report: &Report) {
         page.field(
             "Responses",
             Tone::Bad,
-            "A MIX: they are not alike; averages over them mean little",
+            "A MIX: bodies differ, so averages mean little",
         );
     } else {
         page.field("Responses", Tone::Good, "all alike");
@@ -125,7 +125,7 @@ pub(super) fn http(page: &mut TextPage, report: &Report) {
     }
     lengths(page, http, total);
     match http.unexpected_bodies {
-        Some(0) => page.more(Tone::Good, "every body was the one expected"),
+        Some(0) => page.more(Tone::Good, "all bodies as expected"),
         Some(number) => page.more(
             Tone::Bad,
             &format!(
@@ -148,7 +148,7 @@ fn lengths(page: &mut TextPage, http: &HttpTally, total: u64) {
         page.row(&[(Tone::Plain, &text)]);
     }
     if http.other_body_bytes > 0 {
-        let text = format!("{} of still other lengths", count(http.other_body_bytes));
+        let text = format!("{} of other lengths", count(http.other_body_bytes));
         page.more(Tone::Plain, &text);
     }
 }
@@ -204,7 +204,7 @@ pub(super) fn ledger(page: &mut TextPage, report: &Report) {
     );
     if ledger.foreign > 0 {
         let text = format!(
-            "{} of others beside it, such as pings: none of them stands for a delivery",
+            "{} foreign messages, such as pings, which are not counted as deliveries",
             many(ledger.foreign, "message")
         );
         page.more(Tone::Plain, &text);
@@ -212,7 +212,7 @@ pub(super) fn ledger(page: &mut TextPage, report: &Report) {
     if ledger.away > 0 {
         page.more(
             Tone::Faint,
-            "away: sent while the receiver was disconnected, or cut off on the way to it",
+            "away: sent while the receiver was disconnected, or lost when its connection was closed",
         );
     }
     if let Some(recovery) = &ledger.recovery {
@@ -264,7 +264,7 @@ fn recovery(page: &mut TextPage, recovery: &Recovery) {
     page.more(
         Tone::Plain,
         &format!(
-            "{} not answered, and counted nowhere above; {} of {}",
+            "{} not answered and not counted above; {} of {}",
             many(recovery.unanswered, "publication"),
             many(recovery.unanswered_delivered, "delivery").replace("deliverys", "deliveries"),
             if recovery.unanswered == 1 {
@@ -276,7 +276,7 @@ fn recovery(page: &mut TextPage, recovery: &Recovery) {
     );
     if recovery.ended + recovery.retried > 0 {
         let text = format!(
-            "{} ended unexpectedly, {} to reopen one failed",
+            "{} ended unexpectedly, {} attempts to reopen one failed",
             many(recovery.ended, "connection"),
             many(recovery.retried, "attempt")
         );
@@ -395,7 +395,7 @@ pub(super) fn generator(page: &mut TextPage, report: &Report) {
     if report.script.is_none() {
         let turn = time(generator.lag_us_max);
         let waited = share(generator.waited);
-        let text = format!("longest turn {turn}; waited {waited} of the time for a core");
+        let text = format!("longest turn {turn}; waited for a core {waited} of the time");
         page.more(Tone::Plain, &text);
     }
     if settings.rate.is_some() {

@@ -54,7 +54,7 @@ pub(crate) enum Tone {
     Bad,
 }
 
-/// Column at which the text beside labels begins.
+/// The column of the text after labels.
 const LABEL_COLUMNS: usize = 14;
 
 pub(crate) struct TextPage {
@@ -125,7 +125,7 @@ impl TextPage {
         }
     }
 
-    /// Adds a line of pieces below a field, unwrapped: the caller respects [`room`](Self::room).
+    /// Adds an unwrapped line of pieces below a field; the caller respects [`room`](Self::room).
     pub(crate) fn row(&mut self, pieces: &[(Tone, &str)]) {
         self.out.extend(std::iter::repeat_n(' ', LABEL_COLUMNS));
         self.pieces(pieces);

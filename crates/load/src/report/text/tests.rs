@@ -1,4 +1,4 @@
-//! What a stranger must be able to read, and what must never be there.
+//! Reports that must be readable without further knowledge, and texts that must not appear.
 
 use super::super::fixture::full;
 use super::super::model::*;
@@ -104,13 +104,13 @@ fn a_rate_that_was_not_reached_stands_beside_the_throughput_and_at_the_end() {
     report.messages.rate_reached = Some(false);
     report.messages.per_second = 2_000.0;
     let text = plain(&report);
-    let words = "RATE NOT REACHED: 100,000 messages a second were asked for, 2,000 answers a";
+    let words = "RATE NOT REACHED: 100,000 messages a second were requested, 2,000 answers a";
     assert_eq!(text.matches("RATE NOT REACHED").count(), 2, "{text}");
     assert!(text.contains(&words[..60]), "{text}");
 }
 
 #[test]
-fn a_ledger_that_does_not_add_up_says_so() {
+fn an_inconsistent_ledger_is_reported() {
     let mut report = full();
     assert!(!plain(&report).contains("ADD UP"));
     report.ledger.as_mut().unwrap().lost += 2;
@@ -118,7 +118,7 @@ fn a_ledger_that_does_not_add_up_says_so() {
 }
 
 #[test]
-fn what_was_not_measured_is_not_mentioned() {
+fn unmeasured_figures_are_omitted() {
     let bare = Report {
         kind: "echo".to_owned(),
         seconds: 0.0,
@@ -268,7 +268,7 @@ fn a_server_that_ended_is_no_silence() {
 }
 
 #[test]
-fn an_interrupted_run_says_so() {
+fn an_interrupted_run_is_marked() {
     let report = Report {
         interrupted: true,
         seconds: 3.2,

@@ -21,7 +21,7 @@ pub(super) fn connections(page: &mut TextPage, report: &Report) {
     };
     let opened = count(connections.opened);
     let mut text = if connections.opened == connections.asked {
-        format!("{opened} {verb}, all that were asked for")
+        format!("{opened} {verb}, all that were requested")
     } else {
         format!("{opened} of {} {verb}", count(connections.asked))
     };
@@ -53,10 +53,7 @@ pub(super) fn connections(page: &mut TextPage, report: &Report) {
     if connections.reconnected > 0 {
         page.more(
             Tone::Plain,
-            &format!(
-                "{} reconnects, as the run wanted",
-                count(connections.reconnected)
-            ),
+            &format!("{} intended reconnects", count(connections.reconnected)),
         );
     }
     if connections.dead > 0 {
@@ -87,7 +84,7 @@ pub(super) fn connections(page: &mut TextPage, report: &Report) {
         page.field(
             "Handshake",
             Tone::Plain,
-            "from the beginning of connect to the end of the handshake",
+            "from connect to the end of the handshake",
         );
         table(page, handshake);
     }
@@ -137,7 +134,7 @@ pub(super) fn throughput(page: &mut TextPage, report: &Report) {
     }
     if report.settings.stamped == Some(false) {
         let text = format!(
-            "messages carry no stamp: {} are matched by their order, so losses and duplicates show in counts alone",
+            "messages carry no stamp: {} are matched by their order, so losses and duplicates show only in the counts",
             words.received
         );
         page.more(Tone::Faint, &text);
@@ -162,7 +159,7 @@ pub(super) fn throughput(page: &mut TextPage, report: &Report) {
             Tone::Plain
         };
         let text = format!(
-            "of {}: {} came again, {} late behind a later one, {} never",
+            "of {}: {} duplicated, {} after a later one, {} lost",
             words.received,
             count(messages.duplicated),
             count(messages.late),
@@ -174,7 +171,7 @@ pub(super) fn throughput(page: &mut TextPage, report: &Report) {
         page.more(
             Tone::Plain,
             &format!(
-                "{} without an answer when the run was over",
+                "{} without an answer when the run ended",
                 count(messages.unanswered)
             ),
         );
@@ -193,7 +190,7 @@ pub(super) fn latency(page: &mut TextPage, report: &Report) {
         page.more(
             Tone::Faint,
             &format!(
-                "of {} only: p99.9 is hardly more than the maximum",
+                "only {} values: p99.9 is little more than the maximum",
                 many(latency.count, "sample")
             ),
         );
@@ -206,7 +203,7 @@ pub(super) fn latency(page: &mut TextPage, report: &Report) {
         page.blank();
         page.more(
             Tone::Faint,
-            "A closed loop asks less of a server that stalls, so stalls weigh little here. With --rate they count in full.",
+            "A closed loop sends less to a stalled server, so stalls weigh little here. With --rate they count in full.",
         );
     }
 }

@@ -39,7 +39,7 @@ impl FilledBuffer {
         self.length
     }
 
-    /// Returns the bytes.
+    /// Returns the part that the kernel has filled.
     #[expect(unsafe_code, reason = "memory that the kernel has filled")]
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: the kernel is done with this part of its memory, each part is handed out once, and the memory is
@@ -48,7 +48,7 @@ impl FilledBuffer {
     }
 }
 
-/// Zeroed, page-aligned memory.
+/// Zeroed, page-aligned memory that the kernel may write to.
 struct Memory {
     start: NonNull<u8>,
     /// Empty if the memory is leaked.
@@ -78,7 +78,7 @@ impl Drop for Memory {
     #[expect(unsafe_code, reason = "memory that the kernel shares")]
     fn drop(&mut self) {
         if self.layout.size() > 0 {
-            // SAFETY: it was allocated with that layout, and is no longer in use.
+            // SAFETY: the memory was allocated with that layout, and is no longer in use.
             unsafe { dealloc(self.start.as_ptr(), self.layout) }
         }
     }
@@ -125,7 +125,7 @@ impl Buffers {
         let bytes = Memory::new(all.ok_or_else(too_large)?)?;
         u32::try_from(size).map_err(|_| too_large())?;
         let address = entries.start.as_ptr() as u64;
-        // SAFETY: it lives at least as long as the ring: see the drop of `Ring`.
+        // SAFETY: the memory lives at least as long as the ring: see the drop of `Ring`.
         let register = |count, flags| unsafe {
             let submitter = ring.submitter();
             submitter.register_buf_ring_with_flags(address, count, GROUP, flags)
@@ -162,8 +162,8 @@ impl Buffers {
     ) -> Option<FilledBuffer> {
         let progress = &mut self.progress[usize::from(buffer)];
         let begin = progress.filled;
-        assert!(length <= self.size - begin, "the kernel fills what is free");
-        // An end takes nothing of an incrementally filled buffer.
+        assert!(length <= self.size - begin, "the kernel fills free buffers");
+        // The end of a stream uses no bytes of an incrementally filled buffer.
         let taken = match self.is_incremental {
             true => length,
             false => self.size - begin,
@@ -178,7 +178,7 @@ impl Buffers {
         assert_eq!(
             has_more,
             progress.filled < self.size,
-            "the kernel counts as we do"
+            "both sides count alike"
         );
         progress.lent_parts += 1;
         self.lent += 1;
@@ -218,7 +218,7 @@ impl Buffers {
         }
     }
 
-    /// Leaks all memory.
+    /// Leaks all memory, since the kernel may still write to it.
     pub(super) fn leak(&mut self) {
         self.entries.leak();
         self.bytes.leak();
@@ -242,7 +242,7 @@ impl Buffers {
         let entries = self.entries.start.cast::<BufRingEntry>();
         // SAFETY: the index is within the list.
         let entry = unsafe { entries.add(place) };
-        // SAFETY: the kernel reads no entry behind the tail, and there is no other reference.
+        // SAFETY: the kernel reads no entry after the tail, and there is no other reference.
         let entry = unsafe { &mut *entry.as_ptr() };
         let start = self.bytes.start.as_ptr() as usize + usize::from(buffer) * self.size;
         entry.set_addr(start as u64);

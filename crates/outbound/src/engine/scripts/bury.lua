@@ -1,7 +1,7 @@
 -- Removes members of nodes whose lease has ended. Returns them, each with its channel.
--- KEYS: nodes with members
--- ARGV: node that asks, what leases begin with, what channels of nodes begin with, what members of channels begin with,
---       the number of channels at most
+--
+-- KEYS: nodes with members. ARGV: calling node; prefix of leases; prefix of nodes' channels; prefix of channels'
+-- members; maximum number of channels.
 local gone = {}
 local left = tonumber(ARGV[5])
 for _, node in ipairs(redis.call('SMEMBERS', KEYS[1])) do

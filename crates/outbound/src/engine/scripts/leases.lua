@@ -1,6 +1,6 @@
--- Returns nodes with a lease, each with its text, and forgets the others.
--- KEYS: nodes
--- ARGV: what leases begin with
+-- Returns nodes with a lease, each with its text, and removes the others.
+--
+-- KEYS: nodes. ARGV: prefix of leases.
 local found = {}
 for _, node in ipairs(redis.call('SMEMBERS', KEYS[1])) do
   local text = redis.call('GET', ARGV[1] .. node)

@@ -1,8 +1,12 @@
 -- Assigns the offset, stores and publishes.
--- KEYS: meta, stream, generation, result of the key
+-- KEYS: meta, stream, generation, result of the key, fence, number of stored publications
 -- ARGV: topic, head, data, size ('': not stored), ttl, position ttl, epoch to begin with, ttl of the key ('': none),
 --       version ('': none) of 20 digits, epoch of the version, offset behind which it may be stored already ('': nowhere),
---       and the epoch of that: in another one it may be stored anywhere
+--       epoch of that offset, number of the connection
+local known = redis.call('MGET', KEYS[3], KEYS[5])
+local generation = known[1] or '0'
+-- A later connection has repeated what this one was to do.
+if known[2] and tonumber(known[2]) > tonumber(ARGV[13]) then return {'unknown'} end
 local id = string.sub(ARGV[3], 2, 9)
 local is_keyed = ARGV[8] ~= ''
 if is_keyed then
@@ -10,7 +14,7 @@ if is_keyed then
   local first = redis.call('GET', KEYS[4])
   if first then
     local position = string.sub(first, 9)
-    if string.sub(first, 1, 8) == id then return {'done', position, -1} end
+    if string.sub(first, 1, 8) == id then return {'done', position, -1, redis.call('GET', KEYS[6])} end
     return {'skipped', position}
   end
 end
@@ -20,16 +24,15 @@ if ARGV[4] == '' then
   return {'done', '', nodes}
 end
 local meta = redis.call('HMGET', KEYS[1], 'e', 's', 'g', 'v', 'w')
-local generation = redis.call('GET', KEYS[3]) or '0'
 local epoch, top = meta[1], tonumber(meta[2] or '0')
 local is_new = not epoch or meta[3] ~= generation
 if ARGV[11] ~= '' and not is_new then
-  local since = 0
-  if ARGV[12] == epoch then since = tonumber(ARGV[11]) end
+  -- Offsets of another epoch say nothing about this one.
+  local since = ARGV[12] == epoch and tonumber(ARGV[11]) or 0
   local list = redis.call('XRANGE', KEYS[2], string.format('%.0f', since + 1), '+')
   for _, entry in ipairs(list) do
     if string.sub(entry[2][2], 2, 9) == id then
-      return {'done', epoch .. ':' .. string.match(entry[1], '^%d+'), -1}
+      return {'done', epoch .. ':' .. string.match(entry[1], '^%d+'), -1, redis.call('GET', KEYS[6])}
     end
   end
   -- What is not stored any more may have been it.
@@ -56,4 +59,4 @@ redis.call('PEXPIRE', KEYS[2], ARGV[5])
 local position = epoch .. ':' .. offset
 local nodes = redis.call('PUBLISH', ARGV[1], ARGV[2] .. 'p' .. position .. ':' .. ARGV[3])
 if is_keyed then redis.call('SET', KEYS[4], id .. position, 'PX', ARGV[8]) end
-return {'done', position, nodes}
+return {'done', position, nodes, redis.call('INCR', KEYS[6])}

@@ -1,6 +1,7 @@
 -- Reads publications together with the position.
--- KEYS: meta, stream, generation
--- ARGV: epoch to begin with, position ttl, offset ('': none), limit, direction (forward, reverse, latest)
+--
+-- KEYS: meta, stream, generation. ARGV: epoch to begin with, position ttl, offset ('': none), limit, direction
+-- (forward, reverse, latest).
 local meta = redis.call('HMGET', KEYS[1], 'e', 's', 'g')
 local generation = redis.call('GET', KEYS[3]) or '0'
 local epoch, top = meta[1], meta[2] or '0'

@@ -1,13 +1,13 @@
 //! A tokenizer of statements, as far as MySQL and MariaDB agree in every `sql_mode`.
 
-/// A token.
+/// A token of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token<'a> {
     /// A name, a keyword or a number, verbatim.
     Word(&'a str),
     /// A string, or a quoted name.
     Quoted,
-    /// One of [`SYMBOLS`].
+    /// A single byte of [`SYMBOLS`].
     Symbol(u8),
     /// An executed comment, or ambiguous text.
     Unknown,
@@ -17,7 +17,7 @@ pub(super) enum Token<'a> {
 /// unknown.
 const SYMBOLS: &[u8] = b"(),;.*+-/%=<>!&|^~?@";
 
-/// The remaining text.
+/// An iterator over the tokens of the remaining text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tokens<'a>(&'a str);
 
@@ -26,7 +26,7 @@ impl<'a> Tokens<'a> {
         Self(sql)
     }
 
-    /// Returns whether a parenthesis follows, which makes a preceding name a function.
+    /// Returns whether a parenthesis follows: then the name before it is that of a function.
     pub(super) fn is_call(self) -> bool {
         self.peek() == Some(Token::Symbol(b'('))
     }
@@ -41,7 +41,7 @@ impl<'a> Tokens<'a> {
         self.next() == Some(Token::Symbol(b'(')) && self.next() == Some(Token::Symbol(b')'))
     }
 
-    /// Takes a symbol if it follows immediately.
+    /// Consumes a symbol if it follows immediately.
     pub(super) fn take_symbol(&mut self, symbol: u8) -> bool {
         let is_next = self.0.as_bytes().first() == Some(&symbol);
         self.0 = &self.0[usize::from(is_next)..];

@@ -1,6 +1,6 @@
 //! Words that are known to be harmless, and a few that are not.
 
-/// Returns whether a list has a word, whatever its case.
+/// Returns whether a list contains a word, ignoring case.
 pub(super) fn has(list: &str, word: &str) -> bool {
     list.split(' ').any(|one| one.eq_ignore_ascii_case(word))
 }

@@ -35,7 +35,7 @@ pub enum ResponseError {
     /// `Upgrade` or `Connection` missing.
     #[error("the server did not upgrade to WebSocket")]
     NotUpgraded,
-    /// Not the answer to our key: not a WebSocket server, or an intermediate cache.
+    /// The key does not match: not a WebSocket server, or an intermediate cache.
     #[error("Sec-WebSocket-Accept does not match")]
     Accept,
     /// A subprotocol that was not offered.

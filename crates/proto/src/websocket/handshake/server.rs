@@ -26,9 +26,10 @@ impl<'a, 'b> UpgradeRequest<'a, 'b> {
     }
 }
 
-/// Parses an upgrade; `None` if the request is not one to WebSocket and is to be answered as HTTP.
+/// Parses an upgrade; `None` if the request does not ask for a WebSocket and needs an HTTP response.
 ///
 /// # Errors
+///
 /// An upgrade that violates RFC 6455 section 4.2.1: 400, or 426 for another version of the protocol, whose response
 /// includes `Sec-WebSocket-HttpVersion` with [`VERSION`].
 pub fn read<'a, 'b>(head: &'a Head<'b>) -> Result<Option<UpgradeRequest<'a, 'b>>, HttpError> {
@@ -40,7 +41,7 @@ pub fn read<'a, 'b>(head: &'a Head<'b>) -> Result<Option<UpgradeRequest<'a, 'b>>
         return Err(refusal("a WebSocket handshake is a GET"));
     }
     if !head.header_has_token("connection", "upgrade") {
-        return Err(refusal("Connection does not say upgrade"));
+        return Err(refusal("Connection does not contain upgrade"));
     }
     // A body would have to be told apart from the first frame, which readers might do differently.
     if !matches!(head.framing, Framing::None | Framing::Sized(0)) {
@@ -48,9 +49,9 @@ pub fn read<'a, 'b>(head: &'a Head<'b>) -> Result<Option<UpgradeRequest<'a, 'b>>
     }
     match only(head, "sec-websocket-version") {
         Some(VERSION) => {}
-        None => return Err(refusal("Sec-WebSocket-Version missing or doubled")),
+        None => return Err(refusal("Sec-WebSocket-Version missing or repeated")),
         Some(_) => {
-            let reason = "only version 13 of WebSocket is spoken here";
+            let reason = "only version 13 of WebSocket is supported";
             return Err(HttpError {
                 status: Status::UPGRADE_REQUIRED,
                 reason,
@@ -58,7 +59,7 @@ pub fn read<'a, 'b>(head: &'a Head<'b>) -> Result<Option<UpgradeRequest<'a, 'b>>
         }
     }
     let key =
-        only(head, "sec-websocket-key").ok_or(refusal("Sec-WebSocket-Key missing or doubled"))?;
+        only(head, "sec-websocket-key").ok_or(refusal("Sec-WebSocket-Key missing or repeated"))?;
     if !is_key(key) {
         return Err(refusal("Sec-WebSocket-Key is not 16 bytes in base64"));
     }

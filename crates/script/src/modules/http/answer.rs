@@ -90,7 +90,7 @@ impl HttpAnswer {
             }
             Some(other) => {
                 return Err(fault(format!(
-                    "request: a body is a string, a table for JSON, a file or a function that writes it, not a {}",
+                    "request: a body must be a string, a table for JSON, a file or a function that writes it, not a {}",
                     other.type_name()
                 )));
             }
@@ -110,7 +110,7 @@ impl HttpAnswer {
 fn pairs(table: &Table) -> mlua::Result<Vec<(String, String)>> {
     let mut headers = Vec::new();
     for pair in table.pairs::<String, Value>() {
-        let (name, value) = pair.map_err(|_| fault("request: a header's name is a string"))?;
+        let (name, value) = pair.map_err(|_| fault("request: a header's name must be a string"))?;
         match value {
             Value::Table(values) => {
                 for value in values.sequence_values::<String>() {
@@ -202,7 +202,7 @@ fn file_option(
         ("download" | "content_type", Some(text)) => file.raw_set(name, text),
         ("download" | "content_type", None) => Err(arguments.bad(
             2,
-            &format!("{name} as a string of 1 to 255 bytes without control characters expected"),
+            &format!("{name}: a string of 1 to 255 bytes without control characters expected"),
         )),
         _ => Err(arguments.bad(2, "the options are download and content_type")),
     }

@@ -27,7 +27,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
         let token = is_much.then(|| own.token());
         let mut effects = own.world.effects.borrow_mut();
         let Some(data) = effects.store(&data) else {
-            return Err(fault("too much is written at once"));
+            return Err(fault("too much data is written at once"));
         };
         effects.list.push(Effect::Part { to, data, token });
         Ok(token.map(|token| token.0 as f64))

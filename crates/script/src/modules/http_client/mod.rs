@@ -50,7 +50,7 @@ pub(super) fn install(
         let stream = number_of(number).and_then(|number| own.streams.borrow().find(number));
         let stream = stream.ok_or_else(|| {
             fault(
-                "the answer is closed: it was cancelled, or the coroutine of the request has ended",
+                "the response is closed: it was cancelled, or the coroutine of the request has ended",
             )
         })?;
         let token = own.call(Call::Http(HttpCall::Read(ReadBody { stream })));
@@ -85,7 +85,7 @@ pub(super) fn to_lua(lua: &Lua, desk: &HostContext, reply: HttpReply) -> mlua::R
         ReplyBody::Whole(body) => answer.raw_set("body", lua.create_string(body)?)?,
         ReplyBody::Stream(handle) => {
             let number = desk.open_stream(handle);
-            let number = number.ok_or_else(|| fault("http: a million answers are open"))?;
+            let number = number.ok_or_else(|| fault("http: a million responses are open"))?;
             answer.raw_set("stream", number as f64)?;
         }
     }

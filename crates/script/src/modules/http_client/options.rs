@@ -141,7 +141,7 @@ impl Draft<'_> {
         for pair in table.pairs::<Value, Value>() {
             let (key, value) = pair?;
             let Value::String(key) = &key else {
-                return Err(self.bad("options", "their names are strings"));
+                return Err(self.bad("options", "option names must be strings"));
             };
             let key = key.to_string_lossy();
             let expected =
@@ -216,8 +216,7 @@ impl Draft<'_> {
     }
 
     fn method(&mut self, value: &Value) -> mlua::Result<()> {
-        let why =
-            "a word as GET or POST, of at most 32 letters, and not CONNECT or TRACE, expected";
+        let why = "a method such as GET or POST, of at most 32 letters, and not CONNECT or TRACE, expected";
         let method = match value {
             Value::String(method) => method.to_string_lossy().to_ascii_uppercase(),
             _ => return Err(self.bad("option method", why)),
@@ -232,7 +231,7 @@ impl Draft<'_> {
 
     fn url(&self, value: &Value, what: &str) -> mlua::Result<String> {
         let Value::String(url) = value else {
-            return Err(self.bad(what, "a URL, as a string, expected"));
+            return Err(self.bad(what, "a URL string expected"));
         };
         let is_scheme = |url: &String| {
             let start = url.get(..8).unwrap_or(url).to_ascii_lowercase();
@@ -241,7 +240,7 @@ impl Draft<'_> {
         let url = text(&url.as_bytes()).ok_or_else(|| {
             self.bad(
                 what,
-                "a URL has no spaces and no control characters, is UTF-8 and at most 16384 bytes long",
+                "a URL must be UTF-8 of at most 16384 bytes, without spaces and control characters",
             )
         })?;
         match is_scheme(&url) {
@@ -260,13 +259,13 @@ impl Draft<'_> {
             let (name, value) = pair?;
             let name = match &name {
                 Value::String(name) => name.to_string_lossy().to_ascii_lowercase(),
-                _ => return Err(self.bad(WHAT, "their names are strings")),
+                _ => return Err(self.bad(WHAT, "their names must be strings")),
             };
             if name.is_empty() || !name.bytes().all(is_token) {
                 return Err(self.bad(WHAT, &format!("{name:?} is not a header name")));
             }
             if OWN_HEADERS.contains(&name.as_str()) {
-                return Err(self.bad(WHAT, &format!("{name} is the client's own")));
+                return Err(self.bad(WHAT, &format!("{name} is set by the client itself")));
             }
             let values = scalars(&value).ok_or_else(|| {
                 self.bad(
@@ -277,7 +276,8 @@ impl Draft<'_> {
             for value in values {
                 let is_good = |byte: &u8| *byte == b'\t' || !byte.is_ascii_control();
                 if !value.iter().all(is_good) {
-                    let why = format!("{name}: a value has no line breaks and control characters");
+                    let why =
+                        format!("{name}: a value must not have line breaks and control characters");
                     return Err(self.bad(WHAT, &why));
                 }
                 bytes += name.len() + value.len();
@@ -292,7 +292,7 @@ impl Draft<'_> {
 
     fn body(&mut self, bytes: Vec<u8>, content_type: Option<&'static str>) -> mlua::Result<()> {
         if self.has_body {
-            return Err(self.bad("options", "one body only: json, form or body"));
+            return Err(self.bad("options", "only one of json, form and body is allowed"));
         }
         self.has_body = true;
         self.fetch.body = bytes;
@@ -303,7 +303,8 @@ impl Draft<'_> {
     /// Encodes fields as a form, sorted by name since the order of a table is arbitrary.
     fn form(&self, table: &Table, what: &str) -> mlua::Result<String> {
         let expected = || {
-            let why = "names with strings, numbers, booleans or lists of them expected";
+            let why =
+                "a table expected, from names to strings, numbers, booleans or lists of these";
             self.bad(&format!("option {what}"), why)
         };
         let mut fields = Vec::new();

@@ -36,7 +36,8 @@ const BATCH_VALUES_MAX: usize = 256;
 pub(crate) struct Limits {
     /// Steps of one call, or of one stretch of `gmatch` or of a `gsub` with callbacks.
     pub(crate) steps_max: u64,
-    /// Steps that LuaJIT's functions may take instead, if that is known in advance. 0 never uses them.
+    /// The maximum number of steps that may run in LuaJIT's own functions instead, if it is known in advance. 0 never
+    /// uses them.
     pub(crate) native_steps_max: u64,
     /// The longest result of `gsub` and `rep`.
     pub(crate) string_bytes_max: usize,

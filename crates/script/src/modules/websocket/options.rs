@@ -76,7 +76,7 @@ impl Options {
         for pair in table.pairs::<Value, Value>() {
             let (name, value) = pair?;
             let Value::String(name) = name else {
-                return Err(arguments.bad(2, "the names of options are strings"));
+                return Err(arguments.bad(2, "the names of options must be strings"));
             };
             let name = name.to_string_lossy();
             let wrong = |what: &str| arguments.bad(2, &format!("{name}: {what} expected"));
@@ -163,7 +163,9 @@ fn headers(value: &Value) -> Result<Vec<(String, String)>, String> {
         let name = name.to_string_lossy();
         let own = name.to_ascii_lowercase();
         if OWN_HEADERS.contains(&&*own) || own.starts_with("sec-websocket-") {
-            return Err(format!("{name} is written by the handshake; other headers"));
+            return Err(format!(
+                "{name} is set by the handshake itself; other headers"
+            ));
         }
         if name.is_empty() || !name.bytes().all(is_token) {
             return Err(format!("{name:?} is not a header name; one"));

@@ -22,11 +22,12 @@ impl Url {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let expected = || "ws://host:port/path or wss://host:port/path expected".to_owned();
         if text.len() > BYTES_MAX {
-            return Err(format!("a URL has at most {BYTES_MAX} bytes"));
+            return Err(format!("a URL may have at most {BYTES_MAX} bytes"));
         }
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(
-                "a URL is graphic ASCII: write other characters as %XX, and hosts as xn--…".into(),
+                "a URL must be printable ASCII: write other characters as %XX, and hosts as xn--…"
+                    .into(),
             );
         }
         let (scheme, rest) = text.split_once("://").ok_or_else(expected)?;
@@ -37,12 +38,12 @@ impl Url {
         };
         // RFC 6455, section 3: a fragment is meaningless and not allowed.
         if rest.contains('#') {
-            return Err("the URL of a WebSocket has no #fragment".into());
+            return Err("the URL of a WebSocket can't have a #fragment".into());
         }
         let at = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, target) = rest.split_at(at);
         if authority.contains('@') {
-            return Err("name and password don't belong in the URL: send a header".into());
+            return Err("a URL must not contain a name and password: send a header".into());
         }
         let (host, port) = split_port(authority).ok_or_else(expected)?;
         let usual = if is_tls { 443 } else { 80 };
@@ -52,7 +53,7 @@ impl Url {
                 .parse()
                 .ok()
                 .filter(|port| *port != 0)
-                .ok_or("a port is a number from 1 to 65535")?,
+                .ok_or("a port must be a number from 1 to 65535")?,
         };
         let shown = match authority.starts_with('[') {
             true => format!("[{host}]"),

@@ -134,7 +134,7 @@ impl Call {
         }
     }
 
-    /// Returns a row's time to live in milliseconds, if it is given.
+    /// Returns a row's time to live in milliseconds, if set.
     fn ttl(&self, index: c_int) -> Result<Option<u64>, FaultSubject> {
         // SAFETY: as above.
         match unsafe { row::given(self.state, index) } {
@@ -172,7 +172,7 @@ unsafe fn method(
     name: &'static str,
     run: impl FnOnce(&Call) -> Result<c_int, FaultSubject>,
 ) -> c_int {
-    // SAFETY: see above. An object with this metatable was made by `new`, of a number that the desk has given out.
+    // SAFETY: see above. An object with this metatable was made by `new`, of a number that the host context has issued.
     unsafe {
         let found = object::read(state, 1, ffi::lua_upvalueindex(2));
         let result = match found {
@@ -206,7 +206,8 @@ unsafe fn method(
 
 /// `new(number, names)` → an object.
 unsafe extern "C-unwind" fn new(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; `lua/table.lua` gives a number of the desk and a list; the stack has room.
+    // SAFETY: this function was made by `closure`; `lua/table.lua` passes a number issued by the host context and a
+    // list; the stack has room.
     unsafe {
         let index = ffi::lua_tonumber(state, 1) as u32;
         ffi::lua_settop(state, 2);
@@ -224,7 +225,7 @@ unsafe extern "C-unwind" fn new(state: *mut lua_State) -> c_int {
 
 /// `number(object)` → its number, nil if it is none.
 unsafe extern "C-unwind" fn number(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; there is room for a value.
+    // SAFETY: this function was made by `closure`; there is room for a value.
     unsafe {
         match object::read(state, 1, ffi::lua_upvalueindex(2)) {
             Some(id) => ffi::lua_pushnumber(state, id.index.into()),
@@ -236,7 +237,8 @@ unsafe extern "C-unwind" fn number(state: *mut lua_State) -> c_int {
 
 /// `get(table, key, …)` → a row, or the values of these columns.
 unsafe extern "C-unwind" fn get(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `functions`; the columns' number is that of the arguments at most, and room is made for them.
+    // SAFETY: this function was made by `functions`; the columns' number is that of the arguments at most, and room is
+    // made for them.
     unsafe {
         method(state, "get", |call| {
             let top = ffi::lua_gettop(state);
@@ -256,7 +258,7 @@ unsafe extern "C-unwind" fn get(state: *mut lua_State) -> c_int {
             if ffi::lua_checkstack(state, top) == 0 {
                 return Err(FaultSubject::argument("get", 2, "too many columns"));
             }
-            // Most calls ask for one column, which needs no list.
+            // Most calls read one column, which needs no list.
             let (one, many);
             let columns = match top {
                 3 => {
@@ -288,7 +290,7 @@ unsafe extern "C-unwind" fn get(state: *mut lua_State) -> c_int {
 
 /// `has(table, key)` → whether there is such a row.
 unsafe extern "C-unwind" fn has(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `functions`.
+    // SAFETY: this function was made by `functions`.
     unsafe {
         method(state, "has", |call| {
             let key = call.key(2)?;
@@ -301,7 +303,7 @@ unsafe extern "C-unwind" fn has(state: *mut lua_State) -> c_int {
 
 /// `json(table, key)` → a row as JSON.
 unsafe extern "C-unwind" fn json(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `functions`.
+    // SAFETY: this function was made by `functions`.
     unsafe {
         method(state, "json", |call| {
             let key = call.key(2)?;
@@ -337,25 +339,25 @@ unsafe fn put(state: *mut lua_State, name: &'static str, how: PutMode, is_told: 
 
 /// The Lua function `insert(table, row, ttl)`.
 unsafe extern "C-unwind" fn insert(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `functions`.
+    // SAFETY: this function was made by `functions`.
     unsafe { put(state, "insert", PutMode::Insert, false) }
 }
 
 /// `add(table, row, ttl)` → whether it was added.
 unsafe extern "C-unwind" fn add(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `functions`.
+    // SAFETY: this function was made by `functions`.
     unsafe { put(state, "add", PutMode::Add, true) }
 }
 
 /// `upsert(table, row, ttl)` → whether it is new.
 unsafe extern "C-unwind" fn upsert(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `functions`.
+    // SAFETY: this function was made by `functions`.
     unsafe { put(state, "upsert", PutMode::Upsert, true) }
 }
 
 /// `update(table, key, changes)` → whether there is such a row.
 unsafe extern "C-unwind" fn update(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `functions`.
+    // SAFETY: this function was made by `functions`.
     unsafe {
         method(state, "update", |call| {
             let key = call.key(2)?;
@@ -372,7 +374,7 @@ unsafe extern "C-unwind" fn update(state: *mut lua_State) -> c_int {
 
 /// `incr(table, key, column, by)` → the sum.
 unsafe extern "C-unwind" fn incr(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `functions`.
+    // SAFETY: this function was made by `functions`.
     unsafe {
         method(state, "incr", |call| {
             let key = call.key(2)?;
@@ -395,7 +397,7 @@ unsafe extern "C-unwind" fn incr(state: *mut lua_State) -> c_int {
 
 /// `delete(table, key)` → whether there was such a row.
 unsafe extern "C-unwind" fn delete(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `functions`.
+    // SAFETY: this function was made by `functions`.
     unsafe {
         method(state, "delete", |call| {
             let deleted = match call.key(2)? {
@@ -408,9 +410,9 @@ unsafe extern "C-unwind" fn delete(state: *mut lua_State) -> c_int {
     }
 }
 
-/// `see(table, key)` → a row, and the snapshot that `update_seen` compares it with.
+/// `see(table, key)` → a row, and the snapshot with which `update_seen` compares it.
 unsafe extern "C-unwind" fn see(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `functions`.
+    // SAFETY: this function was made by `functions`.
     unsafe {
         method(state, "update", |call| {
             let Some(key) = call.key(2)? else {
@@ -431,7 +433,7 @@ unsafe extern "C-unwind" fn see(state: *mut lua_State) -> c_int {
 
 /// `update_seen(table, key, changes, snapshot)` → whether there is such a row; nil if it has changed since.
 unsafe extern "C-unwind" fn update_seen(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `functions`; the fourth argument is looked at before it is read.
+    // SAFETY: this function was made by `functions`; the fourth argument is looked at before it is read.
     unsafe {
         method(state, "update", |call| {
             let changes = call.changes(3)?;
@@ -452,7 +454,7 @@ unsafe extern "C-unwind" fn update_seen(state: *mut lua_State) -> c_int {
 /// `note(table)` → a new batch; `note(table, batch, kind, …)` adds a change; `note(table, batch)` executes it.
 unsafe extern "C-unwind" fn note(state: *mut lua_State) -> c_int {
     const BATCH: &CStr = c"veche.batch";
-    // SAFETY: made by `functions`; the second argument is looked at before it is read.
+    // SAFETY: this function was made by `functions`; the second argument is looked at before it is read.
     unsafe {
         method(state, "batch", |call| {
             let Some(batch) = boxed::<Batch>(state, 2, BATCH) else {
@@ -493,7 +495,7 @@ const CHANGES: &CStr = c"veche.changes";
 
 /// `watch(table, capacity)` → an object that receives changes.
 unsafe extern "C-unwind" fn watch(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `functions`.
+    // SAFETY: this function was made by `functions`.
     unsafe {
         method(state, "changes", |call| {
             let capacity = match row::given(state, 2) {
@@ -517,7 +519,7 @@ unsafe extern "C-unwind" fn watch(state: *mut lua_State) -> c_int {
 
 /// `next(table, changes, waits)` → the next change as JSON; if there is none, false and, if it waits, the wait's token.
 unsafe extern "C-unwind" fn next(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `functions`; the second argument is looked at before it is read.
+    // SAFETY: this function was made by `functions`; the second argument is looked at before it is read.
     unsafe {
         method(state, "changes", |_| {
             let Some(changes) = boxed::<Arc<Watcher>>(state, 2, CHANGES) else {

@@ -85,8 +85,7 @@ impl Call {
         let columns = self.table().schema().visible();
         let mut row = vec![Cell::Null; columns.len()];
         let mut told = 0_u128;
-        // SAFETY: the table stays on the stack for as long as the call lasts, and with it what it holds; nothing changes
-        // it meanwhile.
+        // SAFETY: the table stays on the stack during the call, and with it its contents; nothing changes it meanwhile.
         unsafe {
             fields(self, index, |place, value| {
                 row[place] = self.told(columns[place].cell(value))?;

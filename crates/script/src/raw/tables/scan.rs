@@ -150,7 +150,7 @@ impl Call {
 /// `columns(table, names, as_values, number)` → the numbers of columns, a byte for each, for `scan` and `values`;
 /// `number` is the argument that has the names.
 pub(super) unsafe extern "C-unwind" fn columns(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `functions`; the second argument is looked at before it is read.
+    // SAFETY: this function was made by `functions`; the second argument is looked at before it is read.
     unsafe {
         let name = match ffi::lua_toboolean(state, 3) {
             0 => "scan",
@@ -169,7 +169,7 @@ pub(super) unsafe extern "C-unwind" fn columns(state: *mut lua_State) -> c_int {
                 if ffi::lua_type(state, 3) != ffi::LUA_TSTRING {
                     return Err(bad());
                 }
-                // There are at most 65.
+                // A table has at most 65 columns.
                 places.push(call.column(3)? as u8);
                 ffi::lua_settop(state, 2);
             }
@@ -201,19 +201,19 @@ unsafe fn begin_as(state: *mut lua_State, name: &'static str) -> c_int {
 
 /// `scan(table, list, columns, index, …)` → the number of rows in the list, and a scan to continue with.
 pub(super) unsafe extern "C-unwind" fn begin(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `functions`.
+    // SAFETY: this function was made by `functions`.
     unsafe { begin_as(state, "scan") }
 }
 
 /// `values(table, list, columns, index, …)` → the same.
 pub(super) unsafe extern "C-unwind" fn begin_values(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `functions`.
+    // SAFETY: this function was made by `functions`.
     unsafe { begin_as(state, "values") }
 }
 
 /// `more(table, list, scan)` → the number of rows in the list, and whether there may be more.
 pub(super) unsafe extern "C-unwind" fn more(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `functions`; the third argument is looked at before it is read.
+    // SAFETY: this function was made by `functions`; the third argument is looked at before it is read.
     unsafe {
         method(state, "scan", |call| {
             let Some(ScanRequest { scan, columns }) = boxed(state, 3, SCAN) else {
@@ -240,7 +240,7 @@ struct Aggregation {
 /// aggregation to continue with. Without a column it only counts rows; without an index it covers all rows. `aggregate`
 /// and `count` call it.
 pub(super) unsafe extern "C-unwind" fn sum(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `functions`; the second argument is looked at before it is read.
+    // SAFETY: this function was made by `functions`; the second argument is looked at before it is read.
     unsafe {
         let is_column = ffi::lua_type(state, 2) > ffi::LUA_TNIL;
         let name = if is_column { "aggregate" } else { "count" };

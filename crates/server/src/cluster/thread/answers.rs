@@ -4,7 +4,7 @@ use veche_hub::{CommandDispatch, HubReply};
 use veche_nodes::NodeAnswer;
 use veche_nodes::node::Part;
 
-/// Returns the part that an answer of a worker is; `None` for answers that the node does not ask for.
+/// Converts a worker's reply to a part of an answer; `None` for replies that the node does not request.
 pub(super) fn part_of(answer: HubReply) -> Option<Part> {
     Some(match answer {
         HubReply::CommandDispatched(CommandDispatch {

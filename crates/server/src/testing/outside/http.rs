@@ -22,7 +22,7 @@ pub(super) fn addresses(said: &Plain) -> Result<Reply, String> {
     let addresses: Result<Vec<IpAddr>, String> = texts
         .map(|text| {
             text.parse()
-                .map_err(|_| format!("{text:?} is no IP address"))
+                .map_err(|_| format!("{text:?} is not an IP address"))
         })
         .collect();
     Ok(Reply::Addresses(addresses?))

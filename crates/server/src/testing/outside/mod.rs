@@ -1,7 +1,7 @@
-//! Mocked external services: calls of applications get fixed answers, or those of the test's functions.
+//! Stubs of external services: calls of applications get fixed responses, or those of the test's functions.
 //!
-//! Nothing leaves the process. A call without an answer fails, and makes the test fail. This module knows calls, stubs
-//! and the test's clock; it does not run the test's functions or know WebSockets.
+//! Nothing leaves the process. A call without a stub fails, and makes the test fail. This module knows calls, stubs and
+//! the test's clock; it does not run the test's functions or know WebSockets.
 
 mod http;
 mod mysql;
@@ -217,13 +217,13 @@ impl MockState {
                     let handed = self.publish(channel.bytes(), data.bytes());
                     return Ok(Plain::Number(handed as f64));
                 }
-                _ => format!("the test has no answer to {target}: test.stub_redis({target:?}, …)"),
+                _ => format!("the test has no stub for {target}: test.stub_redis({target:?}, …)"),
             },
             StubKind::Mysql => {
-                format!("the test has no answer to {target}: test.stub_mysql({target:?}, …)")
+                format!("the test has no stub for {target}: test.stub_mysql({target:?}, …)")
             }
             StubKind::Http => format!(
-                "the test has no answer to {method} {target}: test.stub_http({method:?}, {target:?}, …)"
+                "the test has no stub for {method} {target}: test.stub_http({method:?}, {target:?}, …)"
             ),
             StubKind::Resolve if self.stubs.iter().any(|stub| stub.is_at(target)) => {
                 return Ok(Plain::List(vec![Plain::from("192.0.2.1")]));
@@ -274,7 +274,7 @@ impl MockState {
                 let timeout = (!blocks).then_some(redis.keyspace.timeout);
                 (questions, subscribes, timeout)
             }
-            // No other server is asked.
+            // No other server is contacted.
             Call::Password(_) | Call::Fastcgi(_) => (Vec::new(), true, None),
         };
         let parts = questions.into_iter();
@@ -389,7 +389,7 @@ impl MockState {
             return;
         };
         let Some(subscription) = Subscriptions::number(lease) else {
-            let fault = CallError::new(CallErrorKind::Invalid, "redis: the subscription is over");
+            let fault = CallError::new(CallErrorKind::Invalid, "redis: the subscription has ended");
             return self.outcomes.push((id, Err(fault)));
         };
         let until_ms = within.map_or(u64::MAX, |within| self.after(within));
@@ -441,7 +441,7 @@ impl MockState {
                 }
                 Call::Http(HttpCall::Fetch(fetch)) => {
                     format!(
-                        "timeout after {} s waiting for the answer",
+                        "timeout after {} s waiting for the response",
                         fetch.timeout.as_secs_f64()
                     )
                 }

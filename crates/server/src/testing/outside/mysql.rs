@@ -56,12 +56,18 @@ pub(super) fn reply(mysql: &MysqlCall, said: Plain) -> Result<MysqlReply, String
         (ResultMode::Row, MysqlAnswer::Rows(rows)) => MysqlReply::Row(first_of(rows)),
         (ResultMode::Row, MysqlAnswer::Changes { .. }) => MysqlReply::Row(Rows::default()),
         (ResultMode::Rows | ResultMode::Row, MysqlAnswer::One(_)) => {
-            return Err("a value alone answers db:value; rows are a list of tables".to_owned());
+            return Err(
+                "only db:value can be answered with a single value; rows are a list of tables"
+                    .to_owned(),
+            );
         }
         (ResultMode::Value, MysqlAnswer::One(value)) => MysqlReply::Value(Some(value)),
         (ResultMode::Value, MysqlAnswer::Changes { .. }) => MysqlReply::Value(None),
         (ResultMode::Value, MysqlAnswer::Rows(rows)) if rows.columns.len() > 1 => {
-            return Err("rows of several columns don't say which is the first: db:value wants the value alone".to_owned());
+            return Err(
+                "rows with several columns have no first column: give db:value a single value"
+                    .to_owned(),
+            );
         }
         (ResultMode::Value, MysqlAnswer::Rows(rows)) => {
             MysqlReply::Value(rows.values.into_iter().next())
@@ -78,7 +84,7 @@ pub(super) fn reply(mysql: &MysqlCall, said: Plain) -> Result<MysqlReply, String
         },
         (ResultMode::Changes, MysqlAnswer::One(_)) => {
             return Err(
-                "db:execute wants { affected = …, last_id = … }, or a list of rows".to_owned(),
+                "db:execute expects { affected = …, last_id = … }, or a list of rows".to_owned(),
             );
         }
     })
@@ -111,7 +117,7 @@ fn changes(pairs: &[(String, Plain)]) -> Result<MysqlAnswer, String> {
             ("last_id", Some(number)) => last_id = Some(number as u64),
             _ => {
                 return Err(format!(
-                    "{name:?} in an answer: it is a list of rows, a value, or whole numbers {{ affected = …, last_id = … }}"
+                    "{name:?} in a response: expected a list of rows, a value, or whole numbers {{ affected = …, last_id = … }}"
                 ));
             }
         }
@@ -125,7 +131,7 @@ fn rows_of(items: Vec<Plain>) -> Result<Rows, String> {
     let mut rows = Vec::with_capacity(items.len());
     for item in items {
         let Plain::Map(row) = item else {
-            return Err("each row is a table: { column = value }".to_owned());
+            return Err("each row must be a table: { column = value }".to_owned());
         };
         columns.extend(row.iter().map(|(name, _)| name.clone()));
         columns.sort_unstable();
@@ -136,7 +142,7 @@ fn rows_of(items: Vec<Plain>) -> Result<Rows, String> {
     for row in rows {
         let mut cells = row.into_iter().peekable();
         for column in &columns {
-            // Both are sorted.
+            // Both lists are sorted.
             match cells.next_if(|(name, _)| name == column) {
                 Some((_, value)) => values.push(value_of(value)?),
                 None => values.push(MysqlValue::Null),
@@ -159,7 +165,7 @@ fn value_of(value: Plain) -> Result<MysqlValue, String> {
         Plain::Number(number) => MysqlValue::Number(number),
         Plain::Bytes(bytes) => MysqlValue::Bytes(bytes),
         Plain::List(_) | Plain::Map(_) => {
-            return Err("a table is no value of a database".to_owned());
+            return Err("a table is not a database value".to_owned());
         }
     })
 }

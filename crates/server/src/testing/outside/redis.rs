@@ -54,7 +54,7 @@ fn question(parts: impl Iterator<Item = Vec<u8>>) -> StubCall {
     }
 }
 
-/// Builds the reply from stubs' answers, one for each command; an error is one of the server.
+/// Builds the reply from stubs' responses, one for each command; an error is one of the server.
 pub(super) fn reply(redis: &RedisCall, said: Vec<StubAnswer>) -> Result<RedisReply, CallError> {
     let mut said = said.into_iter();
     match &redis.action {

@@ -1,4 +1,4 @@
-//! Stubs: the calls they match, and their answers.
+//! Stubs: the calls they match, and their responses.
 
 use veche_calls::{CallError, CallErrorKind};
 use veche_script::Plain;
@@ -39,7 +39,7 @@ pub(super) struct Stub {
 }
 
 pub(super) enum Says {
-    /// A fixed answer.
+    /// The same answer to every call.
     Always(StubAnswer),
     /// The answer of a test's function.
     Asks,
@@ -71,7 +71,7 @@ impl StubKind {
 impl Stub {
     /// Reads a stub from the test.
     pub(super) fn read(question: &Plain) -> Result<Self, String> {
-        let kind = StubKind::of(question.get("kind").bytes()).ok_or("no such kind of stub")?;
+        let kind = StubKind::of(question.get("kind").bytes()).ok_or("unknown kind of stub")?;
         let says = match question.get("runs").is_true() {
             true => Says::Asks,
             false => Says::Always(answer(kind, question)),
@@ -117,7 +117,7 @@ pub(super) fn answer(kind: StubKind, said: &Plain) -> StubAnswer {
         None => Ok(said.get("answer").clone()),
         Some(fault) => {
             let words = match said.get("words") {
-                Plain::Nil => format!("{fails}, as the test has it"),
+                Plain::Nil => format!("{fails}, as the test specifies"),
                 words => words.text(),
             };
             Err(CallError::new(fault, format!("{}{words}", kind.prefix())))

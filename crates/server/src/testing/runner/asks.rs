@@ -79,7 +79,7 @@ fn remote(question: &Plain) -> Result<Option<IpAddr>, String> {
         address => {
             let text = address.text();
             let parsed = text.parse().map(Some);
-            parsed.map_err(|_| format!("remote: {text:?} is no IP address"))
+            parsed.map_err(|_| format!("remote: {text:?} is not an IP address"))
         }
     }
 }

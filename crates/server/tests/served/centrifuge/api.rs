@@ -133,7 +133,7 @@ fn commands_of_the_old_form_are_answered_a_line_each() {
 }
 
 #[test]
-fn errors_have_a_status_for_those_who_want_it() {
+fn errors_have_an_http_status_on_request() {
     let server = with("unknown_namespace = \"error\"", "");
     for (name, body, code, status) in [
         ("publish", r#"{"channel":"none:1","data":1}"#, 102, 404),

@@ -124,7 +124,7 @@ impl Binary {
 }
 
 #[test]
-fn clients_of_both_encodings_are_told_what_has_changed() {
+fn clients_of_both_encodings_receive_deltas() {
     on_all(|setup| {
         let server = start(setup);
         let mut lines = Lines::connect(server.push);
@@ -195,7 +195,7 @@ fn deltas_are_right_while_clients_come_and_go() {
                         let joined = client.ask(json!({ "id": 2, "subscribe": request }));
                         let joined = &joined["subscribe"];
                         epoch = joined["epoch"].clone();
-                        // It reconnects without state.
+                        // The client reconnects without state.
                         let mut has = Has::default();
                         let mut hear = |publication: &Value| {
                             heard += 1;

@@ -53,7 +53,7 @@ fn clients_get_what_passes_their_filter() {
                 );
                 assert_eq!(publication["tags"]["side"], "sell");
             }
-            // Nothing else arrived before the reply to this.
+            // No other message arrived before the reply to this ping.
             assert_eq!(ann.ask(json!({ "id": 3, "ping": {} }))["ping"], json!({}));
             drop(ann);
             publish(&mut lines, channel, 11..17);
@@ -89,7 +89,7 @@ fn clients_get_what_passes_their_filter() {
 }
 
 #[test]
-fn who_hears_many_channels_may_choose_and_gets_no_deltas() {
+fn wildcard_subscribers_can_filter_and_get_no_deltas() {
     on_all(|setup| {
         let server = start(setup);
         let mut lines = Lines::connect(server.push);

@@ -272,7 +272,7 @@ fn a_centrifugo_back_end_decides_on_each_kind() {
 }
 
 #[test]
-fn one_who_is_sent_away_while_the_back_end_thinks_is_not_let_in() {
+fn a_client_disconnected_during_a_request_is_rejected() {
     on_all(|setup| {
         for (method, except, code) in [
             ("disconnect", false, Some(3503)),
@@ -308,7 +308,7 @@ fn one_who_is_sent_away_while_the_back_end_thinks_is_not_let_in() {
 }
 
 #[test]
-fn an_answer_of_a_wrong_type_lets_nobody_in() {
+fn a_response_of_the_wrong_type_rejects_the_client() {
     on_all(|setup| {
         let back_end = Asked::new(decide);
         let server = start(setup, &back_end, "");
@@ -411,7 +411,7 @@ fn one_that_takes_its_time_holds_up_one_client_and_his_order_is_kept() {
 }
 
 #[test]
-fn who_leaves_while_it_is_asked_leaves_nothing_behind() {
+fn a_client_that_leaves_during_a_hook_request_leaves_no_state() {
     on_all(|setup| {
         let (back_end, go) = held();
         let server = start(setup, &back_end, "timeout = \"20s\"\n");
@@ -421,7 +421,7 @@ fn who_leaves_while_it_is_asked_leaves_nothing_behind() {
         drop(ann);
         // The end of a paused client is noticed with the response, at the latest.
         go.send(()).expect("it waits");
-        until("nobody to wait", || waiting(&server) == 0.0);
+        until("no request to wait", || waiting(&server) == 0.0);
         server.await_connections(0);
         let mut bob = connect(&server, "bob");
         assert_eq!(bob.ask(rpc(2, "m"))["rpc"]["data"]["user"], "bob");
@@ -463,7 +463,7 @@ fn a_reload_and_a_drain_do_not_wait_for_it() {
 }
 
 #[test]
-fn one_that_says_nothing_is_given_up() {
+fn a_silent_back_end_times_out() {
     on_all(|setup| {
         let (back_end, go) = held();
         let server = start(
@@ -487,7 +487,7 @@ fn one_that_says_nothing_is_given_up() {
         // The log is written by another thread.
         until("the log to say it", || {
             let log = server.log();
-            log.contains("hook rpc http://") && log.contains("not asked for")
+            log.contains("hook rpc http://") && log.contains("paused for")
         });
         // Requests of other kinds are still made.
         connect(&server, "eva");
@@ -606,7 +606,7 @@ fn a_route_may_have_other_urls() {
         assert_eq!(from("/c"), json!({"from": "rpc", "user": "ann"}));
         assert_eq!(from("/other"), json!({"from": "other", "user": ""}));
         assert_eq!(count(&server, "connect", "granted"), 1.0);
-        // They stay over a reload.
+        // The settings survive a reload.
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
         assert_eq!(from("/other"), json!({"from": "other", "user": ""}));
     });

@@ -26,7 +26,7 @@ fn subscribe(id: u32, channel: &str) -> Value {
 }
 
 #[test]
-fn a_namespace_is_heard_as_a_whole() {
+fn a_wildcard_subscription_covers_its_namespace() {
     on_all(|setup| {
         let server = start(setup);
         let mut lines = Lines::connect(server.push);
@@ -85,7 +85,7 @@ fn routes_without_the_protocol_hear_it_too() {
         let mut lines = Lines::connect(server.push);
         lines.ask(&json!({ "channel": "news:1", "data": "hi", "ack": true }));
         assert_eq!(socket.text(), "hi");
-        // One order by its name, which is hard to guess; not all of them.
+        // A single channel whose name is hard to guess is admitted, the whole namespace is not.
         Socket::open(server.public, "/push?channel=order:5d7f");
         let all = Socket::try_open(server.public, "/push?channel=order:*");
         let why = all.err().map(|error| error.to_string());
@@ -102,7 +102,7 @@ fn a_pattern_has_its_options_and_its_user() {
         assert_eq!(joined["subscribe"]["recoverable"], true, "{joined}");
         let refused = ann.ask(subscribe(3, "/users/bob/orders"));
         assert_eq!(refused["error"]["code"], 103, "{refused}");
-        // Not of that pattern.
+        // This channel does not match the pattern.
         let joined = ann.ask(subscribe(6, "/users/ann/orders/7"));
         assert_eq!(joined["subscribe"], json!({}));
         // A wildcard subscription to channels without a namespace does not receive it.
@@ -139,7 +139,7 @@ const ROUTES: &str = "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\nidenti
     [[namespace]]\nname = \"/users/:user/orders\"\nsubscribe = \"client\"\n";
 
 #[test]
-fn a_pattern_of_a_route_lets_nobody_into_private_channels_and_those_of_others() {
+fn route_patterns_do_not_grant_private_channels() {
     on_all(|setup| {
         let options = Options {
             routes: ROUTES,
@@ -206,7 +206,7 @@ fn a_pattern_of_a_route_lets_nobody_into_private_channels_and_those_of_others() 
 }
 
 #[test]
-fn who_is_named_may_do_what_the_namespace_says_and_no_more() {
+fn identified_clients_have_exactly_the_namespace_permissions() {
     on_all(|setup| {
         let options = Options {
             routes: ROUTES,
@@ -270,8 +270,8 @@ fn a_script_decides_itself_but_for_users_own_channels() {
         }
         eve.say("#bob");
         let why = eve.text();
-        assert!(why.contains("where users' own channels begin"), "{why}");
-        // So she is not mistaken for bob.
+        assert!(why.contains("marks personal channels"), "{why}");
+        // So this user is not mistaken for bob.
         let request = json!({ "user": "bob" });
         let answer = call(server.internal, "user_status", &request);
         assert_eq!(answer["result"]["connections"], 0, "{answer}");

@@ -167,7 +167,7 @@ fn a_script_decides_on_each_kind() {
         let expected = json!({"code": 104, "message": "method not found"});
         assert_eq!(unknown["error"], expected);
         bob.say(&rpc(8, "publish"));
-        // His own publications reach him too.
+        // The publisher receives its own publications too.
         let (mut replies, mut pushes) = (Vec::new(), Vec::new());
         while replies.is_empty() || pushes.is_empty() {
             let line = bob.next();
@@ -206,7 +206,7 @@ fn messages_are_taken_one_by_one_and_in_order() {
 }
 
 #[test]
-fn what_goes_wrong_in_a_handler_is_told_and_ends_nothing_else() {
+fn a_handler_error_is_logged_and_affects_nothing_else() {
     on_all(|setup| {
         let server = start(setup, "request_timeout = \"200ms\"\n");
         let mut ann = connect(&server, "ann");
@@ -223,7 +223,7 @@ fn what_goes_wrong_in_a_handler_is_told_and_ends_nothing_else() {
             "attempt to index local 't' (a nil value)",
             "stack traceback:",
             "centrifuge.rpc returned nothing: a table expected",
-            "it ran too long without waiting and was stopped",
+            "the code ran too long without waiting and was stopped",
             "longer than request_timeout",
         ];
         for why in whys {
@@ -253,7 +253,7 @@ fn a_handler_that_waits_holds_up_one_client_and_his_order_is_kept() {
 }
 
 #[test]
-fn who_leaves_while_a_handler_waits_leaves_nothing_behind() {
+fn a_client_that_leaves_while_a_handler_waits_leaves_no_state() {
     on_all(|setup| {
         let server = start(setup, "");
         let (mut ann, mut bob) = (connect(&server, "ann"), connect(&server, "bob"));
@@ -273,7 +273,7 @@ fn who_leaves_while_a_handler_waits_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_script_hears_who_is_gone_and_why() {
+fn close_handlers_get_the_code_and_reason() {
     on_all(|setup| {
         let server = start(setup, "");
         let mut dan = connect(&server, "dan");
@@ -333,7 +333,7 @@ fn newer_code_decides_for_clients_that_are_there() {
 }
 
 #[test]
-fn what_waits_is_given_up_when_the_application_goes() {
+fn pending_handlers_end_with_the_application() {
     let server = start(USUAL, "");
     let mut clients: Vec<Client> = (0..3).map(|_| connect(&server, "ann")).collect();
     for client in &mut clients {

@@ -14,15 +14,15 @@ const STEP: Duration = Duration::from_millis(10);
 /// The behaviour of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Bytes pass.
+    /// Bytes pass in both directions.
     None,
     /// Connections are closed, and so are new ones.
     Cut,
     /// Connections stay open, and nothing passes until the fault ends.
     Stall,
-    /// Bytes to the engine are taken and lost; nothing comes back. Connections are closed when the fault ends.
+    /// Bytes to the engine are taken and lost; nothing is returned. Connections are closed when the fault ends.
     HalfOpen,
-    /// Each piece waits so many milliseconds.
+    /// Each piece waits this many milliseconds.
     Delay(u64),
 }
 

@@ -128,7 +128,7 @@ int fdatasync(int fd) {
   return synced(fd, real);
 }
 
-/* Whether a write of so many bytes fails; errno says why. `at` is negative for where the file is. */
+/* Whether a write of this many bytes fails; errno has the reason. `at` is negative for where the file is. */
 static int fails(int fd, off_t at, size_t count) {
   struct stat found;
   int saved = errno, is_broken = has_fault("write-fails");

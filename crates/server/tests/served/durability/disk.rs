@@ -30,7 +30,7 @@ pub(super) struct OnDisk {
 
 /// The effect of a power cut on unsynced data.
 pub(super) enum Unsynced<'r> {
-    /// All of it is lost.
+    /// All unsynced data is lost.
     Gone,
     /// Some of its pages are written, others not.
     Partly(&'r mut fastrand::Rng),
@@ -121,7 +121,7 @@ fn shell(ahead_s: i64) -> Option<String> {
     ))
 }
 
-/// Compiles it once.
+/// Returns the preloaded library of simulated disk faults, compiled at the first call; `None` without a compiler.
 fn library() -> Option<&'static Path> {
     static LIBRARY: OnceLock<Option<PathBuf>> = OnceLock::new();
     let made = LIBRARY.get_or_init(|| {

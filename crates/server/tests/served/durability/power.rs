@@ -26,7 +26,7 @@ fn a_power_cut_costs_nothing_that_was_answered_where_each_commit_waits_for_the_d
 }
 
 #[test]
-fn after_a_power_cut_clients_are_told_where_commits_do_not_wait_for_the_disk() {
+fn after_a_power_cut_unsynced_commits_renew_epochs() {
     cut_power("1s");
 }
 

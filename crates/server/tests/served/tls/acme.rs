@@ -76,7 +76,7 @@ fn life(mut pebble: Pebble, setup: Setup) {
     until("the first try", || orders(&server, "unreachable") > 0.0);
     until("what came of it", || {
         let log = server.log();
-        log.contains("no certificate for push.veche.test, www.veche.test, there is none to show; 1 failure in a row, the next try comes in ")
+        log.contains("no certificate for push.veche.test, www.veche.test, there is no certificate to present; 1 failure in a row, the next attempt is in ")
     });
     assert!(
         server
@@ -86,7 +86,7 @@ fn life(mut pebble: Pebble, setup: Setup) {
     assert!(
         server
             .log()
-            .contains("or an alert if there is none; it is ordered in 0 s")
+            .contains("or an alert if there is none; ordering one in 0 s")
     );
     assert_eq!(count(&server, "veche_acme_certificate_held", ""), 0.0);
     until("the failure to be counted", || {
@@ -153,7 +153,7 @@ fn life(mut pebble: Pebble, setup: Setup) {
     });
     echo.echoes(b"still there");
 
-    // It survives an upgrade.
+    // The certificate survives an upgrade.
     let renewed = open(&server, &root).expect("it opens").shown();
     let upgraded = server.command(&["upgrade"]).output().expect("it runs");
     assert!(upgraded.status.success(), "{upgraded:?}");
@@ -195,9 +195,9 @@ fn an_authority_that_refuses_is_left_alone() {
     until("the reasons", || {
         let log = server.log();
         log.contains(
-            "no certificate for push.veche.test, www.veche.test, the old one stays, it holds for ",
+            "no certificate for push.veche.test, www.veche.test, the old one stays in use and is valid for ",
         ) && log.contains("push.veche.test: Failed to connect to 127.0.0.1")
-            && log.contains("no certificate for blocked.veche.test, there is none to show")
+            && log.contains("no certificate for blocked.veche.test, there is no certificate to present")
             && log.contains("urn:ietf:params:acme:error:rejectedIdentifier")
     });
     echo.echoes(b"still there");
@@ -226,7 +226,7 @@ fn an_authority_that_refuses_is_left_alone() {
 
 /// If the authority has lost the account, another is created automatically.
 #[test]
-fn an_account_that_is_lost_is_made_anew() {
+fn a_lost_account_is_created_again() {
     let Some(mut pebble) = Pebble::new("acme-account") else {
         return;
     };

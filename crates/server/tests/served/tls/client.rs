@@ -68,7 +68,7 @@ pub(super) fn trust_file(
     Arc::new(config)
 }
 
-/// An open connection.
+/// A WebSocket client over TLS, after the handshake.
 pub(super) struct Client {
     pub(super) stream: StreamOwned<ClientConnection, TcpStream>,
     decoder: Decoder,

@@ -17,7 +17,7 @@ identity = \"mtls:email\"
 ";
 
 #[test]
-fn a_certificate_says_who_it_is() {
+fn a_certificate_identifies_the_client() {
     let people = Authority::new("people");
     let strangers = Authority::new("strangers");
     let ada = people.client("ada", "ada@example.org", "ada");
@@ -79,7 +79,7 @@ fn a_certificate_says_who_it_is() {
 
 /// Tickets are invalid once the client authority changes.
 #[test]
-fn a_ticket_does_not_outlive_who_vouched() {
+fn a_ticket_does_not_outlive_its_authority() {
     let people = Authority::new("people");
     let others = Authority::new("others");
     let ada = people.client("ada", "", "ada");

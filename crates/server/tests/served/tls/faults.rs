@@ -10,7 +10,7 @@ use rustls::pki_types::ServerName;
 use super::Sealed;
 use crate::support::{Options, SOON, on_all, until};
 
-/// Returns a ClientHello.
+/// Returns a TLS client and the bytes of its ClientHello.
 fn hello(sealed: &Sealed) -> (ClientConnection, Vec<u8>) {
     let name = ServerName::try_from("localhost").expect("a name");
     let mut client = ClientConnection::new(Arc::clone(&sealed.trust), name).expect("a client");
@@ -31,7 +31,7 @@ fn knock(sealed: &Sealed, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_no_tls_gets_a_clean_end() {
+fn other_protocols_are_closed_cleanly() {
     on_all(|setup| {
         let sealed = Sealed::start(setup, "", &Options::default());
         let failures = |reason: &str| {
@@ -50,7 +50,7 @@ fn what_is_no_tls_gets_a_clean_end() {
         assert_eq!(knock(&sealed, b"\x00\x01\x02 garbage"), b"");
         assert_eq!(failures("not_tls"), 2);
 
-        // A record that only servers send; the alert says so.
+        // A record that only servers send; the alert names it.
         let answer = knock(&sealed, b"\x16\x03\x01\x00\x05\x02\x00\x00\x01\x00");
         assert_eq!(answer.first(), Some(&21), "{answer:?}");
         assert_eq!(failures("malformed"), 1);

@@ -22,7 +22,7 @@ fn renew(sealed: &Sealed) {
 }
 
 #[test]
-fn new_files_are_taken_up_and_nobody_is_dropped() {
+fn new_certificates_are_loaded_without_dropping_connections() {
     on_all(|setup| {
         let sealed = Sealed::start(setup, "", &Options::default());
         let mut first = sealed.open();
@@ -80,7 +80,7 @@ fn new_files_are_taken_up_and_nobody_is_dropped() {
 
 /// A server process restarted with invalid files starts without them, and recovers when they are valid.
 #[test]
-fn a_server_that_comes_back_to_bad_files_waits_for_good_ones() {
+fn a_restart_with_bad_files_waits_for_good_ones() {
     let sealed = Sealed::start(USUAL, "", &Options::default());
     let certificate = sealed.server.folder.join("tls/own.pem");
     let good = fs::read(&certificate).expect("readable");
@@ -103,7 +103,7 @@ fn a_server_that_comes_back_to_bad_files_waits_for_good_ones() {
 }
 
 #[test]
-fn check_says_what_is_wrong_with_files() {
+fn check_reports_invalid_certificate_files() {
     let authority = super::Authority::new("checked");
     let folder = std::env::temp_dir().join(format!("veche-tls-check-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");

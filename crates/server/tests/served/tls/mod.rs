@@ -184,7 +184,7 @@ fn a_client_gets_the_certificate_for_the_name_that_it_asks_for() {
 }
 
 #[test]
-fn versions_and_whoever_comes_back() {
+fn versions_and_session_resumption() {
     on_all(|setup| {
         let sealed = Sealed::start(setup, "", &Options::default());
         for (versions, label) in [(ONLY_1_2, "version=\"1.2\""), (ONLY_1_3, "version=\"1.3\"")] {

@@ -28,7 +28,7 @@ fn a_drain_ends_them_in_good_order() {
 
 /// Encrypted output counts against the outbox limit, and only the client itself is closed.
 #[test]
-fn who_does_not_read_is_closed_alone() {
+fn a_client_that_does_not_read_is_closed_alone() {
     on_all(|setup| {
         let limits = "outbox_bytes = \"256KiB\"\nwrite_timeout = \"1s\"";
         let options = Options {

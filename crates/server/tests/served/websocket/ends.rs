@@ -11,7 +11,7 @@ use crate::peer::{Heard, Peer, serve};
 use crate::support::metrics::Metrics;
 use crate::support::{Options, Server, Socket, on_all, setups, until};
 
-/// Returns code that opens one connection at its start.
+/// Returns a script that opens one connection at its start.
 fn keeper(address: std::net::SocketAddr, more: &str) -> String {
     format!(
         "local veche = require 'veche'\nlocal app = {{}}\n\
@@ -72,7 +72,7 @@ fn at_the_stop_of_the_server_it_is_closed_after_our_own_clients() {
 }
 
 #[test]
-fn older_code_is_gone_with_what_it_has_dialed() {
+fn replaced_code_closes_its_outgoing_connections() {
     on_all(|setup| {
         let (tell, told) = sync_channel(64);
         let address = serve(move |number, socket| {

@@ -15,7 +15,7 @@ const RIGHT: &str =
     "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n";
 
 #[test]
-fn handshakes_that_come_to_nothing() {
+fn failed_handshakes() {
     let accept = "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n";
     let table: [(String, &str); 10] = [
         (
@@ -74,7 +74,7 @@ fn handshakes_that_come_to_nothing() {
 }
 
 #[test]
-fn nobody_there_and_nobody_who_answers() {
+fn refused_and_unanswered_dials() {
     on_all(|setup| {
         let server = start(setup);
         // A port that was just free.
@@ -118,7 +118,7 @@ fn nobody_there_and_nobody_who_answers() {
 }
 
 #[test]
-fn whoever_breaks_the_protocol_is_closed_with_the_code_for_it() {
+fn protocol_violations_close_with_their_code() {
     // Data after the 101, the script's result, and the code that the peer receives.
     let table: [(&[u8], &str, u16); 6] = [
         // Masked, which only clients do.

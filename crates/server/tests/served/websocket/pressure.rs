@@ -49,7 +49,7 @@ fn a_script_that_does_not_receive_holds_the_server_back() {
         );
         thread::scope(|scope| {
             let receiver = scope.spawn(|| run(&server, &script));
-            // It makes no further progress.
+            // Wait until it makes no further progress.
             let mut before = usize::MAX;
             until("the server to be held back", || {
                 thread::sleep(Duration::from_millis(300));
@@ -147,7 +147,7 @@ fn two_that_send_much_to_each_other() {
 }
 
 #[test]
-fn whoever_waits_for_room_learns_of_the_end() {
+fn a_sender_waiting_for_room_learns_of_the_close() {
     on_all(|setup| {
         let server = start(setup);
         let address = serve(|_, socket| {

@@ -21,7 +21,7 @@ fn fault(error: &csv::Error) -> LoadFault {
             expected_len,
             len,
         } => {
-            let why = format!("it has {len} fields, the first line has {expected_len}");
+            let why = format!("{len} fields, but the first line has {expected_len}");
             LoadFault::Text(line(pos), why)
         }
         _ => LoadFault::Read(error.to_string()),

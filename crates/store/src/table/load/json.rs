@@ -116,7 +116,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         match (found, self.list) {
             (Some(_), _) => Ok(()),
             (None, Some(list)) => bad(begin, format!("there is no list \"{list}\"")),
-            (None, None) => bad(begin, "it has no field that is a list"),
+            (None, None) => bad(begin, "no field is a list"),
         }
     }
 

@@ -54,7 +54,7 @@ impl LoadFormat {
     }
 }
 
-/// What to do with a row whose key exists.
+/// The action for a row whose key exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Conflict {
     /// Fails if the row exists; the default.
@@ -75,7 +75,7 @@ pub struct LoadOptions {
     pub files: Option<String>,
     /// JSON: the field that contains the list; by default the only list.
     pub list: Option<String>,
-    /// What to do with a row whose key exists.
+    /// The action for a row whose key exists.
     pub conflict: Conflict,
 }
 

@@ -7,7 +7,7 @@ use crate::table::job::FilePosition;
 
 /// Size of a read in bytes.
 const BLOCK: usize = 256 << 10;
-/// Maximum length of an object or line in bytes: more than 64 columns of 65,535 escaped bytes take.
+/// Maximum length of an object or line in bytes. A row of 64 columns with 65,535 escaped bytes each is shorter.
 pub(super) const PIECE_MAX: usize = 32 << 20;
 
 pub(super) struct Window<'a> {
@@ -70,7 +70,7 @@ impl<'a> Window<'a> {
         }
         if self.to == self.bytes.len() {
             if self.to >= PIECE_MAX {
-                let why = format!("an object or a line has at most {PIECE_MAX} bytes");
+                let why = format!("an object or a line may have at most {PIECE_MAX} bytes");
                 return Err(LoadFault::Text(FilePosition::Byte(self.offset()), why));
             }
             self.bytes.resize(self.to * 2, 0);

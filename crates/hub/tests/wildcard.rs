@@ -29,7 +29,7 @@ type Who = (WorkerId, u32);
 struct Wires {
     lanes: BTreeMap<(WorkerId, WorkerId), VecDeque<HubMessage>>,
     taken: BTreeMap<(WorkerId, WorkerId), usize>,
-    /// What each received: the channel that was published to, and the number.
+    /// The publications that each session received: the channel and the number.
     given: BTreeMap<Who, Vec<(String, u32)>>,
 }
 
@@ -82,11 +82,11 @@ impl Outlet for Port<'_> {
     fn send_reply(&mut self, _: ConnectionId, _: Ticket, _: HubReply) {}
 
     fn execute_command(&mut self, _: ConnectionId, _: &Arc<UserCommand>) {
-        panic!("nobody is told to do anything");
+        panic!("no commands are sent");
     }
 
     fn command_dispatched(&mut self, _: Caller, _: &Arc<UserCommand>) {
-        panic!("nobody is told to do anything");
+        panic!("no commands are sent");
     }
 }
 

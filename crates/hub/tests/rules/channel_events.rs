@@ -10,14 +10,14 @@ use veche_hub::{
 use crate::common::session;
 use crate::node::{Node, START_MS, member};
 
-/// As in `channel_events.rs`.
+/// The limits of `src/channel_events.rs`.
 const HAPPENINGS_MAX: usize = 65_536;
 const EMPTY_MAX: u32 = 100_000;
 const EMPTY_MS: u64 = 1_000;
 
 const DELAY_MS: u64 = 5_000;
 
-/// Namespaces by level: `quiet` reports nothing; `open` and `missed` occupancy, `shut` with a delay; `full` members,
+/// Namespaces by level: `quiet` reports no events; `open` and `missed` occupancy, `shut` with a delay; `full` members,
 /// `late` with a delay.
 fn node() -> Node {
     let mut node = Node::alone();
@@ -131,7 +131,7 @@ fn an_empty_channel_is_reported_once_a_second_however_often_clients_subscribe() 
     node.unsubscribe(0, "open:1");
     node.at(START_MS + 2 * EMPTY_MS);
     node.hub.maintain();
-    assert_eq!(empty(&mut node), [""; 0], "nobody waits for it");
+    assert_eq!(empty(&mut node), [""; 0], "no timer is set");
     node.subscribe(0, "open:1");
     assert_eq!(empty(&mut node), ["open:1 Empty at 2000"]);
 }
@@ -229,7 +229,7 @@ fn channels_beyond_the_limit_are_reported_vacated_at_once() {
         node.unsubscribe(0, &channel);
         node.hub.take_channel_events(&mut Vec::new());
         if number + 1 == EMPTY_MAX {
-            // One more is reported at once.
+            // One more is reported immediately.
             node.join(session(0), "late:next", &stay);
             node.unsubscribe(0, "late:next");
             let expected = ["late:next Occupied at 0", "late:next Vacated at 0"];

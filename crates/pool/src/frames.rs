@@ -1,0 +1,193 @@
+//! Frames of a process: its hello, answers, effects and calls, each handed to the server thread concerned.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tracing::debug;
+use veche_runtime::wire::{
+    AppDescription, EventHead, EventName, Frame, FrameKind, FromWorker, HandlerEnd, Limits, encode,
+};
+
+use crate::figures::PoolFigures;
+use crate::manager::LOG;
+use crate::options::Options;
+use crate::process::{Process, State};
+use crate::shared::{Mail, Outlet, ProcessKey, Shared, bit};
+
+/// The part of a head that names the server thread of a frame.
+#[derive(Debug, Deserialize)]
+struct Envelope {
+    #[serde(rename = "type")]
+    kind: FrameKind,
+    id: Option<u64>,
+    event: Option<Value>,
+}
+
+/// The results of the frames of one read.
+#[derive(Debug, Default)]
+pub(crate) struct ReadOutcome {
+    /// The process takes events from now on.
+    pub(crate) is_ready: bool,
+}
+
+/// A pool, as far as frames of its processes concern it.
+#[derive(Clone, Copy)]
+pub(crate) struct Pool<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) figures: &'a PoolFigures,
+}
+
+/// Handles a frame of a process. An error ends the process; its text is for the log, and empty if the process has ended as
+/// it was asked to.
+pub(crate) fn handle_frame(
+    process: &mut Process,
+    read: Frame<'_>,
+    pool: Pool<'_>,
+    outcome: &mut ReadOutcome,
+    now: Instant,
+) -> Result<(), String> {
+    let Pool {
+        options, shared, ..
+    } = pool;
+    let envelope: Envelope =
+        serde_json::from_slice(read.head).map_err(|error| error.to_string())?;
+    let is_begun = process.events != 0 || process.state == State::Ready;
+    match (envelope.kind, is_begun) {
+        (FrameKind::Hello, false) => hello(process, read, options, outcome, shared, now),
+        (FrameKind::Answer, true) => {
+            let id = envelope.id.unwrap_or_default();
+            let Some((in_hand, took)) = process.answered(id, now) else {
+                return Err(format!("it answered event {id}, which it was not given"));
+            };
+            if in_hand.job.is_some() {
+                pool.figures.add_answer(took);
+            }
+            match (in_hand.name, in_hand.job) {
+                (_, Some(job)) => put(process.key, &job.outlet, Some((job.number, id)), read),
+                (EventName::Start, None) => {
+                    own_failure(read, id, EventName::Start)?;
+                    ready(process, outcome, shared);
+                }
+                (_, None) => return Err(String::new()),
+            }
+            Ok(())
+        }
+        (FrameKind::Effects | FrameKind::Call, true) => {
+            let is_call = envelope.kind == FrameKind::Call;
+            let id = match is_call {
+                true => envelope.event.as_ref().and_then(Value::as_u64),
+                false => envelope.id,
+            };
+            let in_hand = id.and_then(|id| Some((id, process.in_hand.get(&id)?)));
+            match in_hand {
+                Some((id, in_hand)) => {
+                    if let Some(job) = &in_hand.job {
+                        put(process.key, &job.outlet, Some((job.number, id)), read);
+                    }
+                }
+                None if id.is_some() && !is_call => {
+                    return Err("it names an event that it was not given".to_owned());
+                }
+                None => {
+                    if let Some(outlet) = shared.first_user() {
+                        put(process.key, &outlet, None, read);
+                    }
+                }
+            }
+            Ok(())
+        }
+        // The process ignores the result of the call.
+        (FrameKind::Cancel, true) => Ok(()),
+        _ => Err("an unexpected frame".to_owned()),
+    }
+}
+
+/// Passes a frame to a server thread.
+fn put(process: ProcessKey, outlet: &Outlet, event: Option<(u64, u64)>, frame: Frame<'_>) {
+    outlet.mail.push(Mail::Frame {
+        process,
+        event,
+        bytes: [frame.head, frame.payload].concat(),
+        head_bytes: frame.head.len(),
+    });
+}
+
+/// Returns an error where the handler of the process's own event has failed.
+fn own_failure(frame: Frame<'_>, id: u64, name: EventName) -> Result<(), String> {
+    let read = FromWorker::read(frame, |one| (one == id).then_some(name));
+    match read.map_err(|error| error.message)? {
+        FromWorker::Handled(handled) => match handled.end {
+            Some(HandlerEnd::Failed(text)) => Err(format!("start: {text}")),
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+fn hello(
+    process: &mut Process,
+    frame: Frame<'_>,
+    options: &Options,
+    outcome: &mut ReadOutcome,
+    shared: &Arc<Shared>,
+    now: Instant,
+) -> Result<(), String> {
+    let read = FromWorker::read(frame, |_| None).map_err(|error| error.message)?;
+    let FromWorker::Hello(hello) = read else {
+        return Err("its first frame is not hello".to_owned());
+    };
+    let own = RawValue::from_string(options.options.clone()).ok();
+    let offer = AppDescription {
+        app: &options.name,
+        instance: process.instance,
+        limits: Limits::default(),
+        options: own.as_deref(),
+    };
+    let mut bytes = Vec::new();
+    let (is_written, refused) = match offer.answer(&hello) {
+        Ok(welcome) => (encode(&mut bytes, Limits::default(), &welcome, &[]), None),
+        Err(refuse) => {
+            let why = refuse.message.to_string();
+            (
+                encode(&mut bytes, Limits::default(), &refuse, &[]),
+                Some(why),
+            )
+        }
+    };
+    is_written.map_err(|error| error.to_string())?;
+    process.write_frame(&bytes);
+    if let Some(why) = refused {
+        process.flush();
+        return Err(format!("the process is refused: {why}"));
+    }
+    let names = EventName::ALL.iter();
+    let handled = names.filter(|name| hello.events.iter().any(|one| one == name.name()));
+    process.events = handled.map(|name| bit(*name)).sum();
+    process.concurrency = hello.concurrency as usize;
+    let (app, pid, sdk) = (&options.name, process.pid(), &hello.sdk);
+    debug!(target: LOG, app, pid, %sdk, concurrency = process.concurrency, "a process says hello");
+    if process.events & bit(EventName::Start) != 0 {
+        hand_own(process, EventName::Start, now);
+    } else {
+        ready(process, outcome, shared);
+    }
+    Ok(())
+}
+
+fn ready(process: &mut Process, outcome: &mut ReadOutcome, shared: &Arc<Shared>) {
+    process.state = State::Ready;
+    outcome.is_ready = true;
+    shared.set_ready(process.events);
+}
+
+/// Assigns one of the process's own events.
+pub(crate) fn hand_own(process: &mut Process, name: EventName, now: Instant) {
+    let mut frame = Vec::new();
+    if encode(&mut frame, Limits::default(), &EventHead::new(0, name), &[]).is_ok() {
+        process.hand(name, &frame, None, now);
+    }
+}

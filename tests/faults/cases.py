@@ -1,0 +1,203 @@
+"""The faults: how each is made, and what has to hold."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .stores import until
+from .world import now
+
+# The longest time in which clients of a dead node are on another one, and in which its members are gone from presence. The
+# second is the lease and the interval at which the others look.
+ELSEWHERE_S = 3.0
+PRESENCE_S = 12.0
+# Longer than a node waits for a reply.
+STALLED_S = 10.0
+
+
+@dataclass
+class Case:
+    name: str
+    make: Callable
+    # How Redis persists, see `stores.RULES`.
+    rule: str = "aof"
+    sentinel: bool = False
+    # What is checked of the echo and of the memory of nodes: not of one that was killed.
+    has_all_nodes: bool = True
+    # Nodes have to log the trouble: it is none to them if Redis only forgets, or is slow within the limit of a reply.
+    is_logged: bool = True
+
+
+@dataclass
+class Outcome:
+    """What a fault was to do: the subscribers that have to be notified of lost publications; all others must not be. `None`:
+    any of them may be."""
+
+    notified: list | None
+    problems: tuple = ()
+    words: str = ""
+
+
+async def kill_node(world, hold):
+    """The clients of a node that is killed with its supervisor go elsewhere, and it comes back."""
+    node = world.nodes[0]
+    gone = [each for each in world.subscribers if each.node == 0]
+    channel = world.channels[0]
+    began = now()
+    node.kill()
+    await until("all clients elsewhere", lambda: all(each.back_after for each in gone))
+    slowest = max(each.back_after[-1] for each in gone)
+    count = len(world.of(channel))
+
+    async def is_correct():
+        return [await world.members(channel, other) for other in world.nodes[1:]] == [count, count]
+
+    await until("presence without the dead node", is_correct)
+    presence = now() - began
+    await asyncio.sleep(max(0.0, began + hold * 3 - now()))
+    await node.start()
+    await until("the node to be known again", world.all_nodes_are_known)
+    problems = []
+    if slowest > ELSEWHERE_S:
+        problems.append(f"a client was connected elsewhere after {slowest:.1f} s")
+    if presence > PRESENCE_S:
+        problems.append(f"presence was correct after {presence:.1f} s")
+    words = f"{len(gone)} clients elsewhere within {slowest:.1f} s, presence correct after {presence:.1f} s"
+    return Outcome([], tuple(problems), words)
+
+
+def between(fault, seconds=0.0):
+    """Something between two of the nodes and Redis, then between all of them and Redis; for so many seconds at least."""
+
+    async def make(world, hold):
+        hold = max(hold, seconds)
+        world.set(fault, [0, 1])
+        await asyncio.sleep(hold)
+        world.set(None)
+        await asyncio.sleep(hold / 2)
+        world.set(fault)
+        await asyncio.sleep(hold)
+        world.set(None)
+        return Outcome([])
+
+    return make
+
+
+async def restart(world, _hold):
+    """Redis ends as if killed, and comes back with what it has stored."""
+    world.redis.kill()
+    await asyncio.sleep(1)
+    await world.redis.start()
+    return Outcome([])
+
+
+async def restart_behind(world, hold):
+    """What Redis comes back with lacks the latest publications, or all; one node publishes before the others are back."""
+    if world.rule == "rdb":
+        await world.redis.do("save")
+    await published_everywhere(world)
+    await asyncio.sleep(hold / 2)
+    world.redis.kill()
+    world.set("cut", [1, 2])
+    await world.redis.start()
+    await asyncio.sleep(hold / 2)
+    world.set(None)
+    return Outcome(world.subscribers)
+
+
+async def flush(world, _hold):
+    await published_everywhere(world)
+    await world.redis.do("flushall")
+    return Outcome(world.subscribers)
+
+
+async def evict_meta(world, _hold):
+    channel = world.channels[0]
+    await world.redis.do("del", f"veche:m:{channel}", expected="1")
+    return Outcome(world.of(channel))
+
+
+async def evict_stream(world, _hold):
+    """Clients that are away when what they missed is evicted are notified when they come back."""
+    channel = world.channels[0]
+    away = world.of(channel)[::2]
+    for subscriber in away:
+        subscriber.leave()
+    await asyncio.sleep(0.2)
+    before = world.ledger.acknowledged[channel]
+    await until("a publication that they miss", lambda: world.ledger.acknowledged[channel] > before + 1)
+    await world.redis.do("del", f"veche:s:{channel}", expected="1")
+    for subscriber in away:
+        subscriber.come_back()
+    return Outcome(away)
+
+
+async def failover(world, _hold):
+    """The replica lacks what was written in the last moment, and is promoted."""
+    world.redis.kill()
+    world.relays[0].set("cut")
+    await is_promoted(world)
+    return Outcome(world.subscribers)
+
+
+async def is_promoted(world):
+    async def role():
+        return "role:master" in await world.replica.ask("info", "replication")
+
+    await until("the promotion", role)
+
+
+async def sleep(world, _hold):
+    await world.redis.ask("debug", "sleep", "5")
+    return Outcome([])
+
+
+async def refuse_memory(world, hold):
+    await world.redis.do("config", "set", "maxmemory", "1")
+    await asyncio.sleep(hold)
+    await world.redis.do("config", "set", "maxmemory", "0")
+    return Outcome([])
+
+
+async def refuse_writes(world, hold):
+    """A primary that becomes a replica, and a primary again: that is a promotion."""
+    await world.redis.do("replicaof", "127.0.0.1", "1")
+    await asyncio.sleep(hold)
+    await world.redis.do("replicaof", "no", "one")
+    return Outcome(world.subscribers)
+
+
+async def fill_disk(world, hold):
+    """No file of Redis can grow."""
+    world.redis.limit_files(4096)
+    await asyncio.sleep(hold)
+    world.redis.limit_files(None)
+    return Outcome([])
+
+
+async def published_everywhere(world):
+    """Waits until each channel has had another publication."""
+    acknowledged = world.ledger.acknowledged
+    before = dict(acknowledged)
+    await until("publications", lambda: all(acknowledged[each] > before[each] for each in before))
+
+
+CASES = (
+    Case("node killed", kill_node, has_all_nodes=False, is_logged=False),
+    Case("connections cut", between("cut")),
+    Case("connections stalled", between("stall", STALLED_S)),
+    Case("connections half open", between("half_open")),
+    Case("Redis restarted, AOF always", restart),
+    Case("Redis restarted from an old RDB file", restart_behind, rule="rdb"),
+    Case("Redis restarted without persistence", restart_behind, rule="none"),
+    Case("FLUSHALL", flush, is_logged=False),
+    Case("meta key evicted", evict_meta, is_logged=False),
+    Case("stream evicted", evict_stream, is_logged=False),
+    Case("failover by Sentinel", failover, sentinel=True),
+    Case("Redis sleeps for 5 s", sleep, is_logged=False),
+    Case("Redis answers garbage", between("garbage")),
+    Case("replies cut off", between("truncate")),
+    Case("Redis refuses writes: OOM", refuse_memory),
+    Case("Redis refuses writes: READONLY", refuse_writes),
+    Case("disk of Redis full", fill_disk, rule="everysec"),
+)

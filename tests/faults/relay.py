@@ -1,0 +1,122 @@
+"""A relay of TCP connections that misbehaves on demand, between a node and its engine."""
+
+import asyncio
+import os
+
+PIECE = 64 << 10
+# Beyond that a direction that is held back stops reading.
+HELD_MAX = 16 << 20
+
+
+class Relay:
+    """Passes bytes on to `target`, a port of this machine, as its `fault` says:
+
+    - `None`: as they come;
+    - `"cut"`: connections are closed, and so are new ones;
+    - `"stall"`: connections stay open, and nothing passes until the fault ends;
+    - `"half_open"`: bytes to the engine are taken and lost, and nothing comes back; such a connection is of no use afterwards;
+    - `"garbage"`: replies are replaced by random bytes of the same length;
+    - `"truncate"`: a connection is closed in the middle of a reply.
+
+    With `replica_lag` all that a primary sends to a replica arrives so many seconds late."""
+
+    def __init__(self, port, target, replica_lag=0.0):
+        self.port, self.target, self.replica_lag = port, target, replica_lag
+        self.fault = None
+        self.changed = asyncio.Event()
+        self.tasks = set()
+        self.server = None
+
+    async def start(self):
+        self.server = await asyncio.start_server(self.accept, "127.0.0.1", self.port)
+
+    async def stop(self):
+        self.server.close()
+        for task in list(self.tasks):
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    def set(self, fault):
+        self.fault = fault
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    async def accept(self, reader, writer):
+        self.tasks.add(asyncio.current_task())
+        try:
+            await self.join(reader, writer)
+        except (OSError, asyncio.CancelledError):
+            pass
+        finally:
+            self.tasks.discard(asyncio.current_task())
+            writer.transport.abort()
+
+    async def join(self, reader, writer):
+        if self.fault == "cut":
+            return
+        while self.fault in ("stall", "half_open"):
+            await self.changed.wait()
+        there, back = await asyncio.open_connection("127.0.0.1", self.target)
+        link = Link(self)
+        ways = [asyncio.create_task(link.up(reader, back)), asyncio.create_task(link.down(there, writer))]
+        ways.append(asyncio.create_task(link.until_cut()))
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+            back.transport.abort()
+
+
+class Link:
+    """Both directions of a connection."""
+
+    def __init__(self, relay):
+        self.relay = relay
+        self.has_lost = False
+        self.is_replica = False
+
+    async def until_cut(self):
+        """Returns when the connection has to be closed."""
+        while self.relay.fault != "cut" and (self.relay.fault is not None or not self.has_lost):
+            await self.relay.changed.wait()
+
+    async def up(self, reader, writer):
+        """To the engine."""
+        while data := await reader.read(PIECE):
+            self.is_replica |= b"PSYNC" in data
+            await self.pass_on(data, writer)
+
+    async def down(self, reader, writer):
+        """From the engine. What is late waits in a queue, so that the delay is one and not one for each piece."""
+        late = asyncio.Queue(HELD_MAX // PIECE)
+        sender = asyncio.create_task(self.send_late(late, writer))
+        try:
+            while data := await reader.read(PIECE):
+                if self.relay.fault == "garbage":
+                    data = os.urandom(len(data))
+                elif self.relay.fault == "truncate":
+                    writer.write(data[: len(data) // 2])
+                    return
+                if self.is_replica and self.relay.replica_lag:
+                    await late.put((asyncio.get_running_loop().time() + self.relay.replica_lag, data))
+                else:
+                    await self.pass_on(data, writer)
+        finally:
+            sender.cancel()
+
+    async def send_late(self, late, writer):
+        while True:
+            due, data = await late.get()
+            await asyncio.sleep(due - asyncio.get_running_loop().time())
+            await self.pass_on(data, writer)
+
+    async def pass_on(self, data, writer):
+        while self.relay.fault == "stall":
+            await self.relay.changed.wait()
+        if self.relay.fault == "half_open":
+            self.has_lost = True
+            return
+        writer.write(data)
+        await writer.drain()

@@ -1,0 +1,24 @@
+//! Ports for servers that a test starts: free, and never assigned by the system itself.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Below the range from which the system assigns ports.
+const PORTS: std::ops::Range<u16> = 12_000..32_000;
+
+/// Returns a free loopback address. Its port is not one that the system gives to a listener or connection which asks for
+/// any, since such a one could take it before the server has bound it. Other processes of the tests begin elsewhere.
+pub(crate) fn free_address() -> SocketAddr {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let next = || {
+        let number = COUNT
+            .fetch_add(1, Ordering::Relaxed)
+            .wrapping_add(std::process::id().wrapping_mul(61));
+        let port = PORTS.start + (number % PORTS.len() as u32) as u16;
+        SocketAddr::from(([127, 0, 0, 1], port))
+    };
+    std::iter::repeat_with(next)
+        .take(PORTS.len())
+        .find(|address| TcpListener::bind(address).is_ok())
+        .expect("a free port")
+}
