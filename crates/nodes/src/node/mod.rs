@@ -1,28 +1,22 @@
 //! One server process in a cluster: a state machine without clock, socket or thread.
 //!
-//! A [`Node`] takes messages of its own workers ([`ask`](Node::ask)), their answers
-//! ([`handle_part`](Node::handle_part)) and the events of its [port](crate::engine::peer) to the engine. It returns
-//! [`Output`]s: orders to the engine, messages for its workers, and answers to callers.
+//! A [`Node`] takes messages of its own workers ([`ask`](Node::ask)), their answers ([`handle_part`](Node::handle_part)) and
+//! the events of its [port](crate::engine::peer) to the engine. It returns [`Output`]s: orders to the engine, messages for
+//! its workers, and answers to callers.
 //!
 //! # Guarantees
 //!
 //! * *Queries and commands* go to every node with a valid lease, this node included. A caller gets one
-//! [`Output::NodeAnswer`]:
-//! once all of these nodes have answered, or at the deadline, with the number of nodes that it [covers](Coverage). A
-//! node
-//! that leaves, or whose lease ends, is no longer waited for.
-//! * *Commands* are sent through the control stream, which every node reads in order. A command is executed once per
-//! node:
-//! entries are identified by their offset and by the number that their source assigned, so a source may append a
-//! command
-//! again after a broken connection.
+//!   [`Output::NodeAnswer`]: once all of these nodes have answered, or at the deadline, with the number of nodes that it
+//!   [covers](Coverage). A node that leaves, or whose lease ends, is no longer waited for.
+//! * *Commands* are sent through the control stream, which every node reads in order. A command is executed once per node:
+//!   entries are identified by their offset and by the number that their source assigned, so a source may append a command
+//!   again after a broken connection.
 //! * *Gaps* of the stream are read again. Commands that the stream no longer contains result in [`Output::Lost`].
-//! * *Leases* of other nodes end by the clock of this node, [`LEASE_MS`](crate::engine::peer::LEASE_MS) after their
-//! last announcement. While this node is
-//! cut off no lease ends, and answers report the other nodes as missing.
+//! * *Leases* of other nodes end by the clock of this node, [`LEASE_MS`](crate::engine::peer::LEASE_MS) after their last
+//!   announcement. While this node is cut off no lease ends, and answers report the other nodes as missing.
 //! * *Return*: after a break the node reads the stream to its end before it announces itself.
-//! * *Bans* are also stored outside the stream, so a node that starts later has those that the stream no longer
-//! contains.
+//! * *Bans* are also stored outside the stream, so a node that starts later has those that the stream no longer contains.
 
 mod callers;
 mod commands;
