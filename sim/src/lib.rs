@@ -19,6 +19,7 @@ mod client;
 mod client_commands;
 mod client_decisions;
 mod client_transport;
+pub mod cluster;
 mod compare;
 mod coverage;
 mod data;

@@ -69,7 +69,7 @@ thread_local! {
 }
 
 /// Runs a closure; a panic becomes a failure named by its location, and prints nothing.
-fn caught<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
+pub(crate) fn caught<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     static HOOKED: Once = Once::new();
     HOOKED.call_once(|| {
         let before = std::panic::take_hook();

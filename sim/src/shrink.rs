@@ -1,16 +1,15 @@
 //! Shrinks a failing list of actions to a short one that breaks the same promise.
 
-use crate::action::Action;
 use crate::run::Broken;
 
 /// Maximum number of worlds to try.
 const TRIES_MAX: usize = 3_000;
 
 /// Returns the indices of the remaining actions, and the failure of their world. `run` performs a list of actions.
-pub(crate) fn shrink(
-    actions: &[Action],
+pub(crate) fn shrink<A: Copy>(
+    actions: &[A],
     broken: Broken,
-    run: impl Fn(&[Action]) -> Result<(), Broken>,
+    run: impl Fn(&[A]) -> Result<(), Broken>,
 ) -> (Vec<usize>, Broken) {
     let name = broken.failure.name.clone();
     let mut kept: Vec<usize> = (0..actions.len().min(broken.step + 1)).collect();
@@ -42,7 +41,7 @@ pub(crate) fn shrink(
 }
 
 /// Returns the actions at these indices.
-pub(crate) fn chosen(actions: &[Action], places: &[usize]) -> Vec<Action> {
+pub(crate) fn chosen<A: Copy>(actions: &[A], places: &[usize]) -> Vec<A> {
     let all = places.iter().filter_map(|place| actions.get(*place));
     all.copied().collect()
 }
@@ -51,7 +50,7 @@ pub(crate) fn chosen(actions: &[Action], places: &[usize]) -> Vec<Action> {
 mod tests {
     use super::*;
     use crate::Failure;
-    use crate::action::actions;
+    use crate::action::{Action, actions};
     use crate::setup::Setup;
 
     fn broken(name: &str, step: usize) -> Broken {

@@ -270,6 +270,8 @@ impl<E: Engine> Hub<E> {
             return self.refuse_joins(index, outlet);
         }
         pending.following = Following::Done;
+        // Its feed begins at a position that the items in line do not know.
+        self.feed_queues.remove(&index);
         let joiners = std::mem::take(&mut pending.subscribers);
         for joiner in joiners {
             match joiner.is_refused {

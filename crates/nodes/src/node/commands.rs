@@ -34,6 +34,8 @@ pub(super) enum Next {
 pub(super) struct Commands {
     last: Option<Position>,
     reading: Option<u64>,
+    /// The last order to read the blocks, until it is answered.
+    reading_table: Option<u64>,
     carried_out: HashMap<NodeId, CarriedOut>,
     /// Commands of this node, the oldest first.
     own: VecDeque<Own>,
@@ -87,6 +89,20 @@ impl Commands {
             self.reading = None;
         }
         is_it
+    }
+
+    /// Takes note of the last order to read the blocks.
+    pub(super) fn read_table(&mut self, ticket: u64) {
+        self.reading_table = Some(ticket);
+    }
+
+    pub(super) fn is_table_open(&self) -> bool {
+        self.reading_table.is_some()
+    }
+
+    /// Returns whether this is the answer to the last order to read the blocks.
+    pub(super) fn is_table_read(&mut self, ticket: u64) -> bool {
+        self.reading_table.take_if(|last| *last == ticket).is_some()
     }
 
     pub(super) fn next(&mut self, position: Position, before: u64) -> Next {

@@ -286,9 +286,9 @@ impl Node {
                 }
             }
             Event::Table {
+                ticket,
                 values: Some(values),
-                ..
-            } => self.table(&values),
+            } => self.table(ticket, &values),
             Event::Table { values: None, .. } if !self.is_current => self.commands.forget(),
             Event::Leases { nodes: None, .. } | Event::Table { values: None, .. } => {}
         }
@@ -362,9 +362,14 @@ impl Node {
     /// Reads the control stream behind the last known entry. Without one: its end, and then the stored blocks.
     fn begin_reading(&mut self) {
         self.is_current = false;
+        // The end of the stream alone says nothing of the blocks before it.
+        if self.commands.is_table_open() {
+            self.commands.forget();
+        }
         self.read_on();
         if self.commands.last().is_none() {
             let ticket = self.ticket();
+            self.commands.read_table(ticket);
             let table = Arc::from(BLOCKS);
             self.order(Order::ReadTable { ticket, table });
         }
@@ -456,7 +461,7 @@ impl Node {
         self.begin_reading();
     }
 
-    fn table(&mut self, values: &[(Bytes, Bytes)]) {
+    fn table(&mut self, ticket: u64, values: &[(Bytes, Bytes)]) {
         for (_, value) in values {
             match commands::read_block(value) {
                 Some(block) => {
@@ -467,7 +472,8 @@ impl Node {
                 None => self.counts.ignored.add(DecodeError::Foreign),
             }
         }
-        if self.commands.last().is_some() {
+        let is_last = self.commands.is_table_read(ticket);
+        if is_last && self.commands.last().is_some() {
             self.caught_up();
         }
     }

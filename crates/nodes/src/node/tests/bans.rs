@@ -40,6 +40,32 @@ fn a_ban_of_a_node_that_was_cut_off_for_long_reaches_the_others() {
     assert_eq!(cluster.commands(1), before + 1);
 }
 
+/// The connection is lost between the two answers of the first reading.
+#[test]
+fn a_node_that_has_not_read_the_bans_reads_them_when_it_returns() {
+    let mut cluster = Cluster::of(1);
+    cluster.ask(0, ban("eve", 1));
+    let late = cluster.nodes.len();
+    let own = announcement(late, 7);
+    let mut node = Node::new(id(late), own, WORKERS, SEAT, cluster.now_ms);
+    node.handle_event(Event::Up(Store::Same));
+    while let Some(output) = node.poll() {
+        if let Output::Order(Order::ReadControl { ticket, .. }) = output {
+            let stream = Some(Entries {
+                top: cluster.position(cluster.top),
+                before: cluster.top,
+                entries: Vec::new(),
+            });
+            node.handle_event(Event::ControlRead { ticket, stream });
+        }
+    }
+    node.handle_event(Event::Down);
+    node.handle_event(Event::Up(Store::Same));
+    let outputs: Vec<_> = std::iter::from_fn(|| node.poll()).collect();
+    let is_table = |output: &Output| matches!(output, Output::Order(Order::ReadTable { .. }));
+    assert!(outputs.iter().any(is_table), "{outputs:?}");
+}
+
 #[test]
 fn a_ban_whose_answers_are_lost_gives_way_to_a_later_command() {
     let mut cluster = Cluster::of(2);

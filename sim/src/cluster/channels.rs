@@ -1,0 +1,46 @@
+//! The channels of a cluster.
+
+use std::sync::Arc;
+
+use veche_hub::{Budget, HistoryOptions, NamespaceOptions, Namespaces, RecoveryMode, Wildcards};
+
+/// With much history, with little, and heard by the topic of their namespace.
+pub(super) const CHANNELS: [&str; 6] =
+    ["kept:a", "kept:b", "short:a", "short:b", "news:a", "news:b"];
+
+/// Publications that are stored of a channel with much history, and of one with little.
+const SIZES: [u32; 2] = [1_000, 4];
+
+/// Longer than any world.
+const TTL_MS: u64 = 30 * 24 * 3_600_000;
+
+/// Returns the place of a channel in [`CHANNELS`].
+pub(super) fn place_of(channel: &str) -> usize {
+    let found = CHANNELS.iter().position(|one| *one == channel);
+    found.unwrap_or(CHANNELS.len())
+}
+
+/// Returns whether a channel stores so much that only recovery's own limit counts.
+pub(super) fn has_much_history(place: usize) -> bool {
+    !CHANNELS[place].starts_with("short")
+}
+
+/// Returns the options of all channels.
+pub(super) fn namespaces() -> Arc<Namespaces> {
+    let mut namespaces = Namespaces::with_wildcards(Wildcards::new(["news"]));
+    for (name, size) in [("kept", SIZES[0]), ("short", SIZES[1]), ("news", SIZES[0])] {
+        let history = HistoryOptions {
+            size,
+            ttl_ms: TTL_MS,
+            position_ttl_ms: TTL_MS,
+            recovery: RecoveryMode::Missed,
+            budget: Budget::COMMON,
+        };
+        let options = NamespaceOptions {
+            history: Some(history),
+            ..NamespaceOptions::default()
+        };
+        namespaces.insert(name, options);
+    }
+    Arc::new(namespaces)
+}

@@ -1,0 +1,73 @@
+//! Subscribers and back ends as the world knows them.
+
+use veche_hub::ConnectionId;
+
+use super::channels::CHANNELS;
+use super::ledger::Chain;
+
+/// A session: its node, its worker, its id there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seat {
+    pub(super) node: usize,
+    pub(super) worker: usize,
+    pub(super) session: ConnectionId,
+}
+
+/// A subscriber that keeps its positions while it moves from node to node.
+#[derive(Debug, Default)]
+pub(super) struct Client {
+    pub(super) seat: Option<Seat>,
+    pub(super) generation: u32,
+    pub(super) subscriptions: [Subscription; CHANNELS.len()],
+}
+
+/// A client's subscription to a channel.
+#[derive(Debug, Default)]
+pub(super) struct Subscription {
+    pub(super) state: State,
+    /// The last publication that the client has.
+    pub(super) chain: Option<Chain>,
+    /// The store has lost writes while the client was not subscribed: if no node used its channel, no node can know that what
+    /// it has is gone.
+    pub(super) is_doubtful: bool,
+    /// The client has yet to subscribe again: its state is insufficient.
+    pub(super) is_lost: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum State {
+    #[default]
+    Off,
+    /// Its ticket, and whether it recovers.
+    Waiting(u32, bool),
+    Live,
+}
+
+/// The request behind a ticket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    Subscribe { client: usize, channel: usize },
+    Publish { publication: usize },
+    Remove,
+}
+
+/// A publication of a back end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Publication {
+    pub(super) channel: usize,
+    pub(super) is_keyed: bool,
+    pub(super) progress: Progress,
+    /// It was submitted while the store was sound.
+    pub(super) is_safe: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    Asked,
+    /// It may be stored.
+    Unknown,
+    /// It is stored, and the store has lost nothing since.
+    Acknowledged,
+    /// It was stored, and the store may have lost it.
+    Past,
+}

@@ -1,0 +1,139 @@
+//! The truth about channels: each publication as the store has stored it, with the one before it.
+//!
+//! A store that was rolled back gives offsets out again, so a position is not the identity of a publication. The ledger
+//! gives each one that is stored a serial of its own, and a [`Chain`] follows a subscriber by these.
+
+use std::collections::BTreeMap;
+
+use veche_hub::{Epoch, Position};
+
+use crate::failure::{Check, promise};
+
+/// The place of an entry in the ledger.
+pub(super) type Serial = u32;
+
+/// A stored publication, or the beginning of an epoch.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// The number of the publication; `None` for the beginning of an epoch.
+    number: Option<u64>,
+    before: Serial,
+}
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    entries: Vec<Entry>,
+    /// By channel and position.
+    places: BTreeMap<(usize, u64, u64), Vec<Serial>>,
+}
+
+impl Ledger {
+    /// Records the beginning of an epoch.
+    pub(super) fn begin(&mut self, channel: usize, epoch: Epoch) -> Serial {
+        let before = self.entries.len() as Serial;
+        self.add(channel, Position { epoch, offset: 0 }, None, before)
+    }
+
+    /// Records that the store has stored a publication behind another one.
+    pub(super) fn store(
+        &mut self,
+        channel: usize,
+        position: Position,
+        number: u64,
+        before: Serial,
+    ) -> Serial {
+        self.add(channel, position, Some(number), before)
+    }
+
+    fn add(
+        &mut self,
+        channel: usize,
+        position: Position,
+        number: Option<u64>,
+        before: Serial,
+    ) -> Serial {
+        let serial = self.entries.len() as Serial;
+        self.entries.push(Entry { number, before });
+        let place = (channel, position.epoch.bits(), position.offset);
+        self.places.entry(place).or_default().push(serial);
+        serial
+    }
+
+    /// Returns whether this publication was ever stored at this position.
+    pub(super) fn has(&self, channel: usize, position: Position, number: u64) -> bool {
+        let mut all = self.at(channel, position).iter();
+        all.any(|serial| self.entries[*serial as usize].number == Some(number))
+    }
+
+    fn at(&self, channel: usize, position: Position) -> &[Serial] {
+        let place = (channel, position.epoch.bits(), position.offset);
+        self.places.get(&place).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// How far a subscriber has followed a channel.
+#[derive(Clone, Debug)]
+pub(super) struct Chain {
+    pub(super) position: Position,
+    /// Its entry there. There is more than one where it has joined at a position that the store has given out twice.
+    serials: Vec<Serial>,
+}
+
+impl Chain {
+    /// Joins at a position without anything before it.
+    pub(super) fn join(
+        ledger: &Ledger,
+        channel: usize,
+        position: Position,
+    ) -> Result<Self, crate::Failure> {
+        let serials = ledger.at(channel, position).to_vec();
+        promise!(
+            !serials.is_empty(),
+            "a subscription joins at a position of the store",
+            "channel {channel} never had {position}"
+        );
+        Ok(Self { position, serials })
+    }
+
+    /// Follows the next publication.
+    pub(super) fn follow(
+        &mut self,
+        ledger: &Ledger,
+        channel: usize,
+        position: Position,
+        number: u64,
+    ) -> Check {
+        promise!(
+            position.epoch == self.position.epoch,
+            "an epoch does not end unnoticed",
+            "publication {number} of channel {channel} has {position}, after {}",
+            self.position
+        );
+        promise!(
+            position.offset > self.position.offset,
+            "no publication comes twice",
+            "publication {number} of channel {channel} has {position}, after {}",
+            self.position
+        );
+        let all = ledger.at(channel, position).iter().copied();
+        let is_next = |serial: &Serial| {
+            let entry = ledger.entries[*serial as usize];
+            entry.number == Some(number) && self.serials.contains(&entry.before)
+        };
+        let serials: Vec<_> = all.filter(is_next).collect();
+        promise!(
+            !serials.is_empty(),
+            "publications follow each other without a hole or a reused offset",
+            "publication {number} of channel {channel} at {position} does not follow what the subscriber has at {}",
+            self.position
+        );
+        *self = Self { position, serials };
+        Ok(())
+    }
+
+    /// Returns whether it has arrived at this entry.
+    pub(super) fn is_at(&self, position: Position, serial: Serial) -> bool {
+        self.position == position && self.serials.contains(&serial)
+    }
+}

@@ -1,0 +1,175 @@
+//! Connections of a port to the store: one for commands, one for the feed. Messages take any time, and those in flight are
+//! lost with their connection.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use fastrand::Rng;
+use veche_nodes::engine::channel::{Event, Order};
+
+use super::store::Known;
+
+/// A connection for commands.
+#[derive(Debug)]
+pub(super) struct Link<O, E> {
+    /// The server that it leads to.
+    pub(super) server: Option<u32>,
+    pub(super) known: Option<Known>,
+    pub(super) orders: VecDeque<O>,
+    pub(super) answers: VecDeque<E>,
+}
+
+impl<O, E> Default for Link<O, E> {
+    fn default() -> Self {
+        Self {
+            server: None,
+            known: None,
+            orders: VecDeque::new(),
+            answers: VecDeque::new(),
+        }
+    }
+}
+
+impl<O, E> Link<O, E> {
+    /// Loses the connection with everything on its way.
+    pub(super) fn lose(&mut self) {
+        self.server = None;
+        self.orders.clear();
+        self.answers.clear();
+    }
+}
+
+/// The port of a home.
+#[derive(Debug, Default)]
+pub(super) struct Port {
+    pub(super) link: Link<Order, Event>,
+    /// The number of the connection.
+    number: u64,
+    /// The home has taken note of it.
+    is_begun: bool,
+    pub(super) feed: Feed,
+}
+
+impl Port {
+    /// Takes the orders of a home.
+    pub(super) fn take(&mut self, orders: &mut Vec<Order>) {
+        for order in orders.drain(..) {
+            match order {
+                Order::Begin(number) => self.is_begun = number == self.number,
+                Order::Follow(topic) => self.feed.changes.push_back((topic, true)),
+                Order::Unfollow(topic) => self.feed.changes.push_back((topic, false)),
+                order if self.link.server.is_some() && self.is_begun => {
+                    self.link.orders.push_back(order);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Begins a connection. Returns its number.
+    pub(super) fn connected(&mut self, server: u32) -> u64 {
+        self.link.server = Some(server);
+        self.number += 1;
+        self.is_begun = false;
+        self.number
+    }
+}
+
+/// The connection of a port for its feed.
+#[derive(Debug, Default)]
+pub(super) struct Feed {
+    pub(super) server: Option<u32>,
+    /// The server sends nothing any more, though the connection looks alive.
+    pub(super) is_silent: bool,
+    changes: VecDeque<(Arc<str>, bool)>,
+    followed: BTreeSet<Arc<str>>,
+    subscribed: BTreeSet<Arc<str>>,
+    items: VecDeque<Event>,
+    /// Topics whose subscription the home has yet to hear of.
+    confirmed: VecDeque<Arc<str>>,
+}
+
+/// What a feed may do with items within an epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct FeedFaults {
+    /// Items overtake each other.
+    pub(super) reorders: bool,
+    /// Some items come twice.
+    pub(super) repeats: bool,
+    /// Items are lost without a trace.
+    pub(super) loses: bool,
+}
+
+impl Feed {
+    /// Loses the connection with everything on its way.
+    pub(super) fn lose(&mut self) {
+        self.server = None;
+        self.is_silent = false;
+        self.subscribed.clear();
+        self.items.clear();
+        self.confirmed.clear();
+    }
+
+    /// Connects, and subscribes to all followed topics.
+    pub(super) fn connected(&mut self, server: u32) {
+        self.server = Some(server);
+        self.subscribed.clone_from(&self.followed);
+        self.confirmed.extend(self.followed.iter().cloned());
+    }
+
+    /// Carries out what was ordered since the last time, of each topic the last change.
+    pub(super) fn change(&mut self) -> bool {
+        let mut last = BTreeMap::new();
+        for (topic, is_followed) in self.changes.drain(..) {
+            match is_followed {
+                true => self.followed.insert(Arc::clone(&topic)),
+                false => self.followed.remove(&topic),
+            };
+            last.insert(topic, is_followed);
+        }
+        let has_changed = !last.is_empty();
+        for (topic, is_followed) in last {
+            if self.server.is_none() {
+                continue;
+            }
+            match is_followed {
+                true => {
+                    self.subscribed.insert(Arc::clone(&topic));
+                    self.confirmed.push_back(topic);
+                }
+                false => {
+                    self.subscribed.remove(&topic);
+                }
+            }
+        }
+        has_changed
+    }
+
+    /// Takes a message that a server publishes.
+    pub(super) fn publish(&mut self, server: u32, topic: &Arc<str>, item: &Event) {
+        let is_heard = self.server == Some(server) && !self.is_silent;
+        if is_heard && self.subscribed.contains(topic) {
+            self.items.push_back(item.clone());
+        }
+    }
+
+    /// Returns the next event. A confirmation never comes before an item that precedes the subscription, and may come
+    /// behind later ones.
+    pub(super) fn next(&mut self, faults: FeedFaults, random: &mut Rng) -> Option<Event> {
+        if let Some(topic) = self.confirmed.pop_front_if(|_| random.bool()) {
+            return Some(Event::Followed(topic));
+        }
+        if faults.loses && random.u8(..32) == 0 {
+            self.items.pop_front();
+        }
+        if faults.reorders && self.items.len() > 1 && random.u8(..8) == 0 {
+            let place = random.usize(1..self.items.len().min(4));
+            self.items.swap(0, place);
+        }
+        if faults.repeats && random.u8(..16) == 0 {
+            return self.items.front().cloned();
+        }
+        let item = self.items.pop_front();
+        item.or_else(|| self.confirmed.pop_front().map(Event::Followed))
+    }
+}

@@ -1,0 +1,303 @@
+//! A node: the hubs of its workers, each with its engine and port, and its part in the cluster.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use veche_hub::{
+    Caller, ChannelName, ConnectionId, Delivery, Hub, HubMessage, HubMessageClass, HubReply, Now,
+    Options, Outlet, PayloadKind, PayloadRef, Position, PublishOptions, RemoteEngine,
+    RequestOutcome, SubscribeOptions, Ticket, UserCommand, WorkerId,
+};
+use veche_nodes::engine::channel::Event;
+
+use super::channels::namespaces;
+use super::control::Control;
+use super::link::Port;
+
+/// Milliseconds since 1970 at the beginning of a world.
+const WALL_MS: u64 = 1_800_000_000_000;
+
+/// Fan-outs that a worker does at once.
+const SWEEP: usize = 1_000;
+
+/// An effect of a hub on clients and back ends.
+#[derive(Debug)]
+pub(super) enum Effect {
+    Deliver {
+        session: ConnectionId,
+        channel: Box<str>,
+        position: Option<Position>,
+        number: u64,
+    },
+    Reply(Ticket, HubReply),
+    Lost(ConnectionId, Arc<str>),
+}
+
+/// The effects of one hub.
+#[derive(Debug, Default)]
+struct Desk {
+    effects: Vec<Effect>,
+    sent: Vec<(WorkerId, HubMessage)>,
+}
+
+impl Outlet for Desk {
+    fn send_message(&mut self, to: WorkerId, mail: HubMessage) {
+        self.sent.push((to, mail));
+    }
+
+    fn has_credit(&self, _: WorkerId, _: HubMessageClass) -> bool {
+        true
+    }
+
+    fn return_credit(&mut self, _: WorkerId, _: HubMessageClass) {}
+
+    fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
+        self.effects.push(Effect::Deliver {
+            session,
+            channel: delivery.channel.into(),
+            position: delivery.position,
+            number: number_of(delivery.payload.bytes),
+        });
+    }
+
+    fn send_reply(&mut self, _: ConnectionId, ticket: Ticket, answer: HubReply) {
+        self.effects.push(Effect::Reply(ticket, answer));
+    }
+
+    fn execute_command(&mut self, _: ConnectionId, _: &Arc<UserCommand>) {}
+
+    fn publications_lost(&mut self, session: ConnectionId, channel: &Arc<str>) {
+        self.effects
+            .push(Effect::Lost(session, Arc::clone(channel)));
+    }
+
+    fn command_dispatched(&mut self, _: Caller, _: &Arc<UserCommand>) {}
+}
+
+/// A worker's hub, with the port of its engine.
+struct Worker {
+    home: Hub<RemoteEngine>,
+    port: Port,
+    desk: Desk,
+}
+
+/// See the [module](self).
+pub(super) struct Node {
+    workers: Vec<Worker>,
+    /// Messages between workers, by sender and receiver.
+    lanes: Vec<VecDeque<HubMessage>>,
+    pub(super) control: Control,
+    /// It reaches no server.
+    pub(super) is_cut: bool,
+    /// Nothing that is on its way to it or from it arrives.
+    pub(super) is_stalled: bool,
+    /// The last second in which its hubs were maintained.
+    second: u64,
+}
+
+impl Node {
+    pub(super) fn new(control: Control, workers: u16, seed: u64, now_ms: u64) -> Self {
+        let options = Options::default();
+        let worker = |number: u16| {
+            let engine = RemoteEngine::new(seed.wrapping_mul(31) + u64::from(number));
+            let (me, options) = (WorkerId(number), options.clone());
+            let mut home = Hub::with_engine(me, workers, seed, options, engine);
+            home.set_now(clock(now_ms));
+            home.set_history(namespaces(), usize::MAX);
+            Worker {
+                home,
+                port: Port::default(),
+                desk: Desk::default(),
+            }
+        };
+        let lanes = usize::from(workers) * usize::from(workers);
+        Self {
+            workers: (0..workers).map(worker).collect(),
+            lanes: (0..lanes).map(|_| VecDeque::new()).collect(),
+            control,
+            is_cut: false,
+            is_stalled: false,
+            second: now_ms / 1000,
+        }
+    }
+
+    pub(super) fn ports(&mut self) -> impl Iterator<Item = &mut Port> {
+        self.workers.iter_mut().map(|worker| &mut worker.port)
+    }
+
+    pub(super) fn port(&mut self, worker: usize) -> &mut Port {
+        &mut self.workers[worker].port
+    }
+
+    /// Sets the time. Returns whether a second has passed.
+    pub(super) fn set_now(&mut self, now_ms: u64) -> bool {
+        for worker in &mut self.workers {
+            worker.home.set_now(clock(now_ms));
+        }
+        std::mem::replace(&mut self.second, now_ms / 1000) != now_ms / 1000
+    }
+
+    /// Runs the maintenance of all hubs, which is due once a second.
+    pub(super) fn maintain(&mut self) {
+        for worker in 0..self.workers.len() {
+            self.workers[worker].home.maintain();
+            self.end_turn(worker);
+        }
+    }
+
+    /// Hands an event of the engine to a home.
+    pub(super) fn handle(&mut self, worker: usize, event: Event) {
+        self.workers[worker].home.engine().handle(event);
+        self.end_turn(worker);
+    }
+
+    /// Subscribes a session; an outcome at once comes as a reply too.
+    pub(super) fn subscribe(
+        &mut self,
+        worker: usize,
+        session: ConnectionId,
+        channel: ChannelName<'_>,
+        ticket: Ticket,
+        options: &SubscribeOptions,
+    ) {
+        let Worker { home, desk, .. } = &mut self.workers[worker];
+        let outcome = home.subscribe(session, channel, ticket, options, desk);
+        match outcome {
+            Ok(RequestOutcome::Done(joined)) => {
+                let reply = HubReply::Subscribed(joined);
+                desk.effects.push(Effect::Reply(ticket, reply));
+            }
+            Ok(RequestOutcome::Pending) => {}
+            Err(error) => unreachable!("{error}"),
+        }
+        self.end_turn(worker);
+    }
+
+    pub(super) fn unsubscribe(
+        &mut self,
+        worker: usize,
+        session: ConnectionId,
+        channel: ChannelName<'_>,
+    ) {
+        let Worker { home, desk, .. } = &mut self.workers[worker];
+        home.unsubscribe(session, channel, desk);
+        self.end_turn(worker);
+    }
+
+    pub(super) fn close(&mut self, worker: usize, session: ConnectionId) {
+        let Worker { home, desk, .. } = &mut self.workers[worker];
+        home.close(session, desk);
+        self.end_turn(worker);
+    }
+
+    /// Publishes a number; an outcome at once comes as a reply too.
+    pub(super) fn publish(
+        &mut self,
+        worker: usize,
+        from: (ConnectionId, Ticket),
+        channel: ChannelName<'_>,
+        number: u64,
+        options: Option<&Arc<PublishOptions>>,
+    ) {
+        let bytes = number.to_be_bytes();
+        let payload = PayloadRef {
+            kind: PayloadKind::Binary,
+            bytes: &bytes,
+        };
+        let Worker { home, desk, .. } = &mut self.workers[worker];
+        match home.publish(Some(from), channel, payload, options, desk) {
+            Ok(RequestOutcome::Done(published)) => {
+                let reply = HubReply::Published(published);
+                desk.effects.push(Effect::Reply(from.1, reply));
+            }
+            Ok(RequestOutcome::Pending) => {}
+            // No world has publications enough for that.
+            Err(error) => unreachable!("{error:?}"),
+        }
+        self.end_turn(worker);
+    }
+
+    /// Removes the history of a channel; an outcome at once comes as a reply too.
+    pub(super) fn remove_history(
+        &mut self,
+        worker: usize,
+        from: (ConnectionId, Ticket),
+        channel: ChannelName<'_>,
+    ) {
+        let Worker { home, desk, .. } = &mut self.workers[worker];
+        if let RequestOutcome::Done(reply) =
+            home.query(from, channel, veche_hub::ChannelQuery::RemoveHistory, desk)
+        {
+            desk.effects.push(Effect::Reply(from.1, reply));
+        }
+        self.end_turn(worker);
+    }
+
+    /// Delivers the next message of a lane between workers. Returns whether there was one.
+    pub(super) fn carry(&mut self, lane: usize) -> bool {
+        let lane = lane % self.lanes.len();
+        let Some(message) = self.lanes[lane].pop_front() else {
+            return false;
+        };
+        let (from, to) = (lane / self.workers.len(), lane % self.workers.len());
+        let Worker { home, desk, .. } = &mut self.workers[to];
+        home.receive(WorkerId(from as u16), message, desk);
+        self.end_turn(to);
+        true
+    }
+
+    pub(super) fn lanes(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// Takes the effects of a worker.
+    pub(super) fn take_effects(&mut self, worker: usize) -> Vec<Effect> {
+        std::mem::take(&mut self.workers[worker].desk.effects)
+    }
+
+    pub(super) fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Returns the non-empty queues and counters of all workers.
+    pub(super) fn pending_work(&self) -> Vec<(&'static str, u64)> {
+        let homes = self.workers.iter().map(|worker| &worker.home);
+        let pending = homes.flat_map(Hub::pending_work);
+        let lanes: usize = self.lanes.iter().map(VecDeque::len).sum();
+        let lanes = Some(("messages between workers", lanes as u64));
+        pending
+            .chain(lanes.filter(|(_, count)| *count > 0))
+            .collect()
+    }
+
+    /// Returns the resources retained for sessions.
+    pub(super) fn session_resources(&self) -> Vec<(&'static str, u64)> {
+        let homes = self.workers.iter().map(|worker| &worker.home);
+        homes.flat_map(Hub::session_resources).collect()
+    }
+
+    fn end_turn(&mut self, number: usize) {
+        let count = self.workers.len();
+        let Worker { home, port, desk } = &mut self.workers[number];
+        while home.take_reports(desk) {}
+        while home.needs_sweep() && home.sweep(SWEEP, desk) {}
+        port.take(home.engine().take_orders());
+        for (to, message) in desk.sent.drain(..) {
+            self.lanes[number * count + usize::from(to.0)].push_back(message);
+        }
+    }
+}
+
+/// Returns the number that is a payload.
+pub(super) fn number_of(bytes: &[u8]) -> u64 {
+    bytes
+        .first_chunk()
+        .map_or(0, |bytes| u64::from_be_bytes(*bytes))
+}
+
+fn clock(now_ms: u64) -> Now {
+    Now {
+        mono_ms: now_ms,
+        wall_ms: WALL_MS + now_ms,
+    }
+}

@@ -1,0 +1,206 @@
+//! A cluster at rest, and the promises that hold then.
+
+use fastrand::Rng;
+
+use super::channels::{CHANNELS, has_much_history};
+use super::client::{Progress, State};
+use super::coverage::Event;
+use super::world::World;
+use crate::failure::{Check, promise};
+
+/// Seconds after which a channel without an item is compared, as there are few channels; after that its gap is healed.
+const LOOK_S: u64 = 20;
+
+/// Seconds within which everything that has failed succeeds.
+const TRIES: u64 = 12;
+
+impl World {
+    /// Everything is repaired; after some time nothing is under way any more, and all agree.
+    pub(super) fn settle(&mut self) -> Check {
+        let random = &mut Rng::with_seed(self.now_ms);
+        self.repair();
+        self.drain(random)?;
+        for _ in 0..LOOK_S {
+            self.pass_second(random)?;
+        }
+        let mut tries = 0;
+        while !self.is_done() {
+            promise!(
+                tries < TRIES,
+                "what fails succeeds once everything is repaired",
+                "{:?}",
+                self.asked
+            );
+            tries += 1;
+            self.retry(tries as usize % self.nodes.len());
+            for client in 0..self.clients.len() {
+                self.subscribe_again(client);
+            }
+            self.react()?;
+            self.pass_second(random)?;
+        }
+        for _ in 0..LOOK_S {
+            self.pass_second(random)?;
+        }
+        self.check_rest()?;
+        // The feed of each channel goes on.
+        for channel in 0..CHANNELS.len() {
+            let node = random.usize(..self.nodes.len());
+            self.publish(node, channel, true);
+        }
+        self.react()?;
+        self.drain(random)?;
+        for _ in 0..2 * LOOK_S {
+            self.pass_second(random)?;
+        }
+        promise!(
+            self.is_done(),
+            "publications at rest are acknowledged",
+            "{:?}",
+            self.asked
+        );
+        self.check_rest()?;
+        self.is_sound = true;
+        self.seen.note(Event::Settled);
+        Ok(())
+    }
+
+    /// The world ends: clients leave, and nothing is left of them.
+    pub(super) fn end(&mut self) -> Check {
+        self.settle()?;
+        for client in 0..self.clients.len() {
+            self.disconnect(client);
+        }
+        self.react()?;
+        let random = &mut Rng::with_seed(self.now_ms);
+        self.drain(random)?;
+        for (number, node) in self.nodes.iter().enumerate() {
+            let left = node.session_resources();
+            promise!(
+                left.is_empty(),
+                "nothing is left of sessions that have ended",
+                "node {number}: {left:?}"
+            );
+        }
+        Ok(())
+    }
+
+    fn repair(&mut self) {
+        self.end_old_servers();
+        self.server().is_refusing = false;
+        for node in &mut self.nodes {
+            node.is_cut = false;
+            node.is_stalled = false;
+            // A probe has found it.
+            for port in node.ports() {
+                if port.feed.is_silent {
+                    port.feed.lose();
+                }
+            }
+        }
+    }
+
+    fn pass_second(&mut self, random: &mut Rng) -> Check {
+        self.advance(1_000)?;
+        self.drain(random)
+    }
+
+    /// Nothing waits for an answer, and nothing has to be repeated.
+    fn is_done(&self) -> bool {
+        let is_open = |progress| matches!(progress, Progress::Asked | Progress::Unknown);
+        let mut publications = self.publications.iter();
+        let all = self.clients.iter();
+        let mut subscriptions = all.filter(|one| one.seat.is_some()).flat_map(|one| {
+            let all = one.subscriptions.iter();
+            all.filter(|one| one.chain.is_some())
+        });
+        self.asked.is_empty()
+            && !publications.any(|one| one.is_keyed && is_open(one.progress))
+            && !subscriptions.any(|one| one.state != State::Live)
+    }
+
+    /// A connected client subscribes to every channel of which it has something.
+    fn subscribe_again(&mut self, client: usize) {
+        let Some(seat) = self.clients[client].seat else {
+            return;
+        };
+        for channel in 0..CHANNELS.len() {
+            if self.clients[client].subscriptions[channel].chain.is_some() {
+                self.subscribe(client, channel, seat.node);
+            }
+        }
+    }
+
+    fn check_rest(&mut self) -> Check {
+        for (number, node) in self.nodes.iter().enumerate() {
+            let pending = node.pending_work();
+            promise!(
+                pending.is_empty(),
+                "nothing is pending at rest",
+                "node {number}: {pending:?}"
+            );
+            promise!(
+                node.control.is_current(),
+                "every node is current at rest",
+                "node {number} is not"
+            );
+        }
+        self.check_subscribers()?;
+        self.check_publications()?;
+        self.check_bans()
+    }
+
+    /// Everyone is where the store is.
+    fn check_subscribers(&mut self) -> Check {
+        for channel in 0..CHANNELS.len() {
+            let top = self.server().top(CHANNELS[channel]);
+            for (client, one) in self.clients.iter().enumerate() {
+                let subscription = &one.subscriptions[channel];
+                let (State::Live, Some(chain)) = (subscription.state, &subscription.chain) else {
+                    continue;
+                };
+                let is_there = top.is_some_and(|(position, serial)| chain.is_at(position, serial));
+                promise!(
+                    is_there,
+                    "at rest subscribers have everything that is stored",
+                    "client {client} of {:?} has {chain:?} of channel {channel}, and the store {top:?}",
+                    one.seat
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn check_publications(&mut self) -> Check {
+        for publication in 0..self.publications.len() {
+            let one = self.publications[publication];
+            let is_kept = one.progress != Progress::Acknowledged
+                || !has_much_history(one.channel)
+                || self.server().has(CHANNELS[one.channel], publication as u64);
+            promise!(
+                is_kept,
+                "acknowledged publications that the store has not lost are part of the channel",
+                "publication {publication} of channel {}",
+                one.channel
+            );
+        }
+        Ok(())
+    }
+
+    fn check_bans(&mut self) -> Check {
+        for number in 0..self.bans {
+            if self.doubtful_bans.contains(&number) {
+                continue;
+            }
+            let without: Vec<_> = (0..self.nodes.len())
+                .filter(|node| !self.nodes[*node].control.bans.contains(&number))
+                .collect();
+            promise!(
+                without.is_empty(),
+                "at rest every node has every ban",
+                "ban {number} is missing on {without:?}"
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,36 @@
+//! The properties of a cluster that its seed determines, beside its actions.
+
+use fastrand::Rng;
+
+use super::link::FeedFaults;
+
+/// See the [module](self).
+#[derive(Clone, Debug)]
+pub(super) struct Setup {
+    pub(super) seed: u64,
+    /// The number of nodes, and of workers on each.
+    pub(super) nodes: usize,
+    pub(super) workers: u16,
+    pub(super) clients: usize,
+    pub(super) feed: FeedFaults,
+    /// The store may lose what it has acknowledged. If not, no subscriber may hear that something is missing.
+    pub(super) can_lose: bool,
+}
+
+impl Setup {
+    pub(super) fn new(seed: u64) -> Self {
+        let random = &mut Rng::with_seed(seed ^ 0x5e7_0b5);
+        Self {
+            seed,
+            nodes: random.usize(2..=10),
+            workers: random.u16(1..=2),
+            clients: random.usize(3..=16),
+            feed: FeedFaults {
+                reorders: random.bool(),
+                repeats: random.bool(),
+                loses: random.bool(),
+            },
+            can_lose: random.u8(..3) > 0,
+        }
+    }
+}

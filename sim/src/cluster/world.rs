@@ -1,0 +1,676 @@
+//! A cluster in action: what each action does, and what hubs answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fastrand::Rng;
+use veche_hub::{
+    ChannelName, ConnectionId, HubReply, Position, PublishOptions, RECOVERED_MAX, Since,
+    SubscribeOptions, SubscribeOutcome, Ticket,
+};
+use veche_nodes::NodeId;
+
+use super::action::Action;
+use super::channels::{CHANNELS, has_much_history, place_of};
+use super::client::{Asked, Client, Progress, Publication, Seat, State};
+use super::control::Control;
+use super::coverage::{Coverage, Event};
+use super::ledger::{Chain, Ledger};
+use super::node::{Effect, Node, number_of};
+use super::setup::Setup;
+use super::store::{Server, State as Stored};
+use crate::Failure;
+use crate::failure::{Check, promise};
+
+/// The session of back ends, which no client has.
+const BACK_END: ConnectionId = ConnectionId {
+    index: 5_000,
+    generation: 0,
+};
+
+/// See the [module](self).
+pub(super) struct World {
+    pub(super) setup: Setup,
+    pub(super) now_ms: u64,
+    pub(super) servers: BTreeMap<u32, Server>,
+    pub(super) primary: u32,
+    /// The last copy on disk, and the one of the replica.
+    copy: Option<Stored>,
+    replica: Option<Stored>,
+    pub(super) ledger: Ledger,
+    pub(super) nodes: Vec<Node>,
+    pub(super) clients: Vec<Client>,
+    pub(super) publications: Vec<Publication>,
+    /// With the node that has to answer.
+    pub(super) asked: BTreeMap<u32, (usize, Asked)>,
+    next_ticket: u32,
+    next_id: u64,
+    /// Nothing was lost since the last rest.
+    pub(super) is_sound: bool,
+    pub(super) bans: u32,
+    /// Bans that a node may have taken along when it ended.
+    pub(super) doubtful_bans: BTreeSet<u32>,
+    pub(super) seen: Coverage,
+    pub(super) hash: u64,
+}
+
+impl World {
+    pub(super) fn new(setup: &Setup) -> Self {
+        let mut world = Self {
+            setup: setup.clone(),
+            now_ms: 1_000,
+            servers: BTreeMap::new(),
+            primary: 0,
+            copy: None,
+            replica: None,
+            ledger: Ledger::default(),
+            nodes: Vec::new(),
+            clients: (0..setup.clients).map(|_| Client::default()).collect(),
+            publications: Vec::new(),
+            asked: BTreeMap::new(),
+            next_ticket: 0,
+            next_id: 0,
+            is_sound: true,
+            bans: 0,
+            doubtful_bans: BTreeSet::new(),
+            seen: Coverage::default(),
+            hash: setup.seed,
+        };
+        let replication = world.id();
+        let server = Server::new(replication, 0, Stored::default());
+        world.servers.insert(0, server);
+        for _ in 0..setup.nodes {
+            let node = world.node(BTreeSet::new());
+            world.nodes.push(node);
+        }
+        world
+    }
+
+    /// Returns a number that no node, server or epoch has had.
+    fn id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.setup.seed.wrapping_mul(1_000) + self.next_id
+    }
+
+    fn node(&mut self, bans: BTreeSet<u32>) -> Node {
+        let id = self.id();
+        let control = Control::new(NodeId(id), bans, self.now_ms);
+        let seed = Rng::with_seed(id).u64(..);
+        Node::new(control, self.setup.workers, seed, self.now_ms)
+    }
+
+    pub(super) fn step(&mut self, action: Action) -> Check {
+        let node = |number: u8| usize::from(number) % self.setup.nodes;
+        let channel = |number: u8| usize::from(number) % CHANNELS.len();
+        let client = |number: u8| usize::from(number) % self.setup.clients;
+        match action {
+            Action::Round { salt } => return self.round(&mut Rng::with_seed(salt.into())),
+            Action::Advance { ms } => return self.advance(ms.into()),
+            Action::Subscribe {
+                client: number,
+                channel: name,
+                node: at,
+            } => self.subscribe(client(number), channel(name), node(at)),
+            Action::Unsubscribe {
+                client: number,
+                channel: name,
+            } => self.unsubscribe(client(number), channel(name)),
+            Action::Disconnect { client: number } => self.disconnect(client(number)),
+            Action::Publish {
+                node: at,
+                channel: name,
+                is_keyed,
+                times,
+            } => {
+                let (at, name) = (node(at), channel(name));
+                for _ in 0..times {
+                    self.publish(at, name, is_keyed);
+                }
+            }
+            Action::Retry { node: at } => self.retry(node(at)),
+            Action::RemoveHistory {
+                node: at,
+                channel: name,
+            } => self.remove_history(node(at), channel(name)),
+            Action::Ban { node: at } => {
+                let at = node(at);
+                self.nodes[at].control.ban(self.bans);
+                self.bans += 1;
+            }
+            Action::Lose { node: at, salt } => {
+                let at = node(at);
+                self.lose(at, &mut Rng::with_seed(salt.into()));
+            }
+            Action::CutOff { node: at } => {
+                let at = node(at);
+                self.nodes[at].is_cut = true;
+                self.lose_all(at);
+                self.seen.note(Event::CutOff);
+            }
+            Action::Heal { node: at } => {
+                let at = node(at);
+                self.nodes[at].is_cut = false;
+            }
+            Action::Stall {
+                node: at,
+                is_stalled,
+            } => {
+                let at = node(at);
+                self.nodes[at].is_stalled = is_stalled;
+                self.seen.note(Event::Stalled);
+            }
+            Action::Crash { node: at } => self.crash(node(at)),
+            Action::Copy => {
+                self.copy = Some(self.server().state.clone());
+                // A replica has the identity of its primary.
+                if self.server().is_known() {
+                    self.replica.clone_from(&self.copy);
+                }
+            }
+            Action::Restart => {
+                let state = self.server().state.clone();
+                self.replace(state, None);
+                self.seen.note(Event::Restarted);
+            }
+            Action::RestartOld => {
+                if let Some(state) = self.copy.clone() {
+                    self.lose_writes();
+                    self.replace(state, None);
+                    self.seen.note(Event::RolledBack);
+                }
+            }
+            Action::RestartEmpty => {
+                self.lose_writes();
+                self.replace(Stored::default(), None);
+                self.seen.note(Event::Emptied);
+            }
+            Action::Promote { salt } => {
+                if let Some(state) = self.replica.clone() {
+                    self.lose_writes();
+                    self.replace(state, Some(&mut Rng::with_seed(salt.into())));
+                    self.seen.note(Event::Promoted);
+                }
+            }
+            Action::Flush => {
+                self.lose_writes();
+                self.server().state = Stored::default();
+                for node in &mut self.nodes {
+                    node.control.due.clear();
+                }
+                self.seen.note(Event::Flushed);
+            }
+            Action::Evict {
+                channel: name,
+                is_position,
+            } => {
+                let name = CHANNELS[channel(name)];
+                self.lose_writes();
+                let state = &mut self.server().state;
+                match is_position {
+                    true => state.evict_position(name),
+                    false => state.evict_stream(name),
+                }
+                self.seen.note(Event::Evicted);
+            }
+            Action::Refuse { is_refusing } => {
+                self.server().is_refusing = is_refusing;
+                self.seen.note(Event::Refused);
+            }
+            Action::Settle => return self.settle(),
+        }
+        self.react()
+    }
+
+    pub(super) fn server(&mut self) -> &mut Server {
+        let server = self.servers.get_mut(&self.primary);
+        server.expect("there is always one that new connections lead to")
+    }
+
+    /// From here to the next rest acknowledged publications may be missing.
+    fn lose_writes(&mut self) {
+        self.is_sound = false;
+        for publication in &mut self.publications {
+            if publication.progress == Progress::Acknowledged {
+                publication.progress = Progress::Past;
+            }
+        }
+        for client in &mut self.clients {
+            for subscription in &mut client.subscriptions {
+                subscription.is_doubtful |= subscription.state != State::Live;
+            }
+        }
+    }
+
+    /// Puts another server in place of the one that runs. `split`: as its replica; some connections stay with the old one.
+    fn replace(&mut self, state: Stored, split: Option<&mut Rng>) {
+        self.end_old_servers();
+        let before = self.server().replication;
+        let replication = self.id();
+        let old = self.primary;
+        let before = if split.is_some() { before } else { 0 };
+        let number = self.primary.max(*self.servers.keys().last().unwrap_or(&0)) + 1;
+        let server = Server::new(replication, before, state);
+        self.servers.insert(number, server);
+        self.primary = number;
+        self.replica = None;
+        match split {
+            None => self.end_server(old),
+            Some(random) => {
+                for node in 0..self.nodes.len() {
+                    for _ in 0..random.usize(..4) {
+                        self.lose(node, random);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends a server with its connections.
+    pub(super) fn end_server(&mut self, number: u32) {
+        self.servers.remove(&number);
+        for node in 0..self.nodes.len() {
+            for worker in 0..self.nodes[node].workers() {
+                if self.nodes[node].port(worker).link.server == Some(number) {
+                    self.lose_link(node, worker);
+                }
+                let feed = &mut self.nodes[node].port(worker).feed;
+                if feed.server == Some(number) {
+                    feed.lose();
+                }
+            }
+            let control = &mut self.nodes[node].control;
+            if control.server == Some(number) {
+                control.lose_feed();
+            }
+            if control.link.server == Some(number) {
+                control.lose_link();
+            }
+        }
+    }
+
+    pub(super) fn subscribe(&mut self, client: usize, channel: usize, node: usize) {
+        let one = &self.clients[client];
+        if one.subscriptions[channel].state != State::Off {
+            return;
+        }
+        let seat = match one.seat {
+            Some(seat) => seat,
+            None => self.connect(client, node),
+        };
+        let subscription = &self.clients[client].subscriptions[channel];
+        let position = subscription.chain.as_ref().map(|chain| chain.position);
+        let options = SubscribeOptions {
+            since: position.map(|position| Arc::from([Since::from(position)])),
+            ..SubscribeOptions::default()
+        };
+        let ticket = self.ask(seat.node, Asked::Subscribe { client, channel });
+        let subscription = &mut self.clients[client].subscriptions[channel];
+        subscription.state = State::Waiting(ticket.0, position.is_some());
+        subscription.is_lost = false;
+        self.nodes[seat.node].subscribe(seat.worker, seat.session, name(channel), ticket, &options);
+    }
+
+    fn connect(&mut self, client: usize, node: usize) -> Seat {
+        let one = &mut self.clients[client];
+        one.generation += 1;
+        let session = ConnectionId {
+            index: client as u32,
+            generation: one.generation,
+        };
+        let worker = (client + one.generation as usize) % self.nodes[node].workers();
+        let seat = Seat {
+            node,
+            worker,
+            session,
+        };
+        one.seat = Some(seat);
+        seat
+    }
+
+    fn unsubscribe(&mut self, client: usize, channel: usize) {
+        let one = &mut self.clients[client];
+        let (Some(seat), State::Waiting(..) | State::Live) =
+            (one.seat, one.subscriptions[channel].state)
+        else {
+            return;
+        };
+        self.end_subscription(client, channel);
+        self.nodes[seat.node].unsubscribe(seat.worker, seat.session, name(channel));
+    }
+
+    fn end_subscription(&mut self, client: usize, channel: usize) {
+        let subscription = &mut self.clients[client].subscriptions[channel];
+        if let State::Waiting(ticket, _) = subscription.state {
+            self.asked.remove(&ticket);
+        }
+        subscription.state = State::Off;
+        subscription.is_lost = false;
+        subscription.is_doubtful |= !self.is_sound;
+    }
+
+    pub(super) fn disconnect(&mut self, client: usize) {
+        let Some(seat) = self.clients[client].seat.take() else {
+            return;
+        };
+        for channel in 0..CHANNELS.len() {
+            self.end_subscription(client, channel);
+        }
+        self.nodes[seat.node].close(seat.worker, seat.session);
+    }
+
+    fn ask(&mut self, node: usize, asked: Asked) -> Ticket {
+        self.next_ticket += 1;
+        self.asked.insert(self.next_ticket, (node, asked));
+        Ticket(self.next_ticket)
+    }
+
+    pub(super) fn publish(&mut self, node: usize, channel: usize, is_keyed: bool) {
+        self.publications.push(Publication {
+            channel,
+            is_keyed,
+            progress: Progress::Unknown,
+            is_safe: false,
+        });
+        self.submit(node, self.publications.len() - 1);
+    }
+
+    fn submit(&mut self, node: usize, publication: usize) {
+        let one = &mut self.publications[publication];
+        one.progress = Progress::Asked;
+        one.is_safe = self.is_sound;
+        let one = *one;
+        let options = one.is_keyed.then(|| {
+            Arc::new(PublishOptions {
+                idempotency_key: Some(publication.to_string().into()),
+                ..PublishOptions::default()
+            })
+        });
+        let ticket = self.ask(node, Asked::Publish { publication });
+        let worker = publication % self.nodes[node].workers();
+        let (from, channel) = ((BACK_END, ticket), name(one.channel));
+        self.nodes[node].publish(worker, from, channel, publication as u64, options.as_ref());
+    }
+
+    /// Repeats what may not be stored and has a key.
+    pub(super) fn retry(&mut self, node: usize) {
+        for publication in 0..self.publications.len() {
+            let one = self.publications[publication];
+            if one.is_keyed && one.progress == Progress::Unknown {
+                self.seen.note(Event::Retried);
+                self.submit(node, publication);
+            }
+        }
+    }
+
+    fn remove_history(&mut self, node: usize, channel: usize) {
+        self.lose_writes();
+        let ticket = self.ask(node, Asked::Remove);
+        let worker = channel % self.nodes[node].workers();
+        self.nodes[node].remove_history(worker, (BACK_END, ticket), name(channel));
+    }
+
+    /// Ends a node; another one takes its place, and has its bans.
+    fn crash(&mut self, at: usize) {
+        for client in 0..self.clients.len() {
+            if self.clients[client]
+                .seat
+                .is_some_and(|seat| seat.node == at)
+            {
+                self.clients[client].seat = None;
+                for channel in 0..CHANNELS.len() {
+                    self.end_subscription(client, channel);
+                }
+            }
+        }
+        let gone = self.asked.extract_if(.., |_, (node, _)| *node == at);
+        for (_, (_, asked)) in gone {
+            if let Asked::Publish { publication } = asked {
+                self.publications[publication].progress = Progress::Unknown;
+            }
+        }
+        let bans = std::mem::take(&mut self.nodes[at].control.bans);
+        self.doubtful_bans.extend(&bans);
+        self.nodes[at] = self.node(bans);
+        self.seen.note(Event::Crashed);
+    }
+
+    /// Clients and back ends take what hubs have for them.
+    pub(super) fn react(&mut self) -> Check {
+        for node in 0..self.nodes.len() {
+            self.react_to(node)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn react_to(&mut self, node: usize) -> Check {
+        let mut is_over = false;
+        while !is_over {
+            is_over = true;
+            for worker in 0..self.nodes[node].workers() {
+                for effect in self.nodes[node].take_effects(worker) {
+                    is_over = false;
+                    self.take(node, worker, effect)?;
+                }
+            }
+            for client in 0..self.clients.len() {
+                self.subscribe_lost(node, client);
+            }
+        }
+        Ok(())
+    }
+
+    /// A client subscribes again where its state is insufficient.
+    fn subscribe_lost(&mut self, node: usize, client: usize) {
+        if self.clients[client]
+            .seat
+            .is_none_or(|seat| seat.node != node)
+        {
+            return;
+        }
+        for channel in 0..CHANNELS.len() {
+            if self.clients[client].subscriptions[channel].is_lost {
+                self.unsubscribe(client, channel);
+                self.subscribe(client, channel, node);
+            }
+        }
+    }
+
+    fn take(&mut self, node: usize, worker: usize, effect: Effect) -> Check {
+        match effect {
+            Effect::Deliver {
+                session,
+                channel,
+                position,
+                number,
+            } => {
+                let seat = Seat {
+                    node,
+                    worker,
+                    session,
+                };
+                self.delivered(seat, place_of(&channel), position, number)
+            }
+            Effect::Lost(session, channel) => {
+                let client = session.index as usize;
+                let channel = place_of(&channel);
+                if self.clients[client].subscriptions[channel].state == State::Live {
+                    self.seen.note(Event::Lost);
+                    self.may_miss(client, channel)?;
+                    self.clients[client].subscriptions[channel].is_lost = true;
+                }
+                Ok(())
+            }
+            Effect::Reply(ticket, reply) => {
+                let asked = self.asked.remove(&ticket.0);
+                promise!(
+                    asked.is_some(),
+                    "a request is answered once",
+                    "ticket {ticket:?} again: {reply:?}"
+                );
+                let Some((_, asked)) = asked else {
+                    return Ok(());
+                };
+                self.note(&(ticket.0, matches!(reply, HubReply::Failed)));
+                self.answered(asked, reply)
+            }
+        }
+    }
+
+    fn delivered(
+        &mut self,
+        seat: Seat,
+        channel: usize,
+        position: Option<Position>,
+        number: u64,
+    ) -> Check {
+        let client = seat.session.index as usize;
+        let one = &mut self.clients[client];
+        let subscription = &mut one.subscriptions[channel];
+        if subscription.is_lost && one.seat == Some(seat) {
+            return Ok(());
+        }
+        promise!(
+            one.seat == Some(seat) && subscription.state == State::Live,
+            "only subscribers receive publications",
+            "client {client} gets {number} of channel {channel} and has {subscription:?}"
+        );
+        let (Some(chain), Some(position)) = (&mut subscription.chain, position) else {
+            return Err(Failure {
+                name: "publications have positions".to_owned(),
+                detail: format!("publication {number} of channel {channel} has none"),
+            });
+        };
+        let followed = chain.follow(&self.ledger, channel, position, number);
+        followed.map_err(|failure| failure.of(&format!("client {client}, live")))?;
+        self.seen.note(Event::Delivered);
+        self.note(&(client, channel, number, position.offset));
+        Ok(())
+    }
+
+    fn answered(&mut self, asked: Asked, reply: HubReply) -> Check {
+        match (asked, reply) {
+            (Asked::Subscribe { client, channel }, HubReply::Subscribed(Some(joined))) => {
+                self.joined(client, channel, &joined)
+            }
+            (Asked::Subscribe { client, channel }, HubReply::Failed) => {
+                self.clients[client].subscriptions[channel].state = State::Off;
+                self.seen.note(Event::NotFollowed);
+                Ok(())
+            }
+            (Asked::Publish { publication }, HubReply::Published(published)) => {
+                let one = &mut self.publications[publication];
+                let channel = one.channel;
+                one.progress = match one.is_safe && self.is_sound {
+                    true => Progress::Acknowledged,
+                    false => Progress::Past,
+                };
+                let is_known = published
+                    .position
+                    .is_some_and(|position| self.ledger.has(channel, position, publication as u64));
+                promise!(
+                    is_known,
+                    "an acknowledged publication has the position that the store gave it",
+                    "publication {publication} of channel {channel}: {published:?}"
+                );
+                self.seen.note(match published.is_skipped {
+                    true => Event::Skipped,
+                    false => Event::Acknowledged,
+                });
+                Ok(())
+            }
+            (Asked::Publish { publication }, HubReply::Failed) => {
+                self.publications[publication].progress = Progress::Unknown;
+                self.seen.note(Event::Failed);
+                Ok(())
+            }
+            (Asked::Remove, HubReply::HistoryRemoved(_)) => Ok(()),
+            (asked, reply) => Err(Failure {
+                name: "a request has its own answer".to_owned(),
+                detail: format!("{asked:?}: {reply:?}"),
+            }),
+        }
+    }
+
+    /// A subscription is confirmed.
+    fn joined(&mut self, client: usize, channel: usize, joined: &SubscribeOutcome) -> Check {
+        let subscription = &mut self.clients[client].subscriptions[channel];
+        let State::Waiting(_, is_recovering) = subscription.state else {
+            return Ok(());
+        };
+        subscription.state = State::Live;
+        let recovered = joined.recovered.as_ref();
+        promise!(
+            recovered.is_some() == is_recovering,
+            "a returning subscriber learns whether something is missing",
+            "client {client}, channel {channel}: {joined:?}"
+        );
+        let (Some(recovered), Some(chain)) = (recovered, &mut subscription.chain) else {
+            subscription.chain = Some(Chain::join(&self.ledger, channel, joined.position)?);
+            self.seen.note(Event::Joined);
+            return Ok(());
+        };
+        if std::mem::take(&mut subscription.is_doubtful) {
+            *chain = Chain::join(&self.ledger, channel, joined.position)?;
+            return Ok(());
+        }
+        if !recovered.is_complete {
+            self.may_miss(client, channel)?;
+            let chain = Chain::join(&self.ledger, channel, joined.position)?;
+            self.clients[client].subscriptions[channel].chain = Some(chain);
+            self.seen.note(Event::NotRecovered);
+            return Ok(());
+        }
+        for publication in &recovered.publications {
+            let number = number_of(&publication.payload.bytes);
+            if let Some(position) = publication.position {
+                let followed = chain.follow(&self.ledger, channel, position, number);
+                followed.map_err(|failure| failure.of(&format!("client {client}, recovered")))?;
+            }
+        }
+        promise!(
+            chain.position == joined.position,
+            "a recovered subscriber has everything up to its position",
+            "client {client}, channel {channel}: it has {}, and joined at {}",
+            chain.position,
+            joined.position
+        );
+        self.seen.note(match recovered.publications.is_empty() {
+            true => Event::Current,
+            false => Event::Recovered,
+        });
+        let count = recovered.publications.len();
+        self.note(&(client, channel, count));
+        Ok(())
+    }
+
+    /// A subscriber hears that something is missing: not where everything behind its position is stored, in a world without
+    /// losses.
+    fn may_miss(&mut self, client: usize, channel: usize) -> Check {
+        let subscription = &self.clients[client].subscriptions[channel];
+        let Some(position) = subscription.chain.as_ref().map(|chain| chain.position) else {
+            return Ok(());
+        };
+        let behind = self.server().stored_behind(CHANNELS[channel], position);
+        let is_too_far = behind.is_none_or(|behind| behind > RECOVERED_MAX);
+        promise!(
+            self.setup.can_lose || !has_much_history(channel) || is_too_far,
+            "stored publications are recovered",
+            "client {client} misses something of channel {channel} behind {position}"
+        );
+        Ok(())
+    }
+
+    /// Adds an observation to the hash of the world.
+    pub(super) fn note(&mut self, seen: &impl std::hash::Hash) {
+        use std::hash::Hasher as _;
+        let mut hasher = std::hash::DefaultHasher::new();
+        hasher.write_u64(self.hash);
+        seen.hash(&mut hasher);
+        self.hash = hasher.finish();
+    }
+}
+
+/// Returns the name of a channel.
+fn name(channel: usize) -> ChannelName<'static> {
+    ChannelName::new(CHANNELS[channel]).expect("a valid name")
+}

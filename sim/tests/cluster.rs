@@ -1,0 +1,78 @@
+//! Runs clusters of several nodes. The variables are those of the other worlds: `VECHE_SIM_STEPS`, `VECHE_SIM_FROM`,
+//! `VECHE_SIM_SEED` and `VECHE_SIM_ONLY`.
+
+use veche_sim::cluster::{ACTIONS, Coverage, explore, replay};
+
+const STEPS: u64 = 60_000;
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} is no number: {text:?}")),
+    )
+}
+
+#[test]
+#[ignore = "about one cluster in 75 breaks a promise: bench/results/2026-11-28-cluster-sim.md"]
+fn promises_are_kept() {
+    if let Some(seed) = number("VECHE_SIM_SEED") {
+        return one_cluster(seed);
+    }
+    let clusters = number("VECHE_SIM_STEPS")
+        .unwrap_or(STEPS)
+        .div_ceil(ACTIONS as u64);
+    let from = number("VECHE_SIM_FROM").unwrap_or(1);
+    println!("{clusters} clusters from seed {from} on");
+    let mut seen = Coverage::default();
+    for seed in from..from + clusters {
+        match explore(seed) {
+            Ok(cluster) => seen.add(&cluster.coverage),
+            Err(report) => panic!("{report}"),
+        }
+    }
+    println!("{seen}");
+    let (event, count) = seen.rarest();
+    assert!(
+        count >= clusters / 10,
+        "{event} came {count} times in {clusters} clusters"
+    );
+}
+
+#[test]
+fn a_seed_makes_one_cluster() {
+    let hash = |seed| match explore(seed) {
+        Ok(cluster) => cluster.hash,
+        Err(report) => panic!("{report}"),
+    };
+    let mut hashes: Vec<_> = (1..=6)
+        .map(|seed| {
+            let first = hash(seed);
+            let again = std::thread::spawn(move || explore(seed).map(|one| one.hash).ok());
+            assert_eq!(again.join().expect("it ends"), Some(first), "seed {seed}");
+            first
+        })
+        .collect();
+    hashes.sort_unstable();
+    hashes.dedup();
+    assert_eq!(hashes.len(), 6, "two seeds make one cluster");
+}
+
+/// Repeats a reported cluster or a part of it.
+fn one_cluster(seed: u64) {
+    match std::env::var("VECHE_SIM_ONLY") {
+        Err(_) => match explore(seed) {
+            Ok(cluster) => println!("{}", cluster.coverage),
+            Err(report) => panic!("{report}"),
+        },
+        Ok(places) => {
+            let places = places
+                .split(',')
+                .map(|place| place.parse().expect("a number"));
+            match replay(seed, &places.collect::<Vec<_>>()) {
+                Ok(cluster) => println!("{}", cluster.coverage),
+                Err(failure) => panic!("{failure}"),
+            }
+        }
+    }
+}
