@@ -332,7 +332,7 @@ fn programs_that_are_saved_run_in_new_processes() {
     let error = notice(&mut page, "error");
     let text = error["text"].as_str().unwrap_or_default();
     assert!(
-        text.contains("app.php on line 4") || text.contains("app.php:"),
+        text.contains("app.php on line 3") || text.contains("app.php:"),
         "{text}"
     );
     assert!(answers("two in PHP"), "the old program goes on");
