@@ -152,8 +152,8 @@ impl World {
 
     /// Everyone is where the store is.
     fn check_subscribers(&mut self) -> Check {
-        for channel in 0..CHANNELS.len() {
-            let top = self.server().top(CHANNELS[channel]);
+        for (channel, name) in CHANNELS.iter().enumerate() {
+            let top = self.server().top(name);
             for (client, one) in self.clients.iter().enumerate() {
                 let subscription = &one.subscriptions[channel];
                 let (State::Live, Some(chain)) = (subscription.state, &subscription.chain) else {

@@ -40,14 +40,17 @@ pub(super) struct Server {
     pub(super) is_refusing: bool,
 }
 
+/// The id and the position of a publication with an idempotency key.
+type FirstPublication = (u64, Option<Position>);
+
 /// Everything that a server stores.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     identity: Option<u64>,
     generation: u64,
     channels: BTreeMap<Arc<str>, Channel>,
-    /// The id and the position of the first publication with a key, by channel.
-    keys: BTreeMap<(Arc<str>, Box<str>), (u64, Option<Position>)>,
+    /// The first publication with a key, by channel.
+    keys: BTreeMap<(Arc<str>, Box<str>), FirstPublication>,
     control: Control,
     /// Bans that are part of the control stream.
     pub(super) bans: BTreeSet<u32>,
