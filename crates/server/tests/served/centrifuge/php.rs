@@ -153,6 +153,8 @@ fn an_application_in_php_decides_on_each_kind() {
         for method in ["throw", "exit"] {
             assert_eq!(ann.ask(rpc(9, method))["error"], internal, "{method}");
         }
+        // What is handed to it meanwhile would be in its hands at its end.
+        until("its end", || server.log().contains("a process has ended"));
         // A message without a reply, and the end of a client.
         bob.say(&json!({"send": {"data": "hello"}}));
         let expected = json!({"said": "hello", "by": "bob"});
