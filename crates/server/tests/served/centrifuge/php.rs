@@ -80,8 +80,8 @@ fn open(server: &Server, user: &str) -> Client {
     let socket = std::net::TcpStream::connect(server.public).expect("a connection");
     let cookie = format!("sid={user}");
     let headers = [("Cookie", cookie.as_str())];
-    let headers = if user.is_empty() { &[][..] } else { &headers };
-    let socket = Socket::upgrade(socket, "/c", headers).expect("it opens");
+    let count = usize::from(!user.is_empty());
+    let socket = Socket::upgrade(socket, "/c", &headers[..count]).expect("it opens");
     let lines = VecDeque::new();
     Client { socket, lines }
 }
