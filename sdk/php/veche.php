@@ -1915,19 +1915,21 @@ use Veche\Fault;
 /**
  * Base class of all exceptions that this package throws.
  *
- * `getCode()` is the error code of Veche's API, the HTTP status where there is no such code, or 0.
+ * `getCode()` is the error code of Veche's API or of MySQL, the HTTP status where there is no such code, or 0.
  */
 abstract class VecheException extends RuntimeException
 {
     /**
      * @param bool $mayHaveRun Whether the server may have carried out the call all the same, for example because the
      *     connection broke before the answer came. If false, nothing of the call was done.
+     * @param string|null $codeName The other side's code where it is a name, as of Redis: `WRONGTYPE`.
      */
     public function __construct(
         string $message,
         int $code = 0,
         public readonly bool $mayHaveRun = false,
         ?Throwable $previous = null,
+        public readonly ?string $codeName = null,
     ) {
         parent::__construct($message, $code, $previous);
     }
@@ -1936,6 +1938,14 @@ abstract class VecheException extends RuntimeException
      * Returns which side has to change something.
      */
     abstract public function fault(): Fault;
+
+    /**
+     * Returns whether nothing of the call was done and the same call may succeed later, so that trying again is safe.
+     */
+    public function retryable(): bool
+    {
+        return false;
+    }
 }
 
 namespace Veche\Exception;
@@ -2006,6 +2016,11 @@ class NetworkException extends VecheException
     {
         return Fault::Network;
     }
+
+    public function retryable(): bool
+    {
+        return !$this->mayHaveRun;
+    }
 }
 
 namespace Veche\Exception;
@@ -2052,6 +2067,11 @@ class RateLimitException extends CallerException
     ) {
         parent::__construct($message, $code, false, $previous);
     }
+
+    public function retryable(): bool
+    {
+        return true;
+    }
 }
 
 namespace Veche\Exception;
@@ -2068,7 +2088,8 @@ namespace Veche\Exception;
 use Throwable;
 
 /**
- * The server is starting, stopping, or short of memory. Nothing was done, so the call can be made again.
+ * The server is starting, stopping, or short of memory, or a database refuses a call that may succeed later, such as by
+ * a deadlock. Nothing was done, so the call can be made again.
  */
 class UnavailableException extends ServerException
 {
@@ -2080,8 +2101,14 @@ class UnavailableException extends ServerException
         int $code = 0,
         public readonly ?float $retryAfter = null,
         ?Throwable $previous = null,
+        ?string $codeName = null,
     ) {
-        parent::__construct($message, $code, false, $previous);
+        parent::__construct($message, $code, false, $previous, $codeName);
+    }
+
+    public function retryable(): bool
+    {
+        return true;
     }
 }
 
@@ -6445,7 +6472,7 @@ final class Engine
         $result = Fiber::suspend();
         $error = $result->head['error'] ?? null;
         if ($error !== null) {
-            throw self::fault($error['kind'] ?? '', "$call: " . ($error['message'] ?? 'it has failed'));
+            throw self::fault($call, $error);
         }
         return $result;
     }
@@ -6602,15 +6629,24 @@ final class Engine
         $this->output .= Frame::encode($head, $parts, $this->headBytesMax, $this->payloadBytesMax);
     }
 
-    private static function fault(string $kind, string $message): VecheException
+    /**
+     * @param array<string, mixed> $error
+     */
+    private static function fault(string $call, array $error): VecheException
     {
-        return match ($kind) {
-            'timeout' => new TimeoutException($message, 0, true),
-            'unreachable' => new NetworkException($message),
-            'connection_lost' => new NetworkException($message, 0, true),
-            'pool_full' => new UnavailableException($message),
-            'broken' => new ServerException($message, 0, true),
-            default => new CallerException($message),
+        $message = "$call: " . ($error['message'] ?? 'it has failed');
+        $code = $error['code'] ?? 0;
+        $name = is_string($code) ? $code : null;
+        $number = is_int($code) ? $code : 0;
+        return match ($error['kind'] ?? '') {
+            'timeout' => new TimeoutException($message, $number, true, null, $name),
+            'unreachable' => new NetworkException($message, $number, false, null, $name),
+            'connection_lost' => new NetworkException($message, $number, true, null, $name),
+            'pool_full' => new UnavailableException($message, $number, null, null, $name),
+            'broken' => new ServerException($message, $number, true, null, $name),
+            default => ($error['retryable'] ?? false)
+                ? new UnavailableException($message, $number, null, null, $name)
+                : new CallerException($message, $number, false, null, $name),
         };
     }
 

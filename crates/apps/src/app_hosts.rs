@@ -540,6 +540,10 @@ impl Apps for AppHosts {
             }
             let (retires, _) = self.run(id, None, shared, |app, now| {
                 app.runtime.turn(now);
+                // Before its effects, which may be responses that no handler gave.
+                if app.runtime.has_new_hooks() {
+                    update_hook_kinds(&app.runtime, &app.volume.kinds);
+                }
                 app.runtime.has_older()
             });
             if retires == Some(true) {

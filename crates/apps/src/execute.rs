@@ -399,15 +399,17 @@ impl AppHosts {
             journal.write(RecordedEntry::Logged { level, text });
         }
         let (app, worker) = (self.app_name(id), self.worker);
-        let connection = about.map(|about| about.connection.as_str());
+        let connection = about.and_then(|about| about.connection.as_deref());
         let user = about.and_then(|about| about.user.as_deref());
-        let method = about.map(|about| about.method.as_str());
-        let path = about.map(|about| about.path.as_str());
+        let method = about.and_then(|about| about.method.as_deref());
+        let path = about.and_then(|about| about.path.as_deref());
+        let process = about.and_then(|about| about.process);
+        let (instance, pid) = process.map(|one| (one.instance, one.pid)).unzip();
         let text = text.replace('\t', "  ");
         // Writes one record with its traceback; the log escapes line breaks, so a record can't imitate another line.
         macro_rules! record {
             ($level:ident) => {
-                $level!(target: LOG, app, worker, connection, user, method, path, "{text}")
+                $level!(target: LOG, app, worker, instance, pid, connection, user, method, path, "{text}")
             };
         }
         match level {

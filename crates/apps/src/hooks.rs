@@ -307,6 +307,7 @@ fn hook_decision(ruling: HookResponse) -> Result<HookDecision, &'static str> {
             code,
             reason: reason.into(),
         },
+        HookResponse::Unhandled => HookDecision::Unhandled,
         HookResponse::Failed => HookDecision::Failed,
     })
 }

@@ -180,6 +180,10 @@ impl Runtime for HostedRuntime {
         each!(self, runtime => runtime.decides_on(hook))
     }
 
+    fn has_new_hooks(&mut self) -> bool {
+        each!(self, runtime => runtime.has_new_hooks())
+    }
+
     #[inline]
     fn handle_event(&mut self, event: Event<'_>, now: Now) -> HandlerProgress {
         each!(self, runtime => runtime.handle_event(event, now))

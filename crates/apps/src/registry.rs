@@ -12,6 +12,7 @@ use veche_pool::PoolRegistry;
 use veche_runtime::wire::EventName;
 use veche_runtime::{Effect, Effects, Host, Level, Runtime};
 use veche_script::{AppRole, LoadRun, ScriptApp, ScriptLimits, Snapshots, SourceCode};
+use veche_spawner::{Spawner, WorkerProgram};
 use veche_store::Store;
 
 use veche_config::{self as config, Config, RestartPolicy};
@@ -149,8 +150,18 @@ impl AppRegistry {
         }
     }
 
-    /// Reads the code of all applications and checks that it loads.
+    /// Reads the code of all applications and checks that it loads. Worker processes are started by this process.
     pub fn load(&self, config: &Config) -> Result<AppSet, String> {
+        self.load_with(config, None)
+    }
+
+    /// Does the same; worker processes are started by the supervisor's spawner, if there is one.
+    pub fn load_with(
+        &self,
+        config: &Config,
+        spawner: Option<Arc<Spawner>>,
+    ) -> Result<AppSet, String> {
+        let spawner = spawner.map_or_else(|| own_spawner(config), Ok)?;
         let instances = config.services.iter().map(|service| service.instances);
         if config.apps.len() + instances.sum::<u32>() as usize > VOLUMES_MAX {
             return Err(format!(
@@ -170,7 +181,13 @@ impl AppRegistry {
             shelf[usize::from(id)] = Some(Arc::new(volume));
         };
         for (place, app) in config.apps.iter().enumerate() {
-            let mut volume = self.read(app, AppRole::Clients, None, &config.databases)?;
+            let mut volume = match &app.processes {
+                Some(processes) => {
+                    let spawner = Arc::clone(&spawner);
+                    self.in_processes(app, processes, spawner, &config.databases)
+                }
+                None => self.read(app, AppRole::Clients, None, &config.databases)?,
+            };
             volume.hears_events = config.listener == Some(place);
             put(self.id(&app.name), volume);
         }
@@ -247,9 +264,6 @@ impl AppRegistry {
         let failed = |error: &dyn std::fmt::Display| format!("app {:?}: {error}", app.name);
         if let Some(fastcgi) = &app.fastcgi {
             return Ok(self.behind_fastcgi(app, fastcgi));
-        }
-        if let Some(processes) = &app.processes {
-            return Ok(self.in_processes(app, processes, databases));
         }
         let code = Arc::new(SourceCode::read(&app.script).map_err(|error| failed(&error))?);
         let files = app.files.as_deref().map(Arc::from);
@@ -329,13 +343,12 @@ impl AppRegistry {
         &self,
         app: &config::AppConfig,
         processes: &config::Processes,
+        spawner: Arc<Spawner>,
         databases: &Arc<Databases>,
     ) -> AppBundle {
         let options = serde_json::to_string(&app.options).unwrap_or_else(|_| "{}".to_owned());
         let options = veche_pool::Options {
             name: app.name.clone(),
-            command: processes.command.clone(),
-            folder: processes.folder.clone(),
             databases: Arc::clone(databases),
             options,
             workers: processes.workers,
@@ -349,7 +362,7 @@ impl AppRegistry {
             event_timeout: processes.event_timeout,
             rss_bytes_max: processes.rss_bytes_max,
         };
-        let program = veche_pool::Program::new(options, self.pools.of(&app.name));
+        let program = veche_pool::Program::new(options, spawner, self.pools.of(&app.name));
         AppBundle {
             warnings: Vec::new(),
             program: Program::Workers(program),
@@ -359,6 +372,27 @@ impl AppRegistry {
             kinds: self.hook_kinds(self.id(&app.name)),
         }
     }
+}
+
+/// Returns a spawner without a supervisor. Its processes have the account of this process, unless another is configured.
+fn own_spawner(config: &Config) -> Result<Arc<Spawner>, String> {
+    let programs = config.apps.iter().filter_map(|app| {
+        let processes = app.processes.as_ref()?;
+        let account = match config::Account::of_app(app, None) {
+            Ok(account) => account,
+            // The configuration is that of a server which another user starts.
+            Err(config::AccountError::NotRoot { .. }) => None,
+            Err(error) => return Some(Err(error.to_string())),
+        };
+        Some(Ok(WorkerProgram {
+            app: app.name.clone(),
+            command: processes.command.clone(),
+            folder: processes.folder.clone(),
+            account: account.map(|account| (account.uid, account.gid)),
+        }))
+    });
+    let programs = programs.collect::<Result<_, String>>()?;
+    Ok(Arc::new(Spawner::own(programs)))
 }
 
 /// Warnings from the loading of a script.

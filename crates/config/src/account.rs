@@ -12,26 +12,33 @@ use rustix::process::{getegid, geteuid};
 use veche_files::{Owner, WriteOptions, make_folder};
 use veche_logging::{self as logging, FILE_MODE};
 
-use crate::types::{Config, RunAs};
+use crate::types::{AppConfig, Config, RunAs};
 
 /// The reason why the server process can't run as another user.
 #[derive(Debug, thiserror::Error)]
 pub enum AccountError {
     /// The user or group does not exist.
-    #[error("server.{what}: this machine has no {what} {name:?}; a number needs no entry")]
+    #[error("{of}{what}: this machine has no {what} {name:?}; a number needs no entry")]
     Unknown {
+        /// The section of the directive, as a prefix of it.
+        of: String,
         /// The kind of account: "user" or "group".
         what: &'static str,
         /// The name in the configuration.
         name: String,
     },
     /// Only root can change the user.
-    #[error(
-        "server.user: only root can run the server process as {0}; start veche as root or as that user"
-    )]
-    NotRoot(String),
+    #[error("{of}user: only root can run {what} as {name}; start veche as root or as that user")]
+    NotRoot {
+        /// The section of the directive, as a prefix of it.
+        of: String,
+        /// What would run with that account.
+        what: &'static str,
+        /// The name in the configuration.
+        name: String,
+    },
     /// A file of users or groups can't be read.
-    #[error("server.user: {file} can't be read: {source}")]
+    #[error("user: {file} can't be read: {source}")]
     Io {
         /// The path of the file.
         file: &'static str,
@@ -61,8 +68,26 @@ pub struct Account {
 }
 
 impl Account {
-    /// Looks up the configured account; `None` if none is configured or it is the current one.
+    /// Looks up the configured account of the server process; `None` if none is configured or it is the current one.
     pub fn of(run_as: Option<&RunAs>) -> Result<Option<Self>, AccountError> {
+        Self::find(run_as, "server.", "the server process")
+    }
+
+    /// Looks up the account of an application's processes, which is that of the server process unless another is
+    /// configured; `None` if it is the current one.
+    pub fn of_app(app: &AppConfig, server: Option<&Self>) -> Result<Option<Self>, AccountError> {
+        let run_as = app.processes.as_ref().and_then(|one| one.run_as.as_ref());
+        match run_as {
+            None => Ok(server.cloned()),
+            run_as => Self::find(run_as, &format!("app {:?}: ", app.name), "its processes"),
+        }
+    }
+
+    fn find(
+        run_as: Option<&RunAs>,
+        of: &str,
+        runs: &'static str,
+    ) -> Result<Option<Self>, AccountError> {
         let Some(RunAs { user, group }) = run_as else {
             return Ok(None);
         };
@@ -73,6 +98,7 @@ impl Account {
             AccountLookup::Nothing => (None, None),
         };
         let unknown = |what, name: &str| AccountError::Unknown {
+            of: of.to_owned(),
             what,
             name: name.to_owned(),
         };
@@ -94,7 +120,11 @@ impl Account {
         if (us.as_raw(), ours.as_raw()) == (uid, gid) {
             return Ok(None);
         }
-        Err(AccountError::NotRoot(user.clone()))
+        Err(AccountError::NotRoot {
+            of: of.to_owned(),
+            what: runs,
+            name: user.clone(),
+        })
     }
 
     /// Returns the owner for files created for the account.

@@ -165,9 +165,6 @@ pub(super) fn check(
         all(Section::Namespace).zip(&namespaces),
     );
     checker.tokens(all(Section::Route).zip(&routes), one(Section::Jwt));
-    if server.as_ref().is_some_and(|server| server.sandbox) {
-        checker.confined_processes(all(Section::App));
-    }
     checker.passwords(
         all(Section::Route).zip(&routes),
         &listeners,
@@ -391,18 +388,23 @@ impl Checker<'_> {
                 rotation: rotation(table, "log_rotate", "log_keep"),
             },
             control,
-            run_as: text(table, "user").map(|user| RunAs {
-                user,
-                group: text(table, "group"),
-            }),
+            run_as: self.run_as(table),
             sandbox: matches!(table.value("sandbox"), Some(DirectiveValue::Flag(true))),
             snapshots,
         };
+        (self.problems.count() == before).then_some(server)
+    }
+
+    /// Returns the user and group of processes.
+    fn run_as(&mut self, table: &RawTable) -> Option<RunAs> {
         if table.has("group") && !table.has("user") {
             let message = "group: requires user, which is not set";
             self.problems.add(table.key_at("group"), message);
         }
-        (self.problems.count() == before).then_some(server)
+        text(table, "user").map(|user| RunAs {
+            user,
+            group: text(table, "group"),
+        })
     }
 
     /// Checks that the folder exists in which `name` will be created at the start.

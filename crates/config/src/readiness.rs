@@ -48,7 +48,7 @@ pub fn problems(config: &Config, text: &str) -> Vec<Problem> {
     match Account::of(config.server.run_as.as_ref()) {
         Ok(account) => search.account = account,
         // The user that will start it is unknown.
-        Err(AccountError::NotRoot(_)) => return Vec::new(),
+        Err(AccountError::NotRoot { .. }) => return Vec::new(),
         Err(error) => {
             let user = search.setting(Section::Server, "user");
             search.add(user, error.to_string());

@@ -25,6 +25,7 @@ mod hooks;
 mod identity;
 mod namespaces;
 mod operate;
+mod processes;
 mod served;
 mod services;
 mod tls;

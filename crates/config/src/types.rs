@@ -392,6 +392,8 @@ pub struct Processes {
     pub command: Vec<String>,
     /// The working directory of the processes: the folder of the configuration.
     pub folder: PathBuf,
+    /// The user and group of the processes; `None`: those of the server process.
+    pub run_as: Option<RunAs>,
     /// Files and folders that `veche dev` watches; if empty, the sources in `folder`.
     pub watch: Vec<PathBuf>,
     /// The number of processes, at least 1.

@@ -17,6 +17,7 @@ mod epoll;
 mod listener;
 mod options;
 mod queue;
+pub mod scm_rights;
 mod simulated;
 mod sys;
 mod timer;

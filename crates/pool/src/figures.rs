@@ -18,6 +18,13 @@ impl PoolRegistry {
         Arc::clone(self.0.lock().entry(app.to_owned()).or_default())
     }
 
+    /// Returns whether any process has not been reaped.
+    #[must_use]
+    pub fn have_processes(&self) -> bool {
+        let all = self.0.lock();
+        all.values().any(|figures| figures.gauges().processes() > 0)
+    }
+
     /// Returns the figures of all applications in the order of their names.
     #[must_use]
     pub fn all(&self) -> Vec<(String, Arc<PoolFigures>)> {
@@ -46,6 +53,12 @@ pub struct PoolGauges {
 }
 
 impl PoolGauges {
+    /// Returns the number of processes in any state.
+    #[must_use]
+    pub fn processes(&self) -> u64 {
+        self.starting + self.idle + self.busy + self.stopping
+    }
+
     const NONE: Self = Self {
         starting: 0,
         idle: 0,

@@ -1,11 +1,17 @@
 //! The thread of a pool: it starts processes, assigns events to them, and ends those that fail.
 
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
 use tracing::{debug, error, info, warn};
+use veche_runtime::LogProcess;
 use veche_runtime::wire::{EventName, Frame, Limits, encode};
+use veche_spawner::{PoolLink, Spawned, Spawner};
 
 use crate::figures::{GaugeShare, PoolFigures, PoolGauges, RestartReason};
 use crate::frames::{Pool, ReadOutcome, hand_own, handle_frame};
@@ -36,6 +42,9 @@ const NAP: Duration = Duration::from_secs(1);
 /// The state of the thread.
 struct Manager {
     options: Options,
+    spawner: Arc<Spawner>,
+    /// The socket to the spawner, from the first start of a process until the spawner ends.
+    link: Option<PoolLink>,
     figures: Arc<PoolFigures>,
     gauges: GaugeShare,
     shared: Arc<Shared>,
@@ -53,12 +62,18 @@ struct Manager {
 }
 
 /// Starts a pool on a separate thread.
-pub(crate) fn start(options: &Options, figures: Arc<PoolFigures>) -> Result<Arc<Shared>, String> {
+pub(crate) fn start(
+    options: &Options,
+    spawner: Arc<Spawner>,
+    figures: Arc<PoolFigures>,
+) -> Result<Arc<Shared>, String> {
     let shared =
         Shared::new().map_err(|error| format!("can't create the process pool: {error}"))?;
     let shared = Arc::new(shared);
     let manager = Manager {
         options: options.clone(),
+        spawner,
+        link: None,
         gauges: GaugeShare::new(Arc::clone(&figures)),
         figures,
         shared: Arc::clone(&shared),
@@ -186,18 +201,25 @@ impl Manager {
                 State::Starting { until } if now >= until => {
                     let timeout = self.options.start_timeout;
                     let why = format!("the process was not ready within {timeout:?}");
-                    process.kill();
+                    process.kill(&mut self.link);
                     self.ended(index, RestartReason::Start, why, now);
                 }
+                // Nothing waits for its start any more.
+                State::Starting { .. } if is_leaving && self.queue.is_empty() => {
+                    process.is_asked = true;
+                    self.ended(index, RestartReason::Start, String::new(), now);
+                }
                 State::Stopping { until } if now >= until => {
-                    process.kill();
+                    process.kill(&mut self.link);
                     let timeout = self.options.stop_timeout;
                     let why = format!("the process has not stopped within {timeout:?}");
                     self.ended(index, RestartReason::Failed, why, now);
                 }
                 State::Over { until } => {
                     if now >= until {
-                        process.kill();
+                        process.kill(&mut self.link);
+                        let until = now + GRACE;
+                        process.state = State::Over { until };
                     }
                     self.bury(index);
                 }
@@ -208,7 +230,7 @@ impl Manager {
                     if let Some((_, name)) = late {
                         let (name, timeout) = (name.name(), self.options.event_timeout);
                         let why = format!("the event {name} took longer than {timeout:?}");
-                        process.kill();
+                        process.kill(&mut self.link);
                         self.ended(index, RestartReason::EventTimeout, why, now);
                         continue;
                     }
@@ -228,7 +250,9 @@ impl Manager {
     /// Logs how a process has ended, and removes it.
     fn bury(&mut self, index: usize) {
         let process = &mut self.processes[index];
-        let Some(status) = process.reap() else { return };
+        let Some(status) = process.status else {
+            return;
+        };
         let (app, instance, pid) = (&self.options.name, process.instance, process.pid());
         show_output(process, &self.options.name, true);
         if process.is_asked && status.success() {
@@ -284,8 +308,9 @@ impl Manager {
         let key = ProcessKey(self.last_key);
         let taken = |number: &u32| !self.processes.iter().any(|one| one.instance == *number);
         let instance = (1..).find(taken).unwrap_or_default();
-        match Process::start(&self.options, key, instance, now) {
-            Ok(mut process) => {
+        match self.spawn(key, instance) {
+            Ok(spawned) => {
+                let mut process = Process::new(spawned, &self.options, key, instance, now);
                 process.replaces = replaces;
                 let (app, pid) = (&self.options.name, process.pid());
                 debug!(target: LOG, app, instance, pid, "a process starts");
@@ -299,6 +324,31 @@ impl Manager {
                 self.back_off(now);
                 false
             }
+        }
+    }
+
+    fn spawn(&mut self, key: ProcessKey, instance: u32) -> io::Result<Spawned> {
+        let link = match &mut self.link {
+            Some(link) => link,
+            none => none.insert(self.spawner.connect()?),
+        };
+        link.start(key.0, &self.options.name, instance)
+    }
+
+    /// Notes the ends of processes that the spawner reports. Its own end is that of all its processes.
+    fn note_ends(&mut self) {
+        let Some(link) = &mut self.link else { return };
+        let processes = &mut self.processes;
+        let is_alive = link.take_ended(|key, status| {
+            if let Some(process) = processes.iter_mut().find(|one| one.key.0 == key) {
+                process.status = Some(status);
+            }
+        });
+        if !is_alive {
+            self.link = None;
+            let killed = ExitStatus::from_raw(Signal::KILL.as_raw());
+            let left = self.processes.iter_mut();
+            left.for_each(|one| one.status = one.status.or(Some(killed)));
         }
     }
 
@@ -342,6 +392,11 @@ impl Manager {
     /// Handles a process whose socket has ended or has to be closed: its events fail.
     fn ended(&mut self, index: usize, reason: RestartReason, why: String, now: Instant) {
         let process = &mut self.processes[index];
+        let until = match process.state {
+            // It has answered the event and may take the rest of the time to end.
+            State::Stopping { until } if why.is_empty() => until.max(now + GRACE),
+            _ => now + GRACE,
+        };
         let was_starting = matches!(process.state, State::Starting { .. });
         let was_asked = process.is_asked;
         if matches!(process.state, State::Over { .. }) {
@@ -349,7 +404,7 @@ impl Manager {
         }
         // Its last output may have the reason.
         show_output(process, &self.options.name, false);
-        process.close(now + GRACE);
+        process.close(until);
         let (app, instance, pid) = (&self.options.name, process.instance, process.pid());
         if !why.is_empty() {
             warn!(target: LOG, app, instance, pid, "ending a process: {why}");
@@ -361,7 +416,8 @@ impl Manager {
             self.figures.add_failed();
             let name = job.name.name();
             let text = format!("{name}: process {instance} ({pid}) has not responded: {why}");
-            reply(&job, Unanswered::Failed, Some(text));
+            let process = Some(LogProcess { instance, pid });
+            put_unanswered(&job, Unanswered::Failed, Some(text), process);
         }
         if !was_asked {
             self.figures.add_restart(match was_starting {
@@ -384,6 +440,11 @@ impl Manager {
 
     fn wait(&self, now: Instant) {
         let mut fds = vec![PollFd::new(self.shared.waker(), PollFlags::IN)];
+        fds.extend(
+            self.link
+                .iter()
+                .map(|link| PollFd::new(link, PollFlags::IN)),
+        );
         for process in &self.processes {
             if let Some(socket) = process.socket() {
                 let mut wanted = PollFlags::IN;
@@ -419,8 +480,9 @@ impl Manager {
         due = due.min(self.again_at.filter(|at| *at > now).unwrap_or(due));
         for process in &self.processes {
             due = due.min(match process.state {
-                State::Starting { until } | State::Stopping { until } => until,
-                State::Over { .. } => now + Duration::from_millis(5),
+                State::Starting { until } | State::Stopping { until } | State::Over { until } => {
+                    until
+                }
                 State::Ready => match process.oldest() {
                     Some((since, _)) => since + self.options.event_timeout,
                     None => continue,
@@ -433,6 +495,7 @@ impl Manager {
     fn read(&mut self) {
         let mut count = [0; 8];
         let _ = rustix::io::read(self.shared.waker(), &mut count);
+        self.note_ends();
         let now = veche_clock::now();
         let mut buffer = std::mem::take(&mut self.buffer);
         for index in 0..self.processes.len() {
@@ -455,7 +518,7 @@ impl Manager {
             }
             if let Err(why) = result {
                 if !why.is_empty() {
-                    self.processes[index].kill();
+                    self.processes[index].kill(&mut self.link);
                 }
                 self.ended(index, RestartReason::Failed, why, now);
             } else if self.processes[index].worn.is_none() {
@@ -527,7 +590,15 @@ fn show_output(process: &mut Process, app: &str, is_over: bool) {
 }
 
 fn reply(job: &Job, why: Unanswered, text: Option<String>) {
-    job.outlet
-        .mail
-        .push(Mail::Unanswered(job.number, why, text));
+    put_unanswered(job, why, text, None);
+}
+
+fn put_unanswered(job: &Job, why: Unanswered, text: Option<String>, process: Option<LogProcess>) {
+    let number = job.number;
+    job.outlet.mail.push(Mail::Unanswered {
+        number,
+        why,
+        text,
+        process,
+    });
 }

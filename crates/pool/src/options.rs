@@ -1,6 +1,5 @@
 //! An application's settings of its processes.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +10,6 @@ use veche_calls::Databases;
 pub struct Options {
     /// Name of the application in the configuration.
     pub name: String,
-    /// The program and its arguments.
-    pub command: Vec<String>,
-    /// The working directory of the processes.
-    pub folder: PathBuf,
     /// The application's own options, one JSON object.
     pub options: String,
     /// The databases that handlers may call.

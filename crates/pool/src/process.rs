@@ -1,23 +1,20 @@
 //! One process: its socket, its output and its current events.
 
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::OwnedFd;
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt as _;
-use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
 use veche_runtime::wire::{Decoder, EventName, Limits, PREFIX_BYTES};
+use veche_spawner::{PoolLink, Spawned};
 
 use crate::figures::RestartReason;
 use crate::lines::Lines;
 use crate::options::Options;
 use crate::shared::{Job, ProcessKey};
-
-/// Moves the socket from standard input to descriptor 3, then becomes the command.
-const SHELL: &str = r#"exec "$0" "$@" 3<&0 </dev/null"#;
 
 /// The maximum number of bytes of one read.
 const READ_BYTES: usize = 256 << 10;
@@ -79,9 +76,13 @@ pub(crate) struct Process {
     /// The set of events that the process handles.
     pub(crate) events: u32,
     pub(crate) concurrency: usize,
-    child: Child,
-    pub(crate) stdout: Lines<ChildStdout>,
-    pub(crate) stderr: Lines<ChildStderr>,
+    pid: u32,
+    /// The figures of its memory, opened by the spawner.
+    statm: Option<File>,
+    /// How it ended, once the spawner has reaped it.
+    pub(crate) status: Option<ExitStatus>,
+    pub(crate) stdout: Lines<File>,
+    pub(crate) stderr: Lines<File>,
     /// The latest lines of its error output, while it starts.
     pub(crate) start_errors: String,
     socket: Option<UnixStream>,
@@ -97,30 +98,15 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts the command with a socket to this process.
-    pub(crate) fn start(
+    /// Wraps a process that was just started.
+    pub(crate) fn new(
+        spawned: Spawned,
         options: &Options,
         key: ProcessKey,
         instance: u32,
         now: Instant,
-    ) -> io::Result<Self> {
-        let (ours, theirs) = UnixStream::pair()?;
-        ours.set_nonblocking(true)?;
-        let mut command = Command::new("/bin/sh");
-        command
-            .arg("-c")
-            .arg(SHELL)
-            .args(&options.command)
-            .env("VECHE_FD", "3")
-            .env("VECHE_APP", &options.name)
-            .env("VECHE_WORKER", instance.to_string())
-            .current_dir(&options.folder)
-            .process_group(0)
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = command.spawn()?;
-        Ok(Self {
+    ) -> Self {
+        Self {
             key,
             instance,
             state: State::Starting {
@@ -135,11 +121,13 @@ impl Process {
             jobs: 0,
             events: 0,
             concurrency: 1,
-            stdout: Lines::new(child.stdout.take()),
-            stderr: Lines::new(child.stderr.take()),
+            pid: spawned.pid,
+            statm: spawned.statm,
+            status: None,
+            stdout: Lines::new(Some(spawned.stdout)),
+            stderr: Lines::new(Some(spawned.stderr)),
             start_errors: String::new(),
-            child,
-            socket: Some(ours),
+            socket: Some(spawned.socket),
             decoder: Decoder::new(Limits::default()),
             output: Vec::new(),
             written: 0,
@@ -147,11 +135,11 @@ impl Process {
             pace: QUICK * 2,
             answered: None,
             is_used: false,
-        })
+        }
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.pid
     }
 
     pub(crate) fn socket(&self) -> Option<&UnixStream> {
@@ -308,29 +296,20 @@ impl Process {
     }
 
     /// Kills the process and all its children.
-    pub(crate) fn kill(&self) {
-        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-    }
-
-    /// Returns the process's exit status, once it has ended.
-    pub(crate) fn reap(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().ok().flatten()
+    pub(crate) fn kill(&self, link: &mut Option<PoolLink>) {
+        if let Some(link) = link
+            && self.status.is_none()
+        {
+            link.kill(self.key.0);
+        }
     }
 
     /// Returns the resident memory in bytes now.
     pub(crate) fn read_rss_bytes(&self) -> Option<u64> {
-        let path = format!("/proc/{}/statm", self.pid());
-        let text = std::fs::read_to_string(path).ok()?;
+        let mut bytes = [0; 128];
+        let count = self.statm.as_ref()?.read_at(&mut bytes, 0).ok()?;
+        let text = std::str::from_utf8(&bytes[..count]).ok()?;
         let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
         Some(pages * rustix::param::page_size() as u64)
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        if self.reap().is_none() {
-            self.kill();
-            let _ = self.child.wait();
-        }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use veche_spawner::Spawner;
+
 use crate::figures::PoolFigures;
 use crate::manager;
 use crate::options::Options;
@@ -14,6 +16,7 @@ pub struct Program(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     options: Options,
+    spawner: Arc<Spawner>,
     figures: Arc<PoolFigures>,
     pool: OnceLock<Result<Arc<Shared>, String>>,
 }
@@ -21,10 +24,11 @@ struct Inner {
 impl Program {
     /// Returns an application none of whose processes has begun, and which counts in these figures.
     #[must_use]
-    pub fn new(options: Options, figures: Arc<PoolFigures>) -> Self {
+    pub fn new(options: Options, spawner: Arc<Spawner>, figures: Arc<PoolFigures>) -> Self {
         let pool = OnceLock::new();
         Self(Arc::new(Inner {
             options,
+            spawner,
             figures,
             pool,
         }))
@@ -45,7 +49,10 @@ impl Program {
     /// Returns the pool, whose processes start with the first call.
     pub(crate) fn pool(&self) -> Result<&Arc<Shared>, String> {
         let inner = &self.0;
-        let start = || manager::start(&inner.options, Arc::clone(&inner.figures));
+        let start = || {
+            let spawner = Arc::clone(&inner.spawner);
+            manager::start(&inner.options, spawner, Arc::clone(&inner.figures))
+        };
         let pool = inner.pool.get_or_init(start);
         pool.as_ref().map_err(Clone::clone)
     }

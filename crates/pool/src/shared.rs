@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
+use veche_runtime::LogProcess;
 use veche_runtime::wire::EventName;
 
 use crate::inbox::Inbox;
@@ -62,8 +63,18 @@ pub(crate) enum Mail {
         bytes: Vec<u8>,
         head_bytes: usize,
     },
-    /// An event has ended without an answer; the text is for the log.
-    Unanswered(u64, Unanswered, Option<String>),
+    /// An event has ended without an answer.
+    Unanswered {
+        /// The event's number.
+        number: u64,
+        why: Unanswered,
+        /// For the log.
+        text: Option<String>,
+        /// The process that had it in hand, if one had.
+        process: Option<LogProcess>,
+    },
+    /// The first process of the pool takes events, and which is known now.
+    Ready,
     /// A process has not begun to take events; the text is for the log.
     NotStarted(String),
 }
@@ -166,7 +177,10 @@ impl Shared {
     /// Sets the events that processes handle; the first process is ready now.
     pub(crate) fn set_ready(&self, events: u32) {
         self.events.store(events, Ordering::Release);
-        self.is_ready.store(true, Ordering::Release);
+        if !self.is_ready.swap(true, Ordering::AcqRel) {
+            let users = self.users.lock();
+            users.iter().for_each(|user| user.mail.push(Mail::Ready));
+        }
     }
 
     pub(crate) fn is_ready(&self) -> bool {

@@ -1,5 +1,6 @@
 //! An application in worker processes, on one server thread.
 
+mod about;
 mod runtime;
 
 use std::collections::HashMap;
@@ -14,11 +15,12 @@ use veche_runtime::wire::{
 };
 use veche_runtime::{
     Attribute, Effect, Effects, Event, EventKind, HandlerProgress, HandshakeReply, Host, Level,
-    Replacement, Runtime, ServiceState, SlowHandler, Token, WaitResult,
+    LogProcess, Replacement, Runtime, ServiceState, SlowHandler, Token, WaitResult,
 };
 use veche_types::codes::CloseCode;
 use veche_types::{ConnectionId, Now};
 
+use self::about::HookCaller;
 use crate::connections::{Connection, Connections};
 use crate::link::Link;
 use crate::program::Program;
@@ -41,6 +43,8 @@ pub struct Workers {
     wake: WakeOf,
     connections: Connections,
     in_hand: HashMap<u64, InHand, FixedState>,
+    /// The clients of hooks, by the number of the hook.
+    hook_callers: HashMap<u64, HookCaller, FixedState>,
     /// Effects of accepted handshakes, which apply once the connection is open.
     #[expect(
         clippy::type_complexity,
@@ -54,6 +58,8 @@ pub struct Workers {
     generation: u64,
     now_ms: u64,
     is_stopping: bool,
+    /// Whether the handled hooks may have changed.
+    has_new_hooks: bool,
 }
 
 /// Wakes the server thread, if it can be woken.
@@ -145,6 +151,7 @@ impl Workers {
             frame,
         }));
         self.in_hand.insert(self.last, in_hand);
+        self.hook_callers.extend(HookCaller::of(event));
         true
     }
 
@@ -175,11 +182,17 @@ impl Workers {
 
     fn take_letter(&mut self, letter: Mail, generation: u64) {
         match letter {
-            Mail::Unanswered(number, why, text) => {
+            Mail::Unanswered {
+                number,
+                why,
+                text,
+                process,
+            } => {
                 if let Some(in_hand) = self.in_hand.remove(&number) {
-                    self.unanswered(in_hand, why, text);
+                    self.unanswered(in_hand, why, text, process);
                 }
             }
+            Mail::Ready => self.has_new_hooks = true,
             Mail::NotStarted(text) => self.effects.log(Level::Error, text, None),
             Mail::Frame {
                 process,
@@ -239,7 +252,7 @@ impl Workers {
                     else {
                         return;
                     };
-                    self.unanswered(in_hand, Unanswered::Failed, Some(error.message));
+                    self.unanswered(in_hand, Unanswered::Failed, Some(error.message), None);
                 }
                 ErrorScope::Call(id) => {
                     let fault = CallError::new(CallErrorKind::Invalid, error.message);
@@ -309,8 +322,10 @@ impl Workers {
             origin,
         };
         let mut effects = mem::take(&mut self.effects);
+        let before = effects.list.len();
         let has_room = carrier.add_effects(handled, self, &mut effects).is_ok();
         self.effects = effects;
+        self.name_in_log(before, origin);
         has_room
     }
 
@@ -374,7 +389,7 @@ impl Workers {
             }
             Err(error) => {
                 let fault = CallError::new(CallErrorKind::Refused, error.to_string());
-                let head = ResultHead::failed(waiting.id, &fault);
+                let head = ResultHead::full(waiting.id, &fault);
                 self.result(waiting, &head, &[]);
             }
         }
@@ -400,14 +415,21 @@ impl Workers {
     }
 
     /// Handles an event that ended without an answer.
-    fn unanswered(&mut self, in_hand: InHand, why: Unanswered, text: Option<String>) {
+    fn unanswered(
+        &mut self,
+        in_hand: InHand,
+        why: Unanswered,
+        text: Option<String>,
+        process: Option<LogProcess>,
+    ) {
         let origin = in_hand.origin;
         let level = match why {
             Unanswered::Failed => Level::Error,
             Unanswered::Busy | Unanswered::Unhandled => Level::Warn,
         };
         if let Some(text) = text {
-            self.effects.log(level, text, None);
+            let about = self.about(origin, process);
+            self.effects.log(level, text, about);
         }
         if !in_hand.is_unwanted {
             match why {
@@ -440,6 +462,10 @@ impl Workers {
                 });
             }
             EventOrigin::Connection(of) => self.effects.list.push(Effect::Ready { of }),
+            EventOrigin::Hook(number) => self.effects.list.push(Effect::Hook {
+                number,
+                response: HookResponse::Unhandled,
+            }),
             _ => self.refuse(origin, 426, "this path requires a WebSocket\n"),
         }
     }
@@ -486,6 +512,9 @@ impl Workers {
 
     /// Ends an event and starts the next one of its connection.
     fn done(&mut self, origin: EventOrigin) {
+        if let EventOrigin::Hook(number) = origin {
+            self.hook_callers.remove(&number);
+        }
         let EventOrigin::Connection(of) = origin else {
             return;
         };
@@ -520,6 +549,12 @@ impl Workers {
         }
     }
 
+    /// Returns whether the pools are to be left, since the server ends and nothing needs them.
+    fn leaves(&self) -> bool {
+        let is_idle = self.connections.is_empty() && self.in_hand.is_empty();
+        self.is_stopping && is_idle && self.links().next().is_some()
+    }
+
     fn is_used(&self, generation: u64) -> bool {
         let mut events = self.in_hand.values();
         let mut calls = self.calls.values();
@@ -532,6 +567,7 @@ impl Workers {
         if self.newer.as_ref().is_some_and(|link| link.pool.is_ready()) {
             let newer = self.newer.take();
             self.older.extend(mem::replace(&mut self.link, newer));
+            self.has_new_hooks = true;
         }
         if !self.older.is_empty() {
             let older = mem::take(&mut self.older);

@@ -276,17 +276,28 @@ pub enum Effect {
     },
 }
 
-/// The client that a handler runs for, as shown in log lines.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The client that a handler runs for and its process, as shown in log lines.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogContext {
     /// The connection's id, in the form that scripts see.
-    pub connection: String,
+    pub connection: Option<String>,
     /// The user, if known.
     pub user: Option<String>,
     /// The method of the request that opened the connection.
-    pub method: String,
+    pub method: Option<String>,
     /// The path of that request.
-    pub path: String,
+    pub path: Option<String>,
+    /// The process of the handler, if it has one.
+    pub process: Option<LogProcess>,
+}
+
+/// A worker process, as shown in log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogProcess {
+    /// The number among the processes of the application.
+    pub instance: u32,
+    /// The process id.
+    pub pid: u32,
 }
 
 /// The response to a handshake.
@@ -382,8 +393,10 @@ impl Effects {
 
     /// Records a line for the log; drops it if the run has exceeded its log limit.
     pub fn log(&mut self, level: Level, text: String, about: Option<Box<LogContext>>) {
-        let bytes =
-            |about: &LogContext| about.path.len() + about.user.as_ref().map_or(0, String::len);
+        let bytes = |about: &LogContext| {
+            let texts = [&about.path, &about.user];
+            texts.into_iter().flatten().map(String::len).sum::<usize>()
+        };
         let bytes = text.len() + about.as_deref().map_or(0, bytes);
         if self.text_bytes + bytes > LOG_BYTES_MAX || self.list.len() >= COUNT_MAX {
             // The log limit protects the log from a script that writes in a loop.

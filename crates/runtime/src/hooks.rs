@@ -119,6 +119,9 @@ pub enum Blob {
 /// The response to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HookResponse {
+    /// The application has no handler for it, which only shows once its code is loaded: the command goes on as if there
+    /// were none.
+    Unhandled,
     /// The request is granted.
     Granted(Box<Grant>),
     /// The command fails with this error.

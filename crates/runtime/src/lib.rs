@@ -10,6 +10,7 @@
 //! that token, once.
 
 mod attributes;
+pub mod call_errors;
 mod channel_event;
 pub mod close;
 mod dial;
@@ -27,8 +28,8 @@ pub use attributes::{ATTRIBUTE_BYTES_MAX, Attribute, AttributeError, Attributes}
 pub use channel_event::ChannelEventView;
 pub use dial::Dial;
 pub use effects::{
-    ByteSpan, Credential, Effect, Effects, HandshakeReply, Level, LogContext, MESSAGE_BYTES_MAX,
-    PositionRequest, Token,
+    ByteSpan, Credential, Effect, Effects, HandshakeReply, Level, LogContext, LogProcess,
+    MESSAGE_BYTES_MAX, PositionRequest, Token,
 };
 pub use event::{Event, EventKind};
 pub use progress::{HandlerProgress, SlowHandler, WaitResult};

@@ -95,6 +95,11 @@ pub trait Runtime: Sized {
     /// Returns whether the application has a handler for a hook.
     fn decides_on(&self, hook: Hook) -> bool;
 
+    /// Returns once whether [`Self::decides_on`] may have changed since it was last called.
+    fn has_new_hooks(&mut self) -> bool {
+        false
+    }
+
     /// Delivers an event to the application's handler.
     fn handle_event(&mut self, event: Event<'_>, now: Now) -> HandlerProgress;
 

@@ -344,15 +344,18 @@ impl HostContext {
     /// Returns the client that the last resumed coroutine runs for.
     pub(crate) fn about(&self) -> Option<LogContext> {
         let about = |id: ConnectionId, request: &Request| LogContext {
-            connection: WorkerConnection {
-                worker: self.worker,
-                index: id.index,
-                generation: id.generation,
-            }
-            .to_string(),
+            connection: Some(
+                WorkerConnection {
+                    worker: self.worker,
+                    index: id.index,
+                    generation: id.generation,
+                }
+                .to_string(),
+            ),
             user: request.user().map(str::to_owned),
-            method: request.method().to_owned(),
-            path: request.path().to_owned(),
+            method: Some(request.method().to_owned()),
+            path: Some(request.path().to_owned()),
+            process: None,
         };
         match self.running.get()? {
             Owner::Connection(id, _) => {

@@ -2,8 +2,8 @@
 //!
 //! One binary, which is [`main`] and nothing else; two kinds of processes: `veche serve` is the supervisor ([`veche_supervisor`]), which
 //! starts this same binary as the server [`process`], in which [`server`] brings up a [`worker`] per core. Where PAM judges
-//! passwords there is a third: its helpers ([`veche_pam::helper`]), which the server process starts. The other commands
-//! are short-lived ([`cli`]). ARCHITECTURE.md has the map.
+//! passwords there is a third: its helpers ([`veche_pam::helper`]), which the server process starts; where applications run
+//! in worker processes, the supervisor starts a [spawner](veche_spawner) of them. The other commands are short-lived ([`cli`]). ARCHITECTURE.md has the map.
 
 #![forbid(unsafe_code)]
 
@@ -53,6 +53,10 @@ pub fn main() -> ExitCode {
             veche_supervisor::process::run(process::ServerProcess::default())
         }
         Some(argument) if argument == veche_pam::helper::ARGUMENT => veche_pam::helper::run(),
+        Some(argument) if argument == veche_spawner::SPAWNER => {
+            veche_spawner::run(veche_supervisor::worker_programs)
+        }
+        Some(argument) if argument == veche_spawner::LAUNCHER => veche_spawner::launch(),
         _ => cli::main(),
     }
 }

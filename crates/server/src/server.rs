@@ -17,6 +17,7 @@ use veche_net::Driver;
 use veche_nodes::NodeId;
 use veche_outbound::engine::RemoteStore;
 use veche_script::LoadRun;
+use veche_spawner::Spawner;
 use veche_supervisor::message::{DecisionFilter, DumpRequest};
 use veche_supervisor::process::{DrainReason, ServerControl, StartOptions, distribute};
 use veche_supervisor::pulse::{PulseWatch, StuckWorker};
@@ -75,7 +76,7 @@ pub(crate) fn start(
     let holds_services = start.holds_services;
     let (back_end, why) = DriverKind::choose(config.server.io)?;
     let library = AppRegistry::for_load_run(load_run);
-    let shelf = library.load(&config)?;
+    let shelf = library.load_with(&config, start.spawner)?;
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let workers = usize::from(config.server.workers.resolve(cores));
     let common = ProcessState::new(workers, veche_clock::now())
@@ -345,8 +346,8 @@ impl RunningServer {
 }
 
 impl ServerControl for RunningServer {
-    fn reload(&self, config: Arc<Config>) -> Result<(), String> {
-        let shelf = self.library.load(&config)?;
+    fn reload(&self, config: Arc<Config>, spawner: Option<Arc<Spawner>>) -> Result<(), String> {
+        let shelf = self.library.load_with(&config, spawner)?;
         let access = AccessLogFile::open(&config).map_err(|error| error.to_string())?;
         let keys = self.common.identities.read(&config)?;
         let doors = self.common.sealing.reload(&config)?;
@@ -439,6 +440,7 @@ impl ServerControl for RunningServer {
         self.common.connections() == 0
             && self.common.have_apps_stopped()
             && self.common.have_services_ended()
+            && !self.library.pools.have_processes()
     }
 
     fn status(&self) -> serde_json::Value {

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use serde_json::{Value, json};
 
 use super::request::{ANSWER_BYTES_MAX, ControlRequest, VERSION};
-use crate::scm_rights;
+use veche_net::scm_rights;
 
 /// The longest request line in bytes.
 const REQUEST_BYTES_MAX: usize = 4 << 10;

@@ -35,7 +35,6 @@ mod reload;
 mod replacement;
 pub mod request;
 mod restarts;
-pub mod scm_rights;
 mod server;
 mod shutdown;
 mod signals;
@@ -45,6 +44,7 @@ pub mod unsupervised;
 mod upgrade;
 mod watchdog;
 mod watching;
+mod worker_spawner;
 
 use std::io;
 use std::path::PathBuf;
@@ -80,6 +80,7 @@ use veche_clock::now;
 
 pub use self::restarts::Restarts;
 pub use self::signals::Signals;
+pub use self::worker_spawner::programs as worker_programs;
 
 /// The target of this module's log lines.
 const TARGET: &str = "veche::supervisor";
@@ -153,6 +154,7 @@ pub fn run(file: PathBuf, dev: bool) -> Result<SupervisorEnd, ServeError> {
     let notifier = Notifier::from_environment(now(), &mut remarks);
     let listening = listen(&config, sockets_each, &notifier, &mut remarks)?;
     let account = Account::of(config.server.run_as.as_ref())?;
+    worker_spawner::check_accounts(&config, account.as_ref())?;
     if let Some(account) = &account {
         account.own_logs(&config)?;
         account.own_cache(&config)?;
@@ -498,7 +500,7 @@ impl Supervisor {
                 self.begin_upgrade(ReplacementKind::Upgrade, None);
             }
             // `reap_server` checks in every turn.
-            SIGCHLD => self.reap_orphans(),
+            SIGCHLD => self.reap_other_children(),
             _ => {}
         }
     }

@@ -1,17 +1,18 @@
 //! The server process's life cycle: started, ready, dead, restarted.
 
 use std::net::Ipv4Addr;
+use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tracing::{error, info};
+use tracing::{error, info, warn};
 use veche_config::ListenerRole;
 
 use super::backoff::served;
 use super::server::{RESTORED_WAIT, SELF, ServerChild};
 use super::watchdog::Watchdog;
-use super::{ServeError, Supervisor};
-use crate::message::{StartMessage, ToSupervisor, VERSION};
+use super::{ServeError, Supervisor, worker_spawner};
+use crate::message::{StartMessage, ToServer, ToSupervisor, VERSION};
 use crate::restarts::ExitReason;
 use veche_clock::now;
 
@@ -40,12 +41,14 @@ impl Supervisor {
             restarts: self.restarts,
             is_unjudged: false,
             holds_services: self.must_hold_services(),
+            has_spawner: false,
             listeners: Vec::new(),
         };
         match ServerChild::start(
             Path::new(SELF),
             &self.listening,
             self.account.as_ref(),
+            worker_spawner::is_needed(&self.current.config),
             start,
         ) {
             Ok(mut server) => {
@@ -103,8 +106,24 @@ impl Supervisor {
             ToSupervisor::Reloaded { id, error } => self.reloaded(id, error),
             ToSupervisor::Status { id, report } => self.answer_status(id, Ok(report)),
             ToSupervisor::Pulse { stuck } => self.take_pulse(stuck),
+            ToSupervisor::SpawnerEnded => self.replace_spawner(),
             // Recorded by the server process.
             ToSupervisor::ServicesEnded => {}
+        }
+    }
+
+    /// Gives the server process another spawner of worker processes.
+    fn replace_spawner(&mut self) {
+        let setup = worker_spawner::setup(&self.file, &self.current.text, self.account.as_ref());
+        let Some(server) = &mut self.server else {
+            return;
+        };
+        warn!(target: TARGET, pid = server.pid(), "the spawner of worker processes has ended: starting another one");
+        let sent = server
+            .spawner(&setup)
+            .and_then(|socket| server.send_with_descriptors(socket.as_fd(), &ToServer::Spawner));
+        if let Err(error) = sent {
+            error!(target: TARGET, %error, "the server process gets no spawner of worker processes");
         }
     }
 

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::scm_rights;
+use veche_net::scm_rights;
 
 /// The longest line in bytes. It can contain two configurations of at most 1 MiB as JSON strings, in which a character
 /// takes up to six bytes.

@@ -35,7 +35,12 @@ pub(crate) enum ToServer {
         /// The time after which it is refused, in milliseconds of the monotonic clock, which both processes share.
         #[serde(default)]
         until_ms: Option<u64>,
+        /// Whether the socket of a spawner of worker processes precedes the message.
+        #[serde(default)]
+        has_spawner: bool,
     },
+    /// The spawner has ended: the socket of another one precedes the message.
+    Spawner,
     /// Under `veche dev`: a new configuration was rejected.
     Refused {
         /// The problems that were found, as the developer is to read them.
@@ -120,6 +125,9 @@ pub(crate) struct StartMessage {
     /// Counts of server processes that ended unexpectedly.
     #[serde(default)]
     pub(crate) restarts: Restarts,
+    /// Whether the socket of a spawner of worker processes follows those of the listeners.
+    #[serde(default)]
+    pub(crate) has_spawner: bool,
     /// The distribution of the sockets that preceded this message, in the order of `[[listen]]`.
     pub(crate) listeners: Vec<ListenerSockets>,
 }
@@ -175,6 +183,8 @@ pub(crate) enum ToSupervisor {
         #[serde(default)]
         handover: u32,
     },
+    /// The spawner of worker processes has ended, and the server process needs another one.
+    SpawnerEnded,
     /// In a drain: all services have ended, and none will start.
     ServicesEnded,
     /// The server process can't start; sent before it exits.

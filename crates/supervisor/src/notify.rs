@@ -16,7 +16,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::listening::ListeningSockets;
 use super::stored::NAME;
-use crate::scm_rights;
+use veche_net::scm_rights;
 
 /// How long the service manager may leave a message with sockets unread.
 const STORE_WAIT: Duration = Duration::from_secs(1);

@@ -1,5 +1,5 @@
-//! Processes that the supervisor inherits as PID 1 of a container: once their parents have ended, only it can reap
-//! them.
+//! Children that are not server processes: the spawners of worker processes, and what the supervisor inherits as PID 1
+//! of a container. Only it can reap them.
 
 use std::fs;
 use std::io;
@@ -14,11 +14,8 @@ use super::upgrade::UpgradeState;
 const TARGET: &str = "veche::supervisor::orphans";
 
 impl Supervisor {
-    /// Reaps inherited processes that have ended, if this process is PID 1.
-    pub(super) fn reap_orphans(&self) {
-        if std::process::id() != 1 {
-            return;
-        }
+    /// Reaps spawners and inherited processes that have ended. They need no list, which a handover would have to carry.
+    pub(super) fn reap_other_children(&self) {
         let candidate = self.upgrade.as_ref().map(UpgradeState::candidate);
         let retiring = self.retiring.iter().map(|retiring| &retiring.server);
         let servers = self.server.iter().chain(candidate).chain(retiring);
@@ -33,7 +30,7 @@ impl Supervisor {
             }
             let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
             if let Ok(Some(_)) = waitpid(raw, WaitOptions::NOHANG) {
-                debug!(target: TARGET, pid, "reaped an inherited process");
+                debug!(target: TARGET, pid, "reaped a spawner or an inherited process");
             }
         }
     }

@@ -20,6 +20,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use tracing::{error, info, warn};
 use veche_config::Config;
 use veche_logging as logging;
+use veche_spawner::Spawner;
 
 use crate::handover::HANDOVER_VERSION;
 pub use crate::inherited::{InheritedListener, distribute};
@@ -64,6 +65,8 @@ pub struct StartOptions {
     pub holds_services: bool,
     /// Counts of server processes that ended unexpectedly.
     pub restarts: Restarts,
+    /// The spawner of worker processes, if the supervisor has started one.
+    pub spawner: Option<Arc<Spawner>>,
 }
 
 /// The reason for a drain.
@@ -100,11 +103,11 @@ pub trait Program {
 /// meanwhile.
 pub trait ServerControl {
     /// Applies a new configuration completely or not at all; open connections stay. Settings that can't change without
-    /// a restart have their old values.
+    /// a restart have their old values. Worker processes of its applications come from `spawner`.
     ///
     /// # Errors
     /// The old configuration stays, with the reason as one line.
-    fn reload(&self, config: Arc<Config>) -> Result<(), String>;
+    fn reload(&self, config: Arc<Config>, spawner: Option<Arc<Spawner>>) -> Result<(), String>;
     /// Runs periodic checks, such as for changed files, which are cheap; returns when to call it again, if ever. Also
     /// called after a reload.
     fn run_periodic(&self) -> Option<Instant>;
@@ -182,6 +185,10 @@ struct ServerRun<P> {
     restarts: Restarts,
     /// Duplicates of the listening sockets.
     listening: Vec<OwnedFd>,
+    /// The spawner of the configuration in force, if it has worker processes.
+    spawner: Option<Arc<Spawner>>,
+    /// Whether the supervisor was asked for another spawner.
+    asks_spawner: bool,
 }
 
 /// The result of the supervisor's first message.
@@ -194,6 +201,7 @@ struct PreparedServer {
     restarts: Restarts,
     listeners: Vec<InheritedListener>,
     listening: Vec<OwnedFd>,
+    spawner: Option<Arc<Spawner>>,
 }
 
 impl PreparedServer {
@@ -211,6 +219,10 @@ impl PreparedServer {
             })
             .collect::<Option<Vec<_>>>()
             .ok_or("the supervisor sent fewer sockets than announced")?;
+        let spawner = match start.has_spawner {
+            true => Some(take_spawner(link)?),
+            false => None,
+        };
         let sockets = listeners.iter().flat_map(|listener| &listener.sockets);
         let listening = sockets.map(OwnedFd::try_clone).collect::<io::Result<_>>();
         let listening =
@@ -250,6 +262,7 @@ impl PreparedServer {
             restarts: start.restarts,
             listeners,
             listening,
+            spawner,
         })
     }
 
@@ -274,6 +287,8 @@ impl PreparedServer {
             holds_services: self.holds_services,
             restarts: self.restarts,
             listening: self.listening,
+            spawner: self.spawner,
+            asks_spawner: false,
         };
         (process, self.listeners)
     }
@@ -309,6 +324,7 @@ impl<P: Program> ServerRun<P> {
             log: self.logs.seen(),
             holds_services: self.holds_services,
             restarts: self.restarts,
+            spawner: self.spawner.clone(),
         });
         let control = match started {
             Ok(control) => control,
@@ -366,6 +382,7 @@ impl<P: Program> ServerRun<P> {
         let begins = self.drain_begins;
         let begins_in = begins.map(|(at, _)| at.saturating_duration_since(now()));
         let timeout = drained.into_iter().chain(look_in).chain(begins_in).min();
+        self.watch_spawner();
         let readable = wait(&self.link, &self.signals, timeout)?;
         let signals = self.signals.take();
         if signals.contains(&SIGUSR1) {
@@ -385,6 +402,16 @@ impl<P: Program> ServerRun<P> {
             self.read_messages(control);
         }
         Ok(())
+    }
+
+    /// Asks for another spawner if that of the configuration has ended.
+    fn watch_spawner(&mut self) {
+        let has_ended = self.spawner.as_ref().is_some_and(|one| one.has_ended());
+        let is_used = self.config.apps.iter().any(|app| app.processes.is_some());
+        if has_ended && is_used && !self.asks_spawner && self.drain_ends.is_none() {
+            self.asks_spawner = true;
+            self.say(&ToSupervisor::SpawnerEnded);
+        }
     }
 
     /// Handles the supervisor's messages and the end of the link.
@@ -415,12 +442,33 @@ impl<P: Program> ServerRun<P> {
     fn handle_message(&mut self, control: &P::Control, message: ToServer) {
         match message {
             ToServer::Start(_) => warn!(target: TARGET, "the supervisor sent `start` twice"),
-            ToServer::Reload { id, text, until_ms } => {
+            ToServer::Reload {
+                id,
+                text,
+                until_ms,
+                has_spawner,
+            } => {
+                let spawner = match has_spawner {
+                    true => take_spawner(&mut self.link).map(Some),
+                    false => Ok(None),
+                };
                 let error = match until_ms.is_some_and(|until_ms| monotonic_ms() >= until_ms) {
                     true => Some("its time limit passed before it was read".to_owned()),
-                    false => self.reload(control, &text).err(),
+                    false => {
+                        let reloaded = spawner.and_then(|one| self.reload(control, &text, one));
+                        reloaded.err()
+                    }
                 };
                 self.say(&ToSupervisor::Reloaded { id, error });
+            }
+            ToServer::Spawner => {
+                self.asks_spawner = false;
+                let socket = self.take_descriptor();
+                if let (Some(spawner), Some(socket)) = (&self.spawner, socket)
+                    && let Err(error) = spawner.replace(socket)
+                {
+                    warn!(target: TARGET, %error, "the spawner of worker processes can't be used");
+                }
             }
             ToServer::Refused { why } => control.refused(&why),
             ToServer::StartServices => control.start_services(),
@@ -465,14 +513,20 @@ impl<P: Program> ServerRun<P> {
         some.pop()
     }
 
-    fn reload(&mut self, control: &P::Control, text: &str) -> Result<(), String> {
+    fn reload(
+        &mut self,
+        control: &P::Control,
+        text: &str,
+        spawner: Option<Arc<Spawner>>,
+    ) -> Result<(), String> {
         let new =
             veche_config::parse(&self.config.file, text).map_err(|report| report.to_string())?;
         let config = Arc::new(new.on_top_of(&self.started));
         // Fallible steps come first, so that a rejected configuration has no effect.
         let log = config.server.log.for_dev(self.dev);
         let output = logging::open(&log, None).map_err(|error| error.to_string())?;
-        control.reload(Arc::clone(&config))?;
+        control.reload(Arc::clone(&config), spawner.clone())?;
+        self.spawner = spawner;
         self.logs.switch(&log, output);
         self.program.warn_unreachable(&config);
         self.config = config;
@@ -537,6 +591,14 @@ fn is_listened_on(bound: &[ListenerSockets], config: &Config) -> Result<(), Stri
         ));
     }
     Ok(())
+}
+
+/// Takes the socket of a spawner, received with the last message.
+fn take_spawner(link: &mut ControlLink) -> Result<Arc<Spawner>, String> {
+    let socket = link.take_descriptors(1).and_then(|mut one| one.pop());
+    let socket = socket.ok_or("the supervisor sent no socket of a spawner")?;
+    let spawner = Spawner::given(socket).map_err(|error| format!("the spawner: {error}"))?;
+    Ok(Arc::new(spawner))
 }
 
 /// Waits for the first message.

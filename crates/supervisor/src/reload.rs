@@ -5,6 +5,7 @@
 //! too late, it is rejected there; if it started in time and answers late, it is in force on both sides, which is
 //! logged.
 
+use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use veche_config::{self as config, Config};
 use veche_logging::{self as logging, Output};
 use veche_terminal::{ProblemReport, as_ms};
 
-use super::Supervisor;
+use super::{Supervisor, worker_spawner};
 use crate::message::{PROCESS_REFUSED, ToServer};
 use veche_clock::{monotonic_ms, now};
 
@@ -106,6 +107,8 @@ impl Supervisor {
             .changes(&read.config.effective)
             .restart;
         let config = Arc::new(Config::clone(&read.config).on_top_of(&self.started.config));
+        let account = self.account.as_ref();
+        worker_spawner::check_accounts(&config, account).map_err(|error| error.to_string())?;
         self.own_logs(&config)?;
         self.own_cache(&config)?;
         let owner = self.account.as_ref().map(Account::owner);
@@ -133,9 +136,25 @@ impl Supervisor {
             self.put_in_force(pending);
             return Ok(());
         };
-        server
-            .send(&ToServer::Reload { id, text, until_ms })
-            .map_err(|error| format!("can't send to the server process: {error}"))?;
+        let unsent = |error| format!("can't send to the server process: {error}");
+        let has_spawner = worker_spawner::is_needed(&pending.loaded.config);
+        let setup = worker_spawner::setup(&self.file, &text, self.account.as_ref());
+        let message = ToServer::Reload {
+            id,
+            text,
+            until_ms,
+            has_spawner,
+        };
+        match has_spawner {
+            true => {
+                let socket = server.spawner(&setup).map_err(|error| {
+                    format!("can't start the spawner of worker processes: {error}")
+                })?;
+                server.send_with_descriptors(socket.as_fd(), &message)
+            }
+            false => server.send(&message),
+        }
+        .map_err(unsent)?;
         self.reloads.push(pending);
         Ok(())
     }

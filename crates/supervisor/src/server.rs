@@ -5,17 +5,18 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
 use veche_config::Account;
+use veche_spawner::{Prepared, Setup};
 
 use super::handover::SIGN;
 use super::listening::ListeningSockets;
-use super::{notify, stored};
+use super::{notify, stored, worker_spawner};
 use crate::link::ControlLink;
 use crate::message::{ListenerSockets, StartMessage, ToServer, ToSupervisor};
 use veche_clock::now;
@@ -33,14 +34,17 @@ pub(crate) const SELF: &str = "/proc/self/exe";
 /// Creates a control socket with the listening sockets and the first message for a server process; returns both ends.
 pub(super) fn introduce(
     listening: &[ListeningSockets],
+    spawner: Option<OwnedFd>,
     mut start: StartMessage,
 ) -> io::Result<(ControlLink, OwnedFd)> {
     let (mut link, theirs) = ControlLink::pair()?;
     let sockets: Vec<_> = listening
         .iter()
         .flat_map(|l| &l.sockets)
+        .chain(&spawner)
         .map(AsFd::as_fd)
         .collect();
+    start.has_spawner = spawner.is_some();
     link.send_descriptors(&sockets)?;
     start.listeners = listening.iter().map(ListenerSockets::of).collect();
     link.send(&ToServer::Start(start))?;
@@ -51,6 +55,8 @@ pub(super) fn introduce(
 pub(crate) struct ServerChild {
     pid: Pid,
     link: ControlLink,
+    /// Its program's file, for its spawners.
+    binary: PathBuf,
     pub(crate) started: Instant,
     /// The time limit for it to be ready.
     pub(crate) patience: Duration,
@@ -76,10 +82,18 @@ impl ServerChild {
         binary: &Path,
         listening: &[ListeningSockets],
         account: Option<&Account>,
+        needs_spawner: bool,
         start: StartMessage,
     ) -> io::Result<Self> {
         let holds_services = start.holds_services;
-        let (link, theirs) = introduce(listening, start)?;
+        let (spawner, socket) = match needs_spawner {
+            true => {
+                let setup = worker_spawner::setup(&start.config_path, &start.text, account);
+                Some(Prepared::new(&setup)?).unzip()
+            }
+            false => (None, None),
+        };
+        let (link, theirs) = introduce(listening, socket, start)?;
         let mut command = Command::new(binary);
         if let Some(account) = account {
             // Also drops the supplementary groups of root.
@@ -95,10 +109,17 @@ impl ServerChild {
             .stdin(Stdio::from(theirs))
             .env_remove(notify::SOCKET)
             .spawn()?;
+        // Second, so that the first child is the process that serves.
+        if let Some(spawner) = spawner
+            && let Err(error) = worker_spawner::start(binary, spawner)
+        {
+            tracing::error!(target: TARGET, %error, "can't start the spawner of worker processes");
+        }
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         Ok(Self {
             pid: pid.ok_or(io::ErrorKind::InvalidData)?,
             link,
+            binary: binary.to_owned(),
             started: now(),
             patience: READY_WAIT,
             is_ready: false,
@@ -116,6 +137,7 @@ impl ServerChild {
         Self {
             pid,
             link,
+            binary: PathBuf::from(SELF),
             started,
             patience: READY_WAIT,
             is_ready: true,
@@ -126,6 +148,13 @@ impl ServerChild {
             have_services_ended: false,
             ended: None,
         }
+    }
+
+    /// Starts a spawner of the same program for a configuration.
+    pub(crate) fn spawner(&self, setup: &Setup) -> io::Result<OwnedFd> {
+        let (prepared, socket) = Prepared::new(setup)?;
+        worker_spawner::start(&self.binary, prepared)?;
+        Ok(socket)
     }
 
     /// Returns whether a service of it may run, now or later.

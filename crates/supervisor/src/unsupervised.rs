@@ -7,15 +7,16 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::ServeError;
 use super::listening::listen_on;
 use super::reload::LoadedConfig;
-use super::server::introduce;
+use super::server::{SELF, introduce};
+use super::{ServeError, worker_spawner};
 use crate::link::ControlLink;
 use crate::message::{StartMessage, ToSupervisor, VERSION};
 use crate::process::{Program, run_on};
 use crate::restarts::Restarts;
 use veche_net::descriptors;
+use veche_spawner::Prepared;
 
 /// Serves with the configuration at `file` until SIGTERM.
 ///
@@ -40,9 +41,20 @@ pub fn run(file: &Path, program: impl Program) -> Result<(), ServeError> {
         restarts: Restarts::default(),
         is_unjudged: false,
         holds_services: false,
+        has_spawner: false,
         listeners: Vec::new(),
     };
-    let (mut link, theirs) = introduce(&listening, start)?;
+    worker_spawner::check_accounts(&config, None)?;
+    let spawner = match worker_spawner::is_needed(&config) {
+        true => {
+            let setup = worker_spawner::setup(file, &start.text, None);
+            let (prepared, socket) = Prepared::new(&setup)?;
+            worker_spawner::start(Path::new(SELF), prepared)?;
+            Some(socket)
+        }
+        false => None,
+    };
+    let (mut link, theirs) = introduce(&listening, spawner, start)?;
     let ended = run_on(ControlLink::adopt(theirs, Vec::new()), program);
     if ended == ExitCode::SUCCESS {
         return Ok(());

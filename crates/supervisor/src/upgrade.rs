@@ -180,6 +180,7 @@ impl Supervisor {
             is_unjudged: true,
             // The services of the serving process run until this one serves.
             holds_services: true,
+            has_spawner: false,
             listeners: Vec::new(),
         };
         let listening = match kind {
@@ -190,7 +191,8 @@ impl Supervisor {
         let file = fingerprint(&self.binary);
         let account = self.account.as_ref();
         let sockets = listening.as_ref().unwrap_or(&self.listening);
-        let candidate = ServerChild::start(&self.binary, sockets, account, start).map_err(named)?;
+        let candidate = ServerChild::start(&self.binary, sockets, account, true, start);
+        let candidate = candidate.map_err(named)?;
         Ok(UpgradeState {
             kind,
             listening,
@@ -290,6 +292,7 @@ impl Supervisor {
                 }
                 ToSupervisor::Reloaded { .. }
                 | ToSupervisor::Pulse { .. }
+                | ToSupervisor::SpawnerEnded
                 | ToSupervisor::ServicesEnded => {}
             }
         }

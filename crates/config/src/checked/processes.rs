@@ -12,19 +12,9 @@ use crate::value::DirectiveValue;
 const OF_LUA: [&str; 1] = ["script"];
 
 /// What processes have alone, as far as it has no default.
-pub(super) const OF_PROCESSES: [&str; 2] = ["command", "watch"];
+pub(super) const OF_PROCESSES: [&str; 4] = ["command", "group", "user", "watch"];
 
 impl Checker<'_> {
-    /// Reports apps that run processes, which a sandbox prevents.
-    pub(super) fn confined_processes<'t>(&mut self, tables: impl Iterator<Item = &'t RawTable>) {
-        for table in tables.filter(|table| table.has("runtime")) {
-            if matches!(super::word(table, "runtime"), "php" | "worker") {
-                let why = "runtime: processes can't be combined with server.sandbox, which prevents running programs";
-                self.problems.add(table.value_at("runtime"), why);
-            }
-        }
-    }
-
     /// Reports directives that the app's runtime does not use.
     pub(super) fn of_another_runtime(&mut self, table: &RawTable, names: &[&str], runtime: &str) {
         for name in names.iter().filter(|name| table.has(name)) {
@@ -59,6 +49,7 @@ impl Checker<'_> {
         let processes = Processes {
             command,
             folder: self.base.clone(),
+            run_as: self.run_as(table),
             watch: list(table, "watch")
                 .iter()
                 .map(|path| self.base.join(path))

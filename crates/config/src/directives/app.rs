@@ -112,7 +112,23 @@ pub(super) static APP: &[Directive] = &[
             expected: "a program and its arguments, such as [\"php\", \"app.php\"]",
         },
         DefaultValue::Unset("an error with `runtime = \"php\"` and `\"worker\"`, which need it"),
-        "The program of a process and its arguments, without a shell. It begins in the folder of the configuration, with the user of the server.",
+        "The program of a process and its arguments, without a shell. It begins in the folder of the configuration, outside of the server's sandbox.",
+    ),
+    Section::App.row(
+        "user",
+        DirectiveKind::Text {
+            expected: "the name or number of a user",
+        },
+        DefaultValue::Unset("the user of the server process"),
+        "With `runtime = \"php\"` and `\"worker\"`: the user of the processes, where the server is started as root. Without supplementary groups.",
+    ),
+    Section::App.row(
+        "group",
+        DirectiveKind::Text {
+            expected: "the name or number of a group",
+        },
+        DefaultValue::Unset("the user's own"),
+        "With `runtime = \"php\"` and `\"worker\"`: the group that goes with `user`.",
     ),
     Section::App.row(
         "watch",

@@ -170,6 +170,12 @@ impl HookTargets {
         let app = self.app.as_ref().filter(|(_, kinds)| kinds.has(kind));
         app.map_or(self.kinds[kind as usize], |(app, _)| Some(*app))
     }
+
+    /// Returns the target of a kind beside the application.
+    #[must_use]
+    pub fn beside_app(&self, kind: HookKind) -> Option<HookTarget> {
+        self.kinds[kind as usize]
+    }
 }
 
 /// Number of a request within its session, unique there.
@@ -292,6 +298,8 @@ impl fmt::Debug for Credential {
 /// The decision on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HookDecision {
+    /// The application turned out to have no handler of that kind: the command goes on without it.
+    Unhandled,
     /// The request is granted.
     Granted(Box<HookGrant>),
     /// The command fails with this error.

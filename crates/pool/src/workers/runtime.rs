@@ -36,6 +36,7 @@ impl Runtime for Workers {
             wake: WakeOf(host.wake.clone()),
             connections: Connections::default(),
             in_hand: HashMap::default(),
+            hook_callers: HashMap::default(),
             opening: HashMap::default(),
             calls: HashMap::default(),
             effects: Effects::default(),
@@ -44,6 +45,7 @@ impl Runtime for Workers {
             generation: 0,
             now_ms: 0,
             is_stopping: false,
+            has_new_hooks: false,
         };
         own.link = Some(own.join(program)?);
         Ok(own)
@@ -79,6 +81,10 @@ impl Runtime for Workers {
 
     fn decides_on(&self, hook: Hook) -> bool {
         self.takes(name_of(hook))
+    }
+
+    fn has_new_hooks(&mut self) -> bool {
+        mem::take(&mut self.has_new_hooks)
     }
 
     fn handle_event(&mut self, event: Event<'_>, now: Now) -> HandlerProgress {
@@ -138,12 +144,17 @@ impl Runtime for Workers {
             Event::Hook { number, request } => {
                 let origin = EventOrigin::Hook(*number);
                 if !self.ask(&event, name_of(request.hook), origin) {
-                    self.fail(origin);
+                    // Only an application that runs may leave a decision to others.
+                    match self.link {
+                        Some(_) => self.pass(origin),
+                        None => self.fail(origin),
+                    }
                 }
                 HandlerProgress::Waits
             }
             Event::HookGone { number } => {
                 self.give_up(|origin| origin == EventOrigin::Hook(*number));
+                self.hook_callers.remove(number);
                 HandlerProgress::Done
             }
             Event::Stop => {
@@ -184,7 +195,7 @@ impl Runtime for Workers {
         self.take_mail(now);
         self.links().for_each(Link::announce_orders);
         self.switch();
-        if self.is_stopping && self.connections.is_empty() && self.in_hand.is_empty() {
+        if self.leaves() {
             // The last reference ends the processes.
             self.newer = None;
             self.older.extend(self.link.take());
@@ -194,7 +205,7 @@ impl Runtime for Workers {
 
     fn deadline_ms(&self) -> u64 {
         // Orders of a turn are announced by the next one at the latest.
-        if self.links().any(Link::has_news) {
+        if self.links().any(Link::has_news) || self.leaves() {
             return 0;
         }
         let is_polled = self.wake.0.is_none() || self.newer.is_some();
@@ -293,7 +304,7 @@ impl Runtime for Workers {
         for number in numbers {
             if let Some(in_hand) = self.in_hand.remove(&number) {
                 let text = "the application ends".to_owned();
-                self.unanswered(in_hand, Unanswered::Failed, Some(text));
+                self.unanswered(in_hand, Unanswered::Failed, Some(text), None);
             }
         }
     }

@@ -651,4 +651,26 @@ pub struct FaultHead<'a> {
     /// The message, for people.
     #[serde(borrow)]
     pub message: Cow<'a, str>,
+    /// The other side's code, if it has one.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<FaultCode<'a>>,
+    /// Whether the call had no effect and the same one may succeed later.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub retryable: bool,
+}
+
+/// The other side's code of an error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum FaultCode<'a> {
+    /// A number, as of MySQL.
+    Number(u32),
+    /// A name, as of Redis.
+    #[serde(borrow)]
+    Name(Cow<'a, str>),
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature of serde")]
+fn is_false(value: &bool) -> bool {
+    !value
 }

@@ -10,11 +10,12 @@ use veche_types::ConnectionId;
 use super::frame::Frame;
 use super::from_worker::{ErrorScope, MalformedFrame};
 use super::head::{
-    AttributeValue, CancelHead, ClientHead, EventHead, EventName, FaultHead, FrameHeader,
-    FrameKind, RefuseHead, RequestHead, ResultHead, WelcomeHead,
+    AttributeValue, CancelHead, ClientHead, EventHead, EventName, FaultCode, FaultHead,
+    FrameHeader, FrameKind, RefuseHead, RequestHead, ResultHead, WelcomeHead,
 };
 use super::outside;
 use super::part::PayloadParts;
+use crate::call_errors::{self, CodeValue};
 use crate::hooks::{AppHookRequest, Data, Hook};
 use crate::{Attribute, Attributes, Event, Request, WaitResult};
 
@@ -270,12 +271,31 @@ impl<'a> ResultHead<'a> {
     /// Returns the result of a failed call.
     #[must_use]
     pub fn failed(id: u64, fault: &'a CallError) -> Self {
-        let kind = fault.kind.name().into();
-        let message = fault.words.as_str().into();
+        let (code, retryable) = call_errors::of_call(fault);
+        let code = code.map(|code| match code {
+            CodeValue::Number(number) => FaultCode::Number(number),
+            CodeValue::Name(name) => FaultCode::Name(name.into()),
+        });
+        let error = FaultHead {
+            kind: fault.kind.name().into(),
+            message: fault.words.as_str().into(),
+            code,
+            retryable,
+        };
         Self {
-            error: Some(FaultHead { kind, message }),
+            error: Some(error),
             ..Self::new(id)
         }
+    }
+
+    /// Returns the result of a call that a full queue refuses.
+    #[must_use]
+    pub fn full(id: u64, fault: &'a CallError) -> Self {
+        let mut head = Self::failed(id, fault);
+        if let Some(error) = &mut head.error {
+            error.retryable = true;
+        }
+        head
     }
 
     /// Returns the state of an open connection.
@@ -331,8 +351,12 @@ impl<'a> ResultHead<'a> {
             WaitResult::Number(number) => head.expires_in = Some(*number as u64),
             WaitResult::No(words) | WaitResult::Failed(words) => {
                 let kind = veche_calls::CallErrorKind::Refused.name().into();
-                let message = words.as_str().into();
-                head.error = Some(FaultHead { kind, message });
+                head.error = Some(FaultHead {
+                    kind,
+                    message: words.as_str().into(),
+                    code: None,
+                    retryable: false,
+                });
             }
         }
         head

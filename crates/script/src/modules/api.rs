@@ -9,9 +9,9 @@ use veche_calls::CallErrorKind;
 
 use super::argument::Arguments;
 use super::core::{channel_name, user_channel_name};
-use super::errors::{FULL, tagged};
 use super::{fault, json};
 use crate::host_context::HostContext;
+use veche_runtime::call_errors::{FULL, tagged};
 
 /// Options of `veche.publish` and `veche.push`; each is a parameter of the methods.
 const OPTIONS: [&str; 7] = [

@@ -7,11 +7,11 @@ use veche_calls::mysql::MysqlReply;
 use veche_calls::redis::{RedisReply, RedisValue};
 use veche_calls::{CallOutcome, Reply};
 
-use super::errors::tagged;
 use super::{api, channels, fault, http_client, mysql, password, redis, remote, resolve};
 use crate::host_context::HostContext;
 use crate::raw::Argument;
 use veche_runtime::Token;
+use veche_runtime::call_errors::tagged;
 
 pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let own = Rc::clone(desk);

@@ -4,10 +4,10 @@ use std::rc::Rc;
 
 use mlua::{Lua, LuaString, Table, Value, Variadic};
 
-use super::errors::{FULL, tagged};
 use super::{fault, is_utf8, json};
 use crate::MessageKind;
 use crate::host_context::{HostContext, WakeReason};
+use veche_runtime::call_errors::{FULL, tagged};
 use veche_runtime::{Effect, Level, Token};
 
 /// The longest sleep, in seconds: a year.

@@ -9,12 +9,12 @@ use veche_calls::redis::{Fate, RedisAction, RedisCommand, RedisDatabase, RedisRe
 use veche_calls::{Call, CallErrorKind, Databases, RedisCall};
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
-use super::errors::tagged;
 use super::growing_list::GrowingList;
 use super::server::{self, NamedOptions, ServerKind};
 use super::{fault, go_on};
 use crate::host_context::HostContext;
 use veche_runtime::Token;
+use veche_runtime::call_errors::tagged;
 
 const KIND: ServerKind = ServerKind {
     function: "redis.connect",

@@ -9,8 +9,9 @@ use veche_types::codes::CloseCode;
 use super::Vm;
 use crate::ConnectionId;
 use crate::Now;
-use crate::modules::{self, errors::tagged};
+use crate::modules;
 use crate::raw::Argument;
+use veche_runtime::call_errors::tagged;
 use veche_runtime::{Level, Token};
 
 impl Vm {

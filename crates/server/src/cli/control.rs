@@ -12,8 +12,8 @@ use serde_json::Value;
 use veche_clock::now;
 use veche_config as config;
 
+use veche_net::scm_rights;
 use veche_supervisor::request::{ANSWER_BYTES_MAX, ControlCommand, ControlRequest};
-use veche_supervisor::scm_rights;
 use veche_terminal::exit::{CommandFailure, Exit, print_line};
 use veche_terminal::shown;
 

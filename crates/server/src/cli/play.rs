@@ -37,6 +37,7 @@ pub(super) fn start(users: ScriptUsers) -> Result<EndUsers, CommandFailure> {
         log: logs.seen(),
         holds_services: false,
         restarts: Restarts::default(),
+        spawner: None,
     };
     let server = server::start(start, None, Some(Arc::new(LoadUsers(users.run))))
         .map_err(|error| CommandFailure::new(Exit::Usage, error))?;

@@ -5,6 +5,7 @@ mod deltas;
 mod filters;
 mod hooks;
 mod names;
+mod php;
 mod reading;
 mod scripts;
 mod stalled;

@@ -71,3 +71,5 @@ mod suite;
 mod timeouts;
 mod tls;
 mod websocket;
+mod worker_kills;
+mod worker_processes;

@@ -20,6 +20,8 @@ $app->message(function (Veche\Connection $conn, string $data) use ($app, $db, $c
             'none' => json_encode([$db->row('SELECT * FROM goods WHERE id = 99'), $db->value('SELECT NULL')]),
             'bytes' => bin2hex($db->value('SELECT photo FROM goods WHERE id = 1')),
             'add' => json_encode($db->execute('INSERT INTO goods (name) VALUES (?)', $rest)),
+            'clash' => $db->execute("SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'a deadlock'"),
+            'push' => $cache->call('LPUSH', 'word', 'x'),
             'wrong' => $db->rows('SELECT nothing FROM nowhere'),
             'nameless' => $app->mysql('other')->value('SELECT 1'),
             'set' => $cache->call('SET', 'word', $rest),
@@ -32,7 +34,13 @@ $app->message(function (Veche\Connection $conn, string $data) use ($app, $db, $c
             'nap' => (string) Veche\sleep((float) $rest),
         };
     } catch (Veche\Exception\VecheException $error) {
-        $answer = $error->fault()->name . ' ' . $error->getMessage();
+        $answer = sprintf(
+            '%s %s %s %s',
+            $error->fault()->name,
+            $error->codeName ?? $error->getCode(),
+            $error->retryable() ? 'again' : 'never',
+            $error->getMessage(),
+        );
     }
     $conn->send("$word $answer");
 });
@@ -124,6 +132,9 @@ fn handlers_call_databases_and_servers_by_name() {
         assert_eq!(ask("add milk"), r#"{"affected":1,"lastId":3}"#);
         let wrong = ask("wrong");
         assert!(wrong.contains("nowhere"), "{wrong}");
+        assert!(wrong.starts_with("Caller 1146 never mysql: "), "{wrong}");
+        let clash = ask("clash");
+        assert!(clash.starts_with("Server 1213 again mysql: "), "{clash}");
         let nameless = ask("nameless");
         assert!(
             nameless.contains("no MySQL [[database]] named \"other\""),
@@ -131,6 +142,8 @@ fn handlers_call_databases_and_servers_by_name() {
         );
         assert_eq!(ask("set v\u{f6}lva"), "OK");
         assert_eq!(ask("get"), "v\u{f6}lva");
+        let push = ask("push");
+        assert!(push.starts_with("Caller WRONGTYPE never redis: "), "{push}");
         assert_eq!(ask("list"), "[\"v\\u00f6lva\",null]");
         let switch = ask("switch");
         assert!(switch.contains("SELECT is not possible"), "{switch}");
@@ -183,10 +196,13 @@ fn a_database_that_is_gone_is_an_error_of_the_call() {
     assert_eq!(other.text(), "nap ");
     world.database.crash();
     let lost = socket.text();
-    assert!(lost.starts_with("slow ") && lost.len() > 6, "{lost}");
+    assert!(lost.starts_with("slow Network 0 never mysql: "), "{lost}");
     other.say("slow 0");
     let refused = other.text();
-    assert!(refused.contains("mysql"), "{refused}");
+    assert!(
+        refused.starts_with("slow Network 0 again mysql: "),
+        "{refused}"
+    );
     world.database.start();
     other.say("slow 0");
     assert_eq!(other.text(), "slow 0");

@@ -17,4 +17,9 @@ class NetworkException extends VecheException
     {
         return Fault::Network;
     }
+
+    public function retryable(): bool
+    {
+        return !$this->mayHaveRun;
+    }
 }

@@ -22,4 +22,9 @@ class RateLimitException extends CallerException
     ) {
         parent::__construct($message, $code, false, $previous);
     }
+
+    public function retryable(): bool
+    {
+        return true;
+    }
 }

@@ -7,7 +7,8 @@ namespace Veche\Exception;
 use Throwable;
 
 /**
- * The server is starting, stopping, or short of memory. Nothing was done, so the call can be made again.
+ * The server is starting, stopping, or short of memory, or a database refuses a call that may succeed later, such as by
+ * a deadlock. Nothing was done, so the call can be made again.
  */
 class UnavailableException extends ServerException
 {
@@ -19,7 +20,13 @@ class UnavailableException extends ServerException
         int $code = 0,
         public readonly ?float $retryAfter = null,
         ?Throwable $previous = null,
+        ?string $codeName = null,
     ) {
-        parent::__construct($message, $code, false, $previous);
+        parent::__construct($message, $code, false, $previous, $codeName);
+    }
+
+    public function retryable(): bool
+    {
+        return true;
     }
 }

@@ -11,19 +11,21 @@ use Veche\Fault;
 /**
  * Base class of all exceptions that this package throws.
  *
- * `getCode()` is the error code of Veche's API, the HTTP status where there is no such code, or 0.
+ * `getCode()` is the error code of Veche's API or of MySQL, the HTTP status where there is no such code, or 0.
  */
 abstract class VecheException extends RuntimeException
 {
     /**
      * @param bool $mayHaveRun Whether the server may have carried out the call all the same, for example because the
      *     connection broke before the answer came. If false, nothing of the call was done.
+     * @param string|null $codeName The other side's code where it is a name, as of Redis: `WRONGTYPE`.
      */
     public function __construct(
         string $message,
         int $code = 0,
         public readonly bool $mayHaveRun = false,
         ?Throwable $previous = null,
+        public readonly ?string $codeName = null,
     ) {
         parent::__construct($message, $code, $previous);
     }
@@ -32,4 +34,12 @@ abstract class VecheException extends RuntimeException
      * Returns which side has to change something.
      */
     abstract public function fault(): Fault;
+
+    /**
+     * Returns whether nothing of the call was done and the same call may succeed later, so that trying again is safe.
+     */
+    public function retryable(): bool
+    {
+        return false;
+    }
 }

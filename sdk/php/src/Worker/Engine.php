@@ -209,7 +209,7 @@ final class Engine
         $result = Fiber::suspend();
         $error = $result->head['error'] ?? null;
         if ($error !== null) {
-            throw self::fault($error['kind'] ?? '', "$call: " . ($error['message'] ?? 'it has failed'));
+            throw self::fault($call, $error);
         }
         return $result;
     }
@@ -366,15 +366,24 @@ final class Engine
         $this->output .= Frame::encode($head, $parts, $this->headBytesMax, $this->payloadBytesMax);
     }
 
-    private static function fault(string $kind, string $message): VecheException
+    /**
+     * @param array<string, mixed> $error
+     */
+    private static function fault(string $call, array $error): VecheException
     {
-        return match ($kind) {
-            'timeout' => new TimeoutException($message, 0, true),
-            'unreachable' => new NetworkException($message),
-            'connection_lost' => new NetworkException($message, 0, true),
-            'pool_full' => new UnavailableException($message),
-            'broken' => new ServerException($message, 0, true),
-            default => new CallerException($message),
+        $message = "$call: " . ($error['message'] ?? 'it has failed');
+        $code = $error['code'] ?? 0;
+        $name = is_string($code) ? $code : null;
+        $number = is_int($code) ? $code : 0;
+        return match ($error['kind'] ?? '') {
+            'timeout' => new TimeoutException($message, $number, true, null, $name),
+            'unreachable' => new NetworkException($message, $number, false, null, $name),
+            'connection_lost' => new NetworkException($message, $number, true, null, $name),
+            'pool_full' => new UnavailableException($message, $number, null, null, $name),
+            'broken' => new ServerException($message, $number, true, null, $name),
+            default => ($error['retryable'] ?? false)
+                ? new UnavailableException($message, $number, null, null, $name)
+                : new CallerException($message, $number, false, null, $name),
         };
     }
 

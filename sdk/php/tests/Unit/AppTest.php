@@ -460,6 +460,38 @@ final class AppTest extends TestCase
         self::assertStringEndsWith($fault . ($mayHaveRun ? ' maybe' : ' no'), $engine->takeOutput());
     }
 
+    /**
+     * @testWith ["refused", 1213, true, "Server 1213  again"]
+     *           ["refused", 1062, false, "Caller 1062  never"]
+     *           ["refused", "LOADING", true, "Server 0 LOADING again"]
+     *           ["refused", "WRONGTYPE", false, "Caller 0 WRONGTYPE never"]
+     *           ["connection_lost", 1927, false, "Network 1927  never"]
+     *           ["unreachable", null, true, "Network 0  again"]
+     *           ["pool_full", null, true, "Server 0  again"]
+     *           ["timeout", null, false, "Network 0  never"]
+     */
+    public function testFailedCallsHaveTheCodeAndSayWhetherToTryAgain(
+        string $kind,
+        int|string|null $code,
+        bool $retryable,
+        string $expected,
+    ): void {
+        $app = App::create()->message(function (Connection $conn): void {
+            try {
+                $conn->isOpen();
+            } catch (VecheException $error) {
+                $advice = $error->retryable() ? 'again' : 'never';
+                $conn->send("{$error->fault()->name} {$error->getCode()} $error->codeName $advice");
+            }
+        });
+        $engine = self::engine($app);
+        $engine->receive(self::message(4, '0.3.1', 'x'));
+        [$call] = self::frames($engine->takeOutput());
+        $error = ['kind' => $kind, 'message' => 'why', 'code' => $code, 'retryable' => $retryable];
+        $engine->receive(self::frame(['type' => 'result', 'id' => $call['id'], 'error' => $error]));
+        self::assertStringEndsWith($expected, $engine->takeOutput());
+    }
+
     public function testTheTesterPlaysAChat(): void
     {
         $app = App::create();

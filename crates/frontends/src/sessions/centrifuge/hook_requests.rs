@@ -151,12 +151,14 @@ impl Centrifuge {
         cx: &mut SessionContext<'_>,
     ) -> Result<Option<Box<HookGrant>>, CommandStatus> {
         // The decision counts even if the hook was removed.
-        let Some(verdict) = self.hooks.decision.take() else {
-            let decider = cx
-                .route()
-                .hook_targets
-                .as_deref()
-                .and_then(|all| all.of(kind));
+        let verdict = self.hooks.decision.take();
+        let is_unhandled = matches!(verdict, Some(HookDecision::Unhandled));
+        let Some(verdict) = verdict.filter(|_| !is_unhandled) else {
+            let targets = cx.route().hook_targets.as_deref();
+            let decider = targets.and_then(|all| match is_unhandled {
+                true => all.beside_app(kind),
+                false => all.of(kind),
+            });
             let Some(decider) = decider else {
                 return Ok(None);
             };
@@ -188,7 +190,9 @@ impl Centrifuge {
             Ok(HookDecision::Disconnect { code, reason }) => {
                 Err(CommandStatus::End(code, String::from(reason).into()))
             }
-            Ok(HookDecision::Failed) => Err(refuse(id, ErrorCode::Internal, frame)),
+            Ok(HookDecision::Failed | HookDecision::Unhandled) => {
+                Err(refuse(id, ErrorCode::Internal, frame))
+            }
             Err(why) => Err(self.hook_failed(id, kind, why, frame, cx)),
         }
     }

@@ -160,7 +160,9 @@ fn renewal(kind: HookKind, verdict: HookDecision, cx: &mut SessionContext<'_>) -
         Ok(HookDecision::Disconnect { code, reason }) => {
             RenewalOutcome::End(code, String::from(reason).into())
         }
-        Ok(HookDecision::Error { .. } | HookDecision::Failed) => RenewalOutcome::Later,
+        Ok(HookDecision::Error { .. } | HookDecision::Failed | HookDecision::Unhandled) => {
+            RenewalOutcome::Later
+        }
         Err(why) => {
             let what = format!("hook {}: {why}", kind.name());
             cx.shared.log(cx.id, NoteLevel::Warn, what);

@@ -3,7 +3,6 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -34,7 +33,7 @@ pub fn send(
 
 /// Receives bytes and descriptors, which are passed to `keep` one by one; returns the number of bytes.
 pub fn receive(
-    socket: &UnixStream,
+    socket: impl AsFd,
     bytes: &mut [u8],
     keep: impl FnMut(OwnedFd),
 ) -> Result<usize, Errno> {

@@ -1,0 +1,84 @@
+//! The client and the process of a log line.
+
+use veche_runtime::{LogContext, LogProcess};
+use veche_types::ConnectionId;
+
+use super::*;
+
+/// The client of a command of Centrifuge's protocol, as far as a log line names it.
+#[derive(Debug)]
+pub(super) struct HookCaller {
+    connection: Box<str>,
+    user: Box<str>,
+}
+
+impl HookCaller {
+    /// Returns the client of an event, if it is a hook.
+    pub(super) fn of(event: &Event<'_>) -> Option<(u64, Self)> {
+        let Event::Hook { number, request } = event else {
+            return None;
+        };
+        let caller = Self {
+            connection: request.caller.id.into(),
+            user: request.caller.user.into(),
+        };
+        Some((*number, caller))
+    }
+}
+
+impl Workers {
+    /// Returns what log lines about an event name: its client, and the process.
+    pub(super) fn about(
+        &self,
+        origin: EventOrigin,
+        process: Option<LogProcess>,
+    ) -> Option<Box<LogContext>> {
+        let (connection, user) = match origin {
+            EventOrigin::Handshake(of) | EventOrigin::Connection(of) | EventOrigin::Request(of) => {
+                let known = self.connections.get(&of);
+                let user = known.and_then(|one| one.user.as_deref());
+                (Some(self.name_of(of)), user.map(str::to_owned))
+            }
+            EventOrigin::Hook(number) => {
+                let caller = self.hook_callers.get(&number);
+                let user = caller.map(|caller| caller.user.to_string());
+                let user = user.filter(|user| !user.is_empty());
+                (caller.map(|caller| caller.connection.to_string()), user)
+            }
+            EventOrigin::Worker => (None, None),
+        };
+        if connection.is_none() && process.is_none() {
+            return None;
+        }
+        Some(Box::new(LogContext {
+            connection,
+            user,
+            process,
+            ..LogContext::default()
+        }))
+    }
+
+    /// Returns the name of a connection of this server thread, as handlers see it.
+    fn name_of(&self, id: ConnectionId) -> String {
+        let place = WorkerConnection {
+            worker: self.worker,
+            index: id.index,
+            generation: id.generation,
+        };
+        place.to_string()
+    }
+
+    /// Names the client of a handler in the log lines that were added since.
+    pub(super) fn name_in_log(&mut self, since: usize, origin: EventOrigin) {
+        let unnamed = |effect: &Effect| matches!(effect, Effect::Log { about: None, .. });
+        if !self.effects.list[since..].iter().any(unnamed) {
+            return;
+        }
+        let named = self.about(origin, None);
+        for effect in &mut self.effects.list[since..] {
+            if let Effect::Log { about, .. } = effect {
+                *about = about.take().or_else(|| named.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Errors of calls, classified for programs: their kind, the other side's code, and whether the same call may succeed
+//! later.
+//!
+//! Errors are texts; those of clients end with their kind in brackets, from which it is parsed, so it survives any way
+//! that the text is passed on in Lua. The code of a database is parsed from its place in the text. Handlers in other
+//! processes get the same classification as fields of the wire.
+
+use veche_calls::{CallError, CallErrorKind};
+use veche_types::codes::ErrorCode;
+
+use crate::{CLOSED, GONE};
+
+/// The kind of errors caused by a full queue or limit.
+pub const FULL: &str = "full";
+
+/// The error text of waits of a cancelled coroutine.
+const CANCELLED: &str = "cancelled";
+
+/// MySQL error codes of statements that had no effect and may succeed later: deadlocks, lock timeouts, too many
+/// connections, a row changed since the transaction started.
+const MYSQL_PASSES: [u32; 6] = [1020, 1040, 1203, 1205, 1213, 3572];
+
+/// The corresponding Redis errors: loading data, running a script, or separated from other nodes.
+const REDIS_PASSES: [&str; 6] = [
+    "LOADING",
+    "BUSY",
+    "TRYAGAIN",
+    "CLUSTERDOWN",
+    "MASTERDOWN",
+    "NOREPLICAS",
+];
+
+/// Appends the kind to an error text, and the other side's code if the text does not contain it.
+#[must_use]
+pub fn tagged(words: &str, kind: &str, code: Option<u32>) -> String {
+    match code {
+        Some(code) => format!("{words} [{kind} {code}]"),
+        None => format!("{words} [{kind}]"),
+    }
+}
+
+/// The classification of an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorInfo<'a> {
+    /// The kind: that of a call, [`FULL`], `closed`, `cancelled` or [`SCRIPT`].
+    pub kind: &'a str,
+    /// The other side's code, if it has one.
+    pub code: Option<CodeValue<'a>>,
+    /// Whether the call had no effect and the same one may succeed later.
+    pub is_retryable: bool,
+    /// The text without its tag.
+    pub message: &'a str,
+}
+
+/// The other side's code for the error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CodeValue<'a> {
+    /// A number, as of MySQL, of HTTP and of our own API.
+    Number(u32),
+    /// A name, as of Redis.
+    Name(&'a str),
+}
+
+/// The kind of errors of the script itself, or of a module that calls no server.
+pub const SCRIPT: &str = "script";
+
+/// The kind of errors of closed connections.
+const IS_CLOSED: &str = "closed";
+
+/// Returns the other side's code in the error of a call, and whether the call had no effect and may succeed later.
+#[must_use]
+pub fn of_call(error: &CallError) -> (Option<CodeValue<'_>>, bool) {
+    let (code, passes) = code(&error.words);
+    (code, is_retryable(error.kind.name(), passes))
+}
+
+/// Returns whether an error of that kind leaves no effect and may be gone later; `passes`: so the other side's code says.
+fn is_retryable(kind: &str, passes: bool) -> bool {
+    match kind {
+        _ if kind == CallErrorKind::PoolFull.name() || kind == FULL => true,
+        _ if kind == CallErrorKind::Unreachable.name() => true,
+        _ if kind == CallErrorKind::Refused.name() => passes,
+        _ => false,
+    }
+}
+
+/// Classifies an error text.
+#[must_use]
+pub fn read(words: &str) -> ErrorInfo<'_> {
+    let (words, _) = words
+        .split_once("\nstack traceback:")
+        .unwrap_or((words, ""));
+    let Some((message, kind, told)) = without_tag(words) else {
+        let is = |what: &str| words.strip_suffix(what).is_some_and(is_place);
+        let kind = match words {
+            _ if is(CLOSED) || is(GONE) => IS_CLOSED,
+            _ if is(CANCELLED) => CANCELLED,
+            _ => SCRIPT,
+        };
+        return ErrorInfo {
+            kind,
+            code: None,
+            is_retryable: false,
+            message: words,
+        };
+    };
+    let (code, passes) = match told {
+        Some(number) => (
+            Some(CodeValue::Number(number)),
+            number == ErrorCode::TooManyRequests.code(),
+        ),
+        None => code(message),
+    };
+    ErrorInfo {
+        kind,
+        code,
+        is_retryable: is_retryable(kind, passes),
+        message,
+    }
+}
+
+/// Returns whether a text is empty or a position in a script, such as `app.lua:7: `.
+fn is_place(text: &str) -> bool {
+    text.is_empty()
+        || text
+            .strip_suffix(": ")
+            .and_then(|place| place.rsplit_once(':'))
+            .is_some_and(|(_, line)| line.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Splits a text into the part before the tag, the kind and the code.
+fn without_tag(words: &str) -> Option<(&str, &str, Option<u32>)> {
+    let (message, tag) = words.strip_suffix(']')?.rsplit_once(" [")?;
+    let (kind, code) = match tag.split_once(' ') {
+        Some((kind, code)) => (kind, Some(code.parse().ok()?)),
+        None => (tag, None),
+    };
+    let is_known = kind == FULL || CallErrorKind::ALL.iter().any(|known| known.name() == kind);
+    is_known.then_some((message, kind, code))
+}
+
+/// Returns the server's code from its place in the text, and whether the condition is temporary.
+fn code(message: &str) -> (Option<CodeValue<'_>>, bool) {
+    let behind = |client: &str| message.split_once(client).map(|(_, behind)| behind);
+    if let Some(said) = behind("mysql: ") {
+        let number = said.split_once(" (").map(|(number, _)| number.parse());
+        if let Some(Ok(number)) = number {
+            return (
+                Some(CodeValue::Number(number)),
+                MYSQL_PASSES.contains(&number),
+            );
+        }
+    }
+    if let Some(said) = behind("redis: ") {
+        let (said, is_alone) = match said.strip_prefix("command ") {
+            // Other commands of the pipeline were executed.
+            Some(said) => (said.split_once(": ").map_or("", |(_, said)| said), false),
+            None => (said, true),
+        };
+        let name = said.split([' ', '\n']).next().unwrap_or_default();
+        let is_code = name.len() > 1 && name.bytes().all(|byte| byte.is_ascii_uppercase());
+        if is_code {
+            let passes = is_alone && REDIS_PASSES.contains(&name);
+            return (Some(CodeValue::Name(name)), passes);
+        }
+    }
+    (None, false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_say_their_kind_and_their_code() {
+        let number = |number| Some(CodeValue::Number(number));
+        for (words, kind, code, is_retryable, message) in [
+            (
+                "app.lua:7: mysql: no result within 30s [timeout]",
+                "timeout",
+                None,
+                false,
+                "app.lua:7: mysql: no result within 30s",
+            ),
+            ("mysql: x [pool_full]", "pool_full", None, true, "mysql: x"),
+            (
+                "redis: x [unreachable]",
+                "unreachable",
+                None,
+                true,
+                "redis: x",
+            ),
+            (
+                "could not save: app.lua:7: mysql: 1213 (40001): Deadlock [refused]",
+                "refused",
+                number(1213),
+                true,
+                "could not save: app.lua:7: mysql: 1213 (40001): Deadlock",
+            ),
+            (
+                "mysql: 1062 (23000): Duplicate entry 'x [timeout]' [refused]\nstack traceback:\n\tx [broken]",
+                "refused",
+                number(1062),
+                false,
+                "mysql: 1062 (23000): Duplicate entry 'x [timeout]'",
+            ),
+            (
+                "mysql: 1927 (70100): Connection was killed [connection_lost]",
+                "connection_lost",
+                number(1927),
+                false,
+                "mysql: 1927 (70100): Connection was killed",
+            ),
+            (
+                "redis: LOADING Redis is loading [refused]",
+                "refused",
+                Some(CodeValue::Name("LOADING")),
+                true,
+                "redis: LOADING Redis is loading",
+            ),
+            (
+                "redis: command 2: TRYAGAIN [refused]",
+                "refused",
+                Some(CodeValue::Name("TRYAGAIN")),
+                false,
+                "redis: command 2: TRYAGAIN",
+            ),
+            (
+                "slow down [refused 111]",
+                "refused",
+                number(111),
+                true,
+                "slow down",
+            ),
+            (
+                "ws://x: no [refused 403]",
+                "refused",
+                number(403),
+                false,
+                "ws://x: no",
+            ),
+            ("it is full [full]", "full", None, true, "it is full"),
+            (
+                "a.lua:1: cancelled",
+                "cancelled",
+                None,
+                false,
+                "a.lua:1: cancelled",
+            ),
+            (CLOSED, "closed", None, false, CLOSED),
+            (
+                "a.lua:1: the client is gone",
+                "closed",
+                None,
+                false,
+                "a.lua:1: the client is gone",
+            ),
+            (
+                "the order was cancelled",
+                "script",
+                None,
+                false,
+                "the order was cancelled",
+            ),
+            ("a [7]", "script", None, false, "a [7]"),
+            ("a [timeout] b", "script", None, false, "a [timeout] b"),
+            ("a [refused x]", "script", None, false, "a [refused x]"),
+            ("[timeout]", "script", None, false, "[timeout]"),
+            ("", "script", None, false, ""),
+        ] {
+            let about = ErrorInfo {
+                kind,
+                code,
+                is_retryable,
+                message,
+            };
+            assert_eq!(read(words), about);
+        }
+        for kind in CallErrorKind::ALL {
+            let words = tagged("x", kind.name(), None);
+            assert_eq!(read(&words).kind, kind.name());
+        }
+        assert_eq!(read(&tagged("x", FULL, Some(7))).code, number(7));
+    }
+    #[test]
+    fn errors_of_calls_have_the_code_and_the_advice_of_their_text() {
+        use CallErrorKind::{ConnectionLost, Invalid, PoolFull, Refused, Unreachable};
+        for (kind, words, code, is_retryable) in [
+            (
+                Refused,
+                "mysql: 1213 (40001): Deadlock",
+                Some(CodeValue::Number(1213)),
+                true,
+            ),
+            (
+                Refused,
+                "mysql: 1062 (23000): Duplicate",
+                Some(CodeValue::Number(1062)),
+                false,
+            ),
+            (
+                ConnectionLost,
+                "mysql: 1213 (40001): x",
+                Some(CodeValue::Number(1213)),
+                false,
+            ),
+            (
+                Refused,
+                "redis: LOADING it reads",
+                Some(CodeValue::Name("LOADING")),
+                true,
+            ),
+            (
+                Refused,
+                "redis: WRONGTYPE it is a list",
+                Some(CodeValue::Name("WRONGTYPE")),
+                false,
+            ),
+            (Unreachable, "http: no route", None, true),
+            (PoolFull, "redis: no connection", None, true),
+            (Invalid, "mysql: no such database", None, false),
+        ] {
+            let error = CallError::new(kind, words);
+            assert_eq!(of_call(&error), (code, is_retryable), "{words}");
+            let text = tagged(words, kind.name(), None);
+            let about = read(&text);
+            assert_eq!(
+                (about.code, about.is_retryable),
+                (code, is_retryable),
+                "{words}"
+            );
+        }
+    }
+}

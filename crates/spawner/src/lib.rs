@@ -1,0 +1,23 @@
+//! The process that starts worker processes of applications for a server process that is confined.
+//!
+//! [`run`] is the spawner, [`launch`] the first program of a worker process, [`Spawner`] and [`PoolLink`] are the server
+//! process's side. It does not know the runtime protocol: a worker's socket is passed through. The crate's README
+//! describes who owns which end.
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod helper;
+mod launch;
+mod wire;
+
+pub use client::{PoolLink, Prepared, Spawned, Spawner, Start};
+pub use helper::run;
+pub use launch::launch;
+pub use wire::{Setup, WorkerProgram};
+
+/// The argument that makes the program a spawner; only the supervisor and the server process use it.
+pub const SPAWNER: &str = "worker-spawner";
+
+/// The argument that makes the program the launcher of a worker process; only the spawner uses it.
+pub const LAUNCHER: &str = "worker-launcher";

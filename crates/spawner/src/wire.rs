@@ -1,0 +1,199 @@
+//! Messages to and from a spawner: one JSON object per packet, with descriptors.
+//!
+//! The sockets are `SOCK_SEQPACKET`, so a message arrives whole or not at all and needs no framing. The main socket
+//! carries `Setup` and `Pool`; each pool's own socket carries the rest.
+
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use veche_net::scm_rights;
+
+/// The longest message in bytes: the name of an application, or an error.
+const MESSAGE_BYTES_MAX: usize = 64 << 10;
+
+/// What a spawner starts: read once, before the server process can reach it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setup {
+    /// The path of the configuration.
+    pub config: PathBuf,
+    /// The text of the configuration.
+    pub text: String,
+    /// The user and group of the server process, if not the spawner's own.
+    pub account: Option<(u32, u32)>,
+}
+
+/// The worker program of one application.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerProgram {
+    /// The name of the application.
+    pub app: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// The working directory.
+    pub folder: PathBuf,
+    /// The user and group, if not the spawner's own.
+    pub account: Option<(u32, u32)>,
+}
+
+/// A message to the spawner.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ToSpawner {
+    /// The first message: a descriptor of a file with a [`Setup`].
+    Setup,
+    /// The first message of a process that starts its own programs: a descriptor of a file with them.
+    Programs,
+    /// A pool's socket.
+    Pool,
+    /// Starts a process with its socket, its output and its error output.
+    Start {
+        /// The number by which the pool knows the process.
+        key: u64,
+        /// The name of the application.
+        app: String,
+        /// The number of the process among those of the application.
+        instance: u32,
+    },
+    /// Kills a process and its children.
+    Kill {
+        /// The number of the process.
+        key: u64,
+    },
+}
+
+/// A message of the spawner to a pool.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FromSpawner {
+    /// The process runs; a descriptor of its memory figures comes with it, if they are accessible.
+    Started {
+        /// The number of the process.
+        key: u64,
+        /// Its process id.
+        pid: u32,
+    },
+    /// The process can't be started.
+    Failed {
+        /// The number of the process.
+        key: u64,
+        /// The error of the system, if it is one.
+        code: Option<i32>,
+        /// The error as text.
+        why: String,
+    },
+    /// The process has ended and is reaped.
+    Ended {
+        /// The number of the process.
+        key: u64,
+        /// Its status as `wait` returns it.
+        status: i32,
+    },
+}
+
+/// One end of a socket of messages.
+#[derive(Debug)]
+pub(crate) struct Port(OwnedFd);
+
+impl Port {
+    pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+        let kind = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        Ok(socketpair(kind.0, kind.1, SocketFlags::CLOEXEC, None)?)
+    }
+
+    /// Wraps a socket, whose operations never wait from now on.
+    pub(crate) fn new(socket: OwnedFd) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        Ok(Self(socket))
+    }
+
+    /// Sends a message with descriptors.
+    ///
+    /// # Errors
+    /// `WouldBlock`: nothing was sent. Others: the other side has ended.
+    pub(crate) fn send(
+        &self,
+        message: &impl Serialize,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        let bytes = serde_json::to_vec(message)?;
+        if bytes.len() > MESSAGE_BYTES_MAX {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        scm_rights::send(&self.0, &bytes, descriptors)?;
+        Ok(())
+    }
+
+    /// Receives a message with its descriptors; `None` at the end of the socket.
+    ///
+    /// # Errors
+    /// `WouldBlock`: there is none yet. `InvalidData`: it is not a message.
+    pub(crate) fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+        let mut bytes = vec![0; MESSAGE_BYTES_MAX];
+        let mut descriptors = Vec::new();
+        let keep = |descriptor| descriptors.push(descriptor);
+        let count = match scm_rights::receive(&self.0, &mut bytes, keep) {
+            Ok(0) | Err(Errno::CONNRESET) => return Ok(None),
+            Ok(count) => count,
+            Err(error) => return Err(error.into()),
+        };
+        let message = serde_json::from_slice(&bytes[..count])?;
+        Ok(Some((message, descriptors)))
+    }
+}
+
+impl AsFd for Port {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Writes a value to a file in memory, which may be longer than a message.
+pub(crate) fn to_memory(value: &impl Serialize) -> io::Result<OwnedFd> {
+    let memory = memfd_create("veche-spawner", MemfdFlags::CLOEXEC)?;
+    let mut file = std::fs::File::from(memory);
+    file.write_all(&serde_json::to_vec(value)?)?;
+    file.rewind()?;
+    Ok(file.into())
+}
+
+/// Reads such a file.
+pub(crate) fn from_memory<T: DeserializeOwned>(memory: OwnedFd) -> io::Result<T> {
+    let mut bytes = Vec::new();
+    std::fs::File::from(memory).read_to_end(&mut bytes)?;
+    Ok(serde_json::from_slice(&bytes)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_arrive_whole_with_their_descriptors() {
+        let (ours, theirs) = Port::pair().expect("a pair");
+        let (ours, theirs) = (
+            Port::new(ours).expect("ours"),
+            Port::new(theirs).expect("theirs"),
+        );
+        let memory = to_memory(&"x".repeat(1 << 20)).expect("written");
+        ours.send(&ToSpawner::Setup, &[memory.as_fd()])
+            .expect("sent");
+        ours.send(&ToSpawner::Kill { key: 7 }, &[]).expect("sent");
+        let (first, mut with) = theirs.receive().expect("received").expect("a message");
+        assert!(matches!(first, ToSpawner::Setup));
+        let text: String = from_memory(with.pop().expect("a descriptor")).expect("JSON");
+        assert_eq!(text.len(), 1 << 20);
+        let (second, with) = theirs.receive().expect("received").expect("a message");
+        assert!(matches!(second, ToSpawner::Kill { key: 7 }));
+        assert!(with.is_empty());
+        let nothing = theirs.receive::<ToSpawner>().expect_err("none yet");
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+        drop(ours);
+        assert!(theirs.receive::<ToSpawner>().expect("the end").is_none());
+    }
+}

@@ -1,0 +1,73 @@
+//! The spawners of worker processes: one for each server process, and one for each configuration that it loads.
+//!
+//! A spawner has the supervisor's rights and reads the commands and accounts of `[[app]]` from the configuration. The
+//! server process gets its socket, and with it no other right than to start these commands. It ends when that socket is
+//! closed and its processes have ended; the supervisor only reaps it.
+
+use std::io;
+use std::path::Path;
+
+use veche_config::{self as config, Account, AccountError, AppConfig, Config};
+use veche_spawner::{Prepared, Setup, Start, WorkerProgram};
+
+use super::{handover, notify, stored};
+
+/// Reads the worker programs of a configuration, in the spawner.
+///
+/// # Errors
+/// The configuration is invalid, or an account is unknown.
+pub fn programs(setup: &Setup) -> Result<Vec<WorkerProgram>, String> {
+    let config = config::parse_again(&setup.config, &setup.text);
+    let config = config.map_err(|report| report.to_string())?;
+    let server = setup.account.map(|(uid, gid)| Account { uid, gid });
+    let programs = config.apps.iter().filter_map(|app| {
+        let processes = app.processes.as_ref()?;
+        let account = match Account::of_app(app, server.as_ref()) {
+            Ok(account) => account,
+            Err(error) => return Some(Err(error.to_string())),
+        };
+        Some(Ok(WorkerProgram {
+            app: app.name.clone(),
+            command: processes.command.clone(),
+            folder: processes.folder.clone(),
+            account: account.map(|account| (account.uid, account.gid)),
+        }))
+    });
+    programs.collect()
+}
+
+/// Checks the accounts of all applications.
+pub(super) fn check_accounts(
+    config: &Config,
+    server: Option<&Account>,
+) -> Result<(), AccountError> {
+    let accounts = config.apps.iter().map(|app| Account::of_app(app, server));
+    accounts.map(|account| account.map(drop)).collect()
+}
+
+/// Returns whether a configuration has applications in worker processes.
+pub(super) fn is_needed(config: &Config) -> bool {
+    let has_processes = |app: &AppConfig| app.processes.is_some();
+    config.apps.iter().any(has_processes)
+}
+
+/// Returns the setup of a spawner.
+pub(super) fn setup(file: &Path, text: &str, account: Option<&Account>) -> Setup {
+    Setup {
+        config: file.to_owned(),
+        text: text.to_owned(),
+        account: account.map(|account| (account.uid, account.gid)),
+    }
+}
+
+/// Starts a spawner.
+pub(super) fn start(binary: &Path, prepared: Prepared) -> io::Result<()> {
+    let mut removed = stored::VARIABLES.to_vec();
+    removed.extend([handover::SIGN, notify::SOCKET]);
+    let how = Start {
+        binary,
+        removed: &removed,
+    };
+    // Reaped with the other processes that are not servers.
+    prepared.start(how).map(drop)
+}
