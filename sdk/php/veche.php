@@ -6291,7 +6291,8 @@ final class Engine
     /** @var Closure(Effects): void */
     private readonly Closure $flush;
     private FrameDecoder $decoder;
-    private string $output = '';
+    /** @var list<string> Joined once, so that payloads are copied once. */
+    private array $output = [];
     /** @var array<int, Handling> Begun, by id. */
     private array $running = [];
     /** @var array<int, Handling> Not begun, by id, in the order of their arrival. */
@@ -6371,7 +6372,8 @@ final class Engine
      */
     public function takeOutput(): string
     {
-        [$output, $this->output] = [$this->output, ''];
+        $output = implode('', $this->output);
+        $this->output = [];
         return $output;
     }
 
@@ -6643,7 +6645,7 @@ final class Engine
      */
     private function write(array $head, array $parts = []): void
     {
-        $this->output .= Frame::encode($head, $parts, $this->headBytesMax, $this->payloadBytesMax);
+        $this->output[] = Frame::encode($head, $parts, $this->headBytesMax, $this->payloadBytesMax);
     }
 
     /**
@@ -6651,7 +6653,11 @@ final class Engine
      */
     private function join(string $head, array $parts): void
     {
-        $this->output .= Frame::join($head, $parts, $this->headBytesMax, $this->payloadBytesMax);
+        $payload = count($parts) === 1 ? $parts[0] : implode('', $parts);
+        $this->output[] = Frame::prefix($head, $payload, $this->headBytesMax, $this->payloadBytesMax) . $head;
+        if ($payload !== '') {
+            $this->output[] = $payload;
+        }
     }
 
     private static function fault(string $kind, string $message): VecheException
@@ -6725,24 +6731,24 @@ final class Frame
         if (count($parts) > 1) {
             $head['parts'] = array_map(strlen(...), $parts);
         }
-        return self::join(Json::encode($head), $parts, $headBytesMax, $payloadBytesMax);
+        $json = Json::encode($head);
+        $payload = count($parts) === 1 ? $parts[0] : implode('', $parts);
+        return self::prefix($json, $payload, $headBytesMax, $payloadBytesMax) . $json . $payload;
     }
 
     /**
-     * Writes the bytes of a frame whose head is encoded.
+     * Returns what comes before a head that is encoded and its payload.
      *
-     * @param list<string> $parts
      * @throws CallerException if the head or the payload is longer than Veche takes
      */
-    public static function join(string $head, array $parts, int $headBytesMax, int $payloadBytesMax): string
+    public static function prefix(string $head, string $payload, int $headBytesMax, int $payloadBytesMax): string
     {
-        $payload = count($parts) === 1 ? $parts[0] : implode('', $parts);
         $headBytes = strlen($head);
         $payloadBytes = strlen($payload);
         if ($headBytes > $headBytesMax || $payloadBytes > $payloadBytesMax) {
             throw new CallerException('more effects, or more data, than Veche takes at once');
         }
-        return pack('VV', $headBytes, $payloadBytes) . $head . $payload;
+        return pack('VV', $headBytes, $payloadBytes);
     }
 
     /**

@@ -33,7 +33,8 @@ final class Engine
     /** @var Closure(Effects): void */
     private readonly Closure $flush;
     private FrameDecoder $decoder;
-    private string $output = '';
+    /** @var list<string> Joined once, so that payloads are copied once. */
+    private array $output = [];
     /** @var array<int, Handling> Begun, by id. */
     private array $running = [];
     /** @var array<int, Handling> Not begun, by id, in the order of their arrival. */
@@ -113,7 +114,8 @@ final class Engine
      */
     public function takeOutput(): string
     {
-        [$output, $this->output] = [$this->output, ''];
+        $output = implode('', $this->output);
+        $this->output = [];
         return $output;
     }
 
@@ -385,7 +387,7 @@ final class Engine
      */
     private function write(array $head, array $parts = []): void
     {
-        $this->output .= Frame::encode($head, $parts, $this->headBytesMax, $this->payloadBytesMax);
+        $this->output[] = Frame::encode($head, $parts, $this->headBytesMax, $this->payloadBytesMax);
     }
 
     /**
@@ -393,7 +395,11 @@ final class Engine
      */
     private function join(string $head, array $parts): void
     {
-        $this->output .= Frame::join($head, $parts, $this->headBytesMax, $this->payloadBytesMax);
+        $payload = count($parts) === 1 ? $parts[0] : implode('', $parts);
+        $this->output[] = Frame::prefix($head, $payload, $this->headBytesMax, $this->payloadBytesMax) . $head;
+        if ($payload !== '') {
+            $this->output[] = $payload;
+        }
     }
 
     private static function fault(string $kind, string $message): VecheException

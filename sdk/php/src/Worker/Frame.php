@@ -45,24 +45,24 @@ final class Frame
         if (count($parts) > 1) {
             $head['parts'] = array_map(strlen(...), $parts);
         }
-        return self::join(Json::encode($head), $parts, $headBytesMax, $payloadBytesMax);
+        $json = Json::encode($head);
+        $payload = count($parts) === 1 ? $parts[0] : implode('', $parts);
+        return self::prefix($json, $payload, $headBytesMax, $payloadBytesMax) . $json . $payload;
     }
 
     /**
-     * Writes the bytes of a frame whose head is encoded.
+     * Returns what comes before a head that is encoded and its payload.
      *
-     * @param list<string> $parts
      * @throws CallerException if the head or the payload is longer than Veche takes
      */
-    public static function join(string $head, array $parts, int $headBytesMax, int $payloadBytesMax): string
+    public static function prefix(string $head, string $payload, int $headBytesMax, int $payloadBytesMax): string
     {
-        $payload = count($parts) === 1 ? $parts[0] : implode('', $parts);
         $headBytes = strlen($head);
         $payloadBytes = strlen($payload);
         if ($headBytes > $headBytesMax || $payloadBytes > $payloadBytesMax) {
             throw new CallerException('more effects, or more data, than Veche takes at once');
         }
-        return pack('VV', $headBytes, $payloadBytes) . $head . $payload;
+        return pack('VV', $headBytes, $payloadBytes);
     }
 
     /**

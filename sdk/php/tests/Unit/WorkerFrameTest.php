@@ -167,13 +167,15 @@ final class WorkerFrameTest extends TestCase
     {
         $places = ['', '0.1.1', '3.17.2', 'a\\u0041', '0.1.1","user":"ann', '0.1.1","user":"', '0.1.1","user":"\\"x'];
         $places[] = '0.1.1","user":"a","attributes":{"user":"b"},"data_kind":"text';
-        $ends = ['","data_kind":"text","data":0}', '","data_kind":"binary","data":0}', '","data_kind":"text","data":1}', '"}'];
+        $ends = ['","data_kind":"text","data":0}', '","data_kind":"binary","data":0}', '"}'];
+        $ends[] = '","data_kind":"text","data":1}';
         $ends[] = '","attributes":{"visits":3},"data_kind":"text","data":0}';
         foreach (['1', '9007199254740991', '12', '1.5', '-1'] as $id) {
             foreach (['message', 'close'] as $event) {
                 foreach ($places as $place) {
                     foreach ($ends as $end) {
-                        $head = '{"type":"event","id":' . $id . ',"event":"' . $event . '","connection":"' . $place . $end;
+                        $head = '{"type":"event","id":' . $id . ',"event":"' . $event;
+                        $head .= '","connection":"' . $place . $end;
                         yield $head => [$head];
                     }
                 }
