@@ -983,12 +983,12 @@ final class App
             $decision = $handler(Event::from($handling->frame));
             $isAnswered = !in_array($event, ['client_message', 'disconnect'], true);
             if ($decision === null) {
-                return $isAnswered ? ['reply' => (new Grant())->reply($handling->effects)] : [];
+                return $isAnswered ? ['reply' => (new Grant())->reply($handling)] : [];
             }
             if (!$decision instanceof Decision) {
                 throw new CallerException('a handler of a command returns a Grant, a Refusal or a Disconnection');
             }
-            return ['reply' => $decision->reply($handling->effects)];
+            return ['reply' => $decision->reply($handling)];
         });
     }
 
@@ -996,7 +996,7 @@ final class App
     {
         $head = $handling->frame->head;
         return new Connection(
-            $handling->effects,
+            $handling,
             $head['connection'],
             $head['user'] ?? null,
             $head['attributes'] ?? [],
@@ -1008,7 +1008,7 @@ final class App
     {
         $begin = ['effect' => 'begin', 'status' => $response->status];
         $headers = $response->headerList();
-        $handling->effects->add($begin + ($headers === [] ? [] : ['headers' => $headers]));
+        $handling->add($begin + ($headers === [] ? [] : ['headers' => $headers]));
         try {
             foreach ($response->stream ?? [] as $part) {
                 if ($part === '') {
@@ -1017,16 +1017,16 @@ final class App
                 if (Engine::current()->canCall) {
                     Engine::current()->call('part', [], $part);
                 } else {
-                    $handling->effects->add(['effect' => 'part', 'data' => $handling->effects->keep($part)]);
+                    $handling->add(['effect' => 'part', 'data' => $handling->keep($part)]);
                 }
             }
         } catch (Throwable $error) {
             // What was sent can't be taken back: the client notices by a response that breaks off.
-            $handling->effects->add(['effect' => 'end', 'complete' => false]);
-            $handling->effects->add(['effect' => 'log', 'level' => 'error', 'text' => Engine::described($error)]);
+            $handling->add(['effect' => 'end', 'complete' => false]);
+            $handling->add(['effect' => 'log', 'level' => 'error', 'text' => Engine::described($error)]);
             return;
         }
-        $handling->effects->add(['effect' => 'end']);
+        $handling->add(['effect' => 'end']);
     }
 
     /**
@@ -1038,7 +1038,7 @@ final class App
         return ['status' => $response->status]
             + ($headers === [] ? [] : ['headers' => $headers])
             + ($response->file === null ? [] : ['file' => $response->file])
-            + ($response->body === '' ? [] : ['body' => $handling->effects->keep($response->body)]);
+            + ($response->body === '' ? [] : ['body' => $handling->keep($response->body)]);
     }
 }
 
@@ -1682,7 +1682,7 @@ final class Connection
      */
     public function send(string $text): void
     {
-        $this->effect('send', ['data' => $this->effects->keep($text)]);
+        $this->message('', $text);
     }
 
     /**
@@ -1690,7 +1690,7 @@ final class Connection
      */
     public function sendBinary(string $bytes): void
     {
-        $this->effect('send', ['data_kind' => 'binary', 'data' => $this->effects->keep($bytes)]);
+        $this->message('"data_kind":"binary",', $bytes);
     }
 
     /**
@@ -1840,6 +1840,16 @@ final class Connection
     {
         $whose = $this->isOwn ? ['effect' => $effect] : ['effect' => $effect, 'connection' => $this->id];
         $this->effects->add($whose + $head);
+    }
+
+    /**
+     * Sends a message. Nothing else is done as often, so its JSON is written here.
+     */
+    private function message(string $kind, string $data): void
+    {
+        $part = $this->effects->keep($data);
+        $whose = $this->isOwn ? '' : '"connection":' . Json::encode($this->id) . ',';
+        $this->effects->add('{"effect":"send",' . $whose . $kind . '"data":' . $part . '}');
     }
 }
 
@@ -6172,6 +6182,7 @@ namespace Veche\Worker;
 
 use Closure;
 use Veche\Binary;
+use Veche\Exception\CallerException;
 use Veche\Json;
 
 /**
@@ -6179,36 +6190,36 @@ use Veche\Json;
  *
  * @internal
  */
-final class Effects
+class Effects
 {
     /** Most effects of one frame. */
     private const EFFECTS_MAX = 4096;
 
-    /** @var list<array<string, mixed>> */
+    /** @var list<array<string, mixed>|string> Effects as arrays, or as JSON. */
     private array $heads = [];
     /** @var list<string> */
     private array $parts = [];
     private int $bytes = 0;
 
     /**
-     * @param Closure(int, self): void $flush Sends the effects so far; is called when a frame has no room for more.
-     * @param int $event Id of the event.
+     * @param int $id Of the event.
+     * @param Closure(self): void $flush Sends the effects so far; is called when a frame has no room for more.
      */
     public function __construct(
+        public readonly int $id,
         private readonly Closure $flush,
-        private readonly int $event,
         private readonly int $bytesMax,
     ) {
     }
 
     /**
-     * @param array<string, mixed> $head An effect. Its data, if it has any, were kept just before.
+     * @param array<string, mixed>|string $head An effect, or its JSON. Its data, if it has any, were kept just before.
      */
-    public function add(array $head): void
+    public function add(array|string $head): void
     {
         $this->heads[] = $head;
         if (count($this->heads) === self::EFFECTS_MAX) {
-            ($this->flush)($this->event, $this);
+            ($this->flush)($this);
         }
     }
 
@@ -6218,13 +6229,13 @@ final class Effects
      */
     public function keep(string $data): int
     {
-        $last = count($this->parts) - 1;
-        if ($last >= 0 && $this->parts[$last] === $data) {
-            return $last;
+        $count = count($this->parts);
+        if ($count > 0 && $this->parts[$count - 1] === $data) {
+            return $count - 1;
         }
         $length = strlen($data);
         if ($this->heads !== [] && $this->bytes + $length > $this->bytesMax) {
-            ($this->flush)($this->event, $this);
+            ($this->flush)($this);
         }
         $this->parts[] = $data;
         $this->bytes += $length;
@@ -6251,17 +6262,28 @@ final class Effects
     }
 
     /**
-     * Returns the members of a head and the parts, and begins again.
+     * Returns the members of a head as JSON, each with a comma before it, and the parts; and begins again.
      *
-     * @return array{array<string, mixed>, list<string>}
+     * @return array{string, list<string>}
+     * @throws CallerException if JSON can't express an effect
      */
     public function take(): array
     {
-        $taken = [$this->heads === [] ? [] : ['effects' => $this->heads], $this->parts];
+        [$heads, $parts] = [$this->heads, $this->parts];
         $this->heads = [];
         $this->parts = [];
         $this->bytes = 0;
-        return $taken;
+        $json = '';
+        foreach ($heads as $head) {
+            $json .= ($json === '' ? ',"effects":[' : ',') . (is_string($head) ? $head : Json::encode($head));
+        }
+        if ($json !== '') {
+            $json .= ']';
+        }
+        if (count($parts) > 1) {
+            $json .= ',"parts":[' . implode(',', array_map(strlen(...), $parts)) . ']';
+        }
+        return [$json, $parts];
     }
 }
 
@@ -6276,6 +6298,7 @@ use Veche\Exception\ServerException;
 use Veche\Exception\TimeoutException;
 use Veche\Exception\UnavailableException;
 use Veche\Exception\VecheException;
+use Veche\Json;
 
 /**
  * A worker's side of the runtime protocol: bytes in, handlers in Fibers, bytes out. It does no I/O and reads no clock.
@@ -6292,13 +6315,14 @@ final class Engine
 
     /** @var array<string, true>|null */
     private readonly ?array $events;
-    /** @var Closure(int, Effects): void */
+    /** @var Closure(Effects): void */
     private readonly Closure $flush;
     private FrameDecoder $decoder;
-    private string $output = '';
+    /** @var list<string> Joined once, so that payloads are copied once. */
+    private array $output = [];
     /** @var array<int, Handling> Begun, by id. */
     private array $running = [];
-    /** @var list<Handling> Not begun, in the order of their arrival. */
+    /** @var array<int, Handling> Not begun, by id, in the order of their arrival. */
     private array $waiting = [];
     /** @var array<string, true> Connections whose event is being handled. */
     private array $busy = [];
@@ -6309,6 +6333,8 @@ final class Engine
     /** @var list<Fiber<mixed, mixed, mixed, mixed>> */
     private array $idle = [];
     private ?Handling $active = null;
+    /** How many Fibers are resumed, one by the other. */
+    private int $depth = 0;
     private int $lastCall = 0;
     private bool $isStopped = false;
     private int $headBytesMax = 1 << 20;
@@ -6319,7 +6345,7 @@ final class Engine
     /**
      * @param list<string>|null $events Names of the events that are handled; null: all, and there is no hello.
      * @param Closure(Handling): array<string, mixed> $handle Returns further members of the answer's head; data
-     *     that they refer to are kept in the handling's effects.
+     *     that they refer to are kept in the handling.
      * @param bool $canCall Whether results of calls can come.
      */
     public function __construct(
@@ -6330,9 +6356,9 @@ final class Engine
     ) {
         $this->decoder = new FrameDecoder();
         $this->events = $events === null ? null : array_fill_keys($events, true);
-        $this->flush = function (int $event, Effects $effects): void {
-            [$head, $parts] = $effects->take();
-            $this->write(['type' => 'effects', 'id' => $event] + $head, $parts);
+        $this->flush = function (Effects $effects): void {
+            [$members, $parts] = $effects->take();
+            $this->join('{"type":"effects","id":' . $effects->id . $members . '}', $parts);
         };
         if ($events === null) {
             return;
@@ -6365,12 +6391,7 @@ final class Engine
     public function receive(string $bytes): void
     {
         $this->decoder->feed($bytes);
-        while (($frame = $this->decoder->next()) !== null) {
-            $this->take($frame);
-            if ($this->waiting !== []) {
-                $this->begin();
-            }
-        }
+        $this->begin();
     }
 
     /**
@@ -6378,7 +6399,8 @@ final class Engine
      */
     public function takeOutput(): string
     {
-        [$output, $this->output] = [$this->output, ''];
+        $output = implode('', $this->output);
+        $this->output = [];
         return $output;
     }
 
@@ -6427,7 +6449,7 @@ final class Engine
      */
     public function effects(): Effects
     {
-        return $this->active()->effects;
+        return $this->active();
     }
 
     /**
@@ -6459,8 +6481,8 @@ final class Engine
         $handling = $this->active();
         $id = ++$this->lastCall;
         // What the handler wanted before comes first.
-        if (!$handling->effects->isEmpty()) {
-            ($this->flush)($handling->id, $handling->effects);
+        if (!$handling->isEmpty()) {
+            ($this->flush)($handling);
         }
         $members = ['type' => 'call', 'id' => $id, 'event' => $handling->id, 'call' => $call] + $head;
         $members += ['data' => $data === null ? null : 0];
@@ -6492,45 +6514,36 @@ final class Engine
         return $this->active ?? throw new CallerException('this is possible in a handler of a worker only');
     }
 
-    private function take(Frame $frame): void
+    /**
+     * Takes a frame. Returns what is to be handled of it.
+     */
+    private function take(Frame $frame): ?Handling
     {
         $head = $frame->head;
         switch ($head['type']) {
+            case 'event':
+                $handling = new Handling($frame, $this->flush, $this->payloadBytesMax);
+                $this->isStopped = $this->isStopped || $handling->event === 'stop';
+                return $handling;
             case 'welcome':
                 $this->welcome = $head;
                 $this->headBytesMax = $head['head_bytes_max'] ?? $this->headBytesMax;
                 $this->payloadBytesMax = $head['payload_bytes_max'] ?? $this->payloadBytesMax;
-                return;
+                return null;
             case 'refuse':
                 throw new CallerException('Veche refuses this worker: ' . ($head['message'] ?? 'it does not say why'));
-            case 'event':
-                $effects = new Effects($this->flush, $head['id'], $this->payloadBytesMax);
-                $handling = new Handling($head['id'], $head['event'], $frame, $effects);
-                $this->isStopped = $this->isStopped || $handling->event === 'stop';
-                $this->accept($handling);
-                return;
             case 'result':
                 $waiting = $this->calls[$head['id']] ?? null;
                 unset($this->calls[$head['id']]);
                 if ($waiting !== null) {
                     $this->resume($waiting, $frame);
                 }
-                return;
+                return null;
             case 'cancel':
                 // Its answer is still expected; what nobody wants any more need not begin.
-                return;
+                return null;
             default:
                 throw new ServerException("a frame of the unknown type \"{$head['type']}\"");
-        }
-    }
-
-    private function accept(Handling $handling): void
-    {
-        $isFree = $this->waiting === [] && count($this->running) < $this->concurrency;
-        if ($isFree && ($handling->subject === null || !isset($this->busy[$handling->subject]))) {
-            $this->run($handling);
-        } else {
-            $this->waiting[] = $handling;
         }
     }
 
@@ -6539,37 +6552,58 @@ final class Engine
      */
     private function begin(): void
     {
-        $later = [];
-        while ($this->waiting !== [] && count($this->running) < $this->concurrency) {
-            $handling = array_shift($this->waiting);
-            $subject = $handling->subject;
-            if ($subject !== null && (isset($this->busy[$subject]) || isset($later[$subject]))) {
-                $later[$subject][] = $handling;
-            } else {
-                $this->run($handling);
-            }
+        while (($handling = $this->next()) !== null) {
+            $this->enter($handling);
+            $handling->fiber = array_pop($this->idle) ?? new Fiber($this->work(...));
+            $this->resume($handling, $handling);
         }
-        if ($later !== []) {
-            // Ids rise with the arrival.
-            $left = array_merge($this->waiting, ...array_values($later));
-            usort($left, static fn (Handling $a, Handling $b): int => $a->id <=> $b->id);
-            $this->waiting = $left;
-        }
-    }
-
-    private function run(Handling $handling): void
-    {
-        $this->running[$handling->id] = $handling;
-        if ($handling->subject !== null) {
-            $this->busy[$handling->subject] = true;
-        }
-        $handling->fiber = array_pop($this->idle);
-        $handling->fiber ??= new Fiber($this->work(...));
-        $this->resume($handling, $handling);
     }
 
     /**
-     * Handles one event after the other. A Fiber costs more than most handlers, so it is used again.
+     * Returns the next event that may begin now, and takes frames up to it.
+     */
+    private function next(): ?Handling
+    {
+        while (true) {
+            if ($this->waiting !== [] && count($this->running) < $this->concurrency) {
+                foreach ($this->waiting as $place => $handling) {
+                    if ($handling->subject === null || !isset($this->busy[$handling->subject])) {
+                        unset($this->waiting[$place]);
+                        return $handling;
+                    }
+                }
+            }
+            $frame = $this->decoder->next();
+            if ($frame === null) {
+                return null;
+            }
+            $handling = $this->take($frame);
+            if ($handling === null) {
+                continue;
+            }
+            if ($this->waiting === [] && count($this->running) < $this->concurrency) {
+                if ($handling->subject === null || !isset($this->busy[$handling->subject])) {
+                    return $handling;
+                }
+            }
+            // Ids rise with the arrival.
+            $this->waiting[$handling->id] = $handling;
+        }
+    }
+
+    private function enter(Handling $handling): void
+    {
+        $this->running[$handling->id] = $handling;
+        // One at a time is one of each connection at a time.
+        if ($this->concurrency > 1 && $handling->subject !== null) {
+            $this->busy[$handling->subject] = true;
+        }
+    }
+
+    /**
+     * Handles one event after the other. A switch of Fibers costs more than most handlers, so a Fiber goes on with the
+     * next event itself; where a handler suspends it, another Fiber does. Those that others have resumed go back to
+     * them.
      */
     private function work(Handling $handling): never
     {
@@ -6580,9 +6614,18 @@ final class Engine
             } catch (Throwable $error) {
                 $this->answer($handling, ['failed' => self::described($error)]);
             }
-            $this->idle[] = $handling->fiber;
+            $fiber = $handling->fiber;
             $handling->fiber = null;
-            $handling = Fiber::suspend();
+            $next = $this->depth === 1 ? $this->next() : null;
+            if ($next === null) {
+                $this->idle[] = $fiber;
+                $handling = Fiber::suspend();
+                continue;
+            }
+            $this->enter($next);
+            $next->fiber = $fiber;
+            $this->active = $next;
+            $handling = $next;
         }
     }
 
@@ -6592,10 +6635,12 @@ final class Engine
         $outer = self::$current;
         $this->active = $handling;
         self::$current = $this;
+        $this->depth++;
         try {
             $fiber = $handling->fiber;
             $fiber->isStarted() ? $fiber->resume($with) : $fiber->start($with);
         } finally {
+            $this->depth--;
             $this->active = $before;
             self::$current = $outer;
         }
@@ -6606,16 +6651,17 @@ final class Engine
      */
     private function answer(Handling $handling, array $members): void
     {
-        [$head, $parts] = $handling->effects->take();
-        $answer = ['type' => 'answer', 'id' => $handling->id];
+        $head = '{"type":"answer","id":' . $handling->id;
         try {
-            $this->write($answer + $head + $members, $parts);
+            [$effects, $parts] = $handling->take();
+            $head .= $members === [] ? $effects : $effects . ',' . substr(Json::encode($members), 1, -1);
+            $this->join($head . '}', $parts);
         } catch (CallerException $error) {
             // Too long, or not to be expressed: nothing of it is carried out.
-            $this->write($answer + ['failed' => $error->getMessage()]);
+            $this->write(['type' => 'answer', 'id' => $handling->id, 'failed' => $error->getMessage()]);
         }
         unset($this->running[$handling->id]);
-        if ($handling->subject !== null) {
+        if ($this->concurrency > 1 && $handling->subject !== null) {
             unset($this->busy[$handling->subject]);
         }
     }
@@ -6626,7 +6672,19 @@ final class Engine
      */
     private function write(array $head, array $parts = []): void
     {
-        $this->output .= Frame::encode($head, $parts, $this->headBytesMax, $this->payloadBytesMax);
+        $this->output[] = Frame::encode($head, $parts, $this->headBytesMax, $this->payloadBytesMax);
+    }
+
+    /**
+     * @param list<string> $parts
+     */
+    private function join(string $head, array $parts): void
+    {
+        $payload = count($parts) === 1 ? $parts[0] : implode('', $parts);
+        $this->output[] = Frame::prefix($head, $payload, $this->headBytesMax, $this->payloadBytesMax) . $head;
+        if ($payload !== '') {
+            $this->output[] = $payload;
+        }
     }
 
     /**
@@ -6683,6 +6741,13 @@ final class Frame
     /** Bytes before the head: its length and the payload's, the least significant byte first. */
     public const PREFIX_BYTES = 8;
 
+    /** How Veche writes the head of a message's event: its beginning, what follows the id, and its ends. */
+    private const EVENT = '{"type":"event","id":';
+    private const CONNECTION = ',"event":"message","connection":"';
+    private const USER = '","user":"';
+    private const TEXT = '","data_kind":"text","data":0}';
+    private const BINARY = '","data_kind":"binary","data":0}';
+
     /**
      * @param array<string, mixed> $head
      */
@@ -6704,10 +6769,22 @@ final class Frame
         }
         $json = Json::encode($head);
         $payload = count($parts) === 1 ? $parts[0] : implode('', $parts);
-        if (strlen($json) > $headBytesMax || strlen($payload) > $payloadBytesMax) {
+        return self::prefix($json, $payload, $headBytesMax, $payloadBytesMax) . $json . $payload;
+    }
+
+    /**
+     * Returns what comes before a head that is encoded and its payload.
+     *
+     * @throws CallerException if the head or the payload is longer than Veche takes
+     */
+    public static function prefix(string $head, string $payload, int $headBytesMax, int $payloadBytesMax): string
+    {
+        $headBytes = strlen($head);
+        $payloadBytes = strlen($payload);
+        if ($headBytes > $headBytesMax || $payloadBytes > $payloadBytesMax) {
             throw new CallerException('more effects, or more data, than Veche takes at once');
         }
-        return pack('VV', strlen($json), strlen($payload)) . $json . $payload;
+        return pack('VV', $headBytes, $payloadBytes);
     }
 
     /**
@@ -6715,6 +6792,10 @@ final class Frame
      */
     public static function read(string $head, string $payload): self
     {
+        $values = self::message($head);
+        if ($values !== null) {
+            return new self($values, $payload);
+        }
         try {
             $values = json_decode($head, true, 64, JSON_THROW_ON_ERROR | JSON_BIGINT_AS_STRING);
         } catch (JsonException $error) {
@@ -6742,6 +6823,52 @@ final class Frame
         }
         return substr($this->payload, array_sum(array_slice($lengths, 0, $number)), $lengths[$number]);
     }
+
+    /**
+     * Reads the head of a message's event. Null: it has other fields, or is written in another way, and is JSON.
+     *
+     * @return array<string, mixed>|null
+     */
+    private static function message(string $head): ?array
+    {
+        if (!str_starts_with($head, self::EVENT)) {
+            return null;
+        }
+        $kind = 'text';
+        $end = -strlen(self::TEXT);
+        if (!str_ends_with($head, self::TEXT)) {
+            if (!str_ends_with($head, self::BINARY)) {
+                return null;
+            }
+            $kind = 'binary';
+            $end = -strlen(self::BINARY);
+        }
+        $at = strpos($head, self::CONNECTION);
+        if ($at === false) {
+            return null;
+        }
+        $digits = substr($head, strlen(self::EVENT), $at - strlen(self::EVENT));
+        $id = (int) $digits;
+        $connection = substr($head, $at + strlen(self::CONNECTION), $end);
+        if ((string) $id !== $digits || $connection === '') {
+            return null;
+        }
+        // Without quotes and escapes a string of JSON is what it says.
+        if (strpbrk($connection, '"\\') === false) {
+            return [
+                'type' => 'event', 'id' => $id, 'event' => 'message', 'connection' => $connection,
+                'data_kind' => $kind, 'data' => 0,
+            ];
+        }
+        [$connection, $user] = explode(self::USER, $connection, 2) + [1 => '"'];
+        if (strpbrk($connection, '"\\') !== false || strpbrk($user, '"\\') !== false) {
+            return null;
+        }
+        return [
+            'type' => 'event', 'id' => $id, 'event' => 'message', 'connection' => $connection, 'user' => $user,
+            'data_kind' => $kind, 'data' => 0,
+        ];
+    }
 }
 
 namespace Veche\Worker;
@@ -6766,11 +6893,14 @@ final class FrameDecoder
 
     public function feed(string $bytes): void
     {
-        if ($this->start > 0) {
-            $this->buffer = substr($this->buffer, $this->start);
-            $this->start = 0;
+        if ($this->start === strlen($this->buffer)) {
+            $this->buffer = $bytes;
+        } elseif ($this->start > 0) {
+            $this->buffer = substr($this->buffer, $this->start) . $bytes;
+        } else {
+            $this->buffer .= $bytes;
         }
-        $this->buffer .= $bytes;
+        $this->start = 0;
     }
 
     /**
@@ -6788,7 +6918,7 @@ final class FrameDecoder
             $head = unpack('V', $this->buffer, $this->start)[1];
             $payload = 0;
         } else {
-            ['head' => $head, 'payload' => $payload] = unpack('Vhead/Vpayload', $this->buffer, $this->start);
+            [1 => $head, 2 => $payload] = unpack('V2', $this->buffer, $this->start);
         }
         if ($head === 0 || $head > $this->headBytesMax) {
             throw new ServerException($head === 0 ? 'a frame without a head' : "a head of $head bytes");
@@ -6815,27 +6945,31 @@ final class FrameDecoder
 
 namespace Veche\Worker;
 
+use Closure;
 use Fiber;
 
 /**
- * One event that a handler works on.
+ * One event that a handler works on, and what the handler wants done.
  *
  * @internal
  */
-final class Handling
+final class Handling extends Effects
 {
+    public readonly string $event;
     /** The connection or client whose events stay in order; null: the event has none. */
     public readonly ?string $subject;
     /** @var Fiber<mixed, mixed, mixed, mixed>|null */
     public ?Fiber $fiber = null;
 
-    public function __construct(
-        public readonly int $id,
-        public readonly string $event,
-        public readonly Frame $frame,
-        public readonly Effects $effects,
-    ) {
-        $this->subject = $frame->head['connection'] ?? $frame->head['client']['id'] ?? null;
+    /**
+     * @param Closure(Effects): void $flush
+     */
+    public function __construct(public readonly Frame $frame, Closure $flush, int $bytesMax)
+    {
+        $head = $frame->head;
+        parent::__construct($head['id'], $flush, $bytesMax);
+        $this->event = $head['event'];
+        $this->subject = $head['connection'] ?? $head['client']['id'] ?? null;
     }
 }
 
@@ -6961,6 +7095,8 @@ final class Runner
     {
         // A read returns what there is. Veche never stops reading, so a write may block.
         stream_set_blocking($stream, true);
+        // PHP ends a read of a socket after its default_socket_timeout, which an idle worker would take for the end.
+        stream_set_timeout($stream, -1);
         stream_set_read_buffer($stream, 0);
         stream_set_write_buffer($stream, 0);
     }

@@ -491,12 +491,12 @@ final class App
             $decision = $handler(Event::from($handling->frame));
             $isAnswered = !in_array($event, ['client_message', 'disconnect'], true);
             if ($decision === null) {
-                return $isAnswered ? ['reply' => (new Grant())->reply($handling->effects)] : [];
+                return $isAnswered ? ['reply' => (new Grant())->reply($handling)] : [];
             }
             if (!$decision instanceof Decision) {
                 throw new CallerException('a handler of a command returns a Grant, a Refusal or a Disconnection');
             }
-            return ['reply' => $decision->reply($handling->effects)];
+            return ['reply' => $decision->reply($handling)];
         });
     }
 
@@ -504,7 +504,7 @@ final class App
     {
         $head = $handling->frame->head;
         return new Connection(
-            $handling->effects,
+            $handling,
             $head['connection'],
             $head['user'] ?? null,
             $head['attributes'] ?? [],
@@ -516,7 +516,7 @@ final class App
     {
         $begin = ['effect' => 'begin', 'status' => $response->status];
         $headers = $response->headerList();
-        $handling->effects->add($begin + ($headers === [] ? [] : ['headers' => $headers]));
+        $handling->add($begin + ($headers === [] ? [] : ['headers' => $headers]));
         try {
             foreach ($response->stream ?? [] as $part) {
                 if ($part === '') {
@@ -525,16 +525,16 @@ final class App
                 if (Engine::current()->canCall) {
                     Engine::current()->call('part', [], $part);
                 } else {
-                    $handling->effects->add(['effect' => 'part', 'data' => $handling->effects->keep($part)]);
+                    $handling->add(['effect' => 'part', 'data' => $handling->keep($part)]);
                 }
             }
         } catch (Throwable $error) {
             // What was sent can't be taken back: the client notices by a response that breaks off.
-            $handling->effects->add(['effect' => 'end', 'complete' => false]);
-            $handling->effects->add(['effect' => 'log', 'level' => 'error', 'text' => Engine::described($error)]);
+            $handling->add(['effect' => 'end', 'complete' => false]);
+            $handling->add(['effect' => 'log', 'level' => 'error', 'text' => Engine::described($error)]);
             return;
         }
-        $handling->effects->add(['effect' => 'end']);
+        $handling->add(['effect' => 'end']);
     }
 
     /**
@@ -546,6 +546,6 @@ final class App
         return ['status' => $response->status]
             + ($headers === [] ? [] : ['headers' => $headers])
             + ($response->file === null ? [] : ['file' => $response->file])
-            + ($response->body === '' ? [] : ['body' => $handling->effects->keep($response->body)]);
+            + ($response->body === '' ? [] : ['body' => $handling->keep($response->body)]);
     }
 }

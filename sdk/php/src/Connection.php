@@ -39,7 +39,7 @@ final class Connection
      */
     public function send(string $text): void
     {
-        $this->effect('send', ['data' => $this->effects->keep($text)]);
+        $this->message('', $text);
     }
 
     /**
@@ -47,7 +47,7 @@ final class Connection
      */
     public function sendBinary(string $bytes): void
     {
-        $this->effect('send', ['data_kind' => 'binary', 'data' => $this->effects->keep($bytes)]);
+        $this->message('"data_kind":"binary",', $bytes);
     }
 
     /**
@@ -197,5 +197,15 @@ final class Connection
     {
         $whose = $this->isOwn ? ['effect' => $effect] : ['effect' => $effect, 'connection' => $this->id];
         $this->effects->add($whose + $head);
+    }
+
+    /**
+     * Sends a message. Nothing else is done as often, so its JSON is written here.
+     */
+    private function message(string $kind, string $data): void
+    {
+        $part = $this->effects->keep($data);
+        $whose = $this->isOwn ? '' : '"connection":' . Json::encode($this->id) . ',';
+        $this->effects->add('{"effect":"send",' . $whose . $kind . '"data":' . $part . '}');
     }
 }

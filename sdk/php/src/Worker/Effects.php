@@ -6,6 +6,7 @@ namespace Veche\Worker;
 
 use Closure;
 use Veche\Binary;
+use Veche\Exception\CallerException;
 use Veche\Json;
 
 /**
@@ -13,36 +14,36 @@ use Veche\Json;
  *
  * @internal
  */
-final class Effects
+class Effects
 {
     /** Most effects of one frame. */
     private const EFFECTS_MAX = 4096;
 
-    /** @var list<array<string, mixed>> */
+    /** @var list<array<string, mixed>|string> Effects as arrays, or as JSON. */
     private array $heads = [];
     /** @var list<string> */
     private array $parts = [];
     private int $bytes = 0;
 
     /**
-     * @param Closure(int, self): void $flush Sends the effects so far; is called when a frame has no room for more.
-     * @param int $event Id of the event.
+     * @param int $id Of the event.
+     * @param Closure(self): void $flush Sends the effects so far; is called when a frame has no room for more.
      */
     public function __construct(
+        public readonly int $id,
         private readonly Closure $flush,
-        private readonly int $event,
         private readonly int $bytesMax,
     ) {
     }
 
     /**
-     * @param array<string, mixed> $head An effect. Its data, if it has any, were kept just before.
+     * @param array<string, mixed>|string $head An effect, or its JSON. Its data, if it has any, were kept just before.
      */
-    public function add(array $head): void
+    public function add(array|string $head): void
     {
         $this->heads[] = $head;
         if (count($this->heads) === self::EFFECTS_MAX) {
-            ($this->flush)($this->event, $this);
+            ($this->flush)($this);
         }
     }
 
@@ -52,13 +53,13 @@ final class Effects
      */
     public function keep(string $data): int
     {
-        $last = count($this->parts) - 1;
-        if ($last >= 0 && $this->parts[$last] === $data) {
-            return $last;
+        $count = count($this->parts);
+        if ($count > 0 && $this->parts[$count - 1] === $data) {
+            return $count - 1;
         }
         $length = strlen($data);
         if ($this->heads !== [] && $this->bytes + $length > $this->bytesMax) {
-            ($this->flush)($this->event, $this);
+            ($this->flush)($this);
         }
         $this->parts[] = $data;
         $this->bytes += $length;
@@ -85,16 +86,27 @@ final class Effects
     }
 
     /**
-     * Returns the members of a head and the parts, and begins again.
+     * Returns the members of a head as JSON, each with a comma before it, and the parts; and begins again.
      *
-     * @return array{array<string, mixed>, list<string>}
+     * @return array{string, list<string>}
+     * @throws CallerException if JSON can't express an effect
      */
     public function take(): array
     {
-        $taken = [$this->heads === [] ? [] : ['effects' => $this->heads], $this->parts];
+        [$heads, $parts] = [$this->heads, $this->parts];
         $this->heads = [];
         $this->parts = [];
         $this->bytes = 0;
-        return $taken;
+        $json = '';
+        foreach ($heads as $head) {
+            $json .= ($json === '' ? ',"effects":[' : ',') . (is_string($head) ? $head : Json::encode($head));
+        }
+        if ($json !== '') {
+            $json .= ']';
+        }
+        if (count($parts) > 1) {
+            $json .= ',"parts":[' . implode(',', array_map(strlen(...), $parts)) . ']';
+        }
+        return [$json, $parts];
     }
 }

@@ -13,6 +13,7 @@ use Veche\Exception\ServerException;
 use Veche\Exception\TimeoutException;
 use Veche\Exception\UnavailableException;
 use Veche\Exception\VecheException;
+use Veche\Json;
 
 /**
  * A worker's side of the runtime protocol: bytes in, handlers in Fibers, bytes out. It does no I/O and reads no clock.
@@ -29,13 +30,14 @@ final class Engine
 
     /** @var array<string, true>|null */
     private readonly ?array $events;
-    /** @var Closure(int, Effects): void */
+    /** @var Closure(Effects): void */
     private readonly Closure $flush;
     private FrameDecoder $decoder;
-    private string $output = '';
+    /** @var list<string> Joined once, so that payloads are copied once. */
+    private array $output = [];
     /** @var array<int, Handling> Begun, by id. */
     private array $running = [];
-    /** @var list<Handling> Not begun, in the order of their arrival. */
+    /** @var array<int, Handling> Not begun, by id, in the order of their arrival. */
     private array $waiting = [];
     /** @var array<string, true> Connections whose event is being handled. */
     private array $busy = [];
@@ -46,6 +48,8 @@ final class Engine
     /** @var list<Fiber<mixed, mixed, mixed, mixed>> */
     private array $idle = [];
     private ?Handling $active = null;
+    /** How many Fibers are resumed, one by the other. */
+    private int $depth = 0;
     private int $lastCall = 0;
     private bool $isStopped = false;
     private int $headBytesMax = 1 << 20;
@@ -56,7 +60,7 @@ final class Engine
     /**
      * @param list<string>|null $events Names of the events that are handled; null: all, and there is no hello.
      * @param Closure(Handling): array<string, mixed> $handle Returns further members of the answer's head; data
-     *     that they refer to are kept in the handling's effects.
+     *     that they refer to are kept in the handling.
      * @param bool $canCall Whether results of calls can come.
      */
     public function __construct(
@@ -67,9 +71,9 @@ final class Engine
     ) {
         $this->decoder = new FrameDecoder();
         $this->events = $events === null ? null : array_fill_keys($events, true);
-        $this->flush = function (int $event, Effects $effects): void {
-            [$head, $parts] = $effects->take();
-            $this->write(['type' => 'effects', 'id' => $event] + $head, $parts);
+        $this->flush = function (Effects $effects): void {
+            [$members, $parts] = $effects->take();
+            $this->join('{"type":"effects","id":' . $effects->id . $members . '}', $parts);
         };
         if ($events === null) {
             return;
@@ -102,12 +106,7 @@ final class Engine
     public function receive(string $bytes): void
     {
         $this->decoder->feed($bytes);
-        while (($frame = $this->decoder->next()) !== null) {
-            $this->take($frame);
-            if ($this->waiting !== []) {
-                $this->begin();
-            }
-        }
+        $this->begin();
     }
 
     /**
@@ -115,7 +114,8 @@ final class Engine
      */
     public function takeOutput(): string
     {
-        [$output, $this->output] = [$this->output, ''];
+        $output = implode('', $this->output);
+        $this->output = [];
         return $output;
     }
 
@@ -164,7 +164,7 @@ final class Engine
      */
     public function effects(): Effects
     {
-        return $this->active()->effects;
+        return $this->active();
     }
 
     /**
@@ -196,8 +196,8 @@ final class Engine
         $handling = $this->active();
         $id = ++$this->lastCall;
         // What the handler wanted before comes first.
-        if (!$handling->effects->isEmpty()) {
-            ($this->flush)($handling->id, $handling->effects);
+        if (!$handling->isEmpty()) {
+            ($this->flush)($handling);
         }
         $members = ['type' => 'call', 'id' => $id, 'event' => $handling->id, 'call' => $call] + $head;
         $members += ['data' => $data === null ? null : 0];
@@ -229,45 +229,36 @@ final class Engine
         return $this->active ?? throw new CallerException('this is possible in a handler of a worker only');
     }
 
-    private function take(Frame $frame): void
+    /**
+     * Takes a frame. Returns what is to be handled of it.
+     */
+    private function take(Frame $frame): ?Handling
     {
         $head = $frame->head;
         switch ($head['type']) {
+            case 'event':
+                $handling = new Handling($frame, $this->flush, $this->payloadBytesMax);
+                $this->isStopped = $this->isStopped || $handling->event === 'stop';
+                return $handling;
             case 'welcome':
                 $this->welcome = $head;
                 $this->headBytesMax = $head['head_bytes_max'] ?? $this->headBytesMax;
                 $this->payloadBytesMax = $head['payload_bytes_max'] ?? $this->payloadBytesMax;
-                return;
+                return null;
             case 'refuse':
                 throw new CallerException('Veche refuses this worker: ' . ($head['message'] ?? 'it does not say why'));
-            case 'event':
-                $effects = new Effects($this->flush, $head['id'], $this->payloadBytesMax);
-                $handling = new Handling($head['id'], $head['event'], $frame, $effects);
-                $this->isStopped = $this->isStopped || $handling->event === 'stop';
-                $this->accept($handling);
-                return;
             case 'result':
                 $waiting = $this->calls[$head['id']] ?? null;
                 unset($this->calls[$head['id']]);
                 if ($waiting !== null) {
                     $this->resume($waiting, $frame);
                 }
-                return;
+                return null;
             case 'cancel':
                 // Its answer is still expected; what nobody wants any more need not begin.
-                return;
+                return null;
             default:
                 throw new ServerException("a frame of the unknown type \"{$head['type']}\"");
-        }
-    }
-
-    private function accept(Handling $handling): void
-    {
-        $isFree = $this->waiting === [] && count($this->running) < $this->concurrency;
-        if ($isFree && ($handling->subject === null || !isset($this->busy[$handling->subject]))) {
-            $this->run($handling);
-        } else {
-            $this->waiting[] = $handling;
         }
     }
 
@@ -276,37 +267,58 @@ final class Engine
      */
     private function begin(): void
     {
-        $later = [];
-        while ($this->waiting !== [] && count($this->running) < $this->concurrency) {
-            $handling = array_shift($this->waiting);
-            $subject = $handling->subject;
-            if ($subject !== null && (isset($this->busy[$subject]) || isset($later[$subject]))) {
-                $later[$subject][] = $handling;
-            } else {
-                $this->run($handling);
-            }
+        while (($handling = $this->next()) !== null) {
+            $this->enter($handling);
+            $handling->fiber = array_pop($this->idle) ?? new Fiber($this->work(...));
+            $this->resume($handling, $handling);
         }
-        if ($later !== []) {
-            // Ids rise with the arrival.
-            $left = array_merge($this->waiting, ...array_values($later));
-            usort($left, static fn (Handling $a, Handling $b): int => $a->id <=> $b->id);
-            $this->waiting = $left;
-        }
-    }
-
-    private function run(Handling $handling): void
-    {
-        $this->running[$handling->id] = $handling;
-        if ($handling->subject !== null) {
-            $this->busy[$handling->subject] = true;
-        }
-        $handling->fiber = array_pop($this->idle);
-        $handling->fiber ??= new Fiber($this->work(...));
-        $this->resume($handling, $handling);
     }
 
     /**
-     * Handles one event after the other. A Fiber costs more than most handlers, so it is used again.
+     * Returns the next event that may begin now, and takes frames up to it.
+     */
+    private function next(): ?Handling
+    {
+        while (true) {
+            if ($this->waiting !== [] && count($this->running) < $this->concurrency) {
+                foreach ($this->waiting as $place => $handling) {
+                    if ($handling->subject === null || !isset($this->busy[$handling->subject])) {
+                        unset($this->waiting[$place]);
+                        return $handling;
+                    }
+                }
+            }
+            $frame = $this->decoder->next();
+            if ($frame === null) {
+                return null;
+            }
+            $handling = $this->take($frame);
+            if ($handling === null) {
+                continue;
+            }
+            if ($this->waiting === [] && count($this->running) < $this->concurrency) {
+                if ($handling->subject === null || !isset($this->busy[$handling->subject])) {
+                    return $handling;
+                }
+            }
+            // Ids rise with the arrival.
+            $this->waiting[$handling->id] = $handling;
+        }
+    }
+
+    private function enter(Handling $handling): void
+    {
+        $this->running[$handling->id] = $handling;
+        // One at a time is one of each connection at a time.
+        if ($this->concurrency > 1 && $handling->subject !== null) {
+            $this->busy[$handling->subject] = true;
+        }
+    }
+
+    /**
+     * Handles one event after the other. A switch of Fibers costs more than most handlers, so a Fiber goes on with the
+     * next event itself; where a handler suspends it, another Fiber does. Those that others have resumed go back to
+     * them.
      */
     private function work(Handling $handling): never
     {
@@ -317,9 +329,18 @@ final class Engine
             } catch (Throwable $error) {
                 $this->answer($handling, ['failed' => self::described($error)]);
             }
-            $this->idle[] = $handling->fiber;
+            $fiber = $handling->fiber;
             $handling->fiber = null;
-            $handling = Fiber::suspend();
+            $next = $this->depth === 1 ? $this->next() : null;
+            if ($next === null) {
+                $this->idle[] = $fiber;
+                $handling = Fiber::suspend();
+                continue;
+            }
+            $this->enter($next);
+            $next->fiber = $fiber;
+            $this->active = $next;
+            $handling = $next;
         }
     }
 
@@ -329,10 +350,12 @@ final class Engine
         $outer = self::$current;
         $this->active = $handling;
         self::$current = $this;
+        $this->depth++;
         try {
             $fiber = $handling->fiber;
             $fiber->isStarted() ? $fiber->resume($with) : $fiber->start($with);
         } finally {
+            $this->depth--;
             $this->active = $before;
             self::$current = $outer;
         }
@@ -343,16 +366,17 @@ final class Engine
      */
     private function answer(Handling $handling, array $members): void
     {
-        [$head, $parts] = $handling->effects->take();
-        $answer = ['type' => 'answer', 'id' => $handling->id];
+        $head = '{"type":"answer","id":' . $handling->id;
         try {
-            $this->write($answer + $head + $members, $parts);
+            [$effects, $parts] = $handling->take();
+            $head .= $members === [] ? $effects : $effects . ',' . substr(Json::encode($members), 1, -1);
+            $this->join($head . '}', $parts);
         } catch (CallerException $error) {
             // Too long, or not to be expressed: nothing of it is carried out.
-            $this->write($answer + ['failed' => $error->getMessage()]);
+            $this->write(['type' => 'answer', 'id' => $handling->id, 'failed' => $error->getMessage()]);
         }
         unset($this->running[$handling->id]);
-        if ($handling->subject !== null) {
+        if ($this->concurrency > 1 && $handling->subject !== null) {
             unset($this->busy[$handling->subject]);
         }
     }
@@ -363,7 +387,19 @@ final class Engine
      */
     private function write(array $head, array $parts = []): void
     {
-        $this->output .= Frame::encode($head, $parts, $this->headBytesMax, $this->payloadBytesMax);
+        $this->output[] = Frame::encode($head, $parts, $this->headBytesMax, $this->payloadBytesMax);
+    }
+
+    /**
+     * @param list<string> $parts
+     */
+    private function join(string $head, array $parts): void
+    {
+        $payload = count($parts) === 1 ? $parts[0] : implode('', $parts);
+        $this->output[] = Frame::prefix($head, $payload, $this->headBytesMax, $this->payloadBytesMax) . $head;
+        if ($payload !== '') {
+            $this->output[] = $payload;
+        }
     }
 
     /**

@@ -19,6 +19,13 @@ final class Frame
     /** Bytes before the head: its length and the payload's, the least significant byte first. */
     public const PREFIX_BYTES = 8;
 
+    /** How Veche writes the head of a message's event: its beginning, what follows the id, and its ends. */
+    private const EVENT = '{"type":"event","id":';
+    private const CONNECTION = ',"event":"message","connection":"';
+    private const USER = '","user":"';
+    private const TEXT = '","data_kind":"text","data":0}';
+    private const BINARY = '","data_kind":"binary","data":0}';
+
     /**
      * @param array<string, mixed> $head
      */
@@ -40,10 +47,22 @@ final class Frame
         }
         $json = Json::encode($head);
         $payload = count($parts) === 1 ? $parts[0] : implode('', $parts);
-        if (strlen($json) > $headBytesMax || strlen($payload) > $payloadBytesMax) {
+        return self::prefix($json, $payload, $headBytesMax, $payloadBytesMax) . $json . $payload;
+    }
+
+    /**
+     * Returns what comes before a head that is encoded and its payload.
+     *
+     * @throws CallerException if the head or the payload is longer than Veche takes
+     */
+    public static function prefix(string $head, string $payload, int $headBytesMax, int $payloadBytesMax): string
+    {
+        $headBytes = strlen($head);
+        $payloadBytes = strlen($payload);
+        if ($headBytes > $headBytesMax || $payloadBytes > $payloadBytesMax) {
             throw new CallerException('more effects, or more data, than Veche takes at once');
         }
-        return pack('VV', strlen($json), strlen($payload)) . $json . $payload;
+        return pack('VV', $headBytes, $payloadBytes);
     }
 
     /**
@@ -51,6 +70,10 @@ final class Frame
      */
     public static function read(string $head, string $payload): self
     {
+        $values = self::message($head);
+        if ($values !== null) {
+            return new self($values, $payload);
+        }
         try {
             $values = json_decode($head, true, 64, JSON_THROW_ON_ERROR | JSON_BIGINT_AS_STRING);
         } catch (JsonException $error) {
@@ -77,5 +100,51 @@ final class Frame
             throw new ServerException("no part $number");
         }
         return substr($this->payload, array_sum(array_slice($lengths, 0, $number)), $lengths[$number]);
+    }
+
+    /**
+     * Reads the head of a message's event. Null: it has other fields, or is written in another way, and is JSON.
+     *
+     * @return array<string, mixed>|null
+     */
+    private static function message(string $head): ?array
+    {
+        if (!str_starts_with($head, self::EVENT)) {
+            return null;
+        }
+        $kind = 'text';
+        $end = -strlen(self::TEXT);
+        if (!str_ends_with($head, self::TEXT)) {
+            if (!str_ends_with($head, self::BINARY)) {
+                return null;
+            }
+            $kind = 'binary';
+            $end = -strlen(self::BINARY);
+        }
+        $at = strpos($head, self::CONNECTION);
+        if ($at === false) {
+            return null;
+        }
+        $digits = substr($head, strlen(self::EVENT), $at - strlen(self::EVENT));
+        $id = (int) $digits;
+        $connection = substr($head, $at + strlen(self::CONNECTION), $end);
+        if ((string) $id !== $digits || $connection === '') {
+            return null;
+        }
+        // Without quotes and escapes a string of JSON is what it says.
+        if (strpbrk($connection, '"\\') === false) {
+            return [
+                'type' => 'event', 'id' => $id, 'event' => 'message', 'connection' => $connection,
+                'data_kind' => $kind, 'data' => 0,
+            ];
+        }
+        [$connection, $user] = explode(self::USER, $connection, 2) + [1 => '"'];
+        if (strpbrk($connection, '"\\') !== false || strpbrk($user, '"\\') !== false) {
+            return null;
+        }
+        return [
+            'type' => 'event', 'id' => $id, 'event' => 'message', 'connection' => $connection, 'user' => $user,
+            'data_kind' => $kind, 'data' => 0,
+        ];
     }
 }

@@ -24,11 +24,14 @@ final class FrameDecoder
 
     public function feed(string $bytes): void
     {
-        if ($this->start > 0) {
-            $this->buffer = substr($this->buffer, $this->start);
-            $this->start = 0;
+        if ($this->start === strlen($this->buffer)) {
+            $this->buffer = $bytes;
+        } elseif ($this->start > 0) {
+            $this->buffer = substr($this->buffer, $this->start) . $bytes;
+        } else {
+            $this->buffer .= $bytes;
         }
-        $this->buffer .= $bytes;
+        $this->start = 0;
     }
 
     /**
@@ -46,7 +49,7 @@ final class FrameDecoder
             $head = unpack('V', $this->buffer, $this->start)[1];
             $payload = 0;
         } else {
-            ['head' => $head, 'payload' => $payload] = unpack('Vhead/Vpayload', $this->buffer, $this->start);
+            [1 => $head, 2 => $payload] = unpack('V2', $this->buffer, $this->start);
         }
         if ($head === 0 || $head > $this->headBytesMax) {
             throw new ServerException($head === 0 ? 'a frame without a head' : "a head of $head bytes");

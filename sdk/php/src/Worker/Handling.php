@@ -4,26 +4,30 @@ declare(strict_types=1);
 
 namespace Veche\Worker;
 
+use Closure;
 use Fiber;
 
 /**
- * One event that a handler works on.
+ * One event that a handler works on, and what the handler wants done.
  *
  * @internal
  */
-final class Handling
+final class Handling extends Effects
 {
+    public readonly string $event;
     /** The connection or client whose events stay in order; null: the event has none. */
     public readonly ?string $subject;
     /** @var Fiber<mixed, mixed, mixed, mixed>|null */
     public ?Fiber $fiber = null;
 
-    public function __construct(
-        public readonly int $id,
-        public readonly string $event,
-        public readonly Frame $frame,
-        public readonly Effects $effects,
-    ) {
-        $this->subject = $frame->head['connection'] ?? $frame->head['client']['id'] ?? null;
+    /**
+     * @param Closure(Effects): void $flush
+     */
+    public function __construct(public readonly Frame $frame, Closure $flush, int $bytesMax)
+    {
+        $head = $frame->head;
+        parent::__construct($head['id'], $flush, $bytesMax);
+        $this->event = $head['event'];
+        $this->subject = $head['connection'] ?? $head['client']['id'] ?? null;
     }
 }

@@ -25,6 +25,8 @@ final class Runner
     {
         // A read returns what there is. Veche never stops reading, so a write may block.
         stream_set_blocking($stream, true);
+        // PHP ends a read of a socket after its default_socket_timeout, which an idle worker would take for the end.
+        stream_set_timeout($stream, -1);
         stream_set_read_buffer($stream, 0);
         stream_set_write_buffer($stream, 0);
     }

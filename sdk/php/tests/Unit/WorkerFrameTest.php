@@ -159,4 +159,42 @@ final class WorkerFrameTest extends TestCase
         }
         return $found;
     }
+
+    /**
+     * @return iterable<string, array{string}>
+     */
+    public static function messages(): iterable
+    {
+        $places = ['', '0.1.1', '3.17.2', 'a\\u0041', '0.1.1","user":"ann', '0.1.1","user":"', '0.1.1","user":"\\"x'];
+        $places[] = '0.1.1","user":"a","attributes":{"user":"b"},"data_kind":"text';
+        $ends = ['","data_kind":"text","data":0}', '","data_kind":"binary","data":0}', '"}'];
+        $ends[] = '","data_kind":"text","data":1}';
+        $ends[] = '","attributes":{"visits":3},"data_kind":"text","data":0}';
+        foreach (['1', '9007199254740991', '12', '1.5', '-1'] as $id) {
+            foreach (['message', 'close'] as $event) {
+                foreach ($places as $place) {
+                    foreach ($ends as $end) {
+                        $head = '{"type":"event","id":' . $id . ',"event":"' . $event;
+                        $head .= '","connection":"' . $place . $end;
+                        yield $head => [$head];
+                    }
+                }
+            }
+        }
+    }
+
+    /**
+     * @dataProvider messages
+     */
+    public function testHeadsOfMessagesAreReadAsAnyJson(string $head): void
+    {
+        $expected = json_decode($head, true, 64, JSON_THROW_ON_ERROR);
+        self::assertSame($expected, Frame::read($head, '')->head);
+    }
+
+    public function testWhatIsNoJsonIsNoHeadOfAMessageEither(): void
+    {
+        $this->expectException(ServerException::class);
+        Frame::read('{"type":"event","id":,"event":"message","connection":"0.1.1","data_kind":"text","data":0}', '');
+    }
 }

@@ -41,7 +41,10 @@ final class WorkerProcessTest extends TestCase
         $log = ['file', $this->log, 'a'];
         $code = 'require ' . var_export(dirname(__DIR__) . '/bootstrap.php', true) . ';' . self::APP;
         $this->process = proc_open(
-            [PHP_BINARY, '-d', 'memory_limit=32M', '-d', 'display_errors=stderr', '-r', $code],
+            [
+                PHP_BINARY, '-d', 'memory_limit=32M', '-d', 'display_errors=stderr', '-d', 'default_socket_timeout=1',
+                '-r', $code,
+            ],
             [0 => ['file', '/dev/null', 'r'], 1 => $log, 2 => $log, 3 => $theirs],
             $pipes,
             null,
@@ -78,6 +81,13 @@ final class WorkerProcessTest extends TestCase
         self::assertSame('', $this->read());
         self::assertSame(0, $this->exitCode());
         self::assertStringContainsString("started\nnoise on standard output\n", (string) file_get_contents($this->log));
+    }
+
+    public function testAnIdleWorkerStaysForLongerThanPhpsTimeoutOfSockets(): void
+    {
+        usleep(1_500_000);
+        $this->event(2, 'message', 'hello');
+        self::assertSame('hello', $this->next()->part(0));
     }
 
     public function testOneProcessSleepsForAHundredConnectionsAtOnce(): void
