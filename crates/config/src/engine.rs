@@ -21,7 +21,7 @@ pub struct Sentinels {
     pub primary: String,
     /// Hosts and ports of the Sentinels behind the first.
     pub others: Vec<(String, u16)>,
-    /// The user of the Sentinels, who differs from that of the servers.
+    /// The user of the Sentinels, which differs from that of the servers.
     pub user: Option<String>,
     /// The password of that user.
     pub password: Option<Secret>,

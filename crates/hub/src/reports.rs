@@ -252,8 +252,11 @@ impl<E: Engine> Hub<E> {
                     // Queued items belong to the void position.
                     self.feed_queues.remove(&index);
                     self.skip_gap(index, None, outlet);
-                    // Subscribers may have waited for the read that would have closed its gap.
-                    self.start_join_read(index);
+                    // Subscribers may have waited for the read that would have closed its gap. A wildcard channel, which has
+                    // no history, is gone with its last subscriber.
+                    if self.find(&channel) == Some(index) {
+                        self.start_join_read(index);
+                    }
                 }
                 return;
             }

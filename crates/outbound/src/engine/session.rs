@@ -302,8 +302,8 @@ impl Session {
 fn examined(fault: CallError) -> CallError {
     let words = &fault.words;
     let is_of_cluster = |code: &&str| words.contains(*code);
-    // The first command of a connection is HELLO, which came with version 6.0.
-    let is_old = words.contains("unknown command") && words.to_uppercase().contains("HELLO");
+    // The first command of a connection is HELLO 3, which came with version 6.0.
+    let is_old = words.contains("RESP3NotSupported");
     let action = if CLUSTER_CODES.iter().any(is_of_cluster) {
         return is_cluster();
     } else if is_old {

@@ -9,6 +9,7 @@ use veche_nodes::NodeId;
 use veche_outbound::Outbound;
 use veche_outbound::engine::{EngineSettings, Sentinel};
 
+use crate::ports::free_address;
 use crate::server::Server;
 
 fn settings(server: &Server, account: Option<(&str, &str)>) -> EngineSettings {
@@ -59,7 +60,9 @@ fn what_cannot_serve_is_refused_with_one_line() {
     server.crash();
     let (kind, _) = refused(&server, None);
     assert_eq!(kind, CallErrorKind::Unreachable);
-    let cluster = Server::start(&["--cluster-enabled", "yes"]);
+    // Otherwise its second port is 10,000 above the first, which may be too high.
+    let second = free_address().port().to_string();
+    let cluster = Server::start(&["--cluster-enabled", "yes", "--cluster-port", &second]);
     let (_, words) = refused(&cluster, None);
     assert!(words.contains("Cluster"), "{words}");
 }
